@@ -1,0 +1,236 @@
+//! Names of things: shards, the numbered records in them, and points in time.
+//!
+//! Every id that a client sees is `counter × 64 + shard`, the counter being part of that shard's
+//! state: unique without a global counter, and the id alone names the shard that owns the record.
+
+use std::fmt;
+use std::num::NonZeroU64;
+
+/// How many shards there are. Ids carry the shard in their low bits and the data directory is laid
+/// out by it, so this is part of the format and never tied to the number of workers.
+pub const SHARD_COUNT: usize = SHARDS as usize;
+
+const SHARDS: u8 = 64;
+
+/// Ids stay below this, so that they pass unharmed through clients whose numbers are doubles.
+pub const ID_MAX: u64 = (1 << 53) - 1;
+
+/// One of the [`SHARD_COUNT`] independent parts of the state.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ShardId(u8);
+
+impl ShardId {
+    /// The shard with this index, if there is one.
+    pub fn new(index: u8) -> Option<Self> {
+        (usize::from(index) < SHARD_COUNT).then_some(Self(index))
+    }
+
+    /// The shard of an account: the first byte of the digest of its identity, folded.
+    pub const fn of_digest(first_byte: u8) -> Self {
+        Self(first_byte % SHARDS)
+    }
+
+    /// Its place in an array of shards.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Its number as the journal stores it.
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+
+    /// All of them, in order.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..SHARDS).map(Self)
+    }
+}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(NonZeroU64);
+
+        impl $name {
+            /// The id of the `counter`-th record of its kind in `shard`; counters start at 1.
+            ///
+            /// `None` when the id would be 0 or past [`ID_MAX`].
+            pub fn new(shard: ShardId, counter: u64) -> Option<Self> {
+                if counter == 0 {
+                    return None;
+                }
+                let value = counter.checked_mul(u64::from(SHARDS))? + u64::from(shard.0);
+                Self::from_raw(value)
+            }
+
+            /// The id that a client or the journal named, if it can be one.
+            pub fn from_raw(value: u64) -> Option<Self> {
+                if value < u64::from(SHARDS) || value > ID_MAX {
+                    return None;
+                }
+                NonZeroU64::new(value).map(Self)
+            }
+
+            /// The number that clients see.
+            pub const fn get(self) -> u64 {
+                self.0.get()
+            }
+
+            /// The shard that owns the record.
+            pub const fn shard(self) -> ShardId {
+                ShardId(self.0.get().to_le_bytes()[0] % SHARDS)
+            }
+
+            /// Which record of its kind in that shard it is, from 1.
+            pub const fn counter(self) -> u64 {
+                self.0.get() / SHARDS as u64
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(formatter)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(formatter, concat!(stringify!($name), "({})"), self.0)
+            }
+        }
+    };
+}
+
+id! {
+    /// A trading account.
+    AccountId
+}
+id! {
+    /// An API key.
+    KeyId
+}
+id! {
+    /// An order, filled or not.
+    OrderId
+}
+id! {
+    /// A comment on an order.
+    CommentId
+}
+
+/// A market within one shard: the order in which the shard first used it. It means nothing outside
+/// of that shard.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct MarketIndex(pub u32);
+
+/// An outcome within its market, in the order in which the venue lists them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct OutcomeIndex(pub u8);
+
+impl OutcomeIndex {
+    /// Its place in the market's list of outcomes.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A point of wall time, in nanoseconds since 1970-01-01 UTC.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// The start of 1970.
+    pub const EPOCH: Self = Self(0);
+
+    /// The time so many nanoseconds after 1970.
+    pub const fn from_nanos(nanos: i64) -> Self {
+        Self(nanos)
+    }
+
+    /// The time so many milliseconds after 1970, clamped to what nanoseconds can hold.
+    pub const fn from_millis(millis: i64) -> Self {
+        Self(millis.saturating_mul(1_000_000))
+    }
+
+    /// The time so many seconds after 1970, clamped to what nanoseconds can hold.
+    pub const fn from_seconds(seconds: i64) -> Self {
+        Self(seconds.saturating_mul(1_000_000_000))
+    }
+
+    /// What the clock on the wall shows. Pure modules take the time as an argument instead.
+    pub fn now() -> Self {
+        let since =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        Self(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+    }
+
+    /// Nanoseconds since 1970.
+    pub const fn nanos(self) -> i64 {
+        self.0
+    }
+
+    /// Whole milliseconds since 1970, rounded down.
+    pub const fn millis(self) -> i64 {
+        self.0.div_euclid(1_000_000)
+    }
+
+    /// Whole seconds since 1970, rounded down.
+    pub const fn seconds(self) -> i64 {
+        self.0.div_euclid(1_000_000_000)
+    }
+}
+
+/// RFC 3339 in UTC to the microsecond, with `Z`: `2026-11-21T06:12:00.25Z`.
+impl fmt::Display for Timestamp {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let micros = self.0.div_euclid(1000);
+        match jiff::Timestamp::from_microsecond(micros) {
+            Ok(time) => time.fmt(formatter),
+            Err(_) => unreachable!("the nanoseconds of an i64 end in the year 2262"),
+        }
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Timestamp({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_names_its_shard() {
+        let shard = ShardId::new(7).unwrap();
+        let id = OrderId::new(shard, 3).unwrap();
+        assert_eq!(id.get(), 3 * 64 + 7);
+        assert_eq!((id.shard(), id.counter()), (shard, 3));
+        assert_eq!(OrderId::from_raw(id.get()), Some(id));
+    }
+
+    #[test]
+    fn ids_have_ends() {
+        let shard = ShardId::new(63).unwrap();
+        assert_eq!(OrderId::new(shard, 0), None);
+        assert_eq!(OrderId::from_raw(0), None);
+        assert_eq!(OrderId::from_raw(63), None, "counters start at 1");
+        assert!(OrderId::from_raw(64).is_some());
+        assert!(OrderId::from_raw(ID_MAX).is_some());
+        assert_eq!(OrderId::from_raw(ID_MAX + 1), None);
+        assert_eq!(OrderId::new(shard, u64::MAX), None);
+        assert_eq!(ShardId::new(64), None);
+    }
+
+    #[test]
+    fn time_reads_as_rfc_3339() {
+        assert_eq!(Timestamp::EPOCH.to_string(), "1970-01-01T00:00:00Z");
+        assert_eq!(
+            Timestamp::from_millis(1_784_578_686_071).to_string(),
+            "2026-07-20T20:18:06.071Z"
+        );
+        assert_eq!(Timestamp::from_nanos(i64::MAX).millis(), i64::MAX / 1_000_000);
+    }
+}

@@ -1,0 +1,6 @@
+#![doc = include_str!("README.md")]
+
+pub mod ids;
+pub mod market;
+pub mod money;
+pub mod venue;

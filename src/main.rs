@@ -1,0 +1,3 @@
+//! The `paperbourse` command.
+
+fn main() {}

@@ -1,0 +1,319 @@
+//! The book of one outcome: what rests at each price, and the changes that a venue reports.
+
+use crate::ids::Timestamp;
+use crate::money::{Price, Shares};
+
+/// A level that would make a side longer than this is refused: no real side comes near it, since a
+/// tick of 0.0001 has 9,999 prices.
+pub const LEVELS_PER_SIDE_MAX: usize = 9_999;
+
+/// Which way an order goes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Side {
+    /// Pays dollars for shares; takes asks, rests as a bid.
+    Buy,
+    /// Gives shares for dollars; takes bids, rests as an ask.
+    Sell,
+}
+
+impl Side {
+    /// As the wire writes it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Buy => "BUY",
+            Self::Sell => "SELL",
+        }
+    }
+
+    /// The other one.
+    pub const fn opposite(self) -> Self {
+        match self {
+            Self::Buy => Self::Sell,
+            Self::Sell => Self::Buy,
+        }
+    }
+}
+
+/// What rests at one price.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Level {
+    /// Dollars a share.
+    pub price: Price,
+    /// Shares displayed there, above 0.
+    pub size: Shares,
+}
+
+/// A trade as the venue printed it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LastTrade {
+    /// Dollars a share.
+    pub price: Price,
+    /// Shares; 0 when the venue told the price alone.
+    pub size: Shares,
+    /// The taker's side, when the venue told it.
+    pub side: Option<Side>,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// The book of one outcome as readers see it: complete, immutable, shared.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Book {
+    ladder: Ladder,
+    /// Rises with every change of this book that was published.
+    pub sequence: u64,
+    /// The venue's time of the newest change.
+    pub updated_at: Timestamp,
+    /// The venue's own hash of exactly this book, when it told or proved one: 40 hexadecimal digits.
+    pub hash: Option<Box<str>>,
+    /// The newest trade.
+    pub last_trade: Option<LastTrade>,
+    /// The book is not known to be what the venue shows now: readers are told, nothing fills on it.
+    pub stale: bool,
+}
+
+impl Book {
+    /// A book of these levels, never traded, first of its sequence.
+    pub fn new(ladder: Ladder, updated_at: Timestamp) -> Self {
+        Self { ladder, sequence: 1, updated_at, hash: None, last_trade: None, stale: false }
+    }
+
+    /// The levels of both sides.
+    pub fn ladder(&self) -> &Ladder {
+        &self.ladder
+    }
+}
+
+/// Both sides of a book, each sorted with its best level **last**, as the venue sends them and as
+/// a walk takes them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Ladder {
+    /// Ascending.
+    bids: Vec<Level>,
+    /// Descending.
+    asks: Vec<Level>,
+}
+
+/// Why a level does not belong in a book.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LadderError {
+    /// The price is not strictly between 0 and 1, or has more than four decimals.
+    #[error("price {price} is not between 0 and 1 on a tick of 0.0001")]
+    Price {
+        /// As given.
+        price: Price,
+    },
+    /// The size is negative.
+    #[error("size {size} at price {price} is negative")]
+    Size {
+        /// As given.
+        price: Price,
+        /// As given.
+        size: Shares,
+    },
+    /// The same price stands twice on one side of a full book.
+    #[error("price {price} occurs twice on one side")]
+    Duplicate {
+        /// The price.
+        price: Price,
+    },
+    /// The side is longer than [`LEVELS_PER_SIDE_MAX`].
+    #[error("more than {LEVELS_PER_SIDE_MAX} levels on one side")]
+    TooLong,
+}
+
+impl Ladder {
+    /// A full book from levels in any order. Levels of size 0 are left out.
+    pub fn from_levels(bids: Vec<Level>, asks: Vec<Level>) -> Result<Self, LadderError> {
+        let bids = sorted_side(bids, |a, b| a.price.cmp(&b.price))?;
+        let asks = sorted_side(asks, |a, b| b.price.cmp(&a.price))?;
+        Ok(Self { bids, asks })
+    }
+
+    /// Bids, ascending: the best one last.
+    pub fn bids(&self) -> &[Level] {
+        &self.bids
+    }
+
+    /// Asks, descending: the best one last.
+    pub fn asks(&self) -> &[Level] {
+        &self.asks
+    }
+
+    /// The levels that a taker of this side takes: asks for a buyer. The best one is last.
+    pub fn taken_by(&self, taker: Side) -> &[Level] {
+        match taker {
+            Side::Buy => &self.asks,
+            Side::Sell => &self.bids,
+        }
+    }
+
+    /// The highest bid.
+    pub fn best_bid(&self) -> Option<Level> {
+        self.bids.last().copied()
+    }
+
+    /// The lowest ask.
+    pub fn best_ask(&self) -> Option<Level> {
+        self.asks.last().copied()
+    }
+
+    /// Whether the highest bid is at or above the lowest ask, as happens for a moment inside a
+    /// burst of changes.
+    pub fn is_crossed(&self) -> bool {
+        match (self.best_bid(), self.best_ask()) {
+            (Some(bid), Some(ask)) => bid.price >= ask.price,
+            _ => false,
+        }
+    }
+
+    /// Sets what rests at a price; 0 removes the level. Tells whether the ladder changed, so that a
+    /// removal of an unknown level can be seen.
+    pub fn set(&mut self, side: Side, price: Price, size: Shares) -> Result<bool, LadderError> {
+        check_level(Level { price, size })?;
+        let (levels, found) = match side {
+            Side::Buy => {
+                let found = self.bids.binary_search_by(|level| level.price.cmp(&price));
+                (&mut self.bids, found)
+            }
+            Side::Sell => {
+                let found = self.asks.binary_search_by(|level| price.cmp(&level.price));
+                (&mut self.asks, found)
+            }
+        };
+        match found {
+            Ok(index) if size == Shares::ZERO => {
+                levels.remove(index);
+                Ok(true)
+            }
+            Ok(index) => Ok(std::mem::replace(&mut levels[index].size, size) != size),
+            Err(_) if size == Shares::ZERO => Ok(false),
+            Err(_) if levels.len() >= LEVELS_PER_SIDE_MAX => Err(LadderError::TooLong),
+            Err(index) => {
+                levels.insert(index, Level { price, size });
+                Ok(true)
+            }
+        }
+    }
+
+    /// The book of the other outcome of a binary market: a bid at p is its ask at 1 − p.
+    #[must_use]
+    pub fn mirrored(&self) -> Self {
+        let complement =
+            |level: &Level| Level { price: level.price.complement(), size: level.size };
+        Self {
+            bids: self.asks.iter().map(complement).collect(),
+            asks: self.bids.iter().map(complement).collect(),
+        }
+    }
+}
+
+fn check_level(level: Level) -> Result<(), LadderError> {
+    if !level.price.is_quotable() {
+        return Err(LadderError::Price { price: level.price });
+    }
+    if level.size < Shares::ZERO {
+        return Err(LadderError::Size { price: level.price, size: level.size });
+    }
+    Ok(())
+}
+
+fn sorted_side(
+    mut levels: Vec<Level>,
+    order: impl Fn(&Level, &Level) -> std::cmp::Ordering,
+) -> Result<Vec<Level>, LadderError> {
+    if levels.len() > LEVELS_PER_SIDE_MAX {
+        return Err(LadderError::TooLong);
+    }
+    for &level in &levels {
+        check_level(level)?;
+    }
+    levels.retain(|level| level.size != Shares::ZERO);
+    levels.sort_by(order);
+    for pair in levels.windows(2) {
+        if pair[0].price == pair[1].price {
+            return Err(LadderError::Duplicate { price: pair[0].price });
+        }
+    }
+    Ok(levels)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn level(price_micros: i64, size: i64) -> Level {
+        Level { price: Price::from_micros(price_micros), size: Shares::from_micros(size) }
+    }
+
+    #[test]
+    fn the_best_level_is_last() {
+        let ladder = Ladder::from_levels(
+            vec![level(480_000, 5), level(470_000, 5), level(490_000, 0)],
+            vec![level(510_000, 5), level(520_000, 5)],
+        )
+        .unwrap();
+        assert_eq!(ladder.best_bid(), Some(level(480_000, 5)));
+        assert_eq!(ladder.best_ask(), Some(level(510_000, 5)));
+        assert_eq!(ladder.taken_by(Side::Buy), ladder.asks());
+        assert!(!ladder.is_crossed());
+        let mirror = ladder.mirrored();
+        assert_eq!(mirror.best_bid(), Some(level(490_000, 5)));
+        assert_eq!(mirror.best_ask(), Some(level(520_000, 5)));
+        assert_eq!(mirror.mirrored(), ladder);
+    }
+
+    #[test]
+    fn what_is_not_a_level_is_refused() {
+        for (bids, expected) in [
+            (vec![level(0, 1)], LadderError::Price { price: Price::ZERO }),
+            (vec![level(1_000_000, 1)], LadderError::Price { price: Price::ONE }),
+            (
+                vec![level(500_000, -1)],
+                LadderError::Size {
+                    price: Price::from_micros(500_000),
+                    size: Shares::from_micros(-1),
+                },
+            ),
+            (
+                vec![level(500_000, 1), level(500_000, 2)],
+                LadderError::Duplicate { price: Price::from_micros(500_000) },
+            ),
+            (vec![level(500_000, 1); LEVELS_PER_SIDE_MAX + 1], LadderError::TooLong),
+        ] {
+            assert_eq!(Ladder::from_levels(bids, Vec::new()), Err(expected));
+        }
+    }
+
+    proptest! {
+        /// Two sorted maps are the naive book.
+        #[test]
+        fn changes_agree_with_sorted_maps(
+            changes in prop::collection::vec((any::<bool>(), 1_i64..40, 0_i64..4), 0..200),
+        ) {
+            let mut ladder = Ladder::default();
+            let mut maps = [BTreeMap::new(), BTreeMap::new()];
+            for (is_bid, price, size) in changes {
+                let side = if is_bid { Side::Buy } else { Side::Sell };
+                let map = &mut maps[usize::from(is_bid)];
+                let before = map.clone();
+                if size == 0 { map.remove(&price); } else { map.insert(price, size); }
+                let changed = ladder
+                    .set(side, Price::from_micros(price * 100), Shares::from_micros(size))
+                    .unwrap();
+                prop_assert_eq!(changed, *map != before);
+            }
+            let expected = |map: &BTreeMap<i64, i64>| -> Vec<Level> {
+                map.iter().map(|(&price, &size)| level(price * 100, size)).collect()
+            };
+            let mut asks = expected(&maps[0]);
+            asks.reverse();
+            prop_assert_eq!(ladder.bids(), expected(&maps[1]));
+            prop_assert_eq!(ladder.asks(), asks);
+        }
+    }
+}

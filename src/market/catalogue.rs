@@ -1,0 +1,253 @@
+//! What a market is: its outcomes, its life cycle, its fee schedule.
+
+use std::sync::Arc;
+
+use crate::ids::{OutcomeIndex, Timestamp};
+use crate::money::{FeeRate, MICROS_PER_UNIT, Price, Shares, Usd};
+
+/// A market lists at most this many outcomes.
+pub const OUTCOMES_PER_MARKET_MAX: usize = 64;
+
+/// Everything that is known of a market but its books. Immutable: a change is a new value.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MarketInfo {
+    /// The venue's name for the market; the `market_id` of an order.
+    pub condition_id: Arc<str>,
+    /// The part of an address that names it for people, if it has one.
+    pub slug: Option<Box<str>>,
+    /// What is being predicted.
+    pub question: Option<Box<str>>,
+    /// The venue's category.
+    pub category: Option<Box<str>>,
+    /// Where its picture is.
+    pub image_url: Option<Box<str>>,
+    /// The event that it is one market of.
+    pub event_title: Option<Box<str>>,
+    /// Its outcomes in the venue's order.
+    pub outcomes: Vec<Outcome>,
+    /// Where in its life it is.
+    pub status: MarketStatus,
+    /// What a taker pays.
+    pub fees: Fees,
+    /// The smallest step of a price.
+    pub tick: Price,
+    /// The smallest resting order.
+    pub order_size_min: Shares,
+    /// One of several markets of an event of which exactly one wins.
+    pub neg_risk: bool,
+    /// When it is scheduled to end; it may close earlier or later.
+    pub end_date: Option<Timestamp>,
+    /// Dollars traded in the last day.
+    pub volume_24h: Option<Usd>,
+    /// Dollars traded so far.
+    pub volume_total: Option<Usd>,
+    /// What each outcome pays, in order, once resolved: empty before.
+    pub payouts: Vec<Price>,
+}
+
+impl MarketInfo {
+    /// An open market of which nothing is known but its outcomes: no fee, a tick of 0.01.
+    pub fn bare(condition_id: &str, outcomes: impl IntoIterator<Item = Outcome>) -> Self {
+        Self {
+            condition_id: condition_id.into(),
+            slug: None,
+            question: None,
+            category: None,
+            image_url: None,
+            event_title: None,
+            outcomes: outcomes.into_iter().collect(),
+            status: MarketStatus::Open,
+            fees: Fees::Free,
+            tick: Price::from_micros(10_000),
+            order_size_min: Shares::from_micros(5 * MICROS_PER_UNIT),
+            neg_risk: false,
+            end_date: None,
+            volume_24h: None,
+            volume_total: None,
+            payouts: Vec::new(),
+        }
+    }
+
+    /// The outcome with this label, in any case; `yes` and `no` also name the first and the second
+    /// outcome of a binary market that does not use those labels.
+    pub fn outcome(&self, label: &str) -> Option<OutcomeIndex> {
+        let named = self.outcomes.iter().position(|outcome| same_label(&outcome.label, label));
+        let index = named.or_else(|| {
+            if self.outcomes.len() != 2 {
+                None
+            } else if label.eq_ignore_ascii_case("yes") {
+                Some(0)
+            } else if label.eq_ignore_ascii_case("no") {
+                Some(1)
+            } else {
+                None
+            }
+        })?;
+        u8::try_from(index).ok().map(OutcomeIndex)
+    }
+}
+
+/// Labels match whatever their case.
+fn same_label(left: &str, right: &str) -> bool {
+    left.eq_ignore_ascii_case(right) || left.to_lowercase() == right.to_lowercase()
+}
+
+/// One thing that can happen, and the token that pays if it does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// As the venue writes it: `Yes`, `Up`, a team.
+    pub label: Arc<str>,
+    /// The venue's name for its token; empty while the venue has not told.
+    pub token_id: Arc<str>,
+}
+
+/// Where in its life a market is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MarketStatus {
+    /// Announced, but the venue has not yet told all that trading needs.
+    Hydrating,
+    /// Orders are accepted.
+    Open,
+    /// Not closed, but the venue accepts no orders at the moment.
+    Paused,
+    /// No more orders; the result is not final.
+    Closed,
+    /// The payout of each outcome is final.
+    Resolved,
+}
+
+impl MarketStatus {
+    /// All of them, in the order of a life.
+    pub const ALL: [Self; 5] =
+        [Self::Hydrating, Self::Open, Self::Paused, Self::Closed, Self::Resolved];
+
+    /// Whether an order can fill.
+    pub const fn is_tradable(self) -> bool {
+        matches!(self, Self::Open)
+    }
+
+    /// Whether the venue is done with trading it.
+    pub const fn is_closed(self) -> bool {
+        matches!(self, Self::Closed | Self::Resolved)
+    }
+
+    /// Whether a market may go from here to there. A venue reopens a market that it closed by
+    /// mistake, but what is resolved stays so.
+    pub const fn may_become(self, next: Self) -> bool {
+        match (self, next) {
+            (Self::Resolved, Self::Resolved) => true,
+            (Self::Resolved, _) => false,
+            (_, Self::Hydrating) => matches!(self, Self::Hydrating),
+            _ => true,
+        }
+    }
+}
+
+/// What a taker pays on top of the notional.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fees {
+    /// Nothing.
+    Free,
+    /// The venue's curve.
+    Curve(FeeCurve),
+    /// A schedule that this server does not compute: the market is listed but not tradable.
+    Unsupported,
+}
+
+/// shares × rate × (p × (1 − p))^exponent dollars, for each level that a taker takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FeeCurve {
+    /// Between 0 and 1.
+    pub rate: FeeRate,
+    /// Whether p × (1 − p) is squared.
+    pub exponent: FeeExponent,
+}
+
+/// The power to which p × (1 − p) is raised.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FeeExponent {
+    /// As it is.
+    One,
+    /// Squared.
+    Two,
+}
+
+impl Fees {
+    /// The schedule with this rate and exponent; [`Fees::Unsupported`] when it is not one that the
+    /// venue documents.
+    pub fn from_schedule(rate: FeeRate, exponent: i64) -> Self {
+        if rate < FeeRate::ZERO || rate > FeeRate::MAX {
+            return Self::Unsupported;
+        }
+        match exponent {
+            _ if rate == FeeRate::ZERO => Self::Free,
+            1 => Self::Curve(FeeCurve { rate, exponent: FeeExponent::One }),
+            2 => Self::Curve(FeeCurve { rate, exponent: FeeExponent::Two }),
+            _ => Self::Unsupported,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn market(labels: &[&str]) -> MarketInfo {
+        MarketInfo::bare(
+            "0x1",
+            labels.iter().map(|&label| Outcome { label: label.into(), token_id: label.into() }),
+        )
+    }
+
+    #[test]
+    fn outcomes_are_found_by_label_in_any_case() {
+        let index = |index| Some(OutcomeIndex(index));
+        for (labels, label, expected) in [
+            (&["Yes", "No"][..], "yes", index(0)),
+            (&["Yes", "No"], "NO", index(1)),
+            (&["No", "Yes"], "yes", index(1)),
+            (&["Up", "Down"], "UP", index(0)),
+            (&["Up", "Down"], "Yes", index(0)),
+            (&["Up", "Down"], "no", index(1)),
+            (&["ÉCLAIR", "x"], "éclair", index(0)),
+            (&["Up", "Down"], "left", None),
+            (&["A", "B", "C"], "yes", None),
+            (&["A", "B", "C"], "c", index(2)),
+        ] {
+            assert_eq!(market(labels).outcome(label), expected, "{label} of {labels:?}");
+        }
+    }
+
+    #[test]
+    fn the_whole_transition_table() {
+        let mut table = String::new();
+        for from in MarketStatus::ALL {
+            let row = MarketStatus::ALL.map(|to| if from.may_become(to) { "x" } else { "." });
+            table += &format!("{:<9} {}\n", format!("{from:?}"), row.join(" "));
+        }
+        insta::assert_snapshot!(table, @r"
+        Hydrating x x x x x
+        Open      . x x x x
+        Paused    . x x x x
+        Closed    . x x x x
+        Resolved  . . . . x
+        ");
+    }
+
+    #[test]
+    fn a_schedule_that_nobody_documents_is_not_computed() {
+        let rate = FeeRate::from_micros(70_000);
+        for (rate, exponent, expected) in [
+            (rate, 1, Fees::Curve(FeeCurve { rate, exponent: FeeExponent::One })),
+            (rate, 2, Fees::Curve(FeeCurve { rate, exponent: FeeExponent::Two })),
+            (rate, 0, Fees::Unsupported),
+            (rate, 3, Fees::Unsupported),
+            (FeeRate::from_micros(-1), 1, Fees::Unsupported),
+            (FeeRate::from_micros(1_000_001), 1, Fees::Unsupported),
+            (FeeRate::ZERO, 1, Fees::Free),
+            (FeeRate::ZERO, 9, Fees::Free),
+        ] {
+            assert_eq!(Fees::from_schedule(rate, exponent), expected, "{rate} {exponent}");
+        }
+    }
+}

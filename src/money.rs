@@ -1,0 +1,242 @@
+//! Prices, shares and dollars in fixed point.
+//!
+//! Every quantity is an `i64` of millionths behind a type of its own, so that a price cannot be
+//! added to a balance by mistake, and no float ever touches the ledger. A product of two of them
+//! is an `i128`, exact, and is rounded once, in a direction that the method names.
+//!
+//! This module knows numbers and their text. It knows nothing of orders, books or accounts.
+
+mod decimal;
+
+pub use decimal::{DECIMAL_TEXT_BYTES_MAX, DecimalError, Rounding, micros_from_text, write_micros};
+
+use std::fmt;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Neg, Sub, SubAssign};
+
+/// How many units of any quantity make one whole: prices, shares and dollars all count millionths.
+pub const MICROS_PER_UNIT: i64 = 1_000_000;
+
+/// Declares a quantity: an `i64` of millionths with its text form, and nothing that mixes units.
+macro_rules! micros {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        pub struct $name(i64);
+
+        impl $name {
+            /// Nothing of it.
+            pub const ZERO: Self = Self(0);
+
+            /// The quantity of so many millionths.
+            pub const fn from_micros(micros: i64) -> Self {
+                Self(micros)
+            }
+
+            /// How many millionths this is.
+            pub const fn micros(self) -> i64 {
+                self.0
+            }
+
+            /// Reads decimal text; see [`micros_from_text`] for the grammar.
+            pub fn from_text(text: &str, rounding: Rounding) -> Result<Self, DecimalError> {
+                micros_from_text(text, rounding).map(Self)
+            }
+        }
+
+        /// Trimmed decimal text: `0.53`, `10`, `994.69`.
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                decimal::format_micros(self.0, formatter)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(formatter, concat!(stringify!($name), "({})"), self)
+            }
+        }
+    };
+}
+
+/// Declares the sums of a quantity. Overflow panics in every build profile of this package.
+macro_rules! sums {
+    ($name:ident) => {
+        impl $name {
+            /// The sum, or `None` past the range of an `i64`.
+            pub fn checked_add(self, other: Self) -> Option<Self> {
+                self.0.checked_add(other.0).map(Self)
+            }
+
+            /// The difference, or `None` past the range of an `i64`.
+            pub fn checked_sub(self, other: Self) -> Option<Self> {
+                self.0.checked_sub(other.0).map(Self)
+            }
+        }
+
+        impl Add for $name {
+            type Output = Self;
+            fn add(self, other: Self) -> Self {
+                Self(self.0 + other.0)
+            }
+        }
+
+        impl Sub for $name {
+            type Output = Self;
+            fn sub(self, other: Self) -> Self {
+                Self(self.0 - other.0)
+            }
+        }
+
+        impl AddAssign for $name {
+            fn add_assign(&mut self, other: Self) {
+                *self = *self + other;
+            }
+        }
+
+        impl SubAssign for $name {
+            fn sub_assign(&mut self, other: Self) {
+                *self = *self - other;
+            }
+        }
+
+        impl Neg for $name {
+            type Output = Self;
+            fn neg(self) -> Self {
+                Self(-self.0)
+            }
+        }
+
+        impl Sum for $name {
+            fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
+                parts.fold(Self::ZERO, Add::add)
+            }
+        }
+    };
+}
+
+micros! {
+    /// Dollars for one share, in millionths. A venue's price lies strictly between 0 and 1; a
+    /// reference price that a client names may be 0 or 1 as well.
+    Price
+}
+micros! {
+    /// A number of shares, in micro-shares.
+    Shares
+}
+micros! {
+    /// An amount of dollars, in micro-dollars.
+    Usd
+}
+micros! {
+    /// The rate of a taker fee, in millionths: 0.07 is 70,000.
+    FeeRate
+}
+sums!(Shares);
+sums!(Usd);
+
+impl Price {
+    /// One dollar: what a winning share pays.
+    pub const ONE: Self = Self(MICROS_PER_UNIT);
+
+    /// The price of the other outcome of a binary market, `1 - p`.
+    pub const fn complement(self) -> Self {
+        Self(MICROS_PER_UNIT - self.0)
+    }
+
+    /// Whether orders can rest at this price: strictly between 0 and 1, and of at most four
+    /// decimals, as the finest tick of the venue has.
+    pub const fn is_quotable(self) -> bool {
+        self.0 > 0 && self.0 < MICROS_PER_UNIT && self.0 % 100 == 0
+    }
+}
+
+impl FeeRate {
+    /// The highest rate that a market may charge: 1.
+    pub const MAX: Self = Self(MICROS_PER_UNIT);
+}
+
+/// An exact sum of price × size, in millionths of a micro-dollar (10⁻¹² dollars).
+///
+/// It is rounded once, to a micro-dollar, when the sum is complete.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub struct Notional(i128);
+
+impl Notional {
+    /// Nothing.
+    pub const ZERO: Self = Self(0);
+
+    /// The exact value of `size` shares at `price`.
+    pub fn of(price: Price, size: Shares) -> Self {
+        Self(i128::from(price.0) * i128::from(size.0))
+    }
+
+    /// The exact value in 10⁻¹² dollars.
+    pub const fn picos(self) -> i128 {
+        self.0
+    }
+
+    /// Rounded down to a micro-dollar: what a seller receives.
+    pub fn floor(self) -> Usd {
+        usd(self.0.div_euclid(i128::from(MICROS_PER_UNIT)))
+    }
+
+    /// Rounded up to a micro-dollar: what a buyer pays.
+    pub fn ceil(self) -> Usd {
+        usd(-(-self.0).div_euclid(i128::from(MICROS_PER_UNIT)))
+    }
+}
+
+impl Add for Notional {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+impl AddAssign for Notional {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Usd {
+    /// The price per share that `self` is for `quantity` shares, to six decimals, half to even.
+    /// `None` for no shares.
+    pub fn per_share(self, quantity: Shares) -> Option<Price> {
+        if quantity.0 == 0 {
+            return None;
+        }
+        let micros =
+            div_half_even(i128::from(self.0) * i128::from(MICROS_PER_UNIT), i128::from(quantity.0));
+        Some(Price(i64::try_from(micros).expect("a price of a bounded order fits an i64")))
+    }
+
+    /// The part of `self` that belongs to `part` of `whole`, rounded down.
+    ///
+    /// The whole of it for `part == whole`, so that taking the last part leaves exactly 0.
+    pub fn share_floor(self, part: Shares, whole: Shares) -> Usd {
+        assert!(part <= whole, "a part is not more than its whole");
+        assert!(whole.0 > 0, "nothing cannot be divided");
+        usd(i128::from(self.0) * i128::from(part.0) / i128::from(whole.0))
+    }
+}
+
+/// The quotient rounded to the nearest integer, halves to the even one. The divisor is positive.
+pub fn div_half_even(dividend: i128, divisor: i128) -> i128 {
+    assert!(divisor > 0, "a divisor of money is positive");
+    let floor = dividend.div_euclid(divisor);
+    let twice = dividend.rem_euclid(divisor) * 2;
+    match twice.cmp(&divisor) {
+        std::cmp::Ordering::Less => floor,
+        std::cmp::Ordering::Greater => floor + 1,
+        std::cmp::Ordering::Equal => floor + (floor & 1),
+    }
+}
+
+fn usd(micros: i128) -> Usd {
+    Usd(i64::try_from(micros).expect("an amount of a bounded order fits an i64"))
+}
+
+#[cfg(test)]
+mod tests;
