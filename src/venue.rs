@@ -3,6 +3,8 @@
 //! A venue only tells what happened. The feed keeps the books and publishes them; no
 //! venue touches what readers see.
 
+pub mod simulated;
+
 use std::sync::Arc;
 
 use crate::ids::Timestamp;

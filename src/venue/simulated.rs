@@ -1,0 +1,218 @@
+//! The simulated venue: an invented market-maker over invented markets, the same for ever for the
+//! same seed.
+//!
+//! A tape is a pure function of its seed and its start: no clock, no float, no library's random
+//! numbers. It has no end; whoever plays it decides how fast.
+//!
+//! Every market has two outcomes, and their books are exact mirrors of each other after every
+//! batch. Best prices follow a fair value that wanders inside a fixed range, spreads widen and
+//! narrow, trades print and take what they took from the book, and now and then a full book repeats
+//! what is known. The fair values of an event of which exactly one market wins always sum to 1.
+//!
+//! There are markets on cents and on a tick of 0.001; free ones and ones with a fee of 0.05, of
+//! 0.07, and of 0.25 with exponent 2. Most stay open for ever. One is paused. Within eight minutes
+//! of venue time one closes without a result and three are resolved, one of them half to each side.
+//! The market [`DEEP_MARKET_SLUG`] is for walks and load tests: free of fees, open for ever, and
+//! with [`DEEP_MARKET_SHARES_MIN`] shares or more on each side within ten ticks of the best price.
+//!
+//! The markets and their ids do not depend on the seed.
+
+mod maker;
+mod names;
+mod random;
+mod script;
+
+use maker::Maker;
+use random::Random;
+use script::{Life, SCRIPTS, Verdict};
+
+use crate::ids::Timestamp;
+use crate::market::catalogue::MarketStatus;
+use crate::venue::{VenueChange, VenueEvent};
+
+/// The seed of a venue that was chosen without one.
+pub const DEFAULT_SEED: u64 = 1;
+
+/// The market that always has depth.
+pub const DEEP_MARKET_SLUG: &str = "port-amber-tide";
+
+/// The condition id of that market.
+pub const DEEP_MARKET_CONDITION_ID: &str =
+    "0xfbedbcd006f8debf0a24458901c7d2b6129d3a14e398cfb275c00cef14bcf8d9";
+
+/// Shares that each side of that market shows at least, at every moment, within ten ticks of the
+/// best price.
+pub const DEEP_MARKET_SHARES_MIN: i64 = 100_000;
+
+/// Venue time between two batches, apart from the moments at which a market closes or is resolved.
+const STEP_MILLIS_MIN: i64 = 100;
+const STEP_MILLIS_MAX: i64 = 250;
+
+/// At most this many markets act in one batch, beside the other market of an event whose fair value
+/// moves against theirs.
+const ACTIVE_MARKETS_MAX: i64 = 4;
+
+/// One action in so many is a full book that repeats what is known.
+const FULL_BOOK_ONE_IN: u64 = 64;
+
+/// One action in so many is a trade.
+const TRADE_ONE_IN: u64 = 6;
+
+/// A venue whose markets, books and trades are invented from a seed.
+pub struct SimulatedVenue {
+    start: Timestamp,
+    elapsed_millis: i64,
+    /// When the next batch of quotes and trades is due, in milliseconds after the start.
+    step_due_millis: i64,
+    makers: Vec<Maker>,
+    /// What will close or be resolved, the next one last.
+    milestones: Vec<Milestone>,
+    random: Random,
+}
+
+/// A moment at which the status of a market changes.
+#[derive(Clone, Copy)]
+struct Milestone {
+    due_millis: i64,
+    maker_index: usize,
+    /// What it pays, or `None` when it only closes.
+    verdict: Option<Verdict>,
+}
+
+impl SimulatedVenue {
+    /// The tape of this seed, at its beginning.
+    pub fn new(seed: u64, start: Timestamp) -> Self {
+        let mut random = Random::new(seed);
+        let makers: Vec<Maker> =
+            SCRIPTS.iter().map(|script| Maker::new(script, start, &mut random)).collect();
+        Self {
+            start,
+            elapsed_millis: 0,
+            step_due_millis: random.between(STEP_MILLIS_MIN, STEP_MILLIS_MAX),
+            milestones: milestones(&makers),
+            makers,
+            random,
+        }
+    }
+
+    /// All markets and the full book of each token, as they stand: what a client needs before the
+    /// batches make sense. It takes nothing from the tape.
+    pub fn opening(&self) -> Vec<VenueEvent> {
+        let infos = self.makers.iter().map(|maker| maker.info().clone()).collect();
+        let mut changes = vec![VenueChange::Listed(infos)];
+        changes.extend(self.makers.iter().flat_map(Maker::books));
+        self.stamped(changes)
+    }
+
+    /// What happens next and when: at least one event, all of that time, which is later than that
+    /// of the batch before or equal to it. It never ends.
+    pub fn next_batch(&mut self) -> (Timestamp, Vec<VenueEvent>) {
+        loop {
+            let changes = match self
+                .milestones
+                .pop_if(|milestone| milestone.due_millis <= self.step_due_millis)
+            {
+                Some(milestone) => self.reach(milestone),
+                None => self.step(),
+            };
+            if !changes.is_empty() {
+                return (self.now(), self.stamped(changes));
+            }
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        after_millis(self.start, self.elapsed_millis)
+    }
+
+    fn stamped(&self, changes: Vec<VenueChange>) -> Vec<VenueEvent> {
+        let at = self.now();
+        changes.into_iter().map(|change| VenueEvent { at, change }).collect()
+    }
+
+    fn reach(&mut self, milestone: Milestone) -> Vec<VenueChange> {
+        self.elapsed_millis = milestone.due_millis;
+        let maker = &mut self.makers[milestone.maker_index];
+        vec![match milestone.verdict {
+            Some(verdict) => maker.resolve(verdict, &mut self.random),
+            None => maker.close(),
+        }]
+    }
+
+    /// A few open markets act.
+    fn step(&mut self) -> Vec<VenueChange> {
+        self.elapsed_millis = self.step_due_millis;
+        self.step_due_millis += self.random.between(STEP_MILLIS_MIN, STEP_MILLIS_MAX);
+        let open: Vec<usize> = self.open_makers(|_| true);
+        let mut changes = Vec::new();
+        for _ in 0..self.random.between(1, ACTIVE_MARKETS_MAX) {
+            let index = open[self.random.index(open.len())];
+            if self.random.once_in(FULL_BOOK_ONE_IN) {
+                changes.extend(self.makers[index].books());
+            } else if self.random.once_in(TRADE_ONE_IN) {
+                changes.extend(self.makers[index].trade(&mut self.random).into_iter().flatten());
+            } else {
+                self.drift_and_quote(index, &mut changes);
+            }
+        }
+        changes
+    }
+
+    /// Moves the fair value of a market and quotes around it. In an event of which exactly one
+    /// market wins, another one loses what this one gains, so that together they stay at 1.
+    fn drift_and_quote(&mut self, index: usize, changes: &mut Vec<VenueChange>) {
+        let script = self.makers[index].script();
+        let drift_micros = self.random.between(-script.drift_micros_max, script.drift_micros_max);
+        let rivals = match script.event {
+            None => Vec::new(),
+            Some(event) => self.open_makers(|maker| {
+                maker.script().event == Some(event) && maker.script().slug != script.slug
+            }),
+        };
+        let rival = (!rivals.is_empty()).then(|| rivals[self.random.index(rivals.len())]);
+        let can_drift = self.makers[index].can_drift(drift_micros)
+            && rival.is_none_or(|rival| self.makers[rival].can_drift(-drift_micros));
+        if can_drift {
+            self.makers[index].drift(drift_micros);
+            if let Some(rival) = rival {
+                self.makers[rival].drift(-drift_micros);
+            }
+        }
+        for index in [Some(index), rival].into_iter().flatten() {
+            changes.extend(self.makers[index].quote(&mut self.random));
+        }
+    }
+
+    fn open_makers(&self, matches: impl Fn(&Maker) -> bool) -> Vec<usize> {
+        let is_open = |maker: &Maker| maker.info().status == MarketStatus::Open;
+        let makers = self.makers.iter().enumerate();
+        makers.filter(|(_, m)| is_open(m) && matches(m)).map(|(index, _)| index).collect()
+    }
+}
+
+/// Everything that the markets' lives have in store, the next one last.
+fn milestones(makers: &[Maker]) -> Vec<Milestone> {
+    let mut milestones = Vec::new();
+    for (maker_index, maker) in makers.iter().enumerate() {
+        let mut add = |after_s: i64, verdict| {
+            milestones.push(Milestone { due_millis: after_s * 1_000, maker_index, verdict });
+        };
+        match maker.script().life {
+            Life::Open | Life::Paused => {}
+            Life::Closes { closes_after_s } => add(closes_after_s, None),
+            Life::Resolves { closes_after_s, resolves_after_s, verdict } => {
+                add(closes_after_s, None);
+                add(resolves_after_s, Some(verdict));
+            }
+        }
+    }
+    milestones.sort_by_key(|milestone| std::cmp::Reverse(milestone.due_millis));
+    milestones
+}
+
+fn after_millis(start: Timestamp, millis: i64) -> Timestamp {
+    Timestamp::from_nanos(start.nanos() + millis * 1_000_000)
+}
+
+#[cfg(test)]
+mod tests;

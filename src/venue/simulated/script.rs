@@ -1,0 +1,362 @@
+//! The markets of the simulated venue: who they are, how they trade, how they end.
+//!
+//! A small invented coast with its football clubs, coins and weather. What never closes has no end
+//! date and a question that does not age.
+
+use super::names;
+use crate::ids::Timestamp;
+use crate::market::catalogue::{FeeCurve, FeeExponent, Fees, MarketInfo, MarketStatus, Outcome};
+use crate::money::{FeeRate, MICROS_PER_UNIT, Price, Usd};
+
+/// All that is decided about a market before its tape starts.
+#[derive(Clone, Copy)]
+pub(super) struct Script {
+    /// Names the market; its ids are derived from it.
+    pub(super) slug: &'static str,
+    pub(super) question: &'static str,
+    pub(super) category: &'static str,
+    /// The event whose markets exclude each other, of which exactly one wins.
+    pub(super) event: Option<&'static str>,
+    pub(super) labels: [&'static str; 2],
+    pub(super) fees: Fees,
+    pub(super) tick: Price,
+    /// What a share of the first outcome is worth when the tape starts.
+    pub(super) fair: Price,
+    /// How far the fair value may go from there, in millionths of a dollar.
+    pub(super) fair_range_micros: i64,
+    /// The furthest that it moves at once, in millionths of a dollar.
+    pub(super) drift_micros_max: i64,
+    pub(super) spread_ticks_max: i64,
+    /// How many levels a side has, where the ends of the price range leave room for them.
+    pub(super) level_count: i64,
+    /// Shares at the touch, on average; the n-th level from there has n times as many.
+    pub(super) touch_shares: i64,
+    pub(super) volume_usd: i64,
+    pub(super) life: Life,
+}
+
+/// What becomes of a market, in seconds after the start of the tape.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Life {
+    /// It accepts orders for ever.
+    Open,
+    /// It shows a book and never accepts an order.
+    Paused,
+    /// It closes, and its result stays unknown.
+    Closes { closes_after_s: i64 },
+    /// It closes and is resolved later.
+    Resolves { closes_after_s: i64, resolves_after_s: i64, verdict: Verdict },
+}
+
+/// What a resolved market pays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    /// All to one outcome, drawn with the odds that the fair value stood for at the close.
+    Drawn,
+    /// Half to each, as when a match is abandoned.
+    Split,
+}
+
+impl Script {
+    /// The description at the start of a tape.
+    pub(super) fn info(&self, start: Timestamp) -> MarketInfo {
+        let outcomes = self.labels.map(|label| Outcome {
+            label: label.into(),
+            token_id: names::token_id(self.slug, label).into(),
+        });
+        let volume = Usd::from_micros(self.volume_usd * MICROS_PER_UNIT);
+        MarketInfo {
+            slug: Some(self.slug.into()),
+            question: Some(self.question.into()),
+            category: Some(self.category.into()),
+            event_title: self.event.map(Into::into),
+            status: match self.life {
+                Life::Paused => MarketStatus::Paused,
+                Life::Open | Life::Closes { .. } | Life::Resolves { .. } => MarketStatus::Open,
+            },
+            fees: self.fees,
+            tick: self.tick,
+            neg_risk: self.event.is_some(),
+            end_date: match self.life {
+                Life::Open | Life::Paused => None,
+                Life::Closes { closes_after_s } | Life::Resolves { closes_after_s, .. } => {
+                    Some(super::after_millis(start, closes_after_s * 1_000))
+                }
+            },
+            volume_24h: Some(Usd::from_micros(volume.micros() / 20)),
+            volume_total: Some(volume),
+            ..MarketInfo::bare(&names::condition_id(self.slug), outcomes)
+        }
+    }
+}
+
+const fn curve(rate_micros: i64, exponent: FeeExponent) -> Fees {
+    Fees::Curve(FeeCurve { rate: FeeRate::from_micros(rate_micros), exponent })
+}
+
+const SPORTS_FEES: Fees = curve(50_000, FeeExponent::One);
+const COIN_FEES: Fees = curve(70_000, FeeExponent::One);
+/// The steeper curve that the venue charged on coins at the beginning of 2026.
+const SQUARED_FEES: Fees = curve(250_000, FeeExponent::Two);
+
+/// A free market on cents, of middling depth.
+const BINARY: Script = Script {
+    slug: "",
+    question: "",
+    category: "Weather",
+    event: None,
+    labels: ["Yes", "No"],
+    fees: Fees::Free,
+    tick: Price::from_micros(10_000),
+    fair: Price::from_micros(500_000),
+    fair_range_micros: 100_000,
+    drift_micros_max: 2_500,
+    spread_ticks_max: 3,
+    level_count: 10,
+    touch_shares: 120,
+    volume_usd: 20_000,
+    life: Life::Open,
+};
+
+/// One club of a cup that exactly one of them wins.
+const CUP: Script = Script {
+    category: "Sports",
+    event: Some("Lantern Cup winner"),
+    fees: SPORTS_FEES,
+    fair_range_micros: 50_000,
+    spread_ticks_max: 2,
+    level_count: 8,
+    touch_shares: 200,
+    ..BINARY
+};
+
+/// One month of an event on a tick of 0.001.
+const SNOW: Script = Script {
+    event: Some("First snow on Mount Corrin"),
+    tick: Price::from_micros(1_000),
+    drift_micros_max: 900,
+    spread_ticks_max: 6,
+    level_count: 15,
+    touch_shares: 60,
+    ..BINARY
+};
+
+/// A coin that ends above or below where it began.
+const COIN: Script = Script {
+    category: "Crypto",
+    labels: ["Up", "Down"],
+    fees: COIN_FEES,
+    fair_range_micros: 400_000,
+    drift_micros_max: 12_000,
+    spread_ticks_max: 4,
+    ..BINARY
+};
+
+const fn cents(cents: i64) -> Price {
+    Price::from_micros(cents * 10_000)
+}
+
+/// All markets, in the order in which the venue lists them.
+pub(super) static SCRIPTS: [Script; 22] = [
+    Script {
+        slug: super::DEEP_MARKET_SLUG,
+        question: "Will the tide at Port Amber pass the old mark this season?",
+        fair: cents(52),
+        spread_ticks_max: 2,
+        touch_shares: 5_000,
+        volume_usd: 4_800_000,
+        ..BINARY
+    },
+    Script {
+        slug: "lantern-cup-amber-rovers",
+        question: "Will Amber Rovers win the Lantern Cup?",
+        fair: cents(34),
+        volume_usd: 910_000,
+        ..CUP
+    },
+    Script {
+        slug: "lantern-cup-northmere-united",
+        question: "Will Northmere United win the Lantern Cup?",
+        fair: cents(27),
+        volume_usd: 760_000,
+        ..CUP
+    },
+    Script {
+        slug: "lantern-cup-saltmarsh-athletic",
+        question: "Will Saltmarsh Athletic win the Lantern Cup?",
+        fair: cents(19),
+        volume_usd: 540_000,
+        ..CUP
+    },
+    Script {
+        slug: "lantern-cup-quillford-town",
+        question: "Will Quillford Town win the Lantern Cup?",
+        fair: cents(12),
+        volume_usd: 330_000,
+        ..CUP
+    },
+    Script {
+        slug: "lantern-cup-another-club",
+        question: "Will another club win the Lantern Cup?",
+        fair: cents(8),
+        volume_usd: 120_000,
+        ..CUP
+    },
+    Script {
+        slug: "mount-corrin-snow-october",
+        question: "Will the first snow on Mount Corrin fall in October?",
+        fair: Price::from_micros(215_000),
+        volume_usd: 64_000,
+        ..SNOW
+    },
+    Script {
+        slug: "mount-corrin-snow-november",
+        question: "Will the first snow on Mount Corrin fall in November?",
+        fair: Price::from_micros(540_000),
+        volume_usd: 81_000,
+        ..SNOW
+    },
+    Script {
+        slug: "mount-corrin-snow-december-or-later",
+        question: "Will the first snow on Mount Corrin fall in December or later?",
+        fair: Price::from_micros(245_000),
+        volume_usd: 58_000,
+        ..SNOW
+    },
+    Script {
+        slug: "kestrel-probe-lands",
+        question: "Will the Kestrel probe land in one piece?",
+        category: "Science",
+        tick: Price::from_micros(1_000),
+        fair: Price::from_micros(957_500),
+        fair_range_micros: 25_000,
+        drift_micros_max: 500,
+        spread_ticks_max: 5,
+        level_count: 14,
+        touch_shares: 400,
+        volume_usd: 1_250_000,
+        ..BINARY
+    },
+    Script {
+        slug: "amber-coin-five-minutes",
+        question: "Amber Coin up or down in five minutes?",
+        fair_range_micros: 450_000,
+        volume_usd: 42_000,
+        life: Life::Resolves {
+            closes_after_s: 300,
+            resolves_after_s: 360,
+            verdict: Verdict::Drawn,
+        },
+        ..COIN
+    },
+    Script {
+        slug: "tern-coin-session",
+        question: "Tern Coin up or down at the end of the session?",
+        volume_usd: 275_000,
+        ..COIN
+    },
+    Script {
+        slug: "amber-coin-above-ten-dollars",
+        question: "Will Amber Coin trade above ten dollars?",
+        category: "Crypto",
+        fees: COIN_FEES,
+        fair: cents(41),
+        volume_usd: 390_000,
+        ..BINARY
+    },
+    Script {
+        slug: "glass-coin-halves",
+        question: "Will Glass Coin lose half of its price?",
+        category: "Crypto",
+        fees: SQUARED_FEES,
+        fair: cents(23),
+        volume_usd: 150_000,
+        ..BINARY
+    },
+    Script {
+        slug: "northmere-noon-rain",
+        question: "Will it rain in Northmere when the noon bell rings?",
+        fair: cents(63),
+        drift_micros_max: 6_000,
+        volume_usd: 17_000,
+        life: Life::Resolves {
+            closes_after_s: 120,
+            resolves_after_s: 180,
+            verdict: Verdict::Drawn,
+        },
+        ..BINARY
+    },
+    Script {
+        slug: "quillford-saltmarsh-match",
+        question: "Quillford Town or Saltmarsh Athletic: who wins today's match?",
+        category: "Sports",
+        labels: ["Quillford Town", "Saltmarsh Athletic"],
+        fees: SPORTS_FEES,
+        fair: cents(45),
+        volume_usd: 98_000,
+        life: Life::Resolves {
+            closes_after_s: 240,
+            resolves_after_s: 480,
+            verdict: Verdict::Split,
+        },
+        ..BINARY
+    },
+    Script {
+        slug: "rovers-united-goals",
+        question: "Amber Rovers against Northmere United: more than two goals?",
+        category: "Sports",
+        labels: ["Over", "Under"],
+        fees: SPORTS_FEES,
+        fair: cents(48),
+        volume_usd: 185_000,
+        ..BINARY
+    },
+    Script {
+        slug: "saltmarsh-regatta-starts",
+        question: "Will the Saltmarsh regatta start on time?",
+        category: "Sports",
+        fees: SPORTS_FEES,
+        fair: cents(71),
+        volume_usd: 12_000,
+        life: Life::Closes { closes_after_s: 150 },
+        ..BINARY
+    },
+    Script {
+        slug: "quillford-bridge-vote",
+        question: "Will Quillford vote for the new bridge?",
+        category: "Politics",
+        fair: cents(56),
+        volume_usd: 73_000,
+        life: Life::Paused,
+        ..BINARY
+    },
+    Script {
+        slug: "northmere-lighthouse-relit",
+        question: "Will the Northmere lighthouse be lit again?",
+        category: "Culture",
+        fair: cents(37),
+        volume_usd: 45_000,
+        ..BINARY
+    },
+    Script {
+        slug: "port-amber-ferry-record",
+        question: "Will the Port Amber ferry carry more people than last year?",
+        category: "Economy",
+        fees: SPORTS_FEES,
+        fair: cents(82),
+        volume_usd: 31_000,
+        ..BINARY
+    },
+    Script {
+        slug: "saltmarsh-heron-sighting",
+        question: "Will a white heron be seen in Saltmarsh this winter?",
+        category: "Science",
+        fair: cents(7),
+        fair_range_micros: 40_000,
+        spread_ticks_max: 4,
+        level_count: 6,
+        touch_shares: 25,
+        volume_usd: 2_400,
+        ..BINARY
+    },
+];

@@ -1,0 +1,392 @@
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use proptest::prelude::*;
+
+use super::*;
+use crate::market::book::{Ladder, Level, Side};
+use crate::market::catalogue::{FeeExponent, Fees, MarketInfo};
+use crate::money::{MICROS_PER_UNIT, Price, Shares};
+
+const START: Timestamp = Timestamp::from_seconds(1_800_000_000);
+
+/// Some 525 seconds of venue time, of steps of 175 ms on average: the last market that ends is
+/// resolved after 480.
+const BATCHES: usize = 3_000;
+
+fn tape(seed: u64) -> impl Iterator<Item = VenueEvent> {
+    let mut venue = SimulatedVenue::new(seed, START);
+    let opening = venue.opening();
+    opening.into_iter().chain(std::iter::repeat_with(move || venue.next_batch().1).flatten())
+}
+
+/// An event as one line. It leaves out what other modules may come to know of a market, so that the
+/// pinned digest changes only when the tape does.
+fn line(event: &VenueEvent) -> String {
+    let mut text = format!("{} ", event.at.millis());
+    match &event.change {
+        VenueChange::Listed(infos) => {
+            for info in infos {
+                let MarketInfo { condition_id, status, payouts, .. } = info;
+                write!(text, "{condition_id} {status:?} {payouts:?} ").unwrap();
+            }
+        }
+        VenueChange::Book(book) => {
+            write!(text, "{} {:?} ", book.token_id, book.last_trade_price).unwrap();
+            for levels in [book.ladder.bids(), book.ladder.asks()] {
+                for level in levels {
+                    write!(text, "{} {} ", level.price, level.size).unwrap();
+                }
+                text.push_str("/ ");
+            }
+        }
+        VenueChange::Levels(levels) => {
+            for level in levels {
+                let side = level.side.as_str();
+                write!(text, "{} {side} {} {} ", level.token_id, level.price, level.size).unwrap();
+            }
+        }
+        VenueChange::Traded { token_id, price, size, side } => {
+            write!(text, "{token_id} {price} {size} {side:?}").unwrap();
+        }
+        VenueChange::Stale { token_id } => write!(text, "{token_id} stale").unwrap(),
+    }
+    text
+}
+
+/// The SHA-256 of the first 10,000 events, one line each.
+fn tape_digest(seed: u64) -> String {
+    let lines: Vec<String> = tape(seed).take(10_000).map(|event| line(&event)).collect();
+    let digest = digest(&SHA256, lines.join("\n").as_bytes());
+    digest.as_ref().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+#[test]
+fn the_same_seed_gives_the_same_tape_for_ever() {
+    for (seed, expected) in [
+        (DEFAULT_SEED, "d24611173e3c7755a5657e8e77d7dc6dd8095136ef8d2d137a395146ad32227f"),
+        (u64::MAX, "73d108ed9a33aa90e284df02e60558b0ddd6634aa43f3d9e70e385521bb37bcf"),
+    ] {
+        assert_eq!(tape_digest(seed), expected, "seed {seed}");
+    }
+}
+
+#[test]
+fn another_seed_gives_another_tape_of_the_same_markets() {
+    let markets = |seed| match tape(seed).next().unwrap().change {
+        VenueChange::Listed(infos) => infos,
+        other => panic!("a tape begins with its markets, not with {other:?}"),
+    };
+    assert_eq!(markets(1), markets(2));
+    assert_ne!(tape_digest(1), tape_digest(2));
+}
+
+#[test]
+fn another_start_moves_the_tape_in_time() {
+    let venues = [START, Timestamp::EPOCH].map(|start| SimulatedVenue::new(7, start));
+    let [mut late, mut early] = venues;
+    let apart_ns = START.nanos() - Timestamp::EPOCH.nanos();
+    for _ in 0..500 {
+        let ((late_at, late_events), (early_at, early_events)) =
+            (late.next_batch(), early.next_batch());
+        assert_eq!(late_at.nanos() - early_at.nanos(), apart_ns);
+        let changes =
+            |events: Vec<VenueEvent>| events.into_iter().map(|e| e.change).collect::<Vec<_>>();
+        assert_eq!(changes(late_events), changes(early_events));
+    }
+}
+
+#[test]
+fn the_ids_have_the_form_of_the_venue_and_are_all_different() {
+    let venue = SimulatedVenue::new(DEFAULT_SEED, START);
+    let mut seen = HashSet::new();
+    for maker in &venue.makers {
+        let info = maker.info();
+        let digits = info.condition_id.strip_prefix("0x").unwrap();
+        assert_eq!(digits.len(), 64);
+        assert!(digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')), "{digits}");
+        assert!(seen.insert(info.condition_id.to_string()));
+        assert!(seen.insert(info.slug.as_deref().unwrap().to_owned()));
+        for outcome in &info.outcomes {
+            assert!((60..=77).contains(&outcome.token_id.len()), "{}", outcome.token_id);
+            assert!(outcome.token_id.bytes().all(|b| b.is_ascii_digit()));
+            assert!(seen.insert(outcome.token_id.to_string()));
+        }
+    }
+}
+
+/// Every kind of market that the venue promises is there.
+#[test]
+fn the_markets_are_of_every_kind() {
+    let venue = SimulatedVenue::new(DEFAULT_SEED, START);
+    let count =
+        |matches: &dyn Fn(&Maker) -> bool| venue.makers.iter().filter(|m| matches(m)).count();
+    let fee = |maker: &Maker| match maker.info().fees {
+        Fees::Curve(curve) => (curve.rate.micros(), curve.exponent),
+        Fees::Free => (0, FeeExponent::One),
+        Fees::Unsupported => panic!("{:?} cannot be traded", maker.info().slug),
+    };
+    for (kind, expected, counted) in [
+        ("paused", 1, count(&|m| m.info().status == MarketStatus::Paused)),
+        ("open at first", 21, count(&|m| m.info().status == MarketStatus::Open)),
+        ("open for ever", 17, count(&|m| m.script().life == Life::Open)),
+        ("neg-risk", 8, count(&|m| m.info().neg_risk)),
+        ("on a tick of 0.001", 4, count(&|m| m.info().tick.micros() == 1_000)),
+        ("up or down", 2, count(&|m| &*m.info().outcomes[0].label == "Up")),
+        ("free", 9, count(&|m| fee(m) == (0, FeeExponent::One))),
+        ("0.05", 9, count(&|m| fee(m) == (50_000, FeeExponent::One))),
+        ("0.07", 3, count(&|m| fee(m) == (70_000, FeeExponent::One))),
+        ("0.25 squared", 1, count(&|m| fee(m) == (250_000, FeeExponent::Two))),
+    ] {
+        assert_eq!(counted, expected, "{kind}");
+    }
+    let deep = &venue.makers[0];
+    assert_eq!(&*deep.info().condition_id, DEEP_MARKET_CONDITION_ID);
+    assert_eq!((deep.script().life, deep.info().fees), (Life::Open, Fees::Free));
+}
+
+/// Wherever the fair value goes, both quotes stay on the price range; and what excludes each other
+/// adds up.
+#[test]
+fn the_scripts_leave_room_for_every_quote() {
+    let mut sums: HashMap<&str, i64> = HashMap::new();
+    for script in &SCRIPTS {
+        let (tick, spread) = (script.tick.micros(), script.spread_ticks_max);
+        let low = script.fair.micros() - script.fair_range_micros;
+        let high = script.fair.micros() + script.fair_range_micros;
+        assert!(low >= tick + (spread - 1) * tick / 2, "{}", script.slug);
+        assert!(high + tick + (spread + 1) * tick / 2 <= MICROS_PER_UNIT, "{}", script.slug);
+        assert_eq!(MICROS_PER_UNIT % tick, 0);
+        if let Some(event) = script.event {
+            *sums.entry(event).or_default() += script.fair.micros();
+        }
+    }
+    assert_eq!(sums.len(), 2);
+    assert!(sums.values().all(|&sum| sum == MICROS_PER_UNIT), "{sums:?}");
+}
+
+/// A reader of the tape that knows nothing but the events.
+#[derive(Default)]
+struct Replay {
+    at: Timestamp,
+    infos: HashMap<Arc<str>, MarketInfo>,
+    /// Which market a token belongs to.
+    markets: HashMap<Arc<str>, Arc<str>>,
+    /// The markets that have changed since their books were checked.
+    changed: HashSet<Arc<str>>,
+    ladders: HashMap<Arc<str>, Ladder>,
+    last_trades: HashMap<Arc<str>, Price>,
+    statuses: HashMap<Arc<str>, Vec<MarketStatus>>,
+    /// What the newest trade must leave at its level, until the book tells so.
+    traded: Option<(Arc<str>, Level)>,
+    trades: usize,
+    repeated_books: usize,
+    /// By how many ticks bids and asks were apart at the ends of batches.
+    spreads_seen: HashMap<Arc<str>, Vec<i64>>,
+}
+
+impl Replay {
+    fn read(&mut self, events: &[VenueEvent]) {
+        for event in events {
+            self.read_event(event);
+        }
+    }
+
+    fn read_event(&mut self, event: &VenueEvent) {
+        assert!(event.at >= self.at, "time does not run backwards");
+        self.at = event.at;
+        match &event.change {
+            VenueChange::Listed(infos) => infos.iter().for_each(|info| self.list(info)),
+            VenueChange::Book(book) => {
+                assert_eq!(book.tick, Some(self.info_of(&book.token_id).tick));
+                assert_eq!(book.last_trade_price, self.last_trades.get(&book.token_id).copied());
+                if let Some(known) = self.ladders.get(&book.token_id) {
+                    assert_eq!(known, &book.ladder, "a full book repeats what is known");
+                    self.repeated_books += 1;
+                }
+                self.ladders.insert(book.token_id.clone(), book.ladder.clone());
+            }
+            VenueChange::Levels(levels) => {
+                assert!(!levels.is_empty());
+                let mut told = HashSet::new();
+                for level in levels {
+                    assert_eq!(self.info_of(&level.token_id).status, MarketStatus::Open);
+                    assert!(told.insert((level.token_id.clone(), level.side, level.price)));
+                    let ladder = self.ladders.get_mut(&level.token_id).expect("a known book");
+                    let changed = ladder.set(level.side, level.price, level.size).unwrap();
+                    assert!(changed, "a delta changes something");
+                    assert!(!ladder.is_crossed(), "not even between two changes");
+                }
+                if let Some((token_id, left)) = self.traded.take() {
+                    let told = levels.iter().find(|level| level.token_id == token_id).unwrap();
+                    assert_eq!((told.price, told.size), (left.price, left.size));
+                    assert_eq!(levels.len(), 2, "one level of both tokens");
+                }
+            }
+            VenueChange::Traded { token_id, price, size, side } => {
+                assert_eq!(self.info_of(token_id).status, MarketStatus::Open);
+                let taken = *self.ladders[token_id].taken_by(side.unwrap()).last().unwrap();
+                assert_eq!(*price, taken.price, "a trade prints at the best price");
+                assert!(*size > Shares::ZERO);
+                assert!(*size <= taken.size);
+                let left = Level { size: taken.size - *size, ..taken };
+                assert_eq!(self.traded.replace((token_id.clone(), left)), None);
+                self.last_trades.insert(token_id.clone(), *price);
+                self.trades += 1;
+            }
+            VenueChange::Stale { token_id } => panic!("{token_id} went stale"),
+        }
+    }
+
+    fn list(&mut self, info: &MarketInfo) {
+        if let Some(before) = self.infos.get(&info.condition_id) {
+            assert!(before.status.may_become(info.status));
+            let unchanged =
+                MarketInfo { status: info.status, payouts: info.payouts.clone(), ..before.clone() };
+            assert_eq!(info, &unchanged, "only status and payouts change");
+        }
+        assert_eq!(info.payouts.is_empty(), info.status != MarketStatus::Resolved);
+        self.statuses.entry(info.condition_id.clone()).or_default().push(info.status);
+        for outcome in &info.outcomes {
+            self.markets.insert(outcome.token_id.clone(), info.condition_id.clone());
+        }
+        self.infos.insert(info.condition_id.clone(), info.clone());
+    }
+
+    fn info_of(&mut self, token_id: &str) -> &MarketInfo {
+        let condition_id = self.markets.get(token_id).expect("a token of a listed market");
+        self.changed.insert(condition_id.clone());
+        &self.infos[condition_id]
+    }
+
+    /// What holds of every book between two batches.
+    fn check_books(&mut self) {
+        assert_eq!(self.traded, None, "a trade changes the book in the same batch");
+        for condition_id in self.changed.drain() {
+            let info = &self.infos[&condition_id];
+            let [first, second] =
+                [0, 1].map(|outcome| &self.ladders[&info.outcomes[outcome].token_id]);
+            assert_eq!(first.mirrored(), *second);
+            assert!(!first.is_crossed());
+            for levels in [first.bids(), first.asks()] {
+                assert!(!levels.is_empty(), "both sides are quoted");
+                assert!(levels.len() <= 15, "{} levels", levels.len());
+                for level in levels {
+                    assert!(level.price.is_quotable());
+                    assert_eq!(level.price.micros() % info.tick.micros(), 0, "on tick");
+                    assert!(level.size > Shares::ZERO);
+                    assert_eq!(level.size.micros() % 10_000, 0, "at most two decimals");
+                }
+            }
+            let [ask, bid] =
+                [first.best_ask(), first.best_bid()].map(|l| l.unwrap().price.micros());
+            let spreads = self.spreads_seen.entry(condition_id).or_default();
+            spreads.push((ask - bid) / info.tick.micros());
+        }
+        self.check_depth(&self.infos[DEEP_MARKET_CONDITION_ID]);
+    }
+
+    /// What is promised of the deep market.
+    fn check_depth(&self, deep: &MarketInfo) {
+        for outcome in &deep.outcomes {
+            let ladder = &self.ladders[&outcome.token_id];
+            for side in [Side::Buy, Side::Sell] {
+                let levels = ladder.taken_by(side);
+                let touch = levels.last().unwrap().price.micros();
+                let near = levels.iter().filter(|l| (l.price.micros() - touch).abs() <= 100_000);
+                let shares: Shares = near.map(|level| level.size).sum();
+                assert!(shares.micros() >= DEEP_MARKET_SHARES_MIN * MICROS_PER_UNIT, "{shares}");
+            }
+        }
+    }
+
+    /// What the lives of the markets have come to.
+    fn check_lives(&self) {
+        use MarketStatus::{Closed, Open, Paused, Resolved};
+        for script in &SCRIPTS {
+            let condition_id = names::condition_id(script.slug);
+            let info = &self.infos[condition_id.as_str()];
+            let statuses = &self.statuses[condition_id.as_str()][..];
+            match script.life {
+                Life::Open => assert_eq!(statuses, [Open]),
+                Life::Paused => assert_eq!(statuses, [Paused]),
+                Life::Closes { .. } => assert_eq!(statuses, [Open, Closed]),
+                Life::Resolves { verdict, .. } => {
+                    assert_eq!(statuses, [Open, Closed, Resolved]);
+                    let paid: i64 = info.payouts.iter().map(|payout| payout.micros()).sum();
+                    assert_eq!((info.payouts.len(), paid), (2, MICROS_PER_UNIT));
+                    let is_split = info.payouts[0] == info.payouts[1];
+                    assert_eq!(is_split, verdict == Verdict::Split);
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(6))]
+
+    #[test]
+    fn every_tape_can_be_traded_on(seed: u64) {
+        let mut venue = SimulatedVenue::new(seed, START);
+        let mut replay = Replay::default();
+        replay.read(&venue.opening());
+        replay.check_books();
+        for _ in 0..BATCHES {
+            let before = replay.at;
+            let (at, events) = venue.next_batch();
+            assert!(!events.is_empty());
+            assert!(events.iter().all(|event| event.at == at));
+            assert!(at.millis() - before.millis() <= 1_000);
+            replay.read(&events);
+            replay.check_books();
+        }
+        replay.check_lives();
+        assert!(replay.trades > 500, "{} trades", replay.trades);
+        assert!(replay.repeated_books > 100, "{} repeated books", replay.repeated_books);
+        for (condition_id, spreads) in &replay.spreads_seen {
+            let moves = spreads.iter().any(|spread| spread != &spreads[0]);
+            let is_open = replay.statuses[condition_id][0] == MarketStatus::Open;
+            assert_eq!(moves, is_open, "the spread of {condition_id}");
+        }
+    }
+}
+
+#[test]
+fn the_fair_values_of_an_event_always_sum_to_1() {
+    let mut venue = SimulatedVenue::new(11, START);
+    let mut is_moved = false;
+    for _ in 0..2_000 {
+        venue.next_batch();
+        for event in SCRIPTS.iter().filter_map(|script| script.event) {
+            let members = venue.makers.iter().filter(|maker| maker.script().event == Some(event));
+            let sum: i64 = members.map(|maker| maker.fair().micros()).sum();
+            assert_eq!(sum, MICROS_PER_UNIT, "{event}");
+        }
+        is_moved |= venue.makers[1].fair() != SCRIPTS[1].fair;
+    }
+    assert!(is_moved);
+}
+
+/// Whoever joins late needs nothing but the opening of that moment.
+#[test]
+fn the_opening_of_a_later_moment_is_what_a_replay_has_come_to() {
+    let mut venue = SimulatedVenue::new(5, START);
+    let mut replay = Replay::default();
+    replay.read(&venue.opening());
+    for _ in 0..BATCHES {
+        replay.read(&venue.next_batch().1);
+    }
+    let mut joined = Replay::default();
+    for event in venue.opening() {
+        if let VenueChange::Book(book) = event.change {
+            joined.ladders.insert(book.token_id, book.ladder);
+        } else {
+            joined.read_event(&event);
+        }
+    }
+    assert_eq!(joined.infos, replay.infos);
+    assert_eq!(joined.ladders, replay.ladders);
+}
