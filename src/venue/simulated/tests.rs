@@ -390,3 +390,25 @@ fn the_opening_of_a_later_moment_is_what_a_replay_has_come_to() {
     assert_eq!(joined.infos, replay.infos);
     assert_eq!(joined.ladders, replay.ladders);
 }
+
+/// However many trades come before the maker quotes again, both sides stay and the deep market
+/// keeps its depth.
+#[test]
+fn trades_alone_do_not_empty_a_book() {
+    let mut random = Random::new(2);
+    for script in &SCRIPTS {
+        let mut maker = Maker::new(script, START, &mut random);
+        for _ in 0..1_000 {
+            maker.trade(&mut random);
+        }
+        let [VenueChange::Book(first), _] = maker.books() else {
+            panic!("books are told as books");
+        };
+        for levels in [first.ladder.bids(), first.ladder.asks()] {
+            assert!(!levels.is_empty(), "{}", script.slug);
+            let shares: Shares = levels.iter().map(|level| level.size).sum();
+            let is_deep = shares.micros() >= DEEP_MARKET_SHARES_MIN * MICROS_PER_UNIT;
+            assert!(is_deep || script.slug != DEEP_MARKET_SLUG, "{shares}");
+        }
+    }
+}
