@@ -1,0 +1,130 @@
+//! One decision of a key's windows: every request with a credential pays for it before anything
+//! else is looked at.
+//!
+//! `one_key` is the arithmetic: if it grows, a decision searches longer, divides more or retries.
+//! `100k_keys` is memory: each key has a ring of 2.4 kB, so a decision about a key that was not
+//! seen lately waits for its cache lines; if it grows alone, a decision touches more of them.
+//! Refusing must stay no dearer than admitting, since it is what a flood is answered with.
+
+use std::hint::black_box;
+use std::net::IpAddr;
+
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+
+use paperbourse::limits::bucket::{AddressTable, BucketRule};
+use paperbourse::limits::tier::{Tier, Tiers};
+use paperbourse::limits::window::KeyLimiter;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// The steady pace of a free key: 5 a second, 300 a minute.
+const PACE_NS: u64 = SECOND_NS / 5;
+
+const KEYS: usize = 100_000;
+
+/// A key that has sent at its full pace for longer than a minute, and the time of its last request.
+fn busy_key() -> (KeyLimiter, u64) {
+    let limiter = KeyLimiter::new(Tiers::default().get(Tier::Free));
+    let mut now_ns = 0;
+    for _ in 0..400 {
+        now_ns += PACE_NS;
+        assert!(limiter.decide(now_ns).is_admitted);
+    }
+    (limiter, now_ns)
+}
+
+/// A walk over all keys that no prefetcher foresees, the same in every run.
+fn next_key(state: &mut u64) -> usize {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    usize::try_from((*state >> 33) % KEYS as u64).expect("an index of a key")
+}
+
+fn one_key(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("one_key");
+    group.throughput(Throughput::Elements(1));
+    group.bench_function("admitted", |bencher| {
+        let (limiter, mut now_ns) = busy_key();
+        bencher.iter(|| {
+            now_ns += PACE_NS;
+            let decision = limiter.decide(black_box(now_ns));
+            assert!(decision.is_admitted);
+            decision
+        });
+    });
+    group.bench_function("admitted_after_a_pause", |bencher| {
+        // About half a ring has left the window: the search goes as deep as it can.
+        let (limiter, mut now_ns) = busy_key();
+        bencher.iter(|| {
+            now_ns += 2 * PACE_NS;
+            let decision = limiter.decide(black_box(now_ns));
+            assert!(decision.is_admitted);
+            decision
+        });
+    });
+    group.bench_function("refused", |bencher| {
+        let (limiter, now_ns) = busy_key();
+        bencher.iter(|| {
+            let decision = limiter.decide(black_box(now_ns));
+            assert!(!decision.is_admitted);
+            decision
+        });
+    });
+    group.bench_function("peek", |bencher| {
+        let (limiter, now_ns) = busy_key();
+        bencher.iter(|| limiter.peek(black_box(now_ns)));
+    });
+    group.finish();
+}
+
+fn many_keys(criterion: &mut Criterion) {
+    let (keys, starts_ns): (Vec<_>, Vec<_>) = (0..KEYS).map(|_| busy_key()).unzip();
+    let start_ns = starts_ns[0];
+    let mut group = criterion.benchmark_group("100k_keys");
+    group.throughput(Throughput::Elements(1));
+    group.bench_function("refused", |bencher| {
+        let mut state = 1;
+        bencher.iter(|| keys[next_key(&mut state)].decide(black_box(start_ns)));
+    });
+    group.bench_function("admitted", |bencher| {
+        let (mut state, mut now_ns) = (1, start_ns);
+        bencher.iter(|| {
+            // Each key's turn comes after some 50 ms of this clock at the least, 20 s on average.
+            now_ns += 2 * PACE_NS / 1000;
+            keys[next_key(&mut state)].decide(black_box(now_ns))
+        });
+    });
+    group.finish();
+}
+
+fn first_decision(criterion: &mut Criterion) {
+    let tiers = Tiers::default();
+    let mut group = criterion.benchmark_group("first_decision");
+    for (tier, limits) in tiers.iter() {
+        group.bench_function(tier.as_str(), |bencher| {
+            bencher.iter_batched(
+                || KeyLimiter::new(limits),
+                |limiter| {
+                    limiter.decide(1);
+                    limiter
+                },
+                BatchSize::SmallInput,
+            );
+        });
+    }
+    group.finish();
+}
+
+fn addresses(criterion: &mut Criterion) {
+    let table = AddressTable::new(BucketRule::PUBLIC_READS, std::hash::RandomState::new());
+    criterion.bench_function("address/10k", |bencher| {
+        let (mut state, mut now_ns) = (1, 0);
+        bencher.iter(|| {
+            now_ns += 1_000;
+            let address = u32::try_from(next_key(&mut state) / 10).expect("an address");
+            table.draw(IpAddr::from(address.to_be_bytes()), black_box(now_ns))
+        });
+    });
+}
+
+criterion_group!(benches, one_key, first_decision, addresses, many_keys);
+criterion_main!(benches);

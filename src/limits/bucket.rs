@@ -1,0 +1,233 @@
+//! Token buckets: for callers without a valid key, by network address, and for the frames of one
+//! socket.
+//!
+//! A bucket holds up to `burst` tokens and gains one each interval. Its whole state is the moment
+//! at which it is full again; whole tokens and waits follow from it by integer arithmetic, so
+//! nothing is ever rounded while it runs.
+
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::net::{IpAddr, Ipv4Addr};
+
+use parking_lot::Mutex;
+
+use super::{CLOCK_NS_MAX, LIMIT_MAX, MINUTE_NS, SECOND_NS, retry_after_seconds};
+
+/// How many addresses have a bucket of their own at a time: a table takes 2 MB, always.
+pub const ADDRESSES_MAX: usize = SET_COUNT * SET_ENTRIES;
+
+const SET_COUNT: usize = 8192;
+const SET_ENTRIES: usize = 8;
+
+/// How fast a bucket fills and how much it holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BucketRule {
+    /// For one token.
+    interval_ns: u64,
+    /// For all tokens of a burst.
+    capacity_ns: u64,
+}
+
+/// A rule that no bucket can have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a rate of {rate} with a burst of {burst}: both must be from 1 to {LIMIT_MAX}")]
+pub struct BucketRuleError {
+    /// Tokens in a second or in a minute.
+    pub rate: u32,
+    /// Tokens of a full bucket.
+    pub burst: u32,
+}
+
+/// Whether a token was there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Draw {
+    /// Whether the request may pass; it took a token then.
+    pub is_admitted: bool,
+    /// Whole tokens left.
+    pub remaining: u32,
+    /// From the caller's now to the first moment with a token; 0 when there is one. A nanosecond
+    /// sooner there is none.
+    pub wait_ns: u64,
+}
+
+/// One bucket with one owner.
+#[derive(Clone, Debug)]
+pub struct TokenBucket {
+    rule: BucketRule,
+    full_at_ns: u64,
+}
+
+/// A bucket for each client address, in memory that never grows.
+///
+/// IPv6 addresses count by their /64, which is what one customer of a network has; an IPv4 address
+/// that came in IPv6 form counts as what it is.
+///
+/// An address is hashed to a set of eight entries. It keeps its entry until its bucket is full
+/// again, at which point forgetting it changes nothing: **no address is ever pushed out by
+/// another**, so fresh ones cannot be used to wash an old one clean. While all eight entries of a
+/// set are in use, the other addresses of that set share one more bucket of the same rule: they
+/// may be refused for what their neighbours did, and one that then finds an entry starts with a
+/// full bucket there. To bring that about in all sets takes tens of thousands of addresses that
+/// all send faster than their buckets fill; to aim at one set takes the hasher's secret.
+pub struct AddressTable<S = RandomState> {
+    rule: BucketRule,
+    hasher: S,
+    /// A power of two.
+    sets: Box<[Mutex<Set>]>,
+}
+
+struct Set {
+    entries: [Entry; SET_ENTRIES],
+    /// The bucket of those who find no entry.
+    shared_full_at_ns: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    origin: Origin,
+    full_at_ns: u64,
+}
+
+/// What counts as one client.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Origin {
+    V4(Ipv4Addr),
+    V6Network([u16; 4]),
+}
+
+impl BucketRule {
+    /// Reads of public routes without a credential.
+    pub const PUBLIC_READS: Self = Self::constant(10, SECOND_NS, 20);
+    /// First keys of accounts.
+    pub const BOOTSTRAP: Self = Self::constant(1, MINUTE_NS, 5);
+    /// Credentials that turn out to be wrong.
+    pub const FAILED_CREDENTIALS: Self = Self::constant(10, SECOND_NS, 50);
+    /// Frames that a client sends on a socket.
+    pub const SOCKET_FRAMES: Self = Self::constant(20, SECOND_NS, 50);
+
+    /// `rate` tokens a second, at most `burst` at once, both from 1 to [`LIMIT_MAX`]. The time for
+    /// one token is rounded up to a nanosecond.
+    pub const fn per_second(rate: u32, burst: u32) -> Result<Self, BucketRuleError> {
+        Self::new(rate, SECOND_NS, burst)
+    }
+
+    /// `rate` tokens a minute, at most `burst` at once, both from 1 to [`LIMIT_MAX`]. The time for
+    /// one token is rounded up to a nanosecond.
+    pub const fn per_minute(rate: u32, burst: u32) -> Result<Self, BucketRuleError> {
+        Self::new(rate, MINUTE_NS, burst)
+    }
+
+    const fn new(rate: u32, period_ns: u64, burst: u32) -> Result<Self, BucketRuleError> {
+        if rate == 0 || rate > LIMIT_MAX || burst == 0 || burst > LIMIT_MAX {
+            return Err(BucketRuleError { rate, burst });
+        }
+        let interval_ns = period_ns.div_ceil(rate as u64);
+        Ok(Self { interval_ns, capacity_ns: interval_ns * burst as u64 })
+    }
+
+    const fn constant(rate: u32, period_ns: u64, burst: u32) -> Self {
+        match Self::new(rate, period_ns, burst) {
+            Ok(rule) => rule,
+            Err(_) => panic!("the built-in rules are within bounds"),
+        }
+    }
+
+    /// Takes a token out of the bucket that is full again at `full_at_ns`, if it holds one.
+    fn draw(self, full_at_ns: &mut u64, now_ns: u64) -> Draw {
+        let now_ns = now_ns.min(CLOCK_NS_MAX);
+        let full_after_draw_ns = now_ns.max(*full_at_ns) + self.interval_ns;
+        let missing_ns = full_after_draw_ns - now_ns;
+        if missing_ns > self.capacity_ns {
+            let wait_ns = missing_ns - self.capacity_ns;
+            return Draw { is_admitted: false, remaining: 0, wait_ns };
+        }
+        *full_at_ns = full_after_draw_ns;
+        let left_ns = self.capacity_ns - missing_ns;
+        Draw {
+            is_admitted: true,
+            remaining: u32::try_from(left_ns / self.interval_ns)
+                .expect("a bucket holds at most its burst"),
+            wait_ns: self.interval_ns.saturating_sub(left_ns),
+        }
+    }
+}
+
+impl Draw {
+    /// The whole seconds to tell a client that was refused: waiting that long and sending one
+    /// request succeeds.
+    pub const fn retry_after_seconds(&self) -> u64 {
+        retry_after_seconds(self.wait_ns)
+    }
+}
+
+impl TokenBucket {
+    /// A full bucket.
+    pub const fn new(rule: BucketRule) -> Self {
+        Self { rule, full_at_ns: 0 }
+    }
+
+    /// Takes a token if there is one.
+    pub fn draw(&mut self, now_ns: u64) -> Draw {
+        self.rule.draw(&mut self.full_at_ns, now_ns)
+    }
+}
+
+impl<S: BuildHasher> AddressTable<S> {
+    /// A table of full buckets. The hasher must be keyed with a secret: clients choose their
+    /// addresses.
+    pub fn new(rule: BucketRule, hasher: S) -> Self {
+        Self::with_sets(rule, hasher, SET_COUNT)
+    }
+
+    fn with_sets(rule: BucketRule, hasher: S, set_count: usize) -> Self {
+        assert!(set_count.is_power_of_two(), "{set_count} sets cannot be masked");
+        Self { rule, hasher, sets: (0..set_count).map(|_| Mutex::new(Set::EMPTY)).collect() }
+    }
+
+    /// Takes a token out of the bucket of this address if there is one.
+    pub fn draw(&self, address: IpAddr, now_ns: u64) -> Draw {
+        let origin = Origin::of(address);
+        let mask = self.sets.len() as u64 - 1;
+        let index = usize::try_from(self.hasher.hash_one(origin) & mask)
+            .expect("what is below the number of sets is an index");
+        let mut set = self.sets[index].lock();
+        self.rule.draw(set.bucket_of(origin, now_ns), now_ns)
+    }
+}
+
+impl Set {
+    /// Entries whose buckets are full, which is to say that nobody owns them.
+    const EMPTY: Self = Self {
+        entries: [Entry { origin: Origin::V4(Ipv4Addr::UNSPECIFIED), full_at_ns: 0 }; SET_ENTRIES],
+        shared_full_at_ns: 0,
+    };
+
+    fn bucket_of(&mut self, origin: Origin, now_ns: u64) -> &mut u64 {
+        let own = self.entries.iter().position(|entry| entry.origin == origin);
+        let index =
+            own.or_else(|| self.entries.iter().position(|entry| entry.full_at_ns <= now_ns));
+        match index {
+            Some(index) => {
+                let entry = &mut self.entries[index];
+                // A bucket that is full at this moment is as good as a new one.
+                entry.origin = origin;
+                &mut entry.full_at_ns
+            }
+            None => &mut self.shared_full_at_ns,
+        }
+    }
+}
+
+impl Origin {
+    fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(address) => Self::V4(address),
+            IpAddr::V6(address) => {
+                let [first, second, third, fourth, ..] = address.segments();
+                Self::V6Network([first, second, third, fourth])
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

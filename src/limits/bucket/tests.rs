@@ -1,0 +1,171 @@
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, DefaultHasher};
+
+use proptest::prelude::*;
+
+use super::*;
+
+type FixedHasher = BuildHasherDefault<DefaultHasher>;
+
+fn table(rule: BucketRule, set_count: usize) -> AddressTable<FixedHasher> {
+    AddressTable::with_sets(rule, FixedHasher::default(), set_count)
+}
+
+fn address(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// A bucket by its definition: tokens in nanoseconds' worth, filled as time goes by.
+struct Tokens {
+    rule: BucketRule,
+    held_ns: u64,
+    filled_at_ns: u64,
+}
+
+impl Tokens {
+    fn new(rule: BucketRule) -> Self {
+        Self { rule, held_ns: rule.capacity_ns, filled_at_ns: 0 }
+    }
+
+    fn draw(&mut self, now_ns: u64) -> (bool, u64) {
+        self.held_ns += now_ns - self.filled_at_ns;
+        self.held_ns = self.held_ns.min(self.rule.capacity_ns);
+        self.filled_at_ns = now_ns;
+        let is_admitted = self.held_ns >= self.rule.interval_ns;
+        if is_admitted {
+            self.held_ns -= self.rule.interval_ns;
+        }
+        (is_admitted, self.held_ns / self.rule.interval_ns)
+    }
+}
+
+#[track_caller]
+fn check(draw: Draw, tokens: &mut Tokens, now_ns: u64) {
+    let (is_admitted, remaining) = tokens.draw(now_ns);
+    assert_eq!((draw.is_admitted, u64::from(draw.remaining)), (is_admitted, remaining), "{now_ns}");
+    let wait_ns = tokens.rule.interval_ns.saturating_sub(tokens.held_ns);
+    assert_eq!(draw.wait_ns, wait_ns, "at {now_ns}");
+}
+
+#[test]
+fn the_presets_are_the_documented_ones() {
+    for (rule, burst, interval_ns) in [
+        (BucketRule::PUBLIC_READS, 20, SECOND_NS / 10),
+        (BucketRule::BOOTSTRAP, 5, MINUTE_NS),
+        (BucketRule::FAILED_CREDENTIALS, 50, SECOND_NS / 10),
+        (BucketRule::SOCKET_FRAMES, 50, SECOND_NS / 20),
+    ] {
+        let mut bucket = TokenBucket::new(rule);
+        for remaining in (0..burst).rev() {
+            let wait_ns = if remaining == 0 { interval_ns } else { 0 };
+            assert_eq!(bucket.draw(0), Draw { is_admitted: true, remaining, wait_ns });
+        }
+        let refused = |wait_ns| Draw { is_admitted: false, remaining: 0, wait_ns };
+        assert_eq!(bucket.draw(0), refused(interval_ns));
+        assert_eq!(bucket.draw(interval_ns - 1), refused(1));
+        assert!(bucket.draw(interval_ns).is_admitted);
+        assert_eq!(bucket.draw(interval_ns), refused(interval_ns));
+        let idle = bucket.draw(interval_ns * 10_000);
+        assert_eq!(idle, Draw { is_admitted: true, remaining: burst - 1, wait_ns: 0 });
+    }
+}
+
+#[test]
+fn a_rule_has_bounds() {
+    assert!(BucketRule::per_second(LIMIT_MAX, LIMIT_MAX).is_ok());
+    assert!(BucketRule::per_minute(1, LIMIT_MAX).is_ok());
+    for (rate, burst) in [(0, 1), (1, 0), (LIMIT_MAX + 1, 1), (1, LIMIT_MAX + 1)] {
+        assert_eq!(BucketRule::per_second(rate, burst), Err(BucketRuleError { rate, burst }));
+    }
+    let thirds = BucketRule::per_second(3, 1).unwrap();
+    assert_eq!(thirds.interval_ns * 3, SECOND_NS + 2, "never faster than asked");
+}
+
+#[test]
+fn the_ends_of_the_clock_are_no_special_places() {
+    let mut bucket = TokenBucket::new(BucketRule::per_minute(1, LIMIT_MAX).unwrap());
+    assert!(bucket.draw(0).is_admitted);
+    assert_eq!(bucket.draw(u64::MAX).remaining, LIMIT_MAX - 1);
+    assert_eq!(bucket.draw(u64::MAX).remaining, LIMIT_MAX - 2);
+}
+
+#[test]
+fn what_counts_as_one_client() {
+    for (left, right, is_same) in [
+        ("192.0.2.1", "192.0.2.1", true),
+        ("192.0.2.1", "192.0.2.2", false),
+        ("192.0.2.1", "::ffff:192.0.2.1", true),
+        ("2001:db8:1:2::1", "2001:db8:1:2:ffff:ffff:ffff:ffff", true),
+        ("2001:db8:1:2::1", "2001:db8:1:3::1", false),
+        ("2001:db8:1:2::1", "2001:db8::2:0:0:0:1", false),
+        ("::1", "0.0.0.0", false),
+    ] {
+        let table = table(BucketRule::BOOTSTRAP, 1);
+        for _ in 0..5 {
+            assert!(table.draw(address(left), 0).is_admitted);
+        }
+        let draw = table.draw(address(right), 0);
+        assert_eq!(!draw.is_admitted, is_same, "{left} and {right}");
+    }
+}
+
+#[test]
+fn a_full_set_shares_one_bucket_and_forgets_nobody_who_is_limited() {
+    let rule = BucketRule::BOOTSTRAP;
+    let table = table(rule, 1);
+    let nth = |index: u8| IpAddr::from([192, 0, 2, index]);
+    let limited = nth(0);
+    for _ in 0..5 {
+        assert!(table.draw(limited, 0).is_admitted);
+    }
+    // Seven more have entries; all the others together get the burst of one.
+    let admitted: Vec<u8> = (1..=255).filter(|&n| table.draw(nth(n), 0).is_admitted).collect();
+    assert_eq!(admitted, (1..=7 + 5).collect::<Vec<_>>());
+    assert!(!table.draw(limited, 0).is_admitted, "crowding an address out must not help it");
+
+    // The seven took one token each: a minute later their entries are free again.
+    let later_ns = MINUTE_NS;
+    for n in 20..27 {
+        for remaining in (0..5).rev() {
+            assert_eq!(table.draw(nth(n), later_ns).remaining, remaining, "a bucket of its own");
+        }
+    }
+    let draw = table.draw(limited, later_ns);
+    assert_eq!((draw.is_admitted, draw.remaining), (true, 0), "one minute, one token");
+    assert_eq!(draw.wait_ns, MINUTE_NS);
+}
+
+#[test]
+fn a_table_has_a_bound_and_spreads_addresses_over_it() {
+    let table = AddressTable::new(BucketRule::BOOTSTRAP, FixedHasher::default());
+    assert_eq!(table.sets.len() * SET_ENTRIES, ADDRESSES_MAX);
+    for index in 0..u32::try_from(ADDRESSES_MAX / 4).unwrap() {
+        let address = IpAddr::from(index.to_be_bytes());
+        assert_eq!(table.draw(address, 0).remaining, 4, "{address} has a bucket of its own");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn buckets_fill_as_tokens_do(
+        rate in 1..40_u32,
+        burst in 1..6_u32,
+        draws in prop::collection::vec((0..SET_ENTRIES, 0..4_u64, 0..3_u64), 1..200),
+    ) {
+        let rule = BucketRule::per_second(rate, burst).unwrap();
+        let table = table(rule, 2);
+        let mut alone = TokenBucket::new(rule);
+        let mut tokens_alone = Tokens::new(rule);
+        let mut tokens_of: HashMap<IpAddr, Tokens> = HashMap::new();
+        let mut now_ns = 0;
+        for (index, intervals, beside_ns) in draws {
+            now_ns = (now_ns + intervals * rule.interval_ns + beside_ns).saturating_sub(1).max(now_ns);
+            let address = IpAddr::from([10, 0, 0, u8::try_from(index).unwrap()]);
+            let tokens = tokens_of.entry(address).or_insert_with(|| Tokens::new(rule));
+            check(table.draw(address, now_ns), tokens, now_ns);
+            check(alone.draw(now_ns), &mut tokens_alone, now_ns);
+        }
+    }
+}

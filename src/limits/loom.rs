@@ -1,0 +1,109 @@
+//! Every order in which a few threads can decide about one key, under the memory model.
+//!
+//! ```text
+//! RUSTFLAGS="--cfg paperbourse_loom" CARGO_TARGET_DIR=target/loom \
+//!     cargo test --lib limits::loom --release
+//! ```
+
+use ::loom::sync::Arc;
+use ::loom::thread;
+
+use super::tier::TierLimits;
+use super::window::{Decision, KeyLimiter};
+use super::{Limit, MINUTE_NS, SECOND_NS};
+
+/// Each thread sends its requests at its times; afterwards the admissions must keep to the windows,
+/// and each refusal must have found a full one.
+#[track_caller]
+fn check(per_second: Limit, per_minute: Limit, sent_before: &[u64], sent: &'static [&[u64]]) {
+    let limits = TierLimits {
+        requests_per_second: per_second,
+        requests_per_minute: per_minute,
+        sockets_max: 1,
+        batch_max: 1,
+    };
+    let sent_before = sent_before.to_vec();
+    ::loom::model(move || {
+        let limiter = Arc::new(KeyLimiter::new(&limits));
+        let decide = |limiter: &KeyLimiter, times: &[u64]| -> Vec<Decision> {
+            times.iter().map(|&now_ns| limiter.decide(now_ns)).collect()
+        };
+        // The first decision allocates the ring, before there are threads: how the standard
+        // library shares an allocation is not the question here.
+        let mut decisions = decide(&limiter, &sent_before);
+        let (here, elsewhere) = sent.split_first().expect("some thread sends");
+        let threads: Vec<_> = elsewhere
+            .iter()
+            .map(|&times| {
+                let limiter = Arc::clone(&limiter);
+                thread::spawn(move || decide(&limiter, times))
+            })
+            .collect();
+        decisions.extend(decide(&limiter, here));
+        for thread in threads {
+            decisions.extend(thread.join().unwrap());
+        }
+        assert_exact(&limits, &decisions);
+    });
+}
+
+fn assert_exact(limits: &TierLimits, decisions: &[Decision]) {
+    let windows =
+        [(limits.requests_per_second, SECOND_NS), (limits.requests_per_minute, MINUTE_NS)];
+    for decision in decisions {
+        let is_full = windows.iter().any(|&(limit, length_ns)| {
+            let inside = decisions.iter().filter(|other| {
+                other.is_admitted
+                    && other.stamp_ns <= decision.stamp_ns
+                    && decision.stamp_ns < other.stamp_ns + length_ns
+            });
+            let count = u32::try_from(inside.count()).unwrap();
+            assert!(count <= limit.shown(), "one too many: {decisions:?}");
+            count == limit.shown()
+        });
+        assert!(decision.is_admitted || is_full, "refused in vain: {decisions:?}");
+    }
+}
+
+fn limit(count: u32) -> Limit {
+    Limit::new(count).unwrap()
+}
+
+#[test]
+fn two_threads_at_one_moment() {
+    check(limit(1), Limit::UNLIMITED, &[0], &[&[SECOND_NS], &[SECOND_NS]]);
+    check(limit(2), Limit::UNLIMITED, &[0], &[&[5, 5], &[5, 5]]);
+}
+
+/// One slot, written again and again: a thread that lags finds a later lap in it.
+#[test]
+fn two_threads_and_several_laps() {
+    check(
+        limit(1),
+        Limit::UNLIMITED,
+        &[0],
+        &[&[SECOND_NS, 3 * SECOND_NS], &[2 * SECOND_NS, 4 * SECOND_NS, 5 * SECOND_NS]],
+    );
+    check(
+        limit(2),
+        Limit::UNLIMITED,
+        &[0, 0],
+        &[&[SECOND_NS, 2 * SECOND_NS], &[SECOND_NS, 2 * SECOND_NS, 2 * SECOND_NS]],
+    );
+}
+
+#[test]
+fn two_threads_and_both_windows() {
+    check(
+        limit(1),
+        limit(2),
+        &[0],
+        &[&[SECOND_NS, MINUTE_NS], &[2 * SECOND_NS, MINUTE_NS + SECOND_NS]],
+    );
+}
+
+#[test]
+fn three_threads() {
+    check(limit(1), Limit::UNLIMITED, &[0], &[&[SECOND_NS], &[SECOND_NS], &[2 * SECOND_NS]]);
+    check(limit(2), Limit::UNLIMITED, &[0], &[&[SECOND_NS], &[SECOND_NS], &[SECOND_NS]]);
+}

@@ -1,0 +1,293 @@
+//! The tiers that keys and accounts have, and what each of them allows.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{LIMIT_MAX, Limit, count_from_text};
+
+/// The largest number of orders that any tier may send in one batch.
+pub const BATCH_MAX: u32 = 100;
+
+/// The largest number of sockets that any tier may have open for one account.
+pub const SOCKETS_MAX: u32 = 1_000;
+
+/// How much a caller is trusted with; a later one with more.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Tier {
+    /// What everybody gets.
+    #[default]
+    Free,
+    /// For those who trade in earnest.
+    Pro,
+    /// For whole firms.
+    Enterprise,
+}
+
+/// What a tier allows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TierLimits {
+    /// Requests of one key in any trailing second.
+    pub requests_per_second: Limit,
+    /// Requests of one key in any trailing 60 seconds.
+    pub requests_per_minute: Limit,
+    /// Open sockets of one account, 1 to [`SOCKETS_MAX`].
+    pub sockets_max: u32,
+    /// Orders in one batch, 1 to [`BATCH_MAX`].
+    pub batch_max: u32,
+}
+
+/// The limits of every tier.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tiers([TierLimits; Tier::ALL.len()]);
+
+/// New limits for one tier, as the command line writes them:
+/// `NAME=PER_SECOND/PER_MINUTE/SOCKETS/BATCH`, where a rate may be `unlimited`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TierSetting {
+    /// Whose limits.
+    pub tier: Tier,
+    /// All of them.
+    pub limits: TierLimits,
+}
+
+/// Why text is not a [`TierSetting`].
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TierSettingError {
+    /// It has other parts than a name and four numbers.
+    #[error(
+        "`{text}` does not read NAME=PER_SECOND/PER_MINUTE/SOCKETS/BATCH, \
+         for example pro=20/1200/10/20"
+    )]
+    Form {
+        /// All of it.
+        text: Box<str>,
+    },
+    /// No tier has this name.
+    #[error("unknown tier `{name}`: use free, pro or enterprise")]
+    Name {
+        /// As given.
+        name: Box<str>,
+    },
+    /// A rate is not a [`Limit`].
+    #[error(
+        "{field} of tier {tier} is `{text}`: use a whole number from 1 to {LIMIT_MAX}, \
+         or `unlimited`"
+    )]
+    Rate {
+        /// Of which tier.
+        tier: Tier,
+        /// Which rate.
+        field: &'static str,
+        /// As given.
+        text: Box<str>,
+    },
+    /// A cap is not a number within its bounds.
+    #[error("{field} of tier {tier} is `{text}`: use a whole number from 1 to {count_max}")]
+    Cap {
+        /// Of which tier.
+        tier: Tier,
+        /// Which cap.
+        field: &'static str,
+        /// As given.
+        text: Box<str>,
+        /// The largest that is accepted.
+        count_max: u32,
+    },
+}
+
+impl Tier {
+    /// All of them, the least first.
+    pub const ALL: [Self; 3] = [Self::Free, Self::Pro, Self::Enterprise];
+
+    /// Its name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::Pro => "pro",
+            Self::Enterprise => "enterprise",
+        }
+    }
+
+    /// The tier of this name, in this case.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tier| tier.as_str() == name)
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+impl Tiers {
+    /// What this tier allows.
+    pub fn get(&self, tier: Tier) -> &TierLimits {
+        &self.0[tier as usize]
+    }
+
+    /// Replaces the limits of one tier.
+    pub fn set(&mut self, setting: TierSetting) {
+        self.0[setting.tier as usize] = setting.limits;
+    }
+
+    /// Every tier with what it allows, the least first.
+    pub fn iter(&self) -> impl Iterator<Item = (Tier, &TierLimits)> {
+        Tier::ALL.into_iter().zip(&self.0)
+    }
+}
+
+impl Default for Tiers {
+    fn default() -> Self {
+        const fn row(second: u32, minute: u32, sockets_max: u32, batch_max: u32) -> TierLimits {
+            TierLimits {
+                requests_per_second: Limit::constant(second),
+                requests_per_minute: Limit::constant(minute),
+                sockets_max,
+                batch_max,
+            }
+        }
+        const { Self([row(5, 300, 2, 5), row(20, 1200, 10, 20), row(50, 3000, 50, 50)]) }
+    }
+}
+
+impl FromStr for TierSetting {
+    type Err = TierSettingError;
+
+    fn from_str(text: &str) -> Result<Self, TierSettingError> {
+        let form = || TierSettingError::Form { text: text.into() };
+        let (name, numbers) = text.split_once('=').ok_or_else(form)?;
+        let mut parts = numbers.split('/');
+        let [Some(second), Some(minute), Some(sockets), Some(batch), None] =
+            std::array::from_fn(|_| parts.next())
+        else {
+            return Err(form());
+        };
+        let tier = Tier::parse(name).ok_or_else(|| TierSettingError::Name { name: name.into() })?;
+        let rate = |field, text: &str| {
+            text.parse::<Limit>().map_err(|_| TierSettingError::Rate {
+                tier,
+                field,
+                text: text.into(),
+            })
+        };
+        let cap = |field, text: &str, count_max| {
+            count_from_text(text, count_max).ok_or_else(|| TierSettingError::Cap {
+                tier,
+                field,
+                text: text.into(),
+                count_max,
+            })
+        };
+        let limits = TierLimits {
+            requests_per_second: rate("requests per second", second)?,
+            requests_per_minute: rate("requests per minute", minute)?,
+            sockets_max: cap("open sockets", sockets, SOCKETS_MAX)?,
+            batch_max: cap("orders in a batch", batch, BATCH_MAX)?,
+        };
+        Ok(Self { tier, limits })
+    }
+}
+
+/// The form that [`TierSetting::from_str`] reads.
+impl fmt::Display for TierSetting {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TierLimits { requests_per_second, requests_per_minute, sockets_max, batch_max } =
+            self.limits;
+        write!(
+            formatter,
+            "{}={requests_per_second}/{requests_per_minute}/{sockets_max}/{batch_max}",
+            self.tier
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiers_have_names_and_an_order() {
+        for tier in Tier::ALL {
+            assert_eq!(Tier::parse(tier.as_str()), Some(tier));
+        }
+        assert!(Tier::ALL.is_sorted());
+        for name in ["", "Free", "free ", "gold"] {
+            assert_eq!(Tier::parse(name), None, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn the_table_is_the_documented_one_until_it_is_set() {
+        let mut tiers = Tiers::default();
+        let text = |tiers: &Tiers| {
+            let rows = tiers.iter().map(|(tier, &limits)| TierSetting { tier, limits }.to_string());
+            rows.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            text(&tiers),
+            ["free=5/300/2/5", "pro=20/1200/10/20", "enterprise=50/3000/50/50"]
+        );
+
+        tiers.set("pro=unlimited/7/8/9".parse().unwrap());
+        assert_eq!(
+            text(&tiers),
+            ["free=5/300/2/5", "pro=unlimited/7/8/9", "enterprise=50/3000/50/50"]
+        );
+        assert_eq!(tiers.get(Tier::Pro).requests_per_second, Limit::UNLIMITED);
+        assert_eq!(tiers.get(Tier::Enterprise).batch_max, 50);
+    }
+
+    #[test]
+    fn what_a_setting_accepts_reads_back() {
+        for text in [
+            "free=1/1/1/1",
+            "pro=unlimited/unlimited/1000/100",
+            "enterprise=1000000/1000000/1/1",
+            "free=unlimited/1/1/1",
+        ] {
+            assert_eq!(text.parse::<TierSetting>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_refused_setting_says_what_to_write() {
+        let form = |text| {
+            format!(
+                "`{text}` does not read NAME=PER_SECOND/PER_MINUTE/SOCKETS/BATCH, \
+                 for example pro=20/1200/10/20"
+            )
+        };
+        let rate = "use a whole number from 1 to 1000000, or `unlimited`";
+        for (text, expected) in [
+            ("", form("")),
+            ("free", form("free")),
+            ("free=", form("free=")),
+            ("free=1/2/3", form("free=1/2/3")),
+            ("free=1/2/3/4/5", form("free=1/2/3/4/5")),
+            ("Free=1/2/3/4", "unknown tier `Free`: use free, pro or enterprise".into()),
+            ("=1/2/3/4", "unknown tier ``: use free, pro or enterprise".into()),
+            ("free=0/2/3/4", format!("requests per second of tier free is `0`: {rate}")),
+            ("pro=1/x/3/4", format!("requests per minute of tier pro is `x`: {rate}")),
+            ("pro=1/1000001/3/4", format!("requests per minute of tier pro is `1000001`: {rate}")),
+            (
+                "pro=1/2/unlimited/4",
+                "open sockets of tier pro is `unlimited`: use a whole number from 1 to 1000".into(),
+            ),
+            (
+                "pro=1/2/1001/4",
+                "open sockets of tier pro is `1001`: use a whole number from 1 to 1000".into(),
+            ),
+            (
+                "pro=1/2/3/0",
+                "orders in a batch of tier pro is `0`: use a whole number from 1 to 100".into(),
+            ),
+            (
+                "pro=1/2/3/101",
+                "orders in a batch of tier pro is `101`: use a whole number from 1 to 100".into(),
+            ),
+        ] {
+            assert_eq!(text.parse::<TierSetting>().unwrap_err().to_string(), expected);
+        }
+    }
+}

@@ -1,0 +1,324 @@
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// An exact log of admissions, read from end to end each time.
+struct Log {
+    limits: TierLimits,
+    stamps: Vec<u64>,
+}
+
+impl Log {
+    fn new(limits: TierLimits) -> Self {
+        Self { limits, stamps: Vec::new() }
+    }
+
+    fn windows(&self) -> [(Option<u32>, u64); 2] {
+        [
+            (self.limits.requests_per_second.get(), SECOND_NS),
+            (self.limits.requests_per_minute.get(), MINUTE_NS),
+        ]
+    }
+
+    fn stamp_at(&self, now_ns: u64) -> u64 {
+        self.stamps.last().map_or(now_ns, |&last| last.max(now_ns))
+    }
+
+    /// What is left of each window that ends at the stamp of a request that comes now.
+    fn remaining(&self, now_ns: u64) -> [u32; 2] {
+        let end_ns = self.stamp_at(now_ns);
+        self.windows().map(|(limit, length_ns)| {
+            let inside = self.stamps.iter().filter(|&&stamp| end_ns - stamp < length_ns).count();
+            limit.map_or(UNLIMITED_SHOWN, |limit| limit - u32::try_from(inside).unwrap())
+        })
+    }
+
+    fn would_admit(&self, now_ns: u64) -> bool {
+        self.remaining(now_ns).iter().all(|&remaining| remaining > 0)
+    }
+
+    fn decide(&mut self, now_ns: u64) -> bool {
+        let is_admitted = self.would_admit(now_ns);
+        // A key without limits has no use for stamps and keeps none.
+        if is_admitted && self.windows().iter().any(|(limit, _)| limit.is_some()) {
+            self.stamps.push(self.stamp_at(now_ns));
+        }
+        is_admitted
+    }
+
+    /// The property itself, from the definition: every trailing window ends with some admission.
+    #[track_caller]
+    fn assert_within_limits(&self) {
+        assert!(self.stamps.is_sorted());
+        for (limit, length_ns) in self.windows() {
+            let Some(limit) = limit else { continue };
+            for (index, &end_ns) in self.stamps.iter().enumerate() {
+                let inside =
+                    self.stamps[..=index].iter().filter(|&&stamp| end_ns - stamp < length_ns);
+                assert!(inside.count() <= count_to_usize(limit), "window that ends at {end_ns}");
+            }
+        }
+    }
+}
+
+fn tier(per_second: &str, per_minute: &str) -> TierLimits {
+    let [requests_per_second, requests_per_minute] =
+        [per_second, per_minute].map(|limit| limit.parse().unwrap());
+    TierLimits { requests_per_second, requests_per_minute, sockets_max: 1, batch_max: 1 }
+}
+
+/// Peeks and decides, and compares all that is told with the log.
+#[track_caller]
+fn check(limiter: &KeyLimiter, log: &mut Log, now_ns: u64) -> Decision {
+    check_peek(limiter, log, now_ns);
+    let stamp_ns = log.stamp_at(now_ns);
+    let expected = log.decide(now_ns);
+    let decision = limiter.decide(now_ns);
+    assert_eq!((decision.is_admitted, decision.stamp_ns), (expected, stamp_ns), "at {now_ns}");
+    let remaining = [decision.per_second.remaining, decision.per_minute.remaining];
+    assert_eq!(remaining, log.remaining(now_ns), "at {now_ns}");
+    let after = check_peek(limiter, log, now_ns);
+    assert_eq!(after.wait_ns, decision.wait_ns, "at {now_ns}");
+    decision
+}
+
+#[track_caller]
+fn check_peek(limiter: &KeyLimiter, log: &Log, now_ns: u64) -> Decision {
+    let peek = limiter.peek(now_ns);
+    assert_eq!(peek.is_admitted, log.would_admit(now_ns), "at {now_ns}");
+    assert_eq!(
+        [peek.per_second.remaining, peek.per_minute.remaining],
+        log.remaining(now_ns),
+        "at {now_ns}"
+    );
+    if peek.wait_ns == 0 {
+        assert!(peek.is_admitted, "no wait at {now_ns}");
+    } else {
+        assert!(log.would_admit(now_ns + peek.wait_ns), "{} after {now_ns}", peek.wait_ns);
+        assert!(!log.would_admit(now_ns + peek.wait_ns - 1), "{} after {now_ns}", peek.wait_ns);
+    }
+    peek
+}
+
+#[test]
+fn a_burst_at_the_zero_of_the_clock_is_counted_and_leaves_after_exactly_one_second() {
+    let limiter = KeyLimiter::new(&tier("2", "3"));
+    let mut log = Log::new(tier("2", "3"));
+    for (now_ns, is_admitted, remaining, wait_ns) in [
+        (0, true, [1, 2], 0),
+        (0, true, [0, 1], SECOND_NS),
+        (0, false, [0, 1], SECOND_NS),
+        (SECOND_NS - 1, false, [0, 1], 1),
+        (SECOND_NS, true, [1, 0], 59 * SECOND_NS),
+        (SECOND_NS, false, [1, 0], 59 * SECOND_NS),
+        (MINUTE_NS - 1, false, [2, 0], 1),
+        (MINUTE_NS, true, [1, 1], 0),
+        (MINUTE_NS, true, [0, 0], SECOND_NS),
+        (MINUTE_NS, false, [0, 0], SECOND_NS),
+    ] {
+        let decision = check(&limiter, &mut log, now_ns);
+        let told = [decision.per_second.remaining, decision.per_minute.remaining];
+        assert_eq!(
+            (decision.is_admitted, told, decision.wait_ns),
+            (is_admitted, remaining, wait_ns),
+            "at {now_ns}"
+        );
+    }
+}
+
+#[test]
+fn a_clock_that_reads_earlier_than_the_last_admission_counts_as_its_stamp() {
+    let limiter = KeyLimiter::new(&tier("1", "unlimited"));
+    let mut log = Log::new(tier("1", "unlimited"));
+    assert!(check(&limiter, &mut log, 5 * SECOND_NS).is_admitted);
+    let early = check(&limiter, &mut log, 2 * SECOND_NS);
+    assert_eq!((early.is_admitted, early.wait_ns), (false, 4 * SECOND_NS));
+    assert_eq!(early.retry_after_seconds(), 4);
+    assert!(check(&limiter, &mut log, 6 * SECOND_NS).is_admitted);
+}
+
+#[test]
+fn a_key_without_limits_is_always_admitted_and_allocates_nothing() {
+    let limiter = KeyLimiter::new(&tier("unlimited", "unlimited"));
+    let allowance = Allowance { limit: UNLIMITED_SHOWN, remaining: UNLIMITED_SHOWN };
+    for now_ns in [0, 0, 7, 3, u64::MAX] {
+        let expected = Decision {
+            is_admitted: true,
+            per_second: allowance,
+            per_minute: allowance,
+            wait_ns: 0,
+            stamp_ns: now_ns.min(CLOCK_NS_MAX),
+        };
+        assert_eq!(limiter.decide(now_ns), expected);
+        assert_eq!(limiter.peek(now_ns), expected);
+    }
+    assert!(limiter.ring.get().is_none());
+}
+
+#[test]
+fn a_look_at_an_unused_key_allocates_nothing() {
+    let limiter = KeyLimiter::new(&tier("5", "300"));
+    let peek = limiter.peek(9);
+    assert!(peek.is_admitted);
+    assert_eq!(peek.per_second, Allowance { limit: 5, remaining: 5 });
+    assert_eq!(peek.per_minute, Allowance { limit: 300, remaining: 300 });
+    assert!(limiter.ring.get().is_none());
+}
+
+#[test]
+fn the_end_of_the_clock_is_no_special_place() {
+    let limiter = KeyLimiter::new(&tier("1", "2"));
+    let mut log = Log::new(tier("1", "2"));
+    let start_ns = CLOCK_NS_MAX - 61 * SECOND_NS;
+    for offset_ns in [0, 1, SECOND_NS, 2 * SECOND_NS, MINUTE_NS - 1, MINUTE_NS] {
+        check(&limiter, &mut log, start_ns + offset_ns);
+    }
+    log.assert_within_limits();
+    assert!(limiter.decide(u64::MAX).stamp_ns <= CLOCK_NS_MAX);
+}
+
+/// When the next request comes, seen from the last one.
+#[derive(Clone, Copy, Debug)]
+enum Arrival {
+    /// A multiple of a step, and a few nanoseconds beside it.
+    After { steps: u64, step_ns: u64, beside_ns: i64 },
+    /// When the last decision said that one would be admitted, and a few nanoseconds beside it.
+    AsTold { beside_ns: i64 },
+}
+
+fn arrivals(count_max: usize) -> impl Strategy<Value = Vec<Arrival>> {
+    let steps =
+        prop_oneof![Just(0), Just(1), Just(SECOND_NS / 5), Just(SECOND_NS), Just(MINUTE_NS)];
+    let arrival = prop_oneof![
+        3 => (0..3_u64, steps, -2..=2_i64)
+            .prop_map(|(steps, step_ns, beside_ns)| Arrival::After { steps, step_ns, beside_ns }),
+        2 => (-1..=1_i64).prop_map(|beside_ns| Arrival::AsTold { beside_ns }),
+    ];
+    prop::collection::vec(arrival, 1..count_max)
+}
+
+fn run(limits: TierLimits, arrivals: &[Arrival]) {
+    let limiter = KeyLimiter::new(&limits);
+    let mut log = Log::new(limits);
+    let (mut now_ns, mut wait_ns) = (0_u64, 0);
+    for &arrival in arrivals {
+        let (step_ns, beside_ns) = match arrival {
+            Arrival::After { steps, step_ns, beside_ns } => (steps * step_ns, beside_ns),
+            Arrival::AsTold { beside_ns } => (wait_ns, beside_ns),
+        };
+        now_ns = (now_ns + step_ns).saturating_add_signed(beside_ns);
+        wait_ns = check(&limiter, &mut log, now_ns).wait_ns;
+    }
+    log.assert_within_limits();
+}
+
+fn small_limit() -> impl Strategy<Value = Limit> {
+    prop_oneof![
+        6 => (1..=6_u32).prop_map(|count| Limit::new(count).unwrap()),
+        1 => Just(Limit::UNLIMITED),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn small_windows_do_what_an_exact_log_does(
+        requests_per_second in small_limit(),
+        requests_per_minute in small_limit(),
+        arrivals in arrivals(120),
+    ) {
+        let limits = TierLimits { requests_per_second, requests_per_minute, ..tier("1", "1") };
+        run(limits, &arrivals);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn the_windows_of_the_tiers_do_what_an_exact_log_does(arrivals in arrivals(1500)) {
+        for limits in ["5/300", "20/1200", "20/30", "unlimited/300"] {
+            let (per_second, per_minute) = limits.split_once('/').unwrap();
+            run(tier(per_second, per_minute), &arrivals);
+        }
+    }
+}
+
+const THREADS: usize = 4;
+
+/// Everything in a round happens at one moment, so the order of the threads makes no difference.
+#[test]
+fn threads_that_send_at_one_moment_are_admitted_as_many_as_an_exact_log_admits() {
+    for (per_second, per_minute) in [("1", "3"), ("3", "7"), ("5", "unlimited"), ("9", "4")] {
+        let limits = tier(per_second, per_minute);
+        let (limiter, barrier) = (KeyLimiter::new(&limits), Barrier::new(THREADS));
+        let moments_ns: Vec<u64> = (0..200).map(|round| round * SECOND_NS * 3 / 4).collect();
+        let sent_each = 5;
+        let counts = thread::scope(|scope| {
+            let threads = [(); THREADS].map(|()| {
+                scope.spawn(|| {
+                    let mut admitted_counts = Vec::new();
+                    for &now_ns in &moments_ns {
+                        barrier.wait();
+                        let decisions = (0..sent_each).map(|_| limiter.decide(now_ns));
+                        admitted_counts.push(decisions.filter(|it| it.is_admitted).count());
+                        barrier.wait();
+                    }
+                    admitted_counts
+                })
+            });
+            threads.map(|thread| thread.join().unwrap())
+        });
+        let mut log = Log::new(limits);
+        for (round, &now_ns) in moments_ns.iter().enumerate() {
+            let expected = (0..THREADS * sent_each).filter(|_| log.decide(now_ns)).count();
+            let admitted: usize = counts.iter().map(|of_thread| of_thread[round]).sum();
+            assert_eq!(admitted, expected, "{per_second}/{per_minute} at {now_ns}");
+        }
+        log.assert_within_limits();
+    }
+}
+
+/// The threads read one clock but act on it in any order.
+#[test]
+fn threads_on_a_running_clock_never_break_a_window_and_are_never_refused_in_vain() {
+    for (per_second, per_minute, tick_ns) in
+        [("1", "unlimited", SECOND_NS / 3), ("3", "40", SECOND_NS / 50), ("50", "300", 1_000_000)]
+    {
+        let limits = tier(per_second, per_minute);
+        let (limiter, clock) = (KeyLimiter::new(&limits), AtomicU64::new(0));
+        let decisions: Vec<Decision> = thread::scope(|scope| {
+            let threads = [(); THREADS].map(|()| {
+                scope.spawn(|| {
+                    let tick = |_| limiter.decide(clock.fetch_add(tick_ns, Ordering::Relaxed));
+                    (0..5_000).map(tick).collect::<Vec<_>>()
+                })
+            });
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+
+        let mut log = Log::new(limits);
+        let admitted = decisions.iter().filter(|decision| decision.is_admitted);
+        log.stamps = admitted.map(|decision| decision.stamp_ns).collect();
+        log.stamps.sort_unstable();
+        log.assert_within_limits();
+        for refused in decisions.iter().filter(|decision| !decision.is_admitted) {
+            let is_full = log.windows().iter().any(|&(limit, length_ns)| {
+                let until = log.stamps.partition_point(|&stamp| stamp <= refused.stamp_ns);
+                let from =
+                    log.stamps.partition_point(|&stamp| stamp + length_ns <= refused.stamp_ns);
+                limit.is_some_and(|limit| until - from == count_to_usize(limit))
+            });
+            assert!(is_full, "refused at {} with room in both windows", refused.stamp_ns);
+        }
+
+        let view = limiter.ring.get().unwrap().view();
+        let recorded: Vec<u64> = (1..=view.len()).rev().map(|age| view.stamp_ns(age)).collect();
+        assert_eq!(recorded, log.stamps[log.stamps.len() - recorded.len()..]);
+    }
+}
