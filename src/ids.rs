@@ -135,6 +135,26 @@ impl OutcomeIndex {
     }
 }
 
+/// The place of a record in a journal. Opaque: places compare only within one log, and only the
+/// journal makes them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Place {
+    /// Which log.
+    pub log: u8,
+    /// The number of the record in it, from 1; 0 stands before all records.
+    pub position: u64,
+}
+
+impl Place {
+    /// Before every record: what rests on nothing is here, and it is always durable.
+    pub const START: Self = Self { log: 0, position: 0 };
+
+    /// The later of two places of one log.
+    pub fn max(self, other: Self) -> Self {
+        if other.position > self.position { other } else { self }
+    }
+}
+
 /// A point of wall time, in nanoseconds since 1970-01-01 UTC.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(i64);

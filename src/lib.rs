@@ -1,6 +1,8 @@
 #![doc = include_str!("README.md")]
 
+pub mod engine;
 pub mod ids;
+pub mod journal;
 pub mod limits;
 pub mod market;
 pub mod money;

@@ -1,0 +1,146 @@
+//! What can be asked of a shard: commands, which may change it, and the values they carry.
+
+use smallvec::SmallVec;
+
+use super::idempotency::{Fingerprint, NameHash};
+use super::key::KeyGrant;
+use crate::ids::{AccountId, CommentId, KeyId, OrderId, ShardId};
+use crate::market::book::Side;
+use crate::money::{Price, Shares};
+
+/// Something that may change a shard's state. It is validated, owned and complete, but for what the
+/// shard reads at the moment of decision: its own state, the clock and the market.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Command {
+    /// Opens the account of an identity, unless it has one.
+    OpenAccount(Identity),
+    /// Makes a key.
+    CreateKey(CreateKey),
+    /// Ends a key, and on request all keys that were made with it.
+    RevokeKey {
+        /// Whose.
+        account: AccountId,
+        /// Which.
+        key: KeyId,
+        /// Whether keys made with it, and with those, end too.
+        descendants: bool,
+    },
+    /// Buys or sells at the market.
+    Trade(Trade),
+    /// Writes a comment on an order of this shard.
+    Comment {
+        /// On which order.
+        order: OrderId,
+        /// Who writes; the account may live in another shard.
+        author: AccountId,
+        /// What; 1 to 1,000 characters.
+        content: Box<str>,
+    },
+    /// Takes a comment back.
+    DeleteComment {
+        /// Which.
+        comment: CommentId,
+        /// Who asks: only the author may.
+        author: AccountId,
+    },
+}
+
+/// Who somebody is, as the identity provider says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// SHA-256 of issuer, a zero byte, and subject. It alone decides which account is meant.
+    pub digest: [u8; 32],
+    /// Who vouches.
+    pub issuer: Box<str>,
+    /// The provider's name for the person or program.
+    pub subject: Box<str>,
+}
+
+impl Identity {
+    /// The shard that the account of this identity lives in.
+    pub const fn shard(&self) -> ShardId {
+        ShardId::of_digest(self.digest[0])
+    }
+}
+
+/// Whose account a command acts on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Owner {
+    /// An account that exists: the caller came with one of its keys.
+    Account(AccountId),
+    /// The account of an identity, opened by this command if there is none: the caller came with an
+    /// access token.
+    Identity(Identity),
+}
+
+impl Owner {
+    /// The shard that the account lives in.
+    pub const fn shard(&self) -> ShardId {
+        match self {
+            Self::Account(account) => account.shard(),
+            Self::Identity(identity) => identity.shard(),
+        }
+    }
+}
+
+/// A key to be made. Whether the caller may give what the grant says was decided before.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CreateKey {
+    /// For which account.
+    pub owner: Owner,
+    /// Refuse when the account has an active key: this is its first one.
+    pub is_bootstrap: bool,
+    /// With which key it is made; none for a token.
+    pub created_by: Option<KeyId>,
+    /// What the new key is and may do.
+    pub grant: KeyGrant,
+}
+
+/// A market order and the names it goes by.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Trade {
+    /// For which account.
+    pub owner: Owner,
+    /// What to buy or sell.
+    pub order: TradeOrder,
+    /// How the caller can name it again.
+    pub names: OrderNames,
+}
+
+/// A market order, all or nothing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TradeOrder {
+    /// The market's condition id.
+    pub market_id: Box<str>,
+    /// The label of the outcome, as the caller wrote it.
+    pub outcome: Box<str>,
+    /// Which way.
+    pub side: Side,
+    /// Above 0, at most [`TradeOrder::QUANTITY_MAX`].
+    pub quantity: Shares,
+    /// The price that the caller saw, between 0 and 1.
+    pub expected_price: Option<Price>,
+    /// The most that the fill may be worse than the reference price, 0 to 10,000.
+    pub max_slippage_bps: Option<u16>,
+}
+
+impl TradeOrder {
+    /// One order is for at most a million shares.
+    pub const QUANTITY_MAX: Shares = Shares::from_micros(1_000_000_000_000);
+    /// What counts as too much slippage when a caller names a price but no bound.
+    pub const MAX_SLIPPAGE_BPS_DEFAULT: u16 = 500;
+
+    /// What makes two requests the same order.
+    pub fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of(self)
+    }
+}
+
+/// The names of an order within its account.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct OrderNames {
+    /// The distinct names, hashed: from the header, from the body, from a batch.
+    pub hashes: SmallVec<[NameHash; 2]>,
+    /// The name that the body gave, shown with the order.
+    pub client_order_id: Option<Box<str>>,
+}

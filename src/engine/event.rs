@@ -1,0 +1,132 @@
+//! What has happened: facts, never requests. State is the fold of them, and of nothing else.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::command::Identity;
+use super::idempotency::{Fingerprint, NameHash};
+use super::key::KeyGrant;
+use super::state_hash::StateHash;
+use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex, Timestamp};
+use crate::market::book::{Level, Side};
+use crate::money::{FeeRate, Shares, Usd};
+
+/// The events of one command: one frame in the journal, on disk all together or not at all.
+pub type Events = SmallVec<[Event; 2]>;
+
+/// A fact about one shard.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// An identity has an account.
+    AccountOpened {
+        /// The new account.
+        account: AccountId,
+        /// Whose.
+        identity: Identity,
+        /// The play money that it starts with.
+        granted: Usd,
+        /// When.
+        at: Timestamp,
+    },
+    /// An account has a key.
+    KeyCreated {
+        /// The new key.
+        key: KeyId,
+        /// Whose.
+        account: AccountId,
+        /// What it is and may do.
+        grant: KeyGrant,
+        /// With which key it was made; none for a token.
+        created_by: Option<KeyId>,
+        /// When.
+        at: Timestamp,
+    },
+    /// A key is accepted no more.
+    KeyRevoked {
+        /// Which.
+        key: KeyId,
+        /// When.
+        at: Timestamp,
+    },
+    /// The shard uses a market for the first time. From here on it calls the market by its index,
+    /// and knows the labels when the catalogue has forgotten them.
+    MarketIntroduced {
+        /// The shard's own name for it: how many markets it has used before.
+        index: MarketIndex,
+        /// The venue's name for it.
+        condition_id: Arc<str>,
+        /// Label and token of each outcome, in the venue's order.
+        outcomes: Vec<(Arc<str>, Arc<str>)>,
+    },
+    /// An order has filled.
+    OrderFilled(Box<OrderFilled>),
+    /// Somebody has commented on an order.
+    CommentAdded {
+        /// The new comment.
+        comment: CommentId,
+        /// On which order of this shard.
+        order: OrderId,
+        /// Who; the account may live in another shard.
+        author: AccountId,
+        /// What.
+        content: Box<str>,
+        /// When.
+        at: Timestamp,
+    },
+    /// A comment was taken back.
+    CommentDeleted {
+        /// Which.
+        comment: CommentId,
+    },
+    /// What the shard's state hash was before this event: recovery and followers check themselves
+    /// against it.
+    StateChecked {
+        /// The hash.
+        hash: StateHash,
+    },
+}
+
+/// A fill: what was taken, at which prices, at which fee, and what the account had afterwards.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OrderFilled {
+    /// The order.
+    pub order: OrderId,
+    /// Whose.
+    pub account: AccountId,
+    /// In which market.
+    pub market: MarketIndex,
+    /// Of which outcome.
+    pub outcome: OutcomeIndex,
+    /// Which way.
+    pub side: Side,
+    /// What was taken, best price first.
+    pub levels: SmallVec<[Level; 4]>,
+    /// The sequence of the book that it was taken from.
+    pub book_sequence: u64,
+    /// The sum of the sizes.
+    pub quantity: Shares,
+    /// Σ price × size, rounded once against the trader.
+    pub notional: Usd,
+    /// The sum of the levels' fees.
+    pub fee: Usd,
+    /// The rate that the fee was computed at.
+    pub fee_rate: FeeRate,
+    /// Cash afterwards.
+    pub balance: Usd,
+    /// Shares of this outcome afterwards.
+    pub position_shares: Shares,
+    /// What those shares cost, fees outside.
+    pub position_cost: Usd,
+    /// How much worse than the reference price the fill was, in whole basis points rounded up;
+    /// none when there was no reference.
+    pub slippage_bps: Option<u32>,
+    /// The order as it was sent, hashed.
+    pub fingerprint: Fingerprint,
+    /// The names that it goes by.
+    pub names: SmallVec<[NameHash; 2]>,
+    /// The name that its body gave.
+    pub client_order_id: Option<Box<str>>,
+    /// When.
+    pub at: Timestamp,
+}

@@ -1,0 +1,146 @@
+//! A hash of a shard's whole state, kept up to date by each change.
+//!
+//! The hash is the wrapping sum of one term for each thing in the state. A change takes the old
+//! term away and adds the new one, so the hash depends on what the state is and not on how it came
+//! about: a state that was rebuilt from a snapshot must arrive at the same number.
+
+use std::ops::{AddAssign, SubAssign};
+
+/// The hash of a state, or one term of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct StateHash(u64);
+
+impl StateHash {
+    /// The hash as the journal stores it.
+    pub const fn from_u64(value: u64) -> Self {
+        Self(value)
+    }
+
+    /// The journal's form.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl AddAssign for StateHash {
+    fn add_assign(&mut self, term: Self) {
+        self.0 = self.0.wrapping_add(term.0);
+    }
+}
+
+impl SubAssign for StateHash {
+    fn sub_assign(&mut self, term: Self) {
+        self.0 = self.0.wrapping_sub(term.0);
+    }
+}
+
+/// What a term is about. Two things of different kinds with equal fields have different terms.
+#[derive(Clone, Copy, Debug)]
+pub enum TermKind {
+    /// An account's money.
+    Account = 1,
+    /// One position.
+    Position = 2,
+    /// One order.
+    Order = 3,
+    /// One key.
+    Key = 4,
+    /// One market that the shard has used.
+    Market = 5,
+    /// One comment.
+    Comment = 6,
+}
+
+/// Folds the fields of one thing into a term. The function is part of the journal's format.
+#[derive(Clone, Copy, Debug)]
+pub struct Term(u64);
+
+impl Term {
+    /// Starts a term.
+    pub fn new(kind: TermKind) -> Self {
+        Self(0x9e37_79b9_7f4a_7c15).number(kind as u64)
+    }
+
+    /// Adds a number: the two halves of a 128-bit product, which no small change leaves alone.
+    #[must_use]
+    pub fn number(self, value: u64) -> Self {
+        let left = u128::from(self.0 ^ value);
+        let right = u128::from(self.0.rotate_left(23) ^ 0xd6e8_feb8_6659_fd93 | 1);
+        let [low, high] = split(left * right);
+        Self(low ^ high ^ self.0.wrapping_mul(0xa076_1d64_78bd_642f).wrapping_add(value))
+    }
+
+    /// Adds a signed number.
+    #[must_use]
+    pub fn signed(self, value: i64) -> Self {
+        self.number(value.cast_unsigned())
+    }
+
+    /// Adds a text of any length.
+    #[must_use]
+    pub fn bytes(self, bytes: &[u8]) -> Self {
+        let mut term = self.number(bytes.len() as u64);
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            term = term.number(u64::from_le_bytes(word));
+        }
+        term
+    }
+
+    /// The finished term.
+    pub const fn finish(self) -> StateHash {
+        StateHash(self.0 ^ (self.0 >> 29))
+    }
+}
+
+const fn split(product: u128) -> [u64; 2] {
+    let bytes = product.to_le_bytes();
+    let (low, high) = bytes.split_at(8);
+    let (Some(low), Some(high)) = (low.first_chunk::<8>(), high.first_chunk::<8>()) else {
+        unreachable!()
+    };
+    [u64::from_le_bytes(*low), u64::from_le_bytes(*high)]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    fn position(id: u64, shares: i64, cost: i64) -> StateHash {
+        Term::new(TermKind::Position).number(id).signed(shares).signed(cost).finish()
+    }
+
+    #[test]
+    fn small_changes_make_other_terms() {
+        let mut seen = HashSet::new();
+        for id in 0..20 {
+            for shares in -5..20 {
+                for cost in -5..20 {
+                    assert!(seen.insert(position(id, shares, cost)), "{id} {shares} {cost}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_order_of_changes_does_not_matter() {
+        let mut one = StateHash::default();
+        one += position(1, 2, 3);
+        one += position(2, 2, 3);
+        one -= position(1, 2, 3);
+        let mut other = StateHash::default();
+        other += position(2, 2, 3);
+        assert_eq!(one, other);
+    }
+
+    /// The function is part of the format: these numbers never change.
+    #[test]
+    fn the_function_is_pinned() {
+        assert_eq!(position(1, 2, 3).get(), 16_665_097_690_675_226_749);
+        let text = Term::new(TermKind::Comment).bytes(b"hello, world").finish();
+        assert_eq!(text.get(), 16_812_612_731_580_142_252);
+    }
+}

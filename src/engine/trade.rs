@@ -1,0 +1,262 @@
+//! Deciding a market order: the ladder of refusals, then the fill.
+
+use smallvec::SmallVec;
+
+use super::account::{Account, Ledger};
+use super::command::{OrderNames, Trade, TradeOrder};
+use super::event::{Event, Events, OrderFilled};
+use super::fee::level_fee;
+use super::idempotency::Fingerprint;
+use super::position::Position;
+use super::rejection::Rejection;
+use super::{IDS_EXHAUSTED, Rules, State, Verdict, next_counter};
+use crate::ids::{AccountId, MarketIndex, OrderId, Timestamp};
+use crate::market::MarketSnapshot;
+use crate::market::book::Side;
+use crate::market::catalogue::{Fees, MarketInfo, MarketStatus};
+use crate::market::walk::Walk;
+use crate::money::{FeeRate, Notional, Price, Shares, Usd};
+
+/// What follows from a market order. The refusals come in the order in which the interface
+/// promises them: of several reasons, a client is told the first.
+pub(super) fn decide(
+    state: &State,
+    trade: &Trade,
+    market: Option<&MarketSnapshot>,
+    now: Timestamp,
+    rules: &Rules,
+) -> Result<Verdict, Rejection> {
+    let order = &trade.order;
+    let fingerprint = order.fingerprint();
+    let (opening, account_id) = state.owner(&trade.owner, now, rules)?;
+    if let Some(earlier) = replayed(state, account_id, &trade.names, fingerprint)? {
+        return Ok(Verdict::Replay(earlier));
+    }
+
+    let used = state.market_of.get(&*order.market_id).copied();
+    if used.is_some_and(|market| state.settled.contains(&market)) {
+        return Err(Rejection::MarketClosed { status: MarketStatus::Resolved });
+    }
+    let market =
+        market.ok_or_else(|| Rejection::MarketNotFound { market_id: order.market_id.clone() })?;
+    let info = market.info();
+    let outcome = info.outcome(&order.outcome).ok_or_else(|| outcome_not_found(info, order))?;
+    if !info.status.is_tradable() {
+        return Err(Rejection::MarketClosed { status: info.status });
+    }
+    if info.fees == Fees::Unsupported {
+        return Err(Rejection::FeesUnsupported);
+    }
+    let quoted = market.quoted(outcome).ok_or(Rejection::VenueUnavailable)?;
+    if quoted.book.stale {
+        return Err(Rejection::VenueUnavailable);
+    }
+
+    let account = state.account(account_id);
+    let index = used.unwrap_or_else(|| next_market(state));
+    let held = account
+        .and_then(|account| account.position(index, outcome).copied())
+        .unwrap_or(Position::empty(index, outcome));
+    if order.side == Side::Sell && order.quantity > held.shares {
+        return Err(Rejection::InsufficientPosition { held: held.shares, asked: order.quantity });
+    }
+    let walk = quoted.liquidity.walk(order.side, order.quantity);
+    if walk.shortfall > Shares::ZERO {
+        let available = order.quantity - walk.shortfall;
+        return Err(Rejection::InsufficientLiquidity { available, asked: order.quantity });
+    }
+    let slippage = Slippage::of(order, &walk);
+    slippage.check(order)?;
+    let cost = Cost::of(order.side, &walk, info.fees);
+    let ledger = cost.charge(order.side, account_ledger(account, rules))?;
+    let position = held
+        .after_fill(order.side, order.quantity, cost.notional)
+        .ok_or(Rejection::Broken { rule: "a position outgrows its range" })?;
+    audit(&ledger, &position)?;
+
+    let order_id = OrderId::new(state.shard, next_counter(&state.orders)).ok_or(IDS_EXHAUSTED)?;
+    let mut events = Events::from_iter(opening);
+    if used.is_none() {
+        events.push(introduction(index, info));
+    }
+    events.push(Event::OrderFilled(Box::new(OrderFilled {
+        order: order_id,
+        account: account_id,
+        market: index,
+        outcome,
+        side: order.side,
+        levels: walk.fills,
+        book_sequence: quoted.book.sequence,
+        quantity: order.quantity,
+        notional: cost.notional,
+        fee: cost.fee,
+        fee_rate: cost.fee_rate,
+        balance: ledger.cash(),
+        position_shares: position.shares,
+        position_cost: position.cost,
+        slippage_bps: slippage.reported_bps(),
+        fingerprint,
+        names: trade.names.hashes.clone(),
+        client_order_id: trade.names.client_order_id.clone(),
+        at: now,
+    })));
+    Ok(Verdict::Happens(events))
+}
+
+/// The earlier order that the request's names stand for, if it is the same request.
+fn replayed(
+    state: &State,
+    account: AccountId,
+    names: &OrderNames,
+    fingerprint: Fingerprint,
+) -> Result<Option<OrderId>, Rejection> {
+    let known: SmallVec<[_; 2]> =
+        names.hashes.iter().filter_map(|&name| state.order_named(account, name)).collect();
+    let Some(first) = known.first() else {
+        return Ok(None);
+    };
+    if known.iter().any(|order| order.id != first.id || order.fingerprint != fingerprint) {
+        return Err(Rejection::NameReused);
+    }
+    Ok(Some(first.id))
+}
+
+fn outcome_not_found(info: &MarketInfo, order: &TradeOrder) -> Rejection {
+    Rejection::OutcomeNotFound {
+        outcome: order.outcome.clone(),
+        labels: info.outcomes.iter().map(|outcome| outcome.label.clone()).collect(),
+    }
+}
+
+fn next_market(state: &State) -> MarketIndex {
+    MarketIndex(u32::try_from(state.markets.len()).expect("fewer markets than a u32 counts"))
+}
+
+fn introduction(index: MarketIndex, info: &MarketInfo) -> Event {
+    Event::MarketIntroduced {
+        index,
+        condition_id: info.condition_id.clone(),
+        outcomes: info
+            .outcomes
+            .iter()
+            .map(|outcome| (outcome.label.clone(), outcome.token_id.clone()))
+            .collect(),
+    }
+}
+
+/// The money of the account, or what it will start with when this order opens it.
+fn account_ledger(account: Option<&Account>, rules: &Rules) -> Ledger {
+    account.map_or_else(
+        || Ledger { granted: rules.starting_balance, ..Ledger::default() },
+        |account| account.ledger,
+    )
+}
+
+/// The adverse difference between what a fill costs and what it would cost at the reference price,
+/// both exact, in 10⁻¹² dollars.
+struct Slippage {
+    reference: Option<Price>,
+    adverse: i128,
+    at_reference: i128,
+    average: Price,
+}
+
+impl Slippage {
+    fn of(order: &TradeOrder, walk: &Walk) -> Self {
+        let touch = walk.fills.first().map(|level| level.price);
+        let reference = order.expected_price.or(touch);
+        let at_reference = Notional::of(reference.unwrap_or(Price::ZERO), order.quantity).picos();
+        let difference = walk.notional.picos() - at_reference;
+        let adverse = match order.side {
+            Side::Buy => difference,
+            Side::Sell => -difference,
+        };
+        let average = walk.notional.floor().per_share(order.quantity).unwrap_or(Price::ZERO);
+        Self { reference, adverse, at_reference, average }
+    }
+
+    /// Refuses what is strictly worse than the bound. There is none when the caller named neither a
+    /// price nor a bound. A reference of 0 refuses every purchase: any price is infinitely worse.
+    fn check(&self, order: &TradeOrder) -> Result<(), Rejection> {
+        let bound = match (order.max_slippage_bps, order.expected_price) {
+            (Some(bound), _) => bound,
+            (None, Some(_)) => TradeOrder::MAX_SLIPPAGE_BPS_DEFAULT,
+            (None, None) => return Ok(()),
+        };
+        let Some(reference) = self.reference else {
+            return Ok(());
+        };
+        if self.adverse * 10_000 > i128::from(bound) * self.at_reference {
+            return Err(Rejection::SlippageExceeded {
+                price: self.average,
+                reference,
+                max_slippage_bps: bound,
+            });
+        }
+        Ok(())
+    }
+
+    /// The slippage in whole basis points, rounded up, for people; 0 when the fill was no worse.
+    fn reported_bps(&self) -> Option<u32> {
+        if self.at_reference == 0 {
+            return None;
+        }
+        let bps = (self.adverse.max(0) * 10_000 + self.at_reference - 1) / self.at_reference;
+        Some(u32::try_from(bps).unwrap_or(u32::MAX))
+    }
+}
+
+/// What a fill costs or brings.
+struct Cost {
+    notional: Usd,
+    fee: Usd,
+    fee_rate: FeeRate,
+}
+
+impl Cost {
+    fn of(side: Side, walk: &Walk, fees: Fees) -> Self {
+        let notional = match side {
+            Side::Buy => walk.notional.ceil(),
+            Side::Sell => walk.notional.floor(),
+        };
+        let (fee, fee_rate) = match fees {
+            Fees::Curve(curve) => {
+                (walk.fills.iter().map(|&fill| level_fee(curve, fill)).sum(), curve.rate)
+            }
+            Fees::Free | Fees::Unsupported => (Usd::ZERO, FeeRate::ZERO),
+        };
+        Self { notional, fee, fee_rate }
+    }
+
+    /// The ledger afterwards. A sale can be refused too: of a few micro-dollars, its fee may be
+    /// more than its proceeds.
+    fn charge(&self, side: Side, ledger: Ledger) -> Result<Ledger, Rejection> {
+        let available = ledger.cash();
+        let broken = Rejection::Broken { rule: "an account's sums outgrow their range" };
+        let needed = match side {
+            Side::Buy => self.notional.checked_add(self.fee),
+            Side::Sell => self.fee.checked_sub(self.notional),
+        }
+        .ok_or_else(|| broken.clone())?;
+        if needed > available {
+            return Err(Rejection::InsufficientBalance { needed, available });
+        }
+        ledger.after_fill(side, self.notional, self.fee).ok_or(broken)
+    }
+}
+
+/// What must never be, checked before anything changes.
+fn audit(ledger: &Ledger, position: &Position) -> Result<(), Rejection> {
+    let rule = if ledger.cash() < Usd::ZERO {
+        "a fill leaves a debt"
+    } else if position.shares < Shares::ZERO {
+        "a position is below zero"
+    } else if position.cost < Usd::ZERO {
+        "a cost is below zero"
+    } else if position.shares == Shares::ZERO && position.cost != Usd::ZERO {
+        "a closed position has a cost"
+    } else {
+        return Ok(());
+    };
+    Err(Rejection::Broken { rule })
+}

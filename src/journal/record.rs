@@ -1,0 +1,142 @@
+//! The record: what one command did to one shard, as bytes.
+//!
+//! ```text
+//!  0        1         2             4          8       16               24         32
+//! ┌────────┬─────────┬─────────────┬──────────┬───────┬────────────────┬──────────┬────────
+//! │ shard  │ 0       │ event count │ 0        │ epoch │ shard sequence │ time     │ events…
+//! │ u8     │ u8      │ u16         │ u32      │ u64   │ u64            │ i64 ns   │
+//! └────────┴─────────┴─────────────┴──────────┴───────┴────────────────┴──────────┴────────
+//!
+//! each event:
+//!  0       2      4             8
+//! ┌───────┬──────┬─────────────┬───────────────────────────┐
+//! │ kind  │ 0    │ body bytes  │ body, zeros to 8 bytes    │
+//! │ u16   │ u16  │ u32         │                           │
+//! └───────┴──────┴─────────────┴───────────────────────────┘
+//! ```
+//!
+//! All numbers are little endian and of a fixed width. A text is its length in bytes (`u32`) and
+//! its bytes. Zeros are checked to be zero, bytes that are left over are an error: a record reads
+//! back as exactly what was written, or not at all. Checksums are the block's business.
+//!
+//! **Versions.** The format's version stands in the segment's header. A kind of event is never
+//! changed once it was written to a disk that somebody keeps: a new form gets a new number, and the
+//! old one is read for ever. A reader that meets a kind it does not know refuses to start.
+
+mod field;
+
+use field::{Fields, Reader};
+
+use crate::engine::event::Event;
+use crate::ids::{ShardId, Timestamp};
+
+/// Before the events.
+const HEADER_BYTES: usize = 32;
+/// Before the body of an event.
+const EVENT_HEADER_BYTES: usize = 8;
+/// Bodies are padded to this.
+const ALIGNMENT_BYTES: usize = 8;
+
+/// What stands in front of the events of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecordHeader {
+    /// Whose events these are.
+    pub shard: ShardId,
+    /// Which start of the server wrote it.
+    pub epoch: u64,
+    /// Its number within the shard, from 1.
+    pub sequence: u64,
+    /// When the command was decided.
+    pub at: Timestamp,
+}
+
+/// Why bytes are not a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RecordError {
+    /// It ends before it should.
+    #[error("the record ends at byte {offset}, before {field}")]
+    Short {
+        /// Where.
+        offset: usize,
+        /// What should have come.
+        field: &'static str,
+    },
+    /// A value cannot stand there.
+    #[error("the record has no valid {field} at byte {offset}")]
+    Invalid {
+        /// Where.
+        offset: usize,
+        /// What should have stood there.
+        field: &'static str,
+    },
+    /// An event of a kind that this version does not know.
+    #[error(
+        "the record has an event of kind {kind} at byte {offset}, which this version does not \
+             know: it was written by a newer one"
+    )]
+    UnknownKind {
+        /// Where.
+        offset: usize,
+        /// Which.
+        kind: u16,
+    },
+}
+
+/// Appends a record.
+pub fn encode(header: RecordHeader, events: &[Event], out: &mut Vec<u8>) {
+    let count = u16::try_from(events.len()).expect("a command has few events");
+    out.push(header.shard.get());
+    out.push(0);
+    out.extend_from_slice(&count.to_le_bytes());
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&header.epoch.to_le_bytes());
+    out.extend_from_slice(&header.sequence.to_le_bytes());
+    out.extend_from_slice(&header.at.nanos().to_le_bytes());
+    for event in events {
+        let start = out.len();
+        out.extend_from_slice(&[0; EVENT_HEADER_BYTES]);
+        let kind = Fields(out).event(event);
+        let body_bytes = out.len() - start - EVENT_HEADER_BYTES;
+        out.resize(start + EVENT_HEADER_BYTES + body_bytes.next_multiple_of(ALIGNMENT_BYTES), 0);
+        out[start..start + 2].copy_from_slice(&kind.to_le_bytes());
+        let body_bytes = u32::try_from(body_bytes).expect("an event is below 64 KiB");
+        out[start + 4..start + 8].copy_from_slice(&body_bytes.to_le_bytes());
+    }
+}
+
+/// Reads a record.
+pub fn decode(bytes: &[u8]) -> Result<(RecordHeader, Vec<Event>), RecordError> {
+    let mut reader = Reader::new(bytes);
+    let shard = reader.valid("shard", |reader| Ok(ShardId::new(reader.u8("shard")?)))?;
+    reader.zeros(1, "zero after the shard")?;
+    let count = reader.u16("event count")?;
+    reader.zeros(4, "zeros after the event count")?;
+    let header = RecordHeader {
+        shard,
+        epoch: reader.u64("epoch")?,
+        sequence: reader.u64("shard sequence")?,
+        at: reader.timestamp("time")?,
+    };
+    debug_assert_eq!(reader.offset(), HEADER_BYTES);
+    let mut events = Vec::with_capacity(usize::from(count).min(bytes.len() / EVENT_HEADER_BYTES));
+    for _ in 0..count {
+        events.push(read_event(&mut reader)?);
+    }
+    reader.end("end of the record")?;
+    Ok((header, events))
+}
+
+fn read_event(reader: &mut Reader<'_>) -> Result<Event, RecordError> {
+    let start = reader.offset();
+    let kind = reader.u16("event kind")?;
+    reader.zeros(2, "zeros after the event kind")?;
+    let body_bytes = reader.u32("event length")? as usize;
+    let mut body = reader.part(body_bytes, "event body")?;
+    let event = body.event(kind)?.ok_or(RecordError::UnknownKind { offset: start, kind })?;
+    body.end("end of the event")?;
+    reader.zeros(body_bytes.next_multiple_of(ALIGNMENT_BYTES) - body_bytes, "padding")?;
+    Ok(event)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,434 @@
+//! The fields of each kind of event, in the order in which they stand.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::RecordError;
+use crate::engine::command::Identity;
+use crate::engine::event::{Event, OrderFilled};
+use crate::engine::idempotency::{Fingerprint, NameHash};
+use crate::engine::key::{KeyGrant, Permissions};
+use crate::engine::state_hash::StateHash;
+use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex, Timestamp};
+use crate::limits::tier::Tier;
+use crate::market::book::{Level, Side};
+use crate::money::{FeeRate, Price, Shares, Usd};
+
+/// The numbers of the kinds. They are part of the format: never reused, never changed.
+mod kind {
+    pub(super) const ACCOUNT_OPENED: u16 = 1;
+    pub(super) const KEY_CREATED: u16 = 2;
+    pub(super) const KEY_REVOKED: u16 = 3;
+    pub(super) const MARKET_INTRODUCED: u16 = 4;
+    pub(super) const ORDER_FILLED: u16 = 5;
+    pub(super) const COMMENT_ADDED: u16 = 6;
+    pub(super) const COMMENT_DELETED: u16 = 7;
+    pub(super) const STATE_CHECKED: u16 = 8;
+}
+
+/// Writes fields behind what is there.
+pub(super) struct Fields<'a>(pub(super) &'a mut Vec<u8>);
+
+impl Fields<'_> {
+    /// Writes the body of an event and tells its kind.
+    pub(super) fn event(&mut self, event: &Event) -> u16 {
+        match event {
+            Event::AccountOpened { account, identity, granted, at } => {
+                self.u64(account.get());
+                self.0.extend_from_slice(&identity.digest);
+                self.i64(granted.micros());
+                self.i64(at.nanos());
+                self.text(&identity.issuer);
+                self.text(&identity.subject);
+                kind::ACCOUNT_OPENED
+            }
+            Event::KeyCreated { key, account, grant, created_by, at } => {
+                self.u64(key.get());
+                self.u64(account.get());
+                self.u64(created_by.map_or(0, KeyId::get));
+                self.i64(at.nanos());
+                self.optional_time(grant.expires_at);
+                self.0.extend_from_slice(&grant.hash);
+                self.u8(tier_code(grant.tier));
+                self.u8(grant.permissions.bits());
+                self.text(&grant.prefix);
+                self.optional_text(grant.name.as_deref());
+                kind::KEY_CREATED
+            }
+            Event::KeyRevoked { key, at } => {
+                self.u64(key.get());
+                self.i64(at.nanos());
+                kind::KEY_REVOKED
+            }
+            Event::MarketIntroduced { index, condition_id, outcomes } => {
+                self.u32(index.0);
+                self.length(outcomes.len());
+                self.text(condition_id);
+                for (label, token_id) in outcomes {
+                    self.text(label);
+                    self.text(token_id);
+                }
+                kind::MARKET_INTRODUCED
+            }
+            Event::OrderFilled(fill) => {
+                self.fill(fill);
+                kind::ORDER_FILLED
+            }
+            Event::CommentAdded { comment, order, author, content, at } => {
+                self.u64(comment.get());
+                self.u64(order.get());
+                self.u64(author.get());
+                self.i64(at.nanos());
+                self.text(content);
+                kind::COMMENT_ADDED
+            }
+            Event::CommentDeleted { comment } => {
+                self.u64(comment.get());
+                kind::COMMENT_DELETED
+            }
+            Event::StateChecked { hash } => {
+                self.u64(hash.get());
+                kind::STATE_CHECKED
+            }
+        }
+    }
+
+    fn fill(&mut self, fill: &OrderFilled) {
+        self.u64(fill.order.get());
+        self.u64(fill.account.get());
+        self.u32(fill.market.0);
+        self.u8(fill.outcome.0);
+        self.u8(side_code(fill.side));
+        self.u8(u8::try_from(fill.names.len()).expect("an order has at most two names"));
+        self.u8(u8::from(fill.slippage_bps.is_some()));
+        self.u32(fill.slippage_bps.unwrap_or(0));
+        self.length(fill.levels.len());
+        self.u64(fill.book_sequence);
+        self.i64(fill.quantity.micros());
+        self.i64(fill.notional.micros());
+        self.i64(fill.fee.micros());
+        self.i64(fill.fee_rate.micros());
+        self.i64(fill.balance.micros());
+        self.i64(fill.position_shares.micros());
+        self.i64(fill.position_cost.micros());
+        self.i64(fill.at.nanos());
+        self.0.extend_from_slice(&fill.fingerprint.to_bytes());
+        for name in &fill.names {
+            self.0.extend_from_slice(&name.to_bytes());
+        }
+        for level in &fill.levels {
+            self.i64(level.price.micros());
+            self.i64(level.size.micros());
+        }
+        self.optional_text(fill.client_order_id.as_deref());
+    }
+
+    fn u8(&mut self, value: u8) {
+        self.0.push(value);
+    }
+
+    fn u32(&mut self, value: u32) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn u64(&mut self, value: u64) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn i64(&mut self, value: i64) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn length(&mut self, length: usize) {
+        self.u32(u32::try_from(length).expect("lists and texts of a record are below 64 KiB"));
+    }
+
+    fn text(&mut self, text: &str) {
+        self.length(text.len());
+        self.0.extend_from_slice(text.as_bytes());
+    }
+
+    fn optional_text(&mut self, text: Option<&str>) {
+        self.u8(u8::from(text.is_some()));
+        self.text(text.unwrap_or(""));
+    }
+
+    fn optional_time(&mut self, time: Option<Timestamp>) {
+        self.u8(u8::from(time.is_some()));
+        self.i64(time.map_or(0, Timestamp::nanos));
+    }
+}
+
+const fn side_code(side: Side) -> u8 {
+    match side {
+        Side::Buy => 0,
+        Side::Sell => 1,
+    }
+}
+
+const fn tier_code(tier: Tier) -> u8 {
+    match tier {
+        Tier::Free => 0,
+        Tier::Pro => 1,
+        Tier::Enterprise => 2,
+    }
+}
+
+/// Reads fields, and knows where it stands so that an error can tell.
+pub(super) struct Reader<'a> {
+    bytes: &'a [u8],
+    /// Where `bytes` begins within the record.
+    base: usize,
+    at: usize,
+}
+
+type Read<T> = Result<T, RecordError>;
+
+impl<'a> Reader<'a> {
+    pub(super) const fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, base: 0, at: 0 }
+    }
+
+    pub(super) const fn offset(&self) -> usize {
+        self.base + self.at
+    }
+
+    /// Reads the body of an event; `None` for a kind that is not known.
+    pub(super) fn event(&mut self, kind: u16) -> Read<Option<Event>> {
+        Ok(Some(match kind {
+            kind::ACCOUNT_OPENED => {
+                let account = self.id("account", AccountId::from_raw)?;
+                let digest = self.array("identity digest")?;
+                let granted = Usd::from_micros(self.i64("granted amount")?);
+                let at = self.timestamp("time")?;
+                let issuer = self.text("issuer")?.into();
+                let subject = self.text("subject")?.into();
+                let identity = Identity { digest, issuer, subject };
+                Event::AccountOpened { account, identity, granted, at }
+            }
+            kind::KEY_CREATED => self.key_created()?,
+            kind::KEY_REVOKED => Event::KeyRevoked {
+                key: self.id("key", KeyId::from_raw)?,
+                at: self.timestamp("time")?,
+            },
+            kind::MARKET_INTRODUCED => {
+                let index = MarketIndex(self.u32("market index")?);
+                let count = self.u32("outcome count")?;
+                let condition_id = self.shared_text("condition id")?;
+                let mut outcomes = Vec::new();
+                for _ in 0..count {
+                    let label = self.shared_text("outcome label")?;
+                    outcomes.push((label, self.shared_text("token id")?));
+                }
+                Event::MarketIntroduced { index, condition_id, outcomes }
+            }
+            kind::ORDER_FILLED => Event::OrderFilled(Box::new(self.fill()?)),
+            kind::COMMENT_ADDED => Event::CommentAdded {
+                comment: self.id("comment", CommentId::from_raw)?,
+                order: self.id("order", OrderId::from_raw)?,
+                author: self.id("author", AccountId::from_raw)?,
+                at: self.timestamp("time")?,
+                content: self.text("content")?.into(),
+            },
+            kind::COMMENT_DELETED => {
+                Event::CommentDeleted { comment: self.id("comment", CommentId::from_raw)? }
+            }
+            kind::STATE_CHECKED => {
+                Event::StateChecked { hash: StateHash::from_u64(self.u64("state hash")?) }
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    fn key_created(&mut self) -> Read<Event> {
+        let key = self.id("key", KeyId::from_raw)?;
+        let account = self.id("account", AccountId::from_raw)?;
+        let created_by = self.valid("creating key", |reader| {
+            Ok(match reader.u64("creating key")? {
+                0 => Some(None),
+                id => KeyId::from_raw(id).map(Some),
+            })
+        })?;
+        let at = self.timestamp("time")?;
+        let expires_at = self.optional_time("expiry")?;
+        let hash = self.array("key hash")?;
+        let tier = self.valid("tier", |reader| {
+            Ok(match reader.u8("tier")? {
+                0 => Some(Tier::Free),
+                1 => Some(Tier::Pro),
+                2 => Some(Tier::Enterprise),
+                _ => None,
+            })
+        })?;
+        let permissions = self
+            .valid("permissions", |reader| Ok(Permissions::from_bits(reader.u8("permissions")?)))?;
+        let prefix = self.text("key prefix")?.into();
+        let name = self.optional_text("key name")?;
+        let grant = KeyGrant { hash, prefix, name, tier, permissions, expires_at };
+        Ok(Event::KeyCreated { key, account, grant, created_by, at })
+    }
+
+    fn fill(&mut self) -> Read<OrderFilled> {
+        let order = self.id("order", OrderId::from_raw)?;
+        let account = self.id("account", AccountId::from_raw)?;
+        let market = MarketIndex(self.u32("market index")?);
+        let outcome = OutcomeIndex(self.u8("outcome index")?);
+        let side = self.valid("side", |reader| {
+            Ok(match reader.u8("side")? {
+                0 => Some(Side::Buy),
+                1 => Some(Side::Sell),
+                _ => None,
+            })
+        })?;
+        let name_count = self.u8("name count")?;
+        let slippage_bps = self.valid("slippage", |reader| {
+            let is_some = reader.flag("slippage flag")?;
+            let bps = reader.u32("slippage")?;
+            Ok(if is_some { Some(Some(bps)) } else { (bps == 0).then_some(None) })
+        })?;
+        let level_count = self.u32("level count")?;
+        let mut fill = OrderFilled {
+            order,
+            account,
+            market,
+            outcome,
+            side,
+            levels: SmallVec::new(),
+            book_sequence: self.u64("book sequence")?,
+            quantity: Shares::from_micros(self.i64("quantity")?),
+            notional: Usd::from_micros(self.i64("notional")?),
+            fee: Usd::from_micros(self.i64("fee")?),
+            fee_rate: FeeRate::from_micros(self.i64("fee rate")?),
+            balance: Usd::from_micros(self.i64("balance")?),
+            position_shares: Shares::from_micros(self.i64("position shares")?),
+            position_cost: Usd::from_micros(self.i64("position cost")?),
+            at: self.timestamp("time")?,
+            fingerprint: Fingerprint::from_bytes(self.array("fingerprint")?),
+            slippage_bps,
+            names: SmallVec::new(),
+            client_order_id: None,
+        };
+        for _ in 0..name_count {
+            fill.names.push(NameHash::from_bytes(self.array("name")?));
+        }
+        for _ in 0..level_count {
+            let price = Price::from_micros(self.i64("level price")?);
+            let size = Shares::from_micros(self.i64("level size")?);
+            fill.levels.push(Level { price, size });
+        }
+        fill.client_order_id = self.optional_text("client order id")?;
+        Ok(fill)
+    }
+
+    /// The next `count` bytes as a reader of their own.
+    pub(super) fn part(&mut self, count: usize, field: &'static str) -> Read<Reader<'a>> {
+        let base = self.offset();
+        Ok(Reader { bytes: self.take(count, field)?, base, at: 0 })
+    }
+
+    /// Reads something that may turn out not to be what should stand there.
+    pub(super) fn valid<T>(
+        &mut self,
+        field: &'static str,
+        read: impl FnOnce(&mut Self) -> Read<Option<T>>,
+    ) -> Read<T> {
+        let offset = self.offset();
+        read(self)?.ok_or(RecordError::Invalid { offset, field })
+    }
+
+    pub(super) fn zeros(&mut self, count: usize, field: &'static str) -> Read<()> {
+        self.valid(field, |reader| {
+            let zeros = reader.take(count, field)?;
+            Ok(zeros.iter().all(|&byte| byte == 0).then_some(()))
+        })
+    }
+
+    pub(super) fn end(&self, field: &'static str) -> Read<()> {
+        if self.at == self.bytes.len() {
+            Ok(())
+        } else {
+            Err(RecordError::Invalid { offset: self.offset(), field })
+        }
+    }
+
+    fn take(&mut self, count: usize, field: &'static str) -> Read<&'a [u8]> {
+        let offset = self.offset();
+        let rest = &self.bytes[self.at..];
+        let (taken, _) =
+            rest.split_at_checked(count).ok_or(RecordError::Short { offset, field })?;
+        self.at += count;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self, field: &'static str) -> Read<[u8; N]> {
+        let bytes = self.take(N, field)?;
+        Ok(*bytes.first_chunk().expect("as many bytes as were asked for"))
+    }
+
+    fn id<T>(&mut self, field: &'static str, of: fn(u64) -> Option<T>) -> Read<T> {
+        self.valid(field, |reader| Ok(of(reader.u64(field)?)))
+    }
+
+    fn flag(&mut self, field: &'static str) -> Read<bool> {
+        self.valid(field, |reader| {
+            Ok(match reader.u8(field)? {
+                0 => Some(false),
+                1 => Some(true),
+                _ => None,
+            })
+        })
+    }
+
+    pub(super) fn u8(&mut self, field: &'static str) -> Read<u8> {
+        Ok(self.array::<1>(field)?[0])
+    }
+
+    pub(super) fn u16(&mut self, field: &'static str) -> Read<u16> {
+        self.array(field).map(u16::from_le_bytes)
+    }
+
+    pub(super) fn u32(&mut self, field: &'static str) -> Read<u32> {
+        self.array(field).map(u32::from_le_bytes)
+    }
+
+    pub(super) fn u64(&mut self, field: &'static str) -> Read<u64> {
+        self.array(field).map(u64::from_le_bytes)
+    }
+
+    fn i64(&mut self, field: &'static str) -> Read<i64> {
+        self.array(field).map(i64::from_le_bytes)
+    }
+
+    pub(super) fn timestamp(&mut self, field: &'static str) -> Read<Timestamp> {
+        self.i64(field).map(Timestamp::from_nanos)
+    }
+
+    /// A value that is absent stands as zero, so that there is one way to write it.
+    fn optional_time(&mut self, field: &'static str) -> Read<Option<Timestamp>> {
+        self.valid(field, |reader| {
+            let is_some = reader.flag(field)?;
+            let time = reader.timestamp(field)?;
+            Ok(if is_some { Some(Some(time)) } else { (time == Timestamp::EPOCH).then_some(None) })
+        })
+    }
+
+    fn text(&mut self, field: &'static str) -> Read<&'a str> {
+        self.valid(field, |reader| {
+            let count = reader.u32(field)? as usize;
+            Ok(std::str::from_utf8(reader.take(count, field)?).ok())
+        })
+    }
+
+    fn shared_text(&mut self, field: &'static str) -> Read<Arc<str>> {
+        self.text(field).map(Arc::from)
+    }
+
+    fn optional_text(&mut self, field: &'static str) -> Read<Option<Box<str>>> {
+        self.valid(field, |reader| {
+            let is_some = reader.flag(field)?;
+            let text = reader.text(field)?;
+            Ok(if is_some { Some(Some(text.into())) } else { text.is_empty().then_some(None) })
+        })
+    }
+}

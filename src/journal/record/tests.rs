@@ -1,0 +1,155 @@
+use smallvec::smallvec;
+
+use super::*;
+use crate::engine::command::Identity;
+use crate::engine::event::OrderFilled;
+use crate::engine::idempotency::{Fingerprint, NameHash};
+use crate::engine::key::{KeyGrant, Permissions};
+use crate::engine::state_hash::StateHash;
+use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex};
+use crate::limits::tier::Tier;
+use crate::market::book::{Level, Side};
+use crate::money::{FeeRate, Price, Shares, Usd};
+
+fn header() -> RecordHeader {
+    RecordHeader {
+        shard: ShardId::new(5).unwrap(),
+        epoch: 3,
+        sequence: 77,
+        at: Timestamp::from_millis(1_784_578_686_071),
+    }
+}
+
+fn grant(name: Option<&str>, expires_at: Option<Timestamp>) -> KeyGrant {
+    KeyGrant {
+        hash: [7; 32],
+        prefix: "ps_live_01234567".into(),
+        name: name.map(Into::into),
+        tier: Tier::Pro,
+        permissions: Permissions::DEFAULT,
+        expires_at,
+    }
+}
+
+/// One event of every kind, and of every optional field both forms.
+fn every_kind() -> Vec<Event> {
+    let account = AccountId::from_raw(69).unwrap();
+    let key = KeyId::from_raw(133).unwrap();
+    let order = OrderId::from_raw(197).unwrap();
+    let comment = CommentId::from_raw(69).unwrap();
+    let at = Timestamp::from_nanos(-5);
+    let fill = OrderFilled {
+        order,
+        account,
+        market: MarketIndex(9),
+        outcome: OutcomeIndex(1),
+        side: Side::Sell,
+        levels: smallvec![
+            Level { price: Price::from_micros(530_000), size: Shares::from_micros(1) },
+            Level { price: Price::from_micros(520_000), size: Shares::from_micros(2) },
+        ],
+        book_sequence: 11,
+        quantity: Shares::from_micros(3),
+        notional: Usd::from_micros(4),
+        fee: Usd::from_micros(10),
+        fee_rate: FeeRate::from_micros(70_000),
+        balance: Usd::from_micros(6),
+        position_shares: Shares::from_micros(7),
+        position_cost: Usd::from_micros(8),
+        slippage_bps: Some(12),
+        fingerprint: Fingerprint::from_bytes([1; 16]),
+        names: smallvec![NameHash::from_bytes([2; 16]), NameHash::from_bytes([3; 16])],
+        client_order_id: Some("mine".into()),
+        at,
+    };
+    let plain_fill = OrderFilled {
+        side: Side::Buy,
+        slippage_bps: None,
+        names: smallvec![],
+        client_order_id: None,
+        ..fill.clone()
+    };
+    vec![
+        Event::AccountOpened {
+            account,
+            identity: Identity { digest: [9; 32], issuer: "i".into(), subject: "ß".into() },
+            granted: Usd::from_micros(1_000_000_000),
+            at,
+        },
+        Event::KeyCreated {
+            key,
+            account,
+            grant: grant(Some("laptop"), Some(at)),
+            created_by: Some(key),
+            at,
+        },
+        Event::KeyCreated { key, account, grant: grant(None, None), created_by: None, at },
+        Event::KeyRevoked { key, at },
+        Event::MarketIntroduced {
+            index: MarketIndex(2),
+            condition_id: "0xab".into(),
+            outcomes: vec![("Yes".into(), "1".into()), ("No".into(), "".into())],
+        },
+        Event::OrderFilled(Box::new(fill)),
+        Event::OrderFilled(Box::new(plain_fill)),
+        Event::CommentAdded { comment, order, author: account, content: "nice".into(), at },
+        Event::CommentDeleted { comment },
+        Event::StateChecked { hash: StateHash::from_u64(u64::MAX) },
+    ]
+}
+
+fn encoded(events: &[Event]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode(header(), events, &mut bytes);
+    bytes
+}
+
+#[test]
+fn every_kind_of_event_reads_back() {
+    for event in every_kind() {
+        let bytes = encoded(std::slice::from_ref(&event));
+        assert_eq!(decode(&bytes), Ok((header(), vec![event])));
+        assert_eq!(bytes.len() % ALIGNMENT_BYTES, 0);
+    }
+    assert_eq!(decode(&encoded(&every_kind())), Ok((header(), every_kind())));
+    assert_eq!(decode(&encoded(&[])), Ok((header(), Vec::new())));
+}
+
+/// The bytes are the format: a change of this number is a change of what is on disks.
+#[test]
+fn the_format_is_pinned() {
+    assert_eq!(crc32c::crc32c(&encoded(&every_kind())), 3_350_419_167);
+}
+
+#[test]
+fn a_record_that_was_cut_is_an_error() {
+    let bytes = encoded(&every_kind());
+    for length in 0..bytes.len() {
+        assert!(decode(&bytes[..length]).is_err(), "{length}");
+    }
+}
+
+#[test]
+fn what_is_left_over_is_an_error() {
+    let mut bytes = encoded(&every_kind());
+    bytes.push(0);
+    let offset = bytes.len() - 1;
+    assert_eq!(decode(&bytes), Err(RecordError::Invalid { offset, field: "end of the record" }));
+}
+
+#[test]
+fn an_unknown_kind_names_itself() {
+    let mut bytes = encoded(&every_kind()[3..4]);
+    bytes[HEADER_BYTES] = 200;
+    assert_eq!(decode(&bytes), Err(RecordError::UnknownKind { offset: 32, kind: 200 }));
+}
+
+#[test]
+fn any_changed_byte_reads_as_something_else_or_not_at_all() {
+    let bytes = encoded(&every_kind());
+    for index in 0..bytes.len() {
+        let mut changed = bytes.clone();
+        changed[index] ^= 0x40;
+        assert!(decode(&changed) != Ok((header(), every_kind())), "byte {index}");
+    }
+}
