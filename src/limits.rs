@@ -7,7 +7,8 @@
 
 mod atomics;
 pub mod bucket;
-#[cfg(all(test, paperbourse_loom))]
+#[cfg(test)]
+#[cfg(paperbourse_loom)]
 mod loom;
 mod ring;
 pub mod tier;

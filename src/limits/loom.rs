@@ -5,6 +5,7 @@
 //!     cargo test --lib limits::loom --release
 //! ```
 
+use ::loom::model::Builder;
 use ::loom::sync::Arc;
 use ::loom::thread;
 
@@ -13,9 +14,15 @@ use super::window::{Decision, KeyLimiter};
 use super::{Limit, MINUTE_NS, SECOND_NS};
 
 /// Each thread sends its requests at its times; afterwards the admissions must keep to the windows,
-/// and each refusal must have found a full one.
+/// and each refusal must have found a full one. `preemptions_max` bounds how often a thread is
+/// interrupted where it need not be (`None`: every order there is); `LOOM_MAX_PREEMPTIONS` wins.
 #[track_caller]
-fn check(per_second: Limit, per_minute: Limit, sent_before: &[u64], sent: &'static [&[u64]]) {
+fn check(
+    (per_second, per_minute): (Limit, Limit),
+    sent_before: &[u64],
+    sent: &'static [&[u64]],
+    preemptions_max: Option<usize>,
+) {
     let limits = TierLimits {
         requests_per_second: per_second,
         requests_per_minute: per_minute,
@@ -23,7 +30,9 @@ fn check(per_second: Limit, per_minute: Limit, sent_before: &[u64], sent: &'stat
         batch_max: 1,
     };
     let sent_before = sent_before.to_vec();
-    ::loom::model(move || {
+    let mut model = Builder::new();
+    model.preemption_bound = model.preemption_bound.or(preemptions_max);
+    model.check(move || {
         let limiter = Arc::new(KeyLimiter::new(&limits));
         let decide = |limiter: &KeyLimiter, times: &[u64]| -> Vec<Decision> {
             times.iter().map(|&now_ns| limiter.decide(now_ns)).collect()
@@ -65,45 +74,47 @@ fn assert_exact(limits: &TierLimits, decisions: &[Decision]) {
     }
 }
 
-fn limit(count: u32) -> Limit {
-    Limit::new(count).unwrap()
+fn a_second(count: u32) -> (Limit, Limit) {
+    (Limit::new(count).unwrap(), Limit::UNLIMITED)
 }
 
 #[test]
 fn two_threads_at_one_moment() {
-    check(limit(1), Limit::UNLIMITED, &[0], &[&[SECOND_NS], &[SECOND_NS]]);
-    check(limit(2), Limit::UNLIMITED, &[0], &[&[5, 5], &[5, 5]]);
+    check(a_second(1), &[0], &[&[SECOND_NS], &[SECOND_NS]], None);
+    check(a_second(2), &[0], &[&[5], &[5]], None);
 }
 
-/// One slot, written again and again: a thread that lags finds a later lap in it.
+#[test]
+fn two_threads_with_several_requests() {
+    check(a_second(2), &[0], &[&[5, 5], &[5, 5]], Some(4));
+}
+
+/// Slots are written again and again: a thread that lags finds a later lap in them, and must not
+/// take it for the one before its own.
 #[test]
 fn two_threads_and_several_laps() {
-    check(
-        limit(1),
-        Limit::UNLIMITED,
-        &[0],
-        &[&[SECOND_NS, 3 * SECOND_NS], &[2 * SECOND_NS, 4 * SECOND_NS, 5 * SECOND_NS]],
-    );
-    check(
-        limit(2),
-        Limit::UNLIMITED,
-        &[0, 0],
-        &[&[SECOND_NS, 2 * SECOND_NS], &[SECOND_NS, 2 * SECOND_NS, 2 * SECOND_NS]],
-    );
+    let sent: &[&[u64]] = &[&[SECOND_NS], &[2 * SECOND_NS, 3 * SECOND_NS, 4 * SECOND_NS]];
+    check(a_second(1), &[0], sent, Some(4));
+    let sent: &[&[u64]] = &[&[5 * SECOND_NS / 2], &[SECOND_NS, SECOND_NS, 2 * SECOND_NS]];
+    check(a_second(2), &[0, 0], sent, Some(4));
 }
 
 #[test]
 fn two_threads_and_both_windows() {
-    check(
-        limit(1),
-        limit(2),
-        &[0],
-        &[&[SECOND_NS, MINUTE_NS], &[2 * SECOND_NS, MINUTE_NS + SECOND_NS]],
-    );
+    let limits = (Limit::new(1).unwrap(), Limit::new(2).unwrap());
+    let sent: &[&[u64]] = &[&[SECOND_NS], &[2 * SECOND_NS, MINUTE_NS]];
+    check(limits, &[0], sent, Some(4));
+}
+
+/// The newest stamp decides, and lies in another slot than the one that is claimed.
+#[test]
+fn two_threads_and_a_stamp_that_must_be_seen() {
+    let limits = (Limit::new(1).unwrap(), Limit::new(3).unwrap());
+    check(limits, &[0], &[&[SECOND_NS], &[3 * SECOND_NS / 2]], None);
 }
 
 #[test]
 fn three_threads() {
-    check(limit(1), Limit::UNLIMITED, &[0], &[&[SECOND_NS], &[SECOND_NS], &[2 * SECOND_NS]]);
-    check(limit(2), Limit::UNLIMITED, &[0], &[&[SECOND_NS], &[SECOND_NS], &[SECOND_NS]]);
+    check(a_second(1), &[0], &[&[SECOND_NS], &[SECOND_NS], &[2 * SECOND_NS]], Some(3));
+    check(a_second(2), &[0], &[&[SECOND_NS], &[SECOND_NS], &[SECOND_NS]], Some(3));
 }

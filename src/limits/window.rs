@@ -86,7 +86,9 @@ impl KeyLimiter {
                     return self.decision(now_ns, stamp_ns, usages);
                 }
             } else if view.append(stamp_ns) {
-                usages.iter_mut().for_each(|usage| usage.count += 1);
+                for usage in &mut usages {
+                    usage.count += 1;
+                }
                 let decision = self.decision(now_ns, stamp_ns, usages);
                 return Decision { is_admitted: true, ..decision };
             }
@@ -199,5 +201,6 @@ fn count_to_usize(count: u32) -> usize {
     usize::try_from(count).expect("a limit is below a million")
 }
 
-#[cfg(all(test, not(paperbourse_loom)))]
+#[cfg(test)]
+#[cfg(not(paperbourse_loom))]
 mod tests;
