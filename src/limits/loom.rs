@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! RUSTFLAGS="--cfg paperbourse_loom" CARGO_TARGET_DIR=target/loom \
-//!     cargo test --lib limits::loom --release
+//!     cargo test --lib limits::loom
 //! ```
+//!
+//! It takes under a minute without optimisation.
 
 use ::loom::model::Builder;
 use ::loom::sync::Arc;
