@@ -3,6 +3,7 @@
 //! Every id that a client sees is `counter × 64 + shard`, the counter being part of that shard's
 //! state: unique without a global counter, and the id alone names the shard that owns the record.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::num::NonZeroU64;
 
@@ -135,23 +136,36 @@ impl OutcomeIndex {
     }
 }
 
-/// The place of a record in a journal. Opaque: places compare only within one log, and only the
-/// journal makes them.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+/// Where a record stands in its log. Places of one log are ordered, those of different logs not;
+/// only a journal makes them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Place {
     /// Which log.
-    pub log: u8,
-    /// The number of the record in it, from 1; 0 stands before all records.
-    pub position: u64,
+    pub(crate) log: u8,
+    /// The number of the record in its log, from 1.
+    pub(crate) position: u64,
 }
 
 impl Place {
-    /// Before every record: what rests on nothing is here, and it is always durable.
+    /// Before the first record of every log: what rests on nothing is here, and always durable.
     pub const START: Self = Self { log: 0, position: 0 };
 
     /// The later of two places of one log.
     pub fn max(self, other: Self) -> Self {
-        if other.position > self.position { other } else { self }
+        debug_assert!(self.partial_cmp(&other).is_some(), "{self:?} and {other:?}");
+        if self.position >= other.position { self } else { other }
+    }
+
+    /// The number of the record in its log, from 1: for records that name others, and for tools.
+    pub const fn position(self) -> u64 {
+        self.position
+    }
+}
+
+impl PartialOrd for Place {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        let is_comparable = self.log == other.log || *self == Self::START || *other == Self::START;
+        is_comparable.then(|| self.position.cmp(&other.position))
     }
 }
 

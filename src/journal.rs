@@ -1,2 +1,411 @@
-//! The order of what happened, and how it is kept.
+//! The journal: a total order of records, and the word that a record is on disk.
+//!
+//! To the journal a record is bytes. Who reserves a place decides what stands there; the journal
+//! decides the order, puts it on disk, and says when it is there. It knows nothing of accounts,
+//! shards or commands.
+//!
+//! # The contract
+//!
+//! - [`Journal::reserve`] takes the next place without blocking, or refuses and changes nothing.
+//!   After it **nothing may fail**: a reservation that is dropped unfilled would be a hole in the
+//!   order, and ends the process.
+//! - [`Reservation::fill`] copies the record. Records become durable in the order of their places:
+//!   one that is not filled holds back all after it.
+//! - [`Waiters::durable`] ends when the record at a place, and with it every one before, is on
+//!   disk. No answer that rests on a record may leave before.
+//! - **Lost**: a write or a sync that fails is final, since the system may have thrown the bytes
+//!   away and marked them clean. It is never tried again: the process ends with
+//!   [`EXIT_JOURNAL_LOST`], for its state runs ahead of the disk and must be forgotten.
+//!
+//! # On disk
+//!
+//! The data directory holds the file `lock` and the directory `journal`; in it segments
+//! ([`segment`]) full of blocks ([`block`]). One thread writes ([`writer`]), one prepares segments
+//! ([`maker`]), and [`recovery`] reads it all back. A reservation is a promise of space in segments
+//! that are on disk already, so a full disk refuses new records and never hurts one.
+//!
+//! # The rules of a write-ahead log, and the tests that hold them
+//!
+//! | rule | test |
+//! |---|---|
+//! | acknowledge after the flush that covers it | `an_acknowledged_record_lies_in_the_file`, `nothing_is_durable_while_the_gate_is_held` |
+//! | a read waits for what it saw | the shards', on [`Waiters::wake_when_durable`] |
+//! | a failed write or sync is final | `a_failed_sync_is_final`, `a_failed_write_is_final` |
+//! | sync files and directory before reading | `opening_syncs_before_it_reads` |
+//! | sync the directory after create and rename | `names_are_on_disk_before_they_are_relied_on` |
+//! | the directory appears atomically | `a_half_made_journal_is_made_again` |
+//! | segments are zeros on disk before use | `segments_are_made_of_zeros` |
+//! | checksums chain over blocks and segments | `every_changed_byte_before_the_last_block_refuses_to_start`, `segments_do_not_swap` |
+//! | no stale records | `segments_do_not_swap`, `a_torn_tail_is_cut_for_good` |
+//! | aligned lengths, checked before use | `a_length_is_checked_before_it_is_used` |
+//! | a torn tail only at the very end | `every_torn_last_block_is_cut`, `a_torn_block_before_the_last_segment_refuses_to_start` |
+//! | a copy before the cut | `every_torn_last_block_is_cut` |
+//! | zeros after the last block | `a_torn_tail_is_cut_for_good` |
+//! | acknowledged sectors are not written again | `blocks_start_on_sectors_of_their_own` |
+//! | a segment is durable before the next is used | `rotation_keeps_every_record` |
+//! | a full disk is met before the reservation | `without_prepared_space_nothing_is_reserved` |
+//! | one process | `a_second_process_is_refused` |
+//! | time and names of commands are in the record | bytes are bytes: `records_come_back_as_they_went_in` |
+//! | slow flushes are warned about and counted | `flushes_are_counted` |
+
+mod bell;
+pub mod block;
+mod disk;
+mod maker;
+mod memory;
+mod metrics;
+mod primitives;
 pub mod record;
+mod recovery;
+mod ring;
+mod segment;
+mod tail;
+mod waiters;
+mod writer;
+
+use std::error::Error;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{self, AtomicBool};
+use std::thread::{self, JoinHandle};
+
+pub use crate::ids::Place;
+use bell::Bell;
+pub use block::Damage;
+pub use disk::DiskError;
+use maker::{Maker, Stock};
+pub use memory::{Gate, MemoryJournal};
+pub use metrics::{BUCKET_COUNT, Histogram, JournalMetrics};
+pub use recovery::{OpenError, RecoveryReport, TornTail};
+use ring::{Ring, Ticket};
+use waiters::Progress;
+pub use waiters::{DurableWait, WAITER_GROUPS_MAX, Waiters};
+use writer::Writer;
+
+/// The longest record.
+pub const RECORD_BYTES_MAX: usize = 64 * 1024;
+
+/// How the process ends when the journal is lost: the code that `sysexits` calls an input/output
+/// error.
+pub const EXIT_JOURNAL_LOST: i32 = 74;
+
+/// The log of all places in a directory.
+const LOCAL_LOG: u8 = 0;
+
+/// Why no place was given. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Refused {
+    /// More is on its way to the disk than may be: try again soon.
+    #[error("the journal has as much in flight as it may have")]
+    Busy,
+    /// No prepared disk space is left for it.
+    #[error("the journal has no prepared disk space left")]
+    Full,
+}
+
+/// Whether a flush waits for the disk.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum SyncMode {
+    /// A record is durable when the disk has it.
+    #[default]
+    Always,
+    /// A record is durable when the operating system has it: for benchmarks.
+    Never,
+}
+
+/// What to do when the journal is lost. The one for production is [`end_process`]; after one that
+/// returns, as in a test, nothing becomes durable any more.
+pub type OnLost = Arc<dyn Fn(&DiskError) + Send + Sync>;
+
+/// The bounds of a journal.
+#[derive(Clone)]
+pub struct JournalConfig {
+    /// The length of a new segment, a multiple of 512.
+    pub segment_bytes: u64,
+    /// How many segments are kept ready, at least 1.
+    pub segments_ahead: usize,
+    /// How many records may be reserved and not yet with the writer; raised to a power of two.
+    pub ring_slots: usize,
+    /// How many bytes on disk those may need, each counted as if it were alone in its block.
+    pub ring_bytes: u64,
+    /// The longest block, a multiple of 512 up to 4 MiB.
+    pub block_bytes_max: usize,
+    /// The longest record, at most [`RECORD_BYTES_MAX`].
+    pub record_bytes_max: usize,
+    /// Whether flushes wait for the disk.
+    pub sync: SyncMode,
+    /// What happens on a failed write or sync.
+    pub on_lost: OnLost,
+}
+
+impl Default for JournalConfig {
+    fn default() -> Self {
+        Self {
+            segment_bytes: 64 << 20,
+            segments_ahead: 1,
+            ring_slots: 16 << 10,
+            ring_bytes: 16 << 20,
+            block_bytes_max: 1 << 20,
+            record_bytes_max: RECORD_BYTES_MAX,
+            sync: SyncMode::Always,
+            on_lost: Arc::new(|error| end_process(error)),
+        }
+    }
+}
+
+impl JournalConfig {
+    fn check(&self) {
+        let sector = block::SECTOR_BYTES;
+        let alone = block::alone_bytes(self.record_bytes_max);
+        assert!(self.record_bytes_max <= RECORD_BYTES_MAX, "records are too long");
+        assert!(self.block_bytes_max.is_multiple_of(sector), "blocks end on sectors");
+        assert!(self.block_bytes_max <= block::BLOCK_BYTES_MAX, "blocks are too long");
+        assert!(self.block_bytes_max >= alone, "a record must fit into a block");
+        assert!(self.segment_bytes.is_multiple_of(sector as u64), "segments end on sectors");
+        assert!(self.segment_bytes <= segment::SEGMENT_BYTES_MAX, "segments are too long");
+        // Its header, the block that begins an epoch, a record, and what may stay unused.
+        let segment_min = (2 * sector + 2 * alone) as u64;
+        assert!(self.segment_bytes >= segment_min, "a record must fit into a segment");
+        assert!(self.segments_ahead >= 1, "one segment must be ready");
+        assert!(self.ring_slots >= 1 && self.ring_bytes >= alone as u64, "the ring is too small");
+    }
+}
+
+/// The last words of a process whose journal is lost.
+pub fn end_process(error: &DiskError) -> ! {
+    // Written by hand: a closed stderr must not keep the process alive.
+    let _ = writeln!(
+        std::io::stderr(),
+        "paperbourse: the journal is lost: {error}. Nothing that was not acknowledged can be \
+         trusted any more, so the process ends. Check the disk and start again: every \
+         acknowledged write is in the journal."
+    );
+    std::process::exit(EXIT_JOURNAL_LOST)
+}
+
+/// The order of records, and what of it is on disk.
+pub enum Journal {
+    /// Segments in a directory.
+    Local(LocalJournal),
+    /// Nothing but memory.
+    Memory(MemoryJournal),
+}
+
+impl Journal {
+    /// Opens the journal in a data directory, which is made if need be, and shows each record to
+    /// `replay` with its epoch and position, in order. On an error what was shown means nothing.
+    pub fn open<E: Into<Box<dyn Error + Send + Sync>>>(
+        data: &Path,
+        config: &JournalConfig,
+        replay: impl FnMut(u64, u64, &[u8]) -> Result<(), E>,
+    ) -> Result<(Self, RecoveryReport), OpenError> {
+        config.check();
+        let recovered = recovery::recover(data, config, replay)?;
+        let report = recovered.report.clone();
+        Ok((Self::Local(LocalJournal::start(recovered, config)), report))
+    }
+
+    /// Takes the next place for a record of at most `record_bytes`, which is at most the
+    /// configured length. It never blocks.
+    pub fn reserve(&self, record_bytes: usize) -> Result<Reservation<'_>, Refused> {
+        let ticket = match self {
+            Self::Local(local) => local.reserve(record_bytes),
+            Self::Memory(memory) => memory.reserve(record_bytes),
+        }?;
+        Ok(Reservation { journal: self, ticket, record_bytes, is_filled: false })
+    }
+
+    /// Whether the record at this place is on disk.
+    pub fn is_durable(&self, place: Place) -> bool {
+        self.progress().is_durable(place)
+    }
+
+    /// The newest place that is on disk.
+    pub fn durable_place(&self) -> Place {
+        self.progress().durable_place()
+    }
+
+    /// Blocks the thread until the record at this place is on disk: for start and shutdown.
+    pub fn wait_blocking(&self, place: Place) {
+        self.progress().wait_blocking(place);
+    }
+
+    /// A group for the waits of one worker. At most [`WAITER_GROUPS_MAX`] live at a time.
+    pub fn register(&self) -> Arc<Waiters> {
+        self.progress().register()
+    }
+
+    /// The epoch in which records are written now. In memory it is always 1.
+    pub fn epoch(&self) -> u64 {
+        match self {
+            Self::Local(local) => local.epoch,
+            Self::Memory(_) => 1,
+        }
+    }
+
+    /// The figures of the flushes. In memory there are none.
+    pub fn metrics(&self) -> Option<&JournalMetrics> {
+        match self {
+            Self::Local(local) => Some(&local.shared.metrics),
+            Self::Memory(_) => None,
+        }
+    }
+
+    fn progress(&self) -> &Arc<Progress> {
+        match self {
+            Self::Local(local) => &local.shared.progress,
+            Self::Memory(memory) => memory.progress(),
+        }
+    }
+}
+
+impl From<MemoryJournal> for Journal {
+    fn from(memory: MemoryJournal) -> Self {
+        Self::Memory(memory)
+    }
+}
+
+/// A place that is taken and must be filled: a hole in the order would hold back everything after
+/// it, so dropping this unfilled ends the process.
+#[must_use = "a reservation that is not filled ends the process"]
+pub struct Reservation<'a> {
+    journal: &'a Journal,
+    ticket: Ticket,
+    record_bytes: usize,
+    is_filled: bool,
+}
+
+impl Reservation<'_> {
+    /// The place of the record.
+    pub fn place(&self) -> Place {
+        self.journal.progress().place(self.ticket.position)
+    }
+
+    /// Writes the record into an empty buffer, no longer than was reserved, and publishes it.
+    pub fn fill(mut self, write: impl FnOnce(&mut Vec<u8>)) -> Place {
+        let record_bytes = self.record_bytes;
+        let write = |buffer: &mut Vec<u8>| {
+            write(buffer);
+            assert!(buffer.len() <= record_bytes, "a record must not outgrow its reservation");
+        };
+        match self.journal {
+            Journal::Local(local) => local.fill(&self.ticket, write),
+            Journal::Memory(memory) => memory.fill(&self.ticket, write),
+        }
+        self.is_filled = true;
+        self.place()
+    }
+
+    /// Copies the record, no longer than was reserved, and publishes it.
+    pub fn fill_from(self, record: &[u8]) -> Place {
+        self.fill(|buffer| buffer.extend_from_slice(record))
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        if !self.is_filled {
+            let _ = writeln!(
+                std::io::stderr(),
+                "paperbourse: a place in the journal was reserved and not filled. No later record \
+                 could ever become durable, so the process ends. This is a bug: please report it."
+            );
+            std::process::abort();
+        }
+    }
+}
+
+/// The journal in a directory. Dropping it puts everything that was filled on disk first.
+pub struct LocalJournal {
+    shared: Arc<writer::Shared>,
+    stock: Arc<Stock>,
+    threads: Vec<JoinHandle<()>>,
+    epoch: u64,
+    record_bytes_max: usize,
+    /// Let go after the threads have ended.
+    _lock: File,
+}
+
+impl LocalJournal {
+    fn start(recovered: recovery::Recovered, config: &JournalConfig) -> Self {
+        let recovery::Recovered { lock, mould, tail, ready, next_number, .. } = recovered;
+        let (epoch, position) = (tail.chain.epoch, tail.chain.position);
+        let (ring, taker) = Ring::new(config.ring_slots, config.ring_bytes, position);
+        ring.add_space(tail.room() - segment::unused_bytes_max(config.record_bytes_max));
+        for segment in &ready {
+            let bytes = segment.header.segment_bytes;
+            ring.add_space(segment::usable_bytes(bytes, config.record_bytes_max));
+        }
+        let stock = Arc::new(Stock::new(ready, next_number));
+        let shared = Arc::new(writer::Shared {
+            ring: ring.clone(),
+            progress: Arc::new(Progress::new(LOCAL_LOG, position)),
+            bell: Bell::default(),
+            metrics: JournalMetrics::default(),
+            is_closing: AtomicBool::new(false),
+        });
+        let writer = Writer {
+            shared: shared.clone(),
+            stock: stock.clone(),
+            taker,
+            tail,
+            builder: block::Builder::new(),
+            block_bytes_max: config.block_bytes_max,
+            record_bytes_max: config.record_bytes_max,
+        };
+        let maker = Maker {
+            mould,
+            stock: stock.clone(),
+            ring,
+            segments_ahead: config.segments_ahead,
+            record_bytes_max: config.record_bytes_max,
+        };
+        let threads = vec![
+            spawn("journal", &config.on_lost, move || writer.run()),
+            spawn("journal-maker", &config.on_lost, move || maker.run()),
+        ];
+        let record_bytes_max = config.record_bytes_max;
+        Self { shared, stock, threads, epoch, record_bytes_max, _lock: lock }
+    }
+
+    fn reserve(&self, record_bytes: usize) -> Result<Ticket, Refused> {
+        assert!(record_bytes <= self.record_bytes_max, "a record is too long: {record_bytes}");
+        self.shared.ring.reserve(block::alone_bytes(record_bytes) as u64)
+    }
+
+    fn fill(&self, ticket: &Ticket, write: impl FnOnce(&mut Vec<u8>)) {
+        self.shared.ring.fill(ticket, write);
+        self.shared.bell.ring();
+    }
+}
+
+impl Drop for LocalJournal {
+    fn drop(&mut self) {
+        self.shared.is_closing.store(true, atomic::Ordering::Release);
+        self.shared.bell.ring();
+        self.stock.close();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said why, and with `panic = "abort"` there is none.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn spawn(
+    name: &str,
+    on_lost: &OnLost,
+    run: impl FnOnce() -> Result<(), DiskError> + Send + 'static,
+) -> JoinHandle<()> {
+    let on_lost = on_lost.clone();
+    let body = move || {
+        if let Err(error) = run() {
+            on_lost(&error);
+        }
+    };
+    thread::Builder::new().name(name.to_owned()).spawn(body).expect("a thread can be started")
+}
+
+#[cfg(test)]
+mod tests;

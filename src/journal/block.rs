@@ -1,0 +1,510 @@
+//! The block: one group commit as it lies on disk. Pure: bytes in, bytes out.
+//!
+//! A block starts on a sector and ends on one, so a torn write cannot touch what earlier blocks
+//! hold. All numbers are little endian.
+//!
+//! ```text
+//!        0       4       8      12      16              24              32
+//!        ┌───────┬───────┬───────┬───────┬───────────────┬───────────────┐
+//!      0 │ magic │ flags │record │payload│ first         │ epoch         │
+//!        │ PBBK  │ (0)   │ count │ bytes │ position      │               │
+//!        ├───────┼───────┼───────┼───────┴───────────────┴───────┬───────┤
+//!     32 │ crc of│payload│ zero  │ reserved (0)                  │ header│
+//!        │ before│ crc   │sectors│                               │ crc   │
+//!        ├───────┼───────┴───────┴───────────┬───────┬───────────┴───────┤
+//!     64 │ record│ record's bytes, padded to │ record│ …                 │
+//!        │ bytes │ a multiple of 8 with it   │ bytes │                   │
+//!        ├───────┴───────────────────────────┴───────┴───────────────────┤
+//!      … │ zeros up to the next multiple of 512                          │
+//!        └───────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! - *header crc*: CRC-32C of the 60 bytes before it, begun with the CRC-32C of the log's id. So
+//!   no block of another log, and nothing that a client put into a record, passes for a block.
+//! - *crc of before*: the header crc of the block before this one, in this segment or the last.
+//!   The payload's crc is under the header's, so each block vouches for all before it. The first
+//!   block of a log carries the CRC-32C of the log's id.
+//! - *zero sectors*: how many of its sectors hold only zeros as written. Segments are zeros before
+//!   they are written, so a block with more of them than this was torn, and a block with as many
+//!   and a wrong sum was damaged.
+//! - A block without records begins an epoch, one more than the epoch before; a block with records
+//!   continues the epoch it is in. The first position of an empty block is that of the next record.
+//!
+//! The version of the format is in the header of the segment ([`super::segment`]).
+
+use super::RECORD_BYTES_MAX;
+
+/// The unit that a disk writes whole or not at all.
+pub(super) const SECTOR_BYTES: usize = 512;
+
+/// The largest block, and so the longest a torn write can be.
+pub(super) const BLOCK_BYTES_MAX: usize = 4 << 20;
+
+const MAGIC: [u8; 4] = *b"PBBK";
+
+const MAGIC_AT: usize = 0;
+const FLAGS_AT: usize = MAGIC_AT + MAGIC.len();
+const RECORD_COUNT_AT: usize = FLAGS_AT + size_of::<u32>();
+const PAYLOAD_BYTES_AT: usize = RECORD_COUNT_AT + size_of::<u32>();
+const FIRST_POSITION_AT: usize = PAYLOAD_BYTES_AT + size_of::<u32>();
+const EPOCH_AT: usize = FIRST_POSITION_AT + size_of::<u64>();
+const PREVIOUS_CRC_AT: usize = EPOCH_AT + size_of::<u64>();
+const PAYLOAD_CRC_AT: usize = PREVIOUS_CRC_AT + size_of::<u32>();
+const ZERO_SECTORS_AT: usize = PAYLOAD_CRC_AT + size_of::<u32>();
+const RESERVED_AT: usize = ZERO_SECTORS_AT + size_of::<u32>();
+const HEADER_CRC_AT: usize = RESERVED_AT + 16;
+const HEADER_BYTES: usize = HEADER_CRC_AT + size_of::<u32>();
+
+const RECORD_HEADER_BYTES: usize = size_of::<u32>();
+/// The length of a record lies on a multiple of this, so that it cannot be torn.
+const RECORD_ALIGNMENT: usize = 8;
+
+const _: () = assert!(HEADER_BYTES == 64);
+const _: () = assert!(HEADER_BYTES.is_multiple_of(RECORD_ALIGNMENT));
+const _: () = assert!(SECTOR_BYTES.is_multiple_of(HEADER_BYTES));
+const _: () = assert!(alone_bytes(RECORD_BYTES_MAX) <= BLOCK_BYTES_MAX);
+
+/// The length of the block that holds one record of this length alone. A block of several is never
+/// longer than their blocks would be.
+pub(super) const fn alone_bytes(record_bytes: usize) -> usize {
+    let record = (RECORD_HEADER_BYTES + record_bytes).next_multiple_of(RECORD_ALIGNMENT);
+    (HEADER_BYTES + record).next_multiple_of(SECTOR_BYTES)
+}
+
+/// Which log this is; chosen at random when it is created.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct LogId(pub(super) [u8; 16]);
+
+/// Where the chain of blocks stands: what the next block must continue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Chain {
+    log_crc: u32,
+    previous_crc: u32,
+    /// The epoch of the newest block; 0 before the first.
+    pub(super) epoch: u64,
+    /// The position of the newest record; 0 before the first.
+    pub(super) position: u64,
+}
+
+impl Chain {
+    /// The chain of a log that has no blocks yet.
+    pub(super) fn start(log: LogId) -> Self {
+        let log_crc = crc32c::crc32c(&log.0);
+        Self { log_crc, previous_crc: log_crc, epoch: 0, position: 0 }
+    }
+
+    fn advance(&mut self, crc: u32, epoch: u64, record_count: u32) {
+        self.previous_crc = crc;
+        self.epoch = epoch;
+        self.position += u64::from(record_count);
+    }
+}
+
+/// What is wrong with a place in a segment.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Damage {
+    /// Neither zeros nor the magic number of a block.
+    #[error("no block starts here")]
+    NoBlock,
+    /// The header does not have its checksum.
+    #[error("the header of the block does not match its checksum")]
+    HeaderChecksum,
+    /// Bytes that this version writes as zeros are not.
+    #[error("reserved bytes of the block are not zero")]
+    Reserved,
+    /// The block claims to be longer than a block can be, or than what is left of its segment.
+    #[error("the block claims {payload_bytes} bytes of records")]
+    Length {
+        /// What it claims.
+        payload_bytes: u32,
+    },
+    /// The block is whole but continues another one.
+    #[error("the block does not continue the one before it, which ends at position {position}")]
+    Chain {
+        /// The newest position before it.
+        position: u64,
+    },
+    /// The records do not have their checksum, and the block was not torn.
+    #[error("the records of the block do not match their checksum")]
+    PayloadChecksum,
+    /// The records have their checksum but do not fill the block as they should.
+    #[error("the records of the block do not add up to its length")]
+    Records,
+    /// Bytes follow where nothing can have been written.
+    #[error("bytes follow after the end of the journal")]
+    Beyond,
+    /// A block is not whole and is not the last.
+    #[error("the block is not whole and others follow it")]
+    Followed,
+    /// A segment is empty and a later one is not.
+    #[error("the segment is empty and a later one holds records")]
+    Gap,
+}
+
+/// What lies at a place where a block may start.
+#[derive(Debug)]
+pub(super) enum Reading<'a> {
+    /// A whole block that continues the chain.
+    Block(Block<'a>),
+    /// A sector of zeros.
+    Blank,
+    /// A whole header that continues the chain, over records that are not whole.
+    Incomplete {
+        /// How long the block would be.
+        block_bytes: usize,
+        /// How many sectors of zeros it had when it was written.
+        zero_sector_count: usize,
+    },
+    /// Something else.
+    Damaged(Damage),
+}
+
+/// A whole block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block<'a> {
+    /// The epoch that its records belong to, or that it begins.
+    pub(super) epoch: u64,
+    /// The position of its first record.
+    pub(super) first_position: u64,
+    /// Its length on disk.
+    pub(super) bytes: usize,
+    payload: &'a [u8],
+}
+
+impl<'a> Block<'a> {
+    /// Its records in order.
+    pub(super) fn records(&self) -> Records<'a> {
+        Records { rest: self.payload }
+    }
+}
+
+/// The records of a payload. It ends early where a length does not fit, and leaves the rest.
+pub(super) struct Records<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let (length, after) = self.rest.split_first_chunk::<RECORD_HEADER_BYTES>()?;
+        let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+        if length > RECORD_BYTES_MAX {
+            return None;
+        }
+        let record = after.get(..length)?;
+        let framed = (RECORD_HEADER_BYTES + length).next_multiple_of(RECORD_ALIGNMENT);
+        self.rest = self.rest.get(framed..)?;
+        Some(record)
+    }
+}
+
+/// Reads what lies at the start of `bytes`, which reach to the end of the segment and are at least
+/// a sector, and moves the chain past it when it is a whole block.
+pub(super) fn read<'a>(bytes: &'a [u8], chain: &mut Chain) -> Reading<'a> {
+    if is_zero(&bytes[..SECTOR_BYTES]) {
+        return Reading::Blank;
+    }
+    let header = match Header::read(bytes, chain.log_crc) {
+        Ok(header) => header,
+        Err(damage) => return Reading::Damaged(damage),
+    };
+    let payload_bytes = header.payload_bytes as usize;
+    let block_bytes = (HEADER_BYTES + payload_bytes).next_multiple_of(SECTOR_BYTES);
+    if block_bytes > BLOCK_BYTES_MAX || block_bytes > bytes.len() {
+        return Reading::Damaged(Damage::Length { payload_bytes: header.payload_bytes });
+    }
+    if !header.continues(chain) {
+        return Reading::Damaged(Damage::Chain { position: chain.position });
+    }
+    let (payload, padding) = bytes[HEADER_BYTES..block_bytes].split_at(payload_bytes);
+    if crc32c::crc32c(payload) != header.payload_crc {
+        let zero_sector_count = header.zero_sector_count as usize;
+        return Reading::Incomplete { block_bytes, zero_sector_count };
+    }
+    if !is_zero(padding) {
+        return Reading::Damaged(Damage::Reserved);
+    }
+    let mut records = Records { rest: payload };
+    let record_count = records.by_ref().count();
+    if record_count != header.record_count as usize || !records.rest.is_empty() {
+        return Reading::Damaged(Damage::Records);
+    }
+    chain.advance(header.crc, header.epoch, header.record_count);
+    Reading::Block(Block {
+        epoch: header.epoch,
+        first_position: header.first_position,
+        bytes: block_bytes,
+        payload,
+    })
+}
+
+/// Whether `bytes` start with a whole header of a block of this log.
+pub(super) fn is_header(bytes: &[u8], chain: &Chain) -> bool {
+    Header::read(bytes, chain.log_crc).is_ok()
+}
+
+struct Header {
+    record_count: u32,
+    payload_bytes: u32,
+    first_position: u64,
+    epoch: u64,
+    previous_crc: u32,
+    payload_crc: u32,
+    zero_sector_count: u32,
+    crc: u32,
+}
+
+impl Header {
+    fn read(bytes: &[u8], log_crc: u32) -> Result<Self, Damage> {
+        let Some(bytes) = bytes.first_chunk::<HEADER_BYTES>() else {
+            return Err(Damage::NoBlock);
+        };
+        if bytes[MAGIC_AT..FLAGS_AT] != MAGIC {
+            return Err(Damage::NoBlock);
+        }
+        let crc = u32_at(bytes, HEADER_CRC_AT);
+        if crc32c::crc32c_append(log_crc, &bytes[..HEADER_CRC_AT]) != crc {
+            return Err(Damage::HeaderChecksum);
+        }
+        if u32_at(bytes, FLAGS_AT) != 0 || !is_zero(&bytes[RESERVED_AT..HEADER_CRC_AT]) {
+            return Err(Damage::Reserved);
+        }
+        Ok(Self {
+            record_count: u32_at(bytes, RECORD_COUNT_AT),
+            payload_bytes: u32_at(bytes, PAYLOAD_BYTES_AT),
+            first_position: u64_at(bytes, FIRST_POSITION_AT),
+            epoch: u64_at(bytes, EPOCH_AT),
+            previous_crc: u32_at(bytes, PREVIOUS_CRC_AT),
+            payload_crc: u32_at(bytes, PAYLOAD_CRC_AT),
+            zero_sector_count: u32_at(bytes, ZERO_SECTORS_AT),
+            crc,
+        })
+    }
+
+    fn write(&self, bytes: &mut [u8; HEADER_BYTES], log_crc: u32) -> u32 {
+        bytes.fill(0);
+        bytes[MAGIC_AT..FLAGS_AT].copy_from_slice(&MAGIC);
+        put_u32(bytes, RECORD_COUNT_AT, self.record_count);
+        put_u32(bytes, PAYLOAD_BYTES_AT, self.payload_bytes);
+        put_u64(bytes, FIRST_POSITION_AT, self.first_position);
+        put_u64(bytes, EPOCH_AT, self.epoch);
+        put_u32(bytes, PREVIOUS_CRC_AT, self.previous_crc);
+        put_u32(bytes, PAYLOAD_CRC_AT, self.payload_crc);
+        put_u32(bytes, ZERO_SECTORS_AT, self.zero_sector_count);
+        let crc = crc32c::crc32c_append(log_crc, &bytes[..HEADER_CRC_AT]);
+        put_u32(bytes, HEADER_CRC_AT, crc);
+        crc
+    }
+
+    fn continues(&self, chain: &Chain) -> bool {
+        let begins_epoch = u64::from(self.record_count == 0);
+        self.previous_crc == chain.previous_crc
+            && self.first_position == chain.position + 1
+            && self.epoch == chain.epoch + begins_epoch
+    }
+}
+
+/// Builds blocks in one buffer, which is used again for each.
+pub(super) struct Builder {
+    buffer: Vec<u8>,
+    record_count: u32,
+}
+
+impl Builder {
+    pub(super) fn new() -> Self {
+        Self { buffer: vec![0; HEADER_BYTES], record_count: 0 }
+    }
+
+    /// Adds a record, unless the block would then be longer than `bytes_max`.
+    pub(super) fn push(&mut self, record: &[u8], bytes_max: usize) -> bool {
+        assert!(record.len() <= RECORD_BYTES_MAX, "a record is at most {RECORD_BYTES_MAX} bytes");
+        let end = (self.buffer.len() + RECORD_HEADER_BYTES + record.len())
+            .next_multiple_of(RECORD_ALIGNMENT);
+        if end.next_multiple_of(SECTOR_BYTES) > bytes_max {
+            return false;
+        }
+        self.buffer.extend_from_slice(&to_u32(record.len()).to_le_bytes());
+        self.buffer.extend_from_slice(record);
+        self.buffer.resize(end, 0);
+        self.record_count += 1;
+        true
+    }
+
+    /// Closes the block as the next of `chain` and hands out its bytes, a whole number of sectors.
+    /// Without records it begins the next epoch.
+    pub(super) fn seal(&mut self, chain: &mut Chain) -> &[u8] {
+        let payload_bytes = self.buffer.len() - HEADER_BYTES;
+        let payload_crc = crc32c::crc32c(&self.buffer[HEADER_BYTES..]);
+        self.buffer.resize(self.buffer.len().next_multiple_of(SECTOR_BYTES), 0);
+        // The first sector holds the header.
+        let zero_sector_count = zero_sector_count(&self.buffer[SECTOR_BYTES..]);
+        let header = Header {
+            record_count: self.record_count,
+            payload_bytes: to_u32(payload_bytes),
+            first_position: chain.position + 1,
+            epoch: chain.epoch + u64::from(self.record_count == 0),
+            previous_crc: chain.previous_crc,
+            payload_crc,
+            zero_sector_count: to_u32(zero_sector_count),
+            crc: 0,
+        };
+        let head = self.buffer.first_chunk_mut().expect("the buffer starts with the header");
+        let crc = header.write(head, chain.log_crc);
+        chain.advance(crc, header.epoch, self.record_count);
+        &self.buffer
+    }
+
+    /// Forgets the block.
+    pub(super) fn clear(&mut self) {
+        self.buffer.clear();
+        self.buffer.resize(HEADER_BYTES, 0);
+        self.record_count = 0;
+    }
+}
+
+/// Whether all bytes are zero.
+pub(super) fn is_zero(bytes: &[u8]) -> bool {
+    const ZEROS: [u8; SECTOR_BYTES] = [0; SECTOR_BYTES];
+    bytes.chunks(SECTOR_BYTES).all(|chunk| chunk == &ZEROS[..chunk.len()])
+}
+
+/// How many sectors hold only zeros.
+pub(super) fn zero_sector_count(bytes: &[u8]) -> usize {
+    bytes.chunks(SECTOR_BYTES).filter(|sector| is_zero(sector)).count()
+}
+
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(*bytes[at..].first_chunk().expect("the offsets lie in the header"))
+}
+
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(*bytes[at..].first_chunk().expect("the offsets lie in the header"))
+}
+
+pub(super) fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
+    bytes[at..at + size_of::<u32>()].copy_from_slice(&value.to_le_bytes());
+}
+
+pub(super) fn put_u64(bytes: &mut [u8], at: usize, value: u64) {
+    bytes[at..at + size_of::<u64>()].copy_from_slice(&value.to_le_bytes());
+}
+
+fn to_u32(bytes: usize) -> u32 {
+    u32::try_from(bytes).expect("a block is at most BLOCK_BYTES_MAX")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LOG: LogId = LogId([7; 16]);
+
+    /// The first block of a log, which begins its epoch, and one with these records.
+    fn epoch_and_block(records: &[Vec<u8>]) -> (Chain, Vec<u8>) {
+        let mut chain = Chain::start(LOG);
+        let mut builder = Builder::new();
+        builder.seal(&mut chain);
+        builder.clear();
+        let before = chain;
+        for record in records {
+            assert!(builder.push(record, BLOCK_BYTES_MAX));
+        }
+        (before, builder.seal(&mut chain).to_vec())
+    }
+
+    #[test]
+    fn the_bytes_are_as_drawn() {
+        let (_, block) = epoch_and_block(&[b"abcde".to_vec(), vec![]]);
+        assert_eq!(block.len(), SECTOR_BYTES);
+        assert_eq!(&block[..8], b"PBBK\0\0\0\0");
+        assert_eq!(&block[8..24], [2, 0, 0, 0, 24, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(&block[24..32], 1_u64.to_le_bytes());
+        assert_eq!(&block[40..60], [0; 20]);
+        assert_eq!(&block[64..88], b"\x05\0\0\0abcde\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
+        assert_eq!(crc32c::crc32c(&block[64..88]).to_le_bytes(), block[36..40]);
+    }
+
+    #[test]
+    fn a_block_of_another_log_is_not_ours() {
+        let (_, block) = epoch_and_block(&[b"theirs".to_vec()]);
+        let mut chain = Chain::start(LogId([8; 16]));
+        assert!(matches!(read(&block, &mut chain), Reading::Damaged(Damage::HeaderChecksum)));
+    }
+
+    #[test]
+    fn a_block_must_continue_the_one_before() {
+        let (before, block) = epoch_and_block(&[b"record".to_vec()]);
+        for wrong in [
+            Chain { previous_crc: before.previous_crc ^ 1, ..before },
+            Chain { position: before.position + 1, ..before },
+            Chain { epoch: before.epoch + 1, ..before },
+        ] {
+            let mut chain = wrong;
+            let reading = read(&block, &mut chain);
+            assert!(matches!(reading, Reading::Damaged(Damage::Chain { .. })), "{reading:?}");
+            assert_eq!(chain, wrong);
+        }
+    }
+
+    #[test]
+    fn a_length_is_checked_before_it_is_used() {
+        let (before, mut block) = epoch_and_block(&[b"record".to_vec()]);
+        for payload_bytes in [u32::MAX, 449, 1 << 22] {
+            put_u32(&mut block, PAYLOAD_BYTES_AT, payload_bytes);
+            let crc = crc32c::crc32c_append(before.log_crc, &block[..HEADER_CRC_AT]);
+            put_u32(&mut block, HEADER_CRC_AT, crc);
+            let reading = read(&block, &mut before.clone());
+            assert!(matches!(reading, Reading::Damaged(Damage::Length { .. })), "{reading:?}");
+        }
+    }
+
+    #[test]
+    fn every_changed_byte_of_a_block_is_noticed() {
+        let (before, block) = epoch_and_block(&[vec![1; 300], vec![2; 500]]);
+        for at in 0..block.len() {
+            let mut damaged = block.clone();
+            damaged[at] ^= 0x40;
+            let reading = read(&damaged, &mut before.clone());
+            assert!(
+                matches!(reading, Reading::Damaged(_) | Reading::Incomplete { .. }),
+                "byte {at}: {reading:?}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn records_come_back_as_they_went_in(
+            records in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..700), 1..20),
+        ) {
+            let (mut chain, block) = epoch_and_block(&records);
+            let alone: usize = records.iter().map(|record| alone_bytes(record.len())).sum();
+            prop_assert!(block.len() <= alone);
+            let Reading::Block(read_back) = read(&block, &mut chain) else {
+                return Err(TestCaseError::fail("not read"));
+            };
+            prop_assert_eq!(read_back.bytes, block.len());
+            prop_assert_eq!((read_back.epoch, read_back.first_position), (1, 1));
+            prop_assert_eq!(chain.position, records.len() as u64);
+            prop_assert!(read_back.records().eq(records.iter().map(Vec::as_slice)));
+        }
+
+        #[test]
+        fn a_block_is_never_longer_than_it_may_be(
+            lengths in prop::collection::vec(0_usize..700, 1..20), sectors in 1_usize..8,
+        ) {
+            let bytes_max = sectors * SECTOR_BYTES;
+            let mut builder = Builder::new();
+            for length in lengths {
+                let fits = builder.push(&vec![1; length], bytes_max);
+                if builder.record_count == 0 {
+                    prop_assert!(!fits && alone_bytes(length) > bytes_max);
+                }
+            }
+            prop_assert!(builder.seal(&mut Chain::start(LOG)).len() <= bytes_max);
+        }
+    }
+}

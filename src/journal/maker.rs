@@ -1,0 +1,133 @@
+//! Makes segments ahead of their use, on a thread of its own, so that the writer never waits for
+//! one. It is the only part of the journal that a full disk can stop, and it goes on by itself when
+//! there is room again.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::block::LogId;
+use super::disk::{self, DiskError, DiskFile};
+use super::ring::Ring;
+use super::segment::{self, Header};
+
+/// How long a full disk is left alone before the next attempt.
+const FULL_DISK_PAUSE: Duration = Duration::from_secs(1);
+
+/// A segment with its header and nothing in it.
+#[derive(Debug)]
+pub(super) struct BlankSegment {
+    pub(super) file: DiskFile,
+    pub(super) header: Header,
+}
+
+/// How segments are made in one directory.
+pub(super) struct Mould {
+    pub(super) directory: PathBuf,
+    pub(super) log: LogId,
+    pub(super) segment_bytes: u64,
+}
+
+impl Mould {
+    /// Makes the segment with this number, on disk with its name.
+    pub(super) fn make(&self, number: u64) -> Result<BlankSegment, DiskError> {
+        let path = self.directory.join(segment::file_name(number));
+        let header = Header { log: self.log, number, segment_bytes: self.segment_bytes };
+        let file = DiskFile::create_zeroed(&path, &header.to_bytes(), self.segment_bytes)?;
+        disk::sync_directory(&self.directory)?;
+        Ok(BlankSegment { file, header })
+    }
+}
+
+/// The segments that are ready.
+pub(super) struct Stock {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    ready: VecDeque<BlankSegment>,
+    next_number: u64,
+    is_closing: bool,
+}
+
+impl Stock {
+    pub(super) fn new(ready: VecDeque<BlankSegment>, next_number: u64) -> Self {
+        let state = State { ready, next_number, is_closing: false };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// Takes the next segment, if one is ready, and lets another be made.
+    pub(super) fn take(&self) -> Option<BlankSegment> {
+        let segment = self.state.lock().ready.pop_front();
+        self.changed.notify_all();
+        segment
+    }
+
+    /// Ends the thread that makes segments.
+    pub(super) fn close(&self) {
+        self.state.lock().is_closing = true;
+        self.changed.notify_all();
+    }
+}
+
+/// What the thread works with.
+pub(super) struct Maker {
+    pub(super) mould: Mould,
+    pub(super) stock: Arc<Stock>,
+    pub(super) ring: Arc<Ring>,
+    pub(super) segments_ahead: usize,
+    pub(super) record_bytes_max: usize,
+}
+
+impl Maker {
+    /// Keeps the stock filled until it is closed.
+    pub(super) fn run(&self) -> Result<(), DiskError> {
+        while let Some(number) = self.next_number() {
+            match self.mould.make(number) {
+                Ok(segment) => {
+                    let bytes = segment.header.segment_bytes;
+                    let mut state = self.stock.state.lock();
+                    state.ready.push_back(segment);
+                    state.next_number += 1;
+                    drop(state);
+                    self.ring.add_space(segment::usable_bytes(bytes, self.record_bytes_max));
+                }
+                Err(error) if error.is_full() => self.pause(number, &error)?,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until a segment is wanted. `None` when the stock is closed.
+    fn next_number(&self) -> Option<u64> {
+        let mut state = self.stock.state.lock();
+        while !state.is_closing && state.ready.len() >= self.segments_ahead {
+            self.stock.changed.wait(&mut state);
+        }
+        (!state.is_closing).then_some(state.next_number)
+    }
+
+    /// The disk is full: gives back what was taken, says so and waits.
+    fn pause(&self, number: u64, error: &DiskError) -> Result<(), DiskError> {
+        let path = self.mould.directory.join(segment::file_name(number));
+        let temporary = disk::temporary_name(&path);
+        if disk::exists(&temporary)? {
+            disk::remove_file(&temporary)?;
+        }
+        tracing::warn!(
+            %error,
+            "the disk is full: no further journal segment can be prepared; writes are refused when \
+             the prepared space is used up"
+        );
+        let mut state = self.stock.state.lock();
+        if !state.is_closing {
+            self.stock.changed.wait_for(&mut state, FULL_DISK_PAUSE);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,369 @@
+//! The ring between those who reserve places and the one who takes the records.
+//!
+//! A reservation wins a position by one compare-and-swap; the position names a slot, and the slot
+//! belongs to the winner until it is filled and to the taker from then on. So the mutex of a slot
+//! is never contended: it is there to hand the buffer over without unsafe code.
+//!
+//! Two things are bounded: the slots, and the bytes that reservations may need on disk. The second
+//! is a promise in the worst case (each record alone in its block), counted twice: against what
+//! the ring may hold, and against the disk space that is prepared. A promise is given before the
+//! position, and what turned out not to be needed is given back by the taker's owner.
+//!
+//! The ring does not know what a record means, where it goes, or when it is durable.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::Refused;
+use super::primitives::{AtomicU64, Mutex};
+
+/// A slot keeps its buffer for the next record unless it grew beyond this.
+const SLOT_KEPT_BYTES_MAX: usize = 1024;
+
+/// Records on their way from many threads to one.
+pub(super) struct Ring {
+    slots: Box<[Slot]>,
+    bytes_max: u64,
+    entrance: Entrance,
+    exit: Exit,
+}
+
+/// What reserving threads write.
+#[repr(align(128))]
+struct Entrance {
+    /// The position that the next reservation gets.
+    next: AtomicU64,
+    /// All bytes ever promised to reservations.
+    promised: AtomicU64,
+}
+
+/// What the taker and its owner write.
+#[repr(align(128))]
+struct Exit {
+    /// The position of the newest record taken out: all slots up to it are free.
+    taken: AtomicU64,
+    /// The part of `promised` that belonged to taken records.
+    released: AtomicU64,
+    /// The value that `promised` may reach on the disk space prepared so far.
+    space: AtomicU64,
+}
+
+struct Slot {
+    /// The position of the newest record filled in.
+    filled: AtomicU64,
+    content: Mutex<Content>,
+}
+
+#[derive(Default)]
+struct Content {
+    bytes: Vec<u8>,
+    promised: u64,
+}
+
+/// The right and the duty to fill one slot.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    pub(super) position: u64,
+    promised: u64,
+}
+
+/// The one that takes records out, in the order of their positions.
+pub(super) struct Taker {
+    ring: Arc<Ring>,
+    next: u64,
+}
+
+/// What one visit of the taker brought.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Taken {
+    /// How many records.
+    pub(super) count: usize,
+    /// The bytes that had been promised to them.
+    pub(super) promised: u64,
+    /// The position of the newest of them.
+    pub(super) last_position: u64,
+}
+
+impl Ring {
+    /// A ring of at least `slot_count` slots and `bytes_max` promised bytes, whose first position
+    /// follows `last_position`. It starts without any disk space.
+    pub(super) fn new(slot_count: usize, bytes_max: u64, last_position: u64) -> (Arc<Self>, Taker) {
+        let slots = (0..slot_count.next_power_of_two())
+            .map(|_| Slot { filled: AtomicU64::new(0), content: Mutex::new(Content::default()) })
+            .collect();
+        let ring = Arc::new(Self {
+            slots,
+            bytes_max,
+            entrance: Entrance {
+                next: AtomicU64::new(last_position + 1),
+                promised: AtomicU64::new(0),
+            },
+            exit: Exit {
+                taken: AtomicU64::new(last_position),
+                released: AtomicU64::new(0),
+                space: AtomicU64::new(0),
+            },
+        });
+        let taker = Taker { ring: ring.clone(), next: last_position + 1 };
+        (ring, taker)
+    }
+
+    /// Takes the next position for a record that needs at most `bytes` on disk.
+    pub(super) fn reserve(&self, bytes: u64) -> Result<Ticket, Refused> {
+        self.promise(bytes)?;
+        let mut position = self.entrance.next.load(Ordering::Relaxed);
+        loop {
+            // Acquire: the taker's last look at the slot came before it counted it as taken.
+            let taken = self.exit.taken.load(Ordering::Acquire);
+            // A position that was read before others moved on may lie behind what is taken.
+            if position.saturating_sub(taken) > self.slots.len() as u64 {
+                self.entrance.promised.fetch_sub(bytes, Ordering::Relaxed);
+                return Err(Refused::Busy);
+            }
+            match self.entrance.next.compare_exchange_weak(
+                position,
+                position + 1,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Ok(Ticket { position, promised: bytes }),
+                Err(newer) => position = newer,
+            }
+        }
+    }
+
+    fn promise(&self, bytes: u64) -> Result<(), Refused> {
+        let mut promised = self.entrance.promised.load(Ordering::Relaxed);
+        loop {
+            let after = promised + bytes;
+            if after > self.exit.space.load(Ordering::Acquire) {
+                return Err(Refused::Full);
+            }
+            let released = self.exit.released.load(Ordering::Acquire);
+            if after > released.saturating_add(self.bytes_max) {
+                return Err(Refused::Busy);
+            }
+            match self.entrance.promised.compare_exchange_weak(
+                promised,
+                after,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Ok(()),
+                Err(newer) => promised = newer,
+            }
+        }
+    }
+
+    /// Writes the record of a reservation and hands its slot to the taker.
+    pub(super) fn fill(&self, ticket: &Ticket, write: impl FnOnce(&mut Vec<u8>)) {
+        let slot = self.slot(ticket.position);
+        {
+            let mut content = slot.content.lock();
+            content.promised = ticket.promised;
+            write(&mut content.bytes);
+        }
+        slot.filled.store(ticket.position, Ordering::Release);
+    }
+
+    /// Lets so many more bytes be promised.
+    pub(super) fn add_space(&self, bytes: u64) {
+        self.exit.space.fetch_add(bytes, Ordering::Release);
+    }
+
+    fn slot(&self, position: u64) -> &Slot {
+        let mask = self.slots.len() as u64 - 1;
+        let index = usize::try_from(position & mask).expect("a slot's index is below their number");
+        &self.slots[index]
+    }
+}
+
+impl Taker {
+    /// Whether the next record in order is there.
+    pub(super) fn has_next(&self) -> bool {
+        self.ring.slot(self.next).filled.load(Ordering::Acquire) == self.next
+    }
+
+    /// Shows the filled records in order to `accept` until one is missing or not accepted, and
+    /// frees the slots of the accepted ones.
+    pub(super) fn take(&mut self, mut accept: impl FnMut(&[u8]) -> bool) -> Taken {
+        let mut taken = Taken::default();
+        while self.has_next() {
+            let mut content = self.ring.slot(self.next).content.lock();
+            if !accept(&content.bytes) {
+                break;
+            }
+            taken.count += 1;
+            taken.promised += content.promised;
+            taken.last_position = self.next;
+            if content.bytes.capacity() > SLOT_KEPT_BYTES_MAX {
+                content.bytes = Vec::new();
+            } else {
+                content.bytes.clear();
+            }
+            self.next += 1;
+        }
+        if taken.count > 0 {
+            // Release: a thread that reserves one of these slots comes after our look at it.
+            self.ring.exit.taken.store(taken.last_position, Ordering::Release);
+            self.ring.exit.released.fetch_add(taken.promised, Ordering::Release);
+        }
+        taken
+    }
+}
+
+#[cfg(all(test, not(paperbourse_loom)))]
+mod tests {
+    use super::*;
+
+    fn ring(slot_count: usize, bytes_max: u64) -> (Arc<Ring>, Taker) {
+        let (ring, taker) = Ring::new(slot_count, bytes_max, 0);
+        ring.add_space(u64::MAX / 2);
+        (ring, taker)
+    }
+
+    fn drain(taker: &mut Taker) -> Vec<Vec<u8>> {
+        let mut records = Vec::new();
+        taker.take(|bytes| {
+            records.push(bytes.to_vec());
+            true
+        });
+        records
+    }
+
+    #[test]
+    fn records_leave_in_the_order_of_their_positions() {
+        let (ring, mut taker) = ring(4, 1000);
+        let first = ring.reserve(10).unwrap();
+        let second = ring.reserve(10).unwrap();
+        assert_eq!((first.position, second.position), (1, 2));
+        ring.fill(&second, |bytes| bytes.push(2));
+        assert_eq!(drain(&mut taker), Vec::<Vec<u8>>::new(), "the first is still missing");
+        ring.fill(&first, |bytes| bytes.push(1));
+        assert_eq!(drain(&mut taker), [[1], [2]]);
+    }
+
+    #[test]
+    fn a_full_ring_refuses_and_changes_nothing() {
+        let (ring, mut taker) = ring(2, 1000);
+        let tickets = [ring.reserve(10).unwrap(), ring.reserve(10).unwrap()];
+        for _ in 0..200 {
+            assert_eq!(ring.reserve(10).unwrap_err(), Refused::Busy);
+        }
+        for ticket in &tickets {
+            ring.fill(ticket, |bytes| bytes.extend(ticket.position.to_le_bytes()));
+        }
+        assert_eq!(drain(&mut taker).len(), 2);
+        assert_eq!(ring.reserve(980).unwrap().position, 3, "refusals kept no promise");
+    }
+
+    #[test]
+    fn bytes_in_flight_are_bounded() {
+        let (ring, mut taker) = ring(64, 100);
+        let ticket = ring.reserve(60).unwrap();
+        assert_eq!(ring.reserve(41).unwrap_err(), Refused::Busy);
+        ring.fill(&ring.reserve(40).unwrap(), |_| {});
+        ring.fill(&ticket, |_| {});
+        let taken = taker.take(|_| true);
+        assert_eq!(taken, Taken { count: 2, promised: 100, last_position: 2 });
+        ring.reserve(100).unwrap();
+    }
+
+    #[test]
+    fn nothing_is_promised_beyond_the_prepared_space() {
+        let (ring, mut taker) = Ring::new(64, 1000, 0);
+        assert_eq!(ring.reserve(1).unwrap_err(), Refused::Full);
+        ring.add_space(100);
+        ring.fill(&ring.reserve(100).unwrap(), |_| {});
+        assert_eq!(taker.take(|_| true).count, 1);
+        assert_eq!(ring.reserve(1).unwrap_err(), Refused::Full, "taking a record frees no disk");
+        ring.add_space(30);
+        assert_eq!(ring.reserve(31).unwrap_err(), Refused::Full);
+        ring.reserve(30).unwrap();
+    }
+
+    #[test]
+    fn a_large_buffer_is_not_kept() {
+        let (ring, mut taker) = ring(1, 1_000_000);
+        ring.fill(&ring.reserve(10).unwrap(), |bytes| bytes.resize(60_000, 7));
+        taker.take(|_| true);
+        assert!(ring.slot(1).content.lock().bytes.capacity() <= SLOT_KEPT_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_record_that_is_not_accepted_stays() {
+        let (ring, mut taker) = ring(4, 1000);
+        for _ in 0..2 {
+            let ticket = ring.reserve(1).unwrap();
+            ring.fill(&ticket, |bytes| bytes.extend(ticket.position.to_le_bytes()));
+        }
+        let taken = taker.take(|bytes| bytes[0] == 1);
+        assert_eq!((taken.count, taken.last_position), (1, 1));
+        assert!(taker.has_next());
+        assert_eq!(drain(&mut taker), [2_u64.to_le_bytes()]);
+    }
+}
+
+#[cfg(all(test, paperbourse_loom))]
+mod model {
+    use super::*;
+
+    /// Two threads reserve and fill while a third takes: each position is won once, and what is
+    /// taken is exactly what was filled, whole and in order, over reused slots.
+    #[test]
+    fn each_record_is_taken_once_and_whole() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(|| {
+            let (ring, mut taker) = Ring::new(2, 100, 0);
+            ring.add_space(100);
+            let producers: Vec<_> = [10_u8, 20]
+                .into_iter()
+                .map(|base| {
+                    let ring = ring.clone();
+                    loom::thread::spawn(move || {
+                        let mut won = Vec::new();
+                        for turn in 0..2 {
+                            let Ok(ticket) = ring.reserve(10) else { continue };
+                            ring.fill(&ticket, |bytes| bytes.extend([base, turn]));
+                            won.push((ticket.position, [base, turn]));
+                        }
+                        won
+                    })
+                })
+                .collect();
+            let mut taken = Vec::new();
+            let mut position = 0;
+            let mut look = |taker: &mut Taker| {
+                taker.take(|bytes| {
+                    position += 1;
+                    taken.push((position, [bytes[0], bytes[1]]));
+                    assert_eq!(bytes.len(), 2);
+                    true
+                });
+            };
+            look(&mut taker);
+            look(&mut taker);
+            let mut filled: Vec<_> =
+                producers.into_iter().flat_map(|producer| producer.join().unwrap()).collect();
+            look(&mut taker);
+            filled.sort_unstable();
+            assert_eq!(taken, filled);
+        });
+    }
+
+    /// Promises never exceed the space, whichever thread is refused.
+    #[test]
+    fn the_space_is_never_promised_twice() {
+        loom::model(|| {
+            let (ring, _taker) = Ring::new(4, 100, 0);
+            ring.add_space(15);
+            let other = {
+                let ring = ring.clone();
+                loom::thread::spawn(move || ring.reserve(10).is_ok())
+            };
+            let here = ring.reserve(10).is_ok();
+            assert!(here ^ other.join().unwrap(), "exactly one fits");
+        });
+    }
+}

@@ -1,0 +1,186 @@
+//! The segment: a file of zeros with a header, made before it is needed and filled with blocks.
+//! Pure: names, sizes and the header's bytes.
+//!
+//! ```text
+//!    0               8      12      16                              32
+//!    ┌───────────────┬───────┬───────┬───────────────────────────────┐
+//!  0 │ PBSEGMNT      │version│ zero  │ id of the log                 │
+//!    ├───────────────┼───────┴───────┼───────────────────────────────┤
+//! 32 │ number        │ length of the │ reserved (0)                  │
+//!    │ (from 1)      │ file in bytes │                               │
+//!    ├───────────────┴───────────────┴───────────────────────┬───────┤
+//!  … │ reserved (0)                                  to 508  │ crc   │
+//!    ├───────────────────────────────────────────────────────┴───────┤
+//! 512│ blocks, each on a sector; zeros after the last                │
+//!    └───────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! The header is written when the segment is made, long before anyone knows what will stand before
+//! its first block. So the chain of checksums crosses from segment to segment in the blocks
+//! themselves, and a header is never written again: one that is wrong is damage, never a torn write.
+//!
+//! The file's name is its number in 20 digits, `00000000000000000001.segment`. Numbers have no
+//! gaps. Segments are made new and never used twice, so no stale block can be read again.
+//!
+//! # Versions
+//!
+//! The version in the header holds for everything in the file. A server reads every version up to
+//! its own and writes only its own, so it goes on in a new segment where the last one is older.
+//! It refuses to start on a newer one. Where magic, version and checksum lie never changes.
+
+use super::block::{LogId, SECTOR_BYTES, alone_bytes, is_zero, put_u32, put_u64, u32_at, u64_at};
+
+/// The version of the format that this server writes.
+pub(super) const VERSION: u32 = 1;
+
+/// No segment is longer, so that one is always read into memory whole.
+pub(super) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+
+const MAGIC: [u8; 8] = *b"PBSEGMNT";
+
+const MAGIC_AT: usize = 0;
+const VERSION_AT: usize = MAGIC_AT + MAGIC.len();
+const ZERO_AT: usize = VERSION_AT + size_of::<u32>();
+const LOG_AT: usize = ZERO_AT + size_of::<u32>();
+const NUMBER_AT: usize = LOG_AT + size_of::<LogId>();
+const BYTES_AT: usize = NUMBER_AT + size_of::<u64>();
+const RESERVED_AT: usize = BYTES_AT + size_of::<u64>();
+const CRC_AT: usize = SECTOR_BYTES - size_of::<u32>();
+
+/// The header fills one sector: blocks start behind it.
+pub(super) const HEADER_BYTES: usize = CRC_AT + size_of::<u32>();
+
+const _: () = assert!(HEADER_BYTES == SECTOR_BYTES);
+const _: () = assert!(RESERVED_AT == 48);
+
+const SUFFIX: &str = ".segment";
+
+/// The name of the segment with this number.
+pub(super) fn file_name(number: u64) -> String {
+    format!("{number:020}{SUFFIX}")
+}
+
+/// The number of the segment with this name. `None` for any other file.
+pub(super) fn number_of(file_name: &str) -> Option<u64> {
+    let digits = file_name.strip_suffix(SUFFIX)?;
+    let is_number = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { digits.parse().ok() } else { None }
+}
+
+/// The least space that records surely find in a segment of this length: its end may stay unused
+/// when the next record, alone in its block, does not fit any more.
+pub(super) fn usable_bytes(segment_bytes: u64, record_bytes_max: usize) -> u64 {
+    segment_bytes - HEADER_BYTES as u64 - unused_bytes_max(record_bytes_max)
+}
+
+/// The most that may stay unused at the end of a segment.
+pub(super) fn unused_bytes_max(record_bytes_max: usize) -> u64 {
+    (alone_bytes(record_bytes_max) - SECTOR_BYTES) as u64
+}
+
+/// The first sector of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Header {
+    pub(super) log: LogId,
+    /// From 1, without gaps.
+    pub(super) number: u64,
+    /// The length of the file.
+    pub(super) segment_bytes: u64,
+}
+
+/// Why the first sector of a segment cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum HeaderError {
+    NotASegment,
+    Damaged,
+    Newer { version: u32 },
+}
+
+impl Header {
+    pub(super) fn to_bytes(self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[MAGIC_AT..VERSION_AT].copy_from_slice(&MAGIC);
+        put_u32(&mut bytes, VERSION_AT, VERSION);
+        bytes[LOG_AT..NUMBER_AT].copy_from_slice(&self.log.0);
+        put_u64(&mut bytes, NUMBER_AT, self.number);
+        put_u64(&mut bytes, BYTES_AT, self.segment_bytes);
+        let crc = crc32c::crc32c(&bytes[..CRC_AT]);
+        put_u32(&mut bytes, CRC_AT, crc);
+        bytes
+    }
+
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, HeaderError> {
+        let Some(bytes) = bytes.first_chunk::<HEADER_BYTES>() else {
+            return Err(HeaderError::NotASegment);
+        };
+        if bytes[MAGIC_AT..VERSION_AT] != MAGIC {
+            return Err(HeaderError::NotASegment);
+        }
+        if crc32c::crc32c(&bytes[..CRC_AT]) != u32_at(bytes, CRC_AT) {
+            return Err(HeaderError::Damaged);
+        }
+        match u32_at(bytes, VERSION_AT) {
+            VERSION => {}
+            version if version > VERSION => return Err(HeaderError::Newer { version }),
+            _ => return Err(HeaderError::Damaged),
+        }
+        if !is_zero(&bytes[ZERO_AT..LOG_AT]) || !is_zero(&bytes[RESERVED_AT..CRC_AT]) {
+            return Err(HeaderError::Damaged);
+        }
+        let log = bytes[LOG_AT..].first_chunk().expect("the id lies in the header");
+        Ok(Self {
+            log: LogId(*log),
+            number: u64_at(bytes, NUMBER_AT),
+            segment_bytes: u64_at(bytes, BYTES_AT),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: Header = Header { log: LogId([9; 16]), number: 3, segment_bytes: 1 << 26 };
+
+    #[test]
+    fn a_header_comes_back_and_every_changed_byte_is_noticed() {
+        let bytes = HEADER.to_bytes();
+        assert_eq!(Header::read(&bytes), Ok(HEADER));
+        for at in 0..bytes.len() {
+            let mut damaged = bytes;
+            damaged[at] ^= 1;
+            assert!(Header::read(&damaged).is_err(), "byte {at}");
+        }
+        assert_eq!(Header::read(&bytes[..511]), Err(HeaderError::NotASegment));
+    }
+
+    #[test]
+    fn a_newer_version_and_used_reserved_bytes_are_refused() {
+        let resealed = |at: usize, value: u32| {
+            let mut bytes = HEADER.to_bytes();
+            put_u32(&mut bytes, at, value);
+            let crc = crc32c::crc32c(&bytes[..CRC_AT]);
+            put_u32(&mut bytes, CRC_AT, crc);
+            Header::read(&bytes)
+        };
+        assert_eq!(resealed(VERSION_AT, 2), Err(HeaderError::Newer { version: 2 }));
+        assert_eq!(resealed(VERSION_AT, 0), Err(HeaderError::Damaged));
+        assert_eq!(resealed(ZERO_AT, 1), Err(HeaderError::Damaged));
+        assert_eq!(resealed(RESERVED_AT, 1), Err(HeaderError::Damaged));
+    }
+
+    #[test]
+    fn names_are_read_strictly() {
+        assert_eq!(file_name(1), "00000000000000000001.segment");
+        assert_eq!(number_of(&file_name(u64::MAX)), Some(u64::MAX));
+        for other in [
+            "1.segment",
+            "00000000000000000001.segment.tmp",
+            "+0000000000000000001.segment",
+            "99999999999999999999.segment",
+            ".segment",
+        ] {
+            assert_eq!(number_of(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The journal on a real disk, rule by rule. Small segments, so that everything happens often.
+
+mod contract;
+mod damage;
+mod opening;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::block::SECTOR_BYTES;
+use super::*;
+
+/// Small enough that segments change all the time, large enough for blocks of several sectors.
+fn config() -> JournalConfig {
+    JournalConfig {
+        segment_bytes: 16 << 10,
+        segments_ahead: 1,
+        ring_slots: 8,
+        ring_bytes: 16 << 10,
+        block_bytes_max: 8 << 10,
+        record_bytes_max: 3000,
+        on_lost: Arc::new(|error| panic!("{error}")),
+        ..JournalConfig::default()
+    }
+}
+
+/// A record as it was shown to the replay.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Replayed {
+    epoch: u64,
+    position: u64,
+    bytes: Vec<u8>,
+}
+
+struct Opened {
+    journal: Journal,
+    report: RecoveryReport,
+    records: Vec<Replayed>,
+}
+
+impl Opened {
+    fn bytes(&self) -> Vec<Vec<u8>> {
+        self.records.iter().map(|record| record.bytes.clone()).collect()
+    }
+}
+
+fn try_open(data: &Path) -> Result<Opened, OpenError> {
+    let mut records = Vec::new();
+    let (journal, report) = Journal::open(data, &config(), |epoch, position, bytes| {
+        records.push(Replayed { epoch, position, bytes: bytes.to_vec() });
+        Ok::<_, std::convert::Infallible>(())
+    })?;
+    assert_eq!(report.records, records.len() as u64);
+    Ok(Opened { journal, report, records })
+}
+
+#[track_caller]
+fn open(data: &Path) -> Opened {
+    try_open(data).unwrap()
+}
+
+/// Writes a record as soon as there is room.
+fn write(journal: &Journal, record: &[u8]) -> Place {
+    loop {
+        match journal.reserve(record.len()) {
+            Ok(reservation) => return reservation.fill_from(record),
+            Err(Refused::Busy | Refused::Full) => std::thread::yield_now(),
+        }
+    }
+}
+
+/// Writes a record as a block of its own.
+fn write_alone(journal: &Journal, record: &[u8]) -> Place {
+    let place = write(journal, record);
+    journal.wait_blocking(place);
+    place
+}
+
+/// Bytes of which none is zero.
+fn record(seed: usize, length: usize) -> Vec<u8> {
+    (0..length).map(|index| u8::try_from((seed * 31 + index) % 255).unwrap() + 1).collect()
+}
+
+fn segment_path(data: &Path, number: u64) -> PathBuf {
+    data.join("journal").join(segment::file_name(number))
+}
+
+/// One segment that holds the block of its epoch and one block for each record.
+struct Image {
+    bytes: Vec<u8>,
+    records: Vec<Vec<u8>>,
+    /// Where each block starts, the epoch's first, and then where the last ends.
+    offsets: Vec<usize>,
+}
+
+impl Image {
+    fn of(records: Vec<Vec<u8>>) -> Self {
+        let data = TempDir::new().unwrap();
+        let opened = open(data.path());
+        let mut offsets = vec![segment::HEADER_BYTES, segment::HEADER_BYTES + SECTOR_BYTES];
+        for record in &records {
+            write_alone(&opened.journal, record);
+            offsets.push(offsets.last().unwrap() + block::alone_bytes(record.len()));
+        }
+        drop(opened);
+        let bytes = std::fs::read(segment_path(data.path(), 1)).unwrap();
+        assert!(*offsets.last().unwrap() < bytes.len(), "it fits into one segment");
+        Self { bytes, records, offsets }
+    }
+
+    /// Puts bytes in the place of the segment, into a data directory with nothing else.
+    fn install(bytes: &[u8], data: &Path) {
+        let _ = std::fs::remove_dir_all(data.join("journal"));
+        std::fs::create_dir_all(data.join("journal")).unwrap();
+        std::fs::write(segment_path(data, 1), bytes).unwrap();
+    }
+}

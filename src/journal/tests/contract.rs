@@ -1,0 +1,341 @@
+//! What the users of a running journal rely on.
+
+use std::pin::pin;
+use std::sync::atomic::AtomicUsize;
+use std::sync::mpsc;
+use std::task::{Context, Wake};
+
+use super::*;
+
+#[test]
+fn places_are_ordered_within_their_log() {
+    let place = |log, position| Place { log, position };
+    assert!(place(0, 1) < place(0, 2));
+    assert_eq!(place(0, 1).partial_cmp(&place(1, 2)), None);
+    assert!(Place::START < place(1, 1) && place(1, 1) > Place::START);
+    assert_eq!(place(1, 4).max(Place::START), place(1, 4));
+    assert_eq!(place(0, 4).max(place(0, 5)), place(0, 5));
+}
+
+#[test]
+fn an_acknowledged_record_lies_in_the_file() {
+    let data = TempDir::new().unwrap();
+    let opened = open(data.path());
+    assert!(opened.journal.is_durable(Place::START));
+    let record = record(1, 700);
+    let place = write_alone(&opened.journal, &record);
+    assert!(opened.journal.is_durable(place));
+    assert_eq!(opened.journal.durable_place(), place);
+    let bytes = std::fs::read(segment_path(data.path(), 1)).unwrap();
+    assert!(bytes.windows(700).any(|window| window == record));
+}
+
+#[test]
+fn a_closed_journal_has_put_everything_on_disk() {
+    let data = TempDir::new().unwrap();
+    let opened = open(data.path());
+    let records: Vec<_> = (0..50).map(|seed| record(seed, 20 * seed)).collect();
+    for record in &records {
+        write(&opened.journal, record);
+    }
+    drop(opened);
+    assert_eq!(open(data.path()).bytes(), records);
+}
+
+#[test]
+fn a_full_ring_is_busy_and_loses_nothing() {
+    let data = TempDir::new().unwrap();
+    let opened = open(data.path());
+    let journal = &opened.journal;
+    let mut held: Vec<_> = (0..8).map(|_| journal.reserve(10).unwrap()).collect();
+    assert_eq!(journal.reserve(10).err(), Some(Refused::Busy));
+    let first = held.remove(0);
+    let last = held.last().unwrap().place();
+    for (seed, reservation) in held.into_iter().enumerate() {
+        reservation.fill_from(&record(seed + 1, 10));
+    }
+    assert_eq!(journal.durable_place(), Place::START, "the first holds back the others");
+    first.fill(|buffer| buffer.extend(record(0, 10)));
+    journal.wait_blocking(last);
+    write_alone(journal, &record(8, 10));
+    drop(opened);
+    let expected: Vec<_> = (0..9).map(|seed| record(seed, 10)).collect();
+    assert_eq!(open(data.path()).bytes(), expected);
+}
+
+#[test]
+fn without_prepared_space_nothing_is_reserved() {
+    let data = TempDir::new().unwrap();
+    let opened = open(data.path());
+    let Journal::Local(local) = &opened.journal else { unreachable!() };
+    // From here on the disk is as good as full: no segment is made any more.
+    local.stock.close();
+    let mut written = Vec::new();
+    loop {
+        let record = record(written.len(), 900);
+        match opened.journal.reserve(record.len()) {
+            Ok(reservation) => {
+                reservation.fill_from(&record);
+                written.push(record);
+            }
+            Err(Refused::Busy) => std::thread::yield_now(),
+            Err(Refused::Full)
+                if opened.journal.durable_place().position() < written.len() as u64 =>
+            {
+                std::thread::yield_now();
+            }
+            Err(Refused::Full) => break,
+        }
+    }
+    assert!(written.len() >= 8, "what was promised was to be had: {}", written.len());
+    assert_eq!(opened.journal.reserve(900).err(), Some(Refused::Full), "and it stays so");
+    drop(opened);
+    let opened = open(data.path());
+    assert_eq!(opened.bytes(), written);
+    write_alone(&opened.journal, b"and there is room again");
+}
+
+#[test]
+fn blocks_start_on_sectors_of_their_own() {
+    let data = TempDir::new().unwrap();
+    let opened = open(data.path());
+    let mut before = Vec::new();
+    let mut end = segment::HEADER_BYTES + SECTOR_BYTES;
+    for length in [1, 443, 444, 445, 2000, 1] {
+        write_alone(&opened.journal, &record(length, length));
+        let bytes = std::fs::read(segment_path(data.path(), 1)).unwrap();
+        assert_eq!(bytes[..before.len()], before, "what was there stays as it was");
+        assert_eq!(&bytes[end..end + 4], b"PBBK");
+        end += block::alone_bytes(length);
+        assert!(block::is_zero(&bytes[end..]));
+        before = bytes[..end].to_vec();
+    }
+}
+
+#[test]
+fn rotation_keeps_every_record() {
+    let data = TempDir::new().unwrap();
+    let records: Vec<_> = (0..400).map(|seed| record(seed, (seed * 97) % 3000)).collect();
+    for part in records.chunks(150) {
+        let opened = open(data.path());
+        for record in part {
+            write(&opened.journal, record);
+        }
+    }
+    let opened = open(data.path());
+    assert_eq!(opened.bytes(), records);
+    assert!(opened.report.segments > 20, "{:?}", opened.report);
+}
+
+#[test]
+fn each_start_begins_an_epoch() {
+    let data = TempDir::new().unwrap();
+    let mut expected = Vec::new();
+    for epoch in 1..=40 {
+        let opened = open(data.path());
+        assert_eq!((opened.report.epoch, opened.journal.epoch()), (epoch, epoch));
+        assert_eq!(opened.records, expected);
+        for position in 3 * epoch - 2..=3 * epoch {
+            let bytes = position.to_le_bytes().to_vec();
+            assert_eq!(write(&opened.journal, &bytes).position(), position);
+            expected.push(Replayed { epoch, position, bytes });
+        }
+    }
+}
+
+#[test]
+fn records_of_each_thread_keep_their_order() {
+    const THREADS: u64 = 4;
+    const RECORDS: u64 = 300;
+    let data = TempDir::new().unwrap();
+    let opened = open(data.path());
+    let journal = &opened.journal;
+    let mut places: Vec<(Place, Vec<u8>)> = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                scope.spawn(move || {
+                    let one = |turn: u64| {
+                        let record = [thread.to_le_bytes(), turn.to_le_bytes()].concat();
+                        (write(journal, &record), record)
+                    };
+                    (0..RECORDS).map(one).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect()
+    });
+    for pair in places.chunk_by(|one, other| one.1[..8] == other.1[..8]) {
+        assert!(pair.is_sorted_by(|one, other| one.0 < other.0), "each thread's own order");
+    }
+    places.sort_by_key(|(place, _)| place.position());
+    let last = places.last().unwrap().0;
+    assert_eq!(last.position(), THREADS * RECORDS, "no hole");
+    journal.wait_blocking(last);
+    drop(opened);
+    let expected: Vec<_> = places.into_iter().map(|(_, record)| record).collect();
+    assert_eq!(open(data.path()).bytes(), expected);
+}
+
+#[test]
+fn flushes_are_counted() {
+    let data = TempDir::new().unwrap();
+    let opened = open(data.path());
+    for turn in 0..5 {
+        write_alone(&opened.journal, &record(turn, 600));
+    }
+    let metrics = &opened.journal.metrics().unwrap();
+    // The last flush is counted after its records are acknowledged.
+    while metrics.flush_us.count() < 5 {
+        std::thread::yield_now();
+    }
+    assert_eq!((metrics.batch_records.count(), metrics.batch_records.sum()), (5, 5));
+    assert_eq!((metrics.batch_bytes.sum(), metrics.batch_bytes.max()), (5 * 1024, 1024));
+}
+
+/// A journal whose current segment is this device, and the error that it was lost by.
+#[cfg(target_os = "linux")]
+fn lost_on(device: &str) -> DiskError {
+    let data = TempDir::new().unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let on_lost = move |error: &DiskError| {
+        let DiskError { action, path, source } = error;
+        let source = std::io::Error::from(source.kind());
+        sender.send(DiskError { action, path: path.clone(), source }).unwrap();
+    };
+    let config = JournalConfig { on_lost: Arc::new(on_lost), ..config() };
+    let replay = |_, _, _: &[u8]| Ok::<_, std::convert::Infallible>(());
+    let mut recovered = recovery::recover(data.path(), &config, replay).unwrap();
+    recovered.tail.file = disk::DiskFile::open(Path::new(device)).unwrap();
+    let journal = Journal::Local(LocalJournal::start(recovered, &config));
+    let place = write(&journal, b"never acknowledged");
+    let error = receiver.recv().unwrap();
+    for turn in 0..5 {
+        let later = journal.reserve(10).unwrap().fill_from(&record(turn, 10));
+        assert!(!journal.is_durable(later));
+    }
+    assert!(!journal.is_durable(place));
+    drop(journal);
+    assert!(receiver.recv().is_err(), "it is lost once and nothing is tried again");
+    error
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_failed_write_is_final() {
+    let error = lost_on("/dev/full");
+    assert_eq!(error.action, "write");
+    assert!(error.is_full(), "a full disk in a prepared segment is no excuse: {error}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_failed_sync_is_final() {
+    assert_eq!(lost_on("/dev/null").action, "sync");
+}
+
+/// Runs one ignored test of this binary in a process of its own.
+fn run_alone(test: &str) -> std::process::Output {
+    std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "--ignored", "--nocapture"])
+        .arg(format!("journal::tests::contract::{test}"))
+        .output()
+        .unwrap()
+}
+
+#[test]
+#[ignore = "ends its process"]
+fn ends_its_process_by_a_lost_journal() {
+    let source = std::io::Error::from(std::io::ErrorKind::Other);
+    let lost = DiskError { action: "sync", path: "the-segment".into(), source };
+    (JournalConfig::default().on_lost)(&lost);
+}
+
+#[test]
+fn a_lost_journal_ends_the_process_with_a_code_of_its_own() {
+    let output = run_alone("ends_its_process_by_a_lost_journal");
+    assert_eq!(output.status.code(), Some(EXIT_JOURNAL_LOST));
+    let words = String::from_utf8(output.stderr).unwrap();
+    assert!(words.contains("the journal is lost: cannot sync the-segment"), "{words}");
+}
+
+#[test]
+#[ignore = "ends its process"]
+fn ends_its_process_by_a_hole() {
+    let journal = Journal::from(MemoryJournal::new(&config()));
+    drop(journal.reserve(1));
+}
+
+#[test]
+fn a_reservation_that_is_not_filled_ends_the_process() {
+    let output = run_alone("ends_its_process_by_a_hole");
+    assert!(!output.status.success() && output.status.code() != Some(101), "not a mere panic");
+    let words = String::from_utf8(output.stderr).unwrap();
+    assert!(words.contains("was reserved and not filled"), "{words}");
+}
+
+#[test]
+fn memory_keeps_records_in_the_order_of_their_places() {
+    let memory = MemoryJournal::keeping(&config());
+    let journal = Journal::from(memory.clone());
+    let first = journal.reserve(5).unwrap();
+    let second = journal.reserve(6).unwrap().fill_from(b"second");
+    assert!(!journal.is_durable(second));
+    let first = first.fill_from(b"first");
+    assert!(first < second && journal.is_durable(second));
+    assert_eq!(memory.records(), [b"first".to_vec(), b"second".to_vec()]);
+}
+
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, atomic::Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn nothing_is_durable_while_the_gate_is_held() {
+    let (memory, gate) = MemoryJournal::gated(&config());
+    let journal = Journal::from(memory);
+    let waiters = journal.register();
+    let count = Arc::new(Count::default());
+    let waker = count.clone().into();
+    let mut context = Context::from_waker(&waker);
+    let mut run = pin!(waiters.run());
+    let places: Vec<_> = (0..3).map(|seed| write(&journal, &record(seed, 9))).collect();
+    let mut waits: Vec<_> = places.iter().map(|&place| Box::pin(waiters.durable(place))).collect();
+    let mut ready = || -> Vec<bool> {
+        assert!(run.as_mut().poll(&mut context).is_pending());
+        waits.iter_mut().map(|wait| wait.as_mut().poll(&mut context).is_ready()).collect()
+    };
+    assert_eq!(ready(), [false; 3]);
+    gate.release_to(places[1]);
+    assert_eq!(count.0.load(atomic::Ordering::Relaxed), 1, "the group's task is woken, once");
+    assert_eq!(ready(), [true, true, false]);
+    gate.hold();
+    let later = write(&journal, b"later");
+    assert_eq!(journal.durable_place(), places[1]);
+    gate.release();
+    assert!(journal.is_durable(later));
+    assert_eq!(ready(), [true; 3]);
+    let after = write(&journal, b"after");
+    assert!(journal.is_durable(after), "released is released");
+}
+
+#[test]
+fn waits_on_a_real_journal_end() {
+    let data = TempDir::new().unwrap();
+    let opened = open(data.path());
+    let waiters = opened.journal.register();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let run = waiters.clone();
+        tokio::spawn(async move { run.run().await });
+        for turn in 0..200 {
+            let place = write(&opened.journal, &record(turn, 50));
+            let wait = waiters.durable(place);
+            tokio::time::timeout(Duration::from_secs(30), wait).await.expect("a wake-up was lost");
+        }
+    });
+}

@@ -1,0 +1,236 @@
+//! How a journal is made, found and refused.
+
+use super::*;
+
+fn refusal(data: &Path) -> OpenError {
+    try_open(data).err().expect("it must be refused")
+}
+
+/// A journal of several segments, each full.
+fn several_segments(data: &Path) {
+    let opened = open(data);
+    for seed in 0..60 {
+        write_alone(&opened.journal, &record(seed, 900));
+    }
+}
+
+#[test]
+fn a_new_journal_is_empty() {
+    let data = TempDir::new().unwrap();
+    let opened = open(&data.path().join("not").join("there yet"));
+    assert_eq!((opened.report.records, opened.report.segments, opened.report.epoch), (0, 0, 1));
+    assert_eq!(opened.report.last, Place::START);
+    assert_eq!(opened.report.torn, None);
+}
+
+#[test]
+fn a_second_process_is_refused() {
+    let data = TempDir::new().unwrap();
+    let first = open(data.path());
+    let OpenError::InUse { directory } = refusal(data.path()) else { panic!("another error") };
+    assert_eq!(directory, data.path());
+    drop(first);
+    open(data.path());
+}
+
+#[test]
+fn a_half_made_journal_is_made_again() {
+    let data = TempDir::new().unwrap();
+    let half = data.path().join("journal.tmp");
+    std::fs::create_dir(&half).unwrap();
+    std::fs::write(half.join(segment::file_name(1)), b"PBSEGM").unwrap();
+    let opened = open(data.path());
+    assert!(!half.exists());
+    write_alone(&opened.journal, b"works");
+}
+
+#[test]
+fn a_half_made_segment_is_made_again() {
+    let data = TempDir::new().unwrap();
+    several_segments(data.path());
+    let half = disk::temporary_name(&segment_path(data.path(), 99));
+    std::fs::write(&half, b"PBSEGM").unwrap();
+    assert_eq!(open(data.path()).records.len(), 60);
+    assert!(!half.exists());
+}
+
+#[test]
+fn segments_are_made_of_zeros() {
+    let data = TempDir::new().unwrap();
+    let mould = maker::Mould {
+        directory: data.path().to_path_buf(),
+        log: block::LogId([3; 16]),
+        segment_bytes: 3 << 20,
+    };
+    disk::trace::take();
+    mould.make(7).unwrap();
+    let bytes = std::fs::read(data.path().join(segment::file_name(7))).unwrap();
+    assert_eq!(bytes.len(), 3 << 20);
+    assert_eq!(segment::Header::read(&bytes).unwrap().number, 7);
+    assert!(block::is_zero(&bytes[segment::HEADER_BYTES..]));
+    let trace = disk::trace::take();
+    let written = trace.iter().filter(|(action, _)| *action == "write").count();
+    assert_eq!(written, 1 + 3, "zeros are written, not left out");
+}
+
+#[test]
+fn names_are_on_disk_before_they_are_relied_on() {
+    let data = TempDir::new().unwrap();
+    let data = data.path().join("data");
+    disk::trace::take();
+    let opened = open(&data);
+    let trace = disk::trace::take();
+    let at = |action: &str, name: &str| {
+        let found = trace.iter().position(|entry| *entry == (action, name.to_owned()));
+        found.unwrap_or_else(|| panic!("{action} {name} is not in {trace:?}"))
+    };
+    let segment = segment::file_name(1);
+    let steps = [
+        at("create", "data"),
+        at("create", "journal.tmp"),
+        at("create", &format!("{segment}.tmp")),
+        at("sync", &format!("{segment}.tmp")),
+        at("rename", &format!("{segment}.tmp")),
+        at("sync", "journal.tmp"),
+        at("rename", "journal.tmp"),
+    ];
+    assert!(steps.is_sorted(), "{trace:?}");
+    let after_rename = &trace[steps[6]..];
+    assert_eq!(after_rename[2], ("sync", "data".to_owned()), "{trace:?}");
+    drop(opened);
+}
+
+#[test]
+fn opening_syncs_before_it_reads() {
+    let data = TempDir::new().unwrap();
+    several_segments(data.path());
+    disk::trace::take();
+    let opened = open(data.path());
+    let trace = disk::trace::take();
+    let first_read = trace.iter().position(|(action, _)| *action == "read").unwrap();
+    let synced: Vec<_> =
+        trace[..first_read].iter().filter(|(action, _)| *action == "sync").collect();
+    let (last, files) = synced.split_last().unwrap();
+    assert_eq!(last.1, "journal", "the directory after its files");
+    let read: std::collections::BTreeSet<_> =
+        trace.iter().filter(|(action, _)| *action == "read").map(|(_, name)| name).collect();
+    assert!(read.len() > 4);
+    assert_eq!(files.iter().map(|(_, name)| name).collect::<std::collections::BTreeSet<_>>(), read);
+    drop(opened);
+}
+
+#[test]
+fn a_missing_segment_refuses_to_start() {
+    for number in [1, 2, 3] {
+        let data = TempDir::new().unwrap();
+        several_segments(data.path());
+        let missing = segment_path(data.path(), number);
+        std::fs::remove_file(&missing).unwrap();
+        let OpenError::MissingSegment { path } = refusal(data.path()) else {
+            panic!("another error")
+        };
+        assert_eq!(path, missing);
+    }
+}
+
+#[test]
+fn a_journal_without_segments_is_not_taken_for_a_new_one() {
+    let data = TempDir::new().unwrap();
+    drop(open(data.path()));
+    for name in disk::names(&data.path().join("journal")).unwrap() {
+        std::fs::remove_file(data.path().join("journal").join(name)).unwrap();
+    }
+    assert!(matches!(refusal(data.path()), OpenError::NoSegments { .. }));
+}
+
+#[test]
+fn segments_do_not_swap() {
+    let data = TempDir::new().unwrap();
+    several_segments(data.path());
+    let path = |number| segment_path(data.path(), number);
+    let [second, third] = [2, 3].map(|number| std::fs::read(path(number)).unwrap());
+    std::fs::write(path(2), &third).unwrap();
+    assert!(matches!(refusal(data.path()), OpenError::SegmentMismatch { .. }));
+    // Even with a header that fits, the blocks do not.
+    let mut disguised = third.clone();
+    disguised[..segment::HEADER_BYTES].copy_from_slice(&second[..segment::HEADER_BYTES]);
+    std::fs::write(path(2), &disguised).unwrap();
+    check_damage(&refusal(data.path()), &path(2), 512, |damage| {
+        matches!(damage, Damage::Chain { .. })
+    });
+    std::fs::write(path(2), &second[..second.len() - 512]).unwrap();
+    assert!(matches!(refusal(data.path()), OpenError::SegmentMismatch { .. }));
+    let other = TempDir::new().unwrap();
+    several_segments(other.path());
+    std::fs::copy(segment_path(other.path(), 2), path(2)).unwrap();
+    assert!(matches!(refusal(data.path()), OpenError::ForeignSegment { .. }));
+    std::fs::write(path(2), &second).unwrap();
+    assert_eq!(open(data.path()).records.len(), 60);
+}
+
+#[test]
+fn a_segment_that_became_empty_refuses_to_start() {
+    for number in [1, 2] {
+        let data = TempDir::new().unwrap();
+        several_segments(data.path());
+        let path = segment_path(data.path(), number);
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[segment::HEADER_BYTES..].fill(0);
+        std::fs::write(&path, &bytes).unwrap();
+        check_damage(&refusal(data.path()), &path, 512, |damage| *damage == Damage::Gap);
+    }
+}
+
+#[test]
+fn a_newer_version_is_refused_with_a_clear_word() {
+    let image = Image::of(vec![record(1, 100)]);
+    let data = TempDir::new().unwrap();
+    let mut bytes = image.bytes;
+    block::put_u32(&mut bytes, 8, segment::VERSION + 1);
+    let crc = crc32c::crc32c(&bytes[..SECTOR_BYTES - 4]);
+    block::put_u32(&mut bytes, SECTOR_BYTES - 4, crc);
+    Image::install(&bytes, data.path());
+    let error = refusal(data.path());
+    assert!(matches!(error, OpenError::NewerVersion { version: 2, .. }), "{error}");
+    assert!(error.to_string().ends_with("newer than 1; use a newer server"), "{error}");
+}
+
+#[test]
+fn a_changed_header_of_a_segment_refuses_to_start() {
+    let image = Image::of(vec![record(1, 100)]);
+    let data = TempDir::new().unwrap();
+    for at in 0..segment::HEADER_BYTES {
+        let mut bytes = image.bytes.clone();
+        bytes[at] ^= 4;
+        Image::install(&bytes, data.path());
+        let OpenError::SegmentHeader { path } = refusal(data.path()) else { panic!("byte {at}") };
+        assert_eq!(path, segment_path(data.path(), 1));
+    }
+}
+
+#[test]
+fn a_record_that_the_reader_refuses_ends_the_opening() {
+    let image = Image::of(vec![record(1, 100), record(2, 100), record(3, 100)]);
+    let data = TempDir::new().unwrap();
+    Image::install(&image.bytes, data.path());
+    let error = Journal::open(data.path(), &config(), |_, position, _: &[u8]| {
+        if position == 2 { Err("not this one") } else { Ok(()) }
+    })
+    .err()
+    .unwrap();
+    assert_eq!(error.to_string(), "the record at position 2 was refused: not this one");
+    assert_eq!(std::fs::read(segment_path(data.path(), 1)).unwrap(), image.bytes);
+}
+
+#[track_caller]
+pub(super) fn check_damage(
+    error: &OpenError,
+    expected_path: &Path,
+    expected_offset: usize,
+    is_expected: impl Fn(&Damage) -> bool,
+) {
+    let OpenError::Damaged { path, offset, damage } = error else { panic!("{error}") };
+    assert_eq!(path, expected_path);
+    assert_eq!(*offset, expected_offset as u64, "{error}");
+    assert!(is_expected(damage), "{error}");
+}

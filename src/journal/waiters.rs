@@ -1,0 +1,396 @@
+//! Who waits until a place is on disk, and how they learn that it is.
+//!
+//! A flush covers the records of many commands, whose tasks belong to a few workers. The journal
+//! wakes each worker's group once, and the group's own task wakes the tasks, on their own thread.
+//!
+//! No wake-up is lost, by the order of two steps on each side: the journal publishes the durable
+//! position and then looks into each group under its lock; a wait looks at the position under the
+//! same lock and then enters the group. Whichever takes the lock second sees what the other did.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::{Condvar, Mutex};
+use smallvec::SmallVec;
+use tokio::sync::Notify;
+
+use super::Place;
+
+/// At most this many groups at a time: one for each worker thread.
+pub const WAITER_GROUPS_MAX: usize = 1024;
+
+/// This many tasks are woken for each time that the lock of a group is taken.
+const WOKEN_AT_ONCE: usize = 64;
+
+/// How far the log is on disk, and everyone who waits for more.
+pub(super) struct Progress {
+    log: u8,
+    durable: AtomicU64,
+    groups: Mutex<Vec<Weak<Waiters>>>,
+    blocked: Mutex<()>,
+    advanced: Condvar,
+}
+
+impl Progress {
+    /// Progress of a log of which everything up to `durable` is on disk.
+    pub(super) fn new(log: u8, durable: u64) -> Self {
+        Self {
+            log,
+            durable: AtomicU64::new(durable),
+            groups: Mutex::new(Vec::new()),
+            blocked: Mutex::new(()),
+            advanced: Condvar::new(),
+        }
+    }
+
+    pub(super) fn place(&self, position: u64) -> Place {
+        Place { log: self.log, position }
+    }
+
+    pub(super) fn durable_place(&self) -> Place {
+        self.place(self.durable.load(Ordering::Acquire))
+    }
+
+    pub(super) fn is_durable(&self, place: Place) -> bool {
+        debug_assert!(place.log == self.log || place == Place::START, "{place:?} of another log");
+        place.position <= self.durable.load(Ordering::Acquire)
+    }
+
+    /// Everything up to this position is on disk: tells all who wait. One thread at a time.
+    pub(super) fn publish(&self, position: u64) {
+        debug_assert!(position >= self.durable.load(Ordering::Relaxed));
+        self.durable.store(position, Ordering::Release);
+        self.groups.lock().retain(|group| {
+            let group = group.upgrade();
+            if let Some(group) = &group {
+                group.notify_up_to(position);
+            }
+            group.is_some()
+        });
+        // A thread in `wait_blocking` has either not looked yet or waits on the condition.
+        drop(self.blocked.lock());
+        self.advanced.notify_all();
+    }
+
+    pub(super) fn wait_blocking(&self, place: Place) {
+        let mut blocked = self.blocked.lock();
+        while !self.is_durable(place) {
+            self.advanced.wait(&mut blocked);
+        }
+    }
+
+    pub(super) fn register(self: &Arc<Self>) -> Arc<Waiters> {
+        let group = Arc::new(Waiters {
+            progress: self.clone(),
+            waiting: Mutex::new(Waiting::default()),
+            due: Notify::new(),
+        });
+        let mut groups = self.groups.lock();
+        groups.retain(|group| group.strong_count() > 0);
+        assert!(groups.len() < WAITER_GROUPS_MAX, "more than {WAITER_GROUPS_MAX} waiter groups");
+        groups.push(Arc::downgrade(&group));
+        group
+    }
+}
+
+/// The waits of one worker's tasks.
+///
+/// It holds one entry for each live [`DurableWait`] that is not over, and one for each waker handed
+/// over and not yet woken; both are bounded by the commands that may be on their way.
+pub struct Waiters {
+    progress: Arc<Progress>,
+    waiting: Mutex<Waiting>,
+    due: Notify,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// Keyed by position and then by a number of its own, for many wait for the same position.
+    wakers: BTreeMap<(u64, u64), Waker>,
+    entries_ever: u64,
+}
+
+impl Waiting {
+    fn enter(&mut self, position: u64, waker: Waker) -> u64 {
+        self.entries_ever += 1;
+        self.wakers.insert((position, self.entries_ever), waker);
+        self.entries_ever
+    }
+}
+
+impl Waiters {
+    /// Waits until the record at this place is on disk. The worker must be running [`Self::run`].
+    pub fn durable(self: &Arc<Self>, place: Place) -> DurableWait {
+        DurableWait { waiters: self.clone(), place, entry: None }
+    }
+
+    /// Wakes a task of this worker when the record at this place is on disk, at once if it is.
+    pub fn wake_when_durable(&self, place: Place, waker: Waker) {
+        let mut waiting = self.waiting.lock();
+        if self.progress.is_durable(place) {
+            drop(waiting);
+            waker.wake();
+        } else {
+            waiting.enter(place.position, waker);
+        }
+    }
+
+    /// Wakes this worker's tasks as their places reach the disk, for ever. Each worker spawns it
+    /// once on its own runtime.
+    pub async fn run(&self) {
+        loop {
+            self.due.notified().await;
+            self.wake_up_to(self.progress.durable_place().position);
+        }
+    }
+
+    /// Called by the journal after it published this position.
+    fn notify_up_to(&self, position: u64) {
+        let first = self.waiting.lock().wakers.first_key_value().map(|(&(first, _), _)| first);
+        if first.is_some_and(|first| first <= position) {
+            self.due.notify_one();
+        }
+    }
+
+    fn wake_up_to(&self, position: u64) {
+        loop {
+            let mut due: SmallVec<[Waker; WOKEN_AT_ONCE]> = SmallVec::new();
+            let mut waiting = self.waiting.lock();
+            while due.len() < WOKEN_AT_ONCE
+                && let Some(entry) = waiting.wakers.first_entry()
+                && entry.key().0 <= position
+            {
+                due.push(entry.remove());
+            }
+            drop(waiting);
+            let is_last = due.len() < WOKEN_AT_ONCE;
+            // A waker may drop a task and with it a wait of this group: never under the lock.
+            due.into_iter().for_each(Waker::wake);
+            if is_last {
+                return;
+            }
+        }
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.waiting.lock().wakers.len()
+    }
+}
+
+/// Ends when a place is on disk. Dropped before, it leaves nothing behind.
+#[must_use = "a wait does nothing unless it is awaited"]
+pub struct DurableWait {
+    waiters: Arc<Waiters>,
+    place: Place,
+    entry: Option<u64>,
+}
+
+impl DurableWait {
+    fn leave(&mut self) {
+        if let Some(entry) = self.entry.take() {
+            let left = self.waiters.waiting.lock().wakers.remove(&(self.place.position, entry));
+            drop(left);
+        }
+    }
+}
+
+impl Future for DurableWait {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        if this.waiters.progress.is_durable(this.place) {
+            this.leave();
+            return Poll::Ready(());
+        }
+        let waker = context.waker().clone();
+        let mut waiting = this.waiters.waiting.lock();
+        if this.waiters.progress.is_durable(this.place) {
+            drop(waiting);
+            this.leave();
+            return Poll::Ready(());
+        }
+        let position = this.place.position;
+        let replaced = match this.entry {
+            Some(entry) => waiting.wakers.insert((position, entry), waker),
+            None => {
+                this.entry = Some(waiting.enter(position, waker));
+                None
+            }
+        };
+        drop(waiting);
+        drop(replaced);
+        Poll::Pending
+    }
+}
+
+impl Drop for DurableWait {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::atomic::AtomicUsize;
+    use std::task::Wake;
+
+    use super::*;
+
+    /// Counts how often it was woken.
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    impl Count {
+        fn get(&self) -> usize {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
+
+    fn is_ready(future: Pin<&mut impl Future>, count: &Arc<Count>) -> bool {
+        let waker = count.clone().into();
+        future.poll(&mut Context::from_waker(&waker)).is_ready()
+    }
+
+    fn group() -> (Arc<Progress>, Arc<Waiters>) {
+        let progress = Arc::new(Progress::new(0, 0));
+        let waiters = progress.register();
+        (progress, waiters)
+    }
+
+    #[test]
+    fn a_flush_wakes_the_group_once_and_the_group_wakes_who_is_covered() {
+        let (progress, waiters) = group();
+        let completer = Arc::new(Count::default());
+        let mut run = pin!(waiters.run());
+        assert!(!is_ready(run.as_mut(), &completer));
+        let counts: Vec<_> = (0..200).map(|_| Arc::new(Count::default())).collect();
+        let mut waits: Vec<_> =
+            (1..=200).map(|position| Box::pin(waiters.durable(progress.place(position)))).collect();
+        for (wait, count) in waits.iter_mut().zip(&counts) {
+            assert!(!is_ready(wait.as_mut(), count));
+        }
+        progress.publish(150);
+        assert_eq!(completer.get(), 1);
+        assert_eq!(counts[0].get(), 0, "waking them is for the group's own task");
+        assert!(!is_ready(run.as_mut(), &completer));
+        for (index, (wait, count)) in waits.iter_mut().zip(&counts).enumerate() {
+            assert_eq!(count.get(), usize::from(index < 150));
+            assert_eq!(is_ready(wait.as_mut(), count), index < 150);
+        }
+        assert_eq!(waiters.len(), 50);
+        progress.publish(150);
+        assert_eq!(completer.get(), 1, "nobody is due");
+    }
+
+    #[test]
+    fn a_dropped_wait_leaves_nothing() {
+        let (progress, waiters) = group();
+        let count = Arc::new(Count::default());
+        for _ in 0..3 {
+            let mut wait = pin!(waiters.durable(progress.place(1)));
+            assert!(!is_ready(wait.as_mut(), &count));
+            assert!(!is_ready(wait.as_mut(), &count), "polled twice, entered once");
+            assert_eq!(waiters.len(), 1);
+            wait.set(waiters.durable(progress.place(2)));
+            assert_eq!(waiters.len(), 0);
+        }
+        assert_eq!(Arc::strong_count(&count), 1);
+    }
+
+    #[test]
+    fn a_wait_that_is_durable_by_its_second_poll_leaves_too() {
+        let (progress, waiters) = group();
+        let count = Arc::new(Count::default());
+        let mut wait = pin!(waiters.durable(progress.place(1)));
+        assert!(!is_ready(wait.as_mut(), &count));
+        progress.publish(1);
+        assert!(is_ready(wait.as_mut(), &count), "it need not be woken to see it");
+        assert_eq!(waiters.len(), 0);
+    }
+
+    #[test]
+    fn a_waker_handed_over_is_woken_once() {
+        let (progress, waiters) = group();
+        let early = Arc::new(Count::default());
+        waiters.wake_when_durable(progress.place(3), early.clone().into());
+        progress.publish(3);
+        waiters.wake_up_to(3);
+        waiters.wake_up_to(3);
+        let late = Arc::new(Count::default());
+        waiters.wake_when_durable(progress.place(3), late.clone().into());
+        waiters.wake_when_durable(Place::START, late.clone().into());
+        assert_eq!((early.get(), late.get(), waiters.len()), (1, 2, 0));
+    }
+
+    #[test]
+    fn the_last_word_of_a_waker_may_be_a_wait_of_its_own_group() {
+        struct Task(parking_lot::Mutex<Option<DurableWait>>);
+        impl Wake for Task {
+            fn wake(self: Arc<Self>) {}
+        }
+        let (progress, waiters) = group();
+        let mut inner = waiters.durable(progress.place(9));
+        assert!(!is_ready(Pin::new(&mut inner), &Arc::default()));
+        let task = Arc::new(Task(parking_lot::Mutex::new(Some(inner))));
+        waiters.wake_when_durable(progress.place(1), task.into());
+        progress.publish(1);
+        waiters.wake_up_to(1);
+        assert_eq!(waiters.len(), 0);
+    }
+
+    #[test]
+    fn groups_come_and_go() {
+        let progress = Arc::new(Progress::new(0, 0));
+        for _ in 0..3 * WAITER_GROUPS_MAX {
+            drop(progress.register());
+        }
+        assert!(progress.groups.lock().len() <= 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "more than 1024 waiter groups")]
+    fn groups_are_bounded() {
+        let progress = Arc::new(Progress::new(0, 0));
+        let _kept: Vec<_> = (0..=WAITER_GROUPS_MAX).map(|_| progress.register()).collect();
+    }
+
+    #[test]
+    fn no_wake_up_is_lost_while_waits_race_with_flushes() {
+        const ROUNDS: u64 = 2000;
+        let (progress, waiters) = group();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        std::thread::scope(|scope| {
+            let (sender, receiver) = std::sync::mpsc::channel();
+            scope.spawn({
+                let progress = &progress;
+                move || receiver.iter().for_each(|position| progress.publish(position))
+            });
+            runtime.block_on(async {
+                let waiters = waiters.clone();
+                let completer = {
+                    let waiters = waiters.clone();
+                    tokio::spawn(async move { waiters.run().await })
+                };
+                for position in 1..=ROUNDS {
+                    sender.send(position).unwrap();
+                    waiters.durable(progress.place(position)).await;
+                }
+                completer.abort();
+            });
+            drop(sender);
+        });
+        progress.wait_blocking(progress.place(ROUNDS));
+    }
+}

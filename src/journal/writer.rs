@@ -1,0 +1,150 @@
+//! The one thread that writes: takes what is there, one block, one write, one sync, tells everyone.
+//!
+//! There is no delay to collect more records: those that arrive during a flush share the next.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::bell::Bell;
+use super::block::{Builder, Chain};
+use super::disk::{DiskError, DiskFile};
+use super::maker::{BlankSegment, Stock};
+use super::metrics::JournalMetrics;
+use super::ring::{Ring, Taken, Taker};
+use super::waiters::Progress;
+use super::{SyncMode, segment};
+
+/// A flush that takes longer than this is warned about.
+const SLOW_FLUSH: Duration = Duration::from_secs(1);
+
+/// What the writer shares with those who reserve and wait.
+pub(super) struct Shared {
+    pub(super) ring: Arc<Ring>,
+    pub(super) progress: Arc<Progress>,
+    pub(super) bell: Bell,
+    pub(super) metrics: JournalMetrics,
+    /// Set when there will be no further reservations.
+    pub(super) is_closing: AtomicBool,
+}
+
+/// The end of the log on disk: the segment that is written to, and what the next block continues.
+pub(super) struct Tail {
+    pub(super) file: DiskFile,
+    /// Where the next block goes.
+    pub(super) offset: u64,
+    pub(super) segment_bytes: u64,
+    pub(super) chain: Chain,
+    pub(super) sync: SyncMode,
+}
+
+impl Tail {
+    /// The start of a new segment.
+    pub(super) fn at_start_of(segment: BlankSegment, chain: Chain, sync: SyncMode) -> Self {
+        Self {
+            file: segment.file,
+            offset: segment::HEADER_BYTES as u64,
+            segment_bytes: segment.header.segment_bytes,
+            chain,
+            sync,
+        }
+    }
+
+    /// How many bytes are left in the segment.
+    pub(super) fn room(&self) -> u64 {
+        self.segment_bytes - self.offset
+    }
+
+    /// Puts the block on disk, into sectors that were never written before.
+    pub(super) fn append(&mut self, builder: &mut Builder) -> Result<u64, DiskError> {
+        let block = builder.seal(&mut self.chain);
+        let bytes = block.len() as u64;
+        assert!(bytes <= self.room(), "a block must fit into what is left of its segment");
+        self.file.write_at(block, self.offset)?;
+        if self.sync == SyncMode::Always {
+            self.file.sync_data()?;
+        }
+        self.offset += bytes;
+        builder.clear();
+        Ok(bytes)
+    }
+}
+
+/// The writer's thread.
+pub(super) struct Writer {
+    pub(super) shared: Arc<Shared>,
+    pub(super) stock: Arc<Stock>,
+    pub(super) taker: Taker,
+    pub(super) tail: Tail,
+    pub(super) builder: Builder,
+    pub(super) block_bytes_max: usize,
+    pub(super) record_bytes_max: usize,
+}
+
+impl Writer {
+    /// Writes until the journal closes and everything reserved is on disk, or an operation fails.
+    pub(super) fn run(mut self) -> Result<(), DiskError> {
+        self.shared.bell.attach();
+        loop {
+            // Read before looking for records: what was filled before the closing is then seen.
+            let is_closing = self.shared.is_closing.load(Ordering::Acquire);
+            if self.flush()? {
+                continue;
+            }
+            if is_closing {
+                return Ok(());
+            }
+            let Self { shared, taker, .. } = &self;
+            shared
+                .bell
+                .sleep_unless(|| taker.has_next() || shared.is_closing.load(Ordering::Acquire));
+        }
+    }
+
+    /// Puts the records that are there on disk. False when there were none.
+    fn flush(&mut self) -> Result<bool, DiskError> {
+        let mut taken = self.take();
+        if taken.count == 0 && self.taker.has_next() {
+            self.go_to_next_segment();
+            taken = self.take();
+            assert!(taken.count > 0, "a record must fit into an empty segment");
+        }
+        if taken.count == 0 {
+            return Ok(false);
+        }
+        let started = Instant::now();
+        let bytes = self.tail.append(&mut self.builder)?;
+        let elapsed = started.elapsed();
+        assert_eq!(self.tail.chain.position, taken.last_position, "positions are contiguous");
+        self.shared.progress.publish(taken.last_position);
+        self.shared.ring.add_space(taken.promised - bytes);
+        self.shared.metrics.record_flush(elapsed, taken.count as u64, bytes);
+        if elapsed > SLOW_FLUSH {
+            tracing::warn!(
+                elapsed_ms = elapsed.as_millis(),
+                records = taken.count,
+                bytes,
+                "a flush of the journal was slow: the disk is busy or failing"
+            );
+        }
+        Ok(true)
+    }
+
+    fn take(&mut self) -> Taken {
+        let room = usize::try_from(self.tail.room()).unwrap_or(usize::MAX);
+        let bytes_max = room.min(self.block_bytes_max);
+        self.taker.take(|record| self.builder.push(record, bytes_max))
+    }
+
+    /// Leaves the rest of the segment unused. All its blocks are on disk: each was synced before
+    /// the next was taken.
+    fn go_to_next_segment(&mut self) {
+        let unused = self.tail.room();
+        let segment = self.stock.take();
+        let segment = segment.expect("space is promised only in segments that are ready");
+        self.tail = Tail::at_start_of(segment, self.tail.chain, self.tail.sync);
+        // The promise was made as if the most possible had stayed unused.
+        let unused_max = segment::unused_bytes_max(self.record_bytes_max);
+        self.shared.ring.add_space(unused_max - unused);
+    }
+}
