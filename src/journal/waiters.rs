@@ -336,7 +336,10 @@ mod tests {
 
     #[test]
     fn the_last_word_of_a_waker_may_be_a_wait_of_its_own_group() {
-        struct Task(parking_lot::Mutex<Option<DurableWait>>);
+        struct Task(
+            #[expect(dead_code, reason = "it is there to be dropped")]
+            parking_lot::Mutex<Option<DurableWait>>,
+        );
         impl Wake for Task {
             fn wake(self: Arc<Self>) {}
         }
