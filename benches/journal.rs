@@ -1,1 +1,96 @@
-fn main() {}
+//! The journal's part of a trade: taking a place and copying the record, and the wait for the disk.
+//!
+//! A slower reservation is paid by every trade while it holds its shard. The local figures are
+//! those of the disk: compare them on one machine only, with a bare `fdatasync` beside them.
+
+use std::convert::Infallible;
+use std::hint::black_box;
+
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use paperbourse::journal::{Journal, JournalConfig, MemoryJournal, Place, Refused, SyncMode};
+use tempfile::TempDir;
+
+/// About what a filled market order takes.
+const RECORD: [u8; 200] = [0x5a; 200];
+
+fn write(journal: &Journal) -> Place {
+    loop {
+        match journal.reserve(RECORD.len()) {
+            Ok(reservation) => return reservation.fill_from(&RECORD),
+            Err(Refused::Busy | Refused::Full) => std::thread::yield_now(),
+        }
+    }
+}
+
+fn local(sync: SyncMode) -> (TempDir, Journal) {
+    let data = TempDir::new().expect("a temporary directory");
+    let config = JournalConfig { sync, ..JournalConfig::default() };
+    let (journal, _) =
+        Journal::open(data.path(), &config, |_, _, _: &[u8]| Ok::<_, Infallible>(()))
+            .expect("a new journal");
+    (data, journal)
+}
+
+fn memory(criterion: &mut Criterion) {
+    let journal = Journal::from(MemoryJournal::new(&JournalConfig::default()));
+    let mut group = criterion.benchmark_group("journal/memory");
+    group.throughput(Throughput::Elements(1));
+    group.bench_function("reserve and fill", |bencher| {
+        bencher.iter(|| black_box(write(&journal)));
+    });
+    group.finish();
+}
+
+/// From the reservation until the record is on disk, nothing else in flight: one flush and two
+/// changes of thread.
+fn round_trip(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("journal/local");
+    for (name, sync) in [("synced", SyncMode::Always), ("not synced", SyncMode::Never)] {
+        let (_data, journal) = local(sync);
+        group.throughput(Throughput::Elements(1));
+        group.bench_function(format!("one record, {name}"), |bencher| {
+            bencher.iter(|| journal.wait_blocking(write(&journal)));
+        });
+        group.throughput(Throughput::Elements(64));
+        group.bench_function(format!("64 records, {name}"), |bencher| {
+            bencher.iter(|| {
+                let places: [Place; 64] = std::array::from_fn(|_| write(&journal));
+                journal.wait_blocking(places[63]);
+            });
+        });
+    }
+    group.finish();
+}
+
+/// Reading back a journal of 100,000 records.
+fn recovery(criterion: &mut Criterion) {
+    const RECORDS: u64 = 100_000;
+    let (data, journal) = local(SyncMode::Never);
+    for _ in 0..RECORDS {
+        write(&journal);
+    }
+    drop(journal);
+    let mut group = criterion.benchmark_group("journal/recovery");
+    group.sample_size(10);
+    group.throughput(Throughput::Elements(RECORDS));
+    group.bench_function("100,000 records", |bencher| {
+        bencher.iter_batched(
+            || (),
+            |()| {
+                let mut bytes = 0;
+                let replay = |_, _, record: &[u8]| {
+                    bytes += record.len();
+                    Ok::<_, Infallible>(())
+                };
+                let opened = Journal::open(data.path(), &JournalConfig::default(), replay);
+                black_box(opened.expect("the journal that was written").1);
+                bytes
+            },
+            BatchSize::PerIteration,
+        );
+    });
+    group.finish();
+}
+
+criterion_group!(benches, memory, round_trip, recovery);
+criterion_main!(benches);

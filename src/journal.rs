@@ -28,29 +28,33 @@
 //!
 //! | rule | test |
 //! |---|---|
-//! | acknowledge after the flush that covers it | `an_acknowledged_record_lies_in_the_file`, `nothing_is_durable_while_the_gate_is_held` |
-//! | a read waits for what it saw | the shards', on [`Waiters::wake_when_durable`] |
-//! | a failed write or sync is final | `a_failed_sync_is_final`, `a_failed_write_is_final` |
-//! | sync files and directory before reading | `opening_syncs_before_it_reads` |
-//! | sync the directory after create and rename | `names_are_on_disk_before_they_are_relied_on` |
+//! | acknowledge after the flush that covers it | `an_acknowledged_record_lies_in_the_file` |
+//! | nothing unflushed is seen | `nothing_is_durable_while_the_gate_is_held` |
+//! | a failed sync is final | `a_failed_sync_is_final` |
+//! | a failed or short write is final | `a_failed_write_is_final` |
+//! | sync files, then the directory, then read | `opening_syncs_before_it_reads` |
+//! | sync the directory after a new name | `names_are_on_disk_before_they_are_relied_on` |
 //! | the directory appears atomically | `a_half_made_journal_is_made_again` |
 //! | segments are zeros on disk before use | `segments_are_made_of_zeros` |
-//! | checksums chain over blocks and segments | `every_changed_byte_before_the_last_block_refuses_to_start`, `segments_do_not_swap` |
-//! | no stale records | `segments_do_not_swap`, `a_torn_tail_is_cut_for_good` |
+//! | checksums chain over blocks | `every_changed_byte_before_the_last_block_refuses_to_start` |
+//! | checksums chain over segments | `segments_do_not_swap` |
+//! | no stale records | `a_torn_tail_is_cut_for_good` |
 //! | aligned lengths, checked before use | `a_length_is_checked_before_it_is_used` |
-//! | a torn tail only at the very end | `every_torn_last_block_is_cut`, `a_torn_block_before_the_last_segment_refuses_to_start` |
+//! | a torn tail at the very end is cut | `every_torn_last_block_is_cut` |
+//! | and nowhere else | `a_torn_block_before_the_last_segment_refuses_to_start` |
 //! | a copy before the cut | `every_torn_last_block_is_cut` |
 //! | zeros after the last block | `a_torn_tail_is_cut_for_good` |
-//! | acknowledged sectors are not written again | `blocks_start_on_sectors_of_their_own` |
-//! | a segment is durable before the next is used | `rotation_keeps_every_record` |
-//! | a full disk is met before the reservation | `without_prepared_space_nothing_is_reserved` |
+//! | acknowledged sectors stay untouched | `blocks_start_on_sectors_of_their_own` |
+//! | a segment is durable before the next | `rotation_keeps_every_record` |
+//! | a full disk is met before a reservation | `without_prepared_space_nothing_is_reserved` |
 //! | one process | `a_second_process_is_refused` |
-//! | time and names of commands are in the record | bytes are bytes: `records_come_back_as_they_went_in` |
-//! | slow flushes are warned about and counted | `flushes_are_counted` |
+//! | records keep what they carry | `records_come_back_as_they_went_in` |
+//! | flushes are counted, slow ones named | `flushes_are_counted` |
 
 mod bell;
-pub mod block;
+mod block;
 mod disk;
+mod local;
 mod maker;
 mod memory;
 mod metrics;
@@ -64,25 +68,20 @@ mod waiters;
 mod writer;
 
 use std::error::Error;
-use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{self, AtomicBool};
-use std::thread::{self, JoinHandle};
 
 pub use crate::ids::Place;
-use bell::Bell;
 pub use block::Damage;
 pub use disk::DiskError;
-use maker::{Maker, Stock};
+pub use local::LocalJournal;
 pub use memory::{Gate, MemoryJournal};
 pub use metrics::{BUCKET_COUNT, Histogram, JournalMetrics};
 pub use recovery::{OpenError, RecoveryReport, TornTail};
-use ring::{Ring, Ticket};
+use ring::Ticket;
 use waiters::Progress;
 pub use waiters::{DurableWait, WAITER_GROUPS_MAX, Waiters};
-use writer::Writer;
 
 /// The longest record.
 pub const RECORD_BYTES_MAX: usize = 64 * 1024;
@@ -315,96 +314,6 @@ impl Drop for Reservation<'_> {
             std::process::abort();
         }
     }
-}
-
-/// The journal in a directory. Dropping it puts everything that was filled on disk first.
-pub struct LocalJournal {
-    shared: Arc<writer::Shared>,
-    stock: Arc<Stock>,
-    threads: Vec<JoinHandle<()>>,
-    epoch: u64,
-    record_bytes_max: usize,
-    /// Let go after the threads have ended.
-    _lock: File,
-}
-
-impl LocalJournal {
-    fn start(recovered: recovery::Recovered, config: &JournalConfig) -> Self {
-        let recovery::Recovered { lock, mould, tail, ready, next_number, .. } = recovered;
-        let (epoch, position) = (tail.chain.epoch, tail.chain.position);
-        let (ring, taker) = Ring::new(config.ring_slots, config.ring_bytes, position);
-        ring.add_space(tail.room() - segment::unused_bytes_max(config.record_bytes_max));
-        for segment in &ready {
-            let bytes = segment.header.segment_bytes;
-            ring.add_space(segment::usable_bytes(bytes, config.record_bytes_max));
-        }
-        let stock = Arc::new(Stock::new(ready, next_number));
-        let shared = Arc::new(writer::Shared {
-            ring: ring.clone(),
-            progress: Arc::new(Progress::new(LOCAL_LOG, position)),
-            bell: Bell::default(),
-            metrics: JournalMetrics::default(),
-            is_closing: AtomicBool::new(false),
-        });
-        let writer = Writer {
-            shared: shared.clone(),
-            stock: stock.clone(),
-            taker,
-            tail,
-            builder: block::Builder::new(),
-            block_bytes_max: config.block_bytes_max,
-            record_bytes_max: config.record_bytes_max,
-        };
-        let maker = Maker {
-            mould,
-            stock: stock.clone(),
-            ring,
-            segments_ahead: config.segments_ahead,
-            record_bytes_max: config.record_bytes_max,
-        };
-        let threads = vec![
-            spawn("journal", &config.on_lost, move || writer.run()),
-            spawn("journal-maker", &config.on_lost, move || maker.run()),
-        ];
-        let record_bytes_max = config.record_bytes_max;
-        Self { shared, stock, threads, epoch, record_bytes_max, _lock: lock }
-    }
-
-    fn reserve(&self, record_bytes: usize) -> Result<Ticket, Refused> {
-        assert!(record_bytes <= self.record_bytes_max, "a record is too long: {record_bytes}");
-        self.shared.ring.reserve(block::alone_bytes(record_bytes) as u64)
-    }
-
-    fn fill(&self, ticket: &Ticket, write: impl FnOnce(&mut Vec<u8>)) {
-        self.shared.ring.fill(ticket, write);
-        self.shared.bell.ring();
-    }
-}
-
-impl Drop for LocalJournal {
-    fn drop(&mut self) {
-        self.shared.is_closing.store(true, atomic::Ordering::Release);
-        self.shared.bell.ring();
-        self.stock.close();
-        for thread in self.threads.drain(..) {
-            // A thread that panicked has said why, and with `panic = "abort"` there is none.
-            let _ = thread.join();
-        }
-    }
-}
-
-fn spawn(
-    name: &str,
-    on_lost: &OnLost,
-    run: impl FnOnce() -> Result<(), DiskError> + Send + 'static,
-) -> JoinHandle<()> {
-    let on_lost = on_lost.clone();
-    let body = move || {
-        if let Err(error) = run() {
-            on_lost(&error);
-        }
-    };
-    thread::Builder::new().name(name.to_owned()).spawn(body).expect("a thread can be started")
 }
 
 #[cfg(test)]

@@ -90,7 +90,10 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// The length or the number of the file is not what its header says.
-    #[error("{} is not the file its header describes: it was cut or renamed; {REMEDY}", path.display())]
+    #[error(
+        "{} is not the file its header describes: it was cut or renamed; {REMEDY}",
+        path.display()
+    )]
     SegmentMismatch {
         /// The segment.
         path: PathBuf,
@@ -102,7 +105,11 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// The segment was written by a newer server.
-    #[error("{} has format version {version}, newer than {}; use a newer server", path.display(), segment::VERSION)]
+    #[error(
+        "{} has format version {version}, newer than {}; use a newer server",
+        path.display(),
+        segment::VERSION
+    )]
     NewerVersion {
         /// The segment.
         path: PathBuf,
@@ -266,6 +273,9 @@ impl End {
     }
 }
 
+/// Shows a record with its epoch and position.
+type Replay<'a> = dyn FnMut(u64, u64, &[u8]) -> Result<(), OpenError> + 'a;
+
 /// Reads the segments in order, one in memory at a time.
 struct Reader<'a> {
     directory: &'a Path,
@@ -294,11 +304,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn read_segment(
-        &mut self,
-        number: u64,
-        replay: &mut dyn FnMut(u64, u64, &[u8]) -> Result<(), OpenError>,
-    ) -> Result<(), OpenError> {
+    fn read_segment(&mut self, number: u64, replay: &mut Replay<'_>) -> Result<(), OpenError> {
         let segment = self.load(number)?;
         let log = segment.header.log;
         if is_zero(&self.buffer[segment::HEADER_BYTES..]) {
@@ -365,7 +371,7 @@ impl<'a> Reader<'a> {
         &mut self,
         segment: BlankSegment,
         mut chain: Chain,
-        replay: &mut dyn FnMut(u64, u64, &[u8]) -> Result<(), OpenError>,
+        replay: &mut Replay<'_>,
     ) -> Result<End, OpenError> {
         let mut offset = segment::HEADER_BYTES;
         let mut torn_bytes = 0;

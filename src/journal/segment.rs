@@ -17,7 +17,7 @@
 //!
 //! The header is written when the segment is made, long before anyone knows what will stand before
 //! its first block. So the chain of checksums crosses from segment to segment in the blocks
-//! themselves, and a header is never written again: one that is wrong is damage, never a torn write.
+//! themselves, and a header is written once: one that is wrong is damage, never a torn write.
 //!
 //! The file's name is its number in 20 digits, `00000000000000000001.segment`. Numbers have no
 //! gaps. Segments are made new and never used twice, so no stale block can be read again.

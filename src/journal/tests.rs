@@ -61,6 +61,12 @@ fn open(data: &Path) -> Opened {
     try_open(data).unwrap()
 }
 
+/// A data directory in memory where the system has one, for tests that open it thousands of times.
+fn scratch() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { TempDir::new_in(memory).unwrap() } else { TempDir::new().unwrap() }
+}
+
 /// Writes a record as soon as there is room.
 fn write(journal: &Journal, record: &[u8]) -> Place {
     loop {

@@ -215,12 +215,11 @@ impl Future for DurableWait {
             return Poll::Ready(());
         }
         let position = this.place.position;
-        let replaced = match this.entry {
-            Some(entry) => waiting.wakers.insert((position, entry), waker),
-            None => {
-                this.entry = Some(waiting.enter(position, waker));
-                None
-            }
+        let replaced = if let Some(entry) = this.entry {
+            waiting.wakers.insert((position, entry), waker)
+        } else {
+            this.entry = Some(waiting.enter(position, waker));
+            None
         };
         drop(waiting);
         drop(replaced);

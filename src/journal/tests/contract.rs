@@ -1,7 +1,7 @@
 //! What the users of a running journal rely on.
 
 use std::pin::pin;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{self, AtomicUsize};
 use std::sync::mpsc;
 use std::task::{Context, Wake};
 

@@ -19,7 +19,7 @@ fn every_torn_last_block_is_cut() {
     let [.., start, end] = image.offsets[..] else { unreachable!() };
     let sector_count = (end - start) / SECTOR_BYTES;
     assert_eq!(sector_count, 6);
-    let data = TempDir::new().unwrap();
+    let data = scratch();
     for kept in 0..(1_u32 << sector_count) - 1 {
         let mut bytes = image.bytes.clone();
         for (index, sector) in sectors(start..end).enumerate() {
@@ -45,7 +45,7 @@ fn every_torn_last_block_is_cut() {
 #[test]
 fn a_torn_tail_is_cut_for_good() {
     let image = Image::of(vec![record(1, 700), record(2, 2900)]);
-    let data = TempDir::new().unwrap();
+    let data = scratch();
     let mut bytes = image.bytes.clone();
     bytes[image.offsets[2] + SECTOR_BYTES..][..SECTOR_BYTES].fill(0);
     let opened = recovered(&bytes, data.path()).unwrap();
@@ -67,7 +67,7 @@ fn a_torn_tail_is_cut_for_good() {
 fn a_cut_that_was_interrupted_goes_on() {
     let image = Image::of(vec![record(1, 700), record(2, 2900)]);
     let [_, _, start, end] = image.offsets[..] else { unreachable!() };
-    let data = TempDir::new().unwrap();
+    let data = scratch();
     for gone in sectors(start + SECTOR_BYTES..end) {
         let mut bytes = image.bytes.clone();
         bytes[start..start + SECTOR_BYTES].fill(0);
@@ -80,7 +80,7 @@ fn a_cut_that_was_interrupted_goes_on() {
 #[test]
 fn every_changed_byte_before_the_last_block_refuses_to_start() {
     let image = Image::of(vec![record(1, 700), record(2, 300), record(3, 100)]);
-    let data = TempDir::new().unwrap();
+    let data = scratch();
     let path = segment_path(data.path(), 1);
     for block in image.offsets.windows(2).take(3) {
         for at in block[0]..block[1] {
@@ -97,7 +97,7 @@ fn every_changed_byte_before_the_last_block_refuses_to_start() {
 fn a_changed_last_block_is_not_taken_for_torn() {
     let image = Image::of(vec![record(1, 700), record(2, 2900)]);
     let [_, _, start, end] = image.offsets[..] else { unreachable!() };
-    let data = TempDir::new().unwrap();
+    let data = scratch();
     for at in (start..end).step_by(7) {
         let mut bytes = image.bytes.clone();
         bytes[at] ^= 0x10;
@@ -113,7 +113,7 @@ fn zeros_in_a_record_are_told_from_torn_sectors() {
     zeros[600..2400].fill(0);
     let image = Image::of(vec![record(1, 700), zeros]);
     let [_, _, start, end] = image.offsets[..] else { unreachable!() };
-    let data = TempDir::new().unwrap();
+    let data = scratch();
     assert_eq!(recovered(&image.bytes, data.path()).unwrap().bytes(), image.records);
     let mut bytes = image.bytes.clone();
     bytes[start + 100] ^= 1;
@@ -129,7 +129,7 @@ fn zeros_in_a_record_are_told_from_torn_sectors() {
 #[test]
 fn a_lost_sector_of_a_middle_block_refuses_to_start() {
     let image = Image::of(vec![record(1, 700), record(2, 2000), record(3, 700)]);
-    let data = TempDir::new().unwrap();
+    let data = scratch();
     let [_, first, middle, last, _] = image.offsets[..] else { unreachable!() };
     for (range, start) in [(first..middle, first), (middle..last, middle)] {
         for sector in sectors(range) {
@@ -146,7 +146,7 @@ fn a_lost_sector_of_a_middle_block_refuses_to_start() {
 #[test]
 fn bytes_beyond_the_largest_block_refuse_to_start() {
     let image = Image::of(vec![record(1, 700), record(2, 700)]);
-    let data = TempDir::new().unwrap();
+    let data = scratch();
     let mut bytes = image.bytes.clone();
     bytes[image.offsets[2] + SECTOR_BYTES..image.offsets[3]].fill(0);
     *bytes.last_mut().unwrap() = 1;
@@ -158,7 +158,7 @@ fn bytes_beyond_the_largest_block_refuse_to_start() {
 
 #[test]
 fn a_torn_block_before_the_last_segment_refuses_to_start() {
-    let data = TempDir::new().unwrap();
+    let data = scratch();
     let opened = open(data.path());
     for seed in 0..30 {
         write_alone(&opened.journal, &record(seed, 900));
@@ -186,7 +186,7 @@ fn a_torn_block_before_the_last_segment_refuses_to_start() {
 
 #[test]
 fn a_torn_block_at_the_start_of_a_segment_is_cut() {
-    let data = TempDir::new().unwrap();
+    let data = scratch();
     let opened = open(data.path());
     let mut written: u64 = 0;
     let second = segment_path(data.path(), 2);

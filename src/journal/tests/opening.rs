@@ -198,7 +198,7 @@ fn a_newer_version_is_refused_with_a_clear_word() {
 #[test]
 fn a_changed_header_of_a_segment_refuses_to_start() {
     let image = Image::of(vec![record(1, 100)]);
-    let data = TempDir::new().unwrap();
+    let data = scratch();
     for at in 0..segment::HEADER_BYTES {
         let mut bytes = image.bytes.clone();
         bytes[at] ^= 4;

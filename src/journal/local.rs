@@ -1,0 +1,104 @@
+//! The journal in a directory: its threads, from the opening to the last flush.
+
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use super::bell::Bell;
+use super::disk::DiskError;
+use super::maker::{Maker, Stock};
+use super::ring::{Ring, Ticket};
+use super::waiters::Progress;
+use super::writer::{self, Writer};
+use super::{JournalConfig, JournalMetrics, LOCAL_LOG, OnLost, Refused, block, recovery, segment};
+
+/// The journal in a directory. Dropping it puts everything that was filled on disk first.
+pub struct LocalJournal {
+    pub(super) shared: Arc<writer::Shared>,
+    pub(super) stock: Arc<Stock>,
+    threads: Vec<JoinHandle<()>>,
+    pub(super) epoch: u64,
+    record_bytes_max: usize,
+    /// Let go after the threads have ended.
+    _lock: File,
+}
+
+impl LocalJournal {
+    pub(super) fn start(recovered: recovery::Recovered, config: &JournalConfig) -> Self {
+        let recovery::Recovered { lock, mould, tail, ready, next_number, .. } = recovered;
+        let (epoch, position) = (tail.chain.epoch, tail.chain.position);
+        let (ring, taker) = Ring::new(config.ring_slots, config.ring_bytes, position);
+        ring.add_space(tail.room() - segment::unused_bytes_max(config.record_bytes_max));
+        for segment in &ready {
+            let bytes = segment.header.segment_bytes;
+            ring.add_space(segment::usable_bytes(bytes, config.record_bytes_max));
+        }
+        let stock = Arc::new(Stock::new(ready, next_number));
+        let shared = Arc::new(writer::Shared {
+            ring: ring.clone(),
+            progress: Arc::new(Progress::new(LOCAL_LOG, position)),
+            bell: Bell::default(),
+            metrics: JournalMetrics::default(),
+            is_closing: AtomicBool::new(false),
+        });
+        let writer = Writer {
+            shared: shared.clone(),
+            stock: stock.clone(),
+            taker,
+            tail,
+            builder: block::Builder::new(),
+            block_bytes_max: config.block_bytes_max,
+            record_bytes_max: config.record_bytes_max,
+        };
+        let maker = Maker {
+            mould,
+            stock: stock.clone(),
+            ring,
+            segments_ahead: config.segments_ahead,
+            record_bytes_max: config.record_bytes_max,
+        };
+        let threads = vec![
+            spawn("journal", &config.on_lost, move || writer.run()),
+            spawn("journal-maker", &config.on_lost, move || maker.run()),
+        ];
+        let record_bytes_max = config.record_bytes_max;
+        Self { shared, stock, threads, epoch, record_bytes_max, _lock: lock }
+    }
+
+    pub(super) fn reserve(&self, record_bytes: usize) -> Result<Ticket, Refused> {
+        assert!(record_bytes <= self.record_bytes_max, "a record is too long: {record_bytes}");
+        self.shared.ring.reserve(block::alone_bytes(record_bytes) as u64)
+    }
+
+    pub(super) fn fill(&self, ticket: &Ticket, write: impl FnOnce(&mut Vec<u8>)) {
+        self.shared.ring.fill(ticket, write);
+        self.shared.bell.ring();
+    }
+}
+
+impl Drop for LocalJournal {
+    fn drop(&mut self) {
+        self.shared.is_closing.store(true, Ordering::Release);
+        self.shared.bell.ring();
+        self.stock.close();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said why, and with `panic = "abort"` there is none.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn spawn(
+    name: &str,
+    on_lost: &OnLost,
+    run: impl FnOnce() -> Result<(), DiskError> + Send + 'static,
+) -> JoinHandle<()> {
+    let on_lost = on_lost.clone();
+    let body = move || {
+        if let Err(error) = run() {
+            on_lost(&error);
+        }
+    };
+    thread::Builder::new().name(name.to_owned()).spawn(body).expect("a thread can be started")
+}
