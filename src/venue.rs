@@ -3,6 +3,9 @@
 //! A venue only tells what happened. The feed keeps the books and publishes them; no
 //! venue touches what readers see.
 
+pub mod feed;
+pub mod polymarket;
+pub mod recorded;
 pub mod simulated;
 
 use std::sync::Arc;

@@ -1,0 +1,206 @@
+//! The venue's hash of a book: how a lost update is noticed.
+//!
+//! It is SHA-1, in lower hexadecimal, over compact JSON with exactly this order of keys:
+//!
+//! ```text
+//! {"market":M,"asset_id":T,"timestamp":MS,"hash":"","bids":[{"price":P,"size":S},…],"asks":[…],
+//!  "min_order_size":S,"tick_size":P,"neg_risk":false,"last_trade_price":P}
+//! ```
+//!
+//! Every number is a string without trailing zeros, but the last trade's price has at least three
+//! decimals and is empty for a book that never traded. SHA-1 guards nothing here: it tells an
+//! honest venue's book from ours.
+
+use std::io::Write;
+
+use aws_lc_rs::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
+
+use crate::ids::Timestamp;
+use crate::market::book::{Ladder, Level};
+use crate::money::{Price, Shares, write_micros};
+
+/// The length of a hash as text.
+pub const HASH_TEXT_BYTES: usize = 40;
+
+/// Everything that the hash covers but the price of the newest trade.
+#[derive(Clone, Copy, Debug)]
+pub struct HashedBook<'a> {
+    /// The condition id.
+    pub market: &'a str,
+    /// The token.
+    pub token_id: &'a str,
+    /// The venue's time of this book, of which the milliseconds count.
+    pub at: Timestamp,
+    /// Both sides.
+    pub ladder: &'a Ladder,
+    /// The smallest resting order.
+    pub order_size_min: Shares,
+    /// The smallest step of a price.
+    pub tick: Price,
+    /// One of several markets of an event of which exactly one wins.
+    pub neg_risk: bool,
+}
+
+/// Computes hashes into a buffer that it keeps.
+#[derive(Default)]
+pub struct BookHasher {
+    text: Vec<u8>,
+}
+
+impl BookHasher {
+    /// Which of the candidates for the newest trade's price gives the told hash; `None` stands for
+    /// a book that never traded. The text before that price is digested once.
+    pub fn matching(
+        &mut self,
+        book: HashedBook<'_>,
+        told: &str,
+        last_trade_prices: impl IntoIterator<Item = Option<Price>>,
+    ) -> Option<Option<Price>> {
+        self.text.clear();
+        write_head(&mut self.text, book);
+        let mut head = Context::new(&SHA1_FOR_LEGACY_USE_ONLY);
+        head.update(&self.text);
+        last_trade_prices.into_iter().find(|&price| {
+            self.text.clear();
+            write_tail(&mut self.text, price);
+            let mut digest = head.clone();
+            digest.update(&self.text);
+            is_hex_of(told, digest.finish().as_ref())
+        })
+    }
+}
+
+/// Writing to a vector cannot fail, so the results of `write!` are all expected.
+const INFALLIBLE: &str = "a vector takes every byte";
+
+fn write_head(out: &mut Vec<u8>, book: HashedBook<'_>) {
+    write!(
+        out,
+        r#"{{"market":"{}","asset_id":"{}","timestamp":"{}","hash":"","bids":["#,
+        book.market,
+        book.token_id,
+        book.at.millis()
+    )
+    .expect(INFALLIBLE);
+    write_levels(out, book.ladder.bids());
+    out.extend_from_slice(br#"],"asks":["#);
+    write_levels(out, book.ladder.asks());
+    out.extend_from_slice(br#"],"min_order_size":""#);
+    write_micros(out, book.order_size_min.micros());
+    out.extend_from_slice(br#"","tick_size":""#);
+    write_micros(out, book.tick.micros());
+    write!(out, r#"","neg_risk":{},"last_trade_price":""#, book.neg_risk).expect(INFALLIBLE);
+}
+
+fn write_levels(out: &mut Vec<u8>, levels: &[Level]) {
+    for (index, level) in levels.iter().enumerate() {
+        let open: &[u8] = if index == 0 { br#"{"price":""# } else { br#",{"price":""# };
+        out.extend_from_slice(open);
+        write_micros(out, level.price.micros());
+        out.extend_from_slice(br#"","size":""#);
+        write_micros(out, level.size.micros());
+        out.extend_from_slice(br#""}"#);
+    }
+}
+
+fn write_tail(out: &mut Vec<u8>, last_trade_price: Option<Price>) {
+    if let Some(price) = last_trade_price {
+        let start = out.len();
+        write_micros(out, price.micros());
+        let decimals_seen = out[start..].iter().rposition(|&byte| byte == b'.').map(|point| {
+            let digit_count = out.len() - start;
+            digit_count - point - 1
+        });
+        if decimals_seen.is_none() {
+            out.push(b'.');
+        }
+        for _ in decimals_seen.unwrap_or(0)..3 {
+            out.push(b'0');
+        }
+    }
+    out.extend_from_slice(br#""}"#);
+}
+
+fn is_hex_of(text: &str, digest: &[u8]) -> bool {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    text.len() == HASH_TEXT_BYTES
+        && digest.len() * 2 == HASH_TEXT_BYTES
+        && text.as_bytes().chunks_exact(2).zip(digest).all(|(pair, &byte)| {
+            digit(pair[0]) == Some(u32::from(byte >> 4))
+                && digit(pair[1]) == Some(u32::from(byte & 15))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ladder() -> Ladder {
+        let level = |price: i64, size: i64| Level {
+            price: Price::from_micros(price),
+            size: Shares::from_micros(size),
+        };
+        Ladder::from_levels(
+            vec![level(100_000, 6_390_000), level(450_000, 25_000_000)],
+            vec![level(500_000, 7_000_000)],
+        )
+        .unwrap()
+    }
+
+    fn book(ladder: &Ladder) -> HashedBook<'_> {
+        HashedBook {
+            market: "0xab",
+            token_id: "12",
+            at: Timestamp::from_millis(1_700_000_000_123),
+            ladder,
+            order_size_min: Shares::from_micros(5_000_000),
+            tick: Price::from_micros(10_000),
+            neg_risk: true,
+        }
+    }
+
+    #[test]
+    fn the_text_is_that_of_the_venue() {
+        for (last_trade_price, tail) in [
+            (None, ""),
+            (Some(420_000), "0.420"),
+            (Some(5_000), "0.005"),
+            (Some(1_000_000), "1.000"),
+            (Some(431_200), "0.4312"),
+        ] {
+            let ladder = ladder();
+            let mut text = Vec::new();
+            write_head(&mut text, book(&ladder));
+            write_tail(&mut text, last_trade_price.map(Price::from_micros));
+            let expected = concat!(
+                r#"{"market":"0xab","asset_id":"12","timestamp":"1700000000123","hash":"","#,
+                r#""bids":[{"price":"0.1","size":"6.39"},{"price":"0.45","size":"25"}],"#,
+                r#""asks":[{"price":"0.5","size":"7"}],"min_order_size":"5","tick_size":"0.01","#,
+                r#""neg_risk":true,"last_trade_price":""#
+            );
+            assert_eq!(String::from_utf8(text).unwrap(), format!("{expected}{tail}\"}}"));
+        }
+    }
+
+    #[test]
+    fn the_price_that_gives_the_told_hash_is_found() {
+        // Computed with another program from the text above.
+        let (told, never_traded) = (
+            "9cfb1ae66fd3511fcc8fe7ba84d0f715d403d6ce",
+            "289fcf44dbe9d86339480e617d56a0ecec634315",
+        );
+        let ladder = ladder();
+        let mut hasher = BookHasher::default();
+        let price = |micros| Some(Price::from_micros(micros));
+        for (told, candidates, expected) in [
+            (told, vec![price(420_000)], Some(price(420_000))),
+            (told, vec![None, price(410_000), price(420_000)], Some(price(420_000))),
+            (told, vec![None, price(410_000)], None),
+            (never_traded, vec![None], Some(None)),
+            (&told[1..], vec![price(420_000)], None),
+            ("", vec![None], None),
+        ] {
+            assert_eq!(hasher.matching(book(&ladder), told, candidates.clone()), expected);
+        }
+    }
+}

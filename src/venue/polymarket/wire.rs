@@ -1,0 +1,283 @@
+//! Polymarket's JSON, and nothing else: text in, typed values out.
+//!
+//! Gamma describes markets with camel case, numbers, and strings that hold JSON arrays; the CLOB
+//! service with snake case or single letters; the market socket with strings throughout. Whatever
+//! their form, numbers are read from their text and no float comes between.
+//!
+//! Everything is parsed by `serde_json`: exact numbers need its raw values, which `simd-json` lacks,
+//! and a socket frame is too short for a second parser to pay.
+//!
+//! It does not know what came before: what a message changes is for the feed to decide.
+
+pub mod clob;
+pub mod gamma;
+pub mod socket;
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::ids::Timestamp;
+use crate::market::catalogue::{MarketInfo, OUTCOMES_PER_MARKET_MAX, Outcome};
+use crate::money::{DecimalError, Price, Rounding, micros_from_text};
+
+/// Condition ids (66 characters) and token ids (at most 78) are no longer than this.
+pub const ID_BYTES_MAX: usize = 80;
+
+/// Why a message cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    /// It is not JSON of the expected form; the text tells line and column.
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+    /// A field is needed and is not there.
+    #[error("field {field} is missing")]
+    Missing {
+        /// Which.
+        field: &'static str,
+    },
+    /// A field is there and cannot be used.
+    #[error("field {field}: {problem}")]
+    Field {
+        /// Which.
+        field: &'static str,
+        /// What is wrong with it.
+        problem: FieldProblem,
+    },
+    /// A frame of a kind that nobody documents.
+    #[error("frame of unknown type {event_type:?}")]
+    UnknownType {
+        /// As sent, cut to [`ID_BYTES_MAX`] characters.
+        event_type: String,
+    },
+    /// A `price_change` from before 2025-09-15, which no server sends today.
+    #[error("price_change in the format before 2025-09-15")]
+    OldFormat,
+}
+
+/// What is wrong with a field.
+#[derive(Debug, thiserror::Error)]
+pub enum FieldProblem {
+    /// It does not hold a number.
+    #[error(transparent)]
+    Number(#[from] DecimalError),
+    /// It does not hold a value of the expected form.
+    #[error("expected {expected}")]
+    Expected {
+        /// Of which form.
+        expected: &'static str,
+    },
+    /// Its levels do not make a book.
+    #[error(transparent)]
+    Ladder(#[from] crate::market::book::LadderError),
+}
+
+/// What a description of a market tells, from whichever service.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Description {
+    /// As far as it is told; defaults elsewhere.
+    pub info: MarketInfo,
+    /// When the venue last touched it, if told.
+    pub updated_at: Option<Timestamp>,
+    /// Whether the description tells what a taker pays.
+    pub tells_fees: bool,
+    /// The payouts that a closed market shows, when they are such as a market can resolve to.
+    /// Final only when the status says so: one source alone may be early.
+    pub payouts_shown: Option<Vec<Price>>,
+}
+
+/// A field that may be missing, null, or of any type.
+type Raw<'a> = Option<&'a RawValue>;
+
+/// The content of a string or the text of a number; `None` when it is missing, null or empty.
+fn scalar<'a>(field: &'static str, raw: Raw<'a>) -> Result<Option<Cow<'a, str>>, WireError> {
+    let Some(raw) = raw else { return Ok(None) };
+    let text = raw.get();
+    let content = match text.as_bytes().first() {
+        Some(b'"') if !text.contains('\\') => Cow::Borrowed(&text[1..text.len() - 1]),
+        Some(b'"') => Cow::Owned(serde_json::from_str(text)?),
+        Some(b'-' | b'0'..=b'9') => Cow::Borrowed(text),
+        Some(b'n') => return Ok(None),
+        _ => return Err(expected(field, "a string or a number")),
+    };
+    Ok(if content.is_empty() { None } else { Some(content) })
+}
+
+/// Millionths, from a number or a string that holds one.
+fn micros(field: &'static str, raw: Raw<'_>, rounding: Rounding) -> Result<Option<i64>, WireError> {
+    let Some(text) = scalar(field, raw)? else { return Ok(None) };
+    let micros = micros_from_text(&text, rounding)
+        .map_err(|error| WireError::Field { field, problem: error.into() })?;
+    Ok(Some(micros))
+}
+
+/// A flag; `None` when it is missing or null.
+fn flag(field: &'static str, raw: Raw<'_>) -> Result<Option<bool>, WireError> {
+    match raw.map(RawValue::get) {
+        None | Some("null") => Ok(None),
+        Some("true" | "\"true\"") => Ok(Some(true)),
+        Some("false" | "\"false\"") => Ok(Some(false)),
+        Some(_) => Err(expected(field, "true or false")),
+    }
+}
+
+/// The scalars of an array, or of a string that holds one; empty when there is none.
+fn list<'a>(field: &'static str, raw: Raw<'a>) -> Result<Vec<Cow<'a, str>>, WireError> {
+    let Some(raw) = raw else { return Ok(Vec::new()) };
+    if raw.get().starts_with('[') {
+        let items: Vec<&'a RawValue> = serde_json::from_str(raw.get())?;
+        return items.into_iter().map(|item| item_text(field, item)).collect();
+    }
+    let Some(text) = scalar(field, Some(raw))? else { return Ok(Vec::new()) };
+    let items: Vec<&RawValue> =
+        serde_json::from_str(&text).map_err(|_| expected(field, "a string that holds an array"))?;
+    items.into_iter().map(|item| Ok(Cow::Owned(item_text(field, item)?.into_owned()))).collect()
+}
+
+fn item_text<'a>(field: &'static str, item: &'a RawValue) -> Result<Cow<'a, str>, WireError> {
+    Ok(scalar(field, Some(item))?.unwrap_or_default())
+}
+
+fn expected(field: &'static str, expected: &'static str) -> WireError {
+    WireError::Field { field, problem: FieldProblem::Expected { expected } }
+}
+
+/// The name of a market or a token: visible ASCII that needs no escape in JSON.
+fn checked_id<'a>(field: &'static str, id: &'a str) -> Result<&'a str, WireError> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if id.is_empty() || id.len() > ID_BYTES_MAX || !id.bytes().all(is_plain) {
+        return Err(expected(field, "an id of at most 80 letters and digits"));
+    }
+    Ok(id)
+}
+
+/// Labels and tokens by index; tokens that are not told yet are empty.
+fn outcomes(labels: &[Cow<'_, str>], tokens: &[Cow<'_, str>]) -> Result<Vec<Outcome>, WireError> {
+    if labels.len() > OUTCOMES_PER_MARKET_MAX {
+        return Err(expected("outcomes", "at most 64 outcomes"));
+    }
+    let outcomes = labels.iter().enumerate().map(|(index, label)| {
+        let token = tokens.get(index).map_or("", Cow::as_ref);
+        if !token.is_empty() {
+            checked_id("clobTokenIds", token)?;
+        }
+        Ok(Outcome { label: label.as_ref().into(), token_id: token.into() })
+    });
+    outcomes.collect()
+}
+
+/// Whether all outcomes have their tokens.
+fn is_hydrated(outcomes: &[Outcome]) -> bool {
+    !outcomes.is_empty() && outcomes.iter().all(|outcome| !outcome.token_id.is_empty())
+}
+
+/// What a market resolves to when it shows these numbers: one outcome 1 and the others 0, or both
+/// of two ½, within 0.001. `None` for anything else, as old markets show.
+fn payouts_of(shown: &[Price]) -> Option<Vec<Price>> {
+    const TOLERANCE_MICROS: i64 = 1_000;
+    let half = Price::from_micros(500_000);
+    let near =
+        |price: Price, value: Price| (price.micros() - value.micros()).abs() <= TOLERANCE_MICROS;
+    if shown.len() == 2 && shown.iter().all(|&price| near(price, half)) {
+        return Some(vec![half; 2]);
+    }
+    let winner_count = shown.iter().filter(|&&price| near(price, Price::ONE)).count();
+    let loser_count = shown.iter().filter(|&&price| near(price, Price::ZERO)).count();
+    if winner_count != 1 || winner_count + loser_count != shown.len() || shown.len() < 2 {
+        return None;
+    }
+    let snap = |&price: &Price| if near(price, Price::ONE) { Price::ONE } else { Price::ZERO };
+    Some(shown.iter().map(snap).collect())
+}
+
+/// The time of RFC 3339 text, if it is that.
+fn time(text: &str) -> Option<Timestamp> {
+    let time: jiff::Timestamp = text.parse().ok()?;
+    i64::try_from(time.as_nanosecond()).ok().map(Timestamp::from_nanos)
+}
+
+/// The time of decimal text that counts milliseconds.
+fn time_of_millis(field: &'static str, text: &str) -> Result<Timestamp, WireError> {
+    if text.is_empty() || text.len() > 16 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(expected(field, "milliseconds"));
+    }
+    let millis = text.parse().map_err(|_| expected(field, "milliseconds"))?;
+    Ok(Timestamp::from_millis(millis))
+}
+
+/// Parses one object of a type that borrows from the text.
+fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, WireError> {
+    Ok(serde_json::from_str(text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_payout_vector_pays() {
+        for (shown, expected) in [
+            (&[1_000_000, 0][..], Some(&[1_000_000, 0][..])),
+            (&[0, 1_000_000], Some(&[0, 1_000_000])),
+            (&[999_900, 100], Some(&[1_000_000, 0])),
+            (&[500_000, 500_000], Some(&[500_000, 500_000])),
+            (&[499_500, 500_500], Some(&[500_000, 500_000])),
+            (&[0, 1_000_000, 0], Some(&[0, 1_000_000, 0])),
+            (&[998_900, 1_100], None),
+            (&[584_000, 416_000], None),
+            (&[0, 0], None),
+            (&[1_000_000, 1_000_000], None),
+            (&[1_000_000], None),
+            (&[], None),
+        ] {
+            let prices = |micros: &[i64]| -> Vec<Price> {
+                micros.iter().map(|&micros| Price::from_micros(micros)).collect()
+            };
+            assert_eq!(payouts_of(&prices(shown)), expected.map(prices), "{shown:?}");
+        }
+    }
+
+    #[test]
+    fn a_list_is_an_array_or_a_string_that_holds_one() {
+        #[derive(Deserialize)]
+        struct Row<'a> {
+            #[serde(borrow)]
+            x: Raw<'a>,
+        }
+        for (text, expected) in [
+            (r#"{"x":"[\"Yes\", \"No\"]"}"#, Ok(&["Yes", "No"][..])),
+            (r#"{"x":["Yes","N\"o"]}"#, Ok(&["Yes", "N\"o"])),
+            (r#"{"x":"[0.5, \"0.25\"]"}"#, Ok(&["0.5", "0.25"])),
+            (r#"{"x":["",null]}"#, Ok(&["", ""])),
+            (r#"{"x":""}"#, Ok(&[])),
+            (r#"{"x":null}"#, Ok(&[])),
+            ("{}", Ok(&[])),
+            (r#"{"x":"Yes"}"#, Err("field x: expected a string that holds an array")),
+            (r#"{"x":7}"#, Err("field x: expected a string that holds an array")),
+            (r#"{"x":{}}"#, Err("field x: expected a string or a number")),
+            (r#"{"x":[[]]}"#, Err("field x: expected a string or a number")),
+        ] {
+            let row: Row<'_> = object(text).unwrap();
+            match (list("x", row.x), expected) {
+                (Ok(items), Ok(expected)) => assert_eq!(items, expected, "{text}"),
+                (Err(error), Err(expected)) => assert_eq!(error.to_string(), expected, "{text}"),
+                (result, expected) => panic!("{text}: {result:?}, not {expected:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn times_are_read_or_left_out() {
+        assert_eq!(
+            time("2026-07-20T20:18:06.071Z"),
+            Some(Timestamp::from_millis(1_784_578_686_071))
+        );
+        assert_eq!(time("2026-07-24"), None);
+        let millis = |text| time_of_millis("timestamp", text).ok().map(Timestamp::millis);
+        assert_eq!(millis("1784578686071"), Some(1_784_578_686_071));
+        for text in ["", "-1", "1e3", "99999999999999999"] {
+            assert_eq!(millis(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! The CLOB service: books, and markets in its three forms (compact, long, simplified).
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error};
+
+use super::gamma::{curve, shown};
+use super::{
+    Description, FieldProblem, Raw, WireError, checked_id, expected, flag, is_hydrated, micros,
+    object, outcomes, payouts_of, scalar, time, time_of_millis,
+};
+use crate::ids::Timestamp;
+use crate::market::book::{Ladder, Level};
+use crate::market::catalogue::{Fees, MarketInfo, MarketStatus};
+use crate::money::{Price, Rounding, Shares};
+
+/// A full book, from the book endpoints or the socket. It borrows its names from the text.
+#[derive(Clone, PartialEq, Debug)]
+pub struct BookMessage<'a> {
+    /// The condition id.
+    pub market: &'a str,
+    /// The token.
+    pub asset_id: &'a str,
+    /// The venue's time.
+    pub at: Timestamp,
+    /// The venue's hash of it.
+    pub hash: Option<&'a str>,
+    /// Both sides.
+    pub ladder: Ladder,
+    /// The smallest resting order; the socket does not tell it.
+    pub order_size_min: Option<Shares>,
+    /// The smallest step of a price; told with the first book of a socket only.
+    pub tick: Option<Price>,
+    /// One of several markets of an event of which exactly one wins; the socket does not tell it.
+    pub neg_risk: Option<bool>,
+    /// The newest trade's price; `None` when it is not told.
+    pub last_trade_price: Option<LastTradePrice>,
+}
+
+/// What a book tells about the newest trade.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LastTradePrice {
+    /// There was none.
+    Never,
+    /// Its price.
+    At(Price),
+}
+
+impl LastTradePrice {
+    /// The price, if there was a trade.
+    pub const fn price(self) -> Option<Price> {
+        match self {
+            Self::Never => None,
+            Self::At(price) => Some(price),
+        }
+    }
+}
+
+/// The fields of a book, which the socket shares with its other messages.
+#[derive(Deserialize)]
+pub(super) struct BookObject<'a> {
+    #[serde(borrow)]
+    pub(super) market: Option<&'a str>,
+    pub(super) asset_id: Option<&'a str>,
+    pub(super) timestamp: Option<&'a str>,
+    pub(super) hash: Option<&'a str>,
+    pub(super) bids: Option<Levels>,
+    pub(super) asks: Option<Levels>,
+    pub(super) min_order_size: Option<&'a str>,
+    pub(super) tick_size: Option<&'a str>,
+    pub(super) neg_risk: Option<bool>,
+    pub(super) last_trade_price: Option<&'a str>,
+}
+
+/// Levels in the order of the wire, read without an intermediate copy.
+pub(super) struct Levels(pub(super) Vec<Level>);
+
+impl<'de> Deserialize<'de> for Levels {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = Vec<Level>;
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an array of levels")
+            }
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(
+                self,
+                mut sequence: A,
+            ) -> Result<Self::Value, A::Error> {
+                let mut levels = Vec::with_capacity(64);
+                while let Some(level) = sequence.next_element::<LevelObject<'de>>()? {
+                    levels.push(level.level().map_err(A::Error::custom)?);
+                }
+                Ok(levels)
+            }
+        }
+        deserializer.deserialize_seq(Visitor).map(Self)
+    }
+}
+
+#[derive(Deserialize)]
+struct LevelObject<'a> {
+    price: &'a str,
+    size: &'a str,
+}
+
+impl LevelObject<'_> {
+    fn level(&self) -> Result<Level, WireError> {
+        Ok(Level { price: price("price", self.price)?, size: size("size", self.size)? })
+    }
+}
+
+/// A price that is meant literally.
+pub(super) fn price(field: &'static str, text: &str) -> Result<Price, WireError> {
+    Price::from_text(text, Rounding::Exact)
+        .map_err(|error| WireError::Field { field, problem: error.into() })
+}
+
+/// A size that is meant literally.
+pub(super) fn size(field: &'static str, text: &str) -> Result<Shares, WireError> {
+    Shares::from_text(text, Rounding::Exact)
+        .map_err(|error| WireError::Field { field, problem: error.into() })
+}
+
+/// Reads one book object.
+pub fn book(text: &str) -> Result<BookMessage<'_>, WireError> {
+    object::<BookObject<'_>>(text)?.message()
+}
+
+impl<'a> BookObject<'a> {
+    pub(super) fn message(self) -> Result<BookMessage<'a>, WireError> {
+        let market = checked_id("market", needed("market", self.market)?)?;
+        let asset_id = checked_id("asset_id", needed("asset_id", self.asset_id)?)?;
+        let at = time_of_millis("timestamp", needed("timestamp", self.timestamp)?)?;
+        let bids = needed("bids", self.bids)?.0;
+        let asks = needed("asks", self.asks)?.0;
+        let ladder = Ladder::from_levels(bids, asks).map_err(|error| WireError::Field {
+            field: "bids or asks",
+            problem: FieldProblem::Ladder(error),
+        })?;
+        let last_trade_price = match self.last_trade_price {
+            None => None,
+            Some("") => Some(LastTradePrice::Never),
+            Some(text) => Some(LastTradePrice::At(price("last_trade_price", text)?)),
+        };
+        Ok(BookMessage {
+            market,
+            asset_id,
+            at,
+            hash: self.hash.filter(|hash| !hash.is_empty()),
+            ladder,
+            order_size_min: self
+                .min_order_size
+                .map(|text| size("min_order_size", text))
+                .transpose()?,
+            tick: self.tick_size.map(|text| price("tick_size", text)).transpose()?,
+            neg_risk: self.neg_risk,
+            last_trade_price,
+        })
+    }
+}
+
+/// A field that must be there.
+pub(super) fn needed<T>(field: &'static str, value: Option<T>) -> Result<T, WireError> {
+    value.ok_or(WireError::Missing { field })
+}
+
+/// The row of `/clob-markets/{condition_id}`, whose keys are one or a few letters.
+#[derive(Deserialize)]
+struct CompactObject<'a> {
+    #[serde(borrow)]
+    c: Raw<'a>,
+    #[serde(borrow)]
+    t: Option<Vec<CompactToken<'a>>>,
+    #[serde(borrow)]
+    mos: Raw<'a>,
+    #[serde(borrow)]
+    mts: Raw<'a>,
+    #[serde(borrow)]
+    ao: Raw<'a>,
+    #[serde(borrow)]
+    nr: Raw<'a>,
+    #[serde(borrow)]
+    fd: Option<CompactFees<'a>>,
+}
+
+#[derive(Deserialize)]
+struct CompactToken<'a> {
+    #[serde(borrow)]
+    t: Raw<'a>,
+    #[serde(borrow)]
+    o: Raw<'a>,
+}
+
+#[derive(Deserialize)]
+struct CompactFees<'a> {
+    #[serde(borrow)]
+    r: Raw<'a>,
+    #[serde(borrow)]
+    e: Raw<'a>,
+}
+
+/// Reads the compact form of a market. A missing fee means that there is none.
+pub fn compact_market(text: &str) -> Result<Description, WireError> {
+    let row: CompactObject<'_> = object(text)?;
+    let condition_id = scalar("c", row.c)?.ok_or(WireError::Missing { field: "c" })?;
+    checked_id("c", &condition_id)?;
+    let (mut labels, mut tokens) = (Vec::new(), Vec::new());
+    for token in row.t.unwrap_or_default() {
+        labels.push(scalar("o", token.o)?.ok_or(WireError::Missing { field: "o" })?);
+        tokens.push(scalar("t", token.t)?.unwrap_or_default());
+    }
+    let mut info = MarketInfo::bare(&condition_id, outcomes(&labels, &tokens)?);
+    info.status = status(&info, false, flag("ao", row.ao)?.unwrap_or(false));
+    set_grid(&mut info, ("mts", row.mts), ("mos", row.mos))?;
+    info.neg_risk = flag("nr", row.nr)?.unwrap_or(false);
+    info.fees = match row.fd {
+        None => Fees::Free,
+        Some(fees) => curve(fees.r, fees.e).unwrap_or(Fees::Unsupported),
+    };
+    Ok(Description { info, updated_at: None, tells_fees: true, payouts_shown: None })
+}
+
+/// The row of `/markets/{condition_id}`, and of the simplified lists, which lack most of it.
+#[derive(Deserialize)]
+struct LongObject<'a> {
+    #[serde(borrow)]
+    condition_id: Raw<'a>,
+    #[serde(borrow)]
+    tokens: Option<Vec<LongToken<'a>>>,
+    #[serde(borrow)]
+    active: Raw<'a>,
+    #[serde(borrow)]
+    closed: Raw<'a>,
+    #[serde(borrow)]
+    accepting_orders: Raw<'a>,
+    #[serde(borrow)]
+    minimum_tick_size: Raw<'a>,
+    #[serde(borrow)]
+    minimum_order_size: Raw<'a>,
+    #[serde(borrow)]
+    neg_risk: Raw<'a>,
+    #[serde(borrow)]
+    taker_base_fee: Raw<'a>,
+    #[serde(borrow)]
+    question: Raw<'a>,
+    #[serde(borrow)]
+    market_slug: Raw<'a>,
+    #[serde(borrow)]
+    end_date_iso: Raw<'a>,
+    #[serde(borrow)]
+    image: Raw<'a>,
+}
+
+#[derive(Deserialize)]
+struct LongToken<'a> {
+    #[serde(borrow)]
+    token_id: Raw<'a>,
+    #[serde(borrow)]
+    outcome: Raw<'a>,
+    #[serde(borrow)]
+    price: Raw<'a>,
+    #[serde(borrow)]
+    winner: Raw<'a>,
+}
+
+/// Reads the long or the simplified form of a market.
+///
+/// The fee flag of the long form says free or not, but never the rate: a market that is known from
+/// here alone and is not free is listed without a fee that could be computed.
+pub fn long_market(text: &str) -> Result<Description, WireError> {
+    let row: LongObject<'_> = object(text)?;
+    let condition_id = scalar("condition_id", row.condition_id)?
+        .ok_or(WireError::Missing { field: "condition_id" })?;
+    checked_id("condition_id", &condition_id)?;
+    let (mut labels, mut tokens, mut prices) = (Vec::new(), Vec::new(), Vec::new());
+    let mut has_winner = false;
+    for token in row.tokens.unwrap_or_default() {
+        labels.push(scalar("outcome", token.outcome)?.unwrap_or_default());
+        tokens.push(scalar("token_id", token.token_id)?.unwrap_or_default());
+        let price = micros("price", token.price, Rounding::HalfEven)?;
+        let is_winner = flag("winner", token.winner)?.unwrap_or(false);
+        has_winner |= is_winner;
+        prices.push((Price::from_micros(price.unwrap_or(0)), is_winner));
+    }
+    let mut info = MarketInfo::bare(&condition_id, outcomes(&labels, &tokens)?);
+    let closed = flag("closed", row.closed)?.unwrap_or(false);
+    let accepting = flag("accepting_orders", row.accepting_orders)?.unwrap_or(false)
+        && flag("active", row.active)?.unwrap_or(false);
+    info.status = status(&info, closed, accepting);
+    set_grid(
+        &mut info,
+        ("minimum_tick_size", row.minimum_tick_size),
+        ("minimum_order_size", row.minimum_order_size),
+    )?;
+    info.neg_risk = flag("neg_risk", row.neg_risk)?.unwrap_or(false);
+    let is_free = micros("taker_base_fee", row.taker_base_fee, Rounding::Exact)? == Some(0);
+    info.fees = if is_free { Fees::Free } else { Fees::Unsupported };
+    info.question = shown(row.question);
+    info.slug = shown(row.market_slug);
+    info.end_date = shown(row.end_date_iso).and_then(|text| time(&text));
+    info.image_url = shown(row.image);
+    // Where a winner is named it decides; old rows and ½ tell by the price alone.
+    let numbers: Vec<Price> = prices
+        .iter()
+        .map(|&(price, is_winner)| match (has_winner, is_winner) {
+            (false, _) => price,
+            (true, true) => Price::ONE,
+            (true, false) => Price::ZERO,
+        })
+        .collect();
+    let payouts_shown = if closed { payouts_of(&numbers) } else { None };
+    Ok(Description { info, updated_at: None, tells_fees: is_free, payouts_shown })
+}
+
+fn status(info: &MarketInfo, closed: bool, accepting: bool) -> MarketStatus {
+    if closed {
+        MarketStatus::Closed
+    } else if !is_hydrated(&info.outcomes) {
+        MarketStatus::Hydrating
+    } else if accepting {
+        MarketStatus::Open
+    } else {
+        MarketStatus::Paused
+    }
+}
+
+/// The steps of prices and the smallest order, where they are told. Archived markets tell 0.
+pub(super) fn set_grid(
+    info: &mut MarketInfo,
+    (tick_field, tick): (&'static str, Raw<'_>),
+    (size_field, size): (&'static str, Raw<'_>),
+) -> Result<(), WireError> {
+    if let Some(tick) = micros(tick_field, tick, Rounding::Exact)?.filter(|&tick| tick != 0) {
+        if !(0..1_000_000).contains(&tick) {
+            return Err(expected(tick_field, "a tick between 0 and 1"));
+        }
+        info.tick = Price::from_micros(tick);
+    }
+    if let Some(size) = micros(size_field, size, Rounding::Exact)? {
+        info.order_size_min = Shares::from_micros(size);
+    }
+    Ok(())
+}

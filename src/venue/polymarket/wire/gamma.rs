@@ -1,0 +1,221 @@
+//! Gamma: descriptions of markets and events.
+//!
+//! Only the condition id must be there. What orders rest on (outcomes, tokens, tick, flags) is an
+//! error when it is malformed; what is only shown (volume, dates, picture) is left out.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::clob::set_grid;
+use super::{
+    Description, Raw, WireError, checked_id, flag, is_hydrated, list, micros, object, outcomes,
+    payouts_of, scalar, time,
+};
+use crate::market::catalogue::{Fees, MarketInfo, MarketStatus};
+use crate::money::{FeeRate, Price, Rounding, Usd};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct MarketObject<'a> {
+    #[serde(borrow)]
+    condition_id: Raw<'a>,
+    #[serde(borrow)]
+    slug: Raw<'a>,
+    #[serde(borrow)]
+    question: Raw<'a>,
+    #[serde(borrow)]
+    category: Raw<'a>,
+    #[serde(borrow)]
+    image: Raw<'a>,
+    #[serde(borrow)]
+    icon: Raw<'a>,
+    #[serde(borrow)]
+    outcomes: Raw<'a>,
+    #[serde(borrow)]
+    outcome_prices: Raw<'a>,
+    #[serde(borrow)]
+    clob_token_ids: Raw<'a>,
+    #[serde(borrow)]
+    active: Raw<'a>,
+    #[serde(borrow)]
+    closed: Raw<'a>,
+    #[serde(borrow)]
+    accepting_orders: Raw<'a>,
+    #[serde(borrow)]
+    enable_order_book: Raw<'a>,
+    #[serde(borrow)]
+    uma_resolution_status: Raw<'a>,
+    #[serde(borrow)]
+    order_price_min_tick_size: Raw<'a>,
+    #[serde(borrow)]
+    order_min_size: Raw<'a>,
+    #[serde(borrow)]
+    neg_risk: Raw<'a>,
+    #[serde(borrow)]
+    fees_enabled: Raw<'a>,
+    #[serde(borrow)]
+    fee_schedule: Raw<'a>,
+    #[serde(borrow)]
+    end_date: Raw<'a>,
+    #[serde(borrow)]
+    updated_at: Raw<'a>,
+    #[serde(borrow)]
+    volume: Raw<'a>,
+    #[serde(borrow)]
+    volume_num: Raw<'a>,
+    #[serde(borrow)]
+    volume24hr: Raw<'a>,
+    #[serde(borrow)]
+    events: Option<Vec<EventStub<'a>>>,
+}
+
+/// The event that a market names.
+#[derive(Deserialize)]
+struct EventStub<'a> {
+    #[serde(borrow)]
+    title: Raw<'a>,
+    #[serde(borrow)]
+    category: Raw<'a>,
+}
+
+#[derive(Deserialize)]
+struct EventObject<'a> {
+    #[serde(borrow)]
+    title: Raw<'a>,
+    #[serde(borrow)]
+    category: Raw<'a>,
+    #[serde(borrow)]
+    tags: Option<Vec<TagObject<'a>>>,
+    #[serde(borrow)]
+    markets: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct TagObject<'a> {
+    #[serde(borrow)]
+    label: Raw<'a>,
+}
+
+/// A fee schedule as both Gamma and the socket tell it, in numbers or in strings.
+#[derive(Deserialize)]
+struct ScheduleObject<'a> {
+    #[serde(borrow)]
+    rate: Raw<'a>,
+    #[serde(borrow)]
+    exponent: Raw<'a>,
+}
+
+/// Reads one market object.
+pub fn market(text: &str) -> Result<Description, WireError> {
+    let object: MarketObject<'_> = object(text)?;
+    let condition_id = scalar("conditionId", object.condition_id)?
+        .ok_or(WireError::Missing { field: "conditionId" })?;
+    checked_id("conditionId", &condition_id)?;
+    let labels = list("outcomes", object.outcomes)?;
+    let tokens = list("clobTokenIds", object.clob_token_ids)?;
+    let fees = fees(object.fees_enabled, object.fee_schedule)?;
+    let mut info = MarketInfo::bare(&condition_id, outcomes(&labels, &tokens)?);
+    let prices = prices(object.outcome_prices)?;
+    let closed = flag("closed", object.closed)?.unwrap_or(false);
+    let payouts_shown =
+        if closed && prices.len() == labels.len() { payouts_of(&prices) } else { None };
+    let is_final = shown(object.uma_resolution_status).as_deref() == Some("resolved");
+    info.status = if closed {
+        if is_final && payouts_shown.is_some() {
+            info.payouts.clone_from(payouts_shown.as_ref().expect("it was just looked at"));
+            MarketStatus::Resolved
+        } else {
+            MarketStatus::Closed
+        }
+    } else if !is_hydrated(&info.outcomes) {
+        MarketStatus::Hydrating
+    } else if object.accepts_orders()? {
+        MarketStatus::Open
+    } else {
+        MarketStatus::Paused
+    };
+    set_grid(
+        &mut info,
+        ("orderPriceMinTickSize", object.order_price_min_tick_size),
+        ("orderMinSize", object.order_min_size),
+    )?;
+    info.neg_risk = flag("negRisk", object.neg_risk)?.unwrap_or(false);
+    info.fees = fees.unwrap_or(Fees::Free);
+    let event = object.events.as_deref().and_then(<[EventStub<'_>]>::first);
+    info.slug = shown(object.slug);
+    info.question = shown(object.question);
+    info.category = shown(object.category).or_else(|| event.and_then(|e| shown(e.category)));
+    info.image_url = shown(object.image).or_else(|| shown(object.icon));
+    info.event_title = event.and_then(|event| shown(event.title));
+    info.end_date = shown(object.end_date).and_then(|text| time(&text));
+    info.volume_24h = dollars(object.volume24hr);
+    info.volume_total = dollars(object.volume_num).or_else(|| dollars(object.volume));
+    Ok(Description {
+        info,
+        updated_at: shown(object.updated_at).and_then(|text| time(&text)),
+        tells_fees: fees.is_some(),
+        payouts_shown,
+    })
+}
+
+impl MarketObject<'_> {
+    fn accepts_orders(&self) -> Result<bool, WireError> {
+        Ok(flag("active", self.active)?.unwrap_or(false)
+            && flag("enableOrderBook", self.enable_order_book)?.unwrap_or(false)
+            && flag("acceptingOrders", self.accepting_orders)?.unwrap_or(false))
+    }
+}
+
+/// Reads an event with its markets. A market that cannot be read does not keep the others out.
+pub fn event(text: &str) -> Result<Vec<Result<Description, WireError>>, WireError> {
+    let event: EventObject<'_> = object(text)?;
+    let title = shown(event.title);
+    let first_tag = event.tags.as_deref().and_then(<[TagObject<'_>]>::first);
+    let category = shown(event.category).or_else(|| first_tag.and_then(|tag| shown(tag.label)));
+    let markets = event.markets.into_iter().map(|text| {
+        let mut description = market(text.get())?;
+        let info = &mut description.info;
+        info.event_title = info.event_title.take().or_else(|| title.clone());
+        info.category = info.category.take().or_else(|| category.clone());
+        Ok(description)
+    });
+    Ok(markets.collect())
+}
+
+/// What a taker pays: `None` when the description leaves it open, which the venue means as free.
+pub(super) fn fees(enabled: Raw<'_>, schedule: Raw<'_>) -> Result<Option<Fees>, WireError> {
+    if flag("feesEnabled", enabled)? == Some(false) {
+        return Ok(Some(Fees::Free));
+    }
+    let Some(schedule) = schedule.filter(|raw| raw.get() != "null") else { return Ok(None) };
+    // A schedule that cannot be computed is a fact about the market, not a malformed row.
+    let computed = object::<ScheduleObject<'_>>(schedule.get())
+        .ok()
+        .and_then(|schedule| curve(schedule.rate, schedule.exponent));
+    Ok(Some(computed.unwrap_or(Fees::Unsupported)))
+}
+
+/// The curve with this rate and exponent; `None` when they are not numbers that can be computed.
+pub(super) fn curve(rate: Raw<'_>, exponent: Raw<'_>) -> Option<Fees> {
+    let rate = FeeRate::from_micros(micros("rate", rate, Rounding::Exact).ok()??);
+    let exponent = micros("exponent", exponent, Rounding::Exact).ok()??;
+    (exponent % 1_000_000 == 0).then(|| Fees::from_schedule(rate, exponent / 1_000_000))
+}
+
+fn prices(raw: Raw<'_>) -> Result<Vec<Price>, WireError> {
+    let texts = list("outcomePrices", raw)?;
+    let prices = texts.iter().map(|text| {
+        Price::from_text(text, Rounding::HalfEven)
+            .map_err(|error| WireError::Field { field: "outcomePrices", problem: error.into() })
+    });
+    prices.collect()
+}
+
+/// Text that is only shown: left out when it is malformed.
+pub(super) fn shown(raw: Raw<'_>) -> Option<Box<str>> {
+    scalar("shown", raw).ok().flatten().map(|text| text.as_ref().into())
+}
+
+fn dollars(raw: Raw<'_>) -> Option<Usd> {
+    micros("volume", raw, Rounding::TowardZero).ok().flatten().map(Usd::from_micros)
+}

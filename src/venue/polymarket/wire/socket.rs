@@ -1,0 +1,395 @@
+//! The market socket: its text frames.
+//!
+//! A frame is one object, an array of objects, or a word. All numbers in it are strings. Messages
+//! borrow their names from the frame: nothing is copied that the reader does not keep.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use smallvec::{SmallVec, smallvec};
+
+use super::clob::{BookMessage, BookObject, Levels, needed, price, set_grid, size};
+use super::gamma::{fees, shown};
+use super::{
+    Description, Raw, WireError, checked_id, expected, is_hydrated, list, object, outcomes, scalar,
+    time_of_millis,
+};
+use crate::ids::Timestamp;
+use crate::market::book::Side;
+use crate::market::catalogue::{Fees, MarketInfo, MarketStatus};
+use crate::money::{Price, Rounding, Shares};
+
+/// What one text frame holds.
+#[derive(Debug)]
+pub enum Frame<'a> {
+    /// One message, or the several of an array. One that cannot be read does not hide the others.
+    Messages(SmallVec<[Result<Message<'a>, WireError>; 1]>),
+    /// The answer to our `PING`.
+    Pong,
+    /// The answer to a subscription that adds nothing.
+    NoNewAssets,
+    /// Nothing at all, which the server sends at times.
+    Empty,
+    /// Text that is not JSON: to be logged and forgotten.
+    Other,
+}
+
+/// One message of the market channel.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Message<'a> {
+    /// A full book, replacing what was known.
+    Book(BookMessage<'a>),
+    /// New absolute sizes at some levels.
+    PriceChange(PriceChange<'a>),
+    /// A trade.
+    LastTradePrice(TradeMessage<'a>),
+    /// Prices of a token have another step from now on. May come twice.
+    TickSizeChange(TickSizeChange<'a>),
+    /// The top of a token's book: redundant, good for a cross-check.
+    BestBidAsk(BestBidAsk<'a>),
+    /// A market was created, anywhere on the platform.
+    NewMarket(Box<NewMarket>),
+    /// A market has a winner. Not final: the catalogue confirms it.
+    MarketResolved(MarketResolved<'a>),
+}
+
+/// Entries of one frame, which take effect together.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PriceChange<'a> {
+    /// The condition id.
+    pub market: &'a str,
+    /// The venue's time.
+    pub at: Timestamp,
+    /// In the order of the wire; of both tokens of the market.
+    pub entries: SmallVec<[PriceChangeEntry<'a>; 2]>,
+}
+
+/// A new size at one level.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PriceChangeEntry<'a> {
+    /// The token.
+    pub asset_id: &'a str,
+    /// Bids for a buy.
+    pub side: Side,
+    /// Which level.
+    pub price: Price,
+    /// The absolute new size; 0 removes the level.
+    pub size: Shares,
+    /// The venue's hash of the token's book after the whole frame.
+    pub hash: Option<&'a str>,
+    /// The token's best bid after the whole frame; `None` when it is not told or there is none.
+    pub best_bid: Option<Price>,
+    /// The token's best ask after the whole frame; `None` when it is not told or there is none.
+    pub best_ask: Option<Price>,
+}
+
+/// A trade as the socket prints it. It has no id, and several share a transaction.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TradeMessage<'a> {
+    /// The condition id.
+    pub market: &'a str,
+    /// The token.
+    pub asset_id: &'a str,
+    /// The venue's time.
+    pub at: Timestamp,
+    /// Dollars a share.
+    pub price: Price,
+    /// Shares; 0 when it is not told.
+    pub size: Shares,
+    /// The taker's side on that token, when told.
+    pub side: Option<Side>,
+    /// The transaction that settles it, when told.
+    pub transaction_hash: Option<&'a str>,
+}
+
+/// A new step of prices.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TickSizeChange<'a> {
+    /// The condition id.
+    pub market: &'a str,
+    /// The token.
+    pub asset_id: &'a str,
+    /// The venue's time.
+    pub at: Timestamp,
+    /// The step from now on.
+    pub tick: Price,
+}
+
+/// The top of a book.
+#[derive(Clone, PartialEq, Debug)]
+pub struct BestBidAsk<'a> {
+    /// The token.
+    pub asset_id: &'a str,
+    /// The venue's time.
+    pub at: Timestamp,
+    /// The best bid, if there is one.
+    pub best_bid: Option<Price>,
+    /// The best ask, if there is one.
+    pub best_ask: Option<Price>,
+}
+
+/// A market that was created.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NewMarket {
+    /// The venue's time.
+    pub at: Timestamp,
+    /// What is told of it.
+    pub description: Description,
+}
+
+/// A market that has a winner.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MarketResolved<'a> {
+    /// The condition id.
+    pub market: &'a str,
+    /// The venue's time.
+    pub at: Timestamp,
+    /// The token that pays, when told.
+    pub winning_asset_id: Option<&'a str>,
+}
+
+/// Reads one text frame.
+pub fn frame(text: &str) -> Frame<'_> {
+    let text = text.trim();
+    match text {
+        "" => return Frame::Empty,
+        "PONG" => return Frame::Pong,
+        "NO NEW ASSETS" => return Frame::NoNewAssets,
+        _ => {}
+    }
+    if text.starts_with('{') {
+        return Frame::Messages(smallvec![message(text)]);
+    }
+    if !text.starts_with('[') {
+        return Frame::Other;
+    }
+    match object::<Vec<&RawValue>>(text) {
+        Ok(items) => Frame::Messages(items.into_iter().map(|item| message(item.get())).collect()),
+        Err(error) => Frame::Messages(smallvec![Err(error)]),
+    }
+}
+
+/// The fields of the frequent messages.
+#[derive(Deserialize)]
+struct MessageObject<'a> {
+    #[serde(borrow)]
+    event_type: Option<&'a str>,
+    market: Option<&'a str>,
+    asset_id: Option<&'a str>,
+    timestamp: Option<&'a str>,
+    hash: Option<&'a str>,
+    bids: Option<Levels>,
+    asks: Option<Levels>,
+    #[serde(borrow)]
+    price_changes: Option<Vec<EntryObject<'a>>>,
+    changes: Option<serde::de::IgnoredAny>,
+    price: Option<&'a str>,
+    size: Option<&'a str>,
+    side: Option<&'a str>,
+    transaction_hash: Option<&'a str>,
+    min_order_size: Option<&'a str>,
+    tick_size: Option<&'a str>,
+    new_tick_size: Option<&'a str>,
+    neg_risk: Option<bool>,
+    last_trade_price: Option<&'a str>,
+    best_bid: Option<&'a str>,
+    best_ask: Option<&'a str>,
+    winning_asset_id: Option<&'a str>,
+}
+
+#[derive(Deserialize)]
+struct EntryObject<'a> {
+    asset_id: &'a str,
+    price: &'a str,
+    size: &'a str,
+    side: &'a str,
+    hash: Option<&'a str>,
+    best_bid: Option<&'a str>,
+    best_ask: Option<&'a str>,
+}
+
+/// Reads one message.
+pub fn message(text: &str) -> Result<Message<'_>, WireError> {
+    let object: MessageObject<'_> = object(text)?;
+    match needed("event_type", object.event_type)? {
+        "book" => object.book().map(Message::Book),
+        "price_change" => object.price_change().map(Message::PriceChange),
+        "last_trade_price" => object.trade().map(Message::LastTradePrice),
+        "tick_size_change" => object.tick_size_change().map(Message::TickSizeChange),
+        "best_bid_ask" => object.best_bid_ask().map(Message::BestBidAsk),
+        "market_resolved" => object.market_resolved().map(Message::MarketResolved),
+        "new_market" => new_market(text).map(|market| Message::NewMarket(Box::new(market))),
+        event_type => Err(WireError::UnknownType {
+            event_type: event_type.chars().take(super::ID_BYTES_MAX).collect(),
+        }),
+    }
+}
+
+impl<'a> MessageObject<'a> {
+    fn market(&self) -> Result<&'a str, WireError> {
+        checked_id("market", needed("market", self.market)?)
+    }
+
+    fn asset_id(&self) -> Result<&'a str, WireError> {
+        checked_id("asset_id", needed("asset_id", self.asset_id)?)
+    }
+
+    fn at(&self) -> Result<Timestamp, WireError> {
+        time_of_millis("timestamp", needed("timestamp", self.timestamp)?)
+    }
+
+    fn book(self) -> Result<BookMessage<'a>, WireError> {
+        BookObject {
+            market: self.market,
+            asset_id: self.asset_id,
+            timestamp: self.timestamp,
+            hash: self.hash,
+            bids: self.bids,
+            asks: self.asks,
+            min_order_size: self.min_order_size,
+            tick_size: self.tick_size,
+            neg_risk: self.neg_risk,
+            last_trade_price: self.last_trade_price,
+        }
+        .message()
+    }
+
+    fn price_change(self) -> Result<PriceChange<'a>, WireError> {
+        let (market, at) = (self.market()?, self.at()?);
+        let Some(entries) = self.price_changes else {
+            return Err(if self.changes.is_some() {
+                WireError::OldFormat
+            } else {
+                WireError::Missing { field: "price_changes" }
+            });
+        };
+        let entries = entries.iter().map(|entry| {
+            Ok(PriceChangeEntry {
+                asset_id: checked_id("asset_id", entry.asset_id)?,
+                side: side(entry.side)?,
+                price: price("price", entry.price)?,
+                size: size("size", entry.size)?,
+                hash: entry.hash.filter(|hash| !hash.is_empty()),
+                best_bid: top("best_bid", entry.best_bid)?,
+                best_ask: top("best_ask", entry.best_ask)?,
+            })
+        });
+        let entries: Result<_, WireError> = entries.collect();
+        Ok(PriceChange { market, at, entries: entries? })
+    }
+
+    fn trade(&self) -> Result<TradeMessage<'a>, WireError> {
+        let rounded = |field, text: &str, rounding| {
+            crate::money::micros_from_text(text, rounding)
+                .map_err(|error| WireError::Field { field, problem: error.into() })
+        };
+        let price = rounded("price", needed("price", self.price)?, Rounding::HalfEven)?;
+        if !(0..=1_000_000).contains(&price) {
+            return Err(expected("price", "a price between 0 and 1"));
+        }
+        let size = match self.size {
+            Some(text) => rounded("size", text, Rounding::TowardZero)?,
+            None => 0,
+        };
+        Ok(TradeMessage {
+            market: self.market()?,
+            asset_id: self.asset_id()?,
+            at: self.at()?,
+            price: Price::from_micros(price),
+            size: Shares::from_micros(size),
+            side: self.side.map(side).transpose()?,
+            transaction_hash: self.transaction_hash,
+        })
+    }
+
+    fn tick_size_change(&self) -> Result<TickSizeChange<'a>, WireError> {
+        let tick = price("new_tick_size", needed("new_tick_size", self.new_tick_size)?)?;
+        if !tick.is_quotable() {
+            return Err(expected("new_tick_size", "a tick between 0 and 1"));
+        }
+        Ok(TickSizeChange {
+            market: self.market()?,
+            asset_id: self.asset_id()?,
+            at: self.at()?,
+            tick,
+        })
+    }
+
+    fn best_bid_ask(&self) -> Result<BestBidAsk<'a>, WireError> {
+        Ok(BestBidAsk {
+            asset_id: self.asset_id()?,
+            at: self.at()?,
+            best_bid: top("best_bid", self.best_bid)?,
+            best_ask: top("best_ask", self.best_ask)?,
+        })
+    }
+
+    fn market_resolved(&self) -> Result<MarketResolved<'a>, WireError> {
+        Ok(MarketResolved {
+            market: self.market()?,
+            at: self.at()?,
+            winning_asset_id: self.winning_asset_id.filter(|id| !id.is_empty()),
+        })
+    }
+}
+
+/// A best price; an empty side shows as 0, 1, an empty string or nothing.
+fn top(field: &'static str, text: Option<&str>) -> Result<Option<Price>, WireError> {
+    match text {
+        None | Some("") => Ok(None),
+        Some(text) => Ok(Some(price(field, text)?).filter(|price| price.is_quotable())),
+    }
+}
+
+fn side(text: &str) -> Result<Side, WireError> {
+    match text {
+        "BUY" => Ok(Side::Buy),
+        "SELL" => Ok(Side::Sell),
+        _ => Err(expected("side", "BUY or SELL")),
+    }
+}
+
+#[derive(Deserialize)]
+struct NewMarketObject<'a> {
+    #[serde(borrow)]
+    market: Raw<'a>,
+    #[serde(borrow)]
+    timestamp: Raw<'a>,
+    #[serde(borrow)]
+    question: Raw<'a>,
+    #[serde(borrow)]
+    slug: Raw<'a>,
+    #[serde(borrow)]
+    assets_ids: Raw<'a>,
+    #[serde(borrow)]
+    outcomes: Raw<'a>,
+    #[serde(borrow)]
+    order_price_min_tick_size: Raw<'a>,
+    #[serde(borrow)]
+    fees_enabled: Raw<'a>,
+    #[serde(borrow)]
+    fee_schedule: Raw<'a>,
+}
+
+/// The broadcast of a new market. It does not tell whether orders are accepted, so the market is
+/// paused until the catalogue says so.
+fn new_market(text: &str) -> Result<NewMarket, WireError> {
+    let object: NewMarketObject<'_> = object(text)?;
+    let market = scalar("market", object.market)?.ok_or(WireError::Missing { field: "market" })?;
+    checked_id("market", &market)?;
+    let timestamp = scalar("timestamp", object.timestamp)?.unwrap_or_default();
+    let at = time_of_millis("timestamp", &timestamp)?;
+    let labels = list("outcomes", object.outcomes)?;
+    let tokens = list("assets_ids", object.assets_ids)?;
+    let mut info = MarketInfo::bare(&market, outcomes(&labels, &tokens)?);
+    info.status =
+        if is_hydrated(&info.outcomes) { MarketStatus::Paused } else { MarketStatus::Hydrating };
+    let tick = ("order_price_min_tick_size", object.order_price_min_tick_size);
+    set_grid(&mut info, tick, ("order_min_size", None))?;
+    let fees = fees(object.fees_enabled, object.fee_schedule)?;
+    info.fees = fees.unwrap_or(Fees::Free);
+    info.question = shown(object.question);
+    info.slug = shown(object.slug);
+    let description =
+        Description { info, updated_at: Some(at), tells_fees: fees.is_some(), payouts_shown: None };
+    Ok(NewMarket { at, description })
+}

@@ -1,0 +1,188 @@
+//! The descriptions of one market from several files, made one.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use crate::ids::Timestamp;
+use crate::market::catalogue::{MarketInfo, MarketStatus, Outcome};
+use crate::money::{Price, Rounding, Usd};
+use crate::venue::polymarket::wire::{Description, ID_BYTES_MAX};
+
+/// Where a description comes from; those that tell more come first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Source {
+    Gamma,
+    Recorder,
+    CompactMarket,
+    LongMarket,
+}
+
+const SOURCE_COUNT: usize = 4;
+
+/// All that was told of all markets.
+#[derive(Default)]
+pub(super) struct Descriptions {
+    markets: HashMap<Arc<str>, [Option<Description>; SOURCE_COUNT]>,
+    /// In the order in which they were met first.
+    order: Vec<Arc<str>>,
+}
+
+impl Descriptions {
+    /// Takes a description; of the same source the newer one wins, by the venue's time, or else by
+    /// the order of the files.
+    pub(super) fn add(&mut self, source: Source, mut description: Description) {
+        let condition_id = description.info.condition_id.clone();
+        let sources = match self.markets.entry(condition_id) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                self.order.push(entry.key().clone());
+                entry.insert(Default::default())
+            }
+        };
+        let known = &mut sources[source as usize];
+        match known {
+            Some(newer) if newer.updated_at > description.updated_at => {
+                fill_texts(&mut newer.info, &description.info);
+            }
+            Some(older) => {
+                fill_texts(&mut description.info, &older.info);
+                *older = description;
+            }
+            None => *known = Some(description),
+        }
+    }
+
+    /// One description of each market.
+    pub(super) fn finish(mut self) -> Vec<MarketInfo> {
+        let merged = self.order.iter().map(|condition_id| {
+            let sources = self.markets.remove(condition_id).expect("each is listed once");
+            let mut sources = sources.into_iter().flatten();
+            let mut description = sources.next().expect("a market is known from some source");
+            for other in sources {
+                complement(&mut description, &other);
+            }
+            description.info
+        });
+        merged.collect()
+    }
+}
+
+/// Adds what a lesser source knows and the better one does not.
+fn complement(description: &mut Description, other: &Description) {
+    let info = &mut description.info;
+    fill_texts(info, &other.info);
+    let lacks_tokens = |outcomes: &[Outcome]| {
+        outcomes.is_empty() || outcomes.iter().any(|outcome| outcome.token_id.is_empty())
+    };
+    let labels_agree = info.outcomes.is_empty()
+        || info.outcomes.iter().map(|outcome| &outcome.label).eq(other
+            .info
+            .outcomes
+            .iter()
+            .map(|outcome| &outcome.label));
+    if lacks_tokens(&info.outcomes) && !lacks_tokens(&other.info.outcomes) && labels_agree {
+        info.outcomes.clone_from(&other.info.outcomes);
+        if info.status == MarketStatus::Hydrating {
+            info.status = other.info.status;
+        }
+    }
+    if !description.tells_fees && other.tells_fees {
+        info.fees = other.info.fees;
+        description.tells_fees = true;
+    }
+    // Two sources that show the same payouts of a closed market confirm each other.
+    let is_confirmed = info.status == MarketStatus::Closed
+        && other.info.status.is_closed()
+        && info.outcomes == other.info.outcomes
+        && description.payouts_shown == other.payouts_shown;
+    if let (true, Some(payouts)) = (is_confirmed, &description.payouts_shown) {
+        info.status = MarketStatus::Resolved;
+        info.payouts.clone_from(payouts);
+    }
+}
+
+/// What is only shown is taken from wherever it is known.
+fn fill_texts(info: &mut MarketInfo, other: &MarketInfo) {
+    let pairs = [
+        (&mut info.slug, &other.slug),
+        (&mut info.question, &other.question),
+        (&mut info.category, &other.category),
+        (&mut info.image_url, &other.image_url),
+        (&mut info.event_title, &other.event_title),
+    ];
+    for (text, other) in pairs {
+        if text.is_none() {
+            text.clone_from(other);
+        }
+    }
+    info.end_date = info.end_date.or(other.end_date);
+    info.volume_24h = info.volume_24h.or(other.volume_24h);
+    info.volume_total = info.volume_total.or(other.volume_total);
+}
+
+/// The short metadata that one recorder wrote beside its books: its own form, not the venue's.
+#[derive(Deserialize)]
+struct RecorderRow<'a> {
+    condition_id: String,
+    question: Option<String>,
+    slug: Option<String>,
+    end_date: Option<String>,
+    neg_risk: Option<bool>,
+    outcomes: Vec<String>,
+    token_ids: Vec<String>,
+    #[serde(borrow)]
+    gamma_tick_size: Option<&'a serde_json::value::RawValue>,
+    #[serde(borrow)]
+    volume_24h: Option<&'a serde_json::value::RawValue>,
+}
+
+/// Why the row of a recorder cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RecorderRowError {
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+    #[error("{labels} outcomes and {tokens} token_ids")]
+    Counts { labels: usize, tokens: usize },
+    #[error("an id of more than {ID_BYTES_MAX} characters, or none")]
+    Id,
+    #[error("gamma_tick_size is not a tick")]
+    Tick,
+}
+
+/// Reads such metadata. The recorder chose markets that were open, and tells no fee: it is 0.
+pub(super) fn recorder_row(text: &str) -> Result<Description, RecorderRowError> {
+    let row: RecorderRow<'_> = serde_json::from_str(text)?;
+    let (labels, tokens) = (row.outcomes.len(), row.token_ids.len());
+    if labels != tokens || labels == 0 {
+        return Err(RecorderRowError::Counts { labels, tokens });
+    }
+    let is_id = |id: &String| !id.is_empty() && id.len() <= ID_BYTES_MAX;
+    if !is_id(&row.condition_id) || !row.token_ids.iter().all(is_id) {
+        return Err(RecorderRowError::Id);
+    }
+    let outcomes = row.outcomes.iter().zip(&row.token_ids).map(|(label, token_id)| Outcome {
+        label: label.as_str().into(),
+        token_id: token_id.as_str().into(),
+    });
+    let mut info = MarketInfo::bare(&row.condition_id, outcomes);
+    if let Some(raw) = row.gamma_tick_size {
+        info.tick = Price::from_text(raw.get(), Rounding::Exact)
+            .ok()
+            .filter(|tick| tick.is_quotable())
+            .ok_or(RecorderRowError::Tick)?;
+    }
+    info.question = row.question.map(Into::into);
+    info.slug = row.slug.map(Into::into);
+    info.neg_risk = row.neg_risk.unwrap_or(false);
+    info.end_date = row
+        .end_date
+        .and_then(|text| text.parse::<jiff::Timestamp>().ok())
+        .and_then(|time| i64::try_from(time.as_nanosecond()).ok())
+        .map(Timestamp::from_nanos);
+    info.volume_24h =
+        row.volume_24h.and_then(|raw| Usd::from_text(raw.get(), Rounding::TowardZero).ok());
+    Ok(Description { info, updated_at: None, tells_fees: false, payouts_shown: None })
+}

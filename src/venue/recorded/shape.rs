@@ -1,0 +1,128 @@
+//! What a recorded value is, told by its keys.
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+
+use super::report::NotPlayable;
+
+/// What a recorded value is.
+pub(super) enum Shape<'a> {
+    /// Several values.
+    Items(Vec<&'a RawValue>),
+    /// One value in a collector's envelope.
+    Inner(&'a RawValue),
+    GammaMarket,
+    GammaEvent,
+    RecorderMarket,
+    CompactMarket,
+    LongMarket,
+    Book,
+    /// A book without levels and without a name.
+    Placeholder,
+    SocketMessage,
+    /// A word that the socket sends.
+    SocketWord,
+    NotPlayable(NotPlayable),
+    Unknown,
+}
+
+#[derive(Deserialize)]
+struct Keys<'a> {
+    #[serde(rename = "conditionId")]
+    gamma_condition_id: Option<IgnoredAny>,
+    condition_id: Option<IgnoredAny>,
+    asset: Option<IgnoredAny>,
+    asset_id: Option<IgnoredAny>,
+    token_ids: Option<IgnoredAny>,
+    tokens: Option<IgnoredAny>,
+    c: Option<IgnoredAny>,
+    t: Option<IgnoredAny>,
+    event_type: Option<IgnoredAny>,
+    ts_ms: Option<IgnoredAny>,
+    #[serde(borrow)]
+    bids: Option<&'a RawValue>,
+    #[serde(borrow)]
+    asks: Option<&'a RawValue>,
+    price: Option<IgnoredAny>,
+    size: Option<IgnoredAny>,
+    side: Option<IgnoredAny>,
+    markets: Option<IgnoredAny>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(borrow)]
+    raw: Option<&'a RawValue>,
+    frame: Option<IgnoredAny>,
+    recv: Option<IgnoredAny>,
+    url: Option<IgnoredAny>,
+    body: Option<IgnoredAny>,
+}
+
+impl<'a> Shape<'a> {
+    /// Looks at the keys of an object, or takes an array apart.
+    pub(super) fn of(text: &'a str) -> Result<Self, serde_json::Error> {
+        if text.starts_with('[') {
+            return serde_json::from_str(text).map(Self::Items);
+        }
+        if !text.starts_with('{') {
+            let word = text.trim_matches('"');
+            let is_word = matches!(word, "PONG" | "NO NEW ASSETS" | "");
+            return Ok(if is_word { Self::SocketWord } else { Self::Unknown });
+        }
+        let keys: Keys<'a> = serde_json::from_str(text)?;
+        if let Some(why) = keys.not_playable() {
+            return Ok(Self::NotPlayable(why));
+        }
+        Ok(keys.playable())
+    }
+}
+
+impl<'a> Keys<'a> {
+    fn not_playable(&self) -> Option<NotPlayable> {
+        let has_levels = self.bids.is_some() || self.asks.is_some();
+        let is_empty = |side: Option<&RawValue>| side.is_none_or(|side| side.get() == "[]");
+        let has_ids = self.asset_id.is_some() || self.gamma_condition_id.is_some();
+        if self.frame.is_some() && self.recv.is_some() {
+            Some(NotPlayable::FrameEnvelope)
+        } else if self.ts_ms.is_some() {
+            Some(NotPlayable::TickRows)
+        } else if self.url.is_some() && self.body.is_some() {
+            Some(NotPlayable::Probe)
+        } else if self.gamma_condition_id.is_some() && self.asset.is_some() && self.side.is_some() {
+            Some(NotPlayable::DataApiTrades)
+        } else if has_levels && !has_ids && !(is_empty(self.bids) && is_empty(self.asks)) {
+            Some(NotPlayable::BookWithoutIds)
+        } else if self.price.is_some() && self.size.is_some() && !has_ids {
+            Some(NotPlayable::TradeWithoutIds)
+        } else {
+            None
+        }
+    }
+
+    fn playable(self) -> Shape<'a> {
+        let has_levels = self.bids.is_some() || self.asks.is_some();
+        if self.event_type.is_some() {
+            Shape::SocketMessage
+        } else if let (Some(raw), Some(_)) = (self.raw, &self.condition_id) {
+            Shape::Inner(raw)
+        } else if self.gamma_condition_id.is_some() {
+            Shape::GammaMarket
+        } else if self.markets.is_some() {
+            Shape::GammaEvent
+        } else if let Some(data) = self.data {
+            Shape::Inner(data)
+        } else if self.condition_id.is_some() && self.token_ids.is_some() {
+            Shape::RecorderMarket
+        } else if self.condition_id.is_some() && self.tokens.is_some() {
+            Shape::LongMarket
+        } else if self.c.is_some() && self.t.is_some() {
+            Shape::CompactMarket
+        } else if has_levels && self.asset_id.is_some() {
+            Shape::Book
+        } else if has_levels {
+            Shape::Placeholder
+        } else {
+            Shape::Unknown
+        }
+    }
+}

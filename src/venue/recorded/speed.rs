@@ -1,0 +1,90 @@
+//! How fast a tape is played.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::ids::Timestamp;
+use crate::money::{MICROS_PER_UNIT, Rounding, micros_from_text};
+
+/// How fast a tape is played.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Speed {
+    /// All of it at once, before anybody reads: the last state stands.
+    Max,
+    /// So many times as fast as it was recorded.
+    Times(Ratio),
+}
+
+/// A positive factor in millionths.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ratio {
+    micros: i64,
+}
+
+/// Why text is not a speed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("expected `max` or a number above 0 of at most 6 decimals, such as 1 or 0.5")]
+pub struct SpeedError;
+
+impl FromStr for Speed {
+    type Err = SpeedError;
+
+    fn from_str(text: &str) -> Result<Self, SpeedError> {
+        if text == "max" {
+            return Ok(Self::Max);
+        }
+        match micros_from_text(text, Rounding::Exact) {
+            Ok(micros) if micros > 0 => Ok(Self::Times(Ratio { micros })),
+            _ => Err(SpeedError),
+        }
+    }
+}
+
+impl Ratio {
+    /// How long after the start of play something happens that was recorded between these times;
+    /// nothing happens before the start.
+    pub fn delay(self, start: Timestamp, at: Timestamp) -> Duration {
+        let recorded = i128::from(at.nanos()) - i128::from(start.nanos());
+        let played = recorded.max(0) * i128::from(MICROS_PER_UNIT) / i128::from(self.micros);
+        Duration::from_nanos(u64::try_from(played).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_speed_is_max_or_a_positive_number() {
+        let seconds = |text: &str| match text.parse() {
+            Ok(Speed::Times(ratio)) => {
+                Some(ratio.delay(Timestamp::from_seconds(10), Timestamp::from_seconds(70)))
+            }
+            _ => None,
+        };
+        for (text, expected) in [
+            ("1", Some(Duration::from_secs(60))),
+            ("2.5", Some(Duration::from_secs(24))),
+            ("0.5", Some(Duration::from_secs(120))),
+            ("1e3", Some(Duration::from_millis(60))),
+            ("0", None),
+            ("-1", None),
+            ("0.0000001", None),
+            ("fast", None),
+            ("", None),
+            ("max", None),
+        ] {
+            assert_eq!(seconds(text), expected, "{text}");
+        }
+        assert_eq!("max".parse(), Ok(Speed::Max));
+        assert_eq!("MAX".parse::<Speed>(), Err(SpeedError));
+    }
+
+    #[test]
+    fn nothing_happens_before_the_start() {
+        let Ok(Speed::Times(ratio)) = "1".parse() else { panic!("a number is a speed") };
+        assert_eq!(ratio.delay(Timestamp::from_seconds(2), Timestamp::EPOCH), Duration::ZERO);
+        let (first, last) = (Timestamp::from_nanos(i64::MIN), Timestamp::from_nanos(i64::MAX));
+        assert_eq!(ratio.delay(first, last), Duration::from_nanos(u64::MAX));
+    }
+}
