@@ -1,16 +1,27 @@
 //! The recorded venue on real recordings, where they are at hand, and on invented ones always.
+//!
+//! The program in `tests/oracle` reads the same files on its own; what it calls tradable must be
+//! what the server calls tradable.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
+use paperbourse::ids::OutcomeIndex;
+use paperbourse::market::Markets;
+use paperbourse::market::book::Side;
 use paperbourse::market::catalogue::{Fees, MarketStatus};
-use paperbourse::market::{MarketSnapshot, Markets};
-use paperbourse::venue::VenueChange;
+use paperbourse::money::Price;
 use paperbourse::venue::feed::{BookHasher, Feed, FeedCounts, HashedBook, MismatchPolicy};
 use paperbourse::venue::polymarket::wire::clob::{self, LastTradePrice};
 use paperbourse::venue::recorded::{LoadReport, NotPlayable, Player, Recording, Speed};
 
-/// Where the recordings are, or a loud word that they are not.
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/venue")
+}
+
+/// Where the real recordings are, or a loud word that they are not.
 fn recordings() -> Option<PathBuf> {
     let path = std::env::var_os("PAPERBOURSE_RECORDINGS").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/polymarket"),
@@ -23,22 +34,255 @@ fn recordings() -> Option<PathBuf> {
     Some(path)
 }
 
+fn feed() -> Feed {
+    Feed::new(Arc::new(Markets::new()), MismatchPolicy::Count)
+}
+
+/// Plays all of a recording at once.
 fn play(directory: &Path) -> (Player, LoadReport) {
     let (recording, report) = Recording::load(directory).unwrap();
-    let feed = Feed::new(Arc::new(Markets::new()), MismatchPolicy::Count);
-    (recording.play(Speed::Max, feed), report)
+    (recording.play(Speed::Max, feed()), report)
+}
+
+/// The markets of the fixtures are named by a repeated byte.
+fn condition(number: u8) -> String {
+    format!("0x{}", format!("{number:02x}").repeat(32))
+}
+
+#[track_caller]
+fn check_not_playable(report: &LoadReport, expected: &[(&str, NotPlayable)]) {
+    let actual: Vec<_> =
+        report.not_playable.iter().map(|file| (file.file.as_str(), file.why)).collect();
+    assert_eq!(actual, expected);
+}
+
+/// What can be traded, as the oracle prints it.
+fn tradable(markets: &Markets) -> BTreeSet<(String, String, &'static str)> {
+    let mut rows = BTreeSet::new();
+    for market in markets.listing().markets() {
+        let snapshot = market.snapshot();
+        if !snapshot.is_tradable() {
+            continue;
+        }
+        for (index, outcome) in (0..).zip(&snapshot.info().outcomes) {
+            if snapshot.quoted(OutcomeIndex(index)).is_none() {
+                continue;
+            }
+            let own = market.book(OutcomeIndex(index)).is_some();
+            let source = if own { "own" } else { "mirrored" };
+            let condition_id = snapshot.info().condition_id.to_string();
+            rows.insert((condition_id, outcome.label.to_string(), source));
+        }
+    }
+    rows
+}
+
+#[track_caller]
+fn check_against_oracle(directory: &Path, markets: &Markets) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/fills.py");
+    let Ok(output) = Command::new("python3").arg(script).arg(directory).arg("--list").output()
+    else {
+        eprintln!("SKIPPED: no python3 to run the oracle with");
+        return;
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut expected = BTreeSet::new();
+    for line in String::from_utf8(output.stdout).unwrap().lines() {
+        let row: serde_json::Value = serde_json::from_str(line).unwrap();
+        let text = |key: &str| row[key].as_str().unwrap().to_owned();
+        let source = if row["book"] == "own" { "own" } else { "mirrored" };
+        expected.insert((text("market_id"), text("outcome"), source));
+    }
+    assert_eq!(tradable(markets), expected);
 }
 
 #[test]
-fn debug_report() {
+fn every_real_recording_loads() {
     let Some(directory) = recordings() else { return };
     let (player, report) = play(&directory);
-    println!("{report}");
-    for f in &report.not_playable {
-        println!("{f}");
+    eprintln!("{report}\n{}", player.feed().counts());
+    check_not_playable(
+        &report,
+        &[
+            ("clob/data_api_trades_global_2026-04.json", NotPlayable::DataApiTrades),
+            ("clob/rest_probe_2026-06-20.json", NotPlayable::Probe),
+            ("ws/btc_1h_2025-12-11_down_books.jsonl", NotPlayable::BookWithoutIds),
+            ("ws/btc_1h_2025-12-11_down_trades.jsonl", NotPlayable::TradeWithoutIds),
+            ("ws/btc_1h_2025-12-11_up_books.jsonl", NotPlayable::BookWithoutIds),
+            ("ws/btc_1h_2025-12-11_up_trades.jsonl", NotPlayable::TradeWithoutIds),
+            ("ws/btc_hourly_2025-07-03_oldformat_frames.jsonl", NotPlayable::FrameEnvelope),
+            ("ws/nhl_2026-06-07T0130Z_ticks.jsonl", NotPlayable::TickRows),
+        ],
+    );
+    // The page of simplified markets has 54 rows whose condition id is empty.
+    assert_eq!((report.file_count, report.malformed_count), (40, 54));
+    for row in &report.malformed {
+        assert_eq!(row.file, "clob/simplified-markets_page1000.json");
+        assert_eq!(row.error, "field condition_id is missing");
     }
-    for f in &report.malformed {
-        println!("{f}");
+    assert_eq!((report.book_count, report.placeholder_count, report.message_count), (525, 1, 56));
+    let counts = MarketStatus::ALL.map(|status| report.market_count(status));
+    assert_eq!(counts, [1, 293, 5, 943, 295], "hydrating, open, paused, closed, resolved");
+    assert_eq!(report.market_with_book_count, 70);
+    assert_eq!(tradable(player.feed().markets()).len(), 140, "both outcomes of the 70");
+    check_against_oracle(&directory, player.feed().markets());
+}
+
+#[test]
+fn every_hash_of_a_real_recording_is_reproduced() {
+    let Some(directory) = recordings() else { return };
+    let (player, _) = play(&directory);
+    let counts = player.feed().counts();
+    // 525 books of the book endpoint, 2 of the socket, 24 of its changes.
+    assert_eq!(
+        (counts.hashes_verified, counts.hashes_mismatched, counts.hashes_unchecked),
+        (551, 0, 0)
+    );
+    // The other outcomes' halves of the 24 changes, and one change of a market without a book.
+    assert_eq!((counts.level_changes, counts.level_changes_without_book), (24, 26));
+}
+
+/// Books of markets that are not listed are hashed by what they tell themselves.
+#[test]
+fn the_books_of_february_are_reproduced() {
+    let Some(directory) = recordings() else { return };
+    let text = std::fs::read_to_string(directory.join("ws/book_10_2026-02-12.jsonl")).unwrap();
+    let mut hasher = BookHasher::default();
+    let mut verified = 0;
+    for line in text.lines() {
+        let book = clob::book(line).unwrap();
+        let last_trade_price = book.last_trade_price.and_then(LastTradePrice::price);
+        let hashed = HashedBook {
+            market: book.market,
+            token_id: book.asset_id,
+            at: book.at,
+            ladder: &book.ladder,
+            order_size_min: paperbourse::money::Shares::from_micros(5_000_000),
+            tick: book.tick.unwrap(),
+            neg_risk: false,
+        };
+        let told = book.hash.unwrap();
+        verified += usize::from(hasher.matching(hashed, told, [last_trade_price]).is_some());
     }
-    println!("{} {:?}", player.feed().counts(), player.feed().counts());
+    assert_eq!(verified, 10);
+}
+
+#[test]
+fn markets_known_from_a_recorder_alone_trade_without_a_fee() {
+    let Some(directory) = recordings() else { return };
+    let text = std::fs::read_to_string(directory.join("clob/books_2026-07-21_markets.json"));
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&text.unwrap()).unwrap();
+    let (player, _) = play(&directory);
+    assert_eq!(rows.len(), 50);
+    for row in rows {
+        let condition_id = row["condition_id"].as_str().unwrap();
+        let market = player.feed().markets().by_condition(condition_id).unwrap();
+        let snapshot = market.snapshot();
+        assert!(snapshot.is_tradable());
+        assert_eq!(snapshot.info().fees, Fees::Free);
+        for outcome in [OutcomeIndex(0), OutcomeIndex(1)] {
+            // Five rounds of books, and their last one stands.
+            assert_eq!(market.book(outcome).as_ref().unwrap().sequence, 5);
+        }
+    }
+}
+
+#[test]
+fn every_form_of_the_fixtures_is_told_apart() {
+    let (player, report) = play(&fixtures());
+    check_not_playable(
+        &report,
+        &[
+            ("clob/probe.json", NotPlayable::Probe),
+            ("clob/public_trades.json", NotPlayable::DataApiTrades),
+            ("ws/books_without_ids.jsonl", NotPlayable::BookWithoutIds),
+            ("ws/envelopes.jsonl", NotPlayable::FrameEnvelope),
+            ("ws/garbage.jsonl", NotPlayable::NothingReadable),
+            ("ws/not_text.jsonl", NotPlayable::NotText),
+            ("ws/old_format.jsonl", NotPlayable::OldFormat),
+            ("ws/ticks.jsonl", NotPlayable::TickRows),
+            ("ws/trades_without_ids.jsonl", NotPlayable::TradeWithoutIds),
+        ],
+    );
+    let malformed: Vec<String> = report.malformed.iter().map(ToString::to_string).collect();
+    insta::assert_snapshot!(malformed.join("\n"));
+    assert_eq!(report.malformed_count, malformed.len());
+    insta::assert_snapshot!(format!("{report}\n{}", player.feed().counts()));
+    check_against_oracle(&fixtures(), player.feed().markets());
+}
+
+#[test]
+fn markets_of_the_fixtures_have_the_status_and_fee_that_their_files_tell() {
+    let (player, _) = play(&fixtures());
+    let mut lines = Vec::new();
+    for number in 1..=21 {
+        let Some(market) = player.feed().markets().by_condition(&condition(number)) else {
+            lines.push(format!("{number:02x} unknown"));
+            continue;
+        };
+        let info = market.info();
+        let payouts: Vec<String> = info.payouts.iter().map(ToString::to_string).collect();
+        lines.push(format!(
+            "{number:02x} {:?} tick {} min {} {:?} [{}] {:?} {:?}",
+            info.status,
+            info.tick,
+            info.order_size_min,
+            info.fees,
+            payouts.join(" "),
+            info.category.as_deref().unwrap_or("-"),
+            info.question.as_deref().unwrap_or("-"),
+        ));
+    }
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn the_frames_of_the_fixtures_keep_a_book() {
+    let (player, _) = play(&fixtures());
+    let counts = player.feed().counts();
+    assert_eq!(counts.crossed, 1, "a buyer takes a level that no change removes");
+    let market = player.feed().markets().by_condition(&condition(2)).unwrap();
+    let book = market.book(OutcomeIndex(0)).clone().unwrap();
+    let micros = |price: Option<Price>| price.map(Price::micros);
+    assert_eq!(micros(book.ladder().best_bid().map(|level| level.price)), Some(455_000));
+    assert_eq!(micros(book.ladder().best_ask().map(|level| level.price)), Some(460_000));
+    let trade = book.last_trade.unwrap();
+    assert_eq!(
+        (trade.price.micros(), trade.size.micros(), trade.side),
+        (455_000, 38_123_456, Some(Side::Buy))
+    );
+    assert_eq!(market.info().tick, Price::from_micros(10_000), "the tick has changed");
+    assert!(market.snapshot().quoted(OutcomeIndex(1)).is_some(), "the other is its mirror");
+}
+
+/// At its own pace a tape ends where it ends at once.
+#[tokio::test(start_paused = true)]
+async fn a_tape_plays_at_its_own_pace() {
+    let (at_once, _) = play(&fixtures());
+    let (recording, _) = Recording::load(&fixtures()).unwrap();
+    let recorded = {
+        let (first, last) = (&recording.tape()[0], recording.tape().last().unwrap());
+        last.at.nanos() - first.at.nanos()
+    };
+    let mut player = recording.play("2".parse().unwrap(), feed());
+    let listed = player.feed().markets().by_condition(&condition(1)).unwrap();
+    assert!(listed.book(OutcomeIndex(0)).is_none(), "markets first, books at their time");
+    assert_eq!(player.feed().counts(), FeedCounts::default());
+
+    let began = tokio::time::Instant::now();
+    let second = std::time::Duration::from_secs(1);
+    assert!(tokio::time::timeout(second, player.run()).await.is_err(), "the tape is longer");
+    let market = player.feed().markets().by_condition(&condition(1)).unwrap();
+    let first_round = market.book(OutcomeIndex(0)).clone().unwrap();
+    assert_eq!(first_round.ladder().best_bid().unwrap().price, Price::from_micros(300_000));
+    drop(player);
+
+    let (recording, _) = Recording::load(&fixtures()).unwrap();
+    let mut player = recording.play("2".parse().unwrap(), feed());
+    let begun_again = tokio::time::Instant::now();
+    player.run().await;
+    assert_eq!(player.feed().counts(), at_once.feed().counts());
+    let elapsed = i64::try_from(begun_again.elapsed().as_nanos()).unwrap();
+    assert!((elapsed - recorded / 2).abs() < 10_000_000, "{elapsed} of {recorded}");
+    assert!(began.elapsed() > second);
 }

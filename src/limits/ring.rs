@@ -142,7 +142,7 @@ mod tests {
     fn keeps_the_newest_stamps_lap_after_lap() {
         for capacity in 1..=4 {
             let ring = Ring::new(capacity);
-            assert_eq!(stamps(&ring), []);
+            assert!(stamps(&ring).is_empty());
             for stamp_ns in 0..20 {
                 assert!(ring.view().append(stamp_ns));
                 let oldest = (stamp_ns + 1).saturating_sub(capacity as u64);

@@ -1,6 +1,59 @@
-//! Polymarket: the formats of its public services.
+//! Polymarket: the formats of its public services, and what its messages mean for our books.
 //!
-//! `wire` reads what they send. Recordings of them are played by [`super::recorded`]; nothing here
-//! opens a connection.
+//! `wire` reads what they send; here that becomes [`VenueEvent`]s. Recordings are played by
+//! [`super::recorded`]; nothing here opens a connection.
 
 pub mod wire;
+
+use std::sync::Arc;
+
+use wire::clob::{BookMessage, LastTradePrice};
+use wire::socket::Message;
+
+use super::{BookReplaced, LevelChanged, VenueChange, VenueEvent};
+
+impl BookMessage<'_> {
+    /// What a full book changes. `name` gives the stored form of a token id, so that it is not
+    /// copied with every message.
+    pub fn event(self, mut name: impl FnMut(&str) -> Arc<str>) -> VenueEvent {
+        let change = VenueChange::Book(BookReplaced {
+            token_id: name(self.asset_id),
+            ladder: self.ladder,
+            hash: self.hash.map(Into::into),
+            last_trade_price: self.last_trade_price.and_then(LastTradePrice::price),
+            tick: self.tick,
+        });
+        VenueEvent { at: self.at, change }
+    }
+}
+
+impl Message<'_> {
+    /// What a message changes in books; `None` for one that changes none: whoever keeps the
+    /// descriptions of markets judges those.
+    pub fn event(self, mut name: impl FnMut(&str) -> Arc<str>) -> Option<VenueEvent> {
+        match self {
+            Self::Book(book) => Some(book.event(name)),
+            Self::PriceChange(change) => {
+                let entries = change.entries.iter().map(|entry| LevelChanged {
+                    token_id: name(entry.asset_id),
+                    side: entry.side,
+                    price: entry.price,
+                    size: entry.size,
+                    hash: entry.hash.map(Into::into),
+                });
+                let levels = VenueChange::Levels(entries.collect());
+                Some(VenueEvent { at: change.at, change: levels })
+            }
+            Self::LastTradePrice(trade) => {
+                let token_id = name(trade.asset_id);
+                let (price, size, side) = (trade.price, trade.size, trade.side);
+                let change = VenueChange::Traded { token_id, price, size, side };
+                Some(VenueEvent { at: trade.at, change })
+            }
+            Self::TickSizeChange(_)
+            | Self::BestBidAsk(_)
+            | Self::NewMarket(_)
+            | Self::MarketResolved(_) => None,
+        }
+    }
+}

@@ -163,16 +163,17 @@ impl Player {
         &self.feed
     }
 
-    /// Plays what is left of the tape at its own pace and returns at its end: the last state
-    /// stands. May be dropped at any time.
+    /// Plays the tape at its own pace and returns at its end: the last state stands. The pace
+    /// counts from the call.
     pub async fn run(&mut self) {
         let Some(ratio) = self.speed else { return };
         let began = tokio::time::Instant::now();
-        for event in self.tape.by_ref() {
-            let delay = ratio.delay(self.start, event.at);
+        while let Some(next) = self.tape.as_slice().first() {
+            let delay = ratio.delay(self.start, next.at);
             if let Some(due) = began.checked_add(delay) {
                 tokio::time::sleep_until(due).await;
             }
+            let event = self.tape.next().expect("it was looked at");
             self.feed.apply(event);
         }
     }

@@ -1,1 +1,374 @@
+use std::collections::BTreeMap;
 
+use proptest::prelude::*;
+
+use super::*;
+use crate::market::book::Level;
+use crate::market::catalogue::{MarketStatus, Outcome};
+
+fn price(micros: i64) -> Price {
+    Price::from_micros(micros)
+}
+
+fn level(price_micros: i64, size_micros: i64) -> Level {
+    Level { price: price(price_micros), size: Shares::from_micros(size_micros) }
+}
+
+fn info(condition_id: &str) -> MarketInfo {
+    let outcomes = ["Yes", "No"].map(|label| Outcome {
+        label: label.into(),
+        token_id: format!("{condition_id}-{label}").into(),
+    });
+    MarketInfo::bare(condition_id, outcomes)
+}
+
+fn at(millis: i64, change: VenueChange) -> VenueEvent {
+    VenueEvent { at: Timestamp::from_millis(millis), change }
+}
+
+fn feed_with(policy: MismatchPolicy) -> Feed {
+    let mut feed = Feed::new(Arc::new(Markets::new()), policy);
+    feed.apply(at(0, VenueChange::Listed(vec![info("m")])));
+    feed
+}
+
+fn book_event(token_id: &str, bids: &[Level], asks: &[Level]) -> VenueChange {
+    VenueChange::Book(BookReplaced {
+        token_id: token_id.into(),
+        ladder: Ladder::from_levels(bids.to_vec(), asks.to_vec()).unwrap(),
+        hash: None,
+        last_trade_price: None,
+        tick: None,
+    })
+}
+
+fn change(token_id: &str, side: Side, level: Level) -> LevelChanged {
+    LevelChanged {
+        token_id: token_id.into(),
+        side,
+        price: level.price,
+        size: level.size,
+        hash: None,
+    }
+}
+
+fn trade(token_id: &str, price_micros: i64) -> VenueChange {
+    VenueChange::Traded {
+        token_id: token_id.into(),
+        price: price(price_micros),
+        size: Shares::from_micros(7),
+        side: Some(Side::Buy),
+    }
+}
+
+fn published(feed: &Feed, outcome: u8) -> Option<Arc<Book>> {
+    let market = feed.markets().by_condition("m").unwrap();
+    market.book(OutcomeIndex(outcome)).clone()
+}
+
+/// The hash of the one-level book that the tests of hashes use.
+fn hash_of(millis: i64, bid: Level, tick_micros: i64, last_trade_micros: Option<i64>) -> Box<str> {
+    let last_trade = match last_trade_micros {
+        Some(micros) => format!("0.{:03}", micros / 1_000),
+        None => String::new(),
+    };
+    let text = format!(
+        r#"{{"market":"m","asset_id":"m-Yes","timestamp":"{millis}","hash":"","bids":[{{"price":"{}","size":"{}"}}],"asks":[],"min_order_size":"5","tick_size":"{}","neg_risk":false,"last_trade_price":"{last_trade}"}}"#,
+        bid.price,
+        bid.size,
+        price(tick_micros),
+    );
+    let digest =
+        aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
+}
+
+fn hashed_book(
+    millis: i64,
+    bid: Level,
+    last_trade_price: Option<Price>,
+    hash: Box<str>,
+) -> VenueEvent {
+    at(
+        millis,
+        VenueChange::Book(BookReplaced {
+            token_id: "m-Yes".into(),
+            ladder: Ladder::from_levels(vec![bid], Vec::new()).unwrap(),
+            hash: Some(hash),
+            last_trade_price,
+            tick: None,
+        }),
+    )
+}
+
+#[test]
+fn changes_of_one_event_are_published_once_a_token() {
+    let mut feed = feed_with(MismatchPolicy::Count);
+    assert!(published(&feed, 0).is_none());
+    feed.apply(at(5, book_event("m-Yes", &[level(400_000, 1)], &[level(500_000, 1)])));
+    feed.apply(at(
+        9,
+        VenueChange::Levels(vec![
+            change("m-Yes", Side::Buy, level(400_000, 0)),
+            change("m-No", Side::Sell, level(600_000, 0)),
+            change("m-Yes", Side::Buy, level(410_000, 3)),
+            change("m-Yes", Side::Sell, level(700_000, 0)),
+            change("m-Yes", Side::Sell, level(1_000_000, 4)),
+        ]),
+    ));
+    let book = published(&feed, 0).unwrap();
+    assert_eq!(book.ladder().bids(), [level(410_000, 3)]);
+    assert_eq!((book.sequence, book.updated_at.millis()), (2, 9));
+    assert!(published(&feed, 1).is_none(), "changes alone make no book");
+    let counts = feed.counts();
+    assert_eq!(
+        (counts.level_changes, counts.level_changes_without_book, counts.level_changes_refused),
+        (3, 1, 1)
+    );
+    assert_eq!(counts.removals_of_nothing, 1);
+}
+
+#[test]
+fn a_book_that_no_market_has_is_kept_out() {
+    let mut feed = feed_with(MismatchPolicy::Count);
+    feed.apply(at(1, book_event("elsewhere", &[level(400_000, 1)], &[])));
+    feed.apply(at(2, trade("elsewhere", 400_000)));
+    feed.apply(at(3, VenueChange::Stale { token_id: "elsewhere".into() }));
+    assert_eq!(feed.counts().unlisted, 3);
+    assert!(feed.tokens.is_empty());
+}
+
+#[test]
+fn a_trade_changes_no_level() {
+    let mut feed = feed_with(MismatchPolicy::Count);
+    feed.apply(at(1, trade("m-Yes", 450_000)));
+    assert!(published(&feed, 0).is_none());
+    feed.apply(at(2, book_event("m-Yes", &[level(400_000, 1)], &[])));
+    let told_before = published(&feed, 0).unwrap();
+    assert_eq!(told_before.last_trade.unwrap().price, price(450_000));
+    feed.apply(at(3, trade("m-Yes", 400_000)));
+    let book = published(&feed, 0).unwrap();
+    assert_eq!(book.ladder(), told_before.ladder());
+    let newest = book.last_trade.unwrap();
+    assert_eq!((newest.price, newest.size.micros(), newest.at.millis()), (price(400_000), 7, 3));
+    assert_eq!((book.sequence, book.updated_at.millis()), (2, 2));
+}
+
+#[test]
+fn readers_never_see_a_crossed_book() {
+    let bids = [level(400_000, 1), level(450_000, 2)];
+    let asks = [level(470_000, 3), level(460_000, 4)];
+    for (crossing, expected_bids, expected_asks) in [
+        // The newest level stands; what it has consumed on the other side is left out.
+        (
+            Some((Side::Buy, level(460_000, 9))),
+            vec![bids[0], bids[1], level(460_000, 9)],
+            vec![asks[0]],
+        ),
+        (
+            Some((Side::Sell, level(430_000, 9))),
+            vec![bids[0]],
+            vec![asks[0], asks[1], level(430_000, 9)],
+        ),
+        (None, bids.to_vec(), asks.to_vec()),
+    ] {
+        let mut feed = feed_with(MismatchPolicy::Count);
+        feed.apply(at(1, book_event("m-Yes", &bids, &asks)));
+        if let Some((side, level)) = crossing {
+            feed.apply(at(2, VenueChange::Levels(vec![change("m-Yes", side, level)])));
+        }
+        let book = published(&feed, 0).unwrap();
+        assert_eq!(book.ladder().bids(), expected_bids);
+        assert_eq!(book.ladder().asks(), expected_asks);
+        assert_eq!(feed.counts().crossed, u64::from(crossing.is_some()));
+    }
+    // In a full book neither side is newer.
+    let mut feed = feed_with(MismatchPolicy::Count);
+    let crossed = [level(460_000, 1), level(440_000, 1)];
+    feed.apply(at(1, book_event("m-Yes", &crossed, &[level(450_000, 1), level(470_000, 1)])));
+    let book = published(&feed, 0).unwrap();
+    assert_eq!(book.ladder().bids(), [level(440_000, 1)]);
+    assert_eq!(book.ladder().asks(), [level(470_000, 1)]);
+}
+
+#[test]
+fn what_is_crossed_comes_back_when_the_cross_is_gone() {
+    let mut feed = feed_with(MismatchPolicy::Count);
+    feed.apply(at(1, book_event("m-Yes", &[], &[level(460_000, 4)])));
+    for (size, ask_count) in [(9, 0), (0, 1)] {
+        let entry = change("m-Yes", Side::Buy, level(460_000, size));
+        feed.apply(at(2, VenueChange::Levels(vec![entry])));
+        assert_eq!(published(&feed, 0).unwrap().ladder().asks().len(), ask_count);
+    }
+}
+
+#[test]
+fn a_told_hash_is_compared_with_our_book() {
+    let bid = level(400_000, 1_500_000);
+    let tick = 10_000;
+    for (told_price, hash, expected) in [
+        (Some(420_000), hash_of(5, bid, tick, Some(420_000)), (1, 0, 0)),
+        (None, hash_of(5, bid, tick, None), (1, 0, 0)),
+        // Without the newest trade's price nothing can be said.
+        (None, hash_of(5, bid, tick, Some(420_000)), (0, 0, 1)),
+        (Some(420_000), hash_of(5, bid, tick, Some(430_000)), (0, 1, 0)),
+        (Some(420_000), hash_of(6, bid, tick, Some(420_000)), (0, 1, 0)),
+        (Some(420_000), hash_of(5, bid, 1_000, Some(420_000)), (0, 1, 0)),
+    ] {
+        let mut feed = feed_with(MismatchPolicy::Count);
+        let condemned = feed.apply(hashed_book(5, bid, told_price.map(price), hash.clone()));
+        let counts = feed.counts();
+        let actual = (counts.hashes_verified, counts.hashes_mismatched, counts.hashes_unchecked);
+        assert_eq!(actual, expected);
+        let book = published(&feed, 0).unwrap();
+        assert!(condemned.is_empty() && !book.stale, "a recording is its own present");
+        assert_eq!(book.hash, (expected.1 == 0).then_some(hash));
+    }
+}
+
+#[test]
+fn a_trade_that_is_told_late_explains_a_hash() {
+    let bid = level(400_000, 1_500_000);
+    let policy = MismatchPolicy::Stale { after: NonZeroU8::new(2).unwrap() };
+    let mut feed = feed_with(policy);
+    feed.apply(hashed_book(5, bid, Some(price(420_000)), hash_of(5, bid, 10_000, Some(420_000))));
+    feed.apply(hashed_book(6, bid, None, hash_of(6, bid, 10_000, Some(400_000))));
+    assert_eq!((feed.counts().hashes_verified, feed.counts().hashes_mismatched), (1, 1));
+    feed.apply(at(4, trade("m-Yes", 400_000)));
+    assert_eq!((feed.counts().hashes_verified, feed.counts().hashes_mismatched), (2, 0));
+    // And one that is told early leaves the price before it in the hash.
+    feed.apply(hashed_book(7, bid, None, hash_of(7, bid, 10_000, Some(420_000))));
+    assert_eq!((feed.counts().hashes_verified, feed.counts().hashes_mismatched), (3, 0));
+    assert!(!published(&feed, 0).unwrap().stale);
+}
+
+#[test]
+fn a_book_that_is_proven_wrong_goes_stale_until_it_is_proven_right() {
+    let bid = level(400_000, 1_500_000);
+    let policy = MismatchPolicy::Stale { after: NonZeroU8::new(2).unwrap() };
+    let mut feed = feed_with(policy);
+    let right = |millis| hash_of(millis, bid, 10_000, Some(420_000));
+    let wrong: Box<str> = "0".repeat(HASH_TEXT_BYTES).into();
+    feed.apply(hashed_book(1, bid, Some(price(420_000)), right(1)));
+    let entry = |hash| LevelChanged { hash: Some(hash), ..change("m-Yes", Side::Buy, bid) };
+    for (millis, hash, is_condemned, is_stale) in [
+        (2, wrong.clone(), false, false),
+        (3, wrong.clone(), true, true),
+        (4, wrong, true, true),
+        (5, right(5), false, false),
+    ] {
+        let condemned = feed.apply(at(millis, VenueChange::Levels(vec![entry(hash)])));
+        assert_eq!(!condemned.is_empty(), is_condemned, "at {millis}");
+        assert_eq!(published(&feed, 0).unwrap().stale, is_stale, "at {millis}");
+    }
+    feed.apply(at(6, VenueChange::Stale { token_id: "m-Yes".into() }));
+    assert!(published(&feed, 0).unwrap().stale);
+    feed.apply(at(7, book_event("m-Yes", &[bid], &[])));
+    assert!(!published(&feed, 0).unwrap().stale, "a full book replaces everything");
+}
+
+#[test]
+fn a_new_tick_counts_in_the_next_hash() {
+    let bid = level(400_000, 1_500_000);
+    let mut feed = feed_with(MismatchPolicy::Count);
+    let mut told = hashed_book(1, bid, Some(price(420_000)), "".into());
+    if let VenueChange::Book(book) = &mut told.change {
+        (book.tick, book.hash) = (Some(price(10_000)), None);
+    }
+    feed.apply(told);
+    let finer = MarketInfo { tick: price(1_000), ..info("m") };
+    feed.apply(at(2, VenueChange::Listed(vec![finer])));
+    feed.apply(hashed_book(3, bid, None, hash_of(3, bid, 1_000, Some(420_000))));
+    assert_eq!(feed.counts().hashes_verified, 1);
+}
+
+#[test]
+fn one_bad_description_keeps_no_other_out() {
+    let mut feed = feed_with(MismatchPolicy::Count);
+    let mut three = info("m");
+    three.outcomes.push(Outcome { label: "Maybe".into(), token_id: "x".into() });
+    let closed = MarketInfo { status: MarketStatus::Closed, ..info("n") };
+    feed.apply(at(1, VenueChange::Listed(vec![three, closed])));
+    assert_eq!(feed.counts().markets_refused, 1);
+    let market = feed.markets().by_condition("n").unwrap();
+    assert_eq!(market.info().status, MarketStatus::Closed);
+    assert_eq!(feed.markets().by_condition("m").unwrap().info().outcomes.len(), 2);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Replace(Vec<(i64, i64)>, Vec<(i64, i64)>),
+    Change(Vec<(bool, i64, i64)>),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let side = || prop::collection::vec((1_i64..20, 0_i64..3), 0..6);
+    let step = prop_oneof![
+        1 => (side(), side()).prop_map(|(bids, asks)| Step::Replace(bids, asks)),
+        6 => prop::collection::vec((any::<bool>(), 1_i64..20, 0_i64..3), 1..5)
+            .prop_map(Step::Change),
+    ];
+    prop::collection::vec(step, 1..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Two maps are the naive book; its crossed levels are left out one by one.
+    #[test]
+    fn the_feed_agrees_with_maps(steps in steps()) {
+        let mut feed = feed_with(MismatchPolicy::Count);
+        let mut naive: Option<[BTreeMap<i64, i64>; 2]> = None;
+        let mut newest = None;
+        let mut sequence = 0;
+        for step in steps {
+            match step {
+                Step::Replace(bids, asks) => {
+                    let maps = [bids, asks].map(|side| {
+                        side.into_iter().filter(|&(_, size)| size > 0).collect::<BTreeMap<_, _>>()
+                    });
+                    let levels = |map: &BTreeMap<i64, i64>| -> Vec<Level> {
+                        map.iter().map(|(&price, &size)| level(price * 10_000, size)).collect()
+                    };
+                    let told = book_event("m-Yes", &levels(&maps[0]), &levels(&maps[1]));
+                    feed.apply(at(1, told));
+                    (naive, newest, sequence) = (Some(maps), None, sequence + 1);
+                }
+                Step::Change(entries) => {
+                    let told = entries.iter().map(|&(is_bid, price, size)| {
+                        let side = if is_bid { Side::Buy } else { Side::Sell };
+                        change("m-Yes", side, level(price * 10_000, size))
+                    });
+                    feed.apply(at(1, VenueChange::Levels(told.collect())));
+                    let Some(maps) = &mut naive else { continue };
+                    sequence += 1;
+                    for (is_bid, price, size) in entries {
+                        let map = &mut maps[usize::from(!is_bid)];
+                        if size == 0 {
+                            map.remove(&price);
+                        } else {
+                            map.insert(price, size);
+                            newest = Some(is_bid);
+                        }
+                    }
+                }
+            }
+            let Some([mut bids, mut asks]) = naive.clone() else { continue };
+            let top = bids.keys().next_back().copied().unwrap_or(0);
+            let bottom = asks.keys().next().copied().unwrap_or(100);
+            if top >= bottom {
+                if newest != Some(true) { bids.retain(|&price, _| price < bottom); }
+                if newest != Some(false) { asks.retain(|&price, _| price > top); }
+            }
+            let book = published(&feed, 0).unwrap();
+            let seen = |levels: &[Level]| -> BTreeMap<i64, i64> {
+                let pair = |level: &Level| (level.price.micros() / 10_000, level.size.micros());
+                levels.iter().map(pair).collect()
+            };
+            prop_assert_eq!(seen(book.ladder().bids()), bids);
+            prop_assert_eq!(seen(book.ladder().asks()), asks);
+            prop_assert!(!book.ladder().is_crossed());
+            prop_assert_eq!(book.sequence, sequence);
+        }
+    }
+}

@@ -8,10 +8,9 @@ use super::report::NotPlayable;
 use super::shape::Shape;
 use crate::ids::Timestamp;
 use crate::money::Price;
-use crate::venue::polymarket::wire::clob::{self, BookMessage, LastTradePrice};
+use crate::venue::VenueChange;
 use crate::venue::polymarket::wire::socket::{self, Message};
-use crate::venue::polymarket::wire::{Description, WireError, gamma};
-use crate::venue::{BookReplaced, LevelChanged, VenueChange};
+use crate::venue::polymarket::wire::{Description, WireError, clob, gamma};
 
 /// Arrays and envelopes in a file stand at most this deep in each other.
 const DEPTH_MAX: usize = 4;
@@ -27,6 +26,8 @@ pub(super) struct Contents {
     pub(super) placeholder_count: usize,
     /// Why a row of it is not played: the first reason, or the one that condemns the file.
     not_playable: Option<NotPlayable>,
+    /// Rows are the items of one value, and not lines.
+    counts_items: bool,
     /// The newest time that the socket told: its order is the order of its frames.
     socket_time: Timestamp,
 }
@@ -89,14 +90,8 @@ impl Contents {
                 contents.item(index + 1, line, 0, names);
             }
         } else {
-            match Shape::of(text.trim()) {
-                Ok(Shape::Items(items)) => {
-                    for (index, item) in items.into_iter().enumerate() {
-                        contents.item(index + 1, item.get(), 0, names);
-                    }
-                }
-                _ => contents.item(1, text, 0, names),
-            }
+            contents.counts_items = true;
+            contents.item(1, text, 0, names);
         }
         contents.judged()
     }
@@ -129,7 +124,8 @@ impl Contents {
         }
         match Shape::of(text)? {
             Shape::Items(items) => {
-                for item in items {
+                for (index, item) in items.into_iter().enumerate() {
+                    let row = if self.counts_items { index + 1 } else { row };
                     self.item(row, item.get(), depth + 1, names);
                 }
             }
@@ -149,13 +145,10 @@ impl Contents {
             }
             Shape::LongMarket => self.describe(Source::LongMarket, clob::long_market(text)?),
             Shape::Book => {
-                let book = clob::book(text)?;
+                let event = clob::book(text)?.event(|name| names.get(name));
                 self.book_count += 1;
-                self.told.push(Told {
-                    order: book.at,
-                    at: book.at,
-                    what: What::Change(book_change(book, names)),
-                });
+                let (at, what) = (event.at, What::Change(event.change));
+                self.told.push(Told { order: at, at, what });
             }
             Shape::Placeholder => self.placeholder_count += 1,
             Shape::SocketMessage => self.message(text, names)?,
@@ -171,40 +164,27 @@ impl Contents {
     }
 
     fn message(&mut self, text: &str, names: &mut Names) -> Result<(), RowError> {
-        let (at, what) = match socket::message(text) {
+        let message = match socket::message(text) {
+            Ok(message) => message,
             Err(WireError::OldFormat) => {
                 return Err(RowError::NotPlayable(NotPlayable::OldFormat));
             }
             Err(error) => return Err(error.into()),
-            Ok(Message::Book(book)) => (book.at, Some(What::Change(book_change(book, names)))),
-            Ok(Message::PriceChange(change)) => {
-                let entries = change.entries.iter().map(|entry| LevelChanged {
-                    token_id: names.get(entry.asset_id),
-                    side: entry.side,
-                    price: entry.price,
-                    size: entry.size,
-                    hash: entry.hash.map(Into::into),
-                });
-                let levels = VenueChange::Levels(entries.collect());
-                (change.at, Some(What::Change(levels)))
-            }
-            Ok(Message::LastTradePrice(trade)) => {
-                let token_id = names.get(trade.asset_id);
-                let (price, size, side) = (trade.price, trade.size, trade.side);
-                let traded = VenueChange::Traded { token_id, price, size, side };
-                (trade.at, Some(What::Change(traded)))
-            }
-            Ok(Message::TickSizeChange(change)) => {
+        };
+        let (at, what) = match message {
+            Message::TickSizeChange(change) => {
                 let market = names.get(change.market);
                 (change.at, Some(What::Tick { market, tick: change.tick }))
             }
-            Ok(Message::MarketResolved(resolved)) => {
+            Message::MarketResolved(resolved) => {
                 (resolved.at, Some(What::Ended { market: names.get(resolved.market) }))
             }
-            Ok(Message::NewMarket(market)) => {
-                (market.at, Some(What::NewMarket(market.description)))
-            }
-            Ok(Message::BestBidAsk(top)) => (top.at, None),
+            Message::NewMarket(market) => (market.at, Some(What::NewMarket(market.description))),
+            Message::BestBidAsk(top) => (top.at, None),
+            message => match message.event(|name| names.get(name)) {
+                Some(event) => (event.at, Some(What::Change(event.change))),
+                None => unreachable!("the other messages are matched above"),
+            },
         };
         self.message_count += 1;
         self.socket_time = self.socket_time.max(at);
@@ -229,14 +209,4 @@ impl Contents {
         }
         Ok(self)
     }
-}
-
-fn book_change(book: BookMessage<'_>, names: &mut Names) -> VenueChange {
-    VenueChange::Book(BookReplaced {
-        token_id: names.get(book.asset_id),
-        ladder: book.ladder,
-        hash: book.hash.map(Into::into),
-        last_trade_price: book.last_trade_price.and_then(LastTradePrice::price),
-        tick: book.tick,
-    })
 }
