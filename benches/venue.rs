@@ -27,12 +27,19 @@ fn book(levels_per_side: usize) -> String {
             let price = first.strict_add_signed(step * index.cast_signed());
             let comma = if index == 0 { "" } else { "," };
             let size = 100 + index * 7;
-            write!(levels, r#"{comma}{{"price":"0.{price:03}","size":"{size}.25"}}"#).unwrap();
+            write!(levels, r#"{comma}{{"price":"0.{price:03}","size":"{size}.25"}}"#)
+                .expect("text grows");
         }
         levels
     };
     format!(
-        r#"{{"market":"{MARKET}","asset_id":"{TOKEN}","timestamp":"1784578686071","hash":"{:040}","bids":[{}],"asks":[{}],"min_order_size":"5","tick_size":"0.001","neg_risk":false,"last_trade_price":"0.480","event_type":"book"}}"#,
+        concat!(
+            r#"{{"market":"{}","asset_id":"{}","timestamp":"1784578686071","hash":"{:040}","#,
+            r#""bids":[{}],"asks":[{}],"min_order_size":"5","tick_size":"0.001","#,
+            r#""neg_risk":false,"last_trade_price":"0.480","event_type":"book"}}"#
+        ),
+        MARKET,
+        TOKEN,
         0,
         side(500 - levels_per_side, 1),
         side(500 + levels_per_side, -1),
@@ -43,8 +50,23 @@ fn book(levels_per_side: usize) -> String {
 /// check is paid for, with both candidates for the last trade.
 fn price_change(size: u32, with_hash: bool) -> String {
     let hash = if with_hash { format!(r#""hash":"{:040}","#, 0) } else { String::new() };
+    let entry = |token: &str, price: &str, side: &str| {
+        format!(
+            concat!(
+                r#"{{"asset_id":"{}","price":"{}","size":"{}","side":"{}",{}"#,
+                r#""best_bid":"0.499","best_ask":"0.501"}}"#
+            ),
+            token, price, size, side, hash
+        )
+    };
     format!(
-        r#"{{"event_type":"price_change","market":"{MARKET}","timestamp":"1784578702354","price_changes":[{{"asset_id":"{TOKEN}","price":"0.481","size":"{size}","side":"BUY",{hash}"best_bid":"0.499","best_ask":"0.501"}},{{"asset_id":"{SISTER}","price":"0.519","size":"{size}","side":"SELL",{hash}"best_bid":"0.499","best_ask":"0.501"}}]}}"#
+        concat!(
+            r#"{{"event_type":"price_change","market":"{}","timestamp":"1784578702354","#,
+            r#""price_changes":[{},{}]}}"#
+        ),
+        MARKET,
+        entry(TOKEN, "0.481", "BUY"),
+        entry(SISTER, "0.519", "SELL"),
     )
 }
 

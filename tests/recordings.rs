@@ -3,19 +3,24 @@
 //! The program in `tests/oracle` reads the same files on its own; what it calls tradable must be
 //! what the server calls tradable.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use paperbourse::ids::OutcomeIndex;
+use paperbourse::ids::{OutcomeIndex, Timestamp};
 use paperbourse::market::Markets;
 use paperbourse::market::book::Side;
-use paperbourse::market::catalogue::{Fees, MarketStatus};
+use paperbourse::market::catalogue::{Fees, MarketInfo, MarketStatus, Outcome};
 use paperbourse::money::Price;
 use paperbourse::venue::feed::{BookHasher, Feed, FeedCounts, HashedBook, MismatchPolicy};
 use paperbourse::venue::polymarket::wire::clob::{self, LastTradePrice};
+use paperbourse::venue::polymarket::wire::socket::{Frame, frame};
 use paperbourse::venue::recorded::{LoadReport, NotPlayable, Player, Recording, Speed};
+use paperbourse::venue::{VenueChange, VenueEvent};
+use proptest::prelude::*;
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/venue")
@@ -285,4 +290,42 @@ async fn a_tape_plays_at_its_own_pace() {
     let elapsed = i64::try_from(begun_again.elapsed().as_nanos()).unwrap();
     assert!((elapsed - recorded / 2).abs() < 10_000_000, "{elapsed} of {recorded}");
     assert!(began.elapsed() > second);
+}
+
+/// Whatever the frames are: nothing panics, and no reader sees a crossed book.
+fn take_frames(text: &str) {
+    let mut feed = feed();
+    let outcomes =
+        ["7003", "7004"].map(|token| Outcome { label: token.into(), token_id: token.into() });
+    let listed = VenueChange::Listed(vec![MarketInfo::bare(&condition(2), outcomes)]);
+    feed.apply(VenueEvent { at: Timestamp::EPOCH, change: listed });
+    for line in text.lines() {
+        let Frame::Messages(messages) = frame(line) else { continue };
+        for message in messages.into_iter().flatten() {
+            let Some(event) = message.event(|name| name.into()) else { continue };
+            feed.apply(event);
+        }
+    }
+    let market = feed.markets().by_condition(&condition(2)).unwrap();
+    if let Some(book) = market.book(OutcomeIndex(0)).as_deref() {
+        assert!(!book.ladder().is_crossed());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Frames with some of their bytes replaced.
+    #[test]
+    fn damaged_frames_are_refused_or_harmless(
+        damage in prop::collection::vec((any::<prop::sample::Index>(), 0x20_u8..0x7f), 0..12),
+    ) {
+        let frames = std::fs::read_to_string(fixtures().join("ws/frames.jsonl")).unwrap();
+        let mut bytes = frames.into_bytes();
+        for (index, byte) in damage {
+            let index = index.index(bytes.len());
+            bytes[index] = byte;
+        }
+        take_frames(std::str::from_utf8(&bytes).unwrap());
+    }
 }

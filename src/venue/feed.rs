@@ -167,41 +167,39 @@ impl Feed {
     }
 
     /// Lists what can be listed: one bad description does not keep the others of its page out.
-    fn list(&mut self, infos: Vec<MarketInfo>) {
+    fn list(&mut self, mut infos: Vec<MarketInfo>) {
         let listing = self.markets.listing();
         let mut room = MARKETS_MAX.saturating_sub(listing.markets().len());
-        let mut accepted = Vec::with_capacity(infos.len());
-        for info in infos {
-            let is_accepted = match listing.by_condition(&info.condition_id) {
-                Some(market) => {
-                    let before = market.info();
-                    if before.tick != info.tick {
-                        for outcome in &info.outcomes {
-                            if let Some(token) = self.tokens.get_mut(&outcome.token_id) {
-                                token.tick = Some(info.tick);
-                            }
-                        }
-                    }
-                    before.outcomes.len() == info.outcomes.len()
-                }
-                None if room == 0 => false,
-                None => {
-                    room -= 1;
-                    true
-                }
-            };
-            if is_accepted {
-                accepted.push(info);
+        let mut added: HashMap<Arc<str>, usize> = HashMap::new();
+        infos.retain(|info| {
+            let outcome_count = info.outcomes.len();
+            let is_accepted = if let Some(market) = listing.by_condition(&info.condition_id) {
+                market.info().outcomes.len() == outcome_count
+            } else if let Some(&count) = added.get(&info.condition_id) {
+                count == outcome_count
+            } else if room > 0 {
+                room -= 1;
+                added.insert(info.condition_id.clone(), outcome_count);
+                true
             } else {
-                self.counts.markets_refused += 1;
+                false
+            };
+            self.counts.markets_refused += u64::from(!is_accepted);
+            is_accepted
+        });
+        for info in &infos {
+            let before = listing.by_condition(&info.condition_id).map(|market| market.info().tick);
+            if before.is_none_or(|tick| tick == info.tick) {
+                continue;
+            }
+            for outcome in &info.outcomes {
+                if let Some(token) = self.tokens.get_mut(&outcome.token_id) {
+                    token.tick = Some(info.tick);
+                }
             }
         }
         drop(listing);
-        let accepted_count = accepted.len() as u64;
-        if self.markets.list(accepted).is_err() {
-            // A page that names a new market twice with different outcomes.
-            self.counts.markets_refused += accepted_count;
-        }
+        self.markets.list(infos).expect("what cannot be listed was left out, and only we list");
     }
 
     fn replace(&mut self, at: Timestamp, told: BookReplaced) -> Condemned {

@@ -4,10 +4,10 @@
 //! value a line. What a value is, its keys tell: the folders are for people. Files in forms that
 //! cannot be played and rows that cannot be read are reported, and keep nothing else out.
 //!
-//! A recording is its own present: nothing in it is stale, closed or past its end because the clock
-//! on the wall is later. All markets are listed first, by their newest descriptions; then everything
-//! happens in the order of the venue's time, a book from the book endpoint being one more event.
-//! The frames of one file of the socket keep their order, whatever times they tell.
+//! A recording is its own present: nothing in it is stale, closed or past its end because the
+//! clock on the wall is later. All markets are listed first, by their newest descriptions; then
+//! everything happens in the order of the venue's time, a book from the book endpoint being one
+//! more event. The frames of one file of the socket keep their order, whatever times they tell.
 
 mod descriptions;
 mod file;

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::fmt::Write;
 
 use proptest::prelude::*;
 
@@ -73,14 +74,24 @@ fn hash_of(millis: i64, bid: Level, tick_micros: i64, last_trade_micros: Option<
         None => String::new(),
     };
     let text = format!(
-        r#"{{"market":"m","asset_id":"m-Yes","timestamp":"{millis}","hash":"","bids":[{{"price":"{}","size":"{}"}}],"asks":[],"min_order_size":"5","tick_size":"{}","neg_risk":false,"last_trade_price":"{last_trade}"}}"#,
+        concat!(
+            r#"{{"market":"m","asset_id":"m-Yes","timestamp":"{}","hash":"","#,
+            r#""bids":[{{"price":"{}","size":"{}"}}],"asks":[],"min_order_size":"5","#,
+            r#""tick_size":"{}","neg_risk":false,"last_trade_price":"{}"}}"#
+        ),
+        millis,
         bid.price,
         bid.size,
         price(tick_micros),
+        last_trade,
     );
     let digest =
         aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
-    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
+    let mut hex = String::new();
+    for byte in digest.as_ref() {
+        write!(hex, "{byte:02x}").expect("text grows");
+    }
+    hex.into()
 }
 
 fn hashed_book(
@@ -288,8 +299,10 @@ fn one_bad_description_keeps_no_other_out() {
     let mut three = info("m");
     three.outcomes.push(Outcome { label: "Maybe".into(), token_id: "x".into() });
     let closed = MarketInfo { status: MarketStatus::Closed, ..info("n") };
-    feed.apply(at(1, VenueChange::Listed(vec![three, closed])));
-    assert_eq!(feed.counts().markets_refused, 1);
+    let mut again = closed.clone();
+    again.outcomes.pop();
+    feed.apply(at(1, VenueChange::Listed(vec![three, closed, again])));
+    assert_eq!(feed.counts().markets_refused, 2);
     let market = feed.markets().by_condition("n").unwrap();
     assert_eq!(market.info().status, MarketStatus::Closed);
     assert_eq!(feed.markets().by_condition("m").unwrap().info().outcomes.len(), 2);

@@ -4,8 +4,8 @@
 //! service with snake case or single letters; the market socket with strings throughout. Whatever
 //! their form, numbers are read from their text and no float comes between.
 //!
-//! Everything is parsed by `serde_json`: exact numbers need its raw values, which `simd-json` lacks,
-//! and a socket frame is too short for a second parser to pay.
+//! Everything is parsed by `serde_json`: exact numbers need its raw values, which `simd-json`
+//! lacks, and a socket frame is too short for a second parser to pay.
 //!
 //! It does not know what came before: what a message changes is for the feed to decide.
 

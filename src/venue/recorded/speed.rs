@@ -63,9 +63,9 @@ mod tests {
             _ => None,
         };
         for (text, expected) in [
-            ("1", Some(Duration::from_secs(60))),
+            ("1", Some(Duration::from_mins(1))),
             ("2.5", Some(Duration::from_secs(24))),
-            ("0.5", Some(Duration::from_secs(120))),
+            ("0.5", Some(Duration::from_mins(2))),
             ("1e3", Some(Duration::from_millis(60))),
             ("0", None),
             ("-1", None),

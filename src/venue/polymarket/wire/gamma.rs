@@ -66,7 +66,7 @@ struct MarketObject<'a> {
     #[serde(borrow)]
     volume24hr: Raw<'a>,
     #[serde(borrow)]
-    events: Option<Vec<EventStub<'a>>>,
+    events: Raw<'a>,
 }
 
 /// The event that a market names.
@@ -85,7 +85,7 @@ struct EventObject<'a> {
     #[serde(borrow)]
     category: Raw<'a>,
     #[serde(borrow)]
-    tags: Option<Vec<TagObject<'a>>>,
+    tags: Raw<'a>,
     #[serde(borrow)]
     markets: Vec<&'a RawValue>,
 }
@@ -121,11 +121,12 @@ pub fn market(text: &str) -> Result<Description, WireError> {
         if closed && prices.len() == labels.len() { payouts_of(&prices) } else { None };
     let is_final = shown(object.uma_resolution_status).as_deref() == Some("resolved");
     info.status = if closed {
-        if is_final && payouts_shown.is_some() {
-            info.payouts.clone_from(payouts_shown.as_ref().expect("it was just looked at"));
-            MarketStatus::Resolved
-        } else {
-            MarketStatus::Closed
+        match &payouts_shown {
+            Some(payouts) if is_final => {
+                info.payouts.clone_from(payouts);
+                MarketStatus::Resolved
+            }
+            _ => MarketStatus::Closed,
         }
     } else if !is_hydrated(&info.outcomes) {
         MarketStatus::Hydrating
@@ -141,12 +142,13 @@ pub fn market(text: &str) -> Result<Description, WireError> {
     )?;
     info.neg_risk = flag("negRisk", object.neg_risk)?.unwrap_or(false);
     info.fees = fees.unwrap_or(Fees::Free);
-    let event = object.events.as_deref().and_then(<[EventStub<'_>]>::first);
+    let event = first::<EventStub<'_>>(object.events);
     info.slug = shown(object.slug);
     info.question = shown(object.question);
-    info.category = shown(object.category).or_else(|| event.and_then(|e| shown(e.category)));
+    info.category =
+        shown(object.category).or_else(|| shown(event.as_ref().and_then(|event| event.category)));
     info.image_url = shown(object.image).or_else(|| shown(object.icon));
-    info.event_title = event.and_then(|event| shown(event.title));
+    info.event_title = shown(event.and_then(|event| event.title));
     info.end_date = shown(object.end_date).and_then(|text| time(&text));
     info.volume_24h = dollars(object.volume24hr);
     info.volume_total = dollars(object.volume_num).or_else(|| dollars(object.volume));
@@ -170,8 +172,8 @@ impl MarketObject<'_> {
 pub fn event(text: &str) -> Result<Vec<Result<Description, WireError>>, WireError> {
     let event: EventObject<'_> = object(text)?;
     let title = shown(event.title);
-    let first_tag = event.tags.as_deref().and_then(<[TagObject<'_>]>::first);
-    let category = shown(event.category).or_else(|| first_tag.and_then(|tag| shown(tag.label)));
+    let first_tag = first::<TagObject<'_>>(event.tags);
+    let category = shown(event.category).or_else(|| shown(first_tag.and_then(|tag| tag.label)));
     let markets = event.markets.into_iter().map(|text| {
         let mut description = market(text.get())?;
         let info = &mut description.info;
@@ -211,9 +213,15 @@ fn prices(raw: Raw<'_>) -> Result<Vec<Price>, WireError> {
     prices.collect()
 }
 
+/// The first object of an array of which only something is shown.
+fn first<'a, T: Deserialize<'a>>(raw: Raw<'a>) -> Option<T> {
+    let items: Vec<&'a RawValue> = object(raw?.get()).ok()?;
+    object(items.first()?.get()).ok()
+}
+
 /// Text that is only shown: left out when it is malformed.
 pub(super) fn shown(raw: Raw<'_>) -> Option<Box<str>> {
-    scalar("shown", raw).ok().flatten().map(|text| text.as_ref().into())
+    scalar("text", raw).ok().flatten().map(|text| text.as_ref().into())
 }
 
 fn dollars(raw: Raw<'_>) -> Option<Usd> {
