@@ -6,6 +6,7 @@
 
 pub mod book;
 pub mod catalogue;
+pub mod price;
 pub mod walk;
 
 use std::collections::HashMap;

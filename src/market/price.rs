@@ -1,0 +1,201 @@
+//! The price that an outcome shows, and what it rests on. Pure.
+//!
+//! A displayed price is for looking at: no order fills on it. It is the first of these that exists:
+//!
+//! 1. the payout, once the market is resolved;
+//! 2. the middle of the best bid and the best ask;
+//! 3. the newest trade;
+//! 4. the one touch of a book that has only bids or only asks.
+//!
+//! An outcome without a book of its own shows the mirror of the other one's, trades included. The
+//! REST rows and the price socket both show these values; how they are written is not known here.
+
+use smallvec::SmallVec;
+
+use super::MarketSnapshot;
+use super::book::{LastTrade, Side};
+use super::catalogue::MarketStatus;
+use crate::ids::{OutcomeIndex, Timestamp};
+use crate::money::{Price, div_half_even};
+
+/// What all outcomes of a market show at one moment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MarketPrices {
+    /// One for each outcome, in the venue's order.
+    pub outcomes: SmallVec<[OutcomePrice; 2]>,
+    /// Some outcome's price is not known to be what the venue shows now: its book is stale, or
+    /// there is none. The payouts of a resolved market are never stale.
+    pub stale: bool,
+}
+
+/// What one outcome shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OutcomePrice {
+    /// Its price; `None` where nothing is known.
+    pub shown: Option<ShownPrice>,
+    /// The highest price that somebody pays; `None` once resolved.
+    pub best_bid: Option<Price>,
+    /// The lowest price that somebody asks; `None` once resolved.
+    pub best_ask: Option<Price>,
+    /// The newest trade of the book that the prices come from.
+    pub last_trade: Option<LastTrade>,
+}
+
+/// A price and where it comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ShownPrice {
+    /// Dollars a share, from 0 to 1.
+    pub price: Price,
+    /// What it was computed from.
+    pub source: PriceSource,
+    /// The venue's time of what it was computed from; `None` for a payout of a market without books.
+    pub updated_at: Option<Timestamp>,
+}
+
+/// What a displayed price was computed from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PriceSource {
+    /// The outcome's own book.
+    Book,
+    /// The book of the other outcome of a binary market.
+    Mirror,
+    /// The newest trade, since the book has not both sides.
+    LastTrade,
+    /// The final payout.
+    Resolution,
+}
+
+impl PriceSource {
+    /// As the wire writes it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Book => "book",
+            Self::Mirror => "mirror",
+            Self::LastTrade => "last_trade",
+            Self::Resolution => "resolution",
+        }
+    }
+}
+
+impl MarketPrices {
+    /// The prices of a market as it stands in this snapshot.
+    pub fn of(snapshot: &MarketSnapshot) -> Self {
+        let info = snapshot.info();
+        let is_resolved = info.status == MarketStatus::Resolved;
+        let mut stale = false;
+        let outcomes = (0_u8..)
+            .map(OutcomeIndex)
+            .take(info.outcomes.len())
+            .map(|outcome| {
+                let quoted = Quoted::of(snapshot, outcome);
+                let payout = info.payouts.get(outcome.index()).filter(|_| is_resolved);
+                if let Some(&payout) = payout {
+                    return OutcomePrice::resolved(payout, quoted);
+                }
+                stale |= quoted.is_none_or(|quoted| quoted.stale);
+                quoted.map(OutcomePrice::quoted).unwrap_or_default()
+            })
+            .collect();
+        Self { outcomes, stale }
+    }
+
+    /// The price of the first outcome, which the wire calls `buy`.
+    pub fn buy(&self) -> Option<Price> {
+        self.outcomes.first()?.price()
+    }
+
+    /// The price of the second outcome, which the wire calls `sell`.
+    pub fn sell(&self) -> Option<Price> {
+        self.outcomes.get(1)?.price()
+    }
+
+    /// What the first price that is known was computed from.
+    pub fn source(&self) -> Option<PriceSource> {
+        self.outcomes.iter().find_map(|outcome| outcome.shown).map(|shown| shown.source)
+    }
+
+    /// The venue's time of the newest thing that any of the prices was computed from.
+    pub fn updated_at(&self) -> Option<Timestamp> {
+        self.outcomes.iter().filter_map(|outcome| outcome.shown?.updated_at).max()
+    }
+}
+
+impl OutcomePrice {
+    /// The price alone.
+    pub fn price(&self) -> Option<Price> {
+        self.shown.map(|shown| shown.price)
+    }
+
+    fn resolved(payout: Price, quoted: Option<Quoted>) -> Self {
+        let shown = ShownPrice {
+            price: payout,
+            source: PriceSource::Resolution,
+            updated_at: quoted.map(|quoted| quoted.updated_at),
+        };
+        let last_trade = quoted.and_then(|quoted| quoted.last_trade);
+        Self { shown: Some(shown), last_trade, ..Self::default() }
+    }
+
+    fn quoted(quoted: Quoted) -> Self {
+        let Quoted { best_bid, best_ask, last_trade, .. } = quoted;
+        let of_book = |price| ShownPrice {
+            price,
+            source: quoted.source,
+            updated_at: Some(quoted.updated_at),
+        };
+        let shown = match (best_bid, best_ask, last_trade) {
+            (Some(bid), Some(ask), _) => Some(of_book(middle(bid, ask))),
+            (_, _, Some(trade)) => Some(ShownPrice {
+                price: trade.price,
+                source: PriceSource::LastTrade,
+                updated_at: Some(trade.at),
+            }),
+            (bid, ask, None) => bid.or(ask).map(of_book),
+        };
+        Self { shown, best_bid, best_ask, last_trade }
+    }
+}
+
+/// What the liquidity of one outcome tells about its price.
+#[derive(Clone, Copy)]
+struct Quoted {
+    best_bid: Option<Price>,
+    best_ask: Option<Price>,
+    last_trade: Option<LastTrade>,
+    source: PriceSource,
+    updated_at: Timestamp,
+    stale: bool,
+}
+
+impl Quoted {
+    fn of(snapshot: &MarketSnapshot, outcome: OutcomeIndex) -> Option<Self> {
+        let quoted = snapshot.quoted(outcome)?;
+        let is_own = snapshot.books[outcome.index()].is_some();
+        Some(Self {
+            best_bid: quoted.liquidity.touch(Side::Sell),
+            best_ask: quoted.liquidity.touch(Side::Buy),
+            last_trade: if is_own {
+                quoted.book.last_trade
+            } else {
+                quoted.book.last_trade.map(mirrored)
+            },
+            source: if is_own { PriceSource::Book } else { PriceSource::Mirror },
+            updated_at: quoted.book.updated_at,
+            stale: quoted.book.stale,
+        })
+    }
+}
+
+/// A trade of one outcome as a trade of the other: who buys one sells the other.
+fn mirrored(trade: LastTrade) -> LastTrade {
+    LastTrade { price: trade.price.complement(), side: trade.side.map(Side::opposite), ..trade }
+}
+
+/// Half-way, to six decimals, half to even.
+fn middle(bid: Price, ask: Price) -> Price {
+    let micros = div_half_even(i128::from(bid.micros()) + i128::from(ask.micros()), 2);
+    Price::from_micros(i64::try_from(micros).expect("between two prices lies a price"))
+}
+
+#[cfg(test)]
+mod tests;
