@@ -7,3 +7,4 @@ pub mod limits;
 pub mod market;
 pub mod money;
 pub mod venue;
+pub mod ws;

@@ -1,0 +1,255 @@
+//! Prices from one feed to every subscribed socket.
+//!
+//! A market that somebody is subscribed to has a channel. When the market changes, its frame is
+//! encoded once, published on the channel, and a bit is set in the mailbox of each subscribed
+//! socket; a socket is woken when the first of its bits is set. The socket takes its bits and sends
+//! the newest frame of each market: what it was too slow for is never kept anywhere. So a slow
+//! reader costs what a fast one costs, and the fan-out never waits for a socket.
+//!
+//! A channel exists from the first subscription to the last. The numbers of a market's frames rise
+//! by one while its channel exists and never fall in the life of the process: a new channel goes on
+//! above the highest number that any channel ended with.
+//!
+//! How a socket writes is not known here; [`super::subscriptions`] is its side of this.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::price_frame::PriceFrame;
+use super::subscriptions::Subscriptions;
+use crate::ids::Timestamp;
+use crate::market::{Market, Markets};
+
+/// At most this many sockets receive prices. With the markets of a socket it bounds all that the
+/// fan-out holds: the channels, and the subscribers of each.
+pub const SOCKETS_MAX: usize = 65_536;
+
+/// The fan-out lets other tasks of its thread run after so many markets.
+const MARKETS_PER_TURN: usize = 128;
+
+type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+
+/// The channels of all markets that somebody is subscribed to.
+pub struct Fanout {
+    markets: Arc<Markets>,
+    channels: Mutex<Map<Arc<str>, Arc<Channel>>>,
+    /// The highest number that a frame of an ended channel had.
+    seq_floor: AtomicU64,
+    socket_count: AtomicUsize,
+    next_socket_id: AtomicU64,
+}
+
+/// One market's newest frame and the sockets that want it.
+pub(super) struct Channel {
+    market: Arc<Market>,
+    newest: ArcSwap<PriceFrame>,
+    subscribers: Mutex<Subscribers>,
+}
+
+/// Who is subscribed. Frames are numbered under its lock, so that a frame with a higher number was
+/// never taken from an older snapshot.
+#[derive(Default)]
+struct Subscribers {
+    by_socket: Map<SocketId, Subscriber>,
+    /// The last subscriber has left: the channel is about to be forgotten, and nobody may join.
+    ended: bool,
+}
+
+struct Subscriber {
+    mailbox: Arc<Mailbox>,
+    slot: u8,
+}
+
+/// A socket, for as long as the process runs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct SocketId(u64);
+
+/// Which of a socket's markets have a frame that was not looked at, one bit for each slot.
+#[derive(Default)]
+pub(super) struct Mailbox {
+    dirty: AtomicU64,
+    wake: Notify,
+}
+
+impl Fanout {
+    /// A fan-out of these markets, without sockets.
+    pub fn new(markets: Arc<Markets>) -> Self {
+        Self {
+            markets,
+            channels: Mutex::default(),
+            seq_floor: AtomicU64::new(0),
+            socket_count: AtomicUsize::new(0),
+            next_socket_id: AtomicU64::new(0),
+        }
+    }
+
+    /// Passes on the changes of the markets, for ever. One task runs this; nobody else may take the
+    /// list of changes.
+    pub async fn run(&self) -> std::convert::Infallible {
+        loop {
+            let changed = self.markets.changes().await;
+            for turn in changed.chunks(MARKETS_PER_TURN) {
+                for market in turn {
+                    self.pass_on(market, Timestamp::now());
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// Encodes a market's frame and tells its subscribers, if it has any.
+    fn pass_on(&self, market: &Market, now: Timestamp) {
+        let channel = self.channels.lock().get(&market.info().condition_id).cloned();
+        if let Some(channel) = channel {
+            channel.refresh(now);
+        }
+    }
+
+    /// The subscriptions of a new socket; `None` when there are [`SOCKETS_MAX`] of them.
+    pub fn open(self: &Arc<Self>) -> Option<Subscriptions> {
+        let count = self.socket_count.fetch_add(1, Ordering::Relaxed);
+        if count >= SOCKETS_MAX {
+            self.socket_count.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        let id = SocketId(self.next_socket_id.fetch_add(1, Ordering::Relaxed));
+        Some(Subscriptions::new(self.clone(), id))
+    }
+
+    /// How many sockets receive prices.
+    pub fn socket_count(&self) -> usize {
+        self.socket_count.load(Ordering::Relaxed)
+    }
+
+    /// How many markets have a subscriber.
+    pub fn channel_count(&self) -> usize {
+        self.channels.lock().len()
+    }
+
+    /// The market of this name, if it is listed.
+    pub(super) fn market(&self, condition_id: &str) -> Option<Arc<Market>> {
+        self.markets.by_condition(condition_id)
+    }
+
+    /// Adds a socket to the market's channel, whose newest frame is what the market shows now.
+    pub(super) fn join(
+        &self,
+        market: &Arc<Market>,
+        socket: SocketId,
+        mailbox: &Arc<Mailbox>,
+        slot: u8,
+        now: Timestamp,
+    ) -> Arc<Channel> {
+        loop {
+            let channel = self.channel(market, now);
+            let mut subscribers = channel.subscribers.lock();
+            if subscribers.ended {
+                drop(subscribers);
+                self.forget(&channel);
+                continue;
+            }
+            let subscriber = Subscriber { mailbox: mailbox.clone(), slot };
+            let before = subscribers.by_socket.insert(socket, subscriber);
+            assert!(before.is_none(), "a socket subscribes to a market once");
+            drop(subscribers);
+            mailbox.mark(slot);
+            return channel;
+        }
+    }
+
+    /// Takes a socket off a channel; the last one ends it. Nothing marks the socket's slot for this
+    /// market after this.
+    pub(super) fn leave(&self, channel: &Arc<Channel>, socket: SocketId) {
+        let mut subscribers = channel.subscribers.lock();
+        let left = subscribers.by_socket.remove(&socket);
+        assert!(left.is_some(), "a socket leaves a channel that it joined");
+        if subscribers.by_socket.is_empty() {
+            // Before anybody can see that the channel has ended, and begin the next one.
+            self.seq_floor.fetch_max(channel.newest.load().seq, Ordering::AcqRel);
+            subscribers.ended = true;
+            drop(subscribers);
+            self.forget(channel);
+        }
+    }
+
+    /// The last thing that a socket does here.
+    pub(super) fn close(&self) {
+        self.socket_count.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn channel(&self, market: &Arc<Market>, now: Timestamp) -> Arc<Channel> {
+        let condition_id = market.info().condition_id.clone();
+        let mut channels = self.channels.lock();
+        let new = || {
+            // The snapshot is taken under the lock that the fan-out looks for the channel with: it
+            // either finds the channel, or what it came to tell is in the snapshot.
+            let seq = self.seq_floor.load(Ordering::Acquire) + 1;
+            let first = PriceFrame::encode(&market.snapshot(), seq, now);
+            Arc::new(Channel {
+                market: market.clone(),
+                newest: ArcSwap::from_pointee(first),
+                subscribers: Mutex::default(),
+            })
+        };
+        channels.entry(condition_id).or_insert_with(new).clone()
+    }
+
+    /// Takes an ended channel off the map, unless another one has its place already.
+    fn forget(&self, channel: &Arc<Channel>) {
+        let condition_id = channel.market.info().condition_id.clone();
+        let mut channels = self.channels.lock();
+        if channels.get(&condition_id).is_some_and(|current| Arc::ptr_eq(current, channel)) {
+            channels.remove(&condition_id);
+        }
+    }
+}
+
+impl Channel {
+    /// What the market shows, at most one step of the fan-out behind.
+    pub(super) fn newest(&self) -> Arc<PriceFrame> {
+        self.newest.load_full()
+    }
+
+    fn refresh(&self, now: Timestamp) {
+        let subscribers = self.subscribers.lock();
+        let seq = self.newest.load().seq + 1;
+        let frame = PriceFrame::encode(&self.market.snapshot(), seq, now);
+        self.newest.store(Arc::new(frame));
+        for subscriber in subscribers.by_socket.values() {
+            subscriber.mailbox.mark(subscriber.slot);
+        }
+    }
+}
+
+impl Mailbox {
+    /// Sets a bit, and wakes the socket if no bit was set: it has not yet seen those.
+    fn mark(&self, slot: u8) {
+        // The frame was stored before; whoever takes the bit sees it, or a newer one.
+        if self.dirty.fetch_or(1 << slot, Ordering::AcqRel) == 0 {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Wakes the socket for another reason.
+    pub(super) fn ring(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Takes all bits.
+    pub(super) fn take(&self) -> u64 {
+        self.dirty.swap(0, Ordering::AcqRel)
+    }
+
+    /// Waits until there is something to look at. It may be in vain.
+    pub(super) async fn woken(&self) {
+        self.wake.notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,396 @@
+use std::sync::Weak;
+use std::task::{Context, Poll, Waker};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::ids::OutcomeIndex;
+use crate::market::book::{Book, Ladder, Level, Side};
+use crate::market::catalogue::{MarketInfo, Outcome};
+use crate::money::{Price, Shares};
+use crate::ws::subscriptions::{MARKETS_PER_SOCKET_MAX, NextFrame, TooManyMarkets};
+
+/// Markets `m0`, `m1`, … without books, and a fan-out of them.
+fn fanout(market_count: usize) -> Arc<Fanout> {
+    let markets = Arc::new(Markets::new());
+    let outcomes =
+        || ["Yes", "No"].map(|label| Outcome { label: label.into(), token_id: "".into() });
+    let infos =
+        (0..market_count).map(|market| MarketInfo::bare(&name(market), outcomes())).collect();
+    markets.list(infos).unwrap();
+    Arc::new(Fanout::new(markets))
+}
+
+fn name(market: usize) -> String {
+    format!("m{market}")
+}
+
+/// A book whose only bid tells which change it was.
+fn publish(fanout: &Fanout, market: usize, change: i64) {
+    let bid =
+        Level { price: Price::from_micros(change * 100), size: Shares::from_micros(1_000_000) };
+    let mut ladder = Ladder::default();
+    ladder.set(Side::Buy, bid.price, bid.size).unwrap();
+    let market = fanout.market(&name(market)).unwrap();
+    let book = Arc::new(Book::new(ladder, Timestamp::EPOCH));
+    fanout.markets.publish(&market, OutcomeIndex(0), book);
+}
+
+/// Passes on the changes that wait, if there are any.
+fn pass_on(fanout: &Fanout) {
+    let mut changes = std::pin::pin!(fanout.markets.changes());
+    let changes = changes.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    if let Poll::Ready(changed) = changes {
+        for market in changed {
+            fanout.pass_on(&market, Timestamp::EPOCH);
+        }
+    }
+}
+
+/// Which market a frame is of, which change it shows (0 for none), its number, and its form.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Seen {
+    market: usize,
+    change: i64,
+    seq: u64,
+    conflated: bool,
+}
+
+fn seen(next: &NextFrame) -> Seen {
+    let json: serde_json::Value =
+        serde_json::from_slice(&next.frame.json(next.conflated).concat()).unwrap();
+    let bid = json["best_bid"].as_str().map_or(0, |text| {
+        Price::from_text(text, crate::money::Rounding::Exact).unwrap().micros() / 100
+    });
+    assert_eq!(json["conflated"], if next.conflated { true.into() } else { json["none"].clone() });
+    assert_eq!(json["seq"], next.frame.seq);
+    Seen {
+        market: json["market_id"].as_str().unwrap()[1..].parse().unwrap(),
+        change: bid,
+        seq: next.frame.seq,
+        conflated: next.conflated,
+    }
+}
+
+fn drain(socket: &mut Subscriptions) -> Vec<Seen> {
+    std::iter::from_fn(|| socket.next_frame()).map(|next| seen(&next)).collect()
+}
+
+fn subscribe(socket: &mut Subscriptions, markets: impl IntoIterator<Item = usize>) {
+    let ids: Vec<_> = markets.into_iter().map(name).collect();
+    assert_eq!(socket.subscribe(&ids, Timestamp::EPOCH), Ok(vec![]));
+}
+
+#[test]
+fn a_fast_reader_sees_every_frame_and_a_slow_one_the_newest() {
+    let fanout = fanout(2);
+    let (mut fast, mut slow) = (fanout.open().unwrap(), fanout.open().unwrap());
+    publish(&fanout, 0, 1);
+    pass_on(&fanout);
+    subscribe(&mut fast, [0]);
+    subscribe(&mut slow, [0, 1]);
+    let row = |market, change, seq, conflated| Seen { market, change, seq, conflated };
+    assert_eq!(drain(&mut fast), [row(0, 1, 1, false)]);
+    assert_eq!(drain(&mut slow), [row(0, 1, 1, false), row(1, 0, 1, false)]);
+    for change in 2..=4 {
+        publish(&fanout, 0, change);
+        pass_on(&fanout);
+        assert_eq!(drain(&mut fast), [row(0, change, change.unsigned_abs(), false)]);
+    }
+    assert_eq!(drain(&mut slow), [row(0, 4, 4, true)]);
+    assert_eq!(drain(&mut slow), []);
+    // What was missed before is told once.
+    publish(&fanout, 0, 5);
+    pass_on(&fanout);
+    assert_eq!(drain(&mut slow), [row(0, 5, 5, false)]);
+}
+
+#[test]
+fn a_frame_is_encoded_once_for_all() {
+    let fanout = fanout(1);
+    let mut sockets: Vec<_> = (0..3).map(|_| fanout.open().unwrap()).collect();
+    for socket in &mut sockets {
+        subscribe(socket, [0]);
+    }
+    publish(&fanout, 0, 1);
+    pass_on(&fanout);
+    let frames: Vec<_> =
+        sockets.iter_mut().map(|socket| socket.next_frame().unwrap().frame).collect();
+    assert!(frames.iter().all(|frame| Arc::ptr_eq(frame, &frames[0])));
+}
+
+#[test]
+fn a_socket_is_woken_once_until_it_looks() {
+    let fanout = fanout(2);
+    let mut socket = fanout.open().unwrap();
+    subscribe(&mut socket, [0, 1]);
+    drain(&mut socket);
+    let mailbox = socket.mailbox().clone();
+    let is_woken = || {
+        let mut woken = std::pin::pin!(mailbox.woken());
+        woken.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    };
+    assert!(is_woken(), "by the subscription");
+    assert!(!is_woken());
+    publish(&fanout, 0, 1);
+    pass_on(&fanout);
+    assert!(is_woken());
+    publish(&fanout, 0, 2);
+    publish(&fanout, 1, 3);
+    pass_on(&fanout);
+    assert!(!is_woken(), "it has not looked since");
+    assert_eq!(drain(&mut socket).len(), 2);
+    publish(&fanout, 1, 4);
+    pass_on(&fanout);
+    assert!(is_woken());
+}
+
+#[test]
+fn the_fifty_first_market_adds_nothing() {
+    let fanout = fanout(60);
+    let mut socket = fanout.open().unwrap();
+    let too_many: Vec<_> = (0..=MARKETS_PER_SOCKET_MAX).map(name).collect();
+    let refused = |subscribed, added| Err(TooManyMarkets { subscribed, added });
+    assert_eq!(socket.subscribe(&too_many, Timestamp::EPOCH), refused(0, 51));
+    assert_eq!((socket.condition_ids().count(), fanout.channel_count()), (0, 0));
+
+    subscribe(&mut socket, (0..MARKETS_PER_SOCKET_MAX).rev());
+    assert!(socket.condition_ids().eq((0..MARKETS_PER_SOCKET_MAX).rev().map(name)));
+    assert_eq!(drain(&mut socket).len(), MARKETS_PER_SOCKET_MAX);
+    assert_eq!(socket.subscribe(&[name(3), name(55)], Timestamp::EPOCH), refused(50, 1));
+    // What is subscribed already does not count again, nor what does not exist.
+    let again = [name(3), name(3), "m99".to_owned()];
+    assert_eq!(socket.subscribe(&again, Timestamp::EPOCH), Ok(vec!["m99"]));
+    assert_eq!(drain(&mut socket), []);
+
+    socket.unsubscribe(&[name(7), name(7), "m99".to_owned()]);
+    subscribe(&mut socket, [55]);
+    assert_eq!(socket.condition_ids().last(), Some("m55"));
+    assert_eq!(drain(&mut socket).iter().map(|seen| seen.market).collect::<Vec<_>>(), [55]);
+}
+
+#[test]
+fn numbers_do_not_fall_when_a_channel_ends() {
+    let fanout = fanout(2);
+    let mut socket = fanout.open().unwrap();
+    subscribe(&mut socket, [0]);
+    for change in 1..5 {
+        publish(&fanout, 0, change);
+        pass_on(&fanout);
+    }
+    let before = drain(&mut socket).pop().unwrap();
+    socket.unsubscribe(&[name(0)]);
+    assert_eq!(fanout.channel_count(), 0);
+    subscribe(&mut socket, [0, 1]);
+    let after = drain(&mut socket);
+    assert!(after.iter().all(|seen| seen.seq == before.seq + 1 && !seen.conflated), "{after:?}");
+}
+
+#[test]
+fn a_socket_that_is_dropped_leaves_nothing_behind() {
+    let fanout = fanout(3);
+    let mut stays = fanout.open().unwrap();
+    subscribe(&mut stays, [0]);
+    let channel: Weak<Channel> = {
+        let mut goes = fanout.open().unwrap();
+        subscribe(&mut goes, [0, 1, 2]);
+        assert_eq!((fanout.channel_count(), fanout.socket_count()), (3, 2));
+        let channels = fanout.channels.lock();
+        Arc::downgrade(&channels["m1"])
+    };
+    assert_eq!((fanout.channel_count(), fanout.socket_count()), (1, 1));
+    assert!(channel.upgrade().is_none());
+    let left = fanout.channels.lock()["m0"].subscribers.lock().by_socket.len();
+    assert_eq!(left, 1);
+    let mailbox = Arc::downgrade(stays.mailbox());
+    drop(stays);
+    assert_eq!((fanout.channel_count(), fanout.socket_count()), (0, 0));
+    assert!(mailbox.upgrade().is_none());
+}
+
+#[test]
+fn sockets_have_an_end() {
+    let fanout = fanout(0);
+    fanout.socket_count.store(SOCKETS_MAX - 1, Ordering::Relaxed);
+    let last = fanout.open().unwrap();
+    assert!(fanout.open().is_none());
+    drop(last);
+    assert!(fanout.open().is_some());
+}
+
+const MARKETS: usize = 4;
+const SOCKETS: usize = 3;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Publish(usize),
+    PassOn,
+    Subscribe(usize, usize),
+    Unsubscribe(usize, usize),
+    /// Looks at so many frames at most.
+    Read(usize, usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let socket_and_market = || (0..SOCKETS, 0..MARKETS);
+    prop_oneof![
+        4 => (0..MARKETS).prop_map(Step::Publish),
+        3 => Just(Step::PassOn),
+        2 => socket_and_market().prop_map(|(socket, market)| Step::Subscribe(socket, market)),
+        1 => socket_and_market().prop_map(|(socket, market)| Step::Unsubscribe(socket, market)),
+        3 => (0..SOCKETS, 1..=MARKETS).prop_map(|(socket, count)| Step::Read(socket, count)),
+    ]
+}
+
+/// The naive fan-out: every subscription has a queue of all changes that it was not shown.
+#[derive(Default)]
+struct Model {
+    published: [i64; MARKETS],
+    /// What the newest frame of a market that somebody is subscribed to shows.
+    encoded: [i64; MARKETS],
+    waiting: std::collections::BTreeSet<usize>,
+    queues: [[Option<Queue>; MARKETS]; SOCKETS],
+}
+
+/// The changes that a subscription was not shown, and whether it was ever shown one.
+struct Queue {
+    changes: Vec<i64>,
+    is_new: bool,
+}
+
+impl Model {
+    fn pass_on(&mut self) {
+        for market in std::mem::take(&mut self.waiting) {
+            self.encoded[market] = self.published[market];
+            for queues in &mut self.queues {
+                if let Some(queue) = &mut queues[market] {
+                    queue.changes.push(self.published[market]);
+                }
+            }
+        }
+    }
+
+    fn subscribe(&mut self, socket: usize, market: usize) {
+        if self.queues.iter().all(|queues| queues[market].is_none()) {
+            self.encoded[market] = self.published[market];
+        }
+        let newest = self.encoded[market];
+        self.queues[socket][market]
+            .get_or_insert_with(|| Queue { changes: vec![newest], is_new: true });
+    }
+
+    /// Takes the queue that this frame stands for.
+    fn check(&mut self, socket: usize, seen: &Seen) {
+        let queue = self.queues[socket][seen.market].as_mut().expect("subscribed");
+        let changes = std::mem::take(&mut queue.changes);
+        assert_eq!(Some(&seen.change), changes.last(), "{seen:?} is the newest of {changes:?}");
+        let is_first = std::mem::take(&mut queue.is_new);
+        assert_eq!(seen.conflated, changes.len() > 1 && !is_first, "{seen:?} of {changes:?}");
+    }
+
+    fn due(&self, socket: usize) -> usize {
+        self.queues[socket].iter().flatten().filter(|queue| !queue.changes.is_empty()).count()
+    }
+}
+
+proptest! {
+    #[test]
+    fn it_agrees_with_a_queue_for_each_subscription(
+        steps in prop::collection::vec(step(), 0..120),
+    ) {
+        let fanout = fanout(MARKETS);
+        let mut model = Model::default();
+        let mut sockets: Vec<_> = (0..SOCKETS).map(|_| fanout.open().unwrap()).collect();
+        let mut newest_seq = [[0; MARKETS]; SOCKETS];
+        for (change, step) in (1..).zip(steps) {
+            match step {
+                Step::Publish(market) => {
+                    publish(&fanout, market, change);
+                    model.published[market] = change;
+                    model.waiting.insert(market);
+                }
+                Step::PassOn => {
+                    pass_on(&fanout);
+                    model.pass_on();
+                }
+                Step::Subscribe(socket, market) => {
+                    subscribe(&mut sockets[socket], [market]);
+                    model.subscribe(socket, market);
+                }
+                Step::Unsubscribe(socket, market) => {
+                    sockets[socket].unsubscribe(&[name(market)]);
+                    model.queues[socket][market] = None;
+                    // A new subscription may begin with the frame that the old one ended with.
+                    let before = &mut newest_seq[socket][market];
+                    *before = u64::saturating_sub(*before, 1);
+                }
+                Step::Read(socket, count) => {
+                    for _ in 0..count {
+                        let due = model.due(socket);
+                        let next = sockets[socket].next_frame().map(|next| seen(&next));
+                        prop_assert_eq!(next.is_some(), due > 0);
+                        let Some(seen) = next else { break };
+                        let before = &mut newest_seq[socket][seen.market];
+                        prop_assert!(seen.seq > *before, "{:?} after {}", seen, before);
+                        *before = seen.seq;
+                        model.check(socket, &seen);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A feed, a fan-out and readers that come and go, each on a thread of its own: nobody misses the
+/// last price, and what a reader sees never goes back.
+#[test]
+fn nothing_is_lost_between_threads() {
+    const CHANGES: i64 = 2_000;
+    let fanout = fanout(1);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            for change in 1..=CHANGES {
+                publish(&fanout, 0, change);
+                std::thread::yield_now();
+            }
+        });
+        // Ends with its thread's runtime, when every reader has seen the last price.
+        let (done, mut is_done) = tokio::sync::watch::channel(0);
+        let runtime = || tokio::runtime::Builder::new_current_thread().build().unwrap();
+        threads.spawn({
+            let fanout = &fanout;
+            move || {
+                runtime().block_on(async {
+                    tokio::select! {
+                        _ = fanout.run() => unreachable!("the fan-out runs for ever"),
+                        _ = is_done.wait_for(|&count| count == 3) => {}
+                    }
+                });
+            }
+        });
+        for reader in 0..3 {
+            let (fanout, done) = (&fanout, done.clone());
+            threads.spawn(move || {
+                let mut socket = fanout.open().unwrap();
+                subscribe(&mut socket, [0]);
+                let (mut change, mut seq, mut is_first) = (0, 0, true);
+                while change < CHANGES {
+                    runtime().block_on(socket.mailbox().woken());
+                    for seen in drain(&mut socket) {
+                        let is_newer = seen.seq > seq || (is_first && seen.seq == seq);
+                        assert!(seen.change >= change && is_newer, "{seen:?} {change} {seq}");
+                        assert_eq!(seen.conflated, !is_first && seen.seq > seq + 1, "{seen:?}");
+                        (change, seq, is_first) = (seen.change, seen.seq, false);
+                    }
+                    if reader == 2 && change < CHANGES {
+                        socket.unsubscribe(&[name(0)]);
+                        subscribe(&mut socket, [0]);
+                        is_first = true;
+                    }
+                }
+                done.send_modify(|count| *count += 1);
+            });
+        }
+    });
+    assert_eq!((fanout.channel_count(), fanout.socket_count()), (0, 0));
+}

@@ -1,0 +1,260 @@
+//! RFC 6455 on the wire, and nothing of what the messages say: reading checked client frames, and
+//! laying server frames out one behind the other, so that all that a socket must receive in one
+//! turn leaves in one write.
+//!
+//! The frame parser is that of `fastwebsockets`, which nothing else in this crate knows. What it
+//! leaves open is decided here: a client must mask, a message is one frame, and a frame has at most
+//! [`CLIENT_FRAME_BYTES_MAX`] bytes. The crate's own collector of fragments has no bound, so a
+//! fragment is refused when the first one is seen.
+
+use fastwebsockets::{Frame, OpCode, Payload, Role, WebSocket, WebSocketError};
+use tokio::io::{AsyncRead, Join, Sink};
+
+use super::close::CloseReason;
+
+/// The payload of a client frame has at most this many bytes.
+pub const CLIENT_FRAME_BYTES_MAX: usize = 16 * 1024;
+
+/// The payload of a control frame has at most this many bytes.
+const CONTROL_PAYLOAD_BYTES_MAX: usize = 125;
+
+/// Reads the frames of a client.
+pub(super) struct FrameReader<R> {
+    /// Pings and closes are not answered by the reader, so it never writes.
+    socket: WebSocket<Join<R, Sink>>,
+}
+
+/// A frame that a client may send.
+pub(super) enum ClientFrame {
+    /// UTF-8.
+    Text(Payload<'static>),
+    /// To be sent back in a pong.
+    Ping(Payload<'static>),
+    /// A sign of life.
+    Pong,
+}
+
+/// Why no more frames are read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ReadEnd {
+    /// The peer is to be told with a close frame.
+    Close(CloseReason),
+    /// The stream has ended or failed.
+    Gone,
+}
+
+impl<R: AsyncRead + Unpin> FrameReader<R> {
+    pub(super) fn new(stream: R) -> Self {
+        let joined = tokio::io::join(stream, tokio::io::sink());
+        let mut socket = WebSocket::after_handshake(joined, Role::Server);
+        socket.set_auto_close(false);
+        socket.set_auto_pong(false);
+        // The crate refuses what is as long as this.
+        socket.set_max_message_size(CLIENT_FRAME_BYTES_MAX + 1);
+        Self { socket }
+    }
+
+    /// The next frame. Not cancel-safe: a read that was given up may have taken half a frame.
+    pub(super) async fn next(&mut self) -> Result<ClientFrame, ReadEnd> {
+        let mut frame = self.socket.read_frame().await.map_err(|error| ReadEnd::of(&error))?;
+        let is_fragment = !frame.fin || frame.opcode == OpCode::Continuation;
+        if is_fragment {
+            return Err(ReadEnd::Close(CloseReason::TooBig));
+        }
+        let is_control = matches!(frame.opcode, OpCode::Ping | OpCode::Pong | OpCode::Close);
+        let is_too_long = is_control && frame.payload.len() > CONTROL_PAYLOAD_BYTES_MAX;
+        if is_too_long || !is_masked(&mut frame) {
+            return Err(ReadEnd::Close(CloseReason::Protocol));
+        }
+        match frame.opcode {
+            OpCode::Text => Ok(ClientFrame::Text(frame.payload)),
+            OpCode::Ping => Ok(ClientFrame::Ping(frame.payload)),
+            OpCode::Pong => Ok(ClientFrame::Pong),
+            OpCode::Close => Err(ReadEnd::Close(returned(&frame.payload))),
+            OpCode::Binary => Err(ReadEnd::Close(CloseReason::Binary)),
+            OpCode::Continuation => unreachable!("a continuation is refused as a fragment"),
+        }
+    }
+
+    /// The stream, without what was read ahead of it.
+    pub(super) fn into_stream(self) -> R {
+        self.socket.into_inner().into_inner().0
+    }
+}
+
+impl ReadEnd {
+    fn of(error: &WebSocketError) -> Self {
+        match error {
+            WebSocketError::UnexpectedEOF
+            | WebSocketError::ConnectionClosed
+            | WebSocketError::IoError(_) => Self::Gone,
+            WebSocketError::FrameTooLarge => Self::Close(CloseReason::TooBig),
+            WebSocketError::InvalidUTF8 => Self::Close(CloseReason::NotUtf8),
+            // Reserved bits and opcodes, a control frame in fragments or of more than 125 bytes.
+            _ => Self::Close(CloseReason::Protocol),
+        }
+    }
+}
+
+/// The crate unmasks what is masked and does not tell, except in the header that it would write.
+fn is_masked(frame: &mut Frame<'_>) -> bool {
+    let mut head = [0; 16];
+    frame.fmt_head(&mut head);
+    head[1] & 0x80 != 0
+}
+
+/// How to answer a close frame of this payload: with its code, if that is one a peer may send.
+fn returned(payload: &[u8]) -> CloseReason {
+    const NORMAL: u16 = 1000;
+    match payload {
+        [] => CloseReason::Returned(NORMAL),
+        [high, low, text @ ..] => {
+            let code = u16::from_be_bytes([*high, *low]);
+            let is_sendable = matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999);
+            if is_sendable && std::str::from_utf8(text).is_ok() {
+                CloseReason::Returned(code)
+            } else {
+                CloseReason::Protocol
+            }
+        }
+        [_] => CloseReason::Protocol,
+    }
+}
+
+/// Appends a text frame whose payload is these pieces, one behind the other.
+pub(super) fn put_text(out: &mut Vec<u8>, pieces: &[&[u8]]) {
+    put(out, OpCode::Text, pieces);
+}
+
+/// Appends a ping without a payload.
+pub(super) fn put_ping(out: &mut Vec<u8>) {
+    put(out, OpCode::Ping, &[]);
+}
+
+/// Appends the answer to a ping.
+pub(super) fn put_pong(out: &mut Vec<u8>, payload: &[u8]) {
+    put(out, OpCode::Pong, &[payload]);
+}
+
+/// Appends a close frame.
+pub(super) fn put_close(out: &mut Vec<u8>, reason: CloseReason) {
+    put(out, OpCode::Close, &[&reason.code().to_be_bytes(), reason.text().as_bytes()]);
+}
+
+/// A server's frame: final, unmasked, its length in as few bytes as hold it.
+fn put(out: &mut Vec<u8>, opcode: OpCode, pieces: &[&[u8]]) {
+    const FINAL: u8 = 0x80;
+    let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+    out.reserve(10 + len);
+    out.push(FINAL | opcode as u8);
+    match (u8::try_from(len), u16::try_from(len)) {
+        (Ok(len @ 0..126), _) => out.push(len),
+        (_, Ok(len)) => {
+            out.push(126);
+            out.extend_from_slice(&len.to_be_bytes());
+        }
+        _ => {
+            out.push(127);
+            out.extend_from_slice(&(len as u64).to_be_bytes());
+        }
+    }
+    for piece in pieces {
+        out.extend_from_slice(piece);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MASK: [u8; 4] = [1, 2, 3, 4];
+
+    fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
+        let mut out = vec![first];
+        match u8::try_from(payload.len()) {
+            Ok(len @ 0..126) => out.push(0x80 | len),
+            _ => {
+                out.push(0x80 | 126);
+                out.extend_from_slice(&u16::try_from(payload.len()).unwrap().to_be_bytes());
+            }
+        }
+        out.extend_from_slice(&MASK);
+        out.extend(payload.iter().zip(MASK.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+        out
+    }
+
+    #[track_caller]
+    fn check(bytes: &[u8], expected: Result<&str, ReadEnd>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let read = runtime.block_on(async { FrameReader::new(bytes).next().await });
+        let read = read.map(|frame| match frame {
+            ClientFrame::Text(text) => format!("text {}", String::from_utf8_lossy(&text)),
+            ClientFrame::Ping(payload) => format!("ping {}", payload.len()),
+            ClientFrame::Pong => "pong".to_owned(),
+        });
+        assert_eq!(read.as_ref().map(String::as_str).map_err(|end| *end), expected);
+    }
+
+    #[test]
+    fn what_a_client_may_send() {
+        let close = |reason| Err(ReadEnd::Close(reason));
+        let text = |len| masked(0x81, &vec![b'x'; len]);
+        check(&masked(0x81, b"hi"), Ok("text hi"));
+        check(&masked(0x89, &[7; 125]), Ok("ping 125"));
+        check(&masked(0x8a, b""), Ok("pong"));
+        check(
+            &text(CLIENT_FRAME_BYTES_MAX),
+            Ok(&format!("text {}", "x".repeat(CLIENT_FRAME_BYTES_MAX))),
+        );
+        for (bytes, expected) in [
+            (text(CLIENT_FRAME_BYTES_MAX + 1), close(CloseReason::TooBig)),
+            (
+                vec![0x81, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2, 3, 4],
+                close(CloseReason::TooBig),
+            ),
+            (masked(0x01, b"first"), close(CloseReason::TooBig)),
+            (masked(0x80, b"last"), close(CloseReason::TooBig)),
+            (masked(0x00, b"middle"), close(CloseReason::TooBig)),
+            (masked(0x82, b"binary"), close(CloseReason::Binary)),
+            (masked(0x81, b"\xff"), close(CloseReason::NotUtf8)),
+            (b"\x81\x02hi".to_vec(), close(CloseReason::Protocol)),
+            (b"\x8a\x00".to_vec(), close(CloseReason::Protocol)),
+            (masked(0x09, b"ping"), close(CloseReason::Protocol)),
+            (masked(0x89, &[7; 126]), close(CloseReason::Protocol)),
+            (masked(0x8a, &[7; 126]), close(CloseReason::Protocol)),
+            (masked(0x83, b""), close(CloseReason::Protocol)),
+            (masked(0xc1, b"compressed"), close(CloseReason::Protocol)),
+            (masked(0x88, b""), close(CloseReason::Returned(1000))),
+            (masked(0x88, b"\x0f\xa0bye"), close(CloseReason::Returned(4000))),
+            (masked(0x88, b"\x03\xec"), close(CloseReason::Protocol)),
+            (masked(0x88, b"\x03\xe8\xff"), close(CloseReason::Protocol)),
+            (masked(0x88, b"x"), close(CloseReason::Protocol)),
+            (masked(0x88, &[b'x'; 126]), close(CloseReason::Protocol)),
+            (b"\x81".to_vec(), Err(ReadEnd::Gone)),
+            (vec![], Err(ReadEnd::Gone)),
+        ] {
+            check(&bytes, expected);
+        }
+    }
+
+    #[test]
+    fn server_frames_are_laid_out_one_behind_the_other() {
+        let mut out = Vec::new();
+        put_text(&mut out, &[b"a", b"bc"]);
+        put_ping(&mut out);
+        put_pong(&mut out, b"z");
+        put_close(&mut out, CloseReason::GoingAway);
+        assert_eq!(out, b"\x81\x03abc\x89\x00\x8a\x01z\x88\x17\x03\xe9the server shuts down");
+        for (len, head) in [
+            (125, &b"\x81\x7d"[..]),
+            (126, b"\x81\x7e\x00\x7e"),
+            (65_535, b"\x81\x7e\xff\xff"),
+            (65_536, b"\x81\x7f\x00\x00\x00\x00\x00\x01\x00\x00"),
+        ] {
+            let payload = vec![b'x'; len];
+            let mut out = Vec::new();
+            put_text(&mut out, &[&payload]);
+            assert_eq!(out, [head, &payload].concat());
+        }
+    }
+}

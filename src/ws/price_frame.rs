@@ -1,0 +1,284 @@
+//! The JSON text of one market's prices, written once and shared by every socket. Pure.
+//!
+//! ```json
+//! {"type":"price","market_id":"0x…","condition_id":"0x…","seq":7,"emit_ts_ms":1784578686071,
+//!  "source":"book","updated_at":"2026-07-20T20:18:06.07Z","stale":false,"active":true,
+//!  "closed":false,"volume":"1204.5","buy":"0.53","sell":"0.47","best_bid":"0.52",
+//!  "best_ask":"0.54","last_trade":"0.53","last_trade_side":"BUY","last_trade_size":"10",
+//!  "outcomes":[{"label":"Yes","price":"0.53","token_id":"71…","best_bid":"0.52",…},…],
+//!  "tokens":{"71…":{"label":"Yes","price":"0.53"},…}}
+//! ```
+//!
+//! Prices, sizes and money are strings. `source`, `updated_at`, `volume` and an outcome's `price`
+//! and `token_id` are `null` where they are not known; everything else that is not known is absent.
+//! The touches and the trade at the top are those of the first outcome; `active` tells whether
+//! orders can fill. The form for a reader that missed frames ends in `"conflated":true`.
+
+use std::fmt::Display;
+
+use serde::{Serialize, Serializer};
+
+use crate::ids::Timestamp;
+use crate::market::MarketSnapshot;
+use crate::market::book::Side;
+use crate::market::catalogue::{MarketInfo, Outcome};
+use crate::market::price::{MarketPrices, OutcomePrice, PriceSource};
+use crate::money::{Price, Shares, Usd};
+
+/// One market's prices as text.
+#[derive(PartialEq, Eq, Debug)]
+pub struct PriceFrame {
+    /// Rises by one with each frame of the market.
+    pub seq: u64,
+    /// The object without its closing brace, so that both forms share it.
+    open_json: Box<[u8]>,
+}
+
+impl PriceFrame {
+    /// Writes down what a market shows in this snapshot.
+    pub fn encode(snapshot: &MarketSnapshot, seq: u64, now: Timestamp) -> Self {
+        let prices = MarketPrices::of(snapshot);
+        let fields = Fields::of(snapshot.info(), &prices, seq, now);
+        let mut json =
+            serde_json::to_vec(&fields).expect("strings and integers always have a JSON text");
+        let brace = json.pop();
+        assert_eq!(brace, Some(b'}'), "the fields are an object");
+        Self { seq, open_json: json.into_boxed_slice() }
+    }
+
+    /// The JSON text in two pieces: for a reader that has seen the frame before this one, or for
+    /// one that missed some since the last that it was sent.
+    pub fn json(&self, conflated: bool) -> [&[u8]; 2] {
+        [&self.open_json, if conflated { b",\"conflated\":true}" } else { b"}" }]
+    }
+}
+
+#[derive(Serialize)]
+struct Fields<'a> {
+    r#type: &'static str,
+    market_id: &'a str,
+    condition_id: &'a str,
+    seq: u64,
+    emit_ts_ms: i64,
+    source: Option<&'static str>,
+    updated_at: Option<Text<Timestamp>>,
+    stale: bool,
+    active: bool,
+    closed: bool,
+    volume: Option<Text<Usd>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    buy: Option<Text<Price>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sell: Option<Text<Price>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    best_bid: Option<Text<Price>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    best_ask: Option<Text<Price>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_trade: Option<Text<Price>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_trade_side: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_trade_size: Option<Text<Shares>>,
+    outcomes: Vec<OutcomeFields<'a>>,
+    tokens: Tokens<'a>,
+}
+
+#[derive(Serialize)]
+struct OutcomeFields<'a> {
+    label: &'a str,
+    price: Option<Text<Price>>,
+    token_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    best_bid: Option<Text<Price>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    best_ask: Option<Text<Price>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_trade: Option<Text<Price>>,
+}
+
+/// The outcomes once more, by token: those whose token is known.
+struct Tokens<'a> {
+    info: &'a MarketInfo,
+    prices: &'a MarketPrices,
+}
+
+#[derive(Serialize)]
+struct TokenFields<'a> {
+    label: &'a str,
+    price: Option<Text<Price>>,
+}
+
+/// A quantity as a JSON string.
+struct Text<T>(T);
+
+impl<'a> Fields<'a> {
+    fn of(info: &'a MarketInfo, prices: &'a MarketPrices, seq: u64, now: Timestamp) -> Self {
+        let first = prices.outcomes.first().copied().unwrap_or_default();
+        let trade = first.last_trade;
+        Self {
+            r#type: "price",
+            market_id: &info.condition_id,
+            condition_id: &info.condition_id,
+            seq,
+            emit_ts_ms: now.millis(),
+            source: prices.source().map(PriceSource::as_str),
+            updated_at: prices.updated_at().map(Text),
+            stale: prices.stale,
+            active: info.status.is_tradable(),
+            closed: info.status.is_closed(),
+            volume: info.volume_total.map(Text),
+            buy: prices.buy().map(Text),
+            sell: prices.sell().map(Text),
+            best_bid: first.best_bid.map(Text),
+            best_ask: first.best_ask.map(Text),
+            last_trade: trade.map(|trade| Text(trade.price)),
+            last_trade_side: trade.and_then(|trade| trade.side).map(Side::as_str),
+            // A size of 0 says that the venue told the price alone.
+            last_trade_size: trade.map(|trade| trade.size).filter(|&s| s != Shares::ZERO).map(Text),
+            outcomes: info
+                .outcomes
+                .iter()
+                .zip(&prices.outcomes)
+                .map(|(outcome, price)| OutcomeFields::of(outcome, price))
+                .collect(),
+            tokens: Tokens { info, prices },
+        }
+    }
+}
+
+impl<'a> OutcomeFields<'a> {
+    fn of(outcome: &'a Outcome, price: &OutcomePrice) -> Self {
+        Self {
+            label: &outcome.label,
+            price: price.price().map(Text),
+            token_id: Some(&*outcome.token_id).filter(|token_id| !token_id.is_empty()),
+            best_bid: price.best_bid.map(Text),
+            best_ask: price.best_ask.map(Text),
+            last_trade: price.last_trade.map(|trade| Text(trade.price)),
+        }
+    }
+}
+
+impl Serialize for Tokens<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let known = self
+            .info
+            .outcomes
+            .iter()
+            .zip(&self.prices.outcomes)
+            .filter(|(outcome, _)| !outcome.token_id.is_empty());
+        serializer.collect_map(known.map(|(outcome, price)| {
+            let fields = TokenFields { label: &outcome.label, price: price.price().map(Text) };
+            (&*outcome.token_id, fields)
+        }))
+    }
+}
+
+impl<T: Display> Serialize for Text<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::ids::OutcomeIndex;
+    use crate::market::Markets;
+    use crate::market::book::{Book, Ladder, LastTrade, Level};
+    use crate::market::catalogue::MarketStatus;
+
+    fn outcomes(tokens: [&str; 2]) -> impl Iterator<Item = Outcome> {
+        [("Yes", tokens[0]), ("N\"o", tokens[1])]
+            .into_iter()
+            .map(|(label, token)| Outcome { label: label.into(), token_id: token.into() })
+    }
+
+    #[track_caller]
+    fn check(info: MarketInfo, book: Option<Book>, conflated: bool, expected: &[&str]) {
+        let markets = Markets::new();
+        markets.list(vec![info]).unwrap();
+        let market = markets.by_condition("0xa").unwrap();
+        if let Some(book) = book {
+            markets.publish(&market, OutcomeIndex(0), Arc::new(book));
+        }
+        let now = Timestamp::from_millis(1_784_578_686_071);
+        let frame = PriceFrame::encode(&market.snapshot(), 7, now);
+        let text = String::from_utf8(frame.json(conflated).concat()).unwrap();
+        assert_eq!(text, expected.concat());
+        serde_json::from_str::<serde_json::Value>(&text).unwrap();
+    }
+
+    #[test]
+    fn a_frame_tells_all_that_is_known() {
+        let level = |micros| Level {
+            price: Price::from_micros(micros),
+            size: Shares::from_micros(1_000_000),
+        };
+        let ladder = Ladder::from_levels(vec![level(520_000)], vec![level(550_000)]).unwrap();
+        let mut book = Book::new(ladder, Timestamp::from_millis(1_784_578_686_000));
+        book.last_trade = Some(LastTrade {
+            price: Price::from_micros(530_000),
+            size: Shares::from_micros(10_500_000),
+            side: Some(Side::Sell),
+            at: Timestamp::EPOCH,
+        });
+        let info = MarketInfo {
+            volume_total: Some(Usd::from_micros(1_204_500_000)),
+            ..MarketInfo::bare("0xa", outcomes(["71", "72"]))
+        };
+        let fields = [
+            r#"{"type":"price","market_id":"0xa","condition_id":"0xa","seq":7,"#,
+            r#""emit_ts_ms":1784578686071,"source":"book","updated_at":"2026-07-20T20:18:06Z","#,
+            r#""stale":false,"active":true,"closed":false,"volume":"1204.5","#,
+            r#""buy":"0.535","sell":"0.465","best_bid":"0.52","best_ask":"0.55","#,
+            r#""last_trade":"0.53","last_trade_side":"SELL","last_trade_size":"10.5","#,
+            r#""outcomes":[{"label":"Yes","price":"0.535","token_id":"71","#,
+            r#""best_bid":"0.52","best_ask":"0.55","last_trade":"0.53"},"#,
+            r#"{"label":"N\"o","price":"0.465","token_id":"72","#,
+            r#""best_bid":"0.45","best_ask":"0.48","last_trade":"0.47"}],"#,
+            r#""tokens":{"71":{"label":"Yes","price":"0.535"},"#,
+            r#""72":{"label":"N\"o","price":"0.465"}}"#,
+        ];
+        let whole = |end| [&fields[..], &[end]].concat();
+        check(info.clone(), Some(book.clone()), false, &whole("}"));
+        check(info, Some(book), true, &whole(r#","conflated":true}"#));
+    }
+
+    #[test]
+    fn what_is_not_known_is_null_or_absent() {
+        let info = MarketInfo {
+            status: MarketStatus::Hydrating,
+            ..MarketInfo::bare("0xa", outcomes(["", ""]))
+        };
+        let expected = [
+            r#"{"type":"price","market_id":"0xa","condition_id":"0xa","seq":7,"#,
+            r#""emit_ts_ms":1784578686071,"source":null,"updated_at":null,"#,
+            r#""stale":true,"active":false,"closed":false,"volume":null,"#,
+            r#""outcomes":[{"label":"Yes","price":null,"token_id":null},"#,
+            r#"{"label":"N\"o","price":null,"token_id":null}],"tokens":{}}"#,
+        ];
+        check(info, None, false, &expected);
+    }
+
+    #[test]
+    fn a_resolved_market_shows_its_payouts() {
+        let info = MarketInfo {
+            status: MarketStatus::Resolved,
+            payouts: vec![Price::ZERO, Price::ONE],
+            ..MarketInfo::bare("0xa", outcomes(["71", ""]))
+        };
+        let expected = [
+            r#"{"type":"price","market_id":"0xa","condition_id":"0xa","seq":7,"#,
+            r#""emit_ts_ms":1784578686071,"source":"resolution","updated_at":null,"#,
+            r#""stale":false,"active":false,"closed":true,"volume":null,"buy":"0","sell":"1","#,
+            r#""outcomes":[{"label":"Yes","price":"0","token_id":"71"},"#,
+            r#"{"label":"N\"o","price":"1","token_id":null}],"#,
+            r#""tokens":{"71":{"label":"Yes","price":"0"}}}"#,
+        ];
+        check(info, None, false, &expected);
+    }
+}

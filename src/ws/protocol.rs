@@ -1,0 +1,267 @@
+//! The words of the price socket: what a client may say, and what the server says back. Pure.
+//!
+//! A client frame is one JSON object with an `action` (or `type`), in any case:
+//!
+//! ```json
+//! {"action": "subscribe", "markets": ["0x…", "0x…"]}
+//! {"action": "unsubscribe", "markets": ["0x…"]}
+//! {"action": "ping"}
+//! ```
+//!
+//! `conditions` is another name for `markets`, which wins when both come. Of a field that comes twice
+//! the last one counts, `null` is no value, and other fields are ignored.
+//!
+//! A frame that cannot be used is answered with an `error` frame and changes nothing; the socket
+//! stays open. This module does not know which markets exist or who is subscribed.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::ids::{AccountId, Timestamp};
+
+/// The name of a market is at most this long.
+pub const MARKET_ID_BYTES_MAX: usize = 256;
+
+/// An error frame names at most this many of the markets that it is about.
+pub const MARKETS_NAMED_MAX: usize = 3;
+
+/// The version that the `connected` frame tells.
+pub const PROTOCOL_VERSION: &str = "1.0";
+
+/// What a client asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// The prices of these markets from now on. The list may repeat itself.
+    Subscribe(Vec<String>),
+    /// No more prices of these markets.
+    Unsubscribe(Vec<String>),
+    /// A `pong` with the server's time.
+    Ping,
+}
+
+/// Why a client frame cannot be used; the text goes into the `error` frame.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// It is not JSON.
+    #[error("invalid JSON: {0}")]
+    InvalidJson(#[from] serde_json::Error),
+    /// It is JSON, but a list, a number or the like.
+    #[error("a frame must be a JSON object")]
+    NotAnObject,
+    /// It says neither `action` nor `type`.
+    #[error("action is missing: use subscribe, unsubscribe or ping")]
+    MissingAction,
+    /// The action is another one, or not a string.
+    #[error("unknown action: use subscribe, unsubscribe or ping")]
+    UnknownAction,
+    /// The frame is written for another kind of socket, which knows tokens.
+    #[error("assets_ids is not supported here: name condition ids in markets")]
+    AssetsGiven,
+    /// It says neither `markets` nor `conditions`.
+    #[error("markets is missing: name condition ids in a list")]
+    MissingMarkets,
+    /// The markets are not a list.
+    #[error("markets must be a list of condition ids")]
+    MarketsNotAList,
+    /// One of the markets is a number, a list or the like.
+    #[error("markets[{index}] must be a string")]
+    MarketNotAString {
+        /// Its place in the list.
+        index: usize,
+    },
+    /// The name of a market is longer than [`MARKET_ID_BYTES_MAX`].
+    #[error("markets[{index}] is longer than {MARKET_ID_BYTES_MAX} bytes")]
+    MarketTooLong {
+        /// Its place in the list.
+        index: usize,
+    },
+}
+
+impl Request {
+    /// Reads the text of one client frame.
+    pub fn parse(text: &[u8]) -> Result<Self, RequestError> {
+        let Value::Object(mut fields) = serde_json::from_slice(text)? else {
+            return Err(RequestError::NotAnObject);
+        };
+        let mut take = |name| fields.remove(name).filter(|value| !value.is_null());
+        if take("assets_ids").is_some() {
+            return Err(RequestError::AssetsGiven);
+        }
+        let action = take("action").or_else(|| take("type")).ok_or(RequestError::MissingAction)?;
+        let markets = take("markets").or_else(|| take("conditions"));
+        match action.as_str().map(str::to_ascii_lowercase).as_deref() {
+            Some("subscribe") => Ok(Self::Subscribe(market_ids(markets)?)),
+            Some("unsubscribe") => Ok(Self::Unsubscribe(market_ids(markets)?)),
+            Some("ping") => Ok(Self::Ping),
+            _ => Err(RequestError::UnknownAction),
+        }
+    }
+}
+
+fn market_ids(markets: Option<Value>) -> Result<Vec<String>, RequestError> {
+    let Value::Array(list) = markets.ok_or(RequestError::MissingMarkets)? else {
+        return Err(RequestError::MarketsNotAList);
+    };
+    let mut ids = Vec::with_capacity(list.len());
+    for (index, market) in list.into_iter().enumerate() {
+        let Value::String(id) = market else {
+            return Err(RequestError::MarketNotAString { index });
+        };
+        if id.len() > MARKET_ID_BYTES_MAX {
+            return Err(RequestError::MarketTooLong { index });
+        }
+        ids.push(id);
+    }
+    Ok(ids)
+}
+
+/// What the server says, prices aside.
+#[derive(Serialize, Debug)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum Reply<'a> {
+    /// The first frame of every socket.
+    Connected {
+        /// The account.
+        user_id: u64,
+        /// [`PROTOCOL_VERSION`].
+        protocol_version: &'static str,
+    },
+    /// The answer to a subscribe or an unsubscribe that was carried out.
+    Subscribed {
+        /// Every market that the socket is now subscribed to, in the order of subscription.
+        markets: Vec<&'a str>,
+    },
+    /// The answer to a ping.
+    Pong {
+        /// The server's clock, in milliseconds since 1970.
+        ts: i64,
+    },
+    /// Something that the client asked for was not done.
+    Error {
+        /// What, and what to do about it.
+        message: &'a str,
+    },
+}
+
+impl<'a> Reply<'a> {
+    /// The first frame of a socket of this account.
+    pub fn connected(account_id: AccountId) -> Self {
+        Self::Connected { user_id: account_id.get(), protocol_version: PROTOCOL_VERSION }
+    }
+
+    /// The answer to a ping at this time.
+    pub fn pong(now: Timestamp) -> Self {
+        Self::Pong { ts: now.millis() }
+    }
+
+    /// Its JSON text.
+    pub fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("strings and integers always have a JSON text")
+    }
+}
+
+/// The text of the error frame for markets that are not listed. Names the first of them.
+pub fn unknown_markets_message(ids: &[&str]) -> String {
+    let named = &ids[..ids.len().min(MARKETS_NAMED_MAX)];
+    let mut message = format!("unknown market: {}", named.join(", "));
+    if ids.len() > named.len() {
+        message += &format!(" and {} more", ids.len() - named.len());
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::ShardId;
+
+    /// The request in debug form, or the text of the error frame.
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        let read = match Request::parse(text.as_bytes()) {
+            Ok(request) => format!("{request:?}"),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(read, expected, "{text}");
+    }
+
+    #[test]
+    fn client_frames() {
+        let assets = "assets_ids is not supported here: name condition ids in markets";
+        let unknown = "unknown action: use subscribe, unsubscribe or ping";
+        let no_action = "action is missing: use subscribe, unsubscribe or ping";
+        let object = "a frame must be a JSON object";
+        let list = "markets must be a list of condition ids";
+        for (text, expected) in [
+            (r#"{"action":"subscribe","markets":["a","b"]}"#, r#"Subscribe(["a", "b"])"#),
+            (r#"{"type":"SUBSCRIBE","conditions":["a"]}"#, r#"Subscribe(["a"])"#),
+            (r#" {"action":"Subscribe","markets":[],"id":7}"#, "Subscribe([])"),
+            (r#"{"action":"unsubscribe","markets":["\u0061"]}"#, r#"Unsubscribe(["a"])"#),
+            (r#"{"action":"ping"}"#, "Ping"),
+            (r#"{"type":"Ping","markets":5}"#, "Ping"),
+            (r#"{"action":"ping","type":"subscribe"}"#, "Ping"),
+            (r#"{"action":"subscribe","conditions":["b"],"markets":["a"]}"#, r#"Subscribe(["a"])"#),
+            (r#"{"action":"subscribe","markets":null,"conditions":["b"]}"#, r#"Subscribe(["b"])"#),
+            (r#"{"action":"subscribe","markets":["a"],"assets_ids":["1"]}"#, assets),
+            (r#"{"type":"market","assets_ids":[]}"#, assets),
+            (r#"{"action":"subscribe"}"#, "markets is missing: name condition ids in a list"),
+            (r#"{"action":"subscribe","markets":"a"}"#, list),
+            (r#"{"action":"unsubscribe","conditions":{"a":1}}"#, list),
+            (r#"{"action":"subscribe","markets":["a",5]}"#, "markets[1] must be a string"),
+            (r#"{"action":"subscribe","markets":[null]}"#, "markets[0] must be a string"),
+            (r#"{"action":"trade","markets":["a"]}"#, unknown),
+            (r#"{"action":7}"#, unknown),
+            (r#"{"markets":["a"]}"#, no_action),
+            ("{}", no_action),
+            ("[]", object),
+            (r#"["subscribe",null,["a"],null,null]"#, object),
+            ("5", object),
+            (r#""ping""#, object),
+            ("null", object),
+            ("", "invalid JSON: EOF while parsing a value at line 1 column 0"),
+            ("PING", "invalid JSON: expected value at line 1 column 1"),
+            ("[", "invalid JSON: EOF while parsing a list at line 1 column 1"),
+            (r#"{"action":"ping"} x"#, "invalid JSON: trailing characters at line 1 column 19"),
+            (r#"{"action":"ping","action":"trade"}"#, unknown),
+        ] {
+            check(text, expected);
+        }
+    }
+
+    #[test]
+    fn names_have_an_end_and_so_has_nesting() {
+        let subscribe = |id: &str| format!(r#"{{"action":"subscribe","markets":["a","{id}"]}}"#);
+        let longest = "x".repeat(MARKET_ID_BYTES_MAX);
+        check(&subscribe(&longest), &format!(r#"Subscribe(["a", "{longest}"])"#));
+        check(&subscribe(&format!("{longest}x")), "markets[1] is longer than 256 bytes");
+        let deep = format!(r#"{{"markets":{}1{}}}"#, "[".repeat(8_000), "]".repeat(8_000));
+        assert!(matches!(Request::parse(deep.as_bytes()), Err(RequestError::InvalidJson(_))));
+        assert!(matches!(Request::parse(b"{\"a\":\"\xff\"}"), Err(RequestError::InvalidJson(_))));
+    }
+
+    #[test]
+    fn server_frames() {
+        let account_id = AccountId::new(ShardId::new(7).unwrap(), 3).unwrap();
+        for (reply, expected) in [
+            (
+                Reply::connected(account_id),
+                r#"{"type":"connected","user_id":199,"protocol_version":"1.0"}"#,
+            ),
+            (
+                Reply::Subscribed { markets: vec!["b", "a\""] },
+                r#"{"type":"subscribed","markets":["b","a\""]}"#,
+            ),
+            (Reply::pong(Timestamp::from_millis(1_234)), r#"{"type":"pong","ts":1234}"#),
+            (
+                Reply::Error { message: &unknown_markets_message(&["a"]) },
+                r#"{"type":"error","message":"unknown market: a"}"#,
+            ),
+            (
+                Reply::Error { message: &unknown_markets_message(&["a", "b", "c", "d", "e"]) },
+                r#"{"type":"error","message":"unknown market: a, b, c and 2 more"}"#,
+            ),
+        ] {
+            assert_eq!(String::from_utf8(reply.to_json()).unwrap(), expected);
+        }
+    }
+}
