@@ -1,1 +1,416 @@
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use fastwebsockets::{Frame, OpCode, Payload, Role, WebSocket};
+use serde_json::{Value, json};
+use tokio::io::DuplexStream;
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::ids::OutcomeIndex;
+use crate::market::Markets;
+use crate::market::book::{Book, Ladder, Side};
+use crate::market::catalogue::{MarketInfo, Outcome};
+use crate::money::{Price, Shares};
+use crate::ws::counts::SocketCounts;
+use crate::ws::frame::CLIENT_FRAME_BYTES_MAX;
+
+/// A server with sixty markets, `m0` and on, and one client.
+struct World {
+    client: WebSocket<DuplexStream>,
+    ended: JoinHandle<Ended>,
+    markets: Arc<Markets>,
+    fanout: Arc<Fanout>,
+    counts: Arc<SocketCounts>,
+    shutdown: watch::Sender<bool>,
+    is_valid: Arc<AtomicBool>,
+    /// How many more frames the client may send.
+    allowance: Arc<AtomicU32>,
+}
+
+/// What the server sent.
+#[derive(Clone, PartialEq, Debug)]
+enum Received {
+    Json(Value),
+    Ping,
+    Pong(Vec<u8>),
+    Close(u16),
+    End,
+}
+
+fn account_id() -> AccountId {
+    AccountId::from_raw(199).unwrap()
+}
+
+/// With so many bytes between the two before the writer of either waits.
+fn world(pipe_bytes: usize) -> World {
+    let markets = Arc::new(Markets::new());
+    let outcomes = ["Yes", "No"];
+    let infos = (0..60).map(|market| {
+        let outcomes =
+            outcomes.map(|label| Outcome { label: label.into(), token_id: label.into() });
+        MarketInfo::bare(&format!("m{market}"), outcomes)
+    });
+    markets.list(infos.collect()).unwrap();
+    let fanout = Arc::new(Fanout::new(markets.clone()));
+    let passing_on = fanout.clone();
+    tokio::spawn(async move { passing_on.run().await });
+
+    let counts = Arc::new(SocketCounts::default());
+    let is_valid = Arc::new(AtomicBool::new(true));
+    let allowance = Arc::new(AtomicU32::new(u32::MAX));
+    let peer = Peer {
+        account_id: account_id(),
+        open: counts.try_open(account_id(), 1).unwrap(),
+        allow: Box::new({
+            let allowance = allowance.clone();
+            move |_| {
+                let taken = |left: u32| left.checked_sub(1);
+                allowance.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).is_ok()
+            }
+        }),
+        is_valid: Box::new({
+            let is_valid = is_valid.clone();
+            move || is_valid.load(Ordering::Relaxed)
+        }),
+    };
+    let (shutdown, is_down) = watch::channel(false);
+    let (client, server) = tokio::io::duplex(pipe_bytes);
+    let serving = fanout.clone();
+    let ended = tokio::spawn(async move {
+        serve_prices(server, peer, &serving, is_down, Times::default()).await
+    });
+    let client = client_socket(client);
+    World { client, ended, markets, fanout, counts, shutdown, is_valid, allowance }
+}
+
+fn client_socket(stream: DuplexStream) -> WebSocket<DuplexStream> {
+    let mut client = WebSocket::after_handshake(stream, Role::Client);
+    client.set_auto_close(false);
+    client.set_auto_pong(false);
+    client
+}
+
+async fn receive(client: &mut WebSocket<DuplexStream>) -> Received {
+    let Ok(frame) = client.read_frame().await else { return Received::End };
+    assert!(frame.fin);
+    match frame.opcode {
+        OpCode::Text => Received::Json(serde_json::from_slice(&frame.payload).unwrap()),
+        OpCode::Ping => Received::Ping,
+        OpCode::Pong => Received::Pong(frame.payload.to_vec()),
+        OpCode::Close => Received::Close(u16::from_be_bytes([frame.payload[0], frame.payload[1]])),
+        other => panic!("the server sent {other:?}"),
+    }
+}
+
+impl World {
+    async fn receive(&mut self) -> Received {
+        receive(&mut self.client).await
+    }
+
+    async fn json(&mut self) -> Value {
+        match self.receive().await {
+            Received::Json(json) => json,
+            other => panic!("{other:?} instead of a message"),
+        }
+    }
+
+    async fn send(&mut self, json: Value) {
+        self.send_text(&json.to_string()).await;
+    }
+
+    async fn send_text(&mut self, text: &str) {
+        let payload = Payload::Owned(text.as_bytes().to_vec());
+        self.client.write_frame(Frame::text(payload)).await.unwrap();
+    }
+
+    async fn send_raw(&mut self, first_byte: u8, payload: &[u8]) {
+        let opcode = OpCode::try_from(first_byte & 0xf).unwrap();
+        let payload = Payload::Owned(payload.to_vec());
+        let frame = Frame::new(first_byte & 0x80 != 0, opcode, None, payload);
+        self.client.write_frame(frame).await.unwrap();
+    }
+
+    /// Past the greeting, subscribed to `m0` and shown its first price.
+    async fn subscribed(pipe_bytes: usize) -> Self {
+        let mut world = world(pipe_bytes);
+        world.send(json!({"action": "subscribe", "markets": ["m0"]})).await;
+        assert_eq!(world.json().await["type"], "connected");
+        assert_eq!(world.json().await, json!({"type": "subscribed", "markets": ["m0"]}));
+        assert_eq!(world.json().await["seq"], 1);
+        world
+    }
+
+    /// A bid that tells which change it was.
+    fn publish(&self, market: &str, change: i64) {
+        let mut ladder = Ladder::default();
+        let (price, size) = (Price::from_micros(change * 100), Shares::from_micros(1));
+        ladder.set(Side::Buy, price, size).unwrap();
+        let market = self.markets.by_condition(market).unwrap();
+        let book = Arc::new(Book::new(ladder, Timestamp::EPOCH));
+        self.markets.publish(&market, OutcomeIndex(0), book);
+    }
+
+    /// What the server still sends, down to the close frame, and how the socket ended. Nothing of
+    /// it may be left behind.
+    async fn end(mut self) -> (Vec<Received>, Ended) {
+        let mut received = Vec::new();
+        loop {
+            match self.receive().await {
+                Received::End => break,
+                other => received.push(other),
+            }
+        }
+        drop(self.client);
+        let ended = self.ended.await.unwrap();
+        assert_eq!(self.fanout.socket_count(), 0);
+        assert_eq!(self.fanout.channel_count(), 0);
+        assert_eq!(self.counts.of(account_id()), 0);
+        (received, ended)
+    }
+
+    /// The socket is closed for this reason, and its code is the last thing that is sent.
+    #[track_caller]
+    fn check_closed(self, reason: CloseReason) -> impl Future<Output = ()> {
+        let caller = std::panic::Location::caller();
+        async move {
+            let (received, ended) = self.end().await;
+            assert_eq!(ended, Ended::Closed(reason), "{caller}");
+            assert_eq!(received.last(), Some(&Received::Close(reason.code())), "{caller}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conversation() {
+    let mut world = world(64 * 1024);
+    assert_eq!(
+        world.json().await,
+        json!({"type": "connected", "user_id": 199, "protocol_version": "1.0"})
+    );
+    world.send(json!({"action": "subscribe", "markets": ["m3", "m1", "m3"]})).await;
+    assert_eq!(world.json().await, json!({"type": "subscribed", "markets": ["m3", "m1"]}));
+    for market in ["m3", "m1"] {
+        let price = world.json().await;
+        assert_eq!((&price["market_id"], &price["seq"]), (&market.into(), &1.into()));
+    }
+    world.publish("m1", 4_200);
+    world.publish("m2", 4_200);
+    let price = world.json().await;
+    assert_eq!((&price["market_id"], &price["seq"]), (&"m1".into(), &2.into()));
+    assert_eq!((&price["best_bid"], &price["conflated"]), (&"0.42".into(), &Value::Null));
+
+    world.send(json!({"type": "PING"})).await;
+    let pong = world.json().await;
+    assert_eq!(pong["type"], "pong");
+    assert!(pong["ts"].as_i64().unwrap() > 1_700_000_000_000);
+
+    world.send(json!({"type": "unsubscribe", "conditions": ["m3", "m9"]})).await;
+    assert_eq!(world.json().await, json!({"type": "subscribed", "markets": ["m1"]}));
+    world.publish("m3", 4_300);
+    world.publish("m1", 4_300);
+    assert_eq!(world.json().await["market_id"], "m1");
+
+    world.send_raw(0x89, b"are you there").await;
+    assert_eq!(world.receive().await, Received::Pong(b"are you there".to_vec()));
+    world.send_raw(0x88, &4_000_u16.to_be_bytes()).await;
+    world.check_closed(CloseReason::Returned(4_000)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_done_is_an_error_and_the_socket_stays() {
+    let mut world = World::subscribed(64 * 1024).await;
+    let many: Vec<_> = (1..=50).map(|market| format!("m{market}")).collect();
+    let too_many = "at most 50 markets a socket: 1 are subscribed and 50 were to be added; \
+                    nothing was added";
+    for (request, message) in [
+        ("PING".to_owned(), "invalid JSON: expected value at line 1 column 1"),
+        (r#"{"action":"buy"}"#.to_owned(), "unknown action: use subscribe, unsubscribe or ping"),
+        (json!({"action": "subscribe", "markets": many}).to_string(), too_many),
+    ] {
+        world.send_text(&request).await;
+        assert_eq!(world.json().await, json!({"type": "error", "message": message}));
+    }
+    world.send(json!({"action": "subscribe", "markets": ["mx", "m5"]})).await;
+    assert_eq!(world.json().await, json!({"type": "error", "message": "unknown market: mx"}));
+    assert_eq!(world.json().await, json!({"type": "subscribed", "markets": ["m0", "m5"]}));
+    assert_eq!(world.json().await["market_id"], "m5");
+    assert_eq!(world.fanout.channel_count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_breaks_the_rules_closes_the_socket() {
+    for (first_byte, payload, reason) in [
+        (0x01, &b"{"[..], CloseReason::TooBig),
+        (0x80, b"}", CloseReason::TooBig),
+        (0x81, &[b' '; CLIENT_FRAME_BYTES_MAX + 1], CloseReason::TooBig),
+        (0x82, b"{}", CloseReason::Binary),
+        (0x81, b"\xff", CloseReason::NotUtf8),
+        (0x09, b"", CloseReason::Protocol),
+    ] {
+        let mut world = World::subscribed(64 * 1024).await;
+        world.send_raw(first_byte, payload).await;
+        world.check_closed(reason).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_sends_too_much_is_closed() {
+    let mut world = World::subscribed(64 * 1024).await;
+    world.allowance.store(3, Ordering::Relaxed);
+    for _ in 0..3 {
+        world.send(json!({"action": "ping"})).await;
+        assert_eq!(world.json().await["type"], "pong");
+    }
+    // More than it is told about: the close frame comes through although nobody reads these.
+    for _ in 0..200 {
+        world.send(json!({"action": "ping"})).await;
+    }
+    world.check_closed(CloseReason::TooMuch).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_nobody_reads_have_an_end() {
+    let mut world = World::subscribed(1024).await;
+    let mut request_count = 0;
+    while !world.ended.is_finished() {
+        let text = Payload::Borrowed(b"{\"action\":\"ping\"}");
+        let sent = world.client.write_frame(Frame::text(text));
+        if timeout(Duration::from_secs(2), sent).await.is_err() {
+            break;
+        }
+        request_count += 1;
+        assert!(request_count < 100_000);
+    }
+    assert!(request_count > 1000, "{request_count}");
+    assert_eq!(world.ended.await.unwrap(), Ended::Closed(CloseReason::TooMuch));
+}
+
+#[tokio::test(start_paused = true)]
+async fn fifty_markets_one_by_one_are_not_too_much() {
+    let mut world = world(512);
+    for market in 0..50 {
+        world.send(json!({"action": "subscribe", "markets": [format!("m{market}")]})).await;
+    }
+    let mut last = Value::Null;
+    while last["markets"].as_array().is_none_or(|markets| markets.len() < 50) {
+        last = world.json().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_peer_is_pinged_and_dropped() {
+    let world = World::subscribed(64 * 1024).await;
+    let opened_at = Instant::now();
+    let (received, ended) = world.end().await;
+    assert_eq!(ended, Ended::Silent);
+    assert_eq!(received, [Received::Ping]);
+    let silent_for = opened_at.elapsed();
+    let times = Times::default();
+    let latest = times.silence_max + times.watch_interval;
+    assert!(silent_for >= times.silence_max && silent_for <= latest, "{silent_for:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_answers_pings_stays() {
+    let mut world = World::subscribed(64 * 1024).await;
+    let opened_at = Instant::now();
+    for _ in 0..10 {
+        assert_eq!(world.receive().await, Received::Ping);
+        world.send_raw(0x8a, b"").await;
+    }
+    let open_for = opened_at.elapsed();
+    assert!(open_for >= Duration::from_secs(200) && open_for < Duration::from_secs(205));
+    world.publish("m0", 1);
+    assert_eq!(world.json().await["seq"], 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_on_its_way_down_says_so() {
+    let world = World::subscribed(64 * 1024).await;
+    let asked_at = Instant::now();
+    world.shutdown.send(true).unwrap();
+    world.check_closed(CloseReason::GoingAway).await;
+    assert_eq!(asked_at.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revoked_credential_loses_its_socket_within_a_second() {
+    // Whether the peer reads or not.
+    for pipe_bytes in [64 * 1024, 1024] {
+        let world = World::subscribed(pipe_bytes).await;
+        for change in 1..=20 {
+            world.publish("m0", change);
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+        }
+        let revoked_at = Instant::now();
+        world.is_valid.store(false, Ordering::Relaxed);
+        let World { ended, client, .. } = world;
+        if pipe_bytes == 1024 {
+            assert_eq!(ended.await.unwrap(), Ended::Closed(CloseReason::BadCredential));
+            assert!(revoked_at.elapsed() <= Duration::from_secs(1));
+        } else {
+            let mut client = client;
+            while receive(&mut client).await != Received::Close(4001) {}
+            assert!(revoked_at.elapsed() <= Duration::from_secs(1));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_reader_gets_the_newest() {
+    const CHANGES: i64 = 500;
+    let mut world = World::subscribed(1024).await;
+    for change in 1..=CHANGES {
+        world.publish("m0", change);
+        // The fan-out and the writer do what they can.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+    }
+    let mut seq = 1;
+    let mut frame_count = 0;
+    while seq < CHANGES + 1 {
+        let price = world.json().await;
+        let next = price["seq"].as_i64().unwrap();
+        assert_eq!(price["conflated"] == true, next > seq + 1, "{price}");
+        seq = next;
+        frame_count += 1;
+    }
+    assert!((2..10).contains(&frame_count), "{frame_count}");
+    // It has caught up: the next one is whole again.
+    world.publish("m0", 1);
+    let price = world.json().await;
+    assert_eq!((&price["seq"], &price["conflated"]), (&(CHANGES + 2).into(), &Value::Null));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_takes_nothing_is_left() {
+    let mut world = world(16);
+    let opened_at = Instant::now();
+    assert_eq!((&mut world.ended).await.unwrap(), Ended::Stalled);
+    assert_eq!(opened_at.elapsed(), Times::default().write_stall_max);
+    assert_eq!(world.fanout.socket_count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_is_gone_is_gone() {
+    let world = World::subscribed(1024).await;
+    drop(world.client);
+    assert_eq!(world.ended.await.unwrap(), Ended::Gone);
+    assert_eq!((world.fanout.socket_count(), world.counts.of(account_id())), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_may_not_have_a_socket_is_told_the_code() {
+    for reason in [CloseReason::BadCredential, CloseReason::TooManySockets] {
+        let (client, server) = tokio::io::duplex(1024);
+        let refused = tokio::spawn(refuse(server, reason, Times::default()));
+        let mut client = client_socket(client);
+        assert_eq!(receive(&mut client).await, Received::Close(reason.code()));
+        assert_eq!(receive(&mut client).await, Received::End);
+        drop(client);
+        assert_eq!(refused.await.unwrap(), Ended::Closed(reason));
+    }
+}
