@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 pub mod engine;
+pub mod http;
 pub mod ids;
 pub mod journal;
 pub mod limits;

@@ -1,0 +1,13 @@
+//! The HTTP edge: what comes in on a connection becomes typed values, and values become bytes.
+//!
+//! It knows paths, headers, JSON and time limits. It decides nothing about orders, keys or markets,
+//! and it does not know who is calling: handlers join this edge to the use cases.
+
+//B pub mod body;
+//B pub mod connection;
+pub mod error;
+pub mod request;
+pub mod respond;
+pub mod route;
+
+mod percent;

@@ -1,0 +1,296 @@
+//! Every error that a client can be told, and the one shape that they all have.
+//!
+//! `{"detail": …, "error": CODE, "message": prose}` and the header `X-Polysim-Code: CODE`. `detail`
+//! is the prose again, but for a request that cannot be used: then it lists the failing fields.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::{Response, StatusCode};
+
+use super::request::{FieldError, Invalid};
+use super::respond::json::{JsonObject, write_list, write_text};
+use super::route::RouteError;
+use crate::engine::key::Permission;
+use crate::engine::rejection::Rejection;
+
+/// The header that carries the code of an error.
+pub const CODE_HEADER: &str = "x-polysim-code";
+
+/// An answer that is not a success.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ApiError {
+    /// The status of the response.
+    pub status: StatusCode,
+    /// What happened, for programs.
+    pub code: &'static str,
+    /// What happened and what to do, for people: a sentence.
+    pub message: Cow<'static, str>,
+    /// What is wrong with the request, where that is the matter.
+    pub fields: Vec<FieldError>,
+    /// After how many seconds a retry makes sense, at least 1.
+    pub retry_after_seconds: Option<u64>,
+    /// The methods that the path takes, where the method was the matter.
+    pub allow: Option<&'static str>,
+}
+
+impl ApiError {
+    fn new(status: StatusCode, code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        let message = message.into();
+        Self { status, code, message, fields: Vec::new(), retry_after_seconds: None, allow: None }
+    }
+
+    fn unauthorized(code: &'static str, message: &'static str) -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, code, message)
+    }
+
+    fn unavailable(code: &'static str, message: &'static str) -> Self {
+        let retry_after_seconds = Some(1);
+        Self { retry_after_seconds, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message) }
+    }
+
+    /// The body is longer than the operation takes.
+    pub fn body_too_large(bytes_max: usize) -> Self {
+        let message =
+            format!("The body is larger than the {bytes_max} bytes that this path takes.");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", message)
+    }
+
+    /// No credential was sent where one is needed.
+    pub fn missing_auth() -> Self {
+        Self::unauthorized(
+            "MISSING_AUTH",
+            "A credential is required: X-API-Key, or Authorization: Bearer.",
+        )
+    }
+
+    /// No key is the one that was sent.
+    pub fn invalid_key() -> Self {
+        Self::unauthorized("INVALID_KEY", "The API key is not known.")
+    }
+
+    /// The key was revoked.
+    pub fn key_deactivated() -> Self {
+        Self::unauthorized("KEY_DEACTIVATED", "The API key was revoked.")
+    }
+
+    /// The key has ended by itself.
+    pub fn key_expired() -> Self {
+        Self::unauthorized("KEY_EXPIRED", "The API key has expired.")
+    }
+
+    /// The access token does not verify.
+    pub fn invalid_token() -> Self {
+        Self::unauthorized("INVALID_TOKEN", "The access token is not valid here.")
+    }
+
+    /// The access token has ended.
+    pub fn token_expired() -> Self {
+        Self::unauthorized("TOKEN_EXPIRED", "The access token has expired; sign in again.")
+    }
+
+    /// The operation takes keys only, and an access token was sent.
+    pub fn token_not_accepted() -> Self {
+        Self::unauthorized(
+            "INVALID_TOKEN",
+            "This path takes an API key, not an access token: make a key at POST /v1/keys.",
+        )
+    }
+
+    /// The key may not do this.
+    pub fn insufficient_permission(permission: Permission) -> Self {
+        let name = permission.as_str();
+        let message = format!("The API key lacks the permission {name:?}.");
+        Self::new(StatusCode::FORBIDDEN, "INSUFFICIENT_PERMISSION", message)
+    }
+
+    /// A key was to be given, read or ended that goes beyond what the caller may.
+    pub fn escalation() -> Self {
+        let message = "A key without \"admin\" acts on itself, and gives only permissions it has.";
+        Self::new(StatusCode::FORBIDDEN, "INSUFFICIENT_PERMISSION", message)
+    }
+
+    /// The tier is above what the caller may give.
+    pub fn tier_not_authorized() -> Self {
+        let message = "The tier is above the caller's own.";
+        Self::new(StatusCode::FORBIDDEN, "TIER_NOT_AUTHORIZED", message)
+    }
+
+    /// A limit was reached; after so many whole seconds a request is sure to be admitted.
+    pub fn rate_limited(retry_after_seconds: u64) -> Self {
+        let seconds = retry_after_seconds.max(1);
+        let message = format!("Rate limit exceeded. Retry after {seconds}s.");
+        Self {
+            retry_after_seconds: Some(seconds),
+            ..Self::new(StatusCode::TOO_MANY_REQUESTS, "RATE_LIMIT_EXCEEDED", message)
+        }
+    }
+
+    /// A batch is longer than the caller's tier allows.
+    pub fn batch_limit_exceeded(count: usize, count_max: usize) -> Self {
+        let message =
+            format!("The batch has {count} entries; the tier of the key allows {count_max}.");
+        Self::new(StatusCode::BAD_REQUEST, "BATCH_LIMIT_EXCEEDED", message)
+    }
+
+    /// No outcome has this token.
+    pub fn token_not_found() -> Self {
+        let message = "No outcome has this token; GET /v1/markets lists them.";
+        Self::new(StatusCode::NOT_FOUND, "TOKEN_NOT_FOUND", message)
+    }
+
+    /// The venue has not told a book for this outcome.
+    pub fn book_unavailable() -> Self {
+        let message = "No order book is known for this outcome.";
+        Self::new(StatusCode::NOT_FOUND, "BOOK_UNAVAILABLE", message)
+    }
+
+    /// The path is a socket, and the request is not an upgrade.
+    pub fn upgrade_required() -> Self {
+        let message = "This path is a WebSocket: connect with an upgrade.";
+        Self::new(StatusCode::UPGRADE_REQUIRED, "UPGRADE_REQUIRED", message)
+    }
+
+    /// There is more to do than the server takes on; nothing has changed.
+    pub fn server_busy() -> Self {
+        Self::unavailable("SERVER_BUSY", "The server is busy; nothing was done. Retry.")
+    }
+
+    /// No space is left to write to; nothing has changed.
+    pub fn journal_full() -> Self {
+        Self::unavailable("JOURNAL_FULL", "The server cannot store more; nothing was done.")
+    }
+
+    /// The server is starting or stopping.
+    pub fn not_ready() -> Self {
+        Self::unavailable("NOT_READY", "The server is starting or stopping.")
+    }
+
+    /// A bug. What it is stands in the log, not here.
+    pub fn internal() -> Self {
+        let message = "The server has made a mistake; the log has it under the X-Request-Id.";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR", message)
+    }
+
+    /// The body, as JSON.
+    pub fn body(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(96 + 2 * self.message.len() + 96 * self.fields.len());
+        let mut body = JsonObject::new(&mut out);
+        if self.fields.is_empty() {
+            body.text("detail", &self.message);
+        } else {
+            write_list(body.value("detail"), &self.fields, |out, field| {
+                let mut object = JsonObject::new(out);
+                write_list(object.value("loc"), field.location.steps(), |out, step| {
+                    write_text(out, &step);
+                });
+                object.text("msg", &field.message);
+                object.text("type", field.kind);
+                object.end();
+            });
+        }
+        body.text("error", self.code);
+        body.text("message", &self.message);
+        body.end();
+        out
+    }
+
+    /// The whole response.
+    pub fn into_response(self) -> Response<Full<Bytes>> {
+        let mut response = Response::new(Full::new(Bytes::from(self.body())));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(CODE_HEADER, HeaderValue::from_static(self.code));
+        if let Some(seconds) = self.retry_after_seconds {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(allow) = self.allow {
+            headers.insert(ALLOW, HeaderValue::from_static(allow));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+impl From<RouteError> for ApiError {
+    fn from(error: RouteError) -> Self {
+        match error {
+            RouteError::NotFound => Self::new(StatusCode::NOT_FOUND, "NOT_FOUND", "No such path."),
+            RouteError::MethodNotAllowed { allow } => {
+                let message = format!("The path takes {allow}.");
+                let status = StatusCode::METHOD_NOT_ALLOWED;
+                Self { allow: Some(allow), ..Self::new(status, "METHOD_NOT_ALLOWED", message) }
+            }
+        }
+    }
+}
+
+impl From<Invalid> for ApiError {
+    fn from(invalid: Invalid) -> Self {
+        let fields = invalid.errors;
+        let message = match fields.as_slice() {
+            [one] => format!("{}: {}.", one.location, one.message),
+            [first, rest @ ..] => {
+                let count = rest.len();
+                format!("{}: {} (and {count} more in detail).", first.location, first.message)
+            }
+            [] => unreachable!("an invalid request has at least one error"),
+        };
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        Self { fields, ..Self::new(status, "VALIDATION_FAILED", message) }
+    }
+}
+
+impl From<FieldError> for ApiError {
+    fn from(error: FieldError) -> Self {
+        Self::from(Invalid::from(error))
+    }
+}
+
+impl From<Rejection> for ApiError {
+    fn from(rejection: Rejection) -> Self {
+        use StatusCode as S;
+        let (status, code) = match &rejection {
+            Rejection::NameReused => (S::CONFLICT, "IDEMPOTENCY_KEY_REUSE"),
+            Rejection::MarketNotFound { .. } => (S::NOT_FOUND, "MARKET_NOT_FOUND"),
+            Rejection::OutcomeNotFound { .. } => (S::NOT_FOUND, "OUTCOME_NOT_FOUND"),
+            Rejection::MarketClosed { .. } | Rejection::FeesUnsupported => {
+                (S::BAD_REQUEST, "MARKET_CLOSED")
+            }
+            Rejection::VenueUnavailable => (S::SERVICE_UNAVAILABLE, "VENUE_UNAVAILABLE"),
+            Rejection::InsufficientPosition { .. } => (S::BAD_REQUEST, "INSUFFICIENT_POSITION"),
+            Rejection::InsufficientLiquidity { .. } => (S::BAD_REQUEST, "INSUFFICIENT_LIQUIDITY"),
+            Rejection::SlippageExceeded { .. } => (S::BAD_REQUEST, "SLIPPAGE_EXCEEDED"),
+            Rejection::InsufficientBalance { .. } => (S::BAD_REQUEST, "INSUFFICIENT_BALANCE"),
+            Rejection::AccountNotFound => (S::NOT_FOUND, "ACCOUNT_NOT_FOUND"),
+            Rejection::KeyNotFound => (S::NOT_FOUND, "KEY_NOT_FOUND"),
+            Rejection::BootstrapNotAllowed => (S::BAD_REQUEST, "BOOTSTRAP_NOT_ALLOWED"),
+            Rejection::KeyLimitExceeded { .. } => (S::BAD_REQUEST, "TIER_KEY_LIMIT_EXCEEDED"),
+            Rejection::OrderNotFound => (S::NOT_FOUND, "ORDER_NOT_FOUND"),
+            Rejection::CommentNotFound => (S::NOT_FOUND, "COMMENT_NOT_FOUND"),
+            Rejection::CommentNotOwn => (S::FORBIDDEN, "INSUFFICIENT_PERMISSION"),
+            Rejection::CommentLimitExceeded { .. } => (S::BAD_REQUEST, "COMMENT_LIMIT_EXCEEDED"),
+            Rejection::Broken { .. } => return Self::internal(),
+        };
+        let retry_after_seconds = (status == S::SERVICE_UNAVAILABLE).then_some(1);
+        Self { retry_after_seconds, ..Self::new(status, code, sentence(&rejection.to_string())) }
+    }
+}
+
+/// A fragment as a sentence.
+fn sentence(fragment: &str) -> String {
+    let mut text = String::with_capacity(fragment.len() + 1);
+    let mut rest = fragment.chars();
+    text.extend(rest.next().map(|first| first.to_ascii_uppercase()));
+    text.push_str(rest.as_str());
+    text.push('.');
+    text
+}
+
+#[cfg(test)]
+mod tests;

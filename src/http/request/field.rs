@@ -1,0 +1,234 @@
+//! The fields of one object, each read as what it should be. What cannot be read is noted and
+//! reading goes on, so that a client learns of all its mistakes at once.
+
+use std::borrow::Cow;
+
+use serde_json::value::RawValue;
+
+use super::json::{self, List, Object};
+use super::{FieldError, Location};
+use crate::money::{
+    DECIMAL_TEXT_BYTES_MAX, DecimalError, MICROS_PER_UNIT, Rounding, micros_from_text,
+};
+
+/// Reads fields of one object that stands at one location.
+pub(super) struct Fields<'a, 'e> {
+    object: Object<'a>,
+    location: Location,
+    errors: &'e mut Vec<FieldError>,
+}
+
+/// What a number must be, in millionths.
+pub(super) struct Range {
+    /// The value must be above this, where there is such a bound.
+    pub(super) above: Option<i64>,
+    /// The value must not be below this.
+    pub(super) min: i64,
+    /// The value must not be above this.
+    pub(super) max: i64,
+}
+
+impl<'a, 'e> Fields<'a, 'e> {
+    pub(super) fn new(
+        object: Object<'a>,
+        location: Location,
+        errors: &'e mut Vec<FieldError>,
+    ) -> Self {
+        Self { object, location, errors }
+    }
+
+    /// The value as it was sent; `None` when it is absent or null.
+    pub(super) fn optional(&self, name: &str) -> Option<&'a RawValue> {
+        self.object.get(name)
+    }
+
+    /// The value as it was sent; a note when there is none.
+    pub(super) fn required(&mut self, name: &'static str) -> Option<&'a RawValue> {
+        let value = self.object.get(name);
+        if value.is_none() {
+            self.note(name, "missing", "the field is required");
+        }
+        value
+    }
+
+    /// Notes that a field cannot be used.
+    pub(super) fn note(
+        &mut self,
+        name: &'static str,
+        kind: &'static str,
+        message: impl Into<Cow<'static, str>>,
+    ) {
+        let location = self.location.field(name);
+        self.errors.push(FieldError { location, kind, message: message.into() });
+    }
+
+    /// Notes that an element of a list field cannot be used.
+    pub(super) fn note_element(&mut self, name: &'static str, index: usize, mistake: Mistake) {
+        let (kind, message) = mistake;
+        let location = self.location.field(name).element(index);
+        self.errors.push(FieldError { location, kind, message });
+    }
+
+    /// Text of any length.
+    pub(super) fn text(&mut self, name: &'static str, value: &'a RawValue) -> Option<Cow<'a, str>> {
+        let text = json::text(value);
+        match &text {
+            Some(_) => {}
+            None if value.get().starts_with('"') => {
+                self.note(name, "string_unicode", "should be a string of valid Unicode");
+            }
+            None => self.note(name, "string_type", "should be a string"),
+        }
+        text
+    }
+
+    /// Text of `min` to `max` characters.
+    pub(super) fn bounded_text(
+        &mut self,
+        name: &'static str,
+        value: &'a RawValue,
+        min: usize,
+        max: usize,
+    ) -> Option<Cow<'a, str>> {
+        let text = self.text(name, value)?;
+        self.check_length(name, &text, min, max).then_some(text)
+    }
+
+    /// Whether text has `min` to `max` characters; a note when not.
+    pub(super) fn check_length(
+        &mut self,
+        name: &'static str,
+        text: &str,
+        min: usize,
+        max: usize,
+    ) -> bool {
+        match check_length(text, min, max) {
+            Ok(()) => true,
+            Err((kind, message)) => {
+                self.note(name, kind, message);
+                false
+            }
+        }
+    }
+
+    /// A number, or numeric text that is meant literally, in millionths.
+    pub(super) fn micros(
+        &mut self,
+        name: &'static str,
+        value: &'a RawValue,
+        noise: Rounding,
+        range: &Range,
+    ) -> Option<i64> {
+        let result = number(value, noise).and_then(|micros| range.check(micros));
+        result.map_err(|(kind, message)| self.note(name, kind, message)).ok()
+    }
+
+    /// A whole number, or text of one. `5.0` is whole.
+    pub(super) fn integer(
+        &mut self,
+        name: &'static str,
+        value: &'a RawValue,
+        range: &Range,
+    ) -> Option<i64> {
+        let result = match number(value, Rounding::Exact) {
+            Ok(micros) if micros % MICROS_PER_UNIT != 0 && micros.abs() != i64::MAX => {
+                Err(FRACTION)
+            }
+            Ok(micros) => range.check(micros).map(|micros| micros / MICROS_PER_UNIT),
+            Err(("float_type", _)) => Err(("int_type", "should be an integer".into())),
+            Err(("decimal_max_places", _)) => Err(FRACTION),
+            Err((_, message)) => Err(("int_parsing", message)),
+        };
+        result.map_err(|(kind, message)| self.note(name, kind, message)).ok()
+    }
+
+    /// A list of `min` to `max` elements.
+    pub(super) fn list(
+        &mut self,
+        name: &'static str,
+        value: &'a RawValue,
+        min: usize,
+        max: usize,
+    ) -> Option<Vec<&'a RawValue>> {
+        let Some(list) = List::of_value(value, max) else {
+            self.note(name, "list_type", "should be a list");
+            return None;
+        };
+        let count = list.count;
+        if count < min {
+            self.note(
+                name,
+                "too_short",
+                format!("should have at least {min} elements, not {count}"),
+            );
+            return None;
+        }
+        if count > max {
+            self.note(name, "too_long", format!("should have at most {max} elements, not {count}"));
+            return None;
+        }
+        Some(list.elements)
+    }
+}
+
+/// A kind of mistake and its text.
+pub(super) type Mistake = (&'static str, Cow<'static, str>);
+
+const FRACTION: Mistake =
+    ("int_from_float", Cow::Borrowed("should be an integer, without a fraction"));
+
+impl Range {
+    fn check(&self, micros: i64) -> Result<i64, Mistake> {
+        let text = crate::money::Shares::from_micros;
+        if let Some(above) = self.above
+            && micros <= above
+        {
+            Err(("greater_than", format!("should be greater than {}", text(above)).into()))
+        } else if micros < self.min {
+            let message = format!("should be greater than or equal to {}", text(self.min));
+            Err(("greater_than_equal", message.into()))
+        } else if micros > self.max {
+            let message = format!("should be less than or equal to {}", text(self.max));
+            Err(("less_than_equal", message.into()))
+        } else {
+            Ok(micros)
+        }
+    }
+}
+
+/// Reads a JSON number, which may carry float noise, or numeric text, which may not.
+fn number(value: &RawValue, noise: Rounding) -> Result<i64, Mistake> {
+    let result = match value.get().as_bytes().first() {
+        Some(b'-' | b'0'..=b'9') => micros_from_text(value.get(), noise),
+        Some(b'"') => match json::text(value) {
+            Some(text) => micros_from_text(&text, Rounding::Exact),
+            None => Err(DecimalError::Malformed),
+        },
+        _ => return Err(("float_type", "should be a number".into())),
+    };
+    result.map_err(|error| match error {
+        DecimalError::Malformed => ("float_parsing", "should be a decimal number".into()),
+        DecimalError::TooLong => {
+            let message =
+                format!("should be a number of at most {DECIMAL_TEXT_BYTES_MAX} characters");
+            ("float_parsing", message.into())
+        }
+        DecimalError::TooPrecise => {
+            ("decimal_max_places", "should have at most 6 decimals when sent as a string".into())
+        }
+    })
+}
+
+/// Whether text has `min` to `max` characters.
+pub(super) fn check_length(text: &str, min: usize, max: usize) -> Result<(), Mistake> {
+    // No text has more characters than bytes, so most need not be counted.
+    let is_short_enough = text.len() <= max || text.chars().count() <= max;
+    if !is_short_enough {
+        Err(("string_too_long", format!("should have at most {max} characters").into()))
+    } else if text.chars().take(min).count() < min {
+        let plural = if min == 1 { "" } else { "s" };
+        Err(("string_too_short", format!("should have at least {min} character{plural}").into()))
+    } else {
+        Ok(())
+    }
+}

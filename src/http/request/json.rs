@@ -1,0 +1,322 @@
+//! JSON text one level at a time: the fields of an object and the elements of a list, each still as
+//! text. The text of a value is only read further by whoever knows what the value should be.
+//!
+//! Stricter than most readers: the whole text must be one value, an object may not name a field
+//! twice, and nothing may nest deeper than [`DEPTH_MAX`].
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt;
+
+use serde::de::{Deserializer as _, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+use smallvec::SmallVec;
+
+use super::{FieldError, Location};
+
+/// Values nest at most this deep.
+const DEPTH_MAX: usize = 64;
+/// Up to so many fields a repeated name is found by looking at all of them.
+const FIELDS_COMPARED_MAX: usize = 16;
+
+/// The fields of an object, in the order in which they were sent.
+pub(super) struct Object<'a>(SmallVec<[(Cow<'a, str>, &'a RawValue); 10]>);
+
+impl<'a> Object<'a> {
+    /// Reads a body that should be an object.
+    pub(super) fn of_body(body: &'a [u8]) -> Result<Self, FieldError> {
+        let location = Location::body();
+        let Some(first) = body.iter().find(|byte| !is_space(**byte)) else {
+            return Err(error(location, "missing", "a JSON object is required"));
+        };
+        let text = std::str::from_utf8(body).map_err(|invalid| {
+            let place = invalid.valid_up_to();
+            error(location.clone(), "json_invalid", format!("not UTF-8 at byte {place}"))
+        })?;
+        if *first == b'{' {
+            return Self::read(text, &location);
+        }
+        match serde_json::from_str::<&RawValue>(text) {
+            Ok(_) => Err(error(location, "model_attributes_type", "should be a JSON object")),
+            Err(cause) => Err(malformed(&cause)),
+        }
+    }
+
+    /// Reads a value that should be an object and stands at `location`.
+    pub(super) fn of_value(value: &'a RawValue, location: &Location) -> Result<Self, FieldError> {
+        if !value.get().starts_with('{') {
+            return Err(error(
+                location.clone(),
+                "model_attributes_type",
+                "should be a JSON object",
+            ));
+        }
+        Self::read(value.get(), location)
+    }
+
+    fn read(text: &'a str, location: &Location) -> Result<Self, FieldError> {
+        let mut reader = serde_json::Deserializer::from_str(text);
+        let object = reader.deserialize_map(ObjectVisitor).map_err(|cause| malformed(&cause))?;
+        reader.end().map_err(|cause| malformed(&cause))?;
+        for (_, value) in &object.0 {
+            if nests_deeper(value.get(), DEPTH_MAX - location.steps().count()) {
+                let message = format!("nested deeper than {DEPTH_MAX} levels");
+                return Err(error(Location::body(), "json_invalid", message));
+            }
+        }
+        Ok(object)
+    }
+
+    /// The value of a field; `None` when it was not sent or is null.
+    pub(super) fn get(&self, name: &str) -> Option<&'a RawValue> {
+        let (_, value) = self.0.iter().find(|(field, _)| field == name)?;
+        (value.get() != "null").then_some(*value)
+    }
+}
+
+/// The elements of a list: the first of them, and how many there are.
+pub(super) struct List<'a> {
+    /// At most as many as were asked for.
+    pub(super) elements: Vec<&'a RawValue>,
+    /// All of them.
+    pub(super) count: usize,
+}
+
+impl<'a> List<'a> {
+    /// Reads a list and keeps at most `kept_max` elements. `None` for what is not a list.
+    pub(super) fn of_value(value: &'a RawValue, kept_max: usize) -> Option<Self> {
+        if !value.get().starts_with('[') {
+            return None;
+        }
+        let mut reader = serde_json::Deserializer::from_str(value.get());
+        let list = reader.deserialize_seq(ListVisitor { kept_max });
+        Some(list.expect("the text was read as a value before"))
+    }
+}
+
+/// The text of a JSON string. `None` for what is not a string, or an escape that is not Unicode.
+pub(super) fn text(value: &RawValue) -> Option<Cow<'_, str>> {
+    let inner = value.get().strip_prefix('"')?.strip_suffix('"')?;
+    if inner.as_bytes().contains(&b'\\') {
+        serde_json::from_str::<String>(value.get()).ok().map(Cow::Owned)
+    } else {
+        Some(Cow::Borrowed(inner))
+    }
+}
+
+/// The name of a field, borrowed where it holds no escapes.
+struct FieldName;
+
+impl<'de> serde::de::DeserializeSeed<'de> for FieldName {
+    type Value = Cow<'de, str>;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, reader: D) -> Result<Self::Value, D::Error> {
+        reader.deserialize_str(self)
+    }
+}
+
+impl<'de> Visitor<'de> for FieldName {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("the name of a field")
+    }
+
+    fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(name))
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(name.to_owned()))
+    }
+}
+
+struct ObjectVisitor;
+
+impl<'de> Visitor<'de> for ObjectVisitor {
+    type Value = Object<'de>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+        let mut fields: SmallVec<[(Cow<'de, str>, &'de RawValue); 10]> = SmallVec::new();
+        // Comparing all pairs of names is cheap for an order and not for 10,000 fields.
+        let mut names: HashSet<Cow<'de, str>, foldhash::fast::RandomState> = HashSet::default();
+        while let Some(name) = map.next_key_seed(FieldName)? {
+            let is_known = if fields.len() < FIELDS_COMPARED_MAX {
+                fields.iter().any(|(field, _)| *field == name)
+            } else {
+                if names.is_empty() {
+                    names.extend(fields.iter().map(|(field, _)| field.clone()));
+                }
+                !names.insert(name.clone())
+            };
+            if is_known {
+                return Err(M::Error::custom("a field is named twice"));
+            }
+            fields.push((name, map.next_value()?));
+        }
+        Ok(Object(fields))
+    }
+}
+
+struct ListVisitor {
+    kept_max: usize,
+}
+
+impl<'de> Visitor<'de> for ListVisitor {
+    type Value = List<'de>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list")
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut sequence: S) -> Result<Self::Value, S::Error> {
+        let mut list = List { elements: Vec::new(), count: 0 };
+        while list.elements.len() < self.kept_max {
+            match sequence.next_element()? {
+                Some(element) => list.elements.push(element),
+                None => break,
+            }
+        }
+        list.count = list.elements.len();
+        while sequence.next_element::<IgnoredAny>()?.is_some() {
+            list.count += 1;
+        }
+        Ok(list)
+    }
+}
+
+/// Whether brackets outside of strings nest deeper than this in text that is valid JSON.
+fn nests_deeper(text: &str, depth_max: usize) -> bool {
+    if !text.starts_with(['{', '[']) {
+        return false;
+    }
+    let mut depth = 0;
+    let mut in_string = false;
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' => drop(bytes.next()),
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => {
+                depth += 1;
+                if depth > depth_max {
+                    return true;
+                }
+            }
+            b'}' | b']' if !in_string => depth -= 1,
+            _ => {}
+        }
+    }
+    false
+}
+
+const fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+}
+
+fn malformed(cause: &serde_json::Error) -> FieldError {
+    error(Location::body(), "json_invalid", format!("not valid JSON: {cause}"))
+}
+
+fn error(
+    location: Location,
+    kind: &'static str,
+    message: impl Into<Cow<'static, str>>,
+) -> FieldError {
+    FieldError { location, kind, message: message.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn refused(body: &[u8], kind: &str) -> String {
+        match Object::of_body(body) {
+            Ok(_) => panic!("accepted {}", body.escape_ascii()),
+            Err(error) => {
+                assert_eq!(error.kind, kind, "{}: {error:?}", body.escape_ascii());
+                assert_eq!(error.location, Location::body());
+                error.message.into_owned()
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_one_json_object_is_refused() {
+        for (body, kind) in [
+            (&b""[..], "missing"),
+            (b" \r\n", "missing"),
+            (b"[]", "model_attributes_type"),
+            (b"\"a\"", "model_attributes_type"),
+            (b"null", "model_attributes_type"),
+            (b"-0.5e3", "model_attributes_type"),
+            (b"nul", "json_invalid"),
+            (b"{", "json_invalid"),
+            (b"{}x", "json_invalid"),
+            (b"{} {}", "json_invalid"),
+            (b"{\"a\":1,}", "json_invalid"),
+            (b"{a:1}", "json_invalid"),
+            (b"{\"a\":NaN}", "json_invalid"),
+            (b"{\"a\":Infinity}", "json_invalid"),
+            (b"{\"a\":01}", "json_invalid"),
+            (b"{\"a\":+1}", "json_invalid"),
+            (b"{\"a\":.5}", "json_invalid"),
+            (b"{\"a\":'b'}", "json_invalid"),
+            (b"{\"a\":\"\n\"}", "json_invalid"),
+            (b"{\"a\":\"\xff\"}", "json_invalid"),
+            (b"{\"\xc3\":1}", "json_invalid"),
+            (b"\xef\xbb\xbf{}", "json_invalid"),
+            (b"{\"a\":1,\"a\":1}", "json_invalid"),
+            (b"{\"a\":1,\"\\u0061\":2}", "json_invalid"),
+        ] {
+            refused(body, kind);
+        }
+        assert!(refused(b"{\n \"a\":x}", "json_invalid").contains("line 2 column"));
+        assert!(refused(b"{\"a\":1,\"a\":1}", "json_invalid").contains("named twice at line 1"));
+    }
+
+    #[test]
+    fn repeated_names_are_found_among_many() {
+        let fields = |names: &mut dyn Iterator<Item = usize>| {
+            let fields: Vec<String> = names.map(|name| format!("\"{name}\":0")).collect();
+            format!("{{{}}}", fields.join(","))
+        };
+        let distinct = fields(&mut (0..9_000));
+        assert!(Object::of_body(distinct.as_bytes()).is_ok());
+        for repeated in [0, 8, 15, 16, 17, 8_999] {
+            let body = fields(&mut (0..9_000).chain([repeated]));
+            refused(body.as_bytes(), "json_invalid");
+        }
+    }
+
+    #[test]
+    fn nesting_has_an_end_wherever_it_stands() {
+        let nested = |depth: usize| format!("{{\"x\":{}{}}}", "[".repeat(depth), "]".repeat(depth));
+        assert!(Object::of_body(nested(DEPTH_MAX - 1).as_bytes()).is_ok());
+        refused(nested(DEPTH_MAX).as_bytes(), "json_invalid");
+        refused(nested(30_000).as_bytes(), "json_invalid");
+        let brackets = format!("{{\"x\":[\"{}\\\"[\"]}}", "[".repeat(1_000));
+        assert!(Object::of_body(brackets.as_bytes()).is_ok(), "brackets in strings do not nest");
+    }
+
+    #[test]
+    fn fields_are_found_by_what_their_name_means() {
+        let body = br#" {"\u0061":"x\ty","b":null,"c":[1,[2],{"d":3}],"e":"plain"} "#;
+        let object = Object::of_body(body).unwrap_or_else(|error| panic!("{error:?}"));
+        assert_eq!(object.get("a").and_then(text).as_deref(), Some("x\ty"));
+        assert!(object.get("b").is_none(), "null is as good as absent");
+        assert!(object.get("z").is_none());
+        assert!(matches!(object.get("e").and_then(text), Some(Cow::Borrowed("plain"))));
+        let list = List::of_value(object.get("c").unwrap(), 2).unwrap();
+        assert_eq!(list.elements.iter().map(|raw| raw.get()).collect::<Vec<_>>(), ["1", "[2]"]);
+        assert_eq!(list.count, 3);
+        assert!(List::of_value(object.get("e").unwrap(), 2).is_none());
+        let half: &RawValue = serde_json::from_str(r#""\ud800""#).unwrap();
+        assert_eq!(text(half), None, "half of a surrogate pair is no text");
+    }
+}

@@ -1,0 +1,402 @@
+//! Which operation a request line asks for, and what holds for that operation before its body is
+//! read: who may call it, how long its body may be, whether it counts as a request of a key.
+//!
+//! Path parameters stay text here. Whether a text is an id is judged after the credential.
+
+use std::borrow::Cow;
+
+use hyper::Method;
+
+use super::percent;
+use crate::engine::key::Permission;
+
+/// The longest body of most operations.
+pub const BODY_BYTES_MAX: usize = 64 * 1024;
+/// The longest body of an operation that takes many things at once.
+pub const BATCH_BODY_BYTES_MAX: usize = 256 * 1024;
+
+/// A path has at most this many segments; longer ones lead nowhere.
+const SEGMENTS_MAX: usize = 4;
+
+/// An operation and its path parameters.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Route<'a> {
+    /// `POST /v1/keys/bootstrap`
+    BootstrapKey,
+    /// `POST /v1/keys`
+    CreateKey,
+    /// `GET /v1/keys`
+    ListKeys,
+    /// `DELETE /v1/keys/{key_id}`
+    RevokeKey {
+        /// As it stands in the path.
+        key_id: Cow<'a, str>,
+    },
+    /// `GET /v1/keys/tiers`
+    ListTiers,
+    /// `POST /v1/keys/ws-token`
+    CreateSocketToken,
+    /// `POST /trade`
+    Trade,
+    /// `POST /trades/{order_id}/comments`
+    AddComment {
+        /// As it stands in the path.
+        order_id: Cow<'a, str>,
+    },
+    /// `GET /trades/{order_id}/comments`
+    ListComments {
+        /// As it stands in the path.
+        order_id: Cow<'a, str>,
+    },
+    /// `DELETE /comments/{comment_id}`
+    DeleteComment {
+        /// As it stands in the path.
+        comment_id: Cow<'a, str>,
+    },
+    /// `POST /v1/orders/batch`
+    PlaceBatch,
+    /// `POST /v1/prices/batch`
+    ListPrices,
+    /// `GET /v1/markets`
+    ListMarkets,
+    /// `GET /v1/markets/{condition_id}`
+    GetMarket {
+        /// As it stands in the path.
+        condition_id: Cow<'a, str>,
+    },
+    /// `GET /v1/markets/{condition_id}/book`
+    GetMarketBook {
+        /// As it stands in the path.
+        condition_id: Cow<'a, str>,
+    },
+    /// `GET /v1/book`
+    GetBook,
+    /// `GET /v1/orders`
+    ListOrders,
+    /// `GET /v1/orders/{order_id}`
+    GetOrder {
+        /// As it stands in the path.
+        order_id: Cow<'a, str>,
+    },
+    /// `GET /v1/account/balance`
+    GetBalance,
+    /// `GET /v1/account/positions`
+    ListPositions,
+    /// `GET /v1/ws/prices`, an upgrade
+    PriceSocket,
+    /// `GET /v1/health`
+    Health,
+    /// `GET /v1/health/live`
+    HealthLive,
+    /// `GET /v1/health/ready`
+    HealthReady,
+}
+
+/// Why a request line asks for nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RouteError {
+    /// The path leads nowhere.
+    #[error("no such path")]
+    NotFound,
+    /// The path leads somewhere, but not with this method.
+    #[error("the path takes {allow}")]
+    MethodNotAllowed {
+        /// The methods that it takes, as the `Allow` header writes them.
+        allow: &'static str,
+    },
+}
+
+/// Who may call an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Everybody. A credential that is sent is checked all the same.
+    Public,
+    /// Who brings an access token as Bearer; an API key beside it does not count.
+    Token,
+    /// Who brings an access token, or a key with this permission; any key where there is none.
+    KeyOrToken(Option<Permission>),
+    /// Who brings a key with this permission. A token is told to use a key.
+    Key(Permission),
+    /// A socket: the credential is judged when the upgrade is accepted, so that the client can read
+    /// the close code.
+    Socket(Permission),
+}
+
+impl<'a> Route<'a> {
+    /// The operation that a method and a path (without its query) ask for. `HEAD` asks for what
+    /// `GET` does.
+    pub fn find(method: &Method, path: &'a str) -> Result<Self, RouteError> {
+        let methods = Methods::of_path(path).ok_or(RouteError::NotFound)?;
+        let allow = methods.allow();
+        match *method {
+            Method::GET | Method::HEAD => methods.get,
+            Method::POST => methods.post,
+            Method::DELETE => methods.delete,
+            _ => None,
+        }
+        .ok_or(RouteError::MethodNotAllowed { allow })
+    }
+
+    /// Who may call it.
+    pub const fn access(&self) -> Access {
+        match self {
+            Self::BootstrapKey => Access::Token,
+            Self::CreateKey | Self::RevokeKey { .. } | Self::CreateSocketToken => {
+                Access::KeyOrToken(None)
+            }
+            Self::ListKeys | Self::GetBalance | Self::ListPositions => {
+                Access::KeyOrToken(Some(Permission::Read))
+            }
+            Self::Trade | Self::AddComment { .. } | Self::DeleteComment { .. } => {
+                Access::KeyOrToken(Some(Permission::Trade))
+            }
+            Self::PlaceBatch => Access::Key(Permission::Trade),
+            Self::ListPrices | Self::ListOrders | Self::GetOrder { .. } => {
+                Access::Key(Permission::Read)
+            }
+            Self::PriceSocket => Access::Socket(Permission::Read),
+            Self::ListTiers
+            | Self::ListComments { .. }
+            | Self::ListMarkets
+            | Self::GetMarket { .. }
+            | Self::GetMarketBook { .. }
+            | Self::GetBook
+            | Self::Health
+            | Self::HealthLive
+            | Self::HealthReady => Access::Public,
+        }
+    }
+
+    /// The longest body that it takes.
+    pub const fn body_bytes_max(&self) -> usize {
+        match self {
+            Self::PlaceBatch | Self::ListPrices => BATCH_BODY_BYTES_MAX,
+            _ => BODY_BYTES_MAX,
+        }
+    }
+
+    /// Whether a call counts against the limits of its caller. Health stands outside of every
+    /// limit, and sockets have a cap of their own.
+    pub const fn is_rate_limited(&self) -> bool {
+        !matches!(self, Self::Health | Self::HealthLive | Self::HealthReady | Self::PriceSocket)
+    }
+}
+
+/// What a path does, by method.
+#[derive(Default)]
+struct Methods<'a> {
+    get: Option<Route<'a>>,
+    post: Option<Route<'a>>,
+    delete: Option<Route<'a>>,
+}
+
+impl<'a> Methods<'a> {
+    fn of_path(path: &'a str) -> Option<Self> {
+        let mut segments = [""; SEGMENTS_MAX];
+        let mut count = 0;
+        for segment in path.strip_prefix('/')?.split('/') {
+            *segments.get_mut(count)? = segment;
+            count += 1;
+        }
+        Some(match segments[..count] {
+            ["trade"] => Self::post(Route::Trade),
+            ["trades", order_id, "comments"] => {
+                let order_id = parameter(order_id)?;
+                Self {
+                    get: Some(Route::ListComments { order_id: order_id.clone() }),
+                    ..Self::post(Route::AddComment { order_id })
+                }
+            }
+            ["comments", comment_id] => {
+                Self::delete(Route::DeleteComment { comment_id: parameter(comment_id)? })
+            }
+            ["v1", "keys"] => Self { get: Some(Route::ListKeys), ..Self::post(Route::CreateKey) },
+            ["v1", "keys", "bootstrap"] => Self::post(Route::BootstrapKey),
+            ["v1", "keys", "tiers"] => Self::get(Route::ListTiers),
+            ["v1", "keys", "ws-token"] => Self::post(Route::CreateSocketToken),
+            ["v1", "keys", key_id] => Self::delete(Route::RevokeKey { key_id: parameter(key_id)? }),
+            ["v1", "orders"] => Self::get(Route::ListOrders),
+            ["v1", "orders", "batch"] => Self::post(Route::PlaceBatch),
+            ["v1", "orders", order_id] => {
+                Self::get(Route::GetOrder { order_id: parameter(order_id)? })
+            }
+            ["v1", "prices", "batch"] => Self::post(Route::ListPrices),
+            ["v1", "markets"] => Self::get(Route::ListMarkets),
+            ["v1", "markets", condition_id] => {
+                Self::get(Route::GetMarket { condition_id: parameter(condition_id)? })
+            }
+            ["v1", "markets", condition_id, "book"] => {
+                Self::get(Route::GetMarketBook { condition_id: parameter(condition_id)? })
+            }
+            ["v1", "book"] => Self::get(Route::GetBook),
+            ["v1", "account", "balance"] => Self::get(Route::GetBalance),
+            ["v1", "account", "positions"] => Self::get(Route::ListPositions),
+            ["v1", "ws", "prices"] => Self::get(Route::PriceSocket),
+            ["v1", "health"] => Self::get(Route::Health),
+            ["v1", "health", "live"] => Self::get(Route::HealthLive),
+            ["v1", "health", "ready"] => Self::get(Route::HealthReady),
+            _ => return None,
+        })
+    }
+
+    fn get(route: Route<'a>) -> Self {
+        Self { get: Some(route), ..Self::default() }
+    }
+
+    fn post(route: Route<'a>) -> Self {
+        Self { post: Some(route), ..Self::default() }
+    }
+
+    fn delete(route: Route<'a>) -> Self {
+        Self { delete: Some(route), ..Self::default() }
+    }
+
+    const fn allow(&self) -> &'static str {
+        match (self.get.is_some(), self.post.is_some(), self.delete.is_some()) {
+            (false, false, false) => "",
+            (true, false, false) => "GET, HEAD",
+            (false, true, false) => "POST",
+            (false, false, true) => "DELETE",
+            (true, true, false) => "GET, HEAD, POST",
+            (true, false, true) => "GET, HEAD, DELETE",
+            (false, true, true) => "POST, DELETE",
+            (true, true, true) => "GET, HEAD, POST, DELETE",
+        }
+    }
+}
+
+/// A segment as text; `None` when it is empty or not UTF-8, which names nothing.
+fn parameter(segment: &str) -> Option<Cow<'_, str>> {
+    if segment.is_empty() {
+        return None;
+    }
+    match percent::decode(segment, false) {
+        Cow::Borrowed(_) => Some(Cow::Borrowed(segment)),
+        Cow::Owned(bytes) => String::from_utf8(bytes).ok().map(Cow::Owned),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(method: &Method, path: &str, expected: Result<Route<'_>, RouteError>) {
+        assert_eq!(Route::find(method, path), expected, "{method} {path}");
+    }
+
+    #[test]
+    fn every_operation_has_its_request_line() {
+        let id = || Cow::Borrowed("77");
+        for (method, path, route) in [
+            (Method::POST, "/v1/keys/bootstrap", Route::BootstrapKey),
+            (Method::POST, "/v1/keys", Route::CreateKey),
+            (Method::GET, "/v1/keys", Route::ListKeys),
+            (Method::DELETE, "/v1/keys/77", Route::RevokeKey { key_id: id() }),
+            (Method::GET, "/v1/keys/tiers", Route::ListTiers),
+            (Method::POST, "/v1/keys/ws-token", Route::CreateSocketToken),
+            (Method::POST, "/trade", Route::Trade),
+            (Method::POST, "/trades/77/comments", Route::AddComment { order_id: id() }),
+            (Method::GET, "/trades/77/comments", Route::ListComments { order_id: id() }),
+            (Method::DELETE, "/comments/77", Route::DeleteComment { comment_id: id() }),
+            (Method::POST, "/v1/orders/batch", Route::PlaceBatch),
+            (Method::POST, "/v1/prices/batch", Route::ListPrices),
+            (Method::GET, "/v1/markets", Route::ListMarkets),
+            (Method::GET, "/v1/markets/77", Route::GetMarket { condition_id: id() }),
+            (Method::GET, "/v1/markets/77/book", Route::GetMarketBook { condition_id: id() }),
+            (Method::GET, "/v1/book", Route::GetBook),
+            (Method::GET, "/v1/orders", Route::ListOrders),
+            (Method::GET, "/v1/orders/77", Route::GetOrder { order_id: id() }),
+            (Method::GET, "/v1/account/balance", Route::GetBalance),
+            (Method::GET, "/v1/account/positions", Route::ListPositions),
+            (Method::GET, "/v1/ws/prices", Route::PriceSocket),
+            (Method::GET, "/v1/health", Route::Health),
+            (Method::GET, "/v1/health/live", Route::HealthLive),
+            (Method::GET, "/v1/health/ready", Route::HealthReady),
+        ] {
+            if method == Method::GET {
+                check(&Method::HEAD, path, Ok(route.clone()));
+            }
+            check(&method, path, Ok(route));
+        }
+    }
+
+    #[test]
+    fn what_leads_nowhere_is_told_from_a_wrong_method() {
+        let not_allowed = |allow| Err(RouteError::MethodNotAllowed { allow });
+        for (method, path, expected) in [
+            (Method::GET, "", Err(RouteError::NotFound)),
+            (Method::GET, "/", Err(RouteError::NotFound)),
+            (Method::OPTIONS, "*", Err(RouteError::NotFound)),
+            (Method::POST, "/trade/", Err(RouteError::NotFound)),
+            (Method::POST, "//trade", Err(RouteError::NotFound)),
+            (Method::POST, "/Trade", Err(RouteError::NotFound)),
+            (Method::GET, "/v1/markets/", Err(RouteError::NotFound)),
+            (Method::GET, "/v1/markets//book", Err(RouteError::NotFound)),
+            (Method::GET, "/v1/markets/%FF", Err(RouteError::NotFound)),
+            (Method::GET, "/v1/markets/a/book/b", Err(RouteError::NotFound)),
+            (Method::GET, "/trade", not_allowed("POST")),
+            (Method::POST, "/v1/orders", not_allowed("GET, HEAD")),
+            (Method::PATCH, "/v1/keys/64", not_allowed("DELETE")),
+            (Method::PUT, "/v1/keys", not_allowed("GET, HEAD, POST")),
+            (Method::DELETE, "/trades/64/comments", not_allowed("GET, HEAD, POST")),
+        ] {
+            check(&method, path, expected);
+        }
+    }
+
+    #[test]
+    fn a_parameter_is_decoded_only_where_it_is_encoded() {
+        let Ok(Route::GetMarket { condition_id }) = Route::find(&Method::GET, "/v1/markets/a%2Fb")
+        else {
+            panic!("a market");
+        };
+        assert_eq!(condition_id, "a/b");
+        let Ok(Route::GetOrder { order_id: Cow::Borrowed(raw) }) =
+            Route::find(&Method::GET, "/v1/orders/x+7")
+        else {
+            panic!("borrowed text");
+        };
+        assert_eq!(raw, "x+7", "judged after the credential, not here");
+    }
+
+    #[test]
+    fn what_holds_before_the_body_is_read() {
+        let rows = [
+            Route::BootstrapKey,
+            Route::CreateKey,
+            Route::ListKeys,
+            Route::RevokeKey { key_id: "1".into() },
+            Route::ListTiers,
+            Route::CreateSocketToken,
+            Route::Trade,
+            Route::AddComment { order_id: "1".into() },
+            Route::ListComments { order_id: "1".into() },
+            Route::DeleteComment { comment_id: "1".into() },
+            Route::PlaceBatch,
+            Route::ListPrices,
+            Route::ListMarkets,
+            Route::GetMarket { condition_id: "1".into() },
+            Route::GetMarketBook { condition_id: "1".into() },
+            Route::GetBook,
+            Route::ListOrders,
+            Route::GetOrder { order_id: "1".into() },
+            Route::GetBalance,
+            Route::ListPositions,
+            Route::PriceSocket,
+            Route::Health,
+            Route::HealthLive,
+            Route::HealthReady,
+        ];
+        let mut table = String::new();
+        for route in rows {
+            let name = format!("{route:?}");
+            let name = name.split([' ', '{']).next().unwrap_or_default();
+            let body = route.body_bytes_max() / 1024;
+            let limited = if route.is_rate_limited() { "limited" } else { "free" };
+            let access = format!("{:?}", route.access());
+            table += &format!("{name:<17} {access:<23} {body:>3} KiB {limited}\n");
+        }
+        insta::assert_snapshot!(table);
+    }
+}
