@@ -1,0 +1,15 @@
+//! The engine from outside: scenarios as text tables, and a naive ledger as the oracle of random
+//! sequences of commands.
+
+mod accounts;
+mod comments;
+mod fills;
+mod idempotency;
+mod keys;
+mod naive;
+mod properties;
+mod ratio;
+mod refusals;
+mod report;
+mod script;
+mod world;

@@ -1,0 +1,115 @@
+//! What a command led to, as the text that scenarios compare with.
+
+use std::fmt::Write as _;
+
+use paperbourse::engine::State;
+use paperbourse::engine::event::{Event, OrderFilled};
+use paperbourse::engine::rejection::Rejection;
+
+/// The code that the interface gives a refusal.
+pub(crate) fn code(rejection: &Rejection) -> &'static str {
+    match rejection {
+        Rejection::NameReused => "IDEMPOTENCY_KEY_REUSE",
+        Rejection::MarketNotFound { .. } => "MARKET_NOT_FOUND",
+        Rejection::OutcomeNotFound { .. } => "OUTCOME_NOT_FOUND",
+        Rejection::MarketClosed { .. } => "MARKET_CLOSED",
+        Rejection::FeesUnsupported => "FEES_UNSUPPORTED",
+        Rejection::VenueUnavailable => "VENUE_UNAVAILABLE",
+        Rejection::InsufficientPosition { .. } => "INSUFFICIENT_POSITION",
+        Rejection::InsufficientLiquidity { .. } => "INSUFFICIENT_LIQUIDITY",
+        Rejection::SlippageExceeded { .. } => "SLIPPAGE_EXCEEDED",
+        Rejection::InsufficientBalance { .. } => "INSUFFICIENT_BALANCE",
+        Rejection::AccountNotFound => "ACCOUNT_NOT_FOUND",
+        Rejection::KeyNotFound => "KEY_NOT_FOUND",
+        Rejection::BootstrapNotAllowed => "BOOTSTRAP_NOT_ALLOWED",
+        Rejection::KeyLimitExceeded { .. } => "TIER_KEY_LIMIT_EXCEEDED",
+        Rejection::OrderNotFound => "ORDER_NOT_FOUND",
+        Rejection::CommentNotFound => "COMMENT_NOT_FOUND",
+        Rejection::CommentNotOwn => "COMMENT_NOT_OWN",
+        Rejection::CommentLimitExceeded { .. } => "COMMENT_LIMIT_EXCEEDED",
+        Rejection::Broken { .. } => "BROKEN",
+    }
+}
+
+/// The code and what the refusal tells besides.
+pub(crate) fn refusal(rejection: &Rejection) -> String {
+    let code = code(rejection);
+    match rejection {
+        Rejection::MarketClosed { status } => {
+            format!("{code} {}", format!("{status:?}").to_lowercase())
+        }
+        Rejection::InsufficientPosition { held, asked } => {
+            format!("{code} held {held} asked {asked}")
+        }
+        Rejection::InsufficientLiquidity { available, asked } => {
+            format!("{code} available {available} asked {asked}")
+        }
+        Rejection::SlippageExceeded { price, reference, max_slippage_bps } => {
+            format!("{code} price {price} reference {reference} max_bps {max_slippage_bps}")
+        }
+        Rejection::InsufficientBalance { needed, available } => {
+            format!("{code} needed {needed} available {available}")
+        }
+        Rejection::OutcomeNotFound { labels, .. } => format!("{code} of {}", labels.join(" ")),
+        Rejection::Broken { rule } => format!("{code} {rule}"),
+        _ => code.to_owned(),
+    }
+}
+
+/// The events of one command, after they were applied. Orders and comments are called by their
+/// counters, `O1` and `C1`.
+pub(crate) fn happened(state: &State, events: &[Event]) -> String {
+    let mut text = String::new();
+    let mut opens = String::new();
+    for event in events {
+        match event {
+            Event::AccountOpened { identity, .. } if events.len() == 1 => {
+                write!(text, "opened {} ", identity.subject).expect("a string grows");
+            }
+            Event::AccountOpened { identity, .. } => opens = format!("opens {}", identity.subject),
+            Event::KeyCreated { grant, .. } => {
+                write!(text, "created {} ", grant.prefix).expect("a string grows");
+            }
+            Event::KeyRevoked { key, .. } => {
+                let name = &state.key(*key).expect("it was revoked").grant.prefix;
+                let verb = if text.is_empty() { "revoked " } else { "" };
+                write!(text, "{verb}{name} ").expect("a string grows");
+            }
+            Event::MarketIntroduced { .. } | Event::StateChecked { .. } => {}
+            Event::OrderFilled(fill) => text += &filled(state, fill),
+            Event::CommentAdded { comment, .. } => {
+                write!(text, "commented C{} ", comment.counter()).expect("a string grows");
+            }
+            Event::CommentDeleted { comment } => {
+                write!(text, "deleted C{} ", comment.counter()).expect("a string grows");
+            }
+        }
+    }
+    (text + &opens).trim_end().to_owned()
+}
+
+fn filled(state: &State, fill: &OrderFilled) -> String {
+    let receipt = state.receipt(state.order(fill.order).expect("it has filled"));
+    let account = state.account(fill.account).expect("it has traded");
+    let position = account.position(fill.market, fill.outcome).expect("it has traded");
+    let levels: Vec<String> =
+        fill.levels.iter().map(|level| format!("{}x{}", level.price, level.size)).collect();
+    format!(
+        "filled {} @{} notional {} fee {} rate {} cash {} position {} @{} {} realised {} \
+         levels {} slippage {} order O{} of {} ",
+        receipt.quantity,
+        receipt.price(),
+        receipt.notional,
+        receipt.fee,
+        fill.fee_rate,
+        receipt.balance,
+        receipt.position_shares,
+        receipt.average_entry_price(),
+        if position.is_open() { "open" } else { "closed" },
+        position.realised,
+        levels.join(" "),
+        receipt.slippage_bps.map_or_else(|| "none".to_owned(), |bps| bps.to_string()),
+        fill.order.counter(),
+        receipt.outcome,
+    )
+}

@@ -1,0 +1,349 @@
+//! Scenarios as text: a command on each line, and behind `->` what it must lead to.
+//!
+//! ```text
+//! balance 1000                        what accounts start with that are opened below
+//! rules keys 2                        how many active keys an account may have
+//! market M1 Yes No                    an open market without fees and without books
+//! status M1 closed                    fees M1 0.07 ^1 | free | unsupported
+//! book M1 yes bids 0.57x100 asks 0.58x5 0.6x100        `stale` at the end: not fresh
+//! after 60                            seconds pass
+//! open A1                             -> opened A1
+//! buy A1 M1 yes 10 expected=0.57 max_bps=100 name=a,b  -> filled 10 @0.58 cash 994.2
+//! key A1 K1 by=K0 expires=60 bootstrap                 -> created K1
+//! revoke A1 K1 descendants            -> revoked K1 K2
+//! comment A2 O1 words                 -> commented C1
+//! delete A2 C1                        -> COMMENT_NOT_OWN
+//! ```
+//!
+//! `token:A1` is the bearer of A1's access token, whose account need not exist. An outcome is a
+//! list of fields, a word and its values; a row names the fields that it is about, and each of
+//! them must read as the row says. Lines that begin with `#` are comments.
+
+use std::collections::HashMap;
+
+use paperbourse::engine::Verdict;
+use paperbourse::engine::command::{Command, CreateKey, OrderNames, Owner, Trade, TradeOrder};
+use paperbourse::engine::event::Event;
+use paperbourse::engine::idempotency::NameHash;
+use paperbourse::engine::key::{KeyGrant, Permissions};
+use paperbourse::engine::order::OrderReceipt;
+use paperbourse::ids::{AccountId, CommentId, KeyId, OrderId, OutcomeIndex, Timestamp};
+use paperbourse::limits::tier::Tier;
+use paperbourse::market::book::{Level, Side};
+use paperbourse::market::catalogue::{Fees, MarketStatus};
+use paperbourse::money::{FeeRate, Price, Rounding, Shares, Usd};
+
+use crate::report;
+use crate::world::World;
+
+/// A counter that no record of a scenario reaches.
+const UNKNOWN: u64 = 9_999;
+
+/// Runs a scenario from an empty shard.
+#[track_caller]
+pub(crate) fn check(script: &str) {
+    let mut run = Run { world: World::new(), keys: HashMap::new(), receipts: HashMap::new() };
+    for (number, line) in (1..).zip(script.lines()) {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (input, expected) = match line.split_once("->") {
+            Some((input, expected)) => (input, Some(expected.trim())),
+            None => (line, None),
+        };
+        let words: Vec<&str> = input.split_whitespace().collect();
+        let Some(command) = run.command(&words) else {
+            assert_eq!(expected, None, "line {number}: {line}\n  only sets something up");
+            continue;
+        };
+        let expected = expected.unwrap_or_else(|| panic!("line {number}: {line}\n  needs `->`"));
+        let actual = run.outcome(&command);
+        if let Err(difference) = compare(expected, &actual) {
+            panic!(
+                "line {number}: {line}\n  expected: {expected}\n  got:      {actual}\n  \
+                 {difference}"
+            );
+        }
+    }
+}
+
+/// A word and the values behind it. What begins with `@` is a field of its own: `filled 10 @0.58`
+/// are the fields `filled` and `filled@`.
+type Field<'a> = (String, Vec<&'a str>);
+
+fn fields(text: &str) -> Vec<Field<'_>> {
+    let mut fields: Vec<Field<'_>> = Vec::new();
+    for word in text.split_whitespace() {
+        match fields.last_mut() {
+            Some((name, _)) if word.starts_with('@') => {
+                let name = format!("{name}@");
+                fields.push((name, vec![word]));
+            }
+            Some((_, values)) if !word.starts_with(|first: char| first.is_ascii_lowercase()) => {
+                values.push(word);
+            }
+            _ => fields.push((word.to_owned(), Vec::new())),
+        }
+    }
+    fields
+}
+
+fn compare(expected: &str, actual: &str) -> Result<(), String> {
+    let (expected, actual) = (fields(expected), fields(actual));
+    if expected.first().map(|field| &field.0) != actual.first().map(|field| &field.0) {
+        return Err("another outcome".to_owned());
+    }
+    for (name, values) in &expected {
+        let Some((_, found)) = actual.iter().find(|field| field.0 == *name) else {
+            return Err(format!("nothing tells `{name}`"));
+        };
+        if !values.is_empty() && values != found {
+            return Err(format!("{name}: {} instead of {}", found.join(" "), values.join(" ")));
+        }
+    }
+    Ok(())
+}
+
+struct Run {
+    world: World,
+    keys: HashMap<String, KeyId>,
+    /// Every order's receipt as it was when it filled.
+    receipts: HashMap<OrderId, OrderReceipt>,
+}
+
+impl Run {
+    /// The command of a line; `None` when the line was about the world, which then has changed.
+    #[track_caller]
+    fn command(&mut self, words: &[&str]) -> Option<Command> {
+        match words {
+            ["open", subject] => Some(Command::OpenAccount(World::identity(subject))),
+            ["buy", rest @ ..] => Some(self.trade(Side::Buy, rest)),
+            ["sell", rest @ ..] => Some(self.trade(Side::Sell, rest)),
+            ["key", owner, name, options @ ..] => Some(self.create_key(owner, name, options)),
+            ["revoke", account, key, options @ ..] => Some(Command::RevokeKey {
+                account: self.account(account),
+                key: self.key(key),
+                descendants: options == ["descendants"],
+            }),
+            ["comment", author, order, content @ ..] => Some(Command::Comment {
+                order: OrderId::new(self.world.state.shard(), counter(order)).expect("an id"),
+                author: self.account(author),
+                content: content.join(" ").into(),
+            }),
+            ["delete", author, comment] => Some(Command::DeleteComment {
+                comment: CommentId::new(self.world.state.shard(), counter(comment)).expect("an id"),
+                author: self.account(author),
+            }),
+            _ => {
+                self.set_up(words);
+                None
+            }
+        }
+    }
+
+    #[track_caller]
+    fn set_up(&mut self, words: &[&str]) {
+        match words {
+            ["balance", amount] => self.world.rules.starting_balance = usd(amount),
+            ["rules", "keys", count] => {
+                self.world.rules.active_keys_max = count.parse().expect("a count");
+            }
+            ["after", seconds] => {
+                let nanos = self.world.now.nanos() + seconds_of(seconds).nanos();
+                self.world.now = Timestamp::from_nanos(nanos);
+            }
+            ["market", id, labels @ ..] => self.world.list(id, labels),
+            ["status", id, status] => {
+                let named =
+                    |known: &MarketStatus| format!("{known:?}").eq_ignore_ascii_case(status);
+                let status = MarketStatus::ALL.into_iter().find(named).expect("a status");
+                self.world.describe(id, |info| info.status = status);
+            }
+            ["fees", id, schedule @ ..] => {
+                let fees = fees(schedule);
+                self.world.describe(id, |info| info.fees = fees);
+            }
+            ["book", id, label, levels @ ..] => self.book(id, label, levels),
+            _ => panic!("no such line: {}", words.join(" ")),
+        }
+    }
+
+    #[track_caller]
+    fn book(&self, id: &str, label: &str, levels: &[&str]) {
+        let market = self.world.markets.by_condition(id).expect("a market that was listed");
+        let outcome: OutcomeIndex = market.info().outcome(label).expect("one of its outcomes");
+        let (mut bids, mut asks, mut stale, mut side) = (Vec::new(), Vec::new(), false, None);
+        for word in levels {
+            match (*word, side) {
+                ("bids", _) => side = Some(Side::Buy),
+                ("asks", _) => side = Some(Side::Sell),
+                ("stale", _) => stale = true,
+                (word, Some(Side::Buy)) => bids.push(level(word)),
+                (word, Some(Side::Sell)) => asks.push(level(word)),
+                (word, None) => panic!("{word} is on no side"),
+            }
+        }
+        self.world.publish(id, outcome, bids, asks, stale);
+    }
+
+    #[track_caller]
+    fn trade(&self, side: Side, words: &[&str]) -> Command {
+        let [owner, market_id, outcome, quantity, options @ ..] = words else {
+            panic!("an order is: account, market, outcome, quantity; not {}", words.join(" "));
+        };
+        let mut order = TradeOrder {
+            market_id: (*market_id).into(),
+            outcome: (*outcome).into(),
+            side,
+            quantity: Shares::from_text(quantity, Rounding::Exact).expect("shares"),
+            expected_price: None,
+            max_slippage_bps: None,
+        };
+        let mut names = OrderNames::default();
+        for option in options {
+            match option.split_once('=') {
+                Some(("expected", text)) => order.expected_price = Some(price(text)),
+                Some(("max_bps", text)) => {
+                    order.max_slippage_bps = Some(text.parse().expect("bps"));
+                }
+                Some(("name", list)) => {
+                    names.hashes = list.split(',').map(name_hash).collect();
+                }
+                _ => panic!("no such option: {option}"),
+            }
+        }
+        Command::Trade(Trade { owner: self.owner(owner), order, names })
+    }
+
+    #[track_caller]
+    fn create_key(&self, owner: &str, name: &str, options: &[&str]) -> Command {
+        let mut create = CreateKey {
+            owner: self.owner(owner),
+            is_bootstrap: false,
+            created_by: None,
+            grant: KeyGrant {
+                hash: [0; 32],
+                prefix: name.into(),
+                name: None,
+                tier: Tier::Free,
+                permissions: Permissions::DEFAULT,
+                expires_at: None,
+            },
+        };
+        for option in options {
+            match option.split_once('=') {
+                None if *option == "bootstrap" => create.is_bootstrap = true,
+                Some(("by", key)) => create.created_by = Some(self.key(key)),
+                Some(("expires", text)) => {
+                    let nanos = self.world.now.nanos() + seconds_of(text).nanos();
+                    create.grant.expires_at = Some(Timestamp::from_nanos(nanos));
+                }
+                _ => panic!("no such option: {option}"),
+            }
+        }
+        Command::CreateKey(create)
+    }
+
+    /// Runs a command and tells what it led to.
+    #[track_caller]
+    fn outcome(&mut self, command: &Command) -> String {
+        let verdict = match self.world.run(command) {
+            Err(rejection) => return report::refusal(&rejection),
+            Ok(verdict) => verdict,
+        };
+        let state = &self.world.state;
+        for key in state.keys() {
+            self.keys.insert(key.grant.prefix.to_string(), key.id);
+        }
+        match verdict {
+            Verdict::Already => "already".to_owned(),
+            Verdict::Happens(events) => {
+                for event in &events {
+                    if let Event::OrderFilled(fill) = event {
+                        let order = state.order(fill.order).expect("it has filled");
+                        self.receipts.insert(fill.order, state.receipt(order));
+                    }
+                }
+                report::happened(state, &events)
+            }
+            Verdict::Replay(order) => {
+                let receipt = state.receipt(state.order(order).expect("it has filled"));
+                assert_eq!(receipt, self.receipts[&order], "a replay shows the first answer");
+                format!("replay of O{}", order.counter())
+            }
+        }
+    }
+
+    fn owner(&self, name: &str) -> Owner {
+        match name.strip_prefix("token:") {
+            Some(subject) => Owner::Identity(World::identity(subject)),
+            None => Owner::Account(self.account(name)),
+        }
+    }
+
+    /// The account of a subject, or an id that no account has.
+    fn account(&self, subject: &str) -> AccountId {
+        let state = &self.world.state;
+        state.account_of(&World::identity(subject).digest).map_or_else(
+            || AccountId::new(state.shard(), UNKNOWN).expect("an id"),
+            |account| account.id,
+        )
+    }
+
+    /// The key that a line called so, or an id that no key has.
+    fn key(&self, name: &str) -> KeyId {
+        let unknown = || KeyId::new(self.world.state.shard(), UNKNOWN).expect("an id");
+        self.keys.get(name).copied().unwrap_or_else(unknown)
+    }
+}
+
+#[track_caller]
+fn fees(words: &[&str]) -> Fees {
+    match words {
+        ["free"] => Fees::Free,
+        ["unsupported"] => Fees::Unsupported,
+        [rate, exponent] => {
+            let rate = FeeRate::from_text(rate, Rounding::Exact).expect("a rate");
+            let exponent = exponent.strip_prefix('^').expect("^1 or ^2");
+            Fees::from_schedule(rate, exponent.parse().expect("an exponent"))
+        }
+        _ => panic!("no such fees: {}", words.join(" ")),
+    }
+}
+
+#[track_caller]
+fn level(text: &str) -> Level {
+    let (at, size) = text.split_once('x').unwrap_or_else(|| panic!("a level is 0.5x10: {text}"));
+    Level { price: price(at), size: Shares::from_text(size, Rounding::Exact).expect("shares") }
+}
+
+#[track_caller]
+fn price(text: &str) -> Price {
+    Price::from_text(text, Rounding::Exact).expect("a price")
+}
+
+#[track_caller]
+fn usd(text: &str) -> Usd {
+    Usd::from_text(text, Rounding::Exact).expect("dollars")
+}
+
+#[track_caller]
+fn seconds_of(text: &str) -> Timestamp {
+    Timestamp::from_seconds(text.parse().expect("seconds"))
+}
+
+/// `a` is the name of an order, `a#3` that of the entry 3 of a batch that is called `a`.
+#[track_caller]
+fn name_hash(name: &str) -> NameHash {
+    match name.split_once('#') {
+        Some((batch, index)) => NameHash::of_batch_entry(batch, index.parse().expect("an index")),
+        None => NameHash::of_order(name),
+    }
+}
+
+/// The number behind the letter of `O1` and `C1`.
+#[track_caller]
+fn counter(name: &str) -> u64 {
+    name[1..].parse().unwrap_or_else(|_| panic!("not a counted name: {name}"))
+}

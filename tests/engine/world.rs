@@ -1,0 +1,129 @@
+//! One shard, its markets and a clock that only moves when it is told.
+//!
+//! Whatever happens here goes the whole way: the events are encoded, decoded again and applied to a
+//! second state that knows nothing else. The two must be equal after each record.
+
+use std::sync::Arc;
+
+use paperbourse::engine::command::{Command, Identity};
+use paperbourse::engine::event::Event;
+use paperbourse::engine::rejection::Rejection;
+use paperbourse::engine::{Rules, State, Verdict};
+use paperbourse::ids::{OutcomeIndex, Place, ShardId, Timestamp};
+use paperbourse::journal::record::{self, RecordHeader};
+use paperbourse::market::Markets;
+use paperbourse::market::book::{Book, Ladder, Level};
+use paperbourse::market::catalogue::{MarketInfo, Outcome};
+
+const SHARD: u8 = 5;
+const EPOCH: u64 = 7;
+/// Every so many records the state's hash is written as a record of its own.
+const RECORDS_PER_CHECK: u64 = 16;
+
+pub(crate) struct World {
+    pub(crate) state: State,
+    /// Folded from what the records say.
+    follower: State,
+    pub(crate) markets: Markets,
+    pub(crate) rules: Rules,
+    pub(crate) now: Timestamp,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let shard = ShardId::new(SHARD).expect("below the shard count");
+        Self {
+            state: State::new(shard),
+            follower: State::new(shard),
+            markets: Markets::new(),
+            rules: Rules::default(),
+            now: Timestamp::from_seconds(1_800_000_000),
+        }
+    }
+
+    /// Somebody whose account lives in this shard.
+    pub(crate) fn identity(subject: &str) -> Identity {
+        let mut digest = [0; 32];
+        digest[0] = SHARD;
+        digest[1..=subject.len()].copy_from_slice(subject.as_bytes());
+        Identity { digest, issuer: "https://issuer.example".into(), subject: subject.into() }
+    }
+
+    /// Lists a market with these outcomes, open and free of fees, without books.
+    pub(crate) fn list(&self, id: &str, labels: &[&str]) {
+        let outcomes = labels
+            .iter()
+            .map(|label| Outcome {
+                label: (*label).into(),
+                token_id: format!("{id}-{label}").into(),
+            })
+            .collect::<Vec<_>>();
+        self.markets.list(vec![MarketInfo::bare(id, outcomes)]).expect("a new market");
+    }
+
+    /// Replaces the description of a market.
+    #[track_caller]
+    pub(crate) fn describe(&self, id: &str, change: impl FnOnce(&mut MarketInfo)) {
+        let market = self.markets.by_condition(id).unwrap_or_else(|| panic!("no market {id}"));
+        let mut info = MarketInfo::clone(&market.info());
+        change(&mut info);
+        self.markets.list(vec![info]).expect("the same outcomes as before");
+    }
+
+    /// Publishes the next book of an outcome.
+    #[track_caller]
+    pub(crate) fn publish(
+        &self,
+        id: &str,
+        outcome: OutcomeIndex,
+        bids: Vec<Level>,
+        asks: Vec<Level>,
+        stale: bool,
+    ) {
+        let market = self.markets.by_condition(id).unwrap_or_else(|| panic!("no market {id}"));
+        let ladder = Ladder::from_levels(bids, asks).expect("levels of a book");
+        let before = market.book(outcome).as_ref().map_or(0, |book| book.sequence);
+        let mut book = Book::new(ladder, self.now);
+        book.sequence = before + 1;
+        book.stale = stale;
+        self.markets.publish(&market, outcome, Arc::new(book));
+    }
+
+    /// Decides a command, and if it happens applies it by both ways.
+    #[track_caller]
+    pub(crate) fn run(&mut self, command: &Command) -> Result<Verdict, Rejection> {
+        let snapshot = match command {
+            Command::Trade(trade) => {
+                self.markets.by_condition(&trade.order.market_id).map(|market| market.snapshot())
+            }
+            _ => None,
+        };
+        let verdict = self.state.decide(command, snapshot.as_ref(), self.now, &self.rules)?;
+        if let Verdict::Happens(events) = &verdict {
+            assert!(!events.is_empty(), "what happens is at least one event");
+            self.record(events);
+            if self.state.sequence().is_multiple_of(RECORDS_PER_CHECK) {
+                self.record(&[Event::StateChecked { hash: self.state.hash() }]);
+            }
+        }
+        Ok(verdict)
+    }
+
+    #[track_caller]
+    fn record(&mut self, events: &[Event]) {
+        let sequence = self.state.sequence() + 1;
+        let place = Place { log: 0, position: sequence };
+        let header =
+            RecordHeader { shard: self.state.shard(), epoch: EPOCH, sequence, at: self.now };
+        let mut bytes = Vec::new();
+        record::encode(header, events, &mut bytes);
+        let (read_header, read_events) = record::decode(&bytes).expect("what was written reads");
+        assert_eq!(read_header, header);
+        assert_eq!(read_events, events);
+
+        self.state.apply(events, place);
+        self.follower.apply(&read_events, place);
+        assert_eq!(self.follower.hash(), self.state.hash(), "hashes after record {sequence}");
+        assert_eq!(self.follower, self.state, "states after record {sequence}");
+    }
+}
