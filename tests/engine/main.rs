@@ -2,6 +2,7 @@
 //! sequences of commands.
 
 mod accounts;
+mod actions;
 mod comments;
 mod fills;
 mod idempotency;
