@@ -99,10 +99,19 @@ pub struct Ledger {
 impl Ledger {
     /// What can be spent.
     pub fn cash(&self) -> Usd {
-        self.granted + self.sales + self.payouts - self.purchases - self.fees
+        self.checked_cash().expect("every ledger was checked when its last sum was added")
     }
 
-    /// The ledger after a fill; `None` when a sum leaves its range.
+    /// The same, or `None` past the range of an `i64`. The terms are added in an `i128`: two of
+    /// them may be out of range together while cash is not.
+    fn checked_cash(&self) -> Option<Usd> {
+        let wide = |sum: Usd| i128::from(sum.micros());
+        let received = wide(self.granted) + wide(self.sales) + wide(self.payouts);
+        let spent = wide(self.purchases) + wide(self.fees);
+        i64::try_from(received - spent).ok().map(Usd::from_micros)
+    }
+
+    /// The ledger after a fill; `None` when a sum or the cash leaves its range.
     pub fn after_fill(mut self, side: Side, notional: Usd, fee: Usd) -> Option<Self> {
         let sum = match side {
             Side::Buy => &mut self.purchases,
@@ -110,6 +119,7 @@ impl Ledger {
         };
         *sum = sum.checked_add(notional)?;
         self.fees = self.fees.checked_add(fee)?;
+        self.checked_cash()?;
         Some(self)
     }
 }

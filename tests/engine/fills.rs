@@ -215,3 +215,21 @@ fn a_sale_does_not_end_in_debt() {
         ",
     );
 }
+
+/// Play money has no end, but an `i64` has: what would leave it is refused, and the account lives.
+#[test]
+fn sums_that_outgrow_their_range_are_refused() {
+    check(
+        "
+        market M1 Yes No
+        book M1 yes bids 0.99x2000000 asks 0.9x2000000
+        balance 9223372036854
+        open A1                     -> opened A1
+        buy A1 M1 yes 1000000       -> filled cash 9223371136854
+        # Granted and sold together are past the range here, cash is not.
+        sell A1 M1 yes 900000       -> filled cash 9223372027854
+        sell A1 M1 yes 100000       -> BROKEN
+        sell A1 M1 yes 1            -> filled cash 9223372027854.99
+        ",
+    );
+}

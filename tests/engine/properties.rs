@@ -12,6 +12,7 @@ use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::{KeyGrant, Permissions};
 use paperbourse::engine::{State, Verdict};
 use paperbourse::ids::{AccountId, CommentId, KeyId, OrderId, OutcomeIndex, Timestamp};
+use paperbourse::journal::record;
 use paperbourse::limits::tier::Tier;
 use paperbourse::market::book::{Level, Side};
 use paperbourse::market::catalogue::{Fees, MarketStatus};
@@ -291,6 +292,41 @@ proptest! {
         for action in &actions {
             pair.step(action);
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// No two byte strings are one record, whatever happens to the bytes.
+    #[test]
+    fn a_damaged_record_reads_as_itself_or_not_at_all(
+        actions in actions(),
+        damages in prop::collection::vec((any::<usize>(), any::<usize>(), any::<u8>()), 200),
+        cut in any::<usize>(),
+    ) {
+        let mut pair = Pair::new();
+        for action in &actions {
+            pair.step(action);
+        }
+        let records = &pair.world.records;
+        prop_assume!(!records.is_empty());
+        for (record, at, value) in damages {
+            let mut bytes = records[record % records.len()].clone();
+            let at = at % bytes.len();
+            bytes[at] = value;
+            check_record(&bytes);
+            bytes.truncate(cut % bytes.len());
+            check_record(&bytes);
+        }
+    }
+}
+
+fn check_record(bytes: &[u8]) {
+    if let Ok((header, events)) = record::decode(bytes) {
+        let mut again = Vec::new();
+        record::encode(header, &events, &mut again);
+        assert_eq!(again, bytes, "{events:?}");
     }
 }
 

@@ -27,6 +27,8 @@ pub(crate) struct World {
     pub(crate) markets: Markets,
     pub(crate) rules: Rules,
     pub(crate) now: Timestamp,
+    /// Every record, as the journal would hold it.
+    pub(crate) records: Vec<Vec<u8>>,
 }
 
 impl World {
@@ -38,6 +40,7 @@ impl World {
             markets: Markets::new(),
             rules: Rules::default(),
             now: Timestamp::from_seconds(1_800_000_000),
+            records: Vec::new(),
         }
     }
 
@@ -120,6 +123,7 @@ impl World {
         let (read_header, read_events) = record::decode(&bytes).expect("what was written reads");
         assert_eq!(read_header, header);
         assert_eq!(read_events, events);
+        self.records.push(bytes);
 
         self.state.apply(events, place);
         self.follower.apply(&read_events, place);
