@@ -219,7 +219,7 @@ impl State {
             return Err(Rejection::KeyNotFound);
         }
         let keys = account.keys.iter().filter_map(|&key| self.key(key));
-        let ended = revoked_with(key, descendants, keys);
+        let ended = revoked_with(key, descendants, now, keys);
         if ended.is_empty() {
             return Ok(Verdict::Already);
         }

@@ -122,11 +122,14 @@ impl Key {
     }
 }
 
-/// The keys that end with `root`: itself, and on request every active key made with it or with one
-/// of those. `keys` are those of one account, oldest first, so a key stands behind its maker.
+/// The keys that end with `root` at `now`: itself, and on request every key made with it or with one
+/// of those. Only active keys end, so there are no more of them than an account may have, however
+/// many expired ones it has. `keys` are those of one account, oldest first, so a key stands behind
+/// its maker.
 pub(super) fn revoked_with<'a>(
     root: KeyId,
     descendants: bool,
+    now: Timestamp,
     keys: impl Iterator<Item = &'a Key>,
 ) -> SmallVec<[KeyId; 4]> {
     let mut ended: SmallVec<[KeyId; 4]> = SmallVec::new();
@@ -136,7 +139,7 @@ pub(super) fn revoked_with<'a>(
             || (descendants && key.created_by.is_some_and(|maker| family.contains(&maker)));
         if is_family {
             family.push(key.id);
-            if key.revoked_at.is_none() {
+            if key.is_active(now) {
                 ended.push(key.id);
             }
         }

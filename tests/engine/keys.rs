@@ -88,6 +88,21 @@ fn a_key_ends_alone_or_with_all_that_were_made_with_it() {
     );
 }
 
+/// What has expired is not ended again, so that a family of any size ends in one short record.
+#[test]
+fn a_key_that_expired_has_ended_already() {
+    check(
+        "
+        key token:A1 K1 bootstrap       -> created K1
+        key A1 K2 by=K1 expires=10      -> created K2
+        key A1 K3 by=K2                 -> created K3
+        after 10
+        revoke A1 K2                    -> already
+        revoke A1 K1 descendants        -> revoked K1 K3
+        ",
+    );
+}
+
 #[test]
 fn keys_of_others_are_not_found() {
     check(
