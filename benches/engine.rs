@@ -1,0 +1,216 @@
+//! What the engine itself costs for each order: no queue, no journal, no socket.
+//!
+//! Every figure is nanoseconds for one order (or walk, or record); building the state and the
+//! commands is not counted, freeing the events of a command is.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use criterion::{Criterion, criterion_group, criterion_main};
+
+use paperbourse::engine::command::{Command, Identity, OrderNames, Owner, Trade, TradeOrder};
+use paperbourse::engine::event::{Event, Events};
+use paperbourse::engine::idempotency::NameHash;
+use paperbourse::engine::{Rules, State, Verdict};
+use paperbourse::ids::{AccountId, OutcomeIndex, Place, ShardId, Timestamp};
+use paperbourse::journal::record::{self, RecordHeader};
+use paperbourse::market::book::{Book, Ladder, Level, Side};
+use paperbourse::market::catalogue::{Fees, MarketInfo, Outcome};
+use paperbourse::market::walk::Liquidity;
+use paperbourse::market::{MarketSnapshot, Markets};
+use paperbourse::money::{FeeRate, Price, Shares, Usd};
+
+const ACCOUNT_COUNT: u64 = 100_000;
+/// Orders on one copy of the state, then it is replaced: so the state stays of one size, however
+/// many orders a run takes.
+const ORDERS_PER_STATE: u64 = 50_000;
+const MARKET_ID: &str = "0x5f65177b394277fd294cd75650044e32ba009a95022d88a0c1d565897d72f8f1";
+const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
+
+/// One order as a bench sends it.
+#[derive(Clone, Copy)]
+struct Shape {
+    shares: i64,
+    has_names: bool,
+}
+
+/// 10 shares, of which the first level of the book has 5.
+const TWO_LEVELS: Shape = Shape { shares: 10, has_names: true };
+const ONE_LEVEL: Shape = Shape { shares: 4, has_names: false };
+
+fn shard() -> ShardId {
+    ShardId::new(0).expect("the first shard")
+}
+
+fn rules() -> Rules {
+    Rules { starting_balance: Usd::from_micros(1_000_000_000_000), ..Rules::default() }
+}
+
+fn level(cents: i64, shares: i64) -> Level {
+    Level {
+        price: Price::from_micros(cents * 10_000),
+        size: Shares::from_micros(shares * 1_000_000),
+    }
+}
+
+/// A market with the usual fee and a book of five levels a side.
+fn market() -> MarketSnapshot {
+    let outcomes = ["Yes", "No"].map(|label| Outcome {
+        label: label.into(),
+        token_id: format!("7132104567933{label}").into(),
+    });
+    let rate = FeeRate::from_micros(70_000);
+    let info =
+        MarketInfo { fees: Fees::from_schedule(rate, 1), ..MarketInfo::bare(MARKET_ID, outcomes) };
+    let markets = Markets::new();
+    markets.list(vec![info]).expect("a new market");
+    let market = markets.by_condition(MARKET_ID).expect("it was listed");
+    let book = Book::new(five_levels(), NOW);
+    markets.publish(&market, OutcomeIndex(0), Arc::new(book));
+    market.snapshot()
+}
+
+fn five_levels() -> Ladder {
+    let bids = (1..=5).map(|step| level(58 - step, 5 * step)).collect();
+    let asks = (1..=5).map(|step| level(57 + step, 5 * step)).collect();
+    Ladder::from_levels(bids, asks).expect("levels of a book")
+}
+
+fn identity(number: u64) -> Identity {
+    let mut digest = [0; 32];
+    digest[8..16].copy_from_slice(&number.to_le_bytes());
+    Identity { digest, issuer: "https://bench".into(), subject: number.to_string().into() }
+}
+
+fn account(number: u64) -> AccountId {
+    AccountId::new(shard(), number + 1).expect("a small counter")
+}
+
+/// Decides and applies; the events go to the journal otherwise, and here to nobody.
+fn run(state: &mut State, command: &Command, market: &MarketSnapshot) -> Events {
+    let verdict = state.decide(command, Some(market), NOW, &rules());
+    let Ok(Verdict::Happens(events)) = verdict else { panic!("{verdict:?}") };
+    state.apply(&events, Place { log: 0, position: state.sequence() + 1 });
+    events
+}
+
+/// 100,000 accounts that have traded the market once.
+fn traded_state(market: &MarketSnapshot) -> State {
+    let mut state = State::new(shard());
+    for number in 0..ACCOUNT_COUNT {
+        run(&mut state, &Command::OpenAccount(identity(number)), market);
+        run(&mut state, &order(number, 0, ONE_LEVEL), market);
+    }
+    state
+}
+
+fn order(account_number: u64, order_number: u64, shape: Shape) -> Command {
+    let mut names = OrderNames::default();
+    if shape.has_names {
+        let name = format!("bot-7-{order_number}");
+        names.hashes.push(NameHash::of_order(&format!("{order_number:032x}")));
+        names.hashes.push(NameHash::of_order(&name));
+        names.client_order_id = Some(name.into());
+    }
+    Command::Trade(Trade {
+        owner: Owner::Account(account(account_number)),
+        order: TradeOrder {
+            market_id: MARKET_ID.into(),
+            outcome: "yes".into(),
+            side: Side::Buy,
+            quantity: Shares::from_micros(shape.shares * 1_000_000),
+            expected_price: Some(Price::from_micros(580_000)),
+            max_slippage_bps: None,
+        },
+        names,
+    })
+}
+
+/// Orders of accounts in an order that no cache foresees: the low bits of a full-period sequence.
+fn orders(count: u64, shape: Shape) -> Vec<Command> {
+    let mut seed: u64 = 0x2545_f491_4f6c_dd1d;
+    (0..count)
+        .map(|number| {
+            seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            order((seed >> 32) % ACCOUNT_COUNT, number, shape)
+        })
+        .collect()
+}
+
+/// Time for `count` orders on fresh copies of `base`.
+fn timed_orders(base: &State, market: &MarketSnapshot, shape: Shape, count: u64) -> Duration {
+    let mut elapsed = Duration::ZERO;
+    let mut left = count;
+    while left > 0 {
+        let batch = left.min(ORDERS_PER_STATE);
+        let commands = orders(batch, shape);
+        let mut state = base.clone();
+        let start = Instant::now();
+        for command in &commands {
+            black_box(run(&mut state, command, market));
+        }
+        elapsed += start.elapsed();
+        left -= batch;
+    }
+    elapsed
+}
+
+fn trades(criterion: &mut Criterion) {
+    let market = market();
+    let base = traded_state(&market);
+    let mut group = criterion.benchmark_group("engine");
+    group.sample_size(10).warm_up_time(Duration::from_secs(1));
+
+    // The usual order of a careful bot. Dominated by cache misses of a large state (account,
+    // position, the table of names) and one SHA-256 for the fingerprint. A regression means that
+    // every trade on a shard became slower, and a shard is one thread at a time.
+    group.bench_function("trade: two names, two levels, fee", |bencher| {
+        bencher.iter_custom(|count| timed_orders(&base, &market, TWO_LEVELS, count));
+    });
+
+    // The least that an order can cost. What this gains over the one above is the price of names
+    // and of the second level; if only this one regresses, look at the ladder of refusals.
+    group.bench_function("trade: no names, one level, fee", |bencher| {
+        bencher.iter_custom(|count| timed_orders(&base, &market, ONE_LEVEL, count));
+    });
+    group.finish();
+}
+
+fn parts(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("engine");
+    group.sample_size(20).warm_up_time(Duration::from_millis(500));
+
+    // More levels than fit inline (four), so one allocation. A regression means that walks copy or
+    // allocate more than that.
+    let ladder = five_levels();
+    let quantity = Shares::from_micros(70 * 1_000_000);
+    group.bench_function("walk of five levels", |bencher| {
+        bencher.iter(|| black_box(Liquidity::own(&ladder)).walk(Side::Buy, black_box(quantity)));
+    });
+
+    // Into a buffer that is there, as into the journal's ring. A regression means that the record
+    // of a trade allocates or has grown; the bytes are under the shard's turn.
+    let market = market();
+    let mut state = State::new(shard());
+    run(&mut state, &Command::OpenAccount(identity(0)), &market);
+    run(&mut state, &order(0, 0, ONE_LEVEL), &market);
+    let events: Vec<Event> = run(&mut state, &order(0, 1, TWO_LEVELS), &market).into_vec();
+    let header = RecordHeader { shard: shard(), epoch: 1, sequence: 3, at: NOW };
+    let mut bytes = Vec::with_capacity(4096);
+    group.bench_function("record of a trade, encoded", |bencher| {
+        bencher.iter(|| {
+            bytes.clear();
+            record::encode(black_box(header), black_box(&events), &mut bytes);
+            bytes.len()
+        });
+    });
+    // Recovery reads every record once: a million trades take a million of these.
+    group.bench_function("record of a trade, decoded", |bencher| {
+        bencher.iter(|| record::decode(black_box(&bytes)).expect("it was encoded"));
+    });
+    group.finish();
+}
+
+criterion_group!(benches, trades, parts);
+criterion_main!(benches);
