@@ -618,3 +618,6 @@ fn key_term(key: &Key) -> StateHash {
         .signed(key.revoked_at.map_or(0, Timestamp::nanos))
         .finish()
 }
+
+#[cfg(test)]
+mod tests;

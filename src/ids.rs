@@ -150,6 +150,12 @@ impl Place {
     /// Before the first record of every log: what rests on nothing is here, and always durable.
     pub const START: Self = Self { log: 0, position: 0 };
 
+    /// The place of the record with this number, from 1. A journal makes these, and tests that
+    /// stand in for one.
+    pub const fn new(log: u8, position: u64) -> Self {
+        Self { log, position }
+    }
+
     /// The later of two places of one log.
     pub fn max(self, other: Self) -> Self {
         debug_assert!(self.partial_cmp(&other).is_some(), "{self:?} and {other:?}");

@@ -115,7 +115,7 @@ impl World {
     #[track_caller]
     fn record(&mut self, events: &[Event]) {
         let sequence = self.state.sequence() + 1;
-        let place = Place { log: 0, position: sequence };
+        let place = Place::new(0, sequence);
         let header =
             RecordHeader { shard: self.state.shard(), epoch: EPOCH, sequence, at: self.now };
         let mut bytes = Vec::new();
