@@ -61,6 +61,7 @@ impl Default for Rules {
 }
 
 /// What follows from a command that was not refused.
+#[expect(clippy::large_enum_variant, reason = "most verdicts are the large one: no box is better")]
 #[derive(Clone, PartialEq, Debug)]
 pub enum Verdict {
     /// These facts, once they are applied and journaled.
@@ -270,14 +271,13 @@ impl State {
                 self.account(*account).ok_or(Rejection::AccountNotFound)?;
                 Ok((None, *account))
             }
-            Owner::Identity(identity) => match self.account_of.get(&identity.digest) {
-                Some(&account) => Ok((None, account)),
-                None => {
-                    let opening = self.opening(identity, now, rules)?;
-                    let account = self.next_account()?;
-                    Ok((Some(opening), account))
+            Owner::Identity(identity) => {
+                if let Some(&account) = self.account_of.get(&identity.digest) {
+                    return Ok((None, account));
                 }
-            },
+                let opening = self.opening(identity, now, rules)?;
+                Ok((Some(opening), self.next_account()?))
+            }
         }
     }
 

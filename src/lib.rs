@@ -7,5 +7,6 @@ pub mod journal;
 pub mod limits;
 pub mod market;
 pub mod money;
+pub mod shard;
 pub mod venue;
 pub mod ws;

@@ -79,8 +79,6 @@ pub struct OrderPage {
     pub looked_at: usize,
     /// Whether there are older ones.
     pub has_more: bool,
-    /// How many orders the account has.
-    pub total: usize,
 }
 
 impl State {
@@ -174,7 +172,7 @@ impl State {
             }
         }
         let total = account.orders.len();
-        let page = OrderPage { orders, looked_at, has_more: looked_at < total, total };
+        let page = OrderPage { orders, looked_at, has_more: looked_at < total };
         Observed { value: Some(page), place: account.last_place }
     }
 

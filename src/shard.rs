@@ -1,0 +1,297 @@
+//! The shards at work: engine and journal, nothing else.
+//!
+//! A task for a shard is run by whoever finds the shard idle; everybody else leaves theirs in its
+//! queue and is served by the one at work. So there is one total order in each shard, no hop to
+//! another thread when nobody else is there, and no thread ever waits for a lock.
+//!
+//! State runs ahead of the disk. Each answer comes with the place that it rests on, and nobody is
+//! told before that place is durable: not a result, not a refusal, not a read.
+
+mod core;
+mod primitives;
+mod queue;
+mod ticket;
+
+use std::future::poll_fn;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use self::core::{Core, Surroundings};
+use queue::{CombiningQueue, Offered, Turn};
+use ticket::Ticket;
+
+use crate::engine::command::Command;
+use crate::engine::comment::Comment;
+use crate::engine::event::Event;
+use crate::engine::key::Key;
+use crate::engine::order::OrderReceipt;
+use crate::engine::rejection::Rejection;
+use crate::engine::view::Observed;
+use crate::engine::{Rules, State};
+use crate::ids::{AccountId, Place, SHARD_COUNT, ShardId, Timestamp};
+use crate::journal::record::{self, RecordError};
+use crate::journal::{Journal, Refused, Waiters};
+use crate::market::Markets;
+
+/// Tasks that wait in one shard at a time; past it the answer is 503.
+const QUEUE_CAPACITY: NonZeroUsize = NonZeroUsize::new(4096).expect("not 0");
+
+/// A runner serves at most this many tasks of others before it lets its own thread go on.
+const TASKS_PER_TURN_MAX: usize = 64;
+
+/// Called with each event at once when it is applied, before it is on disk, and with the state after
+/// it. Meant for what must fail closed: a revoked key.
+pub type Observer = Box<dyn Fn(&Event, &State) + Send + Sync>;
+
+type Task = Box<dyn FnOnce(&mut Core, &Surroundings) + Send>;
+
+/// All shards.
+pub struct Shards {
+    shards: Box<[Shard]>,
+    around: Surroundings,
+}
+
+struct Shard {
+    queue: CombiningQueue<Task>,
+    /// Locked by who has the queue's turn, so never contended.
+    core: Mutex<Core>,
+}
+
+/// What came of a command.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Outcome {
+    /// The account is open.
+    Account(AccountId),
+    /// The key was made.
+    Key(Box<Key>),
+    /// The order has filled, now or earlier.
+    Order {
+        /// What the answer is written from.
+        receipt: Box<OrderReceipt>,
+        /// It filled earlier: nothing has happened now.
+        is_replay: bool,
+    },
+    /// The comment was added.
+    Comment(Box<Comment>),
+    /// It is so.
+    Done,
+}
+
+/// Why a command has come to nothing.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Refusal {
+    /// The engine refused it.
+    #[error(transparent)]
+    Rejected(Rejection),
+    /// Too much is in flight: the same command may pass in a moment.
+    #[error("the server is busy")]
+    Busy,
+    /// The journal has no room for it.
+    #[error("the journal is full")]
+    JournalFull,
+}
+
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Busy => Self::Busy,
+            Refused::Full => Self::JournalFull,
+        }
+    }
+}
+
+impl Shards {
+    /// Shards that go on from these states.
+    pub fn new(
+        recovered: Recovered,
+        journal: Arc<Journal>,
+        markets: Arc<Markets>,
+        rules: Rules,
+        observer: Observer,
+    ) -> Self {
+        let shards = recovered
+            .states
+            .into_iter()
+            .map(|(state, decided_at)| Shard {
+                queue: CombiningQueue::new(QUEUE_CAPACITY),
+                core: Mutex::new(Core::new(state, decided_at)),
+            })
+            .collect();
+        Self { shards, around: Surroundings { journal, markets, rules, observer } }
+    }
+
+    /// Executes a command. Resolves when its answer is durable.
+    pub async fn execute(
+        self: &Arc<Self>,
+        shard: ShardId,
+        command: Command,
+        waiters: &Arc<Waiters>,
+    ) -> Result<Outcome, Refusal> {
+        self.visit(shard, waiters, move |core, around| core.execute(&command, around))
+            .await
+            .unwrap_or(Err(Refusal::Busy))
+    }
+
+    /// Executes the commands of a batch one after the other, with one wait for all of them.
+    pub async fn execute_all(
+        self: &Arc<Self>,
+        shard: ShardId,
+        commands: Vec<Command>,
+        waiters: &Arc<Waiters>,
+    ) -> Result<Vec<Result<Outcome, Refusal>>, Refusal> {
+        self.visit(shard, waiters, move |core, around| {
+            let mut place = Place::START;
+            let value = commands
+                .iter()
+                .map(|command| {
+                    let observed = core.execute(command, around);
+                    place = place.max(observed.place);
+                    observed.value
+                })
+                .collect();
+            Observed { value, place }
+        })
+        .await
+        .ok_or(Refusal::Busy)
+    }
+
+    /// Reads a shard, in bounded work. Resolves when what was read is durable.
+    pub async fn observe<T: Send + 'static>(
+        self: &Arc<Self>,
+        shard: ShardId,
+        waiters: &Arc<Waiters>,
+        read: impl FnOnce(&State) -> Observed<T> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        self.visit(shard, waiters, move |core, _| read(&core.state)).await.ok_or(Refusal::Busy)
+    }
+
+    /// Runs one task in a shard, or has it run; `None` when the queue is full. Once the task is in
+    /// the queue it runs, whether or not this future is polled to its end.
+    async fn visit<T: Send + 'static>(
+        self: &Arc<Self>,
+        shard_id: ShardId,
+        waiters: &Arc<Waiters>,
+        task: impl FnOnce(&mut Core, &Surroundings) -> Observed<T> + Send + 'static,
+    ) -> Option<T> {
+        let shard = &self.shards[shard_id.index()];
+        let observed = if let Some(turn) = shard.queue.try_turn() {
+            let observed = ending_on_panic(|| task(&mut shard.core.lock(), &self.around));
+            self.serve(shard_id, turn);
+            observed
+        } else {
+            let ticket = Arc::new(Ticket::new(waiters.clone()));
+            let filled = ticket.clone();
+            let task: Task = Box::new(move |core, around| filled.fill(task(core, around)));
+            match shard.queue.offer(task) {
+                Offered::Full(_) => return None,
+                Offered::Queued => {}
+                Offered::Yours(turn) => self.serve(shard_id, turn),
+            }
+            poll_fn(|context| ticket.poll(context)).await
+        };
+        waiters.durable(observed.place).await;
+        Some(observed.value)
+    }
+
+    /// Runs what is queued. Past a bound, the rest is left to a task of its own, so that the
+    /// connections of this thread get their turn.
+    fn serve(self: &Arc<Self>, shard_id: ShardId, mut turn: Turn<'_, Task>) {
+        let shard = &self.shards[shard_id.index()];
+        for _ in 0..TASKS_PER_TURN_MAX {
+            let Some(task) = turn.next() else {
+                return;
+            };
+            ending_on_panic(|| task(&mut shard.core.lock(), &self.around));
+        }
+        let suspended = turn.suspend();
+        let shards = self.clone();
+        tokio::spawn(async move {
+            let turn = suspended.resume(&shards.shards[shard_id.index()].queue);
+            shards.serve(shard_id, turn);
+        });
+    }
+}
+
+/// A panic while a shard runs leaves it half changed: the process ends, and recovery decides.
+fn ending_on_panic<T>(run: impl FnOnce() -> T) -> T {
+    struct EndOnPanic;
+    impl Drop for EndOnPanic {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                std::process::abort();
+            }
+        }
+    }
+    let _end = EndOnPanic;
+    run()
+}
+
+/// The states that a journal's records fold to.
+pub struct Recovered {
+    states: Vec<(State, Timestamp)>,
+    epochs: [u64; SHARD_COUNT],
+}
+
+/// Why a record cannot be what followed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// It is not a record.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// A record of its shard is missing in front of it.
+    #[error("shard {shard} is at record {before} and the next one is {sequence}")]
+    Gap {
+        /// Which shard.
+        shard: u8,
+        /// Its newest record.
+        before: u64,
+        /// The record that came.
+        sequence: u64,
+    },
+    /// It was written by an earlier start of the server than the one in front of it.
+    #[error("shard {shard} goes back from start {before} of the server to start {epoch}")]
+    Epoch {
+        /// Which shard.
+        shard: u8,
+        /// The start that wrote its newest record.
+        before: u64,
+        /// The start that wrote the record that came.
+        epoch: u64,
+    },
+}
+
+impl Default for Recovered {
+    fn default() -> Self {
+        let states = ShardId::all().map(|shard| (State::new(shard), Timestamp::EPOCH)).collect();
+        Self { states, epochs: [0; SHARD_COUNT] }
+    }
+}
+
+impl Recovered {
+    /// Applies the next record of the journal. It is on disk: what rests on it is durable.
+    pub fn replay(&mut self, bytes: &[u8]) -> Result<(), ReplayError> {
+        let (header, events) = record::decode(bytes)?;
+        let index = header.shard.index();
+        let (state, decided_at) = &mut self.states[index];
+        let shard = header.shard.get();
+        let before = state.sequence();
+        if header.sequence != before + 1 {
+            return Err(ReplayError::Gap { shard, before, sequence: header.sequence });
+        }
+        let epoch = &mut self.epochs[index];
+        if header.epoch < *epoch {
+            return Err(ReplayError::Epoch { shard, before: *epoch, epoch: header.epoch });
+        }
+        *epoch = header.epoch;
+        *decided_at = header.at;
+        state.apply(&events, Place::START);
+        Ok(())
+    }
+
+    /// The states, by shard.
+    pub fn states(&self) -> impl Iterator<Item = &State> {
+        self.states.iter().map(|(state, _)| state)
+    }
+}

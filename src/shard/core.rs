@@ -1,0 +1,155 @@
+//! One shard's state and the way of one command through it.
+
+use std::sync::Arc;
+
+use super::{Observer, Outcome, Refusal};
+use crate::engine::command::Command;
+use crate::engine::event::{Event, Events};
+use crate::engine::rejection::Rejection;
+use crate::engine::view::Observed;
+use crate::engine::{Rules, State, Verdict};
+use crate::ids::Timestamp;
+use crate::journal::Journal;
+use crate::journal::record::{self, RecordHeader};
+use crate::market::{MarketSnapshot, Markets};
+
+/// A shard's record in so many carries the state's hash.
+const STATE_CHECK_INTERVAL: u64 = 1024;
+
+/// What all shards share.
+pub(super) struct Surroundings {
+    pub(super) journal: Arc<Journal>,
+    pub(super) markets: Arc<Markets>,
+    pub(super) rules: Rules,
+    pub(super) observer: Observer,
+}
+
+/// What the runner of a shard owns while it runs.
+pub(super) struct Core {
+    pub(super) state: State,
+    /// The time of the newest decision: no later one is before it.
+    decided_at: Timestamp,
+    /// The record that is being made; reused.
+    record: Vec<u8>,
+}
+
+impl Core {
+    pub(super) fn new(state: State, decided_at: Timestamp) -> Self {
+        Self { state, decided_at, record: Vec::new() }
+    }
+
+    /// Decides a command and makes what follows from it happen. Clock and book are read here, at
+    /// the moment of decision, however long the command was queued.
+    pub(super) fn execute(
+        &mut self,
+        command: &Command,
+        around: &Surroundings,
+    ) -> Observed<Result<Outcome, Refusal>> {
+        let now = Timestamp::now().max(self.decided_at);
+        let market = market_of(command, &around.markets);
+        let verdict = self.state.decide(command, market.as_ref(), now, &around.rules);
+        match verdict {
+            Err(rejection) => self.refused(command, rejection.into()),
+            Ok(Verdict::Already) => {
+                Observed { value: Ok(self.already(command)), place: self.state.rests_on(command) }
+            }
+            Ok(Verdict::Replay(order)) => {
+                let order = self.state.order(order).expect("a replay names an order of the shard");
+                Observed {
+                    value: Ok(Outcome::Order {
+                        receipt: Box::new(self.state.receipt(order)),
+                        is_replay: true,
+                    }),
+                    place: self.state.rests_on(command).max(order.last_place),
+                }
+            }
+            Ok(Verdict::Happens(events)) => self.happen(command, events, now, around),
+        }
+    }
+
+    /// Reserves the record's place, which may be refused; behind that nothing may fail.
+    fn happen(
+        &mut self,
+        command: &Command,
+        mut events: Events,
+        now: Timestamp,
+        around: &Surroundings,
+    ) -> Observed<Result<Outcome, Refusal>> {
+        let sequence = self.state.sequence() + 1;
+        if sequence.is_multiple_of(STATE_CHECK_INTERVAL) {
+            events.insert(0, Event::StateChecked { hash: self.state.hash() });
+        }
+        let header = RecordHeader {
+            shard: self.state.shard(),
+            epoch: around.journal.epoch(),
+            sequence,
+            at: now,
+        };
+        self.record.clear();
+        record::encode(header, &events, &mut self.record);
+        let reservation = match around.journal.reserve(self.record.len()) {
+            Ok(reservation) => reservation,
+            Err(refused) => return self.refused(command, refused.into()),
+        };
+        let place = reservation.place();
+        self.decided_at = now;
+        self.state.apply(&events, place);
+        reservation.fill_from(&self.record);
+        for event in &events {
+            (around.observer)(event, &self.state);
+        }
+        Observed { value: Ok(self.outcome(&events)), place }
+    }
+
+    fn refused(&self, command: &Command, refusal: Refusal) -> Observed<Result<Outcome, Refusal>> {
+        Observed { value: Err(refusal), place: self.state.rests_on(command) }
+    }
+
+    /// What the answer to a command that has happened is written from.
+    fn outcome(&self, events: &[Event]) -> Outcome {
+        let state = &self.state;
+        match events.last().expect("what happens has an event") {
+            Event::AccountOpened { account, .. } => Outcome::Account(*account),
+            Event::KeyCreated { key, .. } => {
+                Outcome::Key(Box::new(state.key(*key).expect("just created").clone()))
+            }
+            Event::OrderFilled(fill) => {
+                let order = state.order(fill.order).expect("just filled");
+                Outcome::Order { receipt: Box::new(state.receipt(order)), is_replay: false }
+            }
+            Event::CommentAdded { comment, .. } => {
+                Outcome::Comment(Box::new(state.comment(*comment).expect("just added").clone()))
+            }
+            Event::KeyRevoked { .. } | Event::CommentDeleted { .. } => Outcome::Done,
+            Event::MarketIntroduced { .. } | Event::StateChecked { .. } => {
+                unreachable!("no command ends with these")
+            }
+        }
+    }
+
+    fn already(&self, command: &Command) -> Outcome {
+        match command {
+            Command::OpenAccount(identity) => {
+                let account = self.state.account_of(&identity.digest);
+                Outcome::Account(account.expect("it is already open").id)
+            }
+            _ => Outcome::Done,
+        }
+    }
+}
+
+fn market_of(command: &Command, markets: &Markets) -> Option<MarketSnapshot> {
+    match command {
+        Command::Trade(trade) => {
+            let listing = markets.listing();
+            listing.by_condition(&trade.order.market_id).map(|market| market.snapshot())
+        }
+        _ => None,
+    }
+}
+
+impl From<Rejection> for Refusal {
+    fn from(rejection: Rejection) -> Self {
+        Self::Rejected(rejection)
+    }
+}
