@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+pub mod auth;
 pub mod engine;
 pub mod http;
 pub mod ids;

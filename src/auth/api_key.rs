@@ -1,0 +1,199 @@
+//! The text of an API key, and the digest that the server keeps in its place.
+//!
+//! ```text
+//!  p s _ l i v e _ 0 1 2 3 4 5 6 7 8 9 a b … f
+//! |<-- marker 8 -->|<--- 64 lowercase hex --->|
+//! |<------ prefix 16 ----->|
+//! ```
+//!
+//! The text exists in the answer that creates the key and in the requests that present it, and
+//! nowhere else: what is stored, compared and logged is its [`KeyHash`].
+
+use std::fmt;
+
+use aws_lc_rs::digest::{SHA256, digest};
+
+/// How every key begins.
+pub const KEY_MARKER: &str = "ps_live_";
+
+/// How much of a key is shown, in bytes: the marker and 32 of its 256 random bits.
+pub const KEY_PREFIX_BYTES: usize = 16;
+
+/// How long a key is, in bytes.
+pub const KEY_BYTES: usize = KEY_MARKER.len() + 2 * KEY_SECRET_BYTES;
+
+/// How much randomness a key is made from, in bytes.
+pub const KEY_SECRET_BYTES: usize = 32;
+
+const _: () = assert!(KEY_BYTES == 72);
+
+/// A key as its owner holds it.
+///
+/// There is no way to print one by accident: `Debug` shows the prefix only, and there is no
+/// `Display`.
+pub struct RawKey([u8; KEY_BYTES]);
+
+impl RawKey {
+    /// The key made from these random bytes.
+    pub fn from_secret(secret: [u8; KEY_SECRET_BYTES]) -> Self {
+        let mut text = [0; KEY_BYTES];
+        let (marker, digits) = text.split_at_mut(KEY_MARKER.len());
+        marker.copy_from_slice(KEY_MARKER.as_bytes());
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(secret) {
+            pair[0] = super::hex_digit(byte >> 4);
+            pair[1] = super::hex_digit(byte & 0xf);
+        }
+        Self(text)
+    }
+
+    /// A new key from the randomness of the operating system, which fails only where there is none.
+    pub fn generate() -> Result<Self, getrandom::Error> {
+        let mut secret = [0; KEY_SECRET_BYTES];
+        getrandom::fill(&mut secret)?;
+        Ok(Self::from_secret(secret))
+    }
+
+    /// The secret text itself, for the one answer that tells it.
+    pub fn expose(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("a key is made of ASCII only")
+    }
+
+    /// The part that is shown wherever the key is listed.
+    pub fn prefix(&self) -> &str {
+        &self.expose()[..KEY_PREFIX_BYTES]
+    }
+
+    /// What the server keeps.
+    pub fn hash(&self) -> KeyHash {
+        KeyHash::of(&self.0)
+    }
+}
+
+impl fmt::Debug for RawKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "RawKey({}…)", self.prefix())
+    }
+}
+
+/// SHA-256 of the text of a key.
+///
+/// Finding a key by its hash needs no comparison in constant time: what timing could tell is how
+/// the digest of a guess relates to a stored digest, and nobody can steer the digest of a guess.
+/// A key holds 256 random bits, so a plain digest is as hard to turn back as a slow one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyHash([u8; 32]);
+
+impl KeyHash {
+    /// The hash that was stored as these bytes.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes to store.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// The hash of what a caller presents; `None` when no key can have that text.
+    ///
+    /// Total over all bytes, and the text that cannot be a key costs no digest.
+    pub fn of_presented(text: &[u8]) -> Option<Self> {
+        let digits = text.strip_prefix(KEY_MARKER.as_bytes())?;
+        let is_key = text.len() == KEY_BYTES
+            && digits.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        is_key.then(|| Self::of(text))
+    }
+
+    fn of(text: &[u8]) -> Self {
+        Self(super::digest_bytes(&digest(&SHA256, text)))
+    }
+}
+
+/// Enough of the hash to tell two keys apart.
+impl fmt::Debug for KeyHash {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, ..] = self.0;
+        write!(formatter, "KeyHash({a:02x}{b:02x}{c:02x}{d:02x}…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn counting_key() -> RawKey {
+        RawKey::from_secret(std::array::from_fn(|index| u8::try_from(index * 8 + 1).unwrap()))
+    }
+
+    #[test]
+    fn a_key_reads_as_drawn() {
+        let key = counting_key();
+        assert_eq!(
+            key.expose(),
+            "ps_live_0109111921293139414951596169717981899199a1a9b1b9c1c9d1d9e1e9f1f9"
+        );
+        assert_eq!(key.prefix(), "ps_live_01091119");
+    }
+
+    #[test]
+    fn debug_shows_nothing_that_opens_a_door() {
+        let key = counting_key();
+        assert_eq!(format!("{key:?}"), "RawKey(ps_live_01091119…)");
+        assert_eq!(format!("{:?}", KeyHash::from_bytes([0xab; 32])), "KeyHash(abababab…)");
+    }
+
+    #[test]
+    fn the_hash_is_sha_256_of_the_text() {
+        // printf ps_live_0109…f1f9 | sha256sum
+        let expected = "b319bbd735038e77dd2b54071737c68c9c05b69d2b54157dc956af77e5ea8bb8";
+        let hash = counting_key().hash();
+        let hex = crate::auth::hex(hash.as_bytes());
+        assert_eq!(hex, expected);
+    }
+
+    #[test]
+    fn generated_keys_differ() {
+        let [left, right] = [RawKey::generate().unwrap(), RawKey::generate().unwrap()];
+        assert_ne!(left.expose(), right.expose());
+        assert_eq!(KeyHash::of_presented(left.expose().as_bytes()), Some(left.hash()));
+    }
+
+    #[test]
+    fn only_the_exact_form_is_a_key() {
+        let text = counting_key().expose().to_owned();
+        let cut = &text[..KEY_BYTES - 1];
+        let test = text.replacen("live", "test", 1);
+        for wrong in [
+            "",
+            "ps_live_",
+            cut,
+            &format!("{text}0"),
+            &format!("{text} "),
+            &format!(" {text}"),
+            &text.to_uppercase(),
+            &test,
+            &format!("{cut}g"),
+            &format!("{cut}\0"),
+            &"0".repeat(KEY_BYTES),
+        ] {
+            assert_eq!(KeyHash::of_presented(wrong.as_bytes()), None, "{wrong:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_made_is_recognised(secret: [u8; KEY_SECRET_BYTES]) {
+            let key = RawKey::from_secret(secret);
+            prop_assert_eq!(KeyHash::of_presented(key.expose().as_bytes()), Some(key.hash()));
+        }
+
+        #[test]
+        fn any_bytes_are_judged(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert_eq!(KeyHash::of_presented(&bytes), None);
+            let marked = [KEY_MARKER.as_bytes(), &bytes].concat();
+            prop_assert_eq!(KeyHash::of_presented(&marked), None);
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Tokens that open a socket: where a browser cannot send a header, it sends one of these.
+//!
+//! They are stateless: what a token grants stands in it, under a MAC whose secret this process made
+//! for itself at start. So a restart ends them all, which costs a client one request. A token may
+//! be used again while it is valid, and it says nothing of whether its key still is: the caller
+//! asks the key table.
+//!
+//! ```text
+//! |<------------------------- 57 bytes, as 114 lowercase hex digits ------------------------->|
+//! | account id 8 | key id 8, or 0 | tier 1 | end, ns since 1970, 8 | HMAC-SHA-256 of these 32 |
+//! ```
+//!
+//! Numbers are big-endian.
+
+use std::fmt;
+use std::ops::Range;
+
+use aws_lc_rs::hmac;
+
+use crate::ids::{AccountId, KeyId, Timestamp};
+use crate::limits::tier::Tier;
+
+/// How long a token opens sockets, in seconds.
+pub const WS_TOKEN_SECONDS: u32 = 60;
+
+/// How long the text of a token is, in bytes.
+pub const WS_TOKEN_TEXT_BYTES: usize = 2 * TOKEN_BYTES;
+
+const ACCOUNT: Range<usize> = 0..8;
+const KEY: Range<usize> = ACCOUNT.end..ACCOUNT.end + 8;
+const TIER: usize = KEY.end;
+const END: Range<usize> = TIER + 1..TIER + 1 + 8;
+const TAG: Range<usize> = END.end..END.end + 32;
+const TOKEN_BYTES: usize = TAG.end;
+
+const _: () = assert!(TOKEN_BYTES == 57);
+
+/// What a token grants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WsGrant {
+    /// Whose socket it will be.
+    pub account_id: AccountId,
+    /// The key that asked for the token; `None` when an access token did.
+    pub key_id: Option<KeyId>,
+    /// The tier that caps the open sockets.
+    pub tier: Tier,
+    /// From when on the token opens nothing.
+    pub expires_at: Timestamp,
+}
+
+/// The secret under which tokens are made and checked.
+pub struct WsTokens {
+    secret: hmac::Key,
+}
+
+impl WsTokens {
+    /// The tokens under this secret.
+    pub fn from_secret(secret: [u8; 32]) -> Self {
+        Self { secret: hmac::Key::new(hmac::HMAC_SHA256, &secret) }
+    }
+
+    /// The tokens under a secret from the operating system, which fails only where it gives none.
+    pub fn generate() -> Result<Self, getrandom::Error> {
+        let mut secret = [0; 32];
+        getrandom::fill(&mut secret)?;
+        Ok(Self::from_secret(secret))
+    }
+
+    /// A token for this caller, good for [`WS_TOKEN_SECONDS`].
+    pub fn mint(
+        &self,
+        account_id: AccountId,
+        key_id: Option<KeyId>,
+        tier: Tier,
+        now: Timestamp,
+    ) -> String {
+        let lifetime_ns = i64::from(WS_TOKEN_SECONDS) * 1_000_000_000;
+        let expires_at = now.nanos().saturating_add(lifetime_ns);
+        let mut bytes = [0; TOKEN_BYTES];
+        bytes[ACCOUNT].copy_from_slice(&account_id.get().to_be_bytes());
+        bytes[KEY].copy_from_slice(&key_id.map_or(0, KeyId::get).to_be_bytes());
+        bytes[TIER] = tier_code(tier);
+        bytes[END].copy_from_slice(&expires_at.to_be_bytes());
+        let tag = hmac::sign(&self.secret, &bytes[..TAG.start]);
+        bytes[TAG].copy_from_slice(tag.as_ref());
+        super::hex(&bytes)
+    }
+
+    /// What this text grants at this time. Total over all texts; a wrong length costs nothing.
+    pub fn verify(&self, text: &str, now: Timestamp) -> Result<WsGrant, WsTokenError> {
+        let bytes = unhex(text.as_bytes()).ok_or(WsTokenError::Invalid)?;
+        hmac::verify(&self.secret, &bytes[..TAG.start], &bytes[TAG])
+            .map_err(|_| WsTokenError::Invalid)?;
+        let grant = read(&bytes).expect("what carries our tag was written by us");
+        if now < grant.expires_at { Ok(grant) } else { Err(WsTokenError::Expired) }
+    }
+}
+
+impl fmt::Debug for WsTokens {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("WsTokens").finish_non_exhaustive()
+    }
+}
+
+/// Why a text opens no socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum WsTokenError {
+    /// Not made by this process, or changed since.
+    #[error("not a socket token of this server; ask for a new one")]
+    Invalid,
+    /// Its time is over.
+    #[error("the socket token is older than {WS_TOKEN_SECONDS} seconds; ask for a new one")]
+    Expired,
+}
+
+fn read(bytes: &[u8; TOKEN_BYTES]) -> Option<WsGrant> {
+    let number = |range: Range<usize>| bytes[range].try_into().map(u64::from_be_bytes).ok();
+    let key_id = match number(KEY)? {
+        0 => None,
+        raw => Some(KeyId::from_raw(raw)?),
+    };
+    Some(WsGrant {
+        account_id: AccountId::from_raw(number(ACCOUNT)?)?,
+        key_id,
+        tier: Tier::ALL.into_iter().find(|tier| tier_code(*tier) == bytes[TIER])?,
+        expires_at: Timestamp::from_nanos(number(END)?.cast_signed()),
+    })
+}
+
+const fn tier_code(tier: Tier) -> u8 {
+    match tier {
+        Tier::Free => 1,
+        Tier::Pro => 2,
+        Tier::Enterprise => 3,
+    }
+}
+
+fn unhex(text: &[u8]) -> Option<[u8; TOKEN_BYTES]> {
+    if text.len() != WS_TOKEN_TEXT_BYTES {
+        return None;
+    }
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let mut bytes = [0; TOKEN_BYTES];
+    for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ids::ID_MAX;
+
+    const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
+
+    fn tokens() -> WsTokens {
+        WsTokens::from_secret([7; 32])
+    }
+
+    fn sample() -> String {
+        let [account, key] = [640, 77];
+        let key_id = KeyId::from_raw(key);
+        tokens().mint(AccountId::from_raw(account).unwrap(), key_id, Tier::Pro, NOW)
+    }
+
+    #[test]
+    fn a_token_lasts_a_minute_and_may_be_used_again() {
+        let token = sample();
+        assert_eq!(token.len(), WS_TOKEN_TEXT_BYTES);
+        let end = NOW.nanos() + 60_000_000_000;
+        for (now, is_valid) in
+            [(NOW.nanos(), true), (end - 1, true), (end - 1, true), (end, false), (i64::MAX, false)]
+        {
+            let found = tokens().verify(&token, Timestamp::from_nanos(now));
+            let expected = WsGrant {
+                account_id: AccountId::from_raw(640).unwrap(),
+                key_id: KeyId::from_raw(77),
+                tier: Tier::Pro,
+                expires_at: Timestamp::from_nanos(end),
+            };
+            assert_eq!(found, if is_valid { Ok(expected) } else { Err(WsTokenError::Expired) });
+        }
+    }
+
+    #[test]
+    fn no_byte_can_be_changed() {
+        let token = sample();
+        for index in 0..token.len() {
+            for replacement in "0123456789abcdefABCDEFg \0".chars() {
+                let mut changed = token.clone();
+                changed.replace_range(index..=index, &replacement.to_string());
+                let found = tokens().verify(&changed, NOW);
+                assert_eq!(found.is_ok(), changed == token, "byte {index} to {replacement:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_exact_length_is_read() {
+        let token = sample();
+        for text in ["", "é", &token[2..], &token[..112], &format!("{token}00"), &"a".repeat(9999)]
+        {
+            assert_eq!(tokens().verify(text, NOW), Err(WsTokenError::Invalid), "{text}");
+        }
+    }
+
+    #[test]
+    fn another_process_knows_nothing_of_it() {
+        let token = sample();
+        for other in [WsTokens::from_secret([8; 32]), WsTokens::generate().unwrap()] {
+            assert_eq!(other.verify(&token, NOW), Err(WsTokenError::Invalid));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_minted_comes_back(
+            account in 64..=ID_MAX,
+            key in proptest::option::of(64..=ID_MAX),
+            tier in proptest::sample::select(&Tier::ALL[..]),
+            now in 0..i64::MAX - 60_000_000_000,
+        ) {
+            let account_id = AccountId::from_raw(account).unwrap();
+            let key_id = key.and_then(KeyId::from_raw);
+            let now = Timestamp::from_nanos(now);
+            let token = tokens().mint(account_id, key_id, tier, now);
+            let expires_at = Timestamp::from_nanos(now.nanos() + 60_000_000_000);
+            let expected = WsGrant { account_id, key_id, tier, expires_at };
+            prop_assert_eq!(tokens().verify(&token, now), Ok(expected));
+        }
+
+        #[test]
+        fn any_text_is_judged(text in "\\PC{0,200}") {
+            prop_assert_eq!(tokens().verify(&text, NOW), Err(WsTokenError::Invalid));
+        }
+    }
+}
