@@ -10,8 +10,8 @@ use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use paperbourse::auth::api_key::{KeyHash, RawKey};
 use paperbourse::auth::identity::embedded::EmbeddedIssuer;
 use paperbourse::auth::key_table::{KEYS_MAX, KeyEntry, KeyFacts, KeyTable};
-use paperbourse::auth::policy::Permissions;
 use paperbourse::auth::ws_token::WsTokens;
+use paperbourse::engine::key::Permissions;
 use paperbourse::ids::{AccountId, KeyId, Timestamp};
 use paperbourse::limits::tier::Tier;
 

@@ -91,7 +91,7 @@ fn account(number: u64) -> AccountId {
 fn run(state: &mut State, command: &Command, market: &MarketSnapshot) -> Events {
     let verdict = state.decide(command, Some(market), NOW, &rules());
     let Ok(Verdict::Happens(events)) = verdict else { panic!("{verdict:?}") };
-    state.apply(&events, Place { log: 0, position: state.sequence() + 1 });
+    state.apply(&events, Place::new(0, state.sequence() + 1));
     events
 }
 

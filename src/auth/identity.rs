@@ -190,7 +190,7 @@ fn verify(
         return Err(TokenFlaw::Subject.into());
     }
     let entitled_tier =
-        claims.tier.map(|name| Tier::from_name(&name).ok_or(TokenFlaw::Tier)).transpose()?;
+        claims.tier.map(|name| Tier::parse(&name).ok_or(TokenFlaw::Tier)).transpose()?;
     let begins_at = claims.nbf.as_ref().map_or(Timestamp::EPOCH, NumericDate::timestamp);
     if later_by_leeway(now) < begins_at {
         return Err(TokenFlaw::NotYetValid { begins_at }.into());

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use super::api_key::KeyHash;
-use super::policy::{Actor, Permissions};
+use super::policy::Actor;
+use crate::engine::key::Permissions;
 use crate::ids::{AccountId, KeyId, Timestamp};
 use crate::limits::tier::Tier;
 
