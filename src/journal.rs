@@ -83,8 +83,8 @@ use ring::Ticket;
 use waiters::Progress;
 pub use waiters::{DurableWait, WAITER_GROUPS_MAX, Waiters};
 
-/// The longest record.
-pub const RECORD_BYTES_MAX: usize = 64 * 1024;
+/// The longest record: an order that takes all 9,999 levels of a side needs 160,000 bytes for them.
+pub const RECORD_BYTES_MAX: usize = 256 * 1024;
 
 /// How the process ends when the journal is lost: the code that `sysexits` calls an input/output
 /// error.
@@ -229,6 +229,17 @@ impl Journal {
     /// Blocks the thread until the record at this place is on disk: for start and shutdown.
     pub fn wait_blocking(&self, place: Place) {
         self.progress().wait_blocking(place);
+    }
+
+    /// Blocks the thread until everything that was reserved so far is on disk: for shutdown, when no
+    /// reservation is on its way any more.
+    pub fn flush_blocking(&self) {
+        let newest = match self {
+            Self::Local(local) => local.newest_position(),
+            Self::Memory(memory) => memory.newest_position(),
+        };
+        let progress = self.progress();
+        progress.wait_blocking(Place { position: newest, ..progress.durable_place() });
     }
 
     /// A group for the waits of one worker. At most [`WAITER_GROUPS_MAX`] live at a time.

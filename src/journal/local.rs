@@ -71,6 +71,10 @@ impl LocalJournal {
         self.shared.ring.reserve(block::alone_bytes(record_bytes) as u64)
     }
 
+    pub(super) fn newest_position(&self) -> u64 {
+        self.shared.ring.newest_position()
+    }
+
     pub(super) fn fill(&self, ticket: &Ticket, write: impl FnOnce(&mut Vec<u8>)) {
         self.shared.ring.fill(ticket, write);
         self.shared.bell.ring();

@@ -80,6 +80,10 @@ impl MemoryJournal {
         self.shared.ring.reserve(alone_bytes(record_bytes) as u64)
     }
 
+    pub(super) fn newest_position(&self) -> u64 {
+        self.shared.ring.newest_position()
+    }
+
     pub(super) fn fill(&self, ticket: &Ticket, write: impl FnOnce(&mut Vec<u8>)) {
         self.shared.ring.fill(ticket, write);
         let mut state = self.shared.state.lock();

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::error::Error;
+use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -36,6 +37,18 @@ pub struct RecoveryReport {
     pub torn: Option<TornTail>,
     /// How long it took.
     pub elapsed: Duration,
+}
+
+/// For the log: what was read, and what was cut.
+impl fmt::Display for RecoveryReport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { records, segments, torn, .. } = self;
+        write!(formatter, "{records} records of {segments} segments recovered")?;
+        if let Some(TornTail { bytes, copy, .. }) = torn {
+            write!(formatter, ", a torn end of {bytes} bytes cut (kept as {})", copy.display())?;
+        }
+        write!(formatter, " in {:.3} s", self.elapsed.as_secs_f64())
+    }
 }
 
 /// The end of a segment that a crash left half written. Nobody was told that it is on disk.

@@ -70,6 +70,7 @@ pub(super) fn number_of(file_name: &str) -> Option<u64> {
 /// The least space that records surely find in a segment of this length: its end may stay unused
 /// when the next record, alone in its block, does not fit any more.
 pub(super) fn usable_bytes(segment_bytes: u64, record_bytes_max: usize) -> u64 {
+    assert!(segment_bytes > alone_bytes(record_bytes_max) as u64, "a record fits into a segment");
     segment_bytes - HEADER_BYTES as u64 - unused_bytes_max(record_bytes_max)
 }
 

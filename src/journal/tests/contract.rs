@@ -95,6 +95,37 @@ fn without_prepared_space_nothing_is_reserved() {
     write_alone(&opened.journal, b"and there is room again");
 }
 
+/// Needs a file system of 52 KiB, such as `mount -t tmpfs -o size=52k`, named by the variable
+/// `PAPERBOURSE_SMALL_DISK`: two segments and the filler fit, three segments only without it.
+#[test]
+#[ignore = "needs a small disk"]
+fn a_full_disk_refuses_and_goes_on_when_there_is_room() {
+    let disk = PathBuf::from(std::env::var_os("PAPERBOURSE_SMALL_DISK").unwrap());
+    let filler = disk.join("filler");
+    std::fs::write(&filler, [1; 16 << 10]).unwrap();
+    let data = TempDir::new_in(&disk).unwrap();
+    let opened = open(data.path());
+    let mut written = Vec::new();
+    let mut is_full = false;
+    while !is_full {
+        let record = record(written.len(), 900);
+        match opened.journal.reserve(900) {
+            Ok(reservation) => {
+                written.push(record.clone());
+                opened.journal.wait_blocking(reservation.fill_from(&record));
+            }
+            Err(Refused::Busy) => unreachable!("nothing is in flight"),
+            Err(Refused::Full) => is_full = segment_path(data.path(), 2).exists(),
+        }
+    }
+    assert!(written.len() > 12, "both segments were used: {}", written.len());
+    std::fs::remove_file(&filler).unwrap();
+    written.push(record(99, 2000));
+    write_alone(&opened.journal, &written[written.len() - 1]);
+    drop(opened);
+    assert_eq!(open(data.path()).bytes(), written);
+}
+
 #[test]
 fn blocks_start_on_sectors_of_their_own() {
     let data = TempDir::new().unwrap();
