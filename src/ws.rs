@@ -76,3 +76,6 @@ impl Upgrading {
         self.0.await.ok().map(fastwebsockets::WebSocket::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests;

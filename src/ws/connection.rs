@@ -97,7 +97,8 @@ pub enum Ended {
     Stalled,
 }
 
-/// Serves prices until the socket ends. `shutdown` turns true, or is dropped, when the server stops.
+/// Serves prices until the socket ends. `shutdown` turns true, or its sender is dropped, when the
+/// server stops.
 pub async fn serve_prices<S>(
     stream: S,
     peer: Peer,

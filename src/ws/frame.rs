@@ -171,12 +171,11 @@ mod tests {
 
     fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
         let mut out = vec![first];
-        match u8::try_from(payload.len()) {
-            Ok(len @ 0..126) => out.push(0x80 | len),
-            _ => {
-                out.push(0x80 | 126);
-                out.extend_from_slice(&u16::try_from(payload.len()).unwrap().to_be_bytes());
-            }
+        if let Ok(len @ 0..126) = u8::try_from(payload.len()) {
+            out.push(0x80 | len);
+        } else {
+            out.push(0x80 | 0x7e);
+            out.extend_from_slice(&u16::try_from(payload.len()).unwrap().to_be_bytes());
         }
         out.extend_from_slice(&MASK);
         out.extend(payload.iter().zip(MASK.iter().cycle()).map(|(byte, mask)| byte ^ mask));

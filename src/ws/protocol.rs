@@ -8,8 +8,8 @@
 //! {"action": "ping"}
 //! ```
 //!
-//! `conditions` is another name for `markets`, which wins when both come. Of a field that comes twice
-//! the last one counts, `null` is no value, and other fields are ignored.
+//! `conditions` is another name for `markets`, which wins when both come. Of a field that comes
+//! twice the last one counts, `null` is no value, and other fields are ignored.
 //!
 //! A frame that cannot be used is answered with an `error` frame and changes nothing; the socket
 //! stays open. This module does not know which markets exist or who is subscribed.
@@ -143,7 +143,7 @@ pub enum Reply<'a> {
     },
 }
 
-impl<'a> Reply<'a> {
+impl Reply<'_> {
     /// The first frame of a socket of this account.
     pub fn connected(account_id: AccountId) -> Self {
         Self::Connected { user_id: account_id.get(), protocol_version: PROTOCOL_VERSION }
@@ -163,11 +163,11 @@ impl<'a> Reply<'a> {
 /// The text of the error frame for markets that are not listed. Names the first of them.
 pub fn unknown_markets_message(ids: &[&str]) -> String {
     let named = &ids[..ids.len().min(MARKETS_NAMED_MAX)];
-    let mut message = format!("unknown market: {}", named.join(", "));
-    if ids.len() > named.len() {
-        message += &format!(" and {} more", ids.len() - named.len());
+    let named_text = named.join(", ");
+    match ids.len() - named.len() {
+        0 => format!("unknown market: {named_text}"),
+        more => format!("unknown market: {named_text} and {more} more"),
     }
-    message
 }
 
 #[cfg(test)]

@@ -242,7 +242,7 @@ async fn what_breaks_the_rules_closes_the_socket() {
     for (first_byte, payload, reason) in [
         (0x01, &b"{"[..], CloseReason::TooBig),
         (0x80, b"}", CloseReason::TooBig),
-        (0x81, &[b' '; CLIENT_FRAME_BYTES_MAX + 1], CloseReason::TooBig),
+        (0x81, &vec![b' '; CLIENT_FRAME_BYTES_MAX + 1], CloseReason::TooBig),
         (0x82, b"{}", CloseReason::Binary),
         (0x81, b"\xff", CloseReason::NotUtf8),
         (0x09, b"", CloseReason::Protocol),
