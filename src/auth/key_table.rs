@@ -1,6 +1,8 @@
 //! Every key of the server by the hash of its text, for any number of threads at once.
 //!
-//! Looking a key up takes no lock and costs the same among a thousand keys and among a million.
+//! Looking a key up takes no lock and as many steps among a million keys as among a thousand; what
+//! grows is the share of them that miss the processor's cache.
+//!
 //! The table is fed from the decisions of the shards, which own the keys; it knows of a key only
 //! what each request needs, and nothing of accounts. What limits a key is a type of the caller's
 //! choice: the table only keeps it beside the key.
@@ -17,7 +19,7 @@ use crate::engine::key::Permissions;
 use crate::ids::{AccountId, KeyId, Timestamp};
 use crate::limits::tier::Tier;
 
-/// The server holds at most this many keys, revoked ones included: some 1.5 GiB of table.
+/// The server holds at most this many keys, revoked ones included.
 pub const KEYS_MAX: usize = 1 << 22;
 
 /// The time of the last use is not written again within this time.

@@ -46,12 +46,12 @@ pub fn load_or_create(
     made.map_err(failed("create", &directory))?;
     let opened = File::open(&directory).map_err(failed("open", &directory))?;
     refuse_too_open(&opened, &directory, DIRECTORY_MODE)?;
-    if let Some(content) = load(&path)? {
-        return Ok(content);
+    if load(&path)?.is_none() {
+        let content = generate().ok_or(KeyFileError::Generate)?;
+        store_unless_there(&directory, &path, &content)?;
     }
-    let content = generate().ok_or(KeyFileError::Generate)?;
-    store_unless_there(&directory, &path, &content)?;
-    // The loser of a race syncs as well: it must not use a key that a power cut could take back.
+    // Also where the file was found: who made it may not have come to this yet, and nobody may use
+    // a key that a power cut could take back.
     opened.sync_all().map_err(failed("sync", &directory))?;
     let parent = File::open(data_directory).map_err(failed("open", data_directory))?;
     parent.sync_all().map_err(failed("sync", data_directory))?;
