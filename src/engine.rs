@@ -185,6 +185,13 @@ impl State {
         rules: &Rules,
     ) -> Result<Verdict, Rejection> {
         let (opening, account) = self.owner(&create.owner, now, rules)?;
+        // A key that ends while its request is on its way makes no other key: what was revoked with
+        // its descendants has none that came later.
+        if let Some(maker) = create.created_by
+            && !self.key(maker).is_some_and(|maker| maker.is_active(now))
+        {
+            return Err(Rejection::MakerEnded);
+        }
         if let Some(account) = self.account(account) {
             let keys = account.keys.iter().filter_map(|&key| self.key(key));
             let active_count = keys.filter(|key| key.is_active(now)).count();

@@ -122,10 +122,10 @@ impl Key {
     }
 }
 
-/// The keys that end with `root` at `now`: itself, and on request every key made with it or with one
-/// of those. Only active keys end, so there are no more of them than an account may have, however
-/// many expired ones it has. `keys` are those of one account, oldest first, so a key stands behind
-/// its maker.
+/// The keys that end with `root` at `now`: itself, and on request every key made with it or with
+/// one of those. Only active keys end, so there are no more of them than an account may have,
+/// however many expired ones it has. `keys` are those of one account, oldest first, so a key
+/// stands behind its maker.
 pub(super) fn revoked_with<'a>(
     root: KeyId,
     descendants: bool,

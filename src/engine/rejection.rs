@@ -89,6 +89,9 @@ pub enum Rejection {
         /// The bound.
         active_keys_max: u32,
     },
+    /// The key that was to make another one has been revoked or has expired.
+    #[error("the API key was revoked or has expired")]
+    MakerEnded,
     /// No such order.
     #[error("no order has this id")]
     OrderNotFound,

@@ -9,7 +9,7 @@ use super::idempotency::NameHash;
 use super::key::Key;
 use super::order::OrderReceipt;
 use super::position::Position;
-use crate::ids::{AccountId, OrderId, OutcomeIndex, Place};
+use crate::ids::{AccountId, KeyId, OrderId, OutcomeIndex, Place};
 use crate::market::book::Side;
 
 /// One visit to a shard reads at most this many rows; longer lists take several.
@@ -190,6 +190,13 @@ impl State {
         let page = order.comments.iter().skip(offset).take(limit.min(ROWS_PER_VISIT_MAX));
         let comments = page.filter_map(|&id| self.comment(id)).cloned().collect();
         Observed { value: Some(comments), place: order.last_place }
+    }
+
+    /// The hash of a key.
+    pub fn observe_key_hash(&self, key: KeyId) -> Observed<Option<[u8; 32]>> {
+        let key = self.key(key);
+        let place = key.and_then(|key| self.account(key.account)).map(|account| account.last_place);
+        Observed { value: key.map(|key| key.grant.hash), place: place.unwrap_or(Place::START) }
     }
 
     /// The newest keys of an account, oldest of them first; at most [`ROWS_PER_VISIT_MAX`].
