@@ -256,6 +256,11 @@ impl MarketSnapshot {
         Some(QuotedBook { liquidity: Liquidity::mirror_of(book.ladder()), book })
     }
 
+    /// Whether an order can fill in it: it is tradable, and some outcome has a fresh book.
+    pub fn has_fresh_book(&self) -> bool {
+        self.is_tradable() && self.books.iter().any(|book| book.as_ref().is_some_and(|b| !b.stale))
+    }
+
     /// Whether the venue accepts orders for it and this server computes its fee.
     pub fn is_tradable(&self) -> bool {
         self.info.status == MarketStatus::Open && self.info.fees != catalogue::Fees::Unsupported

@@ -7,13 +7,58 @@ pub mod feed;
 pub mod polymarket;
 pub mod recorded;
 pub mod simulated;
+pub mod speed;
 
 use std::sync::Arc;
+
+use feed::Feed;
+use speed::Speed;
 
 use crate::ids::Timestamp;
 use crate::market::book::{Ladder, Side};
 use crate::market::catalogue::MarketInfo;
 use crate::money::{Price, Shares};
+
+/// The venue that was chosen at start, with everything played that comes before anybody reads.
+pub enum Venue {
+    /// An endless tape.
+    Simulated(simulated::Player),
+    /// A tape with an end.
+    Recorded(recorded::Player),
+}
+
+/// Why a venue cannot be played.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum VenueError {
+    /// The whole of an endless tape was to be played at once.
+    #[error("a simulated venue has no end: its speed must be a number, not `max`")]
+    Endless,
+}
+
+impl Venue {
+    /// The simulated venue of a seed, whose tape begins now.
+    pub fn simulated(
+        seed: u64,
+        start: Timestamp,
+        speed: Speed,
+        feed: Feed,
+    ) -> Result<Self, VenueError> {
+        match speed {
+            Speed::Max => Err(VenueError::Endless),
+            Speed::Times(ratio) => {
+                Ok(Self::Simulated(simulated::Player::new(seed, start, ratio, feed)))
+            }
+        }
+    }
+
+    /// Plays what follows, at its own pace: for ever, or to the end of the tape.
+    pub async fn run(&mut self) {
+        match self {
+            Self::Simulated(player) => player.run().await,
+            Self::Recorded(player) => player.run().await,
+        }
+    }
+}
 
 /// Something that a venue told, and when it happened there.
 #[derive(Clone, PartialEq, Debug)]

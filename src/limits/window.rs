@@ -111,6 +111,14 @@ impl KeyLimiter {
         }
     }
 
+    /// Whether forgetting everything would change nothing: no window holds a stamp any more.
+    pub fn is_idle(&self, now_ns: u64) -> bool {
+        let decision = self.peek(now_ns);
+        [decision.per_second, decision.per_minute]
+            .into_iter()
+            .all(|allowance| allowance.remaining == allowance.limit)
+    }
+
     /// How many stamps decide: those of the larger limit. `None` without a limit.
     fn capacity(&self) -> Option<usize> {
         self.windows.iter().filter_map(|window| window.limit.get()).max().map(count_to_usize)

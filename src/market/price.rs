@@ -48,7 +48,7 @@ pub struct ShownPrice {
     pub price: Price,
     /// What it was computed from.
     pub source: PriceSource,
-    /// The venue's time of what it was computed from; `None` for a payout of a market without books.
+    /// The venue's time of what it was computed from; `None` for a payout where no book is known.
     pub updated_at: Option<Timestamp>,
 }
 

@@ -34,6 +34,11 @@ impl<'a> Liquidity<'a> {
         Self { ladder, mirrored: true }
     }
 
+    /// Whether it is the other outcome's book.
+    pub const fn is_mirrored(self) -> bool {
+        self.mirrored
+    }
+
     /// The best price that a taker of this side meets.
     pub fn touch(self, taker: Side) -> Option<Price> {
         self.taken_by(taker).next().map(|level| level.price)

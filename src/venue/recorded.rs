@@ -13,7 +13,6 @@ mod descriptions;
 mod file;
 mod report;
 mod shape;
-mod speed;
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -21,12 +20,12 @@ use std::sync::Arc;
 use std::{fs, io};
 
 pub use report::{LoadReport, MALFORMED_NAMED_MAX, MalformedRow, NotPlayable, NotPlayableFile};
-pub use speed::{Ratio, Speed, SpeedError};
 
 use descriptions::Descriptions;
 use file::{Contents, Names, Told, What};
 
 use super::feed::Feed;
+use super::speed::{Ratio, Speed};
 use super::{VenueChange, VenueEvent};
 use crate::ids::Timestamp;
 use crate::market::MARKETS_MAX;

@@ -19,10 +19,12 @@
 
 mod maker;
 mod names;
+mod player;
 mod random;
 mod script;
 
 use maker::Maker;
+pub use player::Player;
 use random::Random;
 use script::{Life, SCRIPTS, Verdict};
 

@@ -15,8 +15,8 @@ struct Quote {
     second: i64,
 }
 
-fn quote(bid: i64, ask: i64, trade: i64, second: i64) -> Option<Quote> {
-    Some(Quote { bid, ask, trade, second })
+fn quote(bid: i64, ask: i64, trade: i64, second: i64) -> Quote {
+    Quote { bid, ask, trade, second }
 }
 
 fn cents(cents: i64) -> Price {
@@ -76,23 +76,23 @@ fn a_price_is_the_first_thing_that_is_known() {
     let open = MarketStatus::Open;
     for (quotes, status, expected) in [
         ([None, None], open, "- - - - - -"),
-        ([quote(0, 0, 0, 5), None], open, "- - - - - -"),
+        ([Some(quote(0, 0, 0, 5)), None], open, "- - - - - -"),
         // The middle goes before the trade, also in a crossed book.
-        ([quote(48, 53, 90, 5), None], open, "0.505 0.495 0.48 0.53 book 5"),
-        ([quote(53, 48, 0, 5), None], open, "0.505 0.495 0.53 0.48 book 5"),
+        ([Some(quote(48, 53, 90, 5)), None], open, "0.505 0.495 0.48 0.53 book 5"),
+        ([Some(quote(53, 48, 0, 5)), None], open, "0.505 0.495 0.53 0.48 book 5"),
         // The trade goes before a lone touch, and tells its own time.
-        ([quote(48, 0, 60, 5), None], open, "0.6 0.4 0.48 - last_trade 4"),
-        ([quote(0, 0, 60, 5), None], open, "0.6 0.4 - - last_trade 4"),
-        ([quote(48, 0, 0, 5), None], open, "0.48 0.52 0.48 - book 5"),
-        ([quote(0, 53, 0, 5), None], open, "0.53 0.47 - 0.53 book 5"),
+        ([Some(quote(48, 0, 60, 5)), None], open, "0.6 0.4 0.48 - last_trade 4"),
+        ([Some(quote(0, 0, 60, 5)), None], open, "0.6 0.4 - - last_trade 4"),
+        ([Some(quote(48, 0, 0, 5)), None], open, "0.48 0.52 0.48 - book 5"),
+        ([Some(quote(0, 53, 0, 5)), None], open, "0.53 0.47 - 0.53 book 5"),
         // Each outcome has its own book where there is one.
-        ([quote(48, 52, 0, 5), quote(20, 22, 0, 9)], open, "0.5 0.21 0.48 0.52 book 9"),
-        ([None, quote(20, 22, 0, 9)], open, "0.79 0.21 0.78 0.8 mirror 9"),
+        ([Some(quote(48, 52, 0, 5)), Some(quote(20, 22, 0, 9))], open, "0.5 0.21 0.48 0.52 book 9"),
+        ([None, Some(quote(20, 22, 0, 9))], open, "0.79 0.21 0.78 0.8 mirror 9"),
         // A price of the second outcome alone names the source.
-        ([quote(0, 0, 0, 5), quote(20, 22, 0, 9)], open, "- 0.21 - - book 9"),
-        ([quote(48, 52, 0, 5), None], MarketStatus::Paused, "0.5 0.5 0.48 0.52 book 5"),
-        ([quote(48, 52, 0, 5), None], MarketStatus::Closed, "0.5 0.5 0.48 0.52 book 5"),
-        ([quote(48, 52, 0, 5), None], MarketStatus::Resolved, "1 0 - - resolution 5"),
+        ([Some(quote(0, 0, 0, 5)), Some(quote(20, 22, 0, 9))], open, "- 0.21 - - book 9"),
+        ([Some(quote(48, 52, 0, 5)), None], MarketStatus::Paused, "0.5 0.5 0.48 0.52 book 5"),
+        ([Some(quote(48, 52, 0, 5)), None], MarketStatus::Closed, "0.5 0.5 0.48 0.52 book 5"),
+        ([Some(quote(48, 52, 0, 5)), None], MarketStatus::Resolved, "1 0 - - resolution 5"),
         ([None, None], MarketStatus::Resolved, "1 0 - - resolution -"),
     ] {
         check(quotes, status, expected);
@@ -101,7 +101,7 @@ fn a_price_is_the_first_thing_that_is_known() {
 
 #[test]
 fn a_mirrored_trade_changes_price_and_side() {
-    let market = market(&["Yes", "No"], &[None, quote(0, 0, 30, 5)], MarketStatus::Open);
+    let market = market(&["Yes", "No"], &[None, Some(quote(0, 0, 30, 5))], MarketStatus::Open);
     let prices = MarketPrices::of(&market.snapshot());
     let trades = [0, 1].map(|outcome: usize| {
         let trade = prices.outcomes[outcome].last_trade.unwrap();
@@ -115,7 +115,7 @@ fn a_mirrored_trade_changes_price_and_side() {
 fn three_outcomes_have_no_mirror() {
     let market = market(
         &["A", "B", "C"],
-        &[quote(10, 12, 0, 5), None, quote(0, 0, 40, 5)],
+        &[Some(quote(10, 12, 0, 5)), None, Some(quote(0, 0, 40, 5))],
         MarketStatus::Open,
     );
     let prices = MarketPrices::of(&market.snapshot());
@@ -126,7 +126,7 @@ fn three_outcomes_have_no_mirror() {
 #[test]
 fn what_is_not_known_to_be_fresh_is_stale() {
     let book = |stale| {
-        let mut book = book(quote(48, 52, 0, 5).unwrap());
+        let mut book = book(quote(48, 52, 0, 5));
         book.stale = stale;
         Some(Arc::new(book))
     };

@@ -26,6 +26,11 @@ pub struct Ratio {
 #[error("expected `max` or a number above 0 of at most 6 decimals, such as 1 or 0.5")]
 pub struct SpeedError;
 
+impl Speed {
+    /// As fast as it happened.
+    pub const REAL_TIME: Self = Self::Times(Ratio { micros: MICROS_PER_UNIT });
+}
+
 impl FromStr for Speed {
     type Err = SpeedError;
 

@@ -1,0 +1,45 @@
+//! Playing a simulated tape in real time, or faster or slower.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::SimulatedVenue;
+use crate::ids::Timestamp;
+use crate::venue::feed::Feed;
+use crate::venue::speed::Ratio;
+
+/// A simulated venue that is being played.
+pub struct Player {
+    feed: Feed,
+    tape: SimulatedVenue,
+    start: Timestamp,
+    ratio: Ratio,
+}
+
+impl Player {
+    /// Publishes the opening of the tape; [`Player::run`] plays what follows.
+    pub fn new(seed: u64, start: Timestamp, ratio: Ratio, mut feed: Feed) -> Self {
+        let tape = SimulatedVenue::new(seed, start);
+        for event in tape.opening() {
+            feed.apply(event);
+        }
+        Self { feed, tape, start, ratio }
+    }
+
+    /// Plays the tape for ever. May be dropped at any time.
+    pub async fn run(&mut self) {
+        let began = Instant::now();
+        loop {
+            let (at, events) = self.tape.next_batch();
+            let delay = self.ratio.delay(self.start, at);
+            // Past what the clock can say, the tape stands still.
+            let due =
+                began.checked_add(delay).unwrap_or_else(|| began + Duration::from_secs(1 << 30));
+            sleep_until(due).await;
+            for event in events {
+                self.feed.apply(event);
+            }
+        }
+    }
+}
