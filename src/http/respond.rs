@@ -10,6 +10,7 @@ pub mod json;
 pub mod key;
 pub mod market;
 pub mod order;
+pub mod price;
 pub mod trade;
 
 use bytes::Bytes;

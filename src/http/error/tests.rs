@@ -17,9 +17,9 @@ async fn shown(error: ApiError) -> String {
         assert_eq!(parsed["detail"], parsed["message"]);
     }
     let mut text = head.status.as_u16().to_string();
-    for name in [RETRY_AFTER, ALLOW, WWW_AUTHENTICATE] {
+    for name in [RETRY_AFTER, ALLOW, CONNECTION, WWW_AUTHENTICATE] {
         if let Some(value) = head.headers.get(&name) {
-            text += &format!(" {name}: {}", value.to_str().unwrap());
+            text += &[" ", name.as_str(), ": ", value.to_str().unwrap()].concat();
         }
     }
     text + "\n" + std::str::from_utf8(&body).unwrap() + "\n"
@@ -46,7 +46,7 @@ async fn errors_of_the_edge() {
             ApiError::invalid_key(),
             ApiError::key_deactivated(),
             ApiError::key_expired(),
-            ApiError::invalid_token(),
+            ApiError::invalid_token(&TokenFlaw::Signature),
             ApiError::token_expired(),
             ApiError::token_not_accepted(),
             ApiError::insufficient_permission(Permission::Trade),
@@ -63,7 +63,7 @@ async fn errors_of_the_edge() {
             ApiError::server_busy(),
             ApiError::journal_full(),
             ApiError::not_ready(),
-            ApiError::internal(),
+            ApiError::internal("a bug"),
         ])
         .await
     );

@@ -65,13 +65,12 @@ fn read_permissions<'a>(fields: &mut Fields<'a, '_>, value: &'a RawValue) -> Opt
     let listed = fields.list("permissions", value, 1, PERMISSIONS_LISTED_MAX)?;
     let mut permissions = Vec::with_capacity(listed.len());
     for (index, element) in listed.into_iter().enumerate() {
-        match json::text(element).as_deref().and_then(Permission::from_name) {
-            Some(permission) => permissions.push(permission),
-            None => {
-                let mistake = ("enum", "should be read, trade or admin".into());
-                fields.note_element("permissions", index, mistake);
-            }
+        let permission = json::text(element).as_deref().and_then(Permission::from_name);
+        if permission.is_none() {
+            let mistake = ("enum", "should be read, trade or admin".into());
+            fields.note_element("permissions", index, mistake);
         }
+        permissions.extend(permission);
     }
     Permissions::of(permissions)
 }

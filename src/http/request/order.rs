@@ -128,7 +128,8 @@ fn read_entry(
     if is_other_kind { None } else { read_trade(&mut fields) }
 }
 
-/// The order and the name in its body. `None` after at least one note.
+/// The order and the name in its body. What cannot be used is noted, and where it is optional left
+/// out.
 fn read_trade(fields: &mut Fields<'_, '_>) -> Option<(TradeOrder, Option<Box<str>>)> {
     let market_id = fields
         .required("market_id")
@@ -159,10 +160,10 @@ fn read_trade(fields: &mut Fields<'_, '_>) -> Option<(TradeOrder, Option<Box<str
         outcome: outcome?.into(),
         side: side?,
         quantity: quantity?,
-        expected_price: expected_price?,
-        max_slippage_bps: max_slippage_bps?,
+        expected_price,
+        max_slippage_bps,
     };
-    let name = client_order_id?.filter(|name| !name.is_empty()).map(Cow::into);
+    let name = client_order_id.filter(|name| !name.is_empty()).map(Cow::into);
     Some((order, name))
 }
 
@@ -177,16 +178,13 @@ fn read_side(fields: &mut Fields<'_, '_>, value: &RawValue) -> Option<Side> {
     }
 }
 
-/// `Some(None)` when the field is absent, `None` when it cannot be used.
+/// A field that may be absent, or null, which is the same.
 fn optional<'a, 'e, T>(
     fields: &mut Fields<'a, 'e>,
     name: &str,
     read: impl FnOnce(&mut Fields<'a, 'e>, &'a RawValue) -> Option<T>,
-) -> Option<Option<T>> {
-    match fields.optional(name) {
-        None => Some(None),
-        Some(value) => read(fields, value).map(Some),
-    }
+) -> Option<T> {
+    fields.optional(name).and_then(|value| read(fields, value))
 }
 
 /// The name in the header; an empty one is none. What is not a name is noted.

@@ -34,7 +34,10 @@ mod tests {
             content: "line\n\"two\"".into(),
             at: Timestamp::from_seconds(1_700_000_000),
         };
-        let row = r#"{"id":65,"order_id":129,"account_id":200,"content":"line\n\"two\"","created_at":"2023-11-14T22:13:20Z"}"#;
+        let row = concat!(
+            r#"{"id":65,"order_id":129,"account_id":200,"content":"line\n\"two\"","#,
+            r#""created_at":"2023-11-14T22:13:20Z"}"#
+        );
         assert_eq!(written(|out| write_comment(out, &comment)), row);
         let two = [comment.clone(), comment];
         assert_eq!(written(|out| write_comments(out, &two)), format!("[{row},{row}]"));

@@ -1,25 +1,13 @@
 //! Markets, as the catalogue describes them and as they are priced now.
 
-use super::json::{JsonObject, write_decimal, write_list, write_text};
-use crate::ids::Timestamp;
+use super::json::{JsonObject, write_list, write_text};
+use super::price::write_prices;
 use crate::market::catalogue::{Fees, MarketInfo, MarketStatus};
+use crate::market::price::MarketPrices;
 use crate::money::{Price, Usd};
 
 /// A market counts as hot when more than this was traded in it.
 pub const HOT_VOLUME: Usd = Usd::from_micros(5_000_000_000);
-
-/// What the outcomes of a market cost now, and how that is known.
-#[derive(Clone, Copy, Debug)]
-pub struct ShownPrices<'a> {
-    /// One for each outcome, in order.
-    pub prices: &'a [Price],
-    /// When the newest of them became known.
-    pub updated_at: Timestamp,
-    /// Where they come from.
-    pub source: &'static str,
-    /// Whether they may no longer be the venue's.
-    pub stale: bool,
-}
 
 /// Whether more than [`HOT_VOLUME`] was traded in it.
 pub fn is_hot(info: &MarketInfo) -> bool {
@@ -27,14 +15,14 @@ pub fn is_hot(info: &MarketInfo) -> bool {
 }
 
 /// A row of `GET /v1/markets`.
-pub fn write_market_row(out: &mut Vec<u8>, info: &MarketInfo, prices: Option<ShownPrices<'_>>) {
+pub fn write_market_row(out: &mut Vec<u8>, info: &MarketInfo, prices: &MarketPrices) {
     let mut row = JsonObject::new(out);
     write_summary(&mut row, info, prices);
     row.end();
 }
 
 /// The answer to `GET /v1/markets/{condition_id}`: the row and more.
-pub fn write_market(out: &mut Vec<u8>, info: &MarketInfo, prices: Option<ShownPrices<'_>>) {
+pub fn write_market(out: &mut Vec<u8>, info: &MarketInfo, prices: &MarketPrices) {
     let mut body = JsonObject::new(out);
     write_summary(&mut body, info, prices);
     body.null("event_group_id");
@@ -49,7 +37,7 @@ pub fn write_market(out: &mut Vec<u8>, info: &MarketInfo, prices: Option<ShownPr
         let mut token = JsonObject::new(out);
         token.text("token_id", &outcome.token_id);
         token.text("outcome", &outcome.label);
-        match prices.and_then(|shown| shown.prices.get(index)) {
+        match prices.outcomes.get(index).and_then(|shown| shown.price()) {
             Some(price) => token.number("price", price.micros()),
             None => token.null("price"),
         }
@@ -64,7 +52,7 @@ pub fn write_market(out: &mut Vec<u8>, info: &MarketInfo, prices: Option<ShownPr
     body.end();
 }
 
-fn write_summary(row: &mut JsonObject<'_>, info: &MarketInfo, prices: Option<ShownPrices<'_>>) {
+fn write_summary(row: &mut JsonObject<'_>, info: &MarketInfo, prices: &MarketPrices) {
     row.text("condition_id", &info.condition_id);
     row.text_or_null("slug", info.slug.as_deref());
     row.text_or_null("question", info.question.as_deref());
@@ -84,40 +72,28 @@ fn write_summary(row: &mut JsonObject<'_>, info: &MarketInfo, prices: Option<Sho
     });
     row.decimal_or_null("volume_24h", info.volume_24h.map(Usd::micros));
     row.decimal_or_null("volume_total", info.volume_total.map(Usd::micros));
-    let first = prices.and_then(|shown| shown.prices.first());
-    row.decimal_or_null("last_price", first.map(|price| price.micros()));
-    match prices {
-        Some(prices) => write_live_price(row.value("live_price"), info, prices),
-        None => row.null("live_price"),
+    row.decimal_or_null("last_price", prices.buy().map(Price::micros));
+    if prices.outcomes.iter().all(|shown| shown.shown.is_none()) {
+        row.null("live_price");
+    } else {
+        let mut live = JsonObject::new(row.value("live_price"));
+        write_prices(&mut live, info, prices);
+        live.decimal_or_null("volume", info.volume_total.map(Usd::micros));
+        live.end();
     }
-}
-
-fn write_live_price(out: &mut Vec<u8>, info: &MarketInfo, shown: ShownPrices<'_>) {
-    let mut live = JsonObject::new(out);
-    live.decimal_or_null("buy", shown.prices.first().map(|price| price.micros()));
-    live.decimal_or_null("sell", shown.prices.get(1).map(|price| price.micros()));
-    live.decimal_or_null("volume", info.volume_total.map(Usd::micros));
-    live.time("updated_at", shown.updated_at);
-    live.word("source", shown.source);
-    if shown.stale {
-        live.flag("stale", true);
-    }
-    let outcomes = info.outcomes.iter().zip(shown.prices);
-    write_list(live.value("outcomes"), outcomes, |out, (outcome, price)| {
-        let mut row = JsonObject::new(out);
-        row.text("label", &outcome.label);
-        write_decimal(row.value("price"), price.micros());
-        row.text("token_id", &outcome.token_id);
-        row.end();
-    });
-    live.end();
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::fixture::written;
     use super::*;
+    use crate::ids::Timestamp;
+    use crate::market::Market;
     use crate::market::catalogue::Outcome;
+
+    fn prices(info: &MarketInfo) -> MarketPrices {
+        MarketPrices::of(&Market::new(info.clone()).snapshot())
+    }
 
     fn info() -> MarketInfo {
         let outcomes = ["Yes", "No"]
@@ -127,7 +103,8 @@ mod tests {
 
     #[test]
     fn a_bare_market_has_nulls() {
-        insta::assert_snapshot!("bare_row", written(|out| write_market_row(out, &info(), None)));
+        let row = written(|out| write_market_row(out, &info(), &prices(&info())));
+        insta::assert_snapshot!("bare_row", row);
     }
 
     #[test]
@@ -143,14 +120,8 @@ mod tests {
             payouts: vec![Price::ZERO, Price::ONE],
             ..info()
         };
-        let prices = [Price::ZERO, Price::ONE];
-        let shown = ShownPrices {
-            prices: &prices,
-            updated_at: Timestamp::from_seconds(1_700_000_000),
-            source: "resolved",
-            stale: true,
-        };
-        insta::assert_snapshot!("resolved", written(|out| write_market(out, &market, Some(shown))));
+        let shown = prices(&market);
+        insta::assert_snapshot!("resolved", written(|out| write_market(out, &market, &shown)));
     }
 
     #[test]

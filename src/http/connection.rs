@@ -1,0 +1,141 @@
+//! One connection: requests in, responses out, and an end for whoever stalls.
+//!
+//! hyper parses and writes. It has a deadline of its own for heads, but starts it when the last
+//! response is out, and so cannot tell a client that is idle from one that stalls. Here the
+//! transport notes what happens, and one timer for each connection looks at these notes. It is set
+//! anew only when it would fire too late, so that a busy connection leaves it alone.
+//!
+//! This module knows nothing of routes, keys or JSON.
+
+mod activity;
+mod limit;
+mod timed;
+
+pub use activity::{Activity, Phase};
+pub use limit::{ConnectionGuard, ConnectionLimit, REFUSAL};
+
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::body::RequestBody;
+use activity::Watchdog;
+use timed::Timed;
+
+/// The longest head of a request, its first line included; past it the answer is 431.
+pub const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// What is read ahead of the handler on one connection, at most.
+const BUFFER_BYTES_MAX: usize = 64 * 1024;
+
+/// How long a connection may take for what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Deadlines {
+    /// From a response to the first byte of the next request, and from the start to the first.
+    pub idle: Duration,
+    /// From the first byte of a head to its last.
+    pub head: Duration,
+    /// From one piece of a body to the next.
+    pub body: Duration,
+    /// From one piece of a response that the client takes to the next.
+    pub write: Duration,
+    /// For the client to hear of a refusal while it still sends.
+    pub linger: Duration,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        let stall = Duration::from_secs(10);
+        Self {
+            idle: Duration::from_secs(75),
+            head: stall,
+            body: stall,
+            write: stall,
+            linger: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Why a connection has ended otherwise than by agreement.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectionError {
+    /// The client was too slow.
+    #[error("the client stalled: {phase:?}")]
+    Stalled {
+        /// At what.
+        phase: Phase,
+    },
+    /// The transport broke, or what came was not HTTP.
+    #[error("the connection broke: {0}")]
+    Broken(#[from] hyper::Error),
+}
+
+/// Serves requests until the client leaves, stalls, or `shutdown` is done. After `shutdown` an idle
+/// connection closes at once; a request in flight gets its answer with `Connection: close`.
+///
+/// The handler may take its time, and may upgrade the connection: what follows the upgrade is
+/// outside of these deadlines.
+pub async fn serve_connection<Io, Handler, Answer>(
+    io: Io,
+    deadlines: Deadlines,
+    handler: Handler,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), ConnectionError>
+where
+    Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    Handler: Fn(Request<RequestBody>) -> Answer,
+    Answer: Future<Output = Response<Full<Bytes>>>,
+{
+    let activity = Arc::new(Activity::default());
+    let io = TokioIo::new(Timed::new(io, activity.clone()));
+    let service = service_fn(|request: Request<Incoming>| {
+        activity.enter(Phase::Handling);
+        activity.note_unread_body(false);
+        let answer = handler(request.map(|body| RequestBody::new(body, activity.clone())));
+        let activity = activity.clone();
+        async move {
+            let response = answer.await;
+            activity.enter(Phase::Responding);
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let connection = http1::Builder::new()
+        .max_header_size(HEAD_BYTES_MAX)
+        .max_buf_size(BUFFER_BYTES_MAX)
+        .header_read_timeout(None)
+        .serve_connection(io, service)
+        .with_upgrades();
+    let mut connection = pin!(connection);
+    let mut shutdown = pin!(shutdown);
+    let mut watchdog = pin!(Watchdog::new(&activity, deadlines));
+    let mut is_closing = false;
+    poll_fn(|context| {
+        if !is_closing && shutdown.as_mut().poll(context).is_ready() {
+            is_closing = true;
+            connection.as_mut().graceful_shutdown();
+        }
+        if let Poll::Ready(result) = connection.as_mut().poll(context) {
+            return Poll::Ready(result.map_err(ConnectionError::Broken));
+        }
+        watchdog.as_mut().poll(context).map(|phase| match phase {
+            // The answer is out, and the client had its time to read it.
+            Phase::Lingering => Ok(()),
+            phase => Err(ConnectionError::Stalled { phase }),
+        })
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests;

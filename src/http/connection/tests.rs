@@ -1,0 +1,328 @@
+use std::cell::Cell;
+use std::future::pending;
+use std::rc::Rc;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::sync::oneshot;
+use tokio::task::{JoinHandle, LocalSet};
+use tokio::time::{Instant, sleep};
+
+use super::*;
+use crate::http::body::BodyError;
+use crate::http::error::ApiError;
+
+const LIMIT: usize = 1_000;
+
+/// A client's end of a served connection.
+struct Client {
+    io: DuplexStream,
+    server: JoinHandle<Result<(), ConnectionError>>,
+    stop: Option<oneshot::Sender<()>>,
+    started: Instant,
+}
+
+/// Answers with the length of the body; `/slow` takes a minute, `/big` answers with a megabyte.
+async fn answer(request: Request<RequestBody>) -> Response<Full<Bytes>> {
+    let (head, body) = request.into_parts();
+    if head.uri.path() == "/slow" {
+        sleep(Duration::from_mins(1)).await;
+    }
+    if head.uri.path() == "/big" {
+        return Response::new(Full::new(Bytes::from(vec![b'x'; 1_000_000])));
+    }
+    match body.read(LIMIT).await {
+        Ok(body) => Response::new(Full::new(format!("got {}", body.len()).into())),
+        Err(BodyError::TooLarge { bytes_max }) => {
+            ApiError::body_too_large(bytes_max).into_response()
+        }
+        Err(BodyError::Broken(_)) => ApiError::internal().into_response(),
+    }
+}
+
+impl Client {
+    fn connect() -> Self {
+        let (io, server_io) = duplex(32 * 1024);
+        let (stop, stopped) = oneshot::channel();
+        let shutdown = async {
+            if stopped.await.is_err() {
+                pending::<()>().await;
+            }
+        };
+        let serving = serve_connection(server_io, Deadlines::default(), answer, shutdown);
+        let server = tokio::task::spawn_local(serving);
+        Self { io, server, stop: Some(stop), started: Instant::now() }
+    }
+
+    async fn send(&mut self, text: impl AsRef<[u8]>) {
+        self.io.write_all(text.as_ref()).await.unwrap();
+    }
+
+    /// Reads until `end` has come.
+    async fn read_until(&mut self, end: &str) -> String {
+        let mut text = String::new();
+        while !text.ends_with(end) {
+            let byte = self.io.read_u8().await.unwrap_or_else(|error| panic!("{error}: {text}"));
+            text.push(char::from(byte));
+        }
+        text
+    }
+
+    /// Everything until the server closes, how the serving ended, and the whole second when.
+    async fn end(mut self) -> (String, Result<(), ConnectionError>, u64) {
+        let mut rest = Vec::new();
+        self.io.read_to_end(&mut rest).await.unwrap();
+        let result = self.server.await.unwrap();
+        let seconds = self.started.elapsed().as_secs();
+        (String::from_utf8(rest).unwrap(), result, seconds)
+    }
+
+    /// The server drops the client in this phase, this many seconds after the start.
+    #[track_caller]
+    fn expect_drop(self, phase: Phase, seconds: u64) -> impl Future<Output = ()> {
+        let caller = std::panic::Location::caller();
+        async move {
+            let (text, result, elapsed) = self.end().await;
+            match result {
+                Err(ConnectionError::Stalled { phase: stalled }) => {
+                    assert_eq!((stalled, elapsed), (phase, seconds), "{caller}");
+                }
+                other => panic!("{caller}: {other:?} after {text}"),
+            }
+        }
+    }
+}
+
+/// Runs on one thread with a clock that jumps over every wait.
+fn run(test: impl Future<Output = ()>) {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().start_paused(true).build().unwrap();
+    LocalSet::new().block_on(&runtime, test);
+}
+
+const GET: &str = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+
+fn post(length: usize) -> String {
+    format!("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n")
+}
+
+#[test]
+fn an_idle_client_is_dropped_after_75_seconds() {
+    run(async {
+        Client::connect().expect_drop(Phase::Idle, 75).await;
+
+        let mut client = Client::connect();
+        sleep(Duration::from_secs(74)).await;
+        client.send(GET).await;
+        client.read_until("got 0").await;
+        client.expect_drop(Phase::Idle, 74 + 75).await;
+    });
+}
+
+#[test]
+fn a_slow_head_is_dropped_10_seconds_after_its_first_byte() {
+    run(async {
+        let mut client = Client::connect();
+        sleep(Duration::from_secs(30)).await;
+        client.send("G").await;
+        for _ in 0..3 {
+            sleep(Duration::from_secs(3)).await;
+            client.send("E").await;
+        }
+        client.expect_drop(Phase::Head, 40).await;
+
+        let mut client = Client::connect();
+        client.send(GET).await;
+        client.read_until("got 0").await;
+        sleep(Duration::from_secs(20)).await;
+        client.send("GET / HT").await;
+        client.expect_drop(Phase::Head, 30).await;
+    });
+}
+
+#[test]
+fn a_body_that_stalls_is_dropped_and_one_that_moves_is_not() {
+    run(async {
+        let mut client = Client::connect();
+        client.send(post(5)).await;
+        for _ in 0..4 {
+            sleep(Duration::from_secs(9)).await;
+            client.send("x").await;
+        }
+        sleep(Duration::from_secs(9)).await;
+        client.send("x").await;
+        assert!(client.read_until("got 5").await.starts_with("HTTP/1.1 200"));
+        client.send(post(5)).await;
+        client.send("xx").await;
+        client.expect_drop(Phase::Body, 45 + 10).await;
+    });
+}
+
+#[test]
+fn a_handler_has_the_time_that_it_wants() {
+    run(async {
+        let mut client = Client::connect();
+        client.send(GET.replace("/ ", "/slow ")).await;
+        assert!(client.read_until("got 0").await.starts_with("HTTP/1.1 200"));
+        assert_eq!(client.started.elapsed().as_secs(), 60);
+        client.expect_drop(Phase::Idle, 60 + 75).await;
+    });
+}
+
+#[test]
+fn a_client_that_does_not_take_its_response_is_dropped() {
+    run(async {
+        let mut client = Client::connect();
+        client.send(GET.replace("/ ", "/big ")).await;
+        for _ in 0..3 {
+            sleep(Duration::from_secs(9)).await;
+            client.io.read_exact(&mut [0; 1_000]).await.unwrap();
+        }
+        let result = (&mut client.server).await.unwrap();
+        assert!(
+            matches!(result, Err(ConnectionError::Stalled { phase: Phase::Responding })),
+            "{result:?}"
+        );
+        assert_eq!(client.started.elapsed().as_secs(), 27 + 10);
+    });
+}
+
+#[test]
+fn heads_have_a_size() {
+    run(async {
+        let head = |bytes: usize| {
+            let frame = "GET / HTTP/1.1\r\nx: \r\n\r\n".len();
+            format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "y".repeat(bytes - frame))
+        };
+        let mut client = Client::connect();
+        client.send(head(HEAD_BYTES_MAX)).await;
+        client.read_until("got 0").await;
+        client.send(head(HEAD_BYTES_MAX + 1)).await;
+        let (text, ..) = client.end().await;
+        assert!(text.starts_with("HTTP/1.1 431 "), "{text}");
+
+        let mut client = Client::connect();
+        client.send("G".repeat(HEAD_BYTES_MAX + 1)).await;
+        let (text, ..) = client.end().await;
+        assert!(text.starts_with("HTTP/1.1 4"), "{text}");
+    });
+}
+
+#[test]
+fn bodies_have_a_size() {
+    run(async {
+        let mut client = Client::connect();
+        client.send(post(LIMIT)).await;
+        client.send("x".repeat(LIMIT)).await;
+        client.read_until("got 1000").await;
+        // Refused by its announced length: none of it has come.
+        client.send(post(LIMIT + 1)).await;
+        let (text, ..) = client.end().await;
+        assert!(text.starts_with("HTTP/1.1 413 "), "{text}");
+
+        let chunked = "POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
+        let mut client = Client::connect();
+        client.send(chunked).await;
+        client.send("3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n").await;
+        client.read_until("got 5").await;
+        client.send(chunked).await;
+        for _ in 0..11 {
+            client.send(format!("64\r\n{}\r\n", "x".repeat(100))).await;
+        }
+        let (text, ..) = client.end().await;
+        assert!(text.starts_with("HTTP/1.1 413 "), "{text}");
+    });
+}
+
+#[test]
+fn a_client_that_is_refused_while_it_sends_still_hears_why() {
+    run(async {
+        let mut client = Client::connect();
+        client.send(post(10_000_000)).await;
+        // More than the transport holds: without a reader this would wait for ever.
+        for _ in 0..100 {
+            client.send("x".repeat(10_000)).await;
+        }
+        let (text, ..) = client.end().await;
+        assert!(text.starts_with("HTTP/1.1 413 "), "{text}");
+        assert!(text.contains("connection: close"), "{text}");
+    });
+}
+
+#[test]
+fn a_connection_is_used_again_and_requests_may_be_ahead() {
+    run(async {
+        let mut client = Client::connect();
+        client.send(format!("{GET}{}abc{GET}", post(3))).await;
+        let text = client.read_until("got 0").await + &client.read_until("got 3").await;
+        let text = text + &client.read_until("got 0").await;
+        assert_eq!(text.matches("HTTP/1.1 200").count(), 3);
+        client.expect_drop(Phase::Idle, 75).await;
+    });
+}
+
+#[test]
+fn shutdown_closes_an_idle_connection_at_once() {
+    run(async {
+        let mut client = Client::connect();
+        client.send(GET).await;
+        client.read_until("got 0").await;
+        client.stop.take().unwrap().send(()).unwrap();
+        let (text, result, seconds) = client.end().await;
+        assert_eq!((text.as_str(), seconds), ("", 0));
+        assert!(result.is_ok(), "{result:?}");
+
+        let mut fresh = Client::connect();
+        fresh.stop.take().unwrap().send(()).unwrap();
+        let (_, result, seconds) = fresh.end().await;
+        assert!(result.is_ok(), "{result:?}");
+        assert_eq!(seconds, 0);
+    });
+}
+
+#[test]
+fn shutdown_lets_a_request_in_flight_finish() {
+    run(async {
+        let mut client = Client::connect();
+        client.send(GET.replace("/ ", "/slow ")).await;
+        sleep(Duration::from_secs(5)).await;
+        client.stop.take().unwrap().send(()).unwrap();
+        let (text, result, seconds) = client.end().await;
+        assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+        assert!(text.contains("connection: close"), "{text}");
+        assert_eq!(seconds, 60);
+        assert!(result.is_ok(), "{result:?}");
+    });
+}
+
+#[test]
+fn an_upgraded_connection_has_no_deadline() {
+    run(async {
+        let (mut io, server_io) = duplex(1_024);
+        let is_upgraded = Rc::new(Cell::new(false));
+        let seen = is_upgraded.clone();
+        let handler = move |request: Request<RequestBody>| {
+            let seen = seen.clone();
+            tokio::task::spawn_local(async move {
+                let mut io = TokioIo::new(hyper::upgrade::on(request).await.unwrap());
+                assert_eq!(io.read_u8().await.unwrap(), b'!');
+                seen.set(true);
+                io.write_all(b"?").await.unwrap();
+            });
+            let mut response = Response::new(Full::default());
+            *response.status_mut() = hyper::StatusCode::SWITCHING_PROTOCOLS;
+            response.headers_mut().insert("upgrade", "x".parse().unwrap());
+            response.headers_mut().insert("connection", "upgrade".parse().unwrap());
+            std::future::ready(response)
+        };
+        let serving = serve_connection(server_io, Deadlines::default(), handler, pending());
+        let server = tokio::task::spawn_local(serving);
+        io.write_all(b"GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n").await.unwrap();
+        server.await.unwrap().unwrap();
+        sleep(Duration::from_secs(1_000)).await;
+        io.write_all(b"!").await.unwrap();
+        let mut rest = Vec::new();
+        io.read_to_end(&mut rest).await.unwrap();
+        assert!(rest.starts_with(b"HTTP/1.1 101 ") && rest.ends_with(b"?"));
+        assert!(is_upgraded.get());
+    });
+}

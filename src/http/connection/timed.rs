@@ -1,0 +1,123 @@
+//! A transport that notes what happens on it.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::activity::{Activity, Phase};
+
+/// What is thrown away at a time while a client still sends to a connection that is closing.
+const LINGER_CHUNK_BYTES: usize = 4 * 1024;
+/// What is thrown away in all: more than any body that is refused by accident.
+const LINGER_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// A transport and the notes about it.
+pub(super) struct Timed<Io> {
+    io: Io,
+    activity: Arc<Activity>,
+    is_shut_down: bool,
+    is_at_end: bool,
+    lingered_bytes: usize,
+}
+
+impl<Io> Timed<Io> {
+    pub(super) const fn new(io: Io, activity: Arc<Activity>) -> Self {
+        Self { io, activity, is_shut_down: false, is_at_end: false, lingered_bytes: 0 }
+    }
+}
+
+impl<Io: AsyncRead + Unpin> AsyncRead for Timed<Io> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let had_room = buffer.remaining() > 0;
+        ready!(Pin::new(&mut self.io).poll_read(context, buffer))?;
+        if buffer.filled().len() == before {
+            self.is_at_end |= had_room;
+            return Poll::Ready(Ok(()));
+        }
+        match self.activity.phase() {
+            // The deadline of a head runs from its first byte: later ones do not extend it.
+            Phase::Idle => self.activity.enter(Phase::Head),
+            Phase::Body => self.activity.enter(Phase::Body),
+            Phase::Head | Phase::Handling | Phase::Responding | Phase::Lingering => {}
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<Io: AsyncRead + AsyncWrite + Unpin> Timed<Io> {
+    /// Notes bytes that the client took. A response may go out in several turns, with the
+    /// connection looking idle between them.
+    fn note_written(&self, result: &io::Result<usize>) {
+        if result.is_ok() && matches!(self.activity.phase(), Phase::Idle | Phase::Responding) {
+            self.activity.enter(Phase::Responding);
+        }
+    }
+
+    /// Reads what the client still sends, and forgets it: closing a socket on unread bytes resets
+    /// it, and the client would lose the response that tells it what was wrong.
+    fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let mut chunk = [0_u8; LINGER_CHUNK_BYTES];
+        while !self.is_at_end && self.lingered_bytes < LINGER_BYTES_MAX {
+            let mut buffer = ReadBuf::new(&mut chunk);
+            match ready!(Pin::new(&mut self.io).poll_read(context, &mut buffer)) {
+                Ok(()) if !buffer.filled().is_empty() => {
+                    self.lingered_bytes += buffer.filled().len();
+                }
+                Ok(()) | Err(_) => self.is_at_end = true,
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Timed<Io> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let result = ready!(Pin::new(&mut self.io).poll_write(context, bytes));
+        self.note_written(&result);
+        Poll::Ready(result)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = ready!(Pin::new(&mut self.io).poll_write_vectored(context, slices));
+        self.note_written(&result);
+        Poll::Ready(result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.io).poll_flush(context))?;
+        if self.activity.phase() == Phase::Responding {
+            self.activity.enter(Phase::Idle);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.is_shut_down {
+            ready!(Pin::new(&mut self.io).poll_shutdown(context))?;
+            self.is_shut_down = true;
+            self.is_at_end |= !self.activity.has_unread();
+            self.activity.enter(Phase::Lingering);
+        }
+        self.poll_linger(context).map(Ok)
+    }
+}
