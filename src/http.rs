@@ -3,9 +3,11 @@
 //! It knows paths, headers, JSON and time limits. It decides nothing about orders, keys or markets,
 //! and it does not know who is calling: handlers join this edge to the use cases.
 
-//B pub mod body;
-//B pub mod connection;
+pub mod body;
+pub mod connection;
 pub mod error;
+pub mod exchange;
+pub mod handle;
 pub mod request;
 pub mod respond;
 pub mod route;

@@ -7,12 +7,14 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Response, StatusCode};
 
+use super::body::BodyError;
 use super::request::{FieldError, Invalid};
 use super::respond::json::{JsonObject, write_list, write_text};
 use super::route::RouteError;
+use crate::auth::identity::TokenFlaw;
 use crate::engine::key::Permission;
 use crate::engine::rejection::Rejection;
 
@@ -34,12 +36,21 @@ pub struct ApiError {
     pub retry_after_seconds: Option<u64>,
     /// The methods that the path takes, where the method was the matter.
     pub allow: Option<&'static str>,
+    /// What the log says of a bug; never told to the client.
+    pub cause: Option<&'static str>,
 }
 
 impl ApiError {
     fn new(status: StatusCode, code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
-        let message = message.into();
-        Self { status, code, message, fields: Vec::new(), retry_after_seconds: None, allow: None }
+        Self {
+            status,
+            code,
+            message: message.into(),
+            fields: Vec::new(),
+            retry_after_seconds: None,
+            allow: None,
+            cause: None,
+        }
     }
 
     fn unauthorized(code: &'static str, message: &'static str) -> Self {
@@ -82,8 +93,9 @@ impl ApiError {
     }
 
     /// The access token does not verify.
-    pub fn invalid_token() -> Self {
-        Self::unauthorized("INVALID_TOKEN", "The access token is not valid here.")
+    pub fn invalid_token(flaw: &TokenFlaw) -> Self {
+        let message = format!("The access token {flaw}.");
+        Self::new(StatusCode::UNAUTHORIZED, "INVALID_TOKEN", message)
     }
 
     /// The access token has ended.
@@ -168,10 +180,31 @@ impl ApiError {
         Self::unavailable("NOT_READY", "The server is starting or stopping.")
     }
 
-    /// A bug. What it is stands in the log, not here.
-    pub fn internal() -> Self {
+    /// A bug. The cause goes to the log, not to the client.
+    pub fn internal(cause: &'static str) -> Self {
         let message = "The server has made a mistake; the log has it under the X-Request-Id.";
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR", message)
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        Self { cause: Some(cause), ..Self::new(status, "INTERNAL_ERROR", message) }
+    }
+
+    /// The server holds as much as it can.
+    pub fn server_full() -> Self {
+        Self::unavailable("SERVER_FULL", "The server holds as many keys as it can.")
+    }
+
+    /// Two readings of one request: what is wrong with either is told.
+    pub fn both<A, B>(
+        first: Result<A, Invalid>,
+        second: Result<B, Invalid>,
+    ) -> Result<(A, B), Self> {
+        match (first, second) {
+            (Ok(first), Ok(second)) => Ok((first, second)),
+            (Err(mut first), Err(second)) => {
+                first.errors.extend(second.errors);
+                Err(first.into())
+            }
+            (Err(invalid), Ok(_)) | (Ok(_), Err(invalid)) => Err(invalid.into()),
+        }
     }
 
     /// The body, as JSON.
@@ -210,10 +243,26 @@ impl ApiError {
         if let Some(allow) = self.allow {
             headers.insert(ALLOW, HeaderValue::from_static(allow));
         }
+        if self.status == StatusCode::PAYLOAD_TOO_LARGE {
+            // What is left of the body is not read, so nothing can follow on this connection.
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
+    }
+}
+
+impl From<BodyError> for ApiError {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::TooLarge { bytes_max } => Self::body_too_large(bytes_max),
+            // The connection is gone, so nobody reads this.
+            BodyError::Broken(_) => {
+                Self::new(StatusCode::BAD_REQUEST, "BODY_INCOMPLETE", "The body did not arrive.")
+            }
+        }
     }
 }
 
@@ -271,11 +320,12 @@ impl From<Rejection> for ApiError {
             Rejection::KeyNotFound => (S::NOT_FOUND, "KEY_NOT_FOUND"),
             Rejection::BootstrapNotAllowed => (S::BAD_REQUEST, "BOOTSTRAP_NOT_ALLOWED"),
             Rejection::KeyLimitExceeded { .. } => (S::BAD_REQUEST, "TIER_KEY_LIMIT_EXCEEDED"),
+            Rejection::MakerEnded => (S::UNAUTHORIZED, "KEY_DEACTIVATED"),
             Rejection::OrderNotFound => (S::NOT_FOUND, "ORDER_NOT_FOUND"),
             Rejection::CommentNotFound => (S::NOT_FOUND, "COMMENT_NOT_FOUND"),
             Rejection::CommentNotOwn => (S::FORBIDDEN, "INSUFFICIENT_PERMISSION"),
             Rejection::CommentLimitExceeded { .. } => (S::BAD_REQUEST, "COMMENT_LIMIT_EXCEEDED"),
-            Rejection::Broken { .. } => return Self::internal(),
+            Rejection::Broken { rule } => return Self::internal(rule),
         };
         let retry_after_seconds = (status == S::SERVICE_UNAVAILABLE).then_some(1);
         Self { retry_after_seconds, ..Self::new(status, code, sentence(&rejection.to_string())) }

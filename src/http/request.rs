@@ -1,6 +1,7 @@
 //! What clients send, read into typed values.
 //!
-//! Every failing field is reported, not only the first, in the words that FastAPI clients know.
+//! Every failing field is reported, not only the first, in the words that clients of `FastAPI`
+//! servers know.
 //! Nothing is looked up here: a value that is well-formed may still name nothing.
 
 pub mod comment;
@@ -23,10 +24,10 @@ use smallvec::SmallVec;
 pub struct FieldError {
     /// Where: `["body", "orders", "3", "quantity"]`.
     pub location: Location,
-    /// What is wrong with it, for people.
-    pub message: Cow<'static, str>,
     /// What is wrong with it, for programs: `missing`, `greater_than`.
     pub kind: &'static str,
+    /// What is wrong with it, for people.
+    pub message: Cow<'static, str>,
 }
 
 /// The way to a field, from the part of the request inward.

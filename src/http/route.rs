@@ -278,11 +278,13 @@ fn parameter(segment: &str) -> Option<Cow<'_, str>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
 
     #[track_caller]
-    fn check(method: &Method, path: &str, expected: Result<Route<'_>, RouteError>) {
-        assert_eq!(Route::find(method, path), expected, "{method} {path}");
+    fn check(method: &Method, path: &str, expected: &Result<Route<'_>, RouteError>) {
+        assert_eq!(Route::find(method, path), *expected, "{method} {path}");
     }
 
     #[test]
@@ -315,9 +317,9 @@ mod tests {
             (Method::GET, "/v1/health/ready", Route::HealthReady),
         ] {
             if method == Method::GET {
-                check(&Method::HEAD, path, Ok(route.clone()));
+                check(&Method::HEAD, path, &Ok(route.clone()));
             }
-            check(&method, path, Ok(route));
+            check(&method, path, &Ok(route));
         }
     }
 
@@ -341,7 +343,7 @@ mod tests {
             (Method::PUT, "/v1/keys", not_allowed("GET, HEAD, POST")),
             (Method::DELETE, "/trades/64/comments", not_allowed("GET, HEAD, POST")),
         ] {
-            check(&method, path, expected);
+            check(&method, path, &expected);
         }
     }
 
@@ -395,7 +397,7 @@ mod tests {
             let body = route.body_bytes_max() / 1024;
             let limited = if route.is_rate_limited() { "limited" } else { "free" };
             let access = format!("{:?}", route.access());
-            table += &format!("{name:<17} {access:<23} {body:>3} KiB {limited}\n");
+            writeln!(table, "{name:<17} {access:<23} {body:>3} KiB {limited}").unwrap();
         }
         insta::assert_snapshot!(table);
     }

@@ -1,0 +1,248 @@
+//! What the operator can choose, how it is written, and what is chosen when nobody says.
+//!
+//! Every choice is a flag and an environment variable of the same name. This module reads and
+//! checks them; it starts nothing.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+
+use crate::limits::tier::{Tier, TierSetting, Tiers};
+use crate::money::{Rounding, Usd};
+use crate::venue::simulated::DEFAULT_SEED;
+use crate::venue::speed::Speed;
+
+/// The most play money that an account can start with: a billion dollars. It keeps every sum of a
+/// ledger far from the end of its range.
+pub const STARTING_BALANCE_MAX: Usd = Usd::from_micros(1_000_000_000_000_000);
+
+/// Open connections of the public listener, by default.
+const CONNECTIONS_MAX_DEFAULT: usize = 10_000;
+
+/// The choices of `paperbourse serve`.
+#[derive(Args, Clone, Debug)]
+pub struct ServeArgs {
+    /// Where to listen. Port 0 picks a free port; the first log line says which
+    #[arg(long, env = "PAPERBOURSE_LISTEN", default_value = "127.0.0.1:8080", value_name = "ADDR")]
+    pub listen: SocketAddr,
+
+    /// Where to serve /metrics; off unless given
+    #[arg(long, env = "PAPERBOURSE_ADMIN_LISTEN", value_name = "ADDR")]
+    pub admin_listen: Option<SocketAddr>,
+
+    /// The folder for everything that lasts, or `memory` for nothing that lasts
+    #[arg(long, env = "PAPERBOURSE_DATA", default_value = "./data", value_name = "DIR|memory")]
+    pub data: DataPlace,
+
+    /// The folder of the embedded issuer's key [default: the data folder; with `memory`, a key that
+    /// is forgotten at the end]
+    #[arg(long, env = "PAPERBOURSE_ISSUER_DATA", value_name = "DIR")]
+    pub issuer_data: Option<PathBuf>,
+
+    /// Where prices come from: `simulated`, `simulated:SEED` or `recorded:DIR`
+    #[arg(long, env = "PAPERBOURSE_VENUE", default_value = "simulated", value_name = "VENUE")]
+    pub venue: VenueChoice,
+
+    /// How fast the venue's time passes: 1 is real time, 10 is ten times as fast; `max` plays a
+    /// recording to its end before the server is ready [default: 1 for a simulated venue, `max` for
+    /// a recorded one]
+    #[arg(long, env = "PAPERBOURSE_VENUE_SPEED", value_name = "X|max")]
+    pub venue_speed: Option<Speed>,
+
+    /// Threads that serve requests [default: one for each core]
+    #[arg(long, env = "PAPERBOURSE_WORKERS", value_name = "N")]
+    pub workers: Option<NonZeroUsize>,
+
+    /// The play money that a new account starts with, in dollars
+    #[arg(long, env = "PAPERBOURSE_STARTING_BALANCE", default_value = "1000", value_name = "USD",
+          value_parser = starting_balance)]
+    pub starting_balance: Usd,
+
+    /// Whether an answer waits until the disk has what it says; `never` is for benchmarks
+    #[arg(long, env = "PAPERBOURSE_JOURNAL_SYNC", default_value = "always", value_name = "WHEN")]
+    pub journal_sync: JournalSync,
+
+    /// The size of a journal segment, in bytes
+    #[arg(
+        long,
+        env = "PAPERBOURSE_JOURNAL_SEGMENT_BYTES",
+        default_value = "67108864",
+        hide = true
+    )]
+    pub journal_segment_bytes: u64,
+
+    /// The limits of a tier, as NAME=PER_SECOND/PER_MINUTE/SOCKETS/BATCH; a rate may be
+    /// `unlimited`. May be given for each tier
+    #[arg(long = "tier", env = "PAPERBOURSE_TIER", value_delimiter = ',', value_name = "LIMITS")]
+    pub tiers: Vec<TierSetting>,
+
+    /// The highest tier that an access token may ask for when the token does not say
+    #[arg(long, env = "PAPERBOURSE_DEFAULT_TIER", default_value = "free", value_name = "TIER",
+          value_parser = tier)]
+    pub default_tier: Tier,
+
+    /// Whether callers without a valid key are limited by their network address
+    #[arg(long, env = "PAPERBOURSE_ADDRESS_LIMITS", default_value = "on", value_name = "on|off")]
+    pub address_limits: Switch,
+
+    /// Open connections; the one past it is told to come back
+    #[arg(long, env = "PAPERBOURSE_CONNECTIONS_MAX", default_value_t = CONNECTIONS_MAX_DEFAULT,
+          value_name = "N")]
+    pub connections_max: usize,
+}
+
+impl ServeArgs {
+    /// The table of tiers with the operator's changes.
+    pub fn tier_table(&self) -> Tiers {
+        let mut tiers = Tiers::default();
+        for &setting in &self.tiers {
+            tiers.set(setting);
+        }
+        tiers
+    }
+}
+
+/// The choices of `paperbourse token`.
+#[derive(Args, Clone, Debug)]
+pub struct TokenArgs {
+    /// Whose token: a name of your choice; each has one account
+    #[arg(long, value_name = "NAME")]
+    pub subject: String,
+
+    /// The highest tier that the token's keys may have [default: the server's --default-tier]
+    #[arg(long, value_name = "TIER", value_parser = tier)]
+    pub tier: Option<Tier>,
+
+    /// For how many seconds the token is good
+    #[arg(long, default_value_t = 3600, value_name = "SECONDS",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub expires: u32,
+
+    /// The server's data folder
+    #[arg(long, env = "PAPERBOURSE_DATA", default_value = "./data", value_name = "DIR")]
+    pub data: PathBuf,
+}
+
+/// Where what lasts is kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum DataPlace {
+    /// Nowhere: for tests and benchmarks.
+    Memory,
+    /// In this folder.
+    Folder(PathBuf),
+}
+
+impl FromStr for DataPlace {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(match text {
+            "memory" => Self::Memory,
+            path => Self::Folder(path.into()),
+        })
+    }
+}
+
+/// Which venue.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum VenueChoice {
+    /// Invented markets; the same seed gives the same tape.
+    Simulated {
+        /// Decides every price.
+        seed: u64,
+    },
+    /// What was recorded in this folder.
+    Recorded(PathBuf),
+}
+
+/// Why text names no venue.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("not a venue: use `simulated`, `simulated:SEED` with a whole number, or `recorded:DIR`")]
+pub struct VenueChoiceError;
+
+impl FromStr for VenueChoice {
+    type Err = VenueChoiceError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once(':') {
+            None if text == "simulated" => Ok(Self::Simulated { seed: DEFAULT_SEED }),
+            Some(("simulated", seed)) => {
+                Ok(Self::Simulated { seed: seed.parse().map_err(|_| VenueChoiceError)? })
+            }
+            Some(("recorded", folder)) if !folder.is_empty() => Ok(Self::Recorded(folder.into())),
+            _ => Err(VenueChoiceError),
+        }
+    }
+}
+
+/// As the operator wrote it.
+impl fmt::Display for VenueChoice {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Simulated { seed } => write!(formatter, "simulated:{seed}"),
+            Self::Recorded(folder) => write!(formatter, "recorded:{}", folder.display()),
+        }
+    }
+}
+
+/// Whether answers wait for the disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum JournalSync {
+    /// Yes: a success is on disk.
+    Always,
+    /// No: a crash of the machine loses what the kernel had not yet written.
+    Never,
+}
+
+/// On or off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Switch {
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
+fn tier(text: &str) -> Result<Tier, &'static str> {
+    Tier::parse(text).ok_or("not a tier: use free, pro or enterprise")
+}
+
+fn starting_balance(text: &str) -> Result<Usd, String> {
+    let balance = Usd::from_text(text, Rounding::Exact).map_err(|error| error.to_string())?;
+    if balance < Usd::ZERO || balance > STARTING_BALANCE_MAX {
+        return Err(format!("not between 0 and {STARTING_BALANCE_MAX} dollars"));
+    }
+    Ok(balance)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn venues_are_named() {
+        for (text, expected) in [
+            ("simulated", Ok(VenueChoice::Simulated { seed: DEFAULT_SEED })),
+            ("simulated:7", Ok(VenueChoice::Simulated { seed: 7 })),
+            ("recorded:/a:b", Ok(VenueChoice::Recorded("/a:b".into()))),
+            ("recorded:", Err(VenueChoiceError)),
+            ("simulated:x", Err(VenueChoiceError)),
+            ("polymarket", Err(VenueChoiceError)),
+        ] {
+            assert_eq!(text.parse(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_balance_is_dollars() {
+        assert_eq!(starting_balance("1000"), Ok(Usd::from_micros(1_000_000_000)));
+        assert_eq!(starting_balance("0.5"), Ok(Usd::from_micros(500_000)));
+        for text in ["-1", "1e10", "0.0000001", "x"] {
+            assert!(starting_balance(text).is_err(), "{text}");
+        }
+    }
+}

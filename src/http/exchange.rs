@@ -1,0 +1,148 @@
+//! What handlers serve from, and when it is there.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use tokio::sync::{mpsc, watch};
+
+use super::connection::{ConnectionGuard, ConnectionLimit};
+use crate::journal::{Journal, Waiters};
+use crate::service::Service;
+use crate::telemetry::{Gauges, Metrics};
+use crate::ws::counts::SocketCounts;
+use crate::ws::fanout::Fanout;
+
+/// Everything that requests are served from.
+pub struct Exchange {
+    /// The use cases.
+    pub service: Service,
+    /// The order of writes and what of it is on disk.
+    pub journal: Arc<Journal>,
+    /// Prices on their way to subscribers.
+    pub fanout: Arc<Fanout>,
+    /// Open sockets by account.
+    pub sockets: Arc<SocketCounts>,
+}
+
+impl Exchange {
+    /// An exchange without sockets yet.
+    pub fn new(service: Service, journal: Arc<Journal>) -> Self {
+        let fanout = Arc::new(Fanout::new(service.markets().clone()));
+        Self { service, journal, fanout, sockets: Arc::default() }
+    }
+}
+
+/// The process as its connections see it: first without an exchange, then with one, at the end
+/// draining.
+pub struct Stage {
+    exchange: OnceLock<Arc<Exchange>>,
+    is_draining: AtomicBool,
+    /// Turns true when the process begins to end.
+    shutdown: watch::Sender<bool>,
+    /// Open connections and their cap.
+    pub connections: Arc<ConnectionLimit>,
+    /// What has been counted.
+    pub metrics: Metrics,
+    started: Instant,
+}
+
+impl Stage {
+    /// Nothing to serve from yet.
+    pub fn new(connections_max: usize) -> Self {
+        Self {
+            exchange: OnceLock::new(),
+            is_draining: AtomicBool::new(false),
+            shutdown: watch::Sender::new(false),
+            connections: ConnectionLimit::new(connections_max),
+            metrics: Metrics::default(),
+            started: Instant::now(),
+        }
+    }
+
+    /// Begins to serve.
+    pub fn open(&self, exchange: Arc<Exchange>) {
+        let before = self.exchange.set(exchange);
+        assert!(before.is_ok(), "a stage is opened once");
+    }
+
+    /// Begins to end: readiness goes, connections finish what is in flight, sockets close.
+    pub fn close(&self) {
+        self.is_draining.store(true, Ordering::Release);
+        self.shutdown.send_replace(true);
+    }
+
+    /// What to serve from; `None` before the start is complete.
+    pub fn exchange(&self) -> Option<&Arc<Exchange>> {
+        self.exchange.get()
+    }
+
+    /// Whether the process is ending.
+    pub fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Acquire)
+    }
+
+    /// Turns true when the process begins to end.
+    pub fn shutdown(&self) -> watch::Receiver<bool> {
+        self.shutdown.subscribe()
+    }
+
+    /// The counters in the text format of Prometheus.
+    pub fn metrics_page(&self) -> String {
+        let mut gauges = Gauges {
+            connections: self.connections.count(),
+            uptime_seconds: self.started.elapsed().as_secs(),
+            ..Gauges::default()
+        };
+        let exchange = self.exchange();
+        if let Some(exchange) = exchange {
+            gauges.sockets = exchange.fanout.socket_count();
+            gauges.markets = exchange.service.markets().listing().markets().len();
+            gauges.keys = exchange.service.key_count();
+        }
+        let journal = exchange.and_then(|exchange| exchange.journal.metrics());
+        self.metrics.render(gauges, journal)
+    }
+}
+
+/// A connection's place: it counts towards the cap, and the end of the process waits for it. An
+/// upgraded connection keeps it.
+pub struct Seat {
+    _counted: ConnectionGuard,
+    /// Open until the last seat of a worker is given up.
+    _alive: mpsc::Sender<()>,
+}
+
+impl Seat {
+    /// A seat of the worker whose end waits for the receiver of `alive`.
+    pub fn new(counted: ConnectionGuard, alive: mpsc::Sender<()>) -> Self {
+        Self { _counted: counted, _alive: alive }
+    }
+}
+
+/// One worker thread as its connections see it.
+pub struct Worker {
+    /// The process.
+    pub stage: Arc<Stage>,
+    waiters: OnceLock<Arc<Waiters>>,
+}
+
+impl Worker {
+    /// A worker that has not served yet.
+    pub fn new(stage: Arc<Stage>) -> Self {
+        Self { stage, waiters: OnceLock::new() }
+    }
+
+    /// Where this worker's waits for the disk are parked. The first call starts the task of its
+    /// runtime that ends them, since before the start is complete there is no journal to wait for.
+    pub fn waiters(&self, exchange: &Exchange) -> &Arc<Waiters> {
+        self.waiters.get_or_init(|| {
+            let waiters = exchange.journal.register();
+            tokio::spawn({
+                let waiters = waiters.clone();
+                async move { waiters.run().await }
+            });
+            waiters
+        })
+    }
+}

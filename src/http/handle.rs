@@ -1,0 +1,189 @@
+//! The way of one request: route, body, credential, limits, permission, and then its operation.
+//!
+//! That order is the same for every operation and part of the interface: of several things that are
+//! wrong, a client is told the first.
+
+mod account;
+mod health;
+mod keys;
+mod markets;
+mod orders;
+mod reply;
+mod socket;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::AUTHORIZATION;
+use hyper::http::request::Parts;
+use hyper::{Request, Response};
+
+use self::reply::{RequestId, write_limits};
+use super::body::RequestBody;
+use super::error::ApiError;
+use super::exchange::{Exchange, Seat, Stage, Worker};
+use super::route::{Access, Route};
+use crate::auth::presented::{Precedence, Presented};
+use crate::service::{Admission, Caller, Denied, Visit};
+
+/// What an operation answers with.
+type Answer = Result<Response<Full<Bytes>>, ApiError>;
+
+/// One request on its way, once it is known who sends it.
+struct Call<'a> {
+    stage: &'a Stage,
+    exchange: &'a Exchange,
+    visit: Visit<'a>,
+    caller: Caller,
+    head: &'a Parts,
+    body: Bytes,
+}
+
+impl Call<'_> {
+    fn query(&self) -> Option<&str> {
+        self.head.uri.query()
+    }
+
+    fn header(&self, name: &str) -> Option<&[u8]> {
+        self.head.headers.get(name).map(|value| value.as_bytes())
+    }
+}
+
+/// Answers one request. Whatever happens, there is an answer.
+pub async fn handle(
+    worker: &Worker,
+    seat: &Arc<Seat>,
+    address: IpAddr,
+    request: Request<RequestBody>,
+) -> Response<Full<Bytes>> {
+    let request_id = RequestId::of(request.headers());
+    let mut admission = None;
+    let answer = answer(worker, seat, address, request, &mut admission).await;
+    let mut response = answer.unwrap_or_else(|error| {
+        if let Some(cause) = error.cause {
+            tracing::error!(%request_id, "a bug, please report it: {cause}");
+        }
+        error.into_response()
+    });
+    let headers = response.headers_mut();
+    request_id.write(headers);
+    if let Some((admission, moment)) = admission {
+        write_limits(headers, &admission, moment);
+    }
+    worker.stage.metrics.responded(response.status().as_u16());
+    response
+}
+
+type Admitted = Option<(Admission, crate::service::Moment)>;
+
+async fn answer(
+    worker: &Worker,
+    seat: &Arc<Seat>,
+    address: IpAddr,
+    request: Request<RequestBody>,
+    admitted: &mut Admitted,
+) -> Answer {
+    let (head, body) = request.into_parts();
+    let route = Route::find(&head.method, head.uri.path())?;
+    let stage = &*worker.stage;
+    if let Some(answer) = health::answer(&route, stage, head.uri.query()) {
+        return answer;
+    }
+    let Some(exchange) = stage.exchange() else {
+        return Err(ApiError::not_ready());
+    };
+    let service = &exchange.service;
+    let body = body.read(route.body_bytes_max()).await?;
+    let visit = Visit { moment: service.moment(), address, waiters: worker.waiters(exchange) };
+    if route == Route::PriceSocket {
+        return socket::open(worker, exchange, seat, head, visit).await;
+    }
+    let caller = service.identify(&presented(&head, &route), address, visit.moment)?;
+    require_credential(&caller, route.access())?;
+    admit(stage, exchange, &route, &caller, visit, admitted)?;
+    require_permission(&caller, route.access())?;
+    let call = Call { stage, exchange, visit, caller, head: &head, body };
+    perform(&call, route).await
+}
+
+/// Which credential the headers present.
+fn presented<'a>(head: &'a Parts, route: &Route<'_>) -> Presented<'a> {
+    let value = |name: &str| head.headers.get(name).map(|value| value.as_bytes());
+    let precedence = match route.access() {
+        Access::Token => Precedence::Bearer,
+        _ => Precedence::Key,
+    };
+    Presented::from_headers(value("x-api-key"), value(AUTHORIZATION.as_str()), precedence)
+}
+
+/// Refuses a caller who has brought nothing, or the wrong kind of credential.
+fn require_credential(caller: &Caller, access: Access) -> Result<(), Denied> {
+    match (access, caller) {
+        (Access::Public, _)
+        | (Access::Token, Caller::Token(_))
+        | (Access::KeyOrToken(_), Caller::Key(_) | Caller::Token(_))
+        | (Access::Key(_) | Access::Socket(_), Caller::Key(_)) => Ok(()),
+        (_, Caller::Anonymous) | (Access::Token, Caller::Key(_)) => Err(Denied::MissingCredential),
+        (Access::Key(_) | Access::Socket(_), Caller::Token(_)) => Err(Denied::TokenNotAccepted),
+    }
+}
+
+fn require_permission(caller: &Caller, access: Access) -> Result<(), Denied> {
+    match access {
+        Access::KeyOrToken(Some(needed)) | Access::Key(needed) => caller.require(needed),
+        Access::Public | Access::Token | Access::KeyOrToken(None) | Access::Socket(_) => Ok(()),
+    }
+}
+
+/// Counts the request against its limits. What the answer tells of them is left in `admitted`,
+/// whether the request passes or not.
+fn admit(
+    stage: &Stage,
+    exchange: &Exchange,
+    route: &Route<'_>,
+    caller: &Caller,
+    visit: Visit<'_>,
+    admitted: &mut Admitted,
+) -> Result<(), Denied> {
+    let service = &exchange.service;
+    let (result, admission) = service.admit(caller, visit.address, visit.moment);
+    *admitted = admission.map(|admission| (admission, visit.moment));
+    let result = result.and_then(|()| match route {
+        Route::BootstrapKey => service.admit_bootstrap(visit.address, visit.moment),
+        _ => Ok(()),
+    });
+    if result.is_err() {
+        stage.metrics.rate_limited.increment();
+    }
+    result
+}
+
+async fn perform(call: &Call<'_>, route: Route<'_>) -> Answer {
+    match route {
+        Route::BootstrapKey => keys::create(call, true).await,
+        Route::CreateKey => keys::create(call, false).await,
+        Route::ListKeys => keys::list(call).await,
+        Route::RevokeKey { key_id } => keys::revoke(call, &key_id).await,
+        Route::ListTiers => keys::list_tiers(call),
+        Route::CreateSocketToken => keys::create_socket_token(call).await,
+        Route::Trade => orders::trade(call).await,
+        Route::AddComment { order_id } => orders::comment(call, &order_id).await,
+        Route::ListComments { order_id } => orders::comments(call, &order_id).await,
+        Route::DeleteComment { comment_id } => orders::delete_comment(call, &comment_id).await,
+        Route::PlaceBatch => orders::place_batch(call).await,
+        Route::ListOrders => orders::list(call).await,
+        Route::GetOrder { order_id } => orders::get(call, &order_id).await,
+        Route::ListPrices => markets::list_prices(call),
+        Route::ListMarkets => markets::list(call),
+        Route::GetMarket { condition_id } => markets::get(call, &condition_id),
+        Route::GetMarketBook { condition_id } => markets::get_market_book(call, &condition_id),
+        Route::GetBook => markets::get_book(call),
+        Route::GetBalance => account::balance(call).await,
+        Route::ListPositions => account::positions(call).await,
+        Route::PriceSocket | Route::Health | Route::HealthLive | Route::HealthReady => {
+            unreachable!("answered before the credential")
+        }
+    }
+}

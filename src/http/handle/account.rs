@@ -1,0 +1,36 @@
+//! What an account has.
+
+use hyper::StatusCode;
+
+use super::{Answer, Call};
+use crate::http::request::query::{PositionStatus, read_position_status};
+use crate::http::respond::account::{PricedPosition, write_balance, write_positions};
+use crate::http::respond::json_response;
+use crate::money::Usd;
+use crate::service::MarkedPosition;
+
+pub(super) async fn balance(call: &Call<'_>) -> Answer {
+    let portfolio = call.exchange.service.portfolio(&call.caller, call.visit).await?;
+    let open = portfolio.positions.iter().filter(|marked| marked.row.position.is_open());
+    let worth: Usd =
+        open.map(|marked| priced(marked).value().unwrap_or(marked.row.position.cost)).sum();
+    let mut body = Vec::with_capacity(192);
+    write_balance(&mut body, &portfolio.ledger, worth);
+    Ok(json_response(StatusCode::OK, body))
+}
+
+pub(super) async fn positions(call: &Call<'_>) -> Answer {
+    let status = read_position_status(call.query())?;
+    let portfolio = call.exchange.service.portfolio(&call.caller, call.visit).await?;
+    let wanted = portfolio.positions.iter().filter(|marked| {
+        let is_open = marked.row.position.is_open();
+        status.is_none_or(|status| is_open == (status == PositionStatus::Open))
+    });
+    let mut body = Vec::with_capacity(64 + 384 * portfolio.positions.len());
+    write_positions(&mut body, wanted.map(priced));
+    Ok(json_response(StatusCode::OK, body))
+}
+
+fn priced(marked: &MarkedPosition) -> PricedPosition<'_> {
+    PricedPosition { row: &marked.row, price: marked.price, question: marked.question.as_deref() }
+}

@@ -1,0 +1,84 @@
+//! The price socket's upgrade.
+//!
+//! A browser shows its script no other reason than a close code, so a caller whose credential is
+//! not good enough is upgraded all the same and then closed. Only what is no upgrade at all, or
+//! comes too often, is answered in plain HTTP.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::http::request::Parts;
+use hyper::{Request, Response};
+
+use super::{Answer, presented};
+use crate::http::error::ApiError;
+use crate::http::exchange::{Exchange, Seat, Worker};
+use crate::http::request::query::socket_token;
+use crate::http::route::Route;
+use crate::limits::bucket::{BucketRule, TokenBucket};
+use crate::service::{Denied, ServiceError, SocketCaller, Visit};
+use crate::ws::close::CloseReason;
+use crate::ws::connection::{Peer, Times, refuse, serve_prices};
+use crate::ws::{Upgrading, upgrade};
+
+pub(super) async fn open(
+    worker: &Worker,
+    exchange: &Arc<Exchange>,
+    seat: &Arc<Seat>,
+    head: Parts,
+    visit: Visit<'_>,
+) -> Answer {
+    let token = socket_token(head.uri.query());
+    let presented = presented(&head, &Route::PriceSocket);
+    let identified = exchange.service.identify_socket(token.as_deref(), &presented, visit).await;
+    let peer = match identified {
+        Ok(caller) => admit(exchange, caller),
+        Err(ServiceError::Denied(Denied::TooOften { wait_ns })) => {
+            return Err(Denied::TooOften { wait_ns }.into());
+        }
+        Err(ServiceError::Denied(_)) => Err(CloseReason::BadCredential),
+        Err(error) => return Err(error.into()),
+    };
+    let mut request = Request::from_parts(head, ());
+    let (response, upgrading) = upgrade(&mut request).map_err(|_| ApiError::upgrade_required())?;
+    tokio::spawn(serve(upgrading, peer, exchange.clone(), seat.clone(), worker.stage.shutdown()));
+    Ok(empty(response))
+}
+
+/// A place among the sockets of the account, as far as its tier has one.
+fn admit(exchange: &Arc<Exchange>, caller: SocketCaller) -> Result<Peer, CloseReason> {
+    let sockets_max = exchange.service.tiers().get(caller.tier).sockets_max;
+    let account_id = caller.account;
+    let open =
+        exchange.sockets.try_open(account_id, sockets_max).ok_or(CloseReason::TooManySockets)?;
+    let mut bucket = TokenBucket::new(BucketRule::SOCKET_FRAMES);
+    Ok(Peer {
+        account_id,
+        open,
+        allow: Box::new(move |now_ns| bucket.draw(now_ns).is_admitted),
+        is_valid: Box::new(move || caller.is_valid()),
+    })
+}
+
+async fn serve(
+    upgrading: Upgrading,
+    peer: Result<Peer, CloseReason>,
+    exchange: Arc<Exchange>,
+    seat: Arc<Seat>,
+    shutdown: tokio::sync::watch::Receiver<bool>,
+) {
+    let Some(stream) = upgrading.stream().await else { return };
+    let times = Times::default();
+    let ended = match peer {
+        Ok(peer) => serve_prices(stream, peer, &exchange.fanout, shutdown, times).await,
+        Err(reason) => refuse(stream, reason, times).await,
+    };
+    tracing::debug!("a socket ended: {ended:?}");
+    // The socket counted as a connection until here.
+    drop(seat);
+}
+
+fn empty(response: Response<http_body_util::Empty<Bytes>>) -> Response<Full<Bytes>> {
+    response.map(|_| Full::default())
+}

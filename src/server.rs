@@ -1,0 +1,102 @@
+//! The life of a server: what is started in which order, when it is ready, and how it ends.
+//!
+//! The address is taken first and said in the first log line, so that whoever started the process
+//! knows where to ask. Until the journal is recovered every answer but the health's is 503. The end
+//! runs the other way: not ready, no new connections, finish what is in flight, close the sockets,
+//! flush.
+
+mod admin;
+mod listener;
+mod start;
+mod worker;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::config::ServeArgs;
+use crate::http::exchange::{Exchange, Stage};
+use start::Started;
+use worker::Workers;
+
+/// How long what is in flight may take to finish after the signal to end.
+const DRAIN_SECONDS_MAX: u64 = 10;
+
+/// Serves until a signal says to end.
+pub fn run(arguments: ServeArgs) -> anyhow::Result<()> {
+    let worker_count = arguments.workers.map_or_else(default_worker_count, usize::from);
+    let listeners = listener::bind(arguments.listen, worker_count)
+        .with_context(|| format!("failed to listen on {}", arguments.listen))?;
+    tracing::info!("listening on http://{}", listeners.address);
+    if !arguments.listen.ip().is_loopback() {
+        tracing::warn!(
+            "listening beyond this machine without TLS: put a proxy that speaks TLS in front, \
+             since keys and tokens travel in the clear"
+        );
+    }
+    let admin = arguments.admin_listen.map(listener::bind_admin).transpose()?;
+
+    let stage = Arc::new(Stage::new(arguments.connections_max));
+    let mut workers = Workers::start(listeners.sockets, &stage)?;
+    // One thread of its own for what is not a request: the venue, the fan-out, signals.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("failed to start the background runtime")?;
+    runtime.block_on(async {
+        let Started { exchange, mut venue } = start::start(&arguments)?;
+        if let Some(admin) = admin {
+            tracing::info!("metrics on http://{}/metrics", admin.address);
+            tokio::spawn(admin::serve(admin.socket, stage.clone()));
+        }
+        tokio::spawn({
+            let exchange = exchange.clone();
+            async move { exchange.fanout.run().await }
+        });
+        tokio::spawn(async move { venue.run().await });
+        let ending = ending_signal()?;
+        stage.open(exchange.clone());
+        tracing::info!("ready");
+        let name = ending.await;
+        tracing::info!("{name}: draining");
+        drain(&stage, &mut workers, &exchange).await;
+        Ok(())
+    })
+}
+
+/// Ends in the order that loses nothing. A second signal ends the process at once.
+async fn drain(stage: &Stage, workers: &mut Workers, exchange: &Exchange) {
+    if let Ok(again) = ending_signal() {
+        tokio::spawn(async move {
+            let name = again.await;
+            tracing::warn!("{name} again: ending at once");
+            std::process::exit(1);
+        });
+    }
+    stage.close();
+    let deadline = Duration::from_secs(DRAIN_SECONDS_MAX);
+    if tokio::time::timeout(deadline, workers.drained()).await.is_err() {
+        tracing::warn!("connections were still open after {DRAIN_SECONDS_MAX} s: ending anyway");
+    }
+    exchange.journal.flush_blocking();
+    tracing::info!("ended: everything that was acknowledged is on disk");
+}
+
+/// Resolves with the name of the signal that says to end.
+fn ending_signal() -> anyhow::Result<impl Future<Output = &'static str> + use<>> {
+    let mut terminate = signal(SignalKind::terminate()).context("failed to watch SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("failed to watch SIGINT")?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+        }
+    })
+}
+
+/// One worker for each core.
+fn default_worker_count() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}

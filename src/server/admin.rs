@@ -1,0 +1,74 @@
+//! The admin listener: counters for whoever watches the server.
+
+use std::convert::Infallible;
+use std::net::TcpListener as StdListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use crate::http::exchange::Stage;
+
+/// Scrapers that are served at a time.
+const CONNECTIONS_MAX: usize = 16;
+
+/// How long a scraper may take to send its request.
+const HEAD_SECONDS_MAX: u64 = 10;
+
+/// Serves metrics until the process ends.
+pub(super) async fn serve(socket: StdListener, stage: Arc<Stage>) {
+    let listener = match TcpListener::from_std(socket) {
+        Ok(listener) => listener,
+        Err(error) => {
+            tracing::error!("failed to serve metrics: {error}");
+            return;
+        }
+    };
+    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(slot) = slots.clone().acquire_owned().await else { return };
+        let Ok((stream, _)) = listener.accept().await else {
+            // Out of file descriptors, most likely: the next moment may be better.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let stage = stage.clone();
+        tokio::spawn(async move {
+            let _slot = slot;
+            let answer = service_fn(move |request| {
+                let response = respond(&request, &stage);
+                async { Ok::<_, Infallible>(response) }
+            });
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(Duration::from_secs(HEAD_SECONDS_MAX))
+                .serve_connection(TokioIo::new(stream), answer);
+            if let Err(error) = connection.await {
+                tracing::debug!("an admin connection ended: {error}");
+            }
+        });
+    }
+}
+
+fn respond(request: &Request<Incoming>, stage: &Stage) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
+    if request.uri().path() != "/metrics" {
+        *response.status_mut() = StatusCode::NOT_FOUND;
+    } else if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+    } else {
+        let kind = HeaderValue::from_static("text/plain; version=0.0.4");
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+        *response.body_mut() = Full::new(stage.metrics_page().into());
+    }
+    response
+}

@@ -1,0 +1,127 @@
+//! From the operator's choices to a service: recover, find out who vouches, open the venue.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+
+use crate::auth::identity::IdentitySource;
+use crate::auth::identity::embedded::EmbeddedIssuer;
+use crate::auth::ws_token::WsTokens;
+use crate::config::{DataPlace, JournalSync, ServeArgs, Switch, VenueChoice};
+use crate::engine::Rules;
+use crate::http::exchange::Exchange;
+use crate::ids::Timestamp;
+use crate::journal::{Journal, JournalConfig, MemoryJournal, SyncMode};
+use crate::market::Markets;
+use crate::service::{Parts, Service, key_observer, key_table};
+use crate::shard::{Recovered, Shards};
+use crate::venue::Venue;
+use crate::venue::feed::{Feed, MismatchPolicy};
+use crate::venue::recorded::Recording;
+use crate::venue::speed::Speed;
+
+/// What runs once everything is started.
+pub(super) struct Started {
+    pub(super) exchange: Arc<Exchange>,
+    pub(super) venue: Venue,
+}
+
+/// Starts everything behind the listeners, and says in a line each what was chosen.
+pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
+    let (journal, recovered) = open_journal(arguments)?;
+    let journal = Arc::new(journal);
+    let issuer = open_issuer(arguments)?;
+    let markets = Arc::new(Markets::new());
+    let venue = open_venue(arguments, &markets)?;
+
+    let tiers = arguments.tier_table();
+    let keys = Arc::new(key_table(recovered.states(), &tiers)?);
+    let rules = Rules { starting_balance: arguments.starting_balance, ..Rules::default() };
+    let shards = Arc::new(Shards::new(
+        recovered,
+        journal.clone(),
+        markets.clone(),
+        rules,
+        key_observer(keys.clone(), tiers.clone()),
+    ));
+    let service = Service::new(Parts {
+        markets,
+        shards,
+        keys,
+        issuer,
+        ws_tokens: WsTokens::generate().context("the system gives no random bytes")?,
+        tiers,
+        default_tier: arguments.default_tier,
+        address_limits: arguments.address_limits == Switch::On,
+    });
+    Ok(Started { exchange: Arc::new(Exchange::new(service, journal)), venue })
+}
+
+/// The journal and the states that its records fold to.
+fn open_journal(arguments: &ServeArgs) -> anyhow::Result<(Journal, Recovered)> {
+    let sync = match arguments.journal_sync {
+        JournalSync::Always => SyncMode::Always,
+        JournalSync::Never => SyncMode::Never,
+    };
+    let config = JournalConfig {
+        segment_bytes: arguments.journal_segment_bytes,
+        sync,
+        ..JournalConfig::default()
+    };
+    let mut recovered = Recovered::default();
+    let DataPlace::Folder(folder) = &arguments.data else {
+        tracing::info!("data: in memory, forgotten at the end");
+        return Ok((MemoryJournal::new(&config).into(), recovered));
+    };
+    let (journal, report) = Journal::open(folder, &config, |_, _, record| recovered.replay(record))
+        .with_context(|| format!("failed to open the journal in {}", folder.display()))?;
+    tracing::info!("data: {}; {report}", folder.display());
+    if sync == SyncMode::Never {
+        tracing::warn!("--journal-sync never: an answer does not wait for the disk");
+    }
+    Ok((journal, recovered))
+}
+
+fn open_issuer(arguments: &ServeArgs) -> anyhow::Result<IdentitySource> {
+    let folder = match (&arguments.issuer_data, &arguments.data) {
+        (Some(folder), _) | (None, DataPlace::Folder(folder)) => folder,
+        (None, DataPlace::Memory) => {
+            tracing::info!("identity: embedded issuer, with a key that no token was signed with");
+            return Ok(IdentitySource::Embedded(EmbeddedIssuer::in_memory()?));
+        }
+    };
+    let issuer = EmbeddedIssuer::open(folder)
+        .with_context(|| format!("failed to open the issuer's key in {}", folder.display()))?;
+    tracing::info!(
+        "identity: embedded issuer; `paperbourse token --subject NAME --data {}` makes a token",
+        folder.display()
+    );
+    Ok(IdentitySource::Embedded(issuer))
+}
+
+/// Opens the venue and plays what comes before anybody reads.
+fn open_venue(arguments: &ServeArgs, markets: &Arc<Markets>) -> anyhow::Result<Venue> {
+    let feed = Feed::new(markets.clone(), MismatchPolicy::Count);
+    let venue = match &arguments.venue {
+        VenueChoice::Simulated { seed } => {
+            let speed = arguments.venue_speed.unwrap_or(Speed::REAL_TIME);
+            Venue::simulated(*seed, Timestamp::now(), speed, feed).context("--venue-speed")?
+        }
+        VenueChoice::Recorded(folder) => {
+            let (recording, report) = Recording::load(folder)
+                .with_context(|| format!("failed to load the recording in {}", folder.display()))?;
+            for file in &report.not_playable {
+                tracing::info!("{file}");
+            }
+            for row in &report.malformed {
+                tracing::warn!("{row}");
+            }
+            tracing::info!("recording: {report}");
+            let player = recording.play(arguments.venue_speed.unwrap_or(Speed::Max), feed);
+            tracing::info!("recording: played {}", player.feed().counts());
+            Venue::Recorded(player)
+        }
+    };
+    tracing::info!("venue: {}, {} markets", arguments.venue, markets.listing().markets().len());
+    Ok(venue)
+}

@@ -1,0 +1,123 @@
+//! The threads that serve requests: each with a runtime and a listener of its own.
+
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+
+use crate::http::connection::{ConnectionGuard, Deadlines, REFUSAL, serve_connection};
+use crate::http::exchange::{Seat, Stage, Worker};
+use crate::http::handle::handle;
+
+/// How long to wait after an accept that failed: out of file descriptors, most likely.
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+
+/// All worker threads.
+pub(super) struct Workers {
+    /// Closes when the last worker has drained.
+    drained: mpsc::Receiver<()>,
+}
+
+impl Workers {
+    /// Starts a worker for each socket.
+    pub(super) fn start(sockets: Vec<StdListener>, stage: &Arc<Stage>) -> anyhow::Result<Self> {
+        let (alive, drained) = mpsc::channel(1);
+        for (index, socket) in sockets.into_iter().enumerate() {
+            let worker = Arc::new(Worker::new(stage.clone()));
+            let alive = alive.clone();
+            std::thread::Builder::new()
+                .name(format!("worker-{index}"))
+                .spawn(move || run(socket, &worker, alive))
+                .context("failed to start a worker thread")?;
+        }
+        Ok(Self { drained })
+    }
+
+    /// Resolves when every connection of every worker has ended.
+    pub(super) async fn drained(&mut self) {
+        // Nobody ever sends: the channel ends with its last sender.
+        while self.drained.recv().await.is_some() {}
+    }
+}
+
+fn run(socket: StdListener, worker: &Arc<Worker>, alive: mpsc::Sender<()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime of one thread needs an epoll instance and a waker");
+    runtime.block_on(async {
+        let listener = TcpListener::from_std(socket).expect("a listening socket that is ours");
+        let (seats, mut seats_left) = mpsc::channel(1);
+        accept(listener, worker, &seats).await;
+        drop(seats);
+        // Ends when the last connection gives up its seat.
+        while seats_left.recv().await.is_some() {}
+        drop(alive);
+    });
+}
+
+/// Accepts until the process begins to end.
+async fn accept(listener: TcpListener, worker: &Arc<Worker>, seats: &mpsc::Sender<()>) {
+    let mut shutdown = worker.stage.shutdown();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = shutdown.wait_for(|is_closing| *is_closing) => return,
+        };
+        match accepted {
+            Ok((stream, peer)) => welcome(stream, peer, worker, seats),
+            Err(error) => {
+                tracing::warn!("failed to accept a connection: {error}");
+                tokio::time::sleep(ACCEPT_RETRY).await;
+            }
+        }
+    }
+}
+
+fn welcome(stream: TcpStream, peer: SocketAddr, worker: &Arc<Worker>, seats: &mpsc::Sender<()>) {
+    let Some(counted) = worker.stage.connections.admit() else {
+        worker.stage.metrics.connections_refused.increment();
+        tokio::spawn(refuse(stream));
+        return;
+    };
+    tokio::spawn(serve(stream, peer, worker.clone(), counted, seats.clone()));
+}
+
+async fn serve(
+    stream: TcpStream,
+    peer: SocketAddr,
+    worker: Arc<Worker>,
+    counted: ConnectionGuard,
+    alive: mpsc::Sender<()>,
+) {
+    // Answers are small and wanted at once.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!("a connection ended early: {error}");
+        return;
+    }
+    let seat = Arc::new(Seat::new(counted, alive));
+    let mut shutdown = worker.stage.shutdown();
+    let shutdown = async move {
+        // A stage that is gone has shut down as well.
+        let _ = shutdown.wait_for(|is_closing| *is_closing).await;
+    };
+    let handler = |request| handle(&worker, &seat, peer.ip(), request);
+    if let Err(error) = serve_connection(stream, Deadlines::default(), handler, shutdown).await {
+        tracing::debug!("the connection from {peer} ended: {error}");
+    }
+}
+
+/// Tells a connection past the cap to come back, as far as it listens.
+async fn refuse(mut stream: TcpStream) {
+    let told = tokio::time::timeout(Duration::from_secs(1), async {
+        stream.write_all(REFUSAL).await?;
+        stream.shutdown().await
+    });
+    if !matches!(told.await, Ok(Ok(()))) {
+        tracing::debug!("a connection past the cap was gone before it could be told");
+    }
+}

@@ -1,0 +1,312 @@
+//! Who calls, and whether they may call again so soon.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+
+use super::{Moment, Service, ServiceError, Visit};
+use crate::auth::api_key::KeyHash;
+use crate::auth::identity::{TokenError, TokenFlaw, identity_digest};
+use crate::auth::key_table::{KeyEntry, KeyError};
+use crate::auth::policy::{Actor, PolicyError};
+use crate::auth::presented::Presented;
+use crate::engine::command::{Identity, Owner};
+use crate::engine::key::Permission;
+use crate::ids::{AccountId, KeyId, Timestamp};
+use crate::limits::bucket::{AddressTable, BucketRule, Draw};
+use crate::limits::tier::Tier;
+use crate::limits::window::{Decision, KeyLimiter};
+
+/// Identities whose tokens were used lately and have limiters. Past it the idle ones are dropped;
+/// when none is idle, new ones wait.
+const TOKEN_LIMITERS_MAX: usize = 100_000;
+
+/// Who calls.
+#[derive(Clone)]
+pub enum Caller {
+    /// Nobody that we know.
+    Anonymous,
+    /// The holder of a key.
+    Key(Arc<KeyEntry<KeyLimiter>>),
+    /// The bearer of an access token.
+    Token(TokenCaller),
+}
+
+/// The bearer of an access token.
+#[derive(Clone)]
+pub struct TokenCaller {
+    /// Whom the issuer vouches for.
+    pub identity: Identity,
+    /// The highest tier that they may ask for; their requests are limited at it.
+    pub entitled_tier: Tier,
+    limiter: Arc<KeyLimiter>,
+}
+
+/// Who opens a socket.
+#[derive(Clone)]
+pub struct SocketCaller {
+    /// Whose socket it will be.
+    pub account: AccountId,
+    /// Whose tier caps the sockets of the account.
+    pub tier: Tier,
+    /// The key behind it; none when the account's owner came with an access token.
+    key: Option<Arc<KeyEntry<KeyLimiter>>>,
+}
+
+impl SocketCaller {
+    fn by_key(key: Arc<KeyEntry<KeyLimiter>>) -> Result<Self, ServiceError> {
+        key.actor().require(Permission::Read).map_err(Denied::from)?;
+        let facts = key.facts();
+        Ok(Self { account: facts.account_id, tier: facts.tier, key: Some(key) })
+    }
+
+    /// Whether the credential still holds; an open socket asks now and then.
+    pub fn is_valid(&self) -> bool {
+        self.key.as_ref().is_none_or(|key| key.check(Timestamp::now()).is_ok())
+    }
+}
+
+/// Why somebody is turned away.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Denied {
+    /// A credential is needed.
+    #[error("a credential is required: send X-API-Key, or Authorization: Bearer with a key")]
+    MissingCredential,
+    /// The key is none of ours, or not any more.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The token does not say who this is.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// The token in a socket's address is none of ours, or is over.
+    #[error("the socket token is not valid")]
+    SocketToken,
+    /// An access token is not accepted here.
+    #[error("an access token is not accepted here; use an API key, which POST /v1/keys makes")]
+    TokenNotAccepted,
+    /// The credential may not do this, or not give what it was asked to give.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// Too often.
+    #[error("rate limit exceeded")]
+    TooOften {
+        /// Until one request is sure to pass, in nanoseconds.
+        wait_ns: u64,
+    },
+}
+
+/// A request that may go on, and what the answer tells of the caller's limits.
+#[derive(Clone, Copy, Debug)]
+pub struct Admission {
+    /// Whose limits.
+    pub tier: Tier,
+    /// What is left of them.
+    pub decision: Decision,
+}
+
+/// The limits of callers that bring no key.
+pub(super) struct AccessLimits {
+    addresses: Option<AddressLimits>,
+    tokens: papaya::HashMap<[u8; 32], Arc<KeyLimiter>, RandomState>,
+}
+
+struct AddressLimits {
+    public: AddressTable,
+    bootstrap: AddressTable,
+    failures: AddressTable,
+}
+
+impl AccessLimits {
+    pub(super) fn new(address_limits: bool) -> Self {
+        let table = |rule| AddressTable::new(rule, std::hash::RandomState::new());
+        let addresses = address_limits.then(|| AddressLimits {
+            public: table(BucketRule::PUBLIC_READS),
+            bootstrap: table(BucketRule::BOOTSTRAP),
+            failures: table(BucketRule::FAILED_CREDENTIALS),
+        });
+        Self { addresses, tokens: papaya::HashMap::with_hasher(RandomState::default()) }
+    }
+}
+
+impl Caller {
+    /// Whose account a write of this caller acts on.
+    pub(super) fn owner(&self) -> Result<Owner, Denied> {
+        match self {
+            Self::Anonymous => Err(Denied::MissingCredential),
+            Self::Key(key) => Ok(Owner::Account(key.facts().account_id)),
+            Self::Token(token) => Ok(Owner::Identity(token.identity.clone())),
+        }
+    }
+
+    /// What the caller may do and give; nothing for nobody.
+    pub fn actor(&self) -> Option<Actor> {
+        match self {
+            Self::Anonymous => None,
+            Self::Key(key) => Some(key.actor()),
+            Self::Token(token) => Some(Actor::Token { entitled_tier: token.entitled_tier }),
+        }
+    }
+
+    /// The tier that the caller's caps come from.
+    pub fn tier(&self) -> Tier {
+        self.actor().map_or(Tier::Free, Actor::tier)
+    }
+
+    /// The key that the caller came with.
+    pub fn key_id(&self) -> Option<KeyId> {
+        match self {
+            Self::Key(key) => Some(key.facts().key_id),
+            Self::Anonymous | Self::Token(_) => None,
+        }
+    }
+
+    /// Refuses a caller that may not do this.
+    pub fn require(&self, needed: Permission) -> Result<(), Denied> {
+        let actor = self.actor().ok_or(Denied::MissingCredential)?;
+        Ok(actor.require(needed)?)
+    }
+}
+
+impl Service {
+    /// Finds out who calls. A wrong credential is refused even where none is needed, and more
+    /// slowly the more of them an address sends; a valid one never waits for that.
+    pub fn identify(
+        &self,
+        presented: &Presented<'_>,
+        address: IpAddr,
+        moment: Moment,
+    ) -> Result<Caller, Denied> {
+        let caller = match presented {
+            Presented::Nothing => return Ok(Caller::Anonymous),
+            Presented::Key(text) => {
+                self.keys.authenticate(text, moment.now).map(Caller::Key).map_err(Denied::from)
+            }
+            Presented::Token(token) => self.identify_token(token, moment),
+            Presented::Unreadable => Err(TokenError::Invalid(TokenFlaw::Malformed).into()),
+        };
+        caller.map_err(|denied| self.slowed(denied, address, moment))
+    }
+
+    /// The refusal of a wrong credential; past its bucket the address is told to wait instead.
+    fn slowed(&self, denied: Denied, address: IpAddr, moment: Moment) -> Denied {
+        match self.access.failed(address, moment) {
+            Some(Draw { is_admitted: false, wait_ns, .. }) => Denied::TooOften { wait_ns },
+            _ => denied,
+        }
+    }
+
+    fn identify_token(&self, token: &str, moment: Moment) -> Result<Caller, Denied> {
+        let verified = self.issuer.verify(token, moment.now)?;
+        let entitled_tier = verified.entitled_tier.unwrap_or(self.default_tier);
+        let identity = Identity {
+            digest: identity_digest(&verified.issuer, &verified.subject),
+            issuer: verified.issuer.into(),
+            subject: verified.subject.into(),
+        };
+        let limiter = self.token_limiter(&identity, entitled_tier, moment)?;
+        Ok(Caller::Token(TokenCaller { identity, entitled_tier, limiter }))
+    }
+
+    /// Who opens a socket: by the token in the address, else by a credential as elsewhere. It has to
+    /// be a key with permission to read, or a token that such a key or its account's owner minted.
+    pub async fn identify_socket(
+        &self,
+        token: Option<&str>,
+        presented: &Presented<'_>,
+        visit: Visit<'_>,
+    ) -> Result<SocketCaller, ServiceError> {
+        let Some(token) = token else {
+            let caller = self.identify(presented, visit.address, visit.moment)?;
+            let Caller::Key(key) = caller else {
+                return Err(Denied::MissingCredential.into());
+            };
+            return SocketCaller::by_key(key);
+        };
+        let grant = self
+            .ws_tokens
+            .verify(token, visit.moment.now)
+            .map_err(|_| self.slowed(Denied::SocketToken, visit.address, visit.moment))?;
+        let Some(key_id) = grant.key_id else {
+            return Ok(SocketCaller { account: grant.account_id, tier: grant.tier, key: None });
+        };
+        let hash = self
+            .shards
+            .observe(key_id.shard(), visit.waiters, move |state| state.observe_key_hash(key_id))
+            .await?;
+        let key = hash.and_then(|hash| self.keys.get(&KeyHash::from_bytes(hash)));
+        let key = key.ok_or(Denied::SocketToken)?;
+        key.check(visit.moment.now).map_err(Denied::from)?;
+        SocketCaller::by_key(key)
+    }
+
+    /// The limiter of an identity: one for each, whatever number of tokens it has.
+    fn token_limiter(
+        &self,
+        identity: &Identity,
+        tier: Tier,
+        moment: Moment,
+    ) -> Result<Arc<KeyLimiter>, Denied> {
+        let limiters = self.access.tokens.pin();
+        if let Some(limiter) = limiters.get(&identity.digest) {
+            return Ok(limiter.clone());
+        }
+        if limiters.len() >= TOKEN_LIMITERS_MAX {
+            limiters.retain(|_, limiter| !limiter.is_idle(moment.monotonic_ns));
+        }
+        if limiters.len() >= TOKEN_LIMITERS_MAX {
+            return Err(Denied::TooOften { wait_ns: 1_000_000_000 });
+        }
+        let limiter = Arc::new(KeyLimiter::new(self.tiers.get(tier)));
+        Ok(limiters.get_or_insert(identity.digest, limiter).clone())
+    }
+
+    /// Counts a request against the caller's limits, and tells what is left of them whether it
+    /// passes or not. A caller that we do not know is limited by address, and told nothing.
+    pub fn admit(
+        &self,
+        caller: &Caller,
+        address: IpAddr,
+        moment: Moment,
+    ) -> (Result<(), Denied>, Option<Admission>) {
+        let (tier, limiter) = match caller {
+            Caller::Key(key) => (key.facts().tier, key.limiter()),
+            Caller::Token(token) => (token.entitled_tier, &*token.limiter),
+            Caller::Anonymous => return (passed(self.access.public(address, moment)), None),
+        };
+        let decision = limiter.decide(moment.monotonic_ns);
+        let admission = Some(Admission { tier, decision });
+        if decision.is_admitted {
+            (Ok(()), admission)
+        } else {
+            (Err(Denied::TooOften { wait_ns: decision.wait_ns }), admission)
+        }
+    }
+
+    /// Counts a bootstrap against those of the address.
+    pub fn admit_bootstrap(&self, address: IpAddr, moment: Moment) -> Result<(), Denied> {
+        passed(self.access.bootstrap(address, moment))
+    }
+}
+
+/// What a draw from a bucket says; without a bucket everything passes.
+fn passed(draw: Option<Draw>) -> Result<(), Denied> {
+    match draw {
+        Some(Draw { is_admitted: false, wait_ns, .. }) => Err(Denied::TooOften { wait_ns }),
+        _ => Ok(()),
+    }
+}
+
+impl AccessLimits {
+    fn public(&self, address: IpAddr, moment: Moment) -> Option<Draw> {
+        Some(self.addresses.as_ref()?.public.draw(address, moment.monotonic_ns))
+    }
+
+    fn bootstrap(&self, address: IpAddr, moment: Moment) -> Option<Draw> {
+        Some(self.addresses.as_ref()?.bootstrap.draw(address, moment.monotonic_ns))
+    }
+
+    fn failed(&self, address: IpAddr, moment: Moment) -> Option<Draw> {
+        Some(self.addresses.as_ref()?.failures.draw(address, moment.monotonic_ns))
+    }
+}

@@ -1,0 +1,77 @@
+//! Comments on orders.
+
+use super::{Caller, Service, ServiceError, Visit};
+use crate::engine::command::{Command, Owner};
+use crate::engine::comment::Comment;
+use crate::engine::rejection::Rejection;
+use crate::ids::{AccountId, CommentId, OrderId};
+use crate::shard::Outcome;
+
+impl Service {
+    /// Writes a comment on any order of the server.
+    pub async fn comment(
+        &self,
+        caller: &Caller,
+        order: Option<OrderId>,
+        content: Box<str>,
+        visit: Visit<'_>,
+    ) -> Result<Comment, ServiceError> {
+        let order = order.ok_or(Rejection::OrderNotFound)?;
+        let author = self.opened_account(caller, visit).await?;
+        let command = Command::Comment { order, author, content };
+        match self.shards.execute(order.shard(), command, visit.waiters).await? {
+            Outcome::Comment(comment) => Ok(*comment),
+            _ => unreachable!("commenting makes a comment"),
+        }
+    }
+
+    /// Comments of an order, oldest first.
+    pub async fn comments(
+        &self,
+        order: Option<OrderId>,
+        offset: usize,
+        limit: usize,
+        visit: Visit<'_>,
+    ) -> Result<Vec<Comment>, ServiceError> {
+        let order = order.ok_or(Rejection::OrderNotFound)?;
+        let found = self
+            .shards
+            .observe(order.shard(), visit.waiters, move |state| {
+                state.observe_comments(order, offset, limit)
+            })
+            .await?;
+        found.ok_or_else(|| Rejection::OrderNotFound.into())
+    }
+
+    /// Takes the caller's own comment back.
+    pub async fn delete_comment(
+        &self,
+        caller: &Caller,
+        comment: Option<CommentId>,
+        visit: Visit<'_>,
+    ) -> Result<(), ServiceError> {
+        let comment = comment.ok_or(Rejection::CommentNotFound)?;
+        let author = self.account(caller, visit).await?;
+        let command = Command::DeleteComment { comment, author };
+        self.shards.execute(comment.shard(), command, visit.waiters).await?;
+        Ok(())
+    }
+
+    /// The caller's account; a token's is opened by its first write.
+    async fn opened_account(
+        &self,
+        caller: &Caller,
+        visit: Visit<'_>,
+    ) -> Result<AccountId, ServiceError> {
+        let identity = match caller.owner()? {
+            Owner::Account(account) => return Ok(account),
+            Owner::Identity(identity) => identity,
+        };
+        let shard = identity.shard();
+        let command = Command::OpenAccount(identity);
+        match self.shards.execute(shard, command, visit.waiters).await? {
+            Outcome::Account(account) => Ok(account),
+            _ => unreachable!("opening an account opens an account"),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Trading, and reading orders back.
+
+use super::{Caller, Service, ServiceError, Visit};
+use crate::engine::command::{Command, OrderNames, Trade, TradeOrder};
+use crate::engine::idempotency::NameHash;
+use crate::engine::order::OrderReceipt;
+use crate::engine::rejection::Rejection;
+use crate::engine::view::OrderFilter;
+use crate::ids::OrderId;
+use crate::shard::{Outcome, Refusal};
+
+/// One order of a batch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BatchEntry {
+    /// What to buy or sell.
+    pub order: TradeOrder,
+    /// How the caller can name it again.
+    pub names: OrderNames,
+}
+
+/// Orders, newest first.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct OrderList {
+    /// The rows.
+    pub orders: Vec<OrderReceipt>,
+    /// Whether the account has older orders, whatever the filter says of them.
+    pub has_more: bool,
+}
+
+impl Service {
+    /// Buys or sells at the market. The flag tells a replay.
+    pub async fn trade(
+        &self,
+        caller: &Caller,
+        order: TradeOrder,
+        names: OrderNames,
+        visit: Visit<'_>,
+    ) -> Result<(OrderReceipt, bool), ServiceError> {
+        let owner = caller.owner()?;
+        let shard = owner.shard();
+        let command = Command::Trade(Trade { owner, order, names });
+        Ok(filled(self.shards.execute(shard, command, visit.waiters).await)?)
+    }
+
+    /// The orders of a batch, one after the other, each for itself.
+    pub async fn trade_all(
+        &self,
+        caller: &Caller,
+        entries: Vec<BatchEntry>,
+        visit: Visit<'_>,
+    ) -> Result<Vec<Result<(OrderReceipt, bool), Refusal>>, ServiceError> {
+        self.check_batch(caller, entries.len())?;
+        let owner = caller.owner()?;
+        let commands = entries
+            .into_iter()
+            .map(|BatchEntry { order, names }| {
+                Command::Trade(Trade { owner: owner.clone(), order, names })
+            })
+            .collect();
+        let outcomes = self.shards.execute_all(owner.shard(), commands, visit.waiters).await?;
+        Ok(outcomes.into_iter().map(filled).collect())
+    }
+
+    /// Refuses a request of more entries than the caller's tier allows.
+    pub fn check_batch(&self, caller: &Caller, count: usize) -> Result<(), ServiceError> {
+        let tier = caller.tier();
+        let batch_max = self.tiers.get(tier).batch_max;
+        if count > batch_max as usize {
+            return Err(ServiceError::BatchTooLong { count, batch_max, tier });
+        }
+        Ok(())
+    }
+
+    /// An order of the caller's account.
+    pub async fn order(
+        &self,
+        caller: &Caller,
+        order: Option<OrderId>,
+        visit: Visit<'_>,
+    ) -> Result<OrderReceipt, ServiceError> {
+        let account = self.account(caller, visit).await?;
+        let order = order.ok_or(Rejection::OrderNotFound)?;
+        let found = self
+            .shards
+            .observe(order.shard(), visit.waiters, move |state| state.observe_order(account, order))
+            .await?;
+        found.ok_or_else(|| Rejection::OrderNotFound.into())
+    }
+
+    /// The order that the caller's account calls by this name, if there is one.
+    pub async fn order_named(
+        &self,
+        caller: &Caller,
+        name: NameHash,
+        visit: Visit<'_>,
+    ) -> Result<Option<OrderReceipt>, ServiceError> {
+        let account = self.account(caller, visit).await?;
+        Ok(self
+            .shards
+            .observe(account.shard(), visit.waiters, move |state| {
+                state.observe_named(account, name)
+            })
+            .await?)
+    }
+
+    /// Orders of the caller's account, newest first: at most `limit` that the filter lets through,
+    /// after the first `offset` of those.
+    pub async fn orders(
+        &self,
+        caller: &Caller,
+        filter: OrderFilter,
+        offset: usize,
+        limit: usize,
+        visit: Visit<'_>,
+    ) -> Result<OrderList, ServiceError> {
+        let account = self.account(caller, visit).await?;
+        let mut list = OrderList { orders: Vec::new(), has_more: true };
+        let mut looked_at = 0;
+        let mut skipped = 0;
+        while list.has_more && list.orders.len() < limit {
+            let wanted = (offset - skipped) + (limit - list.orders.len());
+            let filter = filter.clone();
+            let page = self
+                .shards
+                .observe(account.shard(), visit.waiters, move |state| {
+                    state.observe_orders(account, &filter, looked_at, wanted)
+                })
+                .await?
+                .ok_or(Rejection::AccountNotFound)?;
+            looked_at = page.looked_at;
+            list.has_more = page.has_more;
+            let leave_out = (offset - skipped).min(page.orders.len());
+            skipped += leave_out;
+            list.orders.extend(page.orders.into_iter().skip(leave_out));
+        }
+        Ok(list)
+    }
+}
+
+fn filled(outcome: Result<Outcome, Refusal>) -> Result<(OrderReceipt, bool), Refusal> {
+    match outcome? {
+        Outcome::Order { receipt, is_replay } => Ok((*receipt, is_replay)),
+        _ => unreachable!("a trade makes an order"),
+    }
+}

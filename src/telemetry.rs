@@ -1,0 +1,182 @@
+//! What the server tells about itself: log lines, and counters for the admin listener.
+//!
+//! Counters are plain atomics that handlers raise; they are rendered when somebody asks.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tracing_subscriber::filter::LevelFilter;
+
+use crate::journal::{Histogram, JournalMetrics};
+
+/// One line an event on standard output: time, level, text. Called once, before anything else.
+pub fn start_logging() {
+    tracing_subscriber::fmt()
+        .with_max_level(LevelFilter::INFO)
+        .with_target(false)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stdout()))
+        .init();
+}
+
+/// What has been counted since the start.
+#[derive(Default, Debug)]
+pub struct Metrics {
+    /// Answers by the first digit of their status, 1 to 5.
+    responses: [AtomicU64; 5],
+    /// Orders that filled.
+    pub orders_filled: Counter,
+    /// Answers that repeated an earlier order's.
+    pub orders_replayed: Counter,
+    /// Orders that were refused by a business rule.
+    pub orders_rejected: Counter,
+    /// Comments that were added.
+    pub comments_added: Counter,
+    /// Requests that were over a limit.
+    pub rate_limited: Counter,
+    /// Connections that were over the cap.
+    pub connections_refused: Counter,
+}
+
+/// A number that only rises.
+#[derive(Default, Debug)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// One more.
+    pub fn increment(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What is so at the moment of asking.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Gauges {
+    /// Open connections.
+    pub connections: usize,
+    /// Open sockets.
+    pub sockets: usize,
+    /// Known markets.
+    pub markets: usize,
+    /// Known keys.
+    pub keys: usize,
+    /// Seconds since the start.
+    pub uptime_seconds: u64,
+}
+
+impl Metrics {
+    /// Counts an answer.
+    pub fn responded(&self, status: u16) {
+        if let Some(class) = self.responses.get(usize::from(status / 100).wrapping_sub(1)) {
+            class.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Everything in the text format of Prometheus.
+    pub fn render(&self, gauges: Gauges, journal: Option<&JournalMetrics>) -> String {
+        let mut out = Page(String::with_capacity(4096));
+        out.head("http_responses_total", "counter", "Answers by class of status.");
+        for (class, count) in (1..).zip(&self.responses) {
+            let count = count.load(Ordering::Relaxed);
+            let _ = writeln!(out.0, "http_responses_total{{class=\"{class}xx\"}} {count}");
+        }
+        for (name, help, counter) in [
+            ("orders_filled_total", "Orders that filled.", &self.orders_filled),
+            ("orders_replayed_total", "Answers that repeated one.", &self.orders_replayed),
+            ("orders_rejected_total", "Orders that a rule refused.", &self.orders_rejected),
+            ("comments_added_total", "Comments that were added.", &self.comments_added),
+            ("rate_limited_total", "Requests over a limit.", &self.rate_limited),
+            ("connections_refused_total", "Connections over the cap.", &self.connections_refused),
+        ] {
+            out.value(name, "counter", help, counter.get());
+        }
+        for (name, help, value) in [
+            ("http_connections", "Open connections.", gauges.connections as u64),
+            ("active_websocket_connections", "Open sockets.", gauges.sockets as u64),
+            ("markets", "Known markets.", gauges.markets as u64),
+            ("api_keys", "Known keys.", gauges.keys as u64),
+            ("uptime_seconds", "Seconds since the start.", gauges.uptime_seconds),
+        ] {
+            out.value(name, "gauge", help, value);
+        }
+        if let Some(journal) = journal {
+            out.histogram(
+                "journal_flush_seconds",
+                "A flush, write and sync.",
+                &journal.flush_us,
+                1e6,
+            );
+            out.histogram("journal_batch_records", "Records a flush.", &journal.batch_records, 1.0);
+            out.histogram("journal_batch_bytes", "Bytes a flush.", &journal.batch_bytes, 1.0);
+        }
+        out.0
+    }
+}
+
+struct Page(String);
+
+impl Page {
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn value(&mut self, name: &str, kind: &str, help: &str, value: u64) {
+        self.head(name, kind, help);
+        let _ = writeln!(self.0, "{name} {value}");
+    }
+
+    /// A bucket of the journal's histograms holds what is below a power of two.
+    #[expect(clippy::cast_precision_loss, reason = "what is shown is rounded, what is kept is not")]
+    fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram, unit: f64) {
+        self.head(name, "histogram", help);
+        let buckets = histogram.buckets();
+        let mut total = 0;
+        for (exponent, count) in buckets.iter().enumerate() {
+            total += count;
+            let is_last = exponent + 1 == buckets.len();
+            if is_last {
+                let _ = writeln!(self.0, "{name}_bucket{{le=\"+Inf\"}} {total}");
+            } else {
+                let bound = (1_u64 << exponent) as f64 / unit;
+                let _ = writeln!(self.0, "{name}_bucket{{le=\"{bound}\"}} {total}");
+            }
+        }
+        let sum = histogram.sum() as f64 / unit;
+        let _ = writeln!(self.0, "{name}_sum {sum}\n{name}_count {total}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_prometheus_text() {
+        let metrics = Metrics::default();
+        metrics.responded(200);
+        metrics.responded(201);
+        metrics.responded(404);
+        metrics.responded(999);
+        metrics.orders_filled.increment();
+        let journal = JournalMetrics::default();
+        journal.flush_us.record(100);
+        let page = metrics.render(Gauges { sockets: 3, ..Gauges::default() }, Some(&journal));
+        for line in [
+            "http_responses_total{class=\"2xx\"} 2",
+            "http_responses_total{class=\"4xx\"} 1",
+            "orders_filled_total 1",
+            "active_websocket_connections 3",
+            "journal_flush_seconds_bucket{le=\"0.000064\"} 0",
+            "journal_flush_seconds_bucket{le=\"0.000128\"} 1",
+            "journal_flush_seconds_bucket{le=\"+Inf\"} 1",
+            "journal_flush_seconds_sum 0.0001",
+            "journal_flush_seconds_count 1",
+        ] {
+            assert!(page.lines().any(|other| other == line), "no {line:?} in\n{page}");
+        }
+    }
+}
