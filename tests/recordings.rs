@@ -18,7 +18,8 @@ use paperbourse::money::Price;
 use paperbourse::venue::feed::{BookHasher, Feed, FeedCounts, HashedBook, MismatchPolicy};
 use paperbourse::venue::polymarket::wire::clob::{self, LastTradePrice};
 use paperbourse::venue::polymarket::wire::socket::{Frame, frame};
-use paperbourse::venue::recorded::{LoadReport, NotPlayable, Player, Recording, Speed};
+use paperbourse::venue::recorded::{LoadReport, NotPlayable, Player, Recording};
+use paperbourse::venue::speed::Speed;
 use paperbourse::venue::{VenueChange, VenueEvent};
 use proptest::prelude::*;
 

@@ -23,6 +23,7 @@ pub(crate) fn code(rejection: &Rejection) -> &'static str {
         Rejection::KeyNotFound => "KEY_NOT_FOUND",
         Rejection::BootstrapNotAllowed => "BOOTSTRAP_NOT_ALLOWED",
         Rejection::KeyLimitExceeded { .. } => "TIER_KEY_LIMIT_EXCEEDED",
+        Rejection::MakerEnded => "KEY_DEACTIVATED",
         Rejection::OrderNotFound => "ORDER_NOT_FOUND",
         Rejection::CommentNotFound => "COMMENT_NOT_FOUND",
         Rejection::CommentNotOwn => "COMMENT_NOT_OWN",

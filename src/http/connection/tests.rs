@@ -35,7 +35,7 @@ async fn answer(request: Request<RequestBody>) -> Response<Full<Bytes>> {
         Err(BodyError::TooLarge { bytes_max }) => {
             ApiError::body_too_large(bytes_max).into_response()
         }
-        Err(BodyError::Broken(_)) => ApiError::internal().into_response(),
+        Err(BodyError::Broken(_)) => ApiError::internal("the body broke").into_response(),
     }
 }
 
