@@ -1,0 +1,158 @@
+//! Deciding everything but trades.
+
+use smallvec::smallvec;
+
+use super::command::{CreateKey, Identity, Owner};
+use super::comment::COMMENTS_PER_ORDER_MAX;
+use super::event::{Event, Events};
+use super::key::revoked_with;
+use super::rejection::Rejection;
+use super::{IDS_EXHAUSTED, Rules, State, Verdict, next_counter};
+use crate::ids::{AccountId, CommentId, KeyId, OrderId, Timestamp};
+
+impl State {
+    pub(super) fn decide_open(
+        &self,
+        identity: &Identity,
+        now: Timestamp,
+        rules: &Rules,
+    ) -> Result<Verdict, Rejection> {
+        if self.account_of.contains_key(&identity.digest) {
+            return Ok(Verdict::Already);
+        }
+        Ok(Verdict::Happens(smallvec![self.opening(identity, now, rules)?]))
+    }
+
+    pub(super) fn decide_create_key(
+        &self,
+        create: &CreateKey,
+        now: Timestamp,
+        rules: &Rules,
+    ) -> Result<Verdict, Rejection> {
+        let (opening, account) = self.owner(&create.owner, now, rules)?;
+        // A key that ends while its request is on its way makes no other key: what was revoked with
+        // its descendants has none that came later.
+        if let Some(maker) = create.created_by
+            && !self.key(maker).is_some_and(|maker| maker.is_active(now))
+        {
+            return Err(Rejection::MakerEnded);
+        }
+        if let Some(account) = self.account(account) {
+            let keys = account.keys.iter().filter_map(|&key| self.key(key));
+            let active_count = keys.filter(|key| key.is_active(now)).count();
+            if create.is_bootstrap && active_count > 0 {
+                return Err(Rejection::BootstrapNotAllowed);
+            }
+            if active_count >= rules.active_keys_max as usize {
+                let active_keys_max = rules.active_keys_max;
+                return Err(Rejection::KeyLimitExceeded { active_keys_max });
+            }
+        }
+        let key = KeyId::new(self.shard, next_counter(&self.keys)).ok_or(IDS_EXHAUSTED)?;
+        let mut events = Events::from_iter(opening);
+        events.push(Event::KeyCreated {
+            key,
+            account,
+            grant: create.grant.clone(),
+            created_by: create.created_by,
+            at: now,
+        });
+        Ok(Verdict::Happens(events))
+    }
+
+    pub(super) fn decide_revoke(
+        &self,
+        account: AccountId,
+        key: KeyId,
+        descendants: bool,
+        now: Timestamp,
+    ) -> Result<Verdict, Rejection> {
+        let account = self.account(account).ok_or(Rejection::AccountNotFound)?;
+        if !account.keys.contains(&key) {
+            return Err(Rejection::KeyNotFound);
+        }
+        let keys = account.keys.iter().filter_map(|&key| self.key(key));
+        let ended = revoked_with(key, descendants, now, keys);
+        if ended.is_empty() {
+            return Ok(Verdict::Already);
+        }
+        Ok(Verdict::Happens(
+            ended.into_iter().map(|key| Event::KeyRevoked { key, at: now }).collect(),
+        ))
+    }
+
+    pub(super) fn decide_comment(
+        &self,
+        order: OrderId,
+        author: AccountId,
+        content: &str,
+        now: Timestamp,
+    ) -> Result<Verdict, Rejection> {
+        let order = self.order(order).ok_or(Rejection::OrderNotFound)?;
+        if order.comments.len() >= COMMENTS_PER_ORDER_MAX {
+            return Err(Rejection::CommentLimitExceeded { comments_max: COMMENTS_PER_ORDER_MAX });
+        }
+        let comment =
+            CommentId::new(self.shard, next_counter(&self.comments)).ok_or(IDS_EXHAUSTED)?;
+        Ok(Verdict::Happens(smallvec![Event::CommentAdded {
+            comment,
+            order: order.id,
+            author,
+            content: content.into(),
+            at: now,
+        }]))
+    }
+
+    pub(super) fn decide_delete(
+        &self,
+        comment: CommentId,
+        author: AccountId,
+    ) -> Result<Verdict, Rejection> {
+        let comment = self.comment(comment).ok_or(Rejection::CommentNotFound)?;
+        if comment.author != author {
+            return Err(Rejection::CommentNotOwn);
+        }
+        Ok(Verdict::Happens(smallvec![Event::CommentDeleted { comment: comment.id }]))
+    }
+
+    /// The account that a command acts on, and the event that opens it if the command does.
+    pub(super) fn owner(
+        &self,
+        owner: &Owner,
+        now: Timestamp,
+        rules: &Rules,
+    ) -> Result<(Option<Event>, AccountId), Rejection> {
+        match owner {
+            Owner::Account(account) => {
+                self.account(*account).ok_or(Rejection::AccountNotFound)?;
+                Ok((None, *account))
+            }
+            Owner::Identity(identity) => {
+                if let Some(&account) = self.account_of.get(&identity.digest) {
+                    return Ok((None, account));
+                }
+                let opening = self.opening(identity, now, rules)?;
+                Ok((Some(opening), self.next_account()?))
+            }
+        }
+    }
+
+    fn opening(
+        &self,
+        identity: &Identity,
+        now: Timestamp,
+        rules: &Rules,
+    ) -> Result<Event, Rejection> {
+        assert_eq!(identity.shard(), self.shard, "an account lives in the shard of its identity");
+        Ok(Event::AccountOpened {
+            account: self.next_account()?,
+            identity: identity.clone(),
+            granted: rules.starting_balance,
+            at: now,
+        })
+    }
+
+    fn next_account(&self) -> Result<AccountId, Rejection> {
+        AccountId::new(self.shard, next_counter(&self.accounts)).ok_or(IDS_EXHAUSTED)
+    }
+}
