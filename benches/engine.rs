@@ -106,13 +106,13 @@ fn traded_state(market: &MarketSnapshot) -> State {
 }
 
 fn order(account_number: u64, order_number: u64, shape: Shape) -> Command {
-    let mut names = OrderNames::default();
-    if shape.has_names {
+    let names = if shape.has_names {
         let name = format!("bot-7-{order_number}");
-        names.hashes.push(NameHash::of_order(&format!("{order_number:032x}")));
-        names.hashes.push(NameHash::of_order(&name));
-        names.client_order_id = Some(name.into());
-    }
+        let header = format!("{order_number:032x}");
+        OrderNames::new([&header, &name].map(|name| NameHash::of_order(name)), Some(name.into()))
+    } else {
+        OrderNames::default()
+    };
     Command::Trade(Trade {
         owner: Owner::Account(account(account_number)),
         order: TradeOrder {

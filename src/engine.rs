@@ -36,12 +36,13 @@ use idempotency::NameHash;
 use key::Key;
 use order::{Order, OrderReceipt};
 use rejection::Rejection;
-use state_hash::{StateHash, Term, TermKind};
+use state_hash::StateHash;
 
 use crate::ids::{
     AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex, Place, ShardId, Timestamp,
 };
 use crate::market::MarketSnapshot;
+use crate::market::catalogue::MarketInfo;
 use crate::money::Usd;
 
 /// What the operator decides about accounts.
@@ -269,6 +270,13 @@ impl State {
 }
 
 impl UsedMarket {
+    /// Whether the catalogue means by each outcome what was meant when the market was first used.
+    /// Labels may be mended; tokens are what pays.
+    fn is_still(&self, info: &MarketInfo) -> bool {
+        let tokens = info.outcomes.iter().map(|outcome| &outcome.token_id);
+        self.outcomes.iter().map(|(_, token_id)| token_id).eq(tokens)
+    }
+
     /// The label of an outcome.
     pub fn label(&self, outcome: OutcomeIndex) -> Arc<str> {
         self.outcomes[outcome.index()].0.clone()
@@ -286,16 +294,6 @@ fn next_counter<T>(records: &[T]) -> u64 {
 /// Where the record with this counter is.
 fn index(counter: u64) -> usize {
     usize::try_from(counter - 1).expect("counters start at 1 and fit the memory they count")
-}
-
-fn key_term(key: &Key) -> StateHash {
-    Term::new(TermKind::Key)
-        .number(key.id.get())
-        .number(key.account.get())
-        .bytes(&key.grant.hash)
-        .number(u64::from(key.grant.permissions.bits()) << 8 | key.grant.tier as u64)
-        .signed(key.revoked_at.map_or(0, Timestamp::nanos))
-        .finish()
 }
 
 #[cfg(test)]

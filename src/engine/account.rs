@@ -71,6 +71,8 @@ impl Account {
         let ledger = &self.ledger;
         Term::new(TermKind::Account)
             .number(self.id.get())
+            .bytes(&self.identity.digest)
+            .signed(self.opened_at.nanos())
             .signed(ledger.granted.micros())
             .signed(ledger.purchases.micros())
             .signed(ledger.sales.micros())

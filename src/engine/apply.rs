@@ -7,12 +7,12 @@ use super::command::Identity;
 use super::comment::Comment;
 use super::event::{Event, OrderFilled};
 use super::key::Key;
-use super::order::Order;
+use super::order::{Order, name_term};
 use super::position::Position;
 use super::state_hash::{Term, TermKind};
-use super::{CommentSlot, State, UsedMarket, index, key_term, next_counter};
+use super::{CommentSlot, State, UsedMarket, index, next_counter};
 use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, Place, Timestamp};
-use crate::money::Usd;
+use crate::money::{Shares, Usd};
 
 impl State {
     /// Applies the events of the next record. `place` is where the journal holds it.
@@ -94,20 +94,21 @@ impl State {
     }
 
     fn add_key(&mut self, key: Key, place: Place) {
+        assert_eq!(key.id.shard(), self.shard, "a key of another shard");
         assert_eq!(key.id.counter(), next_counter(&self.keys), "keys are numbered in order");
         let account = self.account_mut(key.account);
         account.keys.push(key.id);
         account.last_place = place;
-        self.hash += key_term(&key);
+        self.hash += key.term();
         self.keys.push(key);
     }
 
     fn revoke_key(&mut self, id: KeyId, at: Timestamp, place: Place) {
         let key = &mut self.keys[index(id.counter())];
         assert_eq!(key.id, id, "a key of this shard");
-        self.hash -= key_term(key);
+        self.hash -= key.term();
         key.revoked_at = Some(at);
-        self.hash += key_term(key);
+        self.hash += key.term();
         let account = key.account;
         self.account_mut(account).last_place = place;
     }
@@ -136,6 +137,11 @@ impl State {
             next_counter(&self.orders),
             "orders are numbered in order"
         );
+        assert_eq!(fill.order.shard(), self.shard, "an order of another shard");
+        let taken: Shares = fill.levels.iter().map(|level| level.size).sum();
+        assert_eq!(taken, fill.quantity, "an order is what it took");
+        let market = &self.markets[fill.market.0 as usize];
+        assert!(fill.outcome.index() < market.outcomes.len(), "an outcome that the market has");
         let account = &mut self.accounts[index(fill.account.counter())];
         assert_eq!(account.id, fill.account, "an account of this shard");
         self.hash -= account.term();
@@ -166,6 +172,7 @@ impl State {
         for &name in &fill.names {
             let before = self.order_of.insert((fill.account, name), fill.order);
             assert_eq!(before, None, "a name stands for one order");
+            self.hash += name_term(fill.order, name);
         }
         let order = Order::filled(fill, place);
         self.hash += order.term();
@@ -175,6 +182,7 @@ impl State {
     fn add_comment(&mut self, comment: Comment, place: Place) {
         let counter = comment.id.counter();
         assert_eq!(counter, next_counter(&self.comments), "comments are numbered in order");
+        assert_eq!(comment.id.shard(), self.shard, "a comment of another shard");
         let order = &mut self.orders[index(comment.order.counter())];
         assert_eq!(order.id, comment.order, "an order of this shard");
         order.comments.push(comment.id);

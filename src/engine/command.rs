@@ -139,8 +139,33 @@ impl TradeOrder {
 /// The names of an order within its account.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OrderNames {
-    /// The distinct names, hashed: from the header, from the body, from a batch.
-    pub hashes: SmallVec<[NameHash; 2]>,
-    /// The name that the body gave, shown with the order.
-    pub client_order_id: Option<Box<str>>,
+    hashes: SmallVec<[NameHash; 2]>,
+    client_order_id: Option<Box<str>>,
+}
+
+impl OrderNames {
+    /// These names: from the header, from the body, from a batch. Equal ones count once.
+    /// `client_order_id` is the one that the body gave, shown with the order.
+    pub fn new(
+        names: impl IntoIterator<Item = NameHash>,
+        client_order_id: Option<Box<str>>,
+    ) -> Self {
+        let mut hashes = SmallVec::new();
+        for name in names {
+            if !hashes.contains(&name) {
+                hashes.push(name);
+            }
+        }
+        Self { hashes, client_order_id }
+    }
+
+    /// The names, each once.
+    pub fn hashes(&self) -> &[NameHash] {
+        &self.hashes
+    }
+
+    /// The name that the body gave.
+    pub fn client_order_id(&self) -> Option<&str> {
+        self.client_order_id.as_deref()
+    }
 }

@@ -119,7 +119,7 @@ pub struct OrderFilled {
     /// What those shares cost, fees outside.
     pub position_cost: Usd,
     /// How much worse than the reference price the fill was, in whole basis points rounded up;
-    /// none when there was no reference.
+    /// none when the reference was 0, of which nothing is a part.
     pub slippage_bps: Option<u32>,
     /// The order as it was sent, hashed.
     pub fingerprint: Fingerprint,

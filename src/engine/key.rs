@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::state_hash::{StateHash, Term, TermKind};
 use crate::ids::{AccountId, KeyId, Timestamp};
 use crate::limits::tier::Tier;
 
@@ -119,6 +120,23 @@ impl Key {
     /// Whether it is accepted at `now`.
     pub fn is_active(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.grant.expires_at.is_none_or(|expires_at| now < expires_at)
+    }
+
+    /// The key's term in the state hash.
+    pub(super) fn term(&self) -> StateHash {
+        let grant = &self.grant;
+        Term::new(TermKind::Key)
+            .number(self.id.get())
+            .number(self.account.get())
+            .number(self.created_by.map_or(0, KeyId::get))
+            .signed(self.created_at.nanos())
+            .optional(self.revoked_at.map(Timestamp::nanos))
+            .optional(grant.expires_at.map(Timestamp::nanos))
+            .number(u64::from(grant.permissions.bits()) << 8 | grant.tier as u64)
+            .bytes(&grant.hash)
+            .bytes(grant.prefix.as_bytes())
+            .optional_text(grant.name.as_deref())
+            .finish()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::event::OrderFilled;
-use super::idempotency::Fingerprint;
+use super::idempotency::{Fingerprint, NameHash};
 use super::state_hash::{StateHash, Term, TermKind};
 use crate::ids::{AccountId, CommentId, MarketIndex, OrderId, OutcomeIndex, Place, Timestamp};
 use crate::market::book::Side;
@@ -80,23 +80,32 @@ impl Order {
 
     /// The order's term in the state hash. An order does not change, so this is added once.
     pub(super) fn term(&self) -> StateHash {
+        let place = u64::from(self.market.0) << 16
+            | u64::from(self.outcome.0) << 8
+            | u64::from(self.side == Side::Sell);
         Term::new(TermKind::Order)
             .number(self.id.get())
             .number(self.account.get())
-            .number(
-                u64::from(self.market.0) << 16
-                    | u64::from(self.outcome.0) << 1
-                    | u64::from(self.side == Side::Sell),
-            )
+            .number(place)
+            .number(self.level_count.into())
             .signed(self.quantity.micros())
             .signed(self.notional.micros())
             .signed(self.fee.micros())
+            .signed(self.fee_rate.micros())
             .signed(self.balance.micros())
             .signed(self.position_shares.micros())
             .signed(self.position_cost.micros())
+            .optional(self.slippage_bps.map(i64::from))
+            .bytes(&self.fingerprint.to_bytes())
+            .optional_text(self.client_order_id.as_deref())
             .signed(self.at.nanos())
             .finish()
     }
+}
+
+/// The term of one name of an order.
+pub(super) fn name_term(order: OrderId, name: NameHash) -> StateHash {
+    Term::new(TermKind::OrderName).number(order.get()).bytes(&name.to_bytes()).finish()
 }
 
 /// Everything that an answer about an order shows. The first answer and every replay are written

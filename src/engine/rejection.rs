@@ -34,6 +34,9 @@ pub enum Rejection {
     /// The market charges a fee that is not computed here.
     #[error("the market has a fee schedule that this server does not support")]
     FeesUnsupported,
+    /// The venue lists the market with other outcomes than it was traded with here before.
+    #[error("the venue now lists the market with other outcomes than it was traded with before")]
+    MarketChanged,
     /// There is no book that is known to be the venue's present one.
     #[error("no fresh order book for this outcome at the moment")]
     VenueUnavailable,
@@ -84,7 +87,9 @@ pub enum Rejection {
     )]
     BootstrapNotAllowed,
     /// Too many active keys.
-    #[error("the account has {active_keys_max} active keys, the most that it may have; revoke one")]
+    #[error(
+        "an account may have {active_keys_max} active keys, and this one has no room; revoke one"
+    )]
     KeyLimitExceeded {
         /// The bound.
         active_keys_max: u32,

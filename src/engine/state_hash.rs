@@ -49,6 +49,8 @@ pub enum TermKind {
     Market = 5,
     /// One comment.
     Comment = 6,
+    /// One name of an order.
+    OrderName = 7,
 }
 
 /// Folds the fields of one thing into a term. The function is part of the journal's format.
@@ -74,6 +76,18 @@ impl Term {
     #[must_use]
     pub fn signed(self, value: i64) -> Self {
         self.number(value.cast_unsigned())
+    }
+
+    /// Adds a number that may be absent.
+    #[must_use]
+    pub fn optional(self, value: Option<i64>) -> Self {
+        self.number(value.is_some().into()).signed(value.unwrap_or(0))
+    }
+
+    /// Adds a text that may be absent.
+    #[must_use]
+    pub fn optional_text(self, text: Option<&str>) -> Self {
+        self.number(text.is_some().into()).bytes(text.unwrap_or_default().as_bytes())
     }
 
     /// Adds a text of any length.

@@ -1,7 +1,9 @@
 use std::sync::Arc;
 
-use super::command::{OrderNames, Trade, TradeOrder};
+use super::command::{CreateKey, Identity, OrderNames, Trade, TradeOrder};
 use super::key::{KeyGrant, Permissions};
+use super::order::name_term;
+use super::state_hash::{Term, TermKind};
 use super::*;
 use crate::limits::tier::Tier;
 use crate::market::Markets;
@@ -12,7 +14,11 @@ use crate::money::{Price, Shares};
 const MARKET_ID: &str = "0xa";
 
 fn market() -> MarketSnapshot {
-    let outcomes = ["Yes", "No"]
+    listed(["Yes", "No"])
+}
+
+fn listed(labels: [&str; 2]) -> MarketSnapshot {
+    let outcomes = labels
         .map(|label| Outcome { label: label.into(), token_id: format!("token-{label}").into() });
     let level =
         |price| Level { price: Price::from_micros(price), size: Shares::from_micros(100_000_000) };
@@ -68,8 +74,9 @@ fn hash_from_scratch(state: &State) -> StateHash {
             hash += position.term(account.id);
         }
     }
-    state.keys.iter().for_each(|key| hash += key_term(key));
+    state.keys.iter().for_each(|key| hash += key.term());
     state.orders.iter().for_each(|order| hash += order.term());
+    state.order_of.iter().for_each(|(&(_, name), &order)| hash += name_term(order, name));
     for slot in &state.comments {
         if let CommentSlot::Written(comment) = slot {
             hash += comment.term();
@@ -114,5 +121,30 @@ fn the_hash_is_that_of_the_state() {
         state.apply(&events, Place::new(0, state.sequence() + 1));
         assert_eq!(state.hash(), hash_from_scratch(&state), "after {command:?}");
         assert!(seen.insert(state.hash()), "nothing of {command:?} is in the hash");
+    }
+}
+
+/// A venue that turns the outcomes of a market around must not turn what people hold.
+#[test]
+fn a_market_that_came_back_with_other_outcomes_is_not_traded() {
+    let rules = Rules::default();
+    let mut state = State::new(ShardId::new(0).unwrap());
+    let decide = |state: &State, market: &MarketSnapshot| {
+        state.decide(&trade(Side::Buy, 1), Some(market), Timestamp::from_seconds(9), &rules)
+    };
+    let Ok(Verdict::Happens(events)) = decide(&state, &market()) else { panic!("it fills") };
+    state.apply(&events, Place::new(0, 1));
+    assert!(matches!(decide(&state, &market()), Ok(Verdict::Happens(_))));
+    assert_eq!(decide(&state, &listed(["No", "Yes"])), Err(Rejection::MarketChanged));
+}
+
+#[test]
+fn an_order_for_no_shares_is_refused_whoever_lets_it_through() {
+    let state = State::new(ShardId::new(0).unwrap());
+    let now = Timestamp::from_seconds(9);
+    for shares in [0, -1, 1_000_001] {
+        let verdict =
+            state.decide(&trade(Side::Buy, shares), Some(&market()), now, &Rules::default());
+        assert!(matches!(verdict, Err(Rejection::Broken { .. })), "{shares}: {verdict:?}");
     }
 }

@@ -27,6 +27,9 @@ pub(super) fn decide(
     rules: &Rules,
 ) -> Result<Verdict, Rejection> {
     let order = &trade.order;
+    if order.quantity <= Shares::ZERO || order.quantity > TradeOrder::QUANTITY_MAX {
+        return Err(Rejection::Broken { rule: "an order is for no shares, or for too many" });
+    }
     let fingerprint = order.fingerprint();
     let (opening, account_id) = state.owner(&trade.owner, now, rules)?;
     if let Some(earlier) = replayed(state, account_id, &trade.names, fingerprint)? {
@@ -40,6 +43,7 @@ pub(super) fn decide(
     let market =
         market.ok_or_else(|| Rejection::MarketNotFound { market_id: order.market_id.clone() })?;
     let info = market.info();
+    debug_assert_eq!(*info.condition_id, *order.market_id, "the market that the order names");
     let outcome = info.outcome(&order.outcome).ok_or_else(|| outcome_not_found(info, order))?;
     if !info.status.is_tradable() {
         return Err(Rejection::MarketClosed { status: info.status });
@@ -50,6 +54,12 @@ pub(super) fn decide(
     let quoted = market.quoted(outcome).ok_or(Rejection::VenueUnavailable)?;
     if quoted.book.stale {
         return Err(Rejection::VenueUnavailable);
+    }
+
+    if let Some(used) = used
+        && !state.used_market(used).is_still(info)
+    {
+        return Err(Rejection::MarketChanged);
     }
 
     let account = state.account(account_id);
@@ -96,8 +106,8 @@ pub(super) fn decide(
         position_cost: position.cost,
         slippage_bps: slippage.reported_bps(),
         fingerprint,
-        names: trade.names.hashes.clone(),
-        client_order_id: trade.names.client_order_id.clone(),
+        names: trade.names.hashes().into(),
+        client_order_id: trade.names.client_order_id().map(Into::into),
         at: now,
     })));
     Ok(Verdict::Happens(events))
@@ -111,7 +121,7 @@ fn replayed(
     fingerprint: Fingerprint,
 ) -> Result<Option<OrderId>, Rejection> {
     let known: SmallVec<[_; 2]> =
-        names.hashes.iter().filter_map(|&name| state.order_named(account, name)).collect();
+        names.hashes().iter().filter_map(|&name| state.order_named(account, name)).collect();
     let Some(first) = known.first() else {
         return Ok(None);
     };

@@ -320,6 +320,7 @@ impl From<Rejection> for ApiError {
             Rejection::KeyNotFound => (S::NOT_FOUND, "KEY_NOT_FOUND"),
             Rejection::BootstrapNotAllowed => (S::BAD_REQUEST, "BOOTSTRAP_NOT_ALLOWED"),
             Rejection::KeyLimitExceeded { .. } => (S::BAD_REQUEST, "TIER_KEY_LIMIT_EXCEEDED"),
+            Rejection::MarketChanged => (S::BAD_REQUEST, "MARKET_CLOSED"),
             Rejection::MakerEnded => (S::UNAUTHORIZED, "KEY_DEACTIVATED"),
             Rejection::OrderNotFound => (S::NOT_FOUND, "ORDER_NOT_FOUND"),
             Rejection::CommentNotFound => (S::NOT_FOUND, "COMMENT_NOT_FOUND"),

@@ -99,7 +99,7 @@ pub fn encode(header: RecordHeader, events: &[Event], out: &mut Vec<u8>) {
         let body_bytes = out.len() - start - EVENT_HEADER_BYTES;
         out.resize(start + EVENT_HEADER_BYTES + body_bytes.next_multiple_of(ALIGNMENT_BYTES), 0);
         out[start..start + 2].copy_from_slice(&kind.to_le_bytes());
-        let body_bytes = u32::try_from(body_bytes).expect("an event is below 64 KiB");
+        let body_bytes = u32::try_from(body_bytes).expect("a record is below 256 KiB");
         out[start + 4..start + 8].copy_from_slice(&body_bytes.to_le_bytes());
     }
 }

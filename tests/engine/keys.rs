@@ -116,3 +116,19 @@ fn keys_of_others_are_not_found() {
         ",
     );
 }
+
+#[test]
+fn a_key_that_has_ended_makes_no_other_key() {
+    check(
+        "
+        key token:A1 K1 bootstrap       -> created K1
+        key A1 K2 by=K1 expires=10      -> created K2
+        revoke A1 K1 descendants        -> revoked K1 K2
+        key A1 K3 by=K1                 -> KEY_DEACTIVATED
+        key token:A1 K3 expires=10      -> created K3
+        after 10
+        key A1 K4 by=K3                 -> KEY_DEACTIVATED
+        key token:A1 K4                 -> created K4
+        ",
+    );
+}

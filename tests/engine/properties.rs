@@ -145,7 +145,7 @@ impl Pair {
                 expected_price: order.expected_price.map(|price| Price::from_micros(narrow(price))),
                 max_slippage_bps: order.max_slippage_bps,
             },
-            names: OrderNames { hashes: hashes.collect(), client_order_id: None },
+            names: OrderNames::new(hashes, None),
         })
     }
 

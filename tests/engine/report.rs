@@ -23,6 +23,7 @@ pub(crate) fn code(rejection: &Rejection) -> &'static str {
         Rejection::KeyNotFound => "KEY_NOT_FOUND",
         Rejection::BootstrapNotAllowed => "BOOTSTRAP_NOT_ALLOWED",
         Rejection::KeyLimitExceeded { .. } => "TIER_KEY_LIMIT_EXCEEDED",
+        Rejection::MarketChanged => "MARKET_CHANGED",
         Rejection::MakerEnded => "KEY_DEACTIVATED",
         Rejection::OrderNotFound => "ORDER_NOT_FOUND",
         Rejection::CommentNotFound => "COMMENT_NOT_FOUND",

@@ -208,7 +208,7 @@ impl Run {
                     order.max_slippage_bps = Some(text.parse().expect("bps"));
                 }
                 Some(("name", list)) => {
-                    names.hashes = list.split(',').map(name_hash).collect();
+                    names = OrderNames::new(list.split(',').map(name_hash), None);
                 }
                 _ => panic!("no such option: {option}"),
             }

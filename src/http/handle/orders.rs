@@ -69,7 +69,7 @@ pub(super) async fn place_batch(call: &Call<'_>) -> Answer {
             Ok((receipt, is_replay)) => BatchResult::Filled { receipt, is_replay: *is_replay },
             Err(error) => BatchResult::Rejected {
                 order: &request.order,
-                client_order_id: request.names.client_order_id.as_deref(),
+                client_order_id: request.names.client_order_id(),
                 error,
             },
         })

@@ -49,15 +49,9 @@ impl TradeRequest {
             }
         };
         let request = request.map(|(order, client_order_id)| {
-            let hashes = [header, client_order_id.as_deref()].into_iter().flatten();
-            let mut names = OrderNames::default();
-            for hash in hashes.map(NameHash::of_order) {
-                if !names.hashes.contains(&hash) {
-                    names.hashes.push(hash);
-                }
-            }
-            names.client_order_id = client_order_id;
-            Self { order, names }
+            let names = [header, client_order_id.as_deref()].into_iter().flatten();
+            let hashes: Vec<_> = names.map(NameHash::of_order).collect();
+            Self { order, names: OrderNames::new(hashes, client_order_id) }
         });
         unless_invalid(errors, request)
     }
@@ -95,7 +89,7 @@ pub fn read_batch(
                 (None, Some(batch)) => Some(NameHash::of_batch_entry(batch, index)),
                 (None, None) => None,
             };
-            let names = OrderNames { hashes: name.into_iter().collect(), client_order_id };
+            let names = OrderNames::new(name, client_order_id);
             Some(TradeRequest { order, names })
         });
         read.collect()

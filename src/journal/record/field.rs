@@ -141,7 +141,7 @@ impl Fields<'_> {
     }
 
     fn length(&mut self, length: usize) {
-        self.u32(u32::try_from(length).expect("lists and texts of a record are below 64 KiB"));
+        self.u32(u32::try_from(length).expect("a record is below 256 KiB"));
     }
 
     fn text(&mut self, text: &str) {

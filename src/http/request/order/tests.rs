@@ -48,8 +48,8 @@ fn a_whole_order_is_read() {
             max_slippage_bps: Some(100),
         }
     );
-    assert_eq!(request.names.hashes.as_slice(), [NameHash::of_order("mine")]);
-    assert_eq!(request.names.client_order_id.as_deref(), Some("mine"));
+    assert_eq!(request.names.hashes(), [NameHash::of_order("mine")]);
+    assert_eq!(request.names.client_order_id(), Some("mine"));
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn names_come_from_the_header_and_the_body_and_count_once() {
         let request = TradeRequest::read(body.as_bytes(), header.map(str::as_bytes)).unwrap();
         let expected: Vec<NameHash> =
             expected.iter().map(|name| NameHash::of_order(name)).collect();
-        assert_eq!(request.names.hashes.to_vec(), expected, "{header:?} {body_name}");
+        assert_eq!(request.names.hashes().to_vec(), expected, "{header:?} {body_name}");
     }
     let too_long = "n".repeat(ORDER_NAME_CHARACTERS_MAX + 1);
     let result = TradeRequest::read(with("", "").as_bytes(), Some(too_long.as_bytes()));
@@ -220,7 +220,7 @@ fn a_batch_names_the_entries_that_do_not_name_themselves() {
         with("quantity", "\"3\"")
     );
     let named = read_batch(body.as_bytes(), Some(b"batch")).unwrap();
-    let hashes: Vec<_> = named.iter().map(|request| request.names.hashes.to_vec()).collect();
+    let hashes: Vec<_> = named.iter().map(|request| request.names.hashes().to_vec()).collect();
     assert_eq!(
         hashes,
         [
@@ -230,7 +230,7 @@ fn a_batch_names_the_entries_that_do_not_name_themselves() {
         ]
     );
     let unnamed = read_batch(body.as_bytes(), None).unwrap();
-    assert!(unnamed[0].names.hashes.is_empty());
+    assert!(unnamed[0].names.hashes().is_empty());
     assert_eq!(unnamed[2].order.quantity, Shares::from_micros(3_000_000));
 }
 
