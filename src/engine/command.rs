@@ -130,9 +130,25 @@ impl TradeOrder {
     /// What counts as too much slippage when a caller names a price but no bound.
     pub const MAX_SLIPPAGE_BPS_DEFAULT: u16 = 500;
 
-    /// What makes two requests the same order.
+    /// What makes two requests the same order: the trading fields as they were sent, the case of the
+    /// outcome apart.
     pub fn fingerprint(&self) -> Fingerprint {
-        Fingerprint::of(self)
+        let outcome = self.outcome.to_lowercase();
+        let side = [u8::from(self.side == Side::Sell)];
+        let quantity = self.quantity.micros().to_le_bytes();
+        let expected_price = self.expected_price.map(|price| price.micros().to_le_bytes());
+        let max_slippage_bps = self.max_slippage_bps.map(u16::to_le_bytes);
+        let sent = [
+            (b'm', self.market_id.as_bytes()),
+            (b'o', outcome.as_bytes()),
+            (b's', &side[..]),
+            (b'q', &quantity[..]),
+        ];
+        let optional = [
+            expected_price.as_ref().map(|bytes| (b'e', &bytes[..])),
+            max_slippage_bps.as_ref().map(|bytes| (b'x', &bytes[..])),
+        ];
+        Fingerprint::of_fields(sent.into_iter().chain(optional.into_iter().flatten()))
     }
 }
 
@@ -167,5 +183,34 @@ impl OrderNames {
     /// The name that the body gave.
     pub fn client_order_id(&self) -> Option<&str> {
         self.client_order_id.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_trading_field_counts_and_case_of_the_outcome_does_not() {
+        let order = TradeOrder {
+            market_id: "0xa".into(),
+            outcome: "Yes".into(),
+            side: Side::Buy,
+            quantity: Shares::from_micros(1),
+            expected_price: None,
+            max_slippage_bps: None,
+        };
+        let base = order.fingerprint();
+        assert_eq!(TradeOrder { outcome: "YES".into(), ..order.clone() }.fingerprint(), base);
+        for other in [
+            TradeOrder { market_id: "0xb".into(), ..order.clone() },
+            TradeOrder { outcome: "No".into(), ..order.clone() },
+            TradeOrder { side: Side::Sell, ..order.clone() },
+            TradeOrder { quantity: Shares::from_micros(2), ..order.clone() },
+            TradeOrder { expected_price: Some(Price::ZERO), ..order.clone() },
+            TradeOrder { max_slippage_bps: Some(0), ..order.clone() },
+        ] {
+            assert_ne!(other.fingerprint(), base, "{other:?}");
+        }
     }
 }
