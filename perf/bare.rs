@@ -1,0 +1,45 @@
+//! The bare server: what HTTP alone costs on the runtime layout that `paperbourse serve` has.
+//!
+//! It is the ceiling in the comparison. It reads each request to its end and knows nothing else: no
+//! routes, no keys, no market, no disk.
+
+mod canned;
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+
+use anyhow::Context as _;
+use clap::Parser;
+
+use canned::CannedServer;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Answers every request with the same trade result.
+#[derive(Parser, Debug)]
+#[command(name = "paperbourse-bare", version, about, max_term_width = 100)]
+struct Arguments {
+    /// Where to listen. Port 0 picks a free port; the first line says which
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDR")]
+    listen: SocketAddr,
+
+    /// Threads that serve requests [default: one for each core]
+    #[arg(long, value_name = "N")]
+    workers: Option<NonZeroUsize>,
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let workers = match arguments.workers {
+        Some(workers) => workers,
+        None => std::thread::available_parallelism().context("failed to count the cores")?,
+    };
+    let server = CannedServer::bind(arguments.listen, workers.get())
+        .with_context(|| format!("failed to listen on {}", arguments.listen))?;
+    let mut stdout = std::io::stdout();
+    writeln!(stdout, "listening on http://{}", server.address())?;
+    stdout.flush()?;
+    server.serve().context("failed to serve")
+}

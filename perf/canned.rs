@@ -1,0 +1,119 @@
+//! An HTTP server with one answer: the bytes of a typical trade result, with its headers.
+//!
+//! One single-threaded runtime and one listening socket for each worker, all sockets on one port,
+//! so that the kernel spreads connections and workers share nothing.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::thread;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::runtime::{Builder, Runtime};
+
+/// Connections that the kernel holds until they are accepted.
+const BACKLOG: u32 = 4096;
+
+/// The body of a trade result in the middle of a load: as long as a real one.
+pub(crate) const BODY: &str = r#"{"order_id":8388608,"status":"FILLED","price":0.53,"quantity":1,"notional":0.53,"fee":0,"account_balance":999964.31,"position":{"market_id":"0xfbedbcd006f8debf0a24458901c7d2b6129d3a14e398cfb275c00cef14bcf8d9","outcome":"Yes","quantity":1,"avg_entry_price":0.53,"status":"OPEN"}}"#;
+
+/// The headers that stand beside `Content-Length` and `Date` in a trade result.
+const HEADERS: [(HeaderName, HeaderValue); 8] = [
+    (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+    header("x-request-id", "6b1f0a52c9d84e7793a1"),
+    header("x-ratelimit-tier", "free"),
+    header("x-ratelimit-limit", "2147483647"),
+    header("x-ratelimit-limit-per-second", "2147483647"),
+    header("x-ratelimit-remaining", "2147483647"),
+    header("x-ratelimit-remaining-per-second", "2147483647"),
+    header("x-ratelimit-reset", "1784937600"),
+];
+
+/// A server that has its address and has not begun to answer.
+pub(crate) struct CannedServer {
+    address: SocketAddr,
+    workers: Vec<(Runtime, TcpListener)>,
+}
+
+impl CannedServer {
+    /// Takes an address with one socket for each worker. From here on the kernel accepts
+    /// connections.
+    pub(crate) fn bind(address: SocketAddr, worker_count: usize) -> io::Result<Self> {
+        let mut server = Self { address, workers: Vec::with_capacity(worker_count) };
+        for _ in 0..worker_count {
+            let runtime = Builder::new_current_thread().enable_io().build()?;
+            let listener = {
+                let _entered = runtime.enter();
+                // The first socket picks the port, the others share it.
+                shared_listener(server.address)?
+            };
+            server.address = listener.local_addr()?;
+            server.workers.push((runtime, listener));
+        }
+        Ok(server)
+    }
+
+    /// Where it listens, with the port that was picked.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers until a worker cannot accept any more, which ends all of them.
+    pub(crate) fn serve(self) -> io::Result<()> {
+        let (failed, failures) = std::sync::mpsc::channel();
+        for (runtime, listener) in self.workers {
+            let failed = failed.clone();
+            thread::Builder::new().name("worker".into()).spawn(move || {
+                // Nobody listens any more when another worker has failed before.
+                let _ = failed.send(runtime.block_on(accept(&listener)));
+            })?;
+        }
+        drop(failed);
+        failures.recv().unwrap_or(Ok(()))
+    }
+}
+
+fn shared_listener(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.set_reuseport(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+async fn accept(listener: &TcpListener) -> io::Result<()> {
+    loop {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        tokio::spawn(serve_connection(stream));
+    }
+}
+
+async fn serve_connection(stream: TcpStream) {
+    let connection =
+        http1::Builder::new().serve_connection(TokioIo::new(stream), service_fn(answer));
+    // A client that hangs up in the middle of a request is its own affair.
+    let _ = connection.await;
+}
+
+async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let is_complete = request.into_body().collect().await.is_ok();
+    let mut response = Response::new(Full::new(Bytes::from_static(BODY.as_bytes())));
+    if !is_complete {
+        *response.status_mut() = StatusCode::BAD_REQUEST;
+    }
+    response.headers_mut().extend(HEADERS);
+    Ok(response)
+}
+
+const fn header(name: &'static str, value: &'static str) -> (HeaderName, HeaderValue) {
+    (HeaderName::from_static(name), HeaderValue::from_static(value))
+}

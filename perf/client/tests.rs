@@ -1,0 +1,120 @@
+use tokio::net::TcpListener;
+
+use super::*;
+
+/// What the client makes of a response that arrives in these pieces.
+async fn receive(pieces: &[&[u8]]) -> Result<(u16, Vec<u8>, usize), ClientError> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        let mut request = [0; 4];
+        stream.read_exact(&mut request).await.unwrap();
+        for piece in pieces {
+            // A client that has seen enough hangs up before the last piece.
+            if stream.write_all(piece).await.is_err() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let client = async {
+        let mut connection = Connection::open(address).await.unwrap();
+        connection
+            .exchange(b"ask\n")
+            .await
+            .map(|response| (response.status, response.body.to_vec(), response.byte_count))
+    };
+    tokio::join!(server, client).1
+}
+
+const FULL: &[u8] =
+    b"HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\ncontent-LENGTH:  5 \r\n\r\nhello";
+
+#[test]
+fn a_head_is_read_once_it_is_whole() {
+    let head_byte_count = FULL.len() - 5;
+    for byte_count in 0..=FULL.len() {
+        let head = Head { status: 404, head_byte_count, body_byte_count: 5 };
+        let expected = (byte_count >= head_byte_count).then_some(head);
+        assert_eq!(parse_head(&FULL[..byte_count]), Ok(expected), "{byte_count} bytes");
+        if let Some(head) = expected {
+            assert_eq!(head.is_complete(byte_count), Ok(byte_count == FULL.len()));
+        }
+    }
+    let head = parse_head(FULL).unwrap().unwrap();
+    assert_eq!(head.is_complete(FULL.len() + 2), Err(ResponseError::Excess(2)));
+}
+
+#[test]
+fn what_is_not_understood_is_named() {
+    #[track_caller]
+    fn check(response: &str, expected: ResponseError) {
+        assert_eq!(parse_head(response.as_bytes()), Err(expected));
+    }
+    use ResponseError as E;
+    check("HTTP/1.0 200 OK\r\n", E::StatusLine("HTTP/1.0 200 OK".into()));
+    check("HTTP/1.1 2x0 OK\r\n", E::StatusLine("HTTP/1.1 2x0 OK".into()));
+    check("HTTP/1.1 20\r\n", E::StatusLine("HTTP/1.1 20".into()));
+    check("HTTP/1.1 100 Continue\r\n\r\n", E::StatusLine("HTTP/1.1 100 Continue".into()));
+    check("HTTP/1.1 200 OK\r\nDate\r\n", E::Header("Date".into()));
+    check(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n",
+        E::TransferEncoding("chunked".into()),
+    );
+    check("HTTP/1.1 200 OK\r\nDate: today\r\n\r\n", E::LengthMissing);
+    check("HTTP/1.1 200 OK\r\nContent-Length: \r\n", E::Length(String::new()));
+    check("HTTP/1.1 200 OK\r\nContent-Length: +5\r\n", E::Length("+5".into()));
+    check("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\n", E::Length("5".into()));
+    check("HTTP/1.1 200 OK\r\nContent-Length: 4194305\r\n", E::BodyTooLong(4_194_305));
+    check(&format!("HTTP/1.1 200 OK\r\nA: {}", "a".repeat(HEAD_BYTES_MAX)), E::HeadTooLong);
+    check(&format!("HTTP/1.1 200 OK\r\nA: {}\r\n", "a".repeat(HEAD_BYTES_MAX)), E::HeadTooLong);
+}
+
+#[test]
+fn a_chunked_response_says_what_is_supported() {
+    let error = parse_head(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the response has `Transfer-Encoding: chunked`; only `Content-Length` is supported"
+    );
+}
+
+#[tokio::test]
+async fn a_response_may_arrive_in_any_two_pieces() {
+    for split in 1..FULL.len() {
+        let received = receive(&[&FULL[..split], &FULL[split..]]).await.unwrap();
+        assert_eq!(received, (404, b"hello".to_vec(), FULL.len()), "split after {split} bytes");
+    }
+}
+
+#[tokio::test]
+async fn a_body_may_be_longer_than_one_read() {
+    let body = vec![b'x'; 3 * READ_BYTES + 1];
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+    let (status, received, byte_count) = receive(&[head.as_bytes(), &body]).await.unwrap();
+    assert_eq!((status, byte_count), (200, head.len() + body.len()));
+    assert_eq!(received, body);
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_up_is_an_error() {
+    let error = receive(&[&FULL[..FULL.len() - 1]]).await.unwrap_err();
+    let expected = FULL.len() - 1;
+    assert!(matches!(error, ClientError::Closed { byte_count } if byte_count == expected));
+}
+
+#[test]
+fn a_request_says_how_long_its_body_is() {
+    let host: SocketAddr = "127.0.0.1:8080".parse().unwrap();
+    assert_eq!(
+        encode_request("POST", "/trade", host, &[("X-API-Key", "k")], "{}"),
+        "POST /trade HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nX-API-Key: k\r\n\
+         Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+    );
+    assert_eq!(
+        encode_request("GET", "/", host, &[], ""),
+        "GET / HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n"
+    );
+}
