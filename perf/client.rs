@@ -7,6 +7,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::fmt::Write as _;
 use std::io;
 use std::net::SocketAddr;
 
@@ -91,7 +92,7 @@ pub(crate) enum ResponseError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Head {
     status: u16,
-    head_byte_count: usize,
+    byte_count_before_body: usize,
     body_byte_count: usize,
 }
 
@@ -122,7 +123,7 @@ impl Connection {
             {
                 return Ok(Response {
                     status: head.status,
-                    body: &self.received[head.head_byte_count..],
+                    body: &self.received[head.byte_count_before_body..],
                     byte_count: self.received.len(),
                 });
             }
@@ -133,7 +134,7 @@ impl Connection {
 impl Head {
     /// Whether so many bytes are the whole response.
     fn is_complete(self, received_byte_count: usize) -> Result<bool, ResponseError> {
-        let byte_count = self.head_byte_count + self.body_byte_count;
+        let byte_count = self.byte_count_before_body + self.body_byte_count;
         match received_byte_count.checked_sub(byte_count) {
             None => Ok(false),
             Some(0) => Ok(true),
@@ -152,11 +153,11 @@ pub(crate) fn encode_request(
 ) -> String {
     let mut request = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n");
     for (name, value) in headers {
-        request.push_str(&format!("{name}: {value}\r\n"));
+        let _ = write!(request, "{name}: {value}\r\n");
     }
     if method != "GET" {
         request.push_str("Content-Type: application/json\r\n");
-        request.push_str(&format!("Content-Length: {}\r\n", body.len()));
+        let _ = write!(request, "Content-Length: {}\r\n", body.len());
     }
     request.push_str("\r\n");
     request.push_str(body);
@@ -179,7 +180,7 @@ fn parse_head(received: &[u8]) -> Result<Option<Head>, ResponseError> {
             (None, line) => status = Some(parse_status(line)?),
             (Some(status), []) => {
                 let body_byte_count = body_byte_count.ok_or(ResponseError::LengthMissing)?;
-                return Ok(Some(Head { status, head_byte_count: offset, body_byte_count }));
+                return Ok(Some(Head { status, byte_count_before_body: offset, body_byte_count }));
             }
             (Some(_), line) => read_header(line, &mut body_byte_count)?,
         }

@@ -148,10 +148,9 @@ impl Load {
         let key = &self.keys[number % self.keys.len()];
         let mut request = Vec::new();
         // The run, the connection and the request, each in bits of its own.
-        let mut name = u128::from(self.run_number) << 96 | (number as u128) << 64;
-        for side in [Side::Buy, Side::Sell].into_iter().cycle() {
+        let first_name = u128::from(self.run_number) << 96 | (number as u128) << 64;
+        for (name, side) in (first_name..).zip([Side::Buy, Side::Sell].into_iter().cycle()) {
             self.template.write(side, key, name, &mut request);
-            name += 1;
             let sent = Instant::now();
             if sent >= window.end {
                 break;

@@ -202,12 +202,12 @@ mod tests {
     #[test]
     fn a_median_is_the_middle() {
         for (values, expected) in [
-            (&[3.0, 1.0, 2.0][..], [1.0, 2.0, 3.0]),
-            (&[4.0, 1.0, 2.0, 3.0], [1.0, 2.5, 4.0]),
-            (&[5.0], [5.0, 5.0, 5.0]),
+            (&[3.0, 1.0, 2.0][..], (1.0, 2.0, 3.0)),
+            (&[4.0, 1.0, 2.0, 3.0], (1.0, 2.5, 4.0)),
+            (&[5.0], (5.0, 5.0, 5.0)),
         ] {
-            let spread = Spread::of(values.iter().copied());
-            assert_eq!([spread.lowest, spread.median, spread.highest], expected);
+            let (lowest, median, highest) = expected;
+            assert_eq!(Spread::of(values.iter().copied()), Spread { lowest, median, highest });
         }
     }
 }

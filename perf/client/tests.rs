@@ -34,10 +34,10 @@ const FULL: &[u8] =
 
 #[test]
 fn a_head_is_read_once_it_is_whole() {
-    let head_byte_count = FULL.len() - 5;
+    let byte_count_before_body = FULL.len() - 5;
     for byte_count in 0..=FULL.len() {
-        let head = Head { status: 404, head_byte_count, body_byte_count: 5 };
-        let expected = (byte_count >= head_byte_count).then_some(head);
+        let head = Head { status: 404, byte_count_before_body, body_byte_count: 5 };
+        let expected = (byte_count >= byte_count_before_body).then_some(head);
         assert_eq!(parse_head(&FULL[..byte_count]), Ok(expected), "{byte_count} bytes");
         if let Some(head) = expected {
             assert_eq!(head.is_complete(byte_count), Ok(byte_count == FULL.len()));
