@@ -231,8 +231,8 @@ impl Journal {
         self.progress().wait_blocking(place);
     }
 
-    /// Blocks the thread until everything that was reserved so far is on disk: for shutdown, when no
-    /// reservation is on its way any more.
+    /// Blocks the thread until everything that was reserved so far is on disk: for shutdown, when
+    /// no reservation is on its way any more.
     pub fn flush_blocking(&self) {
         let newest = match self {
             Self::Local(local) => local.newest_position(),

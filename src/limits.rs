@@ -7,9 +7,8 @@
 
 mod atomics;
 pub mod bucket;
-#[cfg(test)]
-#[cfg(paperbourse_loom)]
-mod loom;
+#[cfg(all(test, paperbourse_loom))]
+mod model;
 mod ring;
 pub mod tier;
 pub mod window;

@@ -204,8 +204,8 @@ pub fn key_table<'a>(
 /// enters the table, a revoked one is refused from then on.
 ///
 /// Neither waits for the disk. To refuse too early is the safe side. And nobody can use a key that
-/// is not on disk yet, since its text leaves only with an answer that waits for that; but a key that
-/// entered the table later than its own revocation would stay good.
+/// is not on disk yet, since its text leaves only with an answer that waits for that; but a key
+/// that entered the table later than its own revocation would stay good.
 pub fn key_observer(keys: Arc<Keys>, tiers: Tiers) -> crate::shard::Observer {
     Box::new(move |event, state| match event {
         Event::KeyCreated { key, .. } => {

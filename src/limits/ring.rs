@@ -1,8 +1,9 @@
 //! The newest stamps of one key: a log with a fixed number of slots, written by any number of
 //! threads without a lock.
 //!
-//! Stamp number `n`, counted from 0, lies in slot `n % capacity`; writing it is its `n / capacity`-th
-//! *lap* over that slot. `head` counts the stamps, and may lag behind the slots by one:
+//! Stamp number `n`, counted from 0, lies in slot `n % capacity`; writing it is its
+//! `n / capacity`-th *lap* over that slot. `head` counts the stamps, and may lag behind the slots by
+//! one:
 //!
 //! ```text
 //!   slot (64 bits)   | 63: lap bit | 62..0: stamp in ns |     the lap bit of even laps is 1
@@ -20,10 +21,10 @@
 //! `head`: one bit tells them apart. A view is returned only for a slot not yet written.
 //!
 //! Stamps never fall, and the caller keeps [the rule](View::append) that a slot's next stamp is
-//! larger than its last. So no slot ever holds a value twice (the first value, 0, has the lap bit of
-//! an odd lap, of which the first already has a stamp above 0). When the swap from the old value
-//! succeeds, or a second look finds the old value, nothing was written since the view was taken: all
-//! that was read through it in between belongs to one state, with exactly `n` stamps.
+//! larger than its last. So no slot ever holds a value twice (the first value, 0, has the lap bit
+//! of an odd lap, of which the first already has a stamp above 0). When the swap from the old value
+//! succeeds, or a second look finds the old value, nothing was written since the view was taken:
+//! all that was read through it in between belongs to one state, with exactly `n` stamps.
 //!
 //! Acquire and release suffice. Whoever reads `head == n` sees stamps 0 to `n - 1`, because `head`
 //! was moved by a thread that had seen, or made, the write of `n - 1`. Whoever reads a stamp above

@@ -64,7 +64,8 @@ pub struct Book {
     pub sequence: u64,
     /// The venue's time of the newest change.
     pub updated_at: Timestamp,
-    /// The venue's own hash of exactly this book, when it told or proved one: 40 hexadecimal digits.
+    /// The venue's own hash of exactly this book, when it told or proved one: 40 hexadecimal
+    /// digits.
     pub hash: Option<Box<str>>,
     /// The newest trade.
     pub last_trade: Option<LastTrade>,

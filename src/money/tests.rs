@@ -128,7 +128,9 @@ proptest! {
     }
 
     #[test]
-    fn parts_of_a_cost_never_exceed_it(cost in 0_i64..1 << 50, part in 1_i64..1 << 40, more in 0_i64..1 << 40) {
+    fn parts_of_a_cost_never_exceed_it(
+        cost in 0_i64..1 << 50, part in 1_i64..1 << 40, more in 0_i64..1 << 40,
+    ) {
         let whole = Shares::from_micros(part + more);
         let taken = Usd::from_micros(cost).share_floor(Shares::from_micros(part), whole);
         prop_assert!(taken.micros() <= cost);

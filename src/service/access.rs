@@ -208,8 +208,9 @@ impl Service {
         Ok(Caller::Token(TokenCaller { identity, entitled_tier, limiter }))
     }
 
-    /// Who opens a socket: by the token in the address, else by a credential as elsewhere. It has to
-    /// be a key with permission to read, or a token that such a key or its account's owner minted.
+    /// Who opens a socket: by the token in the address, else by a credential as elsewhere. It has
+    /// to be a key with permission to read, or a token that such a key or its account's owner
+    /// minted.
     pub async fn identify_socket(
         &self,
         token: Option<&str>,

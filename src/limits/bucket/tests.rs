@@ -161,7 +161,8 @@ proptest! {
         let mut tokens_of: HashMap<IpAddr, Tokens> = HashMap::new();
         let mut now_ns = 0;
         for (index, intervals, beside_ns) in draws {
-            now_ns = (now_ns + intervals * rule.interval_ns + beside_ns).saturating_sub(1).max(now_ns);
+            let later_ns = now_ns + intervals * rule.interval_ns + beside_ns;
+            now_ns = later_ns.saturating_sub(1).max(now_ns);
             let address = IpAddr::from([10, 0, 0, u8::try_from(index).unwrap()]);
             let tokens = tokens_of.entry(address).or_insert_with(|| Tokens::new(rule));
             check(table.draw(address, now_ns), tokens, now_ns);

@@ -1,11 +1,5 @@
 //! Every order in which a few threads can decide about one key, under the memory model.
-//!
-//! ```text
-//! RUSTFLAGS="--cfg paperbourse_loom" CARGO_TARGET_DIR=target/loom \
-//!     cargo test --lib limits::loom
-//! ```
-//!
-//! It takes under a minute without optimisation.
+//! `.ci/models` runs it.
 
 use ::loom::model::Builder;
 use ::loom::sync::Arc;
