@@ -33,7 +33,7 @@ pub fn run() -> ExitCode {
     let result = match cli.command {
         Command::Serve(arguments) => {
             telemetry::start_logging();
-            server::run(*arguments)
+            server::run(&arguments)
         }
         Command::Token(arguments) => print_token(&arguments),
     };

@@ -75,7 +75,7 @@ pub struct ServeArgs {
     )]
     pub journal_segment_bytes: u64,
 
-    /// The limits of a tier, as NAME=PER_SECOND/PER_MINUTE/SOCKETS/BATCH; a rate may be
+    /// The limits of a tier, as `NAME=PER_SECOND/PER_MINUTE/SOCKETS/BATCH`; a rate may be
     /// `unlimited`. May be given for each tier
     #[arg(long = "tier", env = "PAPERBOURSE_TIER", value_delimiter = ',', value_name = "LIMITS")]
     pub tiers: Vec<TierSetting>,

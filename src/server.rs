@@ -25,7 +25,7 @@ use worker::Workers;
 const DRAIN_SECONDS_MAX: u64 = 10;
 
 /// Serves until a signal says to end.
-pub fn run(arguments: ServeArgs) -> anyhow::Result<()> {
+pub fn run(arguments: &ServeArgs) -> anyhow::Result<()> {
     let worker_count = arguments.workers.map_or_else(default_worker_count, usize::from);
     let listeners = listener::bind(arguments.listen, worker_count)
         .with_context(|| format!("failed to listen on {}", arguments.listen))?;
@@ -46,7 +46,7 @@ pub fn run(arguments: ServeArgs) -> anyhow::Result<()> {
         .build()
         .context("failed to start the background runtime")?;
     runtime.block_on(async {
-        let Started { exchange, mut venue } = start::start(&arguments)?;
+        let Started { exchange, mut venue } = start::start(arguments)?;
         if let Some(admin) = admin {
             tracing::info!("metrics on http://{}/metrics", admin.address);
             tokio::spawn(admin::serve(admin.socket, stage.clone()));

@@ -1,36 +1,54 @@
-//! Whatever is sent as an order is refused or is inside its bounds, and an order that was read can
-//! be written and read again without a change.
+//! Whatever is sent as a body is refused or is inside its bounds, and an order that was read can be
+//! written and read again without a change.
+//!
+//! What stands before the first zero byte, which JSON cannot hold, is the `Idempotency-Key`.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use paperbourse::engine::command::TradeOrder;
 use paperbourse::http::error::ApiError;
+use paperbourse::http::request::Invalid;
+use paperbourse::http::request::comment::read_comment;
+use paperbourse::http::request::key::KeyRequest;
 use paperbourse::http::request::order::{
     BATCH_ENTRIES_MAX, MARKET_ID_CHARACTERS_MAX, ORDER_NAME_CHARACTERS_MAX, OUTCOME_CHARACTERS_MAX,
     TradeRequest, read_batch,
 };
+use paperbourse::http::request::price::read_prices;
 use paperbourse::http::respond::json::JsonObject;
 use paperbourse::money::{Price, Shares};
 
-fuzz_target!(|body: &[u8]| {
-    match TradeRequest::read(body, None) {
-        Ok(request) => {
-            check_bounds(&request);
-            let written = write(&request);
-            let again = TradeRequest::read(&written, None).expect("what was accepted is accepted");
-            assert_eq!(again, request);
-        }
-        Err(invalid) => {
-            let body = ApiError::from(invalid).body();
-            serde_json::from_slice::<serde::de::IgnoredAny>(&body).expect("errors are JSON");
-        }
+fuzz_target!(|input: &[u8]| {
+    let (name, body) = match input.iter().position(|&byte| byte == 0) {
+        Some(end) => (Some(&input[..end]), &input[end + 1..]),
+        None => (None, input),
+    };
+    if let Some(request) = accepted(TradeRequest::read(body, name)) {
+        check_bounds(&request);
+        let again = TradeRequest::read(&write(&request), name);
+        assert_eq!(again.expect("what was accepted is accepted"), request);
     }
-    if let Ok(requests) = read_batch(body, Some(b"batch")) {
+    if let Some(requests) = accepted(read_batch(body, name)) {
         assert!((1..=BATCH_ENTRIES_MAX).contains(&requests.len()));
         requests.iter().for_each(check_bounds);
     }
+    if let Some(content) = accepted(read_comment(body)) {
+        assert!((1..=1000).contains(&content.chars().count()));
+    }
+    accepted(KeyRequest::read(body));
+    accepted(read_prices(body));
 });
+
+/// What was read; a refusal must name something, and be JSON for the client.
+fn accepted<T>(read: Result<T, Invalid>) -> Option<T> {
+    read.map_err(|invalid| {
+        assert!(!invalid.errors.is_empty());
+        let body = ApiError::from(invalid).body();
+        serde_json::from_slice::<serde::de::IgnoredAny>(&body).expect("errors are JSON");
+    })
+    .ok()
+}
 
 fn check_bounds(request: &TradeRequest) {
     let order = &request.order;

@@ -1,5 +1,8 @@
-//! Whatever the market socket or a recording sends: it is read or refused, never a crash, and what
+//! Whatever the market socket or a catalogue sends: it is read or refused, never a crash, and what
 //! is read never shows readers a crossed book.
+//!
+//! The frames, one a line, meet a market whose books are known. A line that describes a market
+//! lists it, so that later lines can be about it.
 
 #![no_main]
 
@@ -14,30 +17,56 @@ use paperbourse::venue::polymarket::wire::socket::{Frame, frame};
 use paperbourse::venue::polymarket::wire::{clob, gamma};
 use paperbourse::venue::{VenueChange, VenueEvent};
 
+/// The books of the two outcomes before the input.
+const BOOKS: &str = concat!(
+    r#"[{"event_type":"book","market":"0x1","asset_id":"1","timestamp":"1","bids":"#,
+    r#"[{"price":"0.4","size":"10"},{"price":"0.41","size":"5"}],"asks":"#,
+    r#"[{"price":"0.6","size":"10"},{"price":"0.5","size":"2.5"}],"last_trade_price":"0.41"},"#,
+    r#"{"event_type":"book","market":"0x1","asset_id":"2","timestamp":"1","#,
+    r#""bids":[{"price":"0.5","size":"2.5"}],"asks":[{"price":"0.59","size":"5"}]}]"#,
+);
+
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = str::from_utf8(data) else { return };
-    let _ = gamma::market(text);
-    let _ = gamma::event(text);
-    let _ = clob::book(text);
-    let _ = clob::compact_market(text);
-    let _ = clob::long_market(text);
-
     let outcomes = ["1", "2"].map(|token| Outcome { label: token.into(), token_id: token.into() });
-    let info = MarketInfo::bare("0x1", outcomes);
-    let mut feed = Feed::new(Arc::new(Markets::new()), MismatchPolicy::Count);
-    let listed = VenueChange::Listed(vec![info]);
-    feed.apply(VenueEvent { at: Timestamp::EPOCH, change: listed });
+    let policy = MismatchPolicy::Stale { after: 2.try_into().expect("not 0") };
+    let mut feed = Feed::new(Arc::new(Markets::new()), policy);
+    list(&mut feed, vec![MarketInfo::bare("0x1", outcomes)]);
+    apply(&mut feed, BOOKS);
+    check(&feed);
     for line in text.lines() {
-        let Frame::Messages(messages) = frame(line) else { continue };
-        for message in messages.into_iter().flatten() {
-            let Some(event) = message.event(|name| name.into()) else { continue };
+        let descriptions = [gamma::market(line).ok(), clob::compact_market(line).ok()];
+        list(&mut feed, descriptions.into_iter().flatten().map(|told| told.info).collect());
+        let _ = gamma::event(line);
+        let _ = clob::long_market(line);
+        let _ = clob::book(line);
+        apply(&mut feed, line);
+        check(&feed);
+    }
+});
+
+fn list(feed: &mut Feed, infos: Vec<MarketInfo>) {
+    feed.apply(VenueEvent { at: Timestamp::EPOCH, change: VenueChange::Listed(infos) });
+}
+
+fn apply(feed: &mut Feed, line: &str) {
+    let Frame::Messages(messages) = frame(line) else { return };
+    for message in messages.into_iter().flatten() {
+        if let Some(event) = message.event(|name| name.into()) {
             feed.apply(event);
         }
     }
-    let market = feed.markets().by_condition("0x1").expect("it was listed");
-    for outcome in [OutcomeIndex(0), OutcomeIndex(1)] {
-        if let Some(book) = market.book(outcome).as_deref() {
-            assert!(!book.ladder().is_crossed());
+}
+
+fn check(feed: &Feed) {
+    let listing = feed.markets().listing();
+    assert!(listing.by_condition("0x1").is_some(), "what is listed stays listed");
+    for market in listing.markets() {
+        let outcomes = market.info().outcomes.len();
+        for outcome in (0..outcomes).map(|index| OutcomeIndex(index.try_into().expect("few"))) {
+            if let Some(book) = market.book(outcome).as_deref() {
+                assert!(!book.ladder().is_crossed());
+            }
         }
     }
-});
+}

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::AUTHORIZATION;
+use hyper::header::{AUTHORIZATION, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Response};
 
@@ -47,7 +47,7 @@ impl Call<'_> {
     }
 
     fn header(&self, name: &str) -> Option<&[u8]> {
-        self.head.headers.get(name).map(|value| value.as_bytes())
+        self.head.headers.get(name).map(HeaderValue::as_bytes)
     }
 }
 
@@ -110,7 +110,7 @@ async fn answer(
 
 /// Which credential the headers present.
 fn presented<'a>(head: &'a Parts, route: &Route<'_>) -> Presented<'a> {
-    let value = |name: &str| head.headers.get(name).map(|value| value.as_bytes());
+    let value = |name: &str| head.headers.get(name).map(HeaderValue::as_bytes);
     let precedence = match route.access() {
         Access::Token => Precedence::Bearer,
         _ => Precedence::Key,
@@ -166,7 +166,7 @@ async fn perform(call: &Call<'_>, route: Route<'_>) -> Answer {
         Route::CreateKey => keys::create(call, false).await,
         Route::ListKeys => keys::list(call).await,
         Route::RevokeKey { key_id } => keys::revoke(call, &key_id).await,
-        Route::ListTiers => keys::list_tiers(call),
+        Route::ListTiers => Ok(keys::list_tiers(call)),
         Route::CreateSocketToken => keys::create_socket_token(call).await,
         Route::Trade => orders::trade(call).await,
         Route::AddComment { order_id } => orders::comment(call, &order_id).await,

@@ -1,9 +1,9 @@
 //! Every order in which a few threads can decide about one key, under the memory model.
 //! `.ci/models` runs it.
 
-use ::loom::model::Builder;
-use ::loom::sync::Arc;
-use ::loom::thread;
+use loom::model::Builder;
+use loom::sync::Arc;
+use loom::thread;
 
 use super::tier::TierLimits;
 use super::window::{Decision, KeyLimiter};

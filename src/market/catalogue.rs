@@ -190,6 +190,8 @@ impl Fees {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
 
     fn market(labels: &[&str]) -> MarketInfo {
@@ -223,7 +225,7 @@ mod tests {
         let mut table = String::new();
         for from in MarketStatus::ALL {
             let row = MarketStatus::ALL.map(|to| if from.may_become(to) { "x" } else { "." });
-            table += &format!("{:<9} {}\n", format!("{from:?}"), row.join(" "));
+            writeln!(table, "{:<9} {}", format!("{from:?}"), row.join(" ")).unwrap();
         }
         insta::assert_snapshot!(table, @r"
         Hydrating x x x x x

@@ -4,7 +4,7 @@ use super::{Caller, Service, ServiceError, Visit};
 use crate::engine::account::Ledger;
 use crate::engine::rejection::Rejection;
 use crate::engine::view::PositionRow;
-use crate::market::price::MarketPrices;
+use crate::market::price::{MarketPrices, OutcomePrice};
 use crate::money::Price;
 
 /// An account's money and positions.
@@ -61,7 +61,7 @@ impl Service {
         let prices = MarketPrices::of(&snapshot);
         let shown = prices.outcomes.get(row.outcome_index.index());
         MarkedPosition {
-            price: shown.and_then(|outcome| outcome.price()),
+            price: shown.and_then(OutcomePrice::price),
             question: snapshot.info().question.clone(),
             row,
         }

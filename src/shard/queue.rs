@@ -145,7 +145,6 @@ mod tests {
     }
 }
 
-/// Run with `RUSTFLAGS="--cfg paperbourse_loom" cargo test --release --lib shard::queue::model`.
 #[cfg(all(test, paperbourse_loom))]
 mod model {
     use loom::sync::Arc;

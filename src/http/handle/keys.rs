@@ -1,6 +1,8 @@
 //! Keys, tiers and the tokens for sockets.
 
-use hyper::StatusCode;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{Response, StatusCode};
 
 use super::{Answer, Call};
 use crate::auth::ws_token::WS_TOKEN_SECONDS;
@@ -35,15 +37,16 @@ pub(super) async fn revoke(call: &Call<'_>, key_id: &str) -> Answer {
     let descendants = read_descendants(call.query())?;
     call.exchange.service.revoke_key(&call.caller, key, descendants, call.visit).await?;
     let mut body = Vec::with_capacity(64);
-    let message = match descendants {
-        false => "The key is revoked.",
-        true => "The key is revoked, and with it every key that was made with it.",
+    let message = if descendants {
+        "The key is revoked, and with it every key that was made with it."
+    } else {
+        "The key is revoked."
     };
     write_message(&mut body, message);
     Ok(json_response(StatusCode::OK, body))
 }
 
-pub(super) fn list_tiers(call: &Call<'_>) -> Answer {
+pub(super) fn list_tiers(call: &Call<'_>) -> Response<Full<Bytes>> {
     let mut body = Vec::with_capacity(512);
     write_list(&mut body, call.exchange.service.tiers().iter(), |out, (tier, limits)| {
         let mut row = JsonObject::new(out);
@@ -54,7 +57,7 @@ pub(super) fn list_tiers(call: &Call<'_>) -> Answer {
         row.integer("max_batch_size", limits.batch_max.into());
         row.end();
     });
-    Ok(json_response(StatusCode::OK, body))
+    json_response(StatusCode::OK, body)
 }
 
 pub(super) async fn create_socket_token(call: &Call<'_>) -> Answer {

@@ -3,7 +3,7 @@
 use super::json::{JsonObject, write_list, write_text};
 use super::price::write_prices;
 use crate::market::catalogue::{Fees, MarketInfo, MarketStatus};
-use crate::market::price::MarketPrices;
+use crate::market::price::{MarketPrices, OutcomePrice};
 use crate::money::{Price, Usd};
 
 /// A market counts as hot when more than this was traded in it.
@@ -37,7 +37,7 @@ pub fn write_market(out: &mut Vec<u8>, info: &MarketInfo, prices: &MarketPrices)
         let mut token = JsonObject::new(out);
         token.text("token_id", &outcome.token_id);
         token.text("outcome", &outcome.label);
-        match prices.outcomes.get(index).and_then(|shown| shown.price()) {
+        match prices.outcomes.get(index).and_then(OutcomePrice::price) {
             Some(price) => token.number("price", price.micros()),
             None => token.null("price"),
         }

@@ -2,7 +2,7 @@
 
 use super::json::{JsonObject, write_list};
 use crate::market::catalogue::MarketInfo;
-use crate::market::price::MarketPrices;
+use crate::market::price::{MarketPrices, PriceSource};
 use crate::money::Price;
 
 /// An item of the answer to `POST /v1/prices/batch`.
@@ -32,7 +32,7 @@ pub(super) fn write_prices(row: &mut JsonObject<'_>, info: &MarketInfo, prices: 
         row.text("token_id", &outcome.token_id);
         row.end();
     });
-    row.text_or_null("source", prices.source().map(|source| source.as_str()));
+    row.text_or_null("source", prices.source().map(PriceSource::as_str));
     row.time_or_null("updated_at", prices.updated_at());
     if prices.stale {
         row.flag("stale", true);
