@@ -1,0 +1,133 @@
+//! What holds for every connection, whatever it asks.
+
+use super::client::{Connection, Request};
+use super::expect::check_error;
+use super::recording::{PLAIN, buy};
+use super::server::{Server, shared};
+
+#[test]
+fn head_is_get_without_a_body() {
+    let account = shared().account();
+    let order_id = account.buy(1)["order_id"].clone();
+    let mut connection = shared().connect();
+    for path in [
+        "/v1/keys",
+        "/v1/keys/tiers",
+        "/v1/orders",
+        &format!("/v1/orders/{order_id}"),
+        &format!("/trades/{order_id}/comments"),
+        "/v1/markets",
+        &format!("/v1/markets/{PLAIN}"),
+        &format!("/v1/markets/{PLAIN}/book"),
+        "/v1/book?token_id=700000",
+        "/v1/account/balance",
+        "/v1/account/positions",
+        "/v1/health/live",
+        "/v1/orders/9007199254740990",
+    ] {
+        let get = connection.send(&Request::get(path).key(&account.key));
+        // On the same connection: a body that came all the same would be read as the next answer.
+        let head = connection.send(&Request::new("HEAD", path).key(&account.key));
+        assert_eq!((head.status, head.text.as_str()), (get.status, ""), "{path}");
+        assert_eq!(head.header("content-length"), get.header("content-length"), "{path}");
+        assert_eq!(head.header("content-type"), Some("application/json"));
+    }
+}
+
+#[test]
+fn a_request_id_is_echoed_or_made() {
+    let longest = "x".repeat(64);
+    let send = |id: &[u8]| {
+        let response = shared().send(&Request::get("/v1/markets").header("x-request-id", id));
+        response.header("x-request-id").unwrap().to_owned()
+    };
+    for id in ["1", "a-b_c.d/e", "!~", &longest] {
+        assert_eq!(send(id.as_bytes()), id);
+    }
+    for id in [&b""[..], b"two words", "é".as_bytes(), b"\xff", (longest.clone() + "x").as_bytes()]
+    {
+        let made = send(id);
+        assert!(!made.is_empty() && made.as_bytes() != id && made.is_ascii(), "{made}");
+    }
+    assert_ne!(send(b""), send(b""), "each request has its own");
+    for path in ["/nowhere", "/trade", "/v1/orders", "/v1/health", "/v1/health/ready"] {
+        let response = shared().send(&Request::get(path).header("x-request-id", "mine"));
+        assert_eq!(response.header("x-request-id"), Some("mine"), "{path}");
+    }
+}
+
+#[test]
+fn a_connection_serves_many_requests_in_their_order() {
+    let account = shared().account();
+    let mut connection = shared().connect();
+    for _ in 0..20 {
+        connection.send(&Request::get("/v1/account/balance").key(&account.key)).ok(200);
+    }
+    let mut bytes = Vec::new();
+    for number in 1..=20 {
+        let request = Request::post("/trade", &buy(number)).key(&account.key);
+        bytes.extend(request.header("x-request-id", number.to_string()).to_bytes());
+        bytes.extend(Request::get("/nowhere").to_bytes());
+    }
+    connection.write(&bytes);
+    for number in 1..=20_i64 {
+        let response = connection.read(false);
+        assert_eq!(response.header("x-request-id"), Some(&*number.to_string()));
+        assert_eq!(response.ok(200)["quantity"], number);
+        check_error(&connection.read(false), 404, "NOT_FOUND");
+    }
+}
+
+#[test]
+fn a_client_that_asks_for_the_end_gets_it() {
+    let mut connection = shared().connect();
+    let response = connection.send(&Request::get("/v1/markets").header("connection", "close"));
+    response.ok(200);
+    assert!(connection.is_ended());
+    let mut old = shared().connect();
+    old.write(b"GET /v1/markets?limit=1 HTTP/1.0\r\n\r\n");
+    old.read(false).ok(200);
+    assert!(old.is_ended());
+}
+
+#[test]
+fn a_client_that_waits_to_be_asked_is_asked() {
+    let account = shared().account();
+    let body = buy(1).to_string();
+    let request = Request::new("POST", "/trade").body(&*body).key(&account.key);
+    let bytes = request.header("expect", "100-continue").to_bytes();
+    let (head, body) = bytes.split_at(bytes.len() - body.len());
+    let mut connection = shared().connect();
+    connection.write(head);
+    assert_eq!(connection.read(false).status, 100);
+    connection.write(body);
+    connection.read(false).ok(200);
+}
+
+#[test]
+fn the_connection_past_the_cap_is_told_to_come_back() {
+    let server = Server::start(&["--connections-max", "2"]);
+    let health = Request::get("/v1/health");
+    // The places of the connections of the start are given up a moment after they end.
+    let mut held: Vec<Connection> = Vec::new();
+    while held.len() < 2 {
+        let mut connection = server.connect();
+        if connection.send(&health).status == 200 {
+            held.push(connection);
+        }
+    }
+    let mut refused = server.connect();
+    let response = refused.read(false);
+    assert_eq!((response.status, response.header("retry-after")), (503, Some("1")));
+    assert_eq!(response.header("x-polysim-code"), Some("SERVER_BUSY"));
+    assert_eq!(response.json()["error"], "SERVER_BUSY");
+    assert!(refused.is_ended());
+    for connection in &mut held {
+        connection.send(&health).ok(200);
+    }
+    held.pop();
+    let started = std::time::Instant::now();
+    while server.connect().send(&health).status != 200 {
+        assert!(started.elapsed() < super::client::PATIENCE, "the place is not given up");
+    }
+}

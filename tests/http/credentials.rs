@@ -1,0 +1,201 @@
+//! Who may do what: 401 for whoever is not known, 403 for whoever may not.
+
+use serde_json::json;
+
+use super::client::Request;
+use super::expect::check_error;
+use super::recording::{PLAIN, buy};
+use super::server::{Server, printed_token, shared};
+
+/// Every operation that needs a credential.
+fn guarded_requests() -> Vec<Request> {
+    vec![
+        Request::post("/v1/keys/bootstrap", &json!({})),
+        Request::post("/v1/keys", &json!({})),
+        Request::get("/v1/keys"),
+        Request::delete("/v1/keys/64"),
+        Request::post("/v1/keys/ws-token", &json!({})),
+        Request::post("/trade", &buy(1)),
+        Request::post("/trades/64/comments", &json!({"content": "x"})),
+        Request::delete("/comments/64"),
+        Request::post("/v1/orders/batch", &json!({"orders": [buy(1)]})),
+        Request::get("/v1/orders"),
+        Request::get("/v1/orders/64"),
+        Request::post("/v1/prices/batch", &json!({"market_ids": [PLAIN]})),
+        Request::get("/v1/account/balance"),
+        Request::get("/v1/account/positions"),
+    ]
+}
+
+/// Every operation that needs none.
+fn public_paths(order_id: &serde_json::Value) -> Vec<String> {
+    let paths = [
+        "/v1/keys/tiers",
+        "/v1/markets",
+        "/v1/book?token_id=700000",
+        "/v1/health",
+        "/v1/health/live",
+        "/v1/health/ready",
+    ];
+    let mut paths: Vec<String> = paths.map(String::from).into();
+    paths.push(format!("/v1/markets/{PLAIN}"));
+    paths.push(format!("/v1/markets/{PLAIN}/book"));
+    paths.push(format!("/trades/{order_id}/comments"));
+    paths
+}
+
+#[test]
+fn what_needs_a_credential_says_so() {
+    for request in guarded_requests() {
+        check_error(&shared().send(&request), 401, "MISSING_AUTH");
+        // A variable that is not set makes an empty header.
+        check_error(&shared().send(&request.key("")), 401, "MISSING_AUTH");
+    }
+}
+
+#[test]
+fn a_credential_that_is_wrong_is_refused_everywhere() {
+    let server = shared();
+    let account = server.account();
+    let revoked = account.new_key(&json!({}));
+    account.delete(format!("/v1/keys/{}", revoked["id"])).ok(200);
+    let revoked = revoked["raw_key"].as_str().unwrap();
+    let unknown = format!("ps_live_{}", "0".repeat(64));
+    let expired = server.expired_token(&account.subject);
+    let foreign = Server::start(&[]).token(&account.subject, None);
+    let tampered = format!("{}A", account.token);
+    let public = public_paths(&account.buy(1)["order_id"]).into_iter();
+    // Health is answered before anybody is asked who they are.
+    let public = public.filter(|path| !path.contains("health")).map(Request::get);
+    for request in guarded_requests().into_iter().chain(public) {
+        let check = |request: Request, code| check_error(&server.send(&request), 401, code);
+        check(request.clone().key(&unknown), "INVALID_KEY");
+        check(request.clone().key("nonsense"), "INVALID_KEY");
+        check(request.clone().bearer(&unknown), "INVALID_KEY");
+        check(request.clone().key(revoked), "KEY_DEACTIVATED");
+        check(request.clone().bearer(revoked), "KEY_DEACTIVATED");
+        check(request.clone().bearer(&expired), "TOKEN_EXPIRED");
+        check(request.clone().bearer(&foreign), "INVALID_TOKEN");
+        check(request.clone().bearer(&tampered), "INVALID_TOKEN");
+        check(request.clone().bearer("nonsense"), "INVALID_TOKEN");
+        check(request.clone().header("authorization", "Basic dTpw"), "INVALID_TOKEN");
+    }
+}
+
+#[test]
+fn public_routes_need_none() {
+    let account = shared().account();
+    for path in public_paths(&account.buy(1)["order_id"]) {
+        shared().get(&*path).ok(200);
+        account.get(&*path).ok(200);
+    }
+}
+
+#[test]
+fn a_token_is_taken_where_the_contract_says() {
+    let account = shared().account();
+    let order_id = account.buy(1)["order_id"].clone();
+    let content = json!({"content": "x"});
+    for (request, status) in [
+        (Request::post("/v1/keys", &json!({})), 201),
+        (Request::get("/v1/keys"), 200),
+        (Request::post("/v1/keys/ws-token", &json!({})), 200),
+        (Request::post("/trade", &buy(1)), 200),
+        (Request::post(format!("/trades/{order_id}/comments"), &content), 200),
+        (Request::get(format!("/trades/{order_id}/comments")), 200),
+        (Request::get("/v1/account/balance"), 200),
+        (Request::get("/v1/account/positions"), 200),
+    ] {
+        shared().send(&request.bearer(&account.token)).ok(status);
+    }
+    for request in [
+        Request::post("/v1/orders/batch", &json!({"orders": [buy(1)]})),
+        Request::post("/v1/prices/batch", &json!({"market_ids": [PLAIN]})),
+        Request::get("/v1/orders"),
+        Request::get(format!("/v1/orders/{order_id}")),
+    ] {
+        let response = shared().send(&request.bearer(&account.token));
+        check_error(&response, 401, "INVALID_TOKEN");
+        assert!(response.json()["message"].as_str().unwrap().contains("API key"));
+    }
+}
+
+#[test]
+fn a_token_without_an_account_finds_nothing_until_it_writes() {
+    let server = shared();
+    let token = server.token("no-account-yet", None);
+    let send = |request: Request| server.send(&request.bearer(&token));
+    assert_eq!(send(Request::get("/v1/keys")).ok(200), json!([]));
+    for path in ["/v1/account/balance", "/v1/account/positions"] {
+        check_error(&send(Request::get(path)), 404, "ACCOUNT_NOT_FOUND");
+    }
+    check_error(&send(Request::post("/v1/keys/ws-token", &json!({}))), 404, "ACCOUNT_NOT_FOUND");
+    check_error(&send(Request::delete("/v1/keys/64")), 404, "ACCOUNT_NOT_FOUND");
+    let trade = send(Request::post("/trade", &buy(1))).ok(200);
+    assert_eq!(trade["account_balance"], 999.5);
+    send(Request::get("/v1/account/balance")).ok(200);
+}
+
+#[test]
+fn the_key_wins_and_on_bootstrap_the_token() {
+    let server = shared();
+    let (one, other) = (server.account(), server.account());
+    let both = |request: Request| request.key(&one.key).bearer(&other.token);
+    let mine = server.send(&both(Request::get("/v1/keys"))).ok(200);
+    assert_eq!(mine[0]["id"], one.key_id);
+    let invalid = Request::get("/v1/keys").key("nonsense").bearer(&other.token);
+    check_error(&server.send(&invalid), 401, "INVALID_KEY");
+    let bootstrap = Request::post("/v1/keys/bootstrap", &json!({}));
+    let token = server.token("beside-a-key", None);
+    server.send(&bootstrap.clone().key("nonsense").bearer(&token)).ok(201);
+    // A key alone is no token.
+    check_error(&server.send(&bootstrap.clone().key(&one.key)), 401, "MISSING_AUTH");
+    check_error(&server.send(&bootstrap.bearer(&one.key)), 401, "MISSING_AUTH");
+    let bearer = Request::get("/v1/keys").bearer(&one.key);
+    assert_eq!(server.send(&bearer).ok(200)[0]["id"], one.key_id);
+}
+
+#[test]
+fn a_key_does_what_its_permissions_say() {
+    let account = shared().account();
+    let order_id = account.buy(1)["order_id"].clone();
+    let key = |permission| {
+        let key = account.new_key(&json!({"permissions": [permission]}));
+        key["raw_key"].as_str().unwrap().to_owned()
+    };
+    let keys = ["read", "trade", "admin"].map(key);
+    let comments = format!("/trades/{order_id}/comments");
+    let rows: [(Request, [bool; 3]); 11] = [
+        (Request::get("/v1/keys"), [true, false, false]),
+        (Request::get("/v1/orders"), [true, false, false]),
+        (Request::get(format!("/v1/orders/{order_id}")), [true, false, false]),
+        (Request::get("/v1/account/balance"), [true, false, false]),
+        (Request::get("/v1/account/positions"), [true, false, false]),
+        (Request::post("/v1/prices/batch", &json!({"market_ids": [PLAIN]})), [true, false, false]),
+        (Request::post("/trade", &buy(1)), [false, true, false]),
+        (Request::post("/v1/orders/batch", &json!({"orders": [buy(1)]})), [false, true, false]),
+        (Request::post(&*comments, &json!({"content": "x"})), [false, true, false]),
+        (Request::get(&*comments), [true, true, true]),
+        (Request::post("/v1/keys/ws-token", &json!({})), [true, true, true]),
+    ];
+    for (request, allowed) in rows {
+        for (key, is_allowed) in keys.iter().zip(allowed) {
+            let response = shared().send(&request.clone().key(key));
+            if is_allowed {
+                response.ok(200);
+            } else {
+                check_error(&response, 403, "INSUFFICIENT_PERMISSION");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_command_prints_a_token_and_nothing_else() {
+    let server = shared();
+    let printed = printed_token(&server.data(), "printed");
+    assert_eq!(printed.lines().count(), 1);
+    let token = printed.trim_end();
+    let bootstrap = Request::post("/v1/keys/bootstrap", &json!({})).bearer(token);
+    server.send(&bootstrap).ok(201);
+}

@@ -1,0 +1,136 @@
+//! An order with a name happens once, whichever way the name comes.
+
+use serde_json::{Value, json};
+
+use super::client::{Request, Response};
+use super::expect::check_error;
+use super::recording::{DEEP, buy};
+use super::server::{Account, shared};
+
+/// Sends an order under a name in the header, in the body, or both.
+fn send(account: &Account<'_>, order: &Value, header: &str, client_order_id: &str) -> Response {
+    let mut order = order.clone();
+    order["client_order_id"] = json!(client_order_id);
+    account.send(Request::post("/trade", &order).header("idempotency-key", header))
+}
+
+/// Checks that a response is the first one again, byte for byte, and says so.
+#[track_caller]
+fn check_replay(first: &Response, again: &Response) {
+    assert_eq!((again.status, &again.text), (200, &first.text));
+    assert_eq!(again.header("idempotent-replayed"), Some("true"));
+}
+
+#[test]
+fn a_repeated_name_replays() {
+    for (header, client_order_id) in [("a", ""), ("", "a"), ("a", "a"), ("a", "b")] {
+        let account = shared().account();
+        let first = send(&account, &buy(10), header, client_order_id);
+        first.ok(200);
+        assert_eq!(first.header("idempotent-replayed"), None);
+        account.buy(5);
+        for _ in 0..3 {
+            check_replay(&first, &send(&account, &buy(10), header, client_order_id));
+        }
+        assert_eq!(account.balance(), "992.5", "{header:?} {client_order_id:?}");
+    }
+}
+
+#[test]
+fn both_names_are_one_namespace() {
+    let account = shared().account();
+    let first = send(&account, &buy(10), "one", "two");
+    for (header, client_order_id) in
+        [("one", ""), ("two", ""), ("", "one"), ("", "two"), ("two", "one"), ("one", "fresh")]
+    {
+        check_replay(&first, &send(&account, &buy(10), header, client_order_id));
+    }
+    assert_eq!(account.balance(), "995");
+}
+
+#[test]
+fn another_order_under_a_used_name_is_a_conflict() {
+    let account = shared().account();
+    let mut order = buy(10);
+    order["expected_price"] = json!(0.5);
+    order["max_slippage_bps"] = json!(100);
+    let first = send(&account, &order, "name", "");
+    first.ok(200);
+    for (field, value) in [
+        ("market_id", json!(DEEP)),
+        ("outcome", json!("No")),
+        ("side", json!("SELL")),
+        ("quantity", json!(10.000_001)),
+        ("expected_price", json!(0.51)),
+        ("expected_price", json!(null)),
+        ("max_slippage_bps", json!(101)),
+        ("max_slippage_bps", json!(null)),
+    ] {
+        let mut other = order.clone();
+        other[field] = value;
+        check_error(&send(&account, &other, "name", ""), 409, "IDEMPOTENCY_KEY_REUSE");
+    }
+    // The same order, written in another way.
+    for (field, value) in [
+        ("outcome", json!("YES")),
+        ("quantity", json!("10.0")),
+        ("quantity", json!(10.000_000_4)),
+        ("expected_price", json!("0.50")),
+        ("max_slippage_bps", json!("100")),
+        ("unknown", json!(1)),
+    ] {
+        let mut same = order.clone();
+        same[field] = value;
+        check_replay(&first, &send(&account, &same, "name", ""));
+    }
+}
+
+#[test]
+fn names_of_two_orders_are_a_conflict() {
+    let account = shared().account();
+    send(&account, &buy(10), "first", "").ok(200);
+    send(&account, &buy(10), "second", "").ok(200);
+    let response = send(&account, &buy(10), "first", "second");
+    check_error(&response, 409, "IDEMPOTENCY_KEY_REUSE");
+    assert_eq!(account.balance(), "990");
+}
+
+#[test]
+fn an_empty_name_is_none() {
+    let account = shared().account();
+    for _ in 0..2 {
+        let response = send(&account, &buy(10), "", "");
+        response.ok(200);
+        assert_eq!(response.header("idempotent-replayed"), None);
+    }
+    assert_eq!(account.balance(), "990");
+}
+
+#[test]
+fn names_belong_to_one_account() {
+    let (one, other) = (shared().account(), shared().account());
+    send(&one, &buy(10), "shared", "").ok(200);
+    let response = send(&other, &buy(20), "shared", "");
+    assert_eq!(response.ok(200)["quantity"], 20);
+    // And not to one key: another key of the account replays.
+    let key = one.new_key(&json!({}));
+    let request = Request::post("/trade", &buy(10)).header("idempotency-key", "shared");
+    let again = shared().send(&request.key(key["raw_key"].as_str().unwrap()));
+    assert_eq!(again.header("idempotent-replayed"), Some("true"));
+}
+
+#[test]
+fn many_at_once_are_one_order() {
+    let account = shared().account();
+    let request = Request::post("/trade", &buy(10)).header("idempotency-key", "race");
+    let request = request.key(&account.key);
+    let mut connections: Vec<_> = (0..16).map(|_| shared().connect()).collect();
+    for connection in &mut connections {
+        connection.write(&request.to_bytes());
+    }
+    let responses: Vec<_> = connections.iter_mut().map(|each| each.read(false)).collect();
+    let is_first = |response: &&Response| response.header("idempotent-replayed").is_none();
+    assert_eq!(responses.iter().filter(is_first).count(), 1);
+    assert!(responses.iter().all(|response| response.ok(200) == responses[0].json()));
+    assert_eq!(account.balance(), "995");
+}

@@ -1,0 +1,117 @@
+//! Health, the orderly end, and what is there after a crash.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::client::Request;
+use super::expect::Kind::{Object, Text, Time};
+use super::expect::{check_error, check_fields, check_invalid};
+use super::recording::{PLAIN, buy};
+use super::server::{Server, shared};
+use super::socket::Socket;
+
+#[test]
+fn health_is_told() {
+    let alive = [("status", Text), ("timestamp", Time), ("version", Text)];
+    for path in ["/v1/health", "/v1/health/live"] {
+        check_fields(&shared().get(path).ok(200), &alive);
+    }
+    for path in ["/v1/health/ready", "/v1/health/ready?strict=1"] {
+        let ready = shared().get(path).ok(200);
+        check_fields(&ready, &[alive[0], alive[1], alive[2], ("checks", Object)]);
+        let checks = json!({"journal": {"status": "ok"}, "venue": {"status": "ok"}});
+        assert_eq!((&ready["status"], &ready["checks"]), (&json!("ok"), &checks));
+    }
+    check_invalid(&shared().get("/v1/health/ready?strict=x"), &["query.strict: bool_parsing"]);
+    // Whoever asks, nobody looks at a credential.
+    shared().send(&Request::get("/v1/health").key("nonsense")).ok(200);
+}
+
+#[test]
+fn a_venue_without_books_is_degraded() {
+    let server = Server::bookless();
+    let ready = server.get("/v1/health/ready").ok(200);
+    assert_eq!(
+        (&ready["status"], &ready["checks"]["venue"]["status"]),
+        (&json!("degraded"), &json!("degraded"))
+    );
+    assert!(ready["checks"]["venue"]["reason"].is_string());
+    assert_eq!(server.get("/v1/health/ready?strict=1").status, 503);
+    let account = server.account();
+    check_error(&account.post("/trade", &buy(1)), 503, "VENUE_UNAVAILABLE");
+    account.get("/v1/account/balance").ok(200);
+}
+
+#[test]
+fn a_crash_loses_nothing_that_was_answered() {
+    let server = Server::unlimited();
+    let account = server.account_with(&json!({"permissions": ["read", "trade", "admin"]}), None);
+    let named = Request::post("/trade", &buy(10)).header("idempotency-key", "named");
+    let first = account.send(named.clone());
+    first.ok(200);
+    let comment = format!("/trades/{}/comments", first.json()["order_id"]);
+    account.post(&*comment, &json!({"content": "before the crash"})).ok(200);
+    let revoked = account.new_key(&json!({}));
+    account.delete(format!("/v1/keys/{}", revoked["id"])).ok(200);
+    let paths = ["/v1/account/balance", "/v1/account/positions", "/v1/orders", &comment];
+    let before = paths.map(|path| account.get(path).ok(200));
+    let keys = account.get("/v1/keys").ok(200);
+    let (key, token) = (account.key.clone(), account.token.clone());
+
+    let server = server.crash_and_restart();
+    let send = |request: Request| server.send(&request.key(&key));
+    let after = paths.map(|path| send(Request::get(path)).ok(200));
+    assert_eq!(after, before);
+    let mut kept = send(Request::get("/v1/keys")).ok(200);
+    for (row, before) in kept.as_array_mut().unwrap().iter_mut().zip(keys.as_array().unwrap()) {
+        // When a key was used is told for as long as the process lives.
+        row["last_used_at"] = before["last_used_at"].clone();
+    }
+    assert_eq!(kept, keys);
+    let replay = send(named);
+    assert_eq!((replay.status, &replay.text), (200, &first.text));
+    assert_eq!(replay.header("idempotent-replayed"), Some("true"));
+    let revoked = Request::get("/v1/orders").key(revoked["raw_key"].as_str().unwrap());
+    check_error(&server.send(&revoked), 401, "KEY_DEACTIVATED");
+    let bootstrap = Request::post("/v1/keys/bootstrap", &json!({})).bearer(&token);
+    check_error(&server.send(&bootstrap), 400, "BOOTSTRAP_NOT_ALLOWED");
+    let new = send(Request::post("/trade", &buy(1))).ok(200);
+    assert!(new["order_id"].as_u64() > first.json()["order_id"].as_u64());
+}
+
+#[test]
+fn the_end_finishes_what_is_in_flight() {
+    let mut server = Server::unlimited();
+    let (key, request) = {
+        let account = server.account();
+        let request = Request::post("/trade", &buy(10)).header("idempotency-key", "late");
+        (account.key.clone(), request.key(&account.key))
+    };
+    let bytes = request.to_bytes();
+    let (some, rest) = bytes.split_at(bytes.len() - 5);
+    let mut in_flight = server.connect();
+    in_flight.write(some);
+    let mut idle = server.connect();
+    idle.send(&Request::get("/v1/health")).ok(200);
+    let mut socket = Socket::prices(&server, &key);
+    socket.subscribe(&[PLAIN]);
+    assert_eq!(socket.text_of("price")["market_id"], PLAIN);
+
+    let asked_at = Instant::now();
+    server.terminate();
+    assert_eq!(socket.close_code(), 1001);
+    assert!(idle.is_ended());
+    in_flight.write(rest);
+    let response = in_flight.read(false);
+    assert_eq!(response.ok(200)["quantity"], 10);
+    assert_eq!(response.header("connection"), Some("close"));
+    assert!(in_flight.is_ended());
+    drop(socket);
+    assert_eq!(server.wait().code(), Some(0));
+    assert!(asked_at.elapsed() < Duration::from_secs(10), "{:?}", asked_at.elapsed());
+
+    let server = server.crash_and_restart();
+    let replay = server.send(&request);
+    assert_eq!((replay.status, &replay.text), (200, &response.text));
+}

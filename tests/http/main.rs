@@ -1,0 +1,30 @@
+//! The HTTP contract, row by row, against the real binary.
+//!
+//! Every file starts servers on ports of their own, or shares one where accounts keep tests apart.
+//! Prices come from a recording that is written here, so that every fill can be told in advance.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod batches;
+mod client;
+mod comments;
+mod connections;
+mod credentials;
+mod expect;
+mod idempotency;
+mod key_fields;
+mod keys;
+mod lifecycle;
+mod limits;
+mod malformed;
+mod markets;
+mod order_of_checks;
+mod orders;
+mod recording;
+mod records;
+mod server;
+mod snapshots;
+mod socket;
+mod sockets;
+mod trade_fields;
+mod trades;

@@ -1,0 +1,245 @@
+//! Markets, books and prices.
+
+use paperbourse::limits::tier::Tier;
+use serde_json::{Value, json};
+
+use super::expect::Kind::{Decimal, Flag, List, Null, Object, Text, Time};
+use super::expect::{check_error, check_fields, check_invalid};
+use super::recording::{
+    BOOKLESS, DEEP, MARKETS, ODD_FEE, PAUSED, PLAIN, RESOLVED, WITH_FEE, other, token_id,
+};
+use super::server::shared;
+
+fn ids(rows: &Value) -> Vec<&str> {
+    rows.as_array().unwrap().iter().map(|row| row["condition_id"].as_str().unwrap()).collect()
+}
+
+fn levels(book: &Value, side: &str) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let levels = book[side].as_array().unwrap();
+    levels.iter().map(|level| (text(&level["price"]), text(&level["size"]))).collect()
+}
+
+fn level(price: &str, size: &str) -> (String, String) {
+    (price.to_owned(), size.to_owned())
+}
+
+#[test]
+fn a_row_tells_what_the_market_is_and_costs() {
+    let rows = shared().get("/v1/markets?limit=1").ok(200);
+    let row = &rows[0];
+    check_fields(
+        row,
+        &[
+            ("condition_id", Text),
+            ("slug", Text),
+            ("question", Text),
+            ("image_url", Null),
+            ("category", Text),
+            ("display_label", Null),
+            ("outcomes", List),
+            ("active", Flag),
+            ("closed", Flag),
+            ("accepting_orders", Flag),
+            ("is_hot", Flag),
+            ("clob_token_ids", List),
+            ("volume_24h", Decimal),
+            ("volume_total", Decimal),
+            ("last_price", Decimal),
+            ("live_price", Object),
+        ],
+    );
+    check_fields(
+        &row["live_price"],
+        &[
+            ("buy", Decimal),
+            ("sell", Decimal),
+            ("outcomes", List),
+            ("source", Text),
+            ("updated_at", Time),
+            ("volume", Decimal),
+        ],
+    );
+    assert_eq!(row["outcomes"], json!(["Yes", "No"]));
+    assert_eq!(row["clob_token_ids"], json!([token_id(0, 0), token_id(0, 1)]));
+}
+
+#[test]
+fn a_list_is_a_page_and_filtered() {
+    let list = |query: &str| shared().get(format!("/v1/markets{query}")).ok(200);
+    let all = list("?limit=200");
+    assert_eq!(ids(&all).len(), MARKETS);
+    assert_eq!(ids(&all)[..3], [PLAIN, DEEP, WITH_FEE]);
+    assert_eq!(ids(&list("")), ids(&all)[..50]);
+    assert_eq!(ids(&list("?limit=2&offset=1")), [DEEP, WITH_FEE]);
+    assert!(ids(&list("?offset=67")).is_empty());
+    for (query, expected) in [
+        ("?q=THING%201%20HAPPEN", vec![DEEP]),
+        ("?search=invented-market-2", vec![WITH_FEE]),
+        ("?category=coin", vec![WITH_FEE]),
+        ("?hot_only=true", vec![DEEP]),
+        ("?hot_only=true&category=coin", vec![]),
+        ("?q=nothing+like+that", vec![]),
+    ] {
+        assert_eq!(
+            ids(&list(query))[..expected.len().max(1).min(ids(&list(query)).len())],
+            expected,
+            "{query}"
+        );
+    }
+    let active = list("?limit=200&active_only=true");
+    assert_eq!(ids(&active).len(), MARKETS - 1);
+    assert!(!ids(&active).contains(&RESOLVED));
+    let long = "q".repeat(121);
+    for (query, field) in [
+        ("limit=0", "query.limit: greater_than_equal"),
+        ("limit=201", "query.limit: less_than_equal"),
+        ("offset=-1", "query.offset: greater_than_equal"),
+        ("offset=x", "query.offset: int_parsing"),
+        ("active_only=perhaps", "query.active_only: bool_parsing"),
+        (&format!("q={long}"), "query.q: string_too_long"),
+    ] {
+        check_invalid(&shared().get(format!("/v1/markets?{query}")), &[field]);
+    }
+}
+
+#[test]
+fn status_is_told() {
+    for (market, active, closed, accepting) in [
+        (PLAIN, true, false, true),
+        (PAUSED, true, false, false),
+        (ODD_FEE, true, false, false),
+        (RESOLVED, false, true, false),
+    ] {
+        let row = shared().get(format!("/v1/markets/{market}")).ok(200);
+        let flags = [&row["active"], &row["closed"], &row["accepting_orders"]];
+        assert_eq!(flags, [active, closed, accepting], "{market}");
+    }
+    let resolved = shared().get(format!("/v1/markets/{RESOLVED}")).ok(200);
+    assert_eq!(resolved["resolved_outcome"], "Yes");
+    assert_eq!(resolved["tokens"][0]["winner"], true);
+    check_error(&shared().get("/v1/markets/0xnone"), 404, "MARKET_NOT_FOUND");
+}
+
+#[test]
+fn a_book_has_the_best_level_last() {
+    let by_market = shared().get(format!("/v1/markets/{PLAIN}/book")).ok(200);
+    check_fields(
+        &by_market,
+        &[
+            ("token_id", Text),
+            ("market", Text),
+            ("asset_id", Text),
+            ("hash", Null),
+            ("timestamp", Text),
+            ("bids", List),
+            ("asks", List),
+            ("min_order_size", Decimal),
+            ("tick_size", Decimal),
+            ("neg_risk", Flag),
+            ("last_trade_price", Decimal),
+            ("mid", Decimal),
+            ("spread", Decimal),
+        ],
+    );
+    assert_eq!(levels(&by_market, "bids"), [level("0.47", "200"), level("0.48", "100")]);
+    assert_eq!(levels(&by_market, "asks"), [level("0.53", "1000"), level("0.5", "100")]);
+    let by_token = shared().get(format!("/v1/book?token_id={}", token_id(0, 0))).ok(200);
+    assert_eq!(by_token, by_market);
+    let mirror = shared().get(format!("/v1/markets/{PLAIN}/book?outcome=no")).ok(200);
+    assert_eq!(levels(&mirror, "asks"), [level("0.53", "200"), level("0.52", "100")]);
+    assert_eq!(levels(&mirror, "bids"), [level("0.47", "1000"), level("0.5", "100")]);
+    assert_eq!(mirror, shared().get(format!("/v1/book?token_id={}", token_id(0, 1))).ok(200));
+}
+
+#[test]
+fn a_book_is_cut_to_a_depth() {
+    for path in
+        [format!("/v1/markets/{PLAIN}/book?x=y"), format!("/v1/book?token_id={}", token_id(0, 0))]
+    {
+        let best = shared().get(format!("{path}&depth=1")).ok(200);
+        assert_eq!(levels(&best, "bids"), [level("0.48", "100")]);
+        assert_eq!(levels(&best, "asks"), [level("0.5", "100")]);
+        let all = shared().get(format!("{path}&depth=500")).ok(200);
+        assert_eq!(all, shared().get(&*path).ok(200));
+        for (depth, kind) in
+            [("0", "greater_than_equal"), ("501", "less_than_equal"), ("x", "int_parsing")]
+        {
+            let response = shared().get(format!("{path}&depth={depth}"));
+            check_invalid(&response, &[&format!("query.depth: {kind}")]);
+        }
+    }
+}
+
+#[test]
+fn books_that_are_not_there() {
+    check_error(&shared().get("/v1/markets/0xnone/book"), 404, "MARKET_NOT_FOUND");
+    let unknown = shared().get(format!("/v1/markets/{PLAIN}/book?outcome=Maybe"));
+    check_error(&unknown, 404, "OUTCOME_NOT_FOUND");
+    let bookless = shared().get(format!("/v1/markets/{BOOKLESS}/book"));
+    check_error(&bookless, 404, "BOOK_UNAVAILABLE");
+    check_error(&shared().get("/v1/book?token_id=1"), 404, "TOKEN_NOT_FOUND");
+    check_invalid(&shared().get("/v1/book"), &["query.token_id: missing"]);
+    let empty = shared().get("/v1/book?token_id=");
+    check_invalid(&empty, &["query.token_id: string_too_short"]);
+}
+
+#[test]
+fn prices_come_in_the_order_asked() {
+    let account = shared().account();
+    let wanted = [WITH_FEE, "0xnone", PLAIN, BOOKLESS, PLAIN];
+    let rows = account.post("/v1/prices/batch", &json!({"market_ids": wanted})).ok(200);
+    assert_eq!(ids(&rows), wanted);
+    let priced = [
+        ("condition_id", Text),
+        ("buy", Decimal),
+        ("sell", Decimal),
+        ("outcomes", List),
+        ("source", Text),
+        ("updated_at", Time),
+    ];
+    check_fields(&rows[0], &priced);
+    check_fields(&rows[2], &priced);
+    check_fields(
+        &rows[0]["outcomes"][0],
+        &[("label", Text), ("price", Decimal), ("token_id", Text)],
+    );
+    assert_eq!(rows[0]["outcomes"][1]["label"], "Down");
+    assert_eq!(rows[1], json!({"condition_id": "0xnone"}));
+    assert_eq!((&rows[3]["buy"], &rows[3]["updated_at"]), (&Value::Null, &Value::Null));
+}
+
+#[test]
+fn prices_are_capped() {
+    let asks = |tier: &str, count: usize| {
+        let tier_claim = Tier::parse(tier);
+        let account = shared().account_with(&json!({"tier": tier}), tier_claim);
+        let wanted: Vec<String> = (0..count).map(other).collect();
+        account.post("/v1/prices/batch", &json!({"market_ids": wanted}))
+    };
+    for (tier, most) in [("free", 5), ("pro", 20), ("enterprise", 50)] {
+        assert_eq!(asks(tier, most).ok(200).as_array().unwrap().len(), most);
+        let response = asks(tier, most + 1);
+        if most < 50 {
+            check_error(&response, 400, "BATCH_LIMIT_EXCEEDED");
+        } else {
+            check_invalid(&response, &["body.market_ids: too_long"]);
+        }
+    }
+    let account = shared().account();
+    for (body, fields) in [
+        (json!({}), &["body.market_ids: missing"][..]),
+        (json!({"market_ids": []}), &["body.market_ids: too_short"]),
+        (json!({"market_ids": "m"}), &["body.market_ids: list_type"]),
+        (
+            json!({"market_ids": ["m", "", 7, "m".repeat(257)]}),
+            &[
+                "body.market_ids.1: string_too_short",
+                "body.market_ids.2: string_type",
+                "body.market_ids.3: string_too_long",
+            ],
+        ),
+    ] {
+        check_invalid(&account.post("/v1/prices/batch", &body), fields);
+    }
+}

@@ -1,0 +1,100 @@
+//! Of several things that are wrong, the first by the contract's order is told.
+
+use serde_json::{Value, json};
+
+use super::client::Request;
+use super::expect::Outcome::{self, Invalid, Refused};
+use super::recording::{BOOKLESS, ODD_FEE, PAUSED, PLAIN, RESOLVED, buy};
+use super::server::{Server, shared};
+
+fn too_large(request: Request) -> Request {
+    request.body(vec![b'x'; 64 * 1024 + 1])
+}
+
+/// Route, body size, credential, permission, body: each row has everything wrong from its own place
+/// on.
+#[test]
+fn before_the_operation() {
+    let account = shared().account();
+    let reads = account.new_key(&json!({"permissions": ["read"]}));
+    let reads = reads["raw_key"].as_str().unwrap();
+    let trades = account.new_key(&json!({"permissions": ["trade"]}));
+    let trades = trades["raw_key"].as_str().unwrap();
+    let rows: [(Request, Outcome<'_>); 8] = [
+        (too_large(Request::new("POST", "/nowhere")).key("bad"), Refused(404, "NOT_FOUND")),
+        (too_large(Request::new("PUT", "/trade")).key("bad"), Refused(405, "METHOD_NOT_ALLOWED")),
+        (too_large(Request::new("POST", "/trade")).key("bad"), Refused(413, "BODY_TOO_LARGE")),
+        (Request::new("POST", "/trade").body("{").key("bad"), Refused(401, "INVALID_KEY")),
+        (Request::new("POST", "/trade").body("{"), Refused(401, "MISSING_AUTH")),
+        (
+            Request::new("POST", "/trade").body("{").key(reads),
+            Refused(403, "INSUFFICIENT_PERMISSION"),
+        ),
+        (Request::new("POST", "/trade").body("{").key(trades), Invalid(&["body: json_invalid"])),
+        (
+            Request::new("POST", "/trades/x/comments").body("{}").key(reads),
+            Refused(403, "INSUFFICIENT_PERMISSION"),
+        ),
+    ];
+    for (request, outcome) in rows {
+        outcome.check(&shared().send(&request));
+    }
+}
+
+/// Credential, limit, permission, body.
+#[test]
+fn the_limit_stands_between_credential_and_permission() {
+    let server = Server::start(&["--tier", "free=unlimited/1/2/5", "--address-limits", "off"]);
+    let account = server.account_with(&json!({"permissions": ["read"]}), None);
+    account.get("/v1/orders").ok(200);
+    let broken = Request::new("POST", "/trade").body("{");
+    Refused(429, "RATE_LIMIT_EXCEEDED").check(&account.send(broken.clone()));
+    Refused(401, "INVALID_KEY").check(&server.send(&broken.clone().key("bad")));
+    Refused(413, "BODY_TOO_LARGE").check(&account.send(too_large(broken)));
+    Refused(404, "NOT_FOUND").check(&account.get("/nowhere"));
+}
+
+/// The business rules of a trade: each row breaks its own rule and as many of the later ones as can
+/// be broken with it.
+#[test]
+fn rules_of_a_trade() {
+    let account = shared().account();
+    let used = |name: &str| {
+        let request = Request::post("/trade", &buy(1)).header("idempotency-key", name);
+        account.send(request).ok(200);
+    };
+    used("taken");
+    let order = |market: &str, outcome: &str, side: &str, quantity: u32| -> Value {
+        json!({"market_id": market, "outcome": outcome, "side": side, "quantity": quantity,
+               "expected_price": 0.3, "max_slippage_bps": 0})
+    };
+    let named = Request::post("/trade", &order("0xnone", "Maybe", "SELL", 9_999))
+        .header("idempotency-key", "taken");
+    let rows: [(Request, Outcome<'_>); 11] = [
+        (named, Refused(409, "IDEMPOTENCY_KEY_REUSE")),
+        (trade(&order("0xnone", "Maybe", "SELL", 9_999)), Refused(404, "MARKET_NOT_FOUND")),
+        (trade(&order(PAUSED, "Maybe", "SELL", 9_999)), Refused(404, "OUTCOME_NOT_FOUND")),
+        (trade(&order(PAUSED, "Yes", "SELL", 9_999)), Refused(400, "MARKET_CLOSED")),
+        (trade(&order(RESOLVED, "Yes", "SELL", 9_999)), Refused(400, "MARKET_CLOSED")),
+        (trade(&order(ODD_FEE, "Yes", "SELL", 9_999)), Refused(400, "MARKET_CLOSED")),
+        (trade(&order(BOOKLESS, "Yes", "SELL", 9_999)), Refused(503, "VENUE_UNAVAILABLE")),
+        (trade(&order(PLAIN, "Yes", "SELL", 9_999)), Refused(400, "INSUFFICIENT_POSITION")),
+        (trade(&order(PLAIN, "Yes", "BUY", 9_999)), Refused(400, "INSUFFICIENT_LIQUIDITY")),
+        (trade(&order(PLAIN, "No", "BUY", 301)), Refused(400, "INSUFFICIENT_LIQUIDITY")),
+        (trade(&order(PLAIN, "Yes", "BUY", 1_100)), Refused(400, "SLIPPAGE_EXCEEDED")),
+    ];
+    for (request, outcome) in rows {
+        outcome.check(&account.send(request));
+    }
+    // 999 dollars and 50 cents are left, and 100 at 0.50 with 999 at 0.53 cost more with those gone.
+    let poor = Server::start(&["--starting-balance", "579.99", "--address-limits", "off"]);
+    let account = poor.account();
+    Refused(400, "INSUFFICIENT_BALANCE").check(&account.post("/trade", &buy(1_100)));
+    let mut slipping = buy(1_100);
+    slipping["max_slippage_bps"] = json!(0);
+    Refused(400, "SLIPPAGE_EXCEEDED").check(&account.post("/trade", &slipping));
+}
+
+fn trade(order: &Value) -> Request {
+    Request::post("/trade", order)
+}

@@ -1,0 +1,286 @@
+//! Each record of the interface: exactly its fields, each of its type.
+
+use serde_json::{Value, json};
+
+use super::client::Request;
+use super::expect::Kind::{self, Decimal, Flag, Integer, List, Null, Number, Object, Text, Time};
+use super::expect::check_fields;
+use super::recording::{BOOKLESS, PLAIN, buy, sell};
+use super::server::shared;
+
+fn check_new_key(key: &Value, name: Kind) {
+    check_fields(
+        key,
+        &[
+            ("id", Integer),
+            ("raw_key", Text),
+            ("key_prefix", Text),
+            ("rate_limit_tier", Text),
+            ("permissions", List),
+            ("created_at", Time),
+            ("name", name),
+        ],
+    );
+    let raw = key["raw_key"].as_str().unwrap();
+    let hex = raw.strip_prefix("ps_live_").unwrap();
+    assert_eq!(hex.len(), 64, "{raw}");
+    assert!(hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')), "{raw}");
+    assert_eq!(key["key_prefix"], raw[..16]);
+    assert!((1..1 << 53).contains(&key["id"].as_u64().unwrap()));
+}
+
+#[test]
+fn key_creation_result() {
+    let server = shared();
+    let token = server.token("key-creation-result", None);
+    let body = json!({"name": "first", "permissions": ["trade", "read", "admin"]});
+    let first = server.send(&Request::post("/v1/keys/bootstrap", &body).bearer(&token)).ok(201);
+    check_new_key(&first, Text);
+    assert_eq!((&first["name"], &first["rate_limit_tier"]), (&json!("first"), &json!("free")));
+    assert_eq!(first["permissions"], json!(["read", "trade", "admin"]));
+    let key = first["raw_key"].as_str().unwrap();
+    let second = server.send(&Request::post("/v1/keys", &json!({})).key(key)).ok(201);
+    check_new_key(&second, Null);
+    assert_ne!(first["raw_key"], second["raw_key"]);
+    assert_ne!(first["id"], second["id"]);
+}
+
+#[test]
+fn key_list_row() {
+    let account = shared().account();
+    let second = account.new_key(&json!({"name": "second"}));
+    let made = account.post("/v1/keys", &json!({})).ok(201);
+    let rows = account.get("/v1/keys").ok(200);
+    let rows = rows.as_array().unwrap();
+    assert_eq!(rows.len(), 3);
+    for (row, (name, last_used, maker)) in
+        rows.iter().zip([(Null, Time, Null), (Text, Null, Null), (Null, Null, Integer)])
+    {
+        check_fields(
+            row,
+            &[
+                ("id", Integer),
+                ("key_prefix", Text),
+                ("name", name),
+                ("rate_limit_tier", Text),
+                ("permissions", List),
+                ("is_active", Flag),
+                ("created_at", Time),
+                ("last_used_at", last_used),
+                ("expires_at", Null),
+                ("created_by", maker),
+            ],
+        );
+    }
+    assert_eq!(rows[1]["key_prefix"], second["key_prefix"]);
+    assert_eq!((&rows[2]["id"], &rows[2]["created_by"]), (&made["id"], &rows[0]["id"]));
+}
+
+/// The numbers of `/trade`, for a fill that is known in advance.
+#[test]
+fn trade_result_and_position() {
+    let account = shared().account();
+    let result = account.buy(150);
+    let number = [
+        ("order_id", Integer),
+        ("status", Text),
+        ("price", Number),
+        ("quantity", Number),
+        ("notional", Number),
+        ("fee", Number),
+        ("account_balance", Number),
+        ("position", Object),
+    ];
+    check_fields(&result, &number);
+    check_fields(
+        &result["position"],
+        &[
+            ("market_id", Text),
+            ("outcome", Text),
+            ("quantity", Number),
+            ("avg_entry_price", Number),
+            ("status", Text),
+        ],
+    );
+    let order_id = result["order_id"].as_u64().unwrap();
+    assert!((1..1 << 53).contains(&order_id));
+    // 100 at 0.50 and 50 at 0.53.
+    assert_eq!(
+        result,
+        json!({
+            "order_id": order_id, "status": "FILLED", "price": 0.51, "quantity": 150,
+            "notional": 76.5, "fee": 0, "account_balance": 923.5,
+            "position": {
+                "market_id": PLAIN, "outcome": "Yes", "quantity": 150, "avg_entry_price": 0.51,
+                "status": "OPEN",
+            },
+        })
+    );
+    let sold = account.post("/trade", &sell(150)).ok(200);
+    check_fields(&sold, &number);
+    // 100 at 0.48 and 50 at 0.47.
+    assert_eq!(sold["notional"], 71.5);
+    assert_eq!(sold["account_balance"], 995);
+    assert_eq!(sold["position"]["status"], "CLOSED");
+    assert_eq!(
+        (&sold["position"]["quantity"], &sold["position"]["avg_entry_price"]),
+        (&json!(0), &json!(0))
+    );
+}
+
+#[test]
+fn tiers() {
+    let server = super::server::Server::start(&[]);
+    let row = |tier: &str, second: u32, minute: u32, sockets: u32, batch: u32| {
+        json!({"tier": tier, "requests_per_second": second, "requests_per_minute": minute,
+               "max_ws_connections": sockets, "max_batch_size": batch})
+    };
+    assert_eq!(
+        server.get("/v1/keys/tiers").ok(200),
+        json!([
+            row("free", 5, 300, 2, 5),
+            row("pro", 20, 1200, 10, 20),
+            row("enterprise", 50, 3000, 50, 50),
+        ])
+    );
+    let unlimited = shared().get("/v1/keys/tiers").ok(200);
+    assert_eq!(unlimited[0], row("free", 2_147_483_647, 2_147_483_647, 2, 5));
+}
+
+#[test]
+fn order_rows() {
+    let account = shared().account();
+    let named = {
+        let mut order = buy(10);
+        order["client_order_id"] = json!("mine");
+        order
+    };
+    let placed = account.post("/trade", &named).ok(200);
+    let row = account.get(format!("/v1/orders/{}", placed["order_id"])).ok(200);
+    check_fields(
+        &row,
+        &[
+            ("order_id", Integer),
+            ("market_id", Text),
+            ("side", Text),
+            ("outcome", Text),
+            ("order_type", Text),
+            ("limit_price", Null),
+            ("quantity", Decimal),
+            ("time_in_force", Text),
+            ("status", Text),
+            ("client_order_id", Text),
+            ("created_at", Time),
+            ("filled_at", Time),
+            ("fill_price", Decimal),
+            ("notional", Decimal),
+            ("fee", Decimal),
+            ("cancelled_at", Null),
+            ("cancelled_reason", Null),
+        ],
+    );
+    let list = account.get("/v1/orders").ok(200);
+    check_fields(
+        &list,
+        &[("orders", List), ("next_cursor", Null), ("has_more", Flag), ("total_hint", Null)],
+    );
+    assert_eq!(list["orders"], json!([row]));
+}
+
+#[test]
+fn batch_rows() {
+    let account = shared().account();
+    let orders = json!({"orders": [buy(10), {"market_id": BOOKLESS, "outcome": "No", "side": "BUY", "quantity": 1}]});
+    let answer = account.post("/v1/orders/batch", &orders).ok(200);
+    check_fields(&answer, &[("results", List), ("succeeded", Integer), ("failed", Integer)]);
+    check_fields(
+        &answer["results"][0],
+        &[
+            ("order_id", Integer),
+            ("status", Text),
+            ("order_type", Text),
+            ("side", Text),
+            ("outcome", Text),
+            ("price", Decimal),
+            ("quantity", Decimal),
+            ("notional", Decimal),
+            ("fee", Decimal),
+            ("filled_at", Time),
+            ("price_source", Text),
+            ("slippage_bps", Integer),
+            ("book_walk_levels", Integer),
+            ("account_balance", Decimal),
+            ("position", Object),
+            ("client_order_id", Null),
+        ],
+    );
+    check_fields(
+        &answer["results"][0]["position"],
+        &[
+            ("market_id", Text),
+            ("outcome", Text),
+            ("quantity", Decimal),
+            ("avg_entry_price", Decimal),
+            ("status", Text),
+        ],
+    );
+    check_fields(
+        &answer["results"][1],
+        &[
+            ("order_id", Integer),
+            ("status", Text),
+            ("order_type", Text),
+            ("side", Text),
+            ("outcome", Text),
+            ("price", Decimal),
+            ("quantity", Decimal),
+            ("notional", Decimal),
+            ("fee", Decimal),
+            ("client_order_id", Null),
+            ("error", Text),
+            ("error_message", Text),
+        ],
+    );
+}
+
+#[test]
+fn balance_and_positions() {
+    let account = shared().account();
+    account.buy(100);
+    let balance = account.get("/v1/account/balance").ok(200);
+    check_fields(
+        &balance,
+        &[
+            ("balance", Decimal),
+            ("currency", Text),
+            ("unrealized_pnl", Decimal),
+            ("total_value", Decimal),
+            ("starting_balance", Decimal),
+        ],
+    );
+    assert_eq!(
+        (&balance["balance"], &balance["starting_balance"]),
+        (&json!("950"), &json!("1000"))
+    );
+    let positions = account.get("/v1/account/positions").ok(200);
+    check_fields(
+        &positions[0],
+        &[
+            ("id", Integer),
+            ("market_id", Text),
+            ("outcome", Text),
+            ("quantity", Decimal),
+            ("avg_entry_price", Decimal),
+            ("current_price", Decimal),
+            ("market_value", Decimal),
+            ("unrealized_pnl", Decimal),
+            ("realized_pnl", Decimal),
+            ("status", Text),
+            ("market_question", Text),
+        ],
+    );
+    assert_eq!(
+        (&positions[0]["quantity"], &positions[0]["avg_entry_price"]),
+        (&json!("100"), &json!("0.5"))
+    );
+}

@@ -1,0 +1,257 @@
+//! The binary as a process: started on a free port, killed when nobody needs it any more.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use paperbourse::auth::identity::embedded::EmbeddedIssuer;
+use paperbourse::ids::Timestamp;
+use paperbourse::limits::tier::Tier;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::client::{Connection, PATIENCE, Request, Response};
+use super::recording;
+
+/// Limits that no test of something else meets.
+const UNLIMITED: [&str; 4] = [
+    "--tier",
+    "free=unlimited/unlimited/2/5,pro=unlimited/unlimited/10/20",
+    "--address-limits",
+    "off",
+];
+
+/// A running server.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    process: Child,
+    folder: Arc<TempDir>,
+    issuer: EmbeddedIssuer,
+}
+
+/// An account with its first key.
+pub(crate) struct Account<'s> {
+    pub(crate) server: &'s Server,
+    pub(crate) subject: String,
+    pub(crate) token: String,
+    pub(crate) key: String,
+    pub(crate) key_id: u64,
+}
+
+/// A shared server, and a shell that outlives the tests to end it: statics are never dropped.
+struct Shared {
+    server: Server,
+    _reaper: ChildStdin,
+}
+
+/// The server for tests that need nothing special: unlimited, with the recording's markets.
+pub(crate) fn shared() -> &'static Server {
+    static SHARED: OnceLock<Shared> = OnceLock::new();
+    &SHARED.get_or_init(|| Shared::start(&UNLIMITED)).server
+}
+
+impl Shared {
+    fn start(flags: &[&str]) -> Self {
+        let server = Server::start(flags);
+        let script = "cat >/dev/null; kill -9 \"$1\"; rm -rf \"$2\"";
+        let mut reaper = Command::new("sh")
+            .args(["-c", script, "reaper", &server.process.id().to_string()])
+            .arg(server.folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self { server, _reaper: reaper.stdin.take().unwrap() }
+    }
+}
+
+impl Server {
+    /// A server that plays the recording of these tests.
+    pub(crate) fn start(flags: &[&str]) -> Self {
+        let folder = TempDir::new().unwrap();
+        recording::write(&folder.path().join("recording"));
+        Self::start_in(Arc::new(folder), flags)
+    }
+
+    /// A server without limits that plays the recording of these tests.
+    pub(crate) fn unlimited() -> Self {
+        Self::start(&UNLIMITED)
+    }
+
+    /// A server without limits whose venue has described its markets and told no book.
+    pub(crate) fn bookless() -> Self {
+        let folder = TempDir::new().unwrap();
+        recording::write(&folder.path().join("recording"));
+        std::fs::remove_dir_all(folder.path().join("recording/clob")).unwrap();
+        Self::start_in(Arc::new(folder), &UNLIMITED)
+    }
+
+    /// A server without limits at a simulated venue.
+    pub(crate) fn simulated() -> Self {
+        let folder = TempDir::new().unwrap();
+        Self::start_in(Arc::new(folder), &UNLIMITED)
+    }
+
+    fn start_in(folder: Arc<TempDir>, flags: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_paperbourse"));
+        command
+            .args(["serve", "--listen", "127.0.0.1:0", "--journal-segment-bytes", "1048576"])
+            .args(["--workers", "2", "--data"])
+            .arg(folder.path().join("data"));
+        let recording = folder.path().join("recording");
+        if recording.exists() {
+            command.arg("--venue").arg(format!("recorded:{}", recording.display()));
+        }
+        let mut process = command.args(flags).stdout(Stdio::piped()).spawn().unwrap();
+        let mut log = BufReader::new(process.stdout.take().unwrap());
+        let address = address_of(&mut log);
+        // A full pipe would stop the server at its next line.
+        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+        let started = Instant::now();
+        loop {
+            let ready = Connection::open(address).send(&Request::get("/v1/health/ready"));
+            if ready.status == 200 {
+                break;
+            }
+            assert!(started.elapsed() < PATIENCE, "not ready: {ready:?}");
+        }
+        let issuer = EmbeddedIssuer::open(&folder.path().join("data")).unwrap();
+        Self { address, process, folder, issuer }
+    }
+
+    /// Ends the process as a crash would, and starts another one on what it left.
+    pub(crate) fn crash_and_restart(mut self) -> Self {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+        Self::start_in(self.folder.clone(), &UNLIMITED)
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// Sends the signal that asks a process to end.
+    pub(crate) fn terminate(&self) {
+        let pid = self.process.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    }
+
+    /// How the process has ended.
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        self.process.wait().unwrap()
+    }
+
+    pub(crate) fn connect(&self) -> Connection {
+        Connection::open(self.address)
+    }
+
+    /// Sends one request on a connection of its own.
+    pub(crate) fn send(&self, request: &Request) -> Response {
+        self.connect().send(request)
+    }
+
+    pub(crate) fn get(&self, path: impl Into<String>) -> Response {
+        self.send(&Request::get(path))
+    }
+
+    /// An access token that is good for an hour.
+    pub(crate) fn token(&self, subject: &str, tier: Option<Tier>) -> String {
+        self.issuer.mint(subject, tier, 3_600, Timestamp::now()).unwrap()
+    }
+
+    /// An access token that was good for an hour, some hours ago.
+    pub(crate) fn expired_token(&self, subject: &str) -> String {
+        let then = Timestamp::from_seconds(Timestamp::now().seconds() - 3 * 3_600);
+        self.issuer.mint(subject, None, 3_600, then).unwrap()
+    }
+
+    /// An account of its own, with every permission and a free key.
+    pub(crate) fn account(&self) -> Account<'_> {
+        self.account_with(&json!({"permissions": ["read", "trade", "admin"]}), None)
+    }
+
+    /// An account of its own whose first key is asked for like this.
+    #[track_caller]
+    pub(crate) fn account_with(&self, request: &Value, tier: Option<Tier>) -> Account<'_> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let subject = format!("subject-{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let token = self.token(&subject, tier);
+        let bootstrap = Request::post("/v1/keys/bootstrap", request).bearer(&token);
+        let key = self.send(&bootstrap).ok(201);
+        Account {
+            server: self,
+            subject,
+            token,
+            key: key["raw_key"].as_str().unwrap().to_owned(),
+            key_id: key["id"].as_u64().unwrap(),
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already; then there is nothing to do.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The address that the first log line tells.
+fn address_of(log: &mut impl BufRead) -> SocketAddr {
+    let mut line = String::new();
+    log.read_line(&mut line).unwrap();
+    let (_, address) = line.trim().split_once("listening on http://").expect("the first log line");
+    address.parse().unwrap()
+}
+
+/// What `paperbourse token` prints.
+pub(crate) fn printed_token(data: &Path, subject: &str) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_paperbourse"))
+        .args(["token", "--subject", subject, "--data"])
+        .arg(data)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+impl Account<'_> {
+    pub(crate) fn send(&self, request: Request) -> Response {
+        self.server.send(&request.key(&self.key))
+    }
+
+    pub(crate) fn get(&self, path: impl Into<String>) -> Response {
+        self.send(Request::get(path))
+    }
+
+    pub(crate) fn post(&self, path: impl Into<String>, body: &Value) -> Response {
+        self.send(Request::post(path, body))
+    }
+
+    pub(crate) fn delete(&self, path: impl Into<String>) -> Response {
+        self.send(Request::delete(path))
+    }
+
+    /// Another key of the account, made with its token.
+    #[track_caller]
+    pub(crate) fn new_key(&self, request: &Value) -> Value {
+        self.server.send(&Request::post("/v1/keys", request).bearer(&self.token)).ok(201)
+    }
+
+    /// Buys shares of the first outcome of the plain market; the result.
+    #[track_caller]
+    pub(crate) fn buy(&self, quantity: i64) -> Value {
+        self.post("/trade", &recording::buy(quantity)).ok(200)
+    }
+
+    #[track_caller]
+    pub(crate) fn balance(&self) -> String {
+        let balance = self.get("/v1/account/balance").ok(200);
+        balance["balance"].as_str().unwrap().to_owned()
+    }
+}

@@ -1,0 +1,295 @@
+//! The price socket as a client sees it.
+
+use std::time::{Duration, Instant};
+
+use paperbourse::limits::tier::Tier;
+use serde_json::{Value, json};
+
+use super::client::Request;
+use super::expect::Kind::{Decimal, Flag, Integer, List, Object, Text, Time};
+use super::expect::{check_error, check_fields};
+use super::recording::{DEEP, PLAIN, other};
+use super::server::{Account, Server, shared};
+use super::socket::{BINARY, Frame, PING, Socket, TEXT, TEXT_BEGINS, upgrade};
+
+const PATH: &str = "/v1/ws/prices";
+
+fn ws_token(account: &Account<'_>, key: &str) -> String {
+    let request = Request::post("/v1/keys/ws-token", &json!({})).key(key);
+    let token = account.server.send(&request).ok(200);
+    token["token"].as_str().unwrap().to_owned()
+}
+
+/// Opens a socket whatever its credential; the first thing that comes.
+fn first_frame(request: &Request) -> Frame {
+    Socket::open(shared(), request).unwrap().next()
+}
+
+#[test]
+fn the_first_frame_says_whose_socket_it_is() {
+    let account = shared().account();
+    let order = account.buy(1);
+    let path = format!("/trades/{}/comments", order["order_id"]);
+    let comment = account.post(path, &json!({"content": "x"})).ok(200);
+    let token = ws_token(&account, &account.key);
+    let token_of_token = {
+        let request = Request::post("/v1/keys/ws-token", &json!({})).bearer(&account.token);
+        shared().send(&request).ok(200)["token"].as_str().unwrap().to_owned()
+    };
+    for request in [
+        upgrade(&format!("{PATH}?token={token}")),
+        upgrade(PATH).key(&account.key),
+        upgrade(PATH).bearer(&account.key),
+        upgrade(&format!("{PATH}?token={token_of_token}")),
+    ] {
+        let hello = Socket::open(shared(), &request).unwrap().text();
+        let user_id = &comment["account_id"];
+        let expected = json!({"type": "connected", "user_id": user_id, "protocol_version": "1.0"});
+        assert_eq!(hello, expected);
+        // The place among the account's sockets is free once the server has seen the end.
+        until_free(&account);
+    }
+}
+
+/// Waits until the account has no socket open, by opening as many as its tier allows.
+fn until_free(account: &Account<'_>) {
+    let started = Instant::now();
+    loop {
+        let open = || Socket::open(account.server, &upgrade(PATH).key(&account.key)).unwrap();
+        let mut both = [open(), open()];
+        if both.iter_mut().all(|socket| matches!(socket.next(), Frame::Text(_))) {
+            break;
+        }
+        assert!(started.elapsed() < Duration::from_secs(10), "sockets stay open");
+    }
+}
+
+#[test]
+fn a_credential_that_is_not_good_enough_is_closed_4001() {
+    let account = shared().account();
+    let trades = account.new_key(&json!({"permissions": ["trade"]}));
+    let trades = trades["raw_key"].as_str().unwrap();
+    let revoked = account.new_key(&json!({}));
+    let of_revoked = ws_token(&account, revoked["raw_key"].as_str().unwrap());
+    account.delete(format!("/v1/keys/{}", revoked["id"])).ok(200);
+    let of_trades = ws_token(&account, trades);
+    let long = "x".repeat(5_000);
+    for request in [
+        upgrade(PATH),
+        upgrade(PATH).key("nonsense"),
+        upgrade(PATH).key(trades),
+        upgrade(PATH).key(revoked["raw_key"].as_str().unwrap()),
+        upgrade(PATH).bearer(&account.token),
+        upgrade(PATH).bearer("nonsense"),
+        upgrade(&format!("{PATH}?token=nonsense")),
+        upgrade(&format!("{PATH}?token={long}")),
+        upgrade(&format!("{PATH}?token={of_revoked}")),
+        upgrade(&format!("{PATH}?token={of_trades}")),
+        // What stands in the address decides.
+        upgrade(&format!("{PATH}?token=nonsense")).key(&account.key),
+    ] {
+        assert_eq!(first_frame(&request), Frame::Close(4001));
+    }
+}
+
+#[test]
+fn what_is_no_upgrade_is_told_so() {
+    let account = shared().account();
+    let plain = account.get(PATH);
+    check_error(&plain, 426, "UPGRADE_REQUIRED");
+    let mut old = Request::get(PATH).header("upgrade", "websocket").key(&account.key);
+    old = old.header("connection", "Upgrade").header("sec-websocket-version", "8");
+    check_error(&shared().send(&old), 426, "UPGRADE_REQUIRED");
+}
+
+#[test]
+fn the_tier_caps_the_open_sockets_of_an_account() {
+    for (tier, most) in [(Tier::Free, 2), (Tier::Pro, 10)] {
+        let account = shared().account_with(&json!({"tier": tier.as_str()}), Some(tier));
+        let other_key = account.new_key(&json!({"tier": tier.as_str()}));
+        let other_key = other_key["raw_key"].as_str().unwrap();
+        let mut open: Vec<Socket> =
+            (0..most).map(|_| Socket::prices(shared(), &account.key)).collect();
+        for key in [&account.key, other_key] {
+            assert_eq!(first_frame(&upgrade(PATH).key(key)), Frame::Close(4002), "{tier}");
+        }
+        // Another account is not concerned, and a place that is given up is free.
+        Socket::prices(shared(), &shared().account().key);
+        let mut closing = open.pop().unwrap();
+        closing.send(0x88, &1000_u16.to_be_bytes());
+        assert_eq!(closing.close_code(), 1000);
+        Socket::prices(shared(), other_key);
+    }
+}
+
+#[track_caller]
+fn check_price(frame: &Value, market: &str) {
+    check_fields(
+        frame,
+        &[
+            ("type", Text),
+            ("market_id", Text),
+            ("condition_id", Text),
+            ("seq", Integer),
+            ("emit_ts_ms", Integer),
+            ("source", Text),
+            ("updated_at", Time),
+            ("stale", Flag),
+            ("active", Flag),
+            ("closed", Flag),
+            ("volume", Decimal),
+            ("buy", Decimal),
+            ("sell", Decimal),
+            ("best_bid", Decimal),
+            ("best_ask", Decimal),
+            ("last_trade", Decimal),
+            ("outcomes", List),
+            ("tokens", Object),
+        ],
+    );
+    assert_eq!((&frame["type"], &frame["market_id"]), (&json!("price"), &json!(market)));
+}
+
+#[test]
+fn a_subscription_is_acknowledged_and_priced_at_once() {
+    let account = shared().account();
+    let mut socket = Socket::prices(shared(), &account.key);
+    socket.subscribe(&[PLAIN]);
+    assert_eq!(socket.text(), json!({"type": "subscribed", "markets": [PLAIN]}));
+    let price = socket.text();
+    check_price(&price, PLAIN);
+    assert_eq!((&price["best_bid"], &price["best_ask"]), (&json!("0.48"), &json!("0.5")));
+    // The older names of both fields, and a market that is subscribed already.
+    socket.say(&json!({"type": "subscribe", "conditions": [DEEP, PLAIN]}));
+    assert_eq!(socket.text(), json!({"type": "subscribed", "markets": [PLAIN, DEEP]}));
+    check_price(&socket.text(), DEEP);
+    socket.say(&json!({"action": "unsubscribe", "markets": [PLAIN]}));
+    assert_eq!(socket.text(), json!({"type": "subscribed", "markets": [DEEP]}));
+    socket.say(&json!({"action": "ping"}));
+    let pong = socket.text();
+    check_fields(&pong, &[("type", Text), ("ts", Integer)]);
+    assert_eq!(pong["type"], "pong");
+    socket.send(PING, b"payload");
+    assert_eq!(socket.next(), Frame::Pong(b"payload".to_vec()));
+}
+
+#[test]
+fn prices_follow_the_market() {
+    let server = Server::simulated();
+    let account = server.account();
+    let mut socket = Socket::prices(&server, &account.key);
+    let rows = server.get("/v1/markets?limit=5").ok(200);
+    let markets: Vec<&str> =
+        rows.as_array().unwrap().iter().map(|row| row["condition_id"].as_str().unwrap()).collect();
+    socket.subscribe(&markets);
+    let mut newest = std::collections::HashMap::new();
+    let mut rises = 0;
+    while rises < 5 {
+        let frame = socket.text_of("price");
+        let market = frame["market_id"].as_str().unwrap().to_owned();
+        let seq = frame["seq"].as_u64().unwrap();
+        if let Some(before) = newest.insert(market, seq) {
+            assert!(seq > before, "{frame}");
+            rises += 1;
+        }
+    }
+}
+
+#[test]
+fn a_frame_that_cannot_be_used_is_answered_and_the_socket_stays() {
+    let account = shared().account();
+    let mut socket = Socket::prices(shared(), &account.key);
+    for message in [
+        "nonsense",
+        "[]",
+        "{}",
+        r#"{"action":"dance"}"#,
+        r#"{"action":"subscribe"}"#,
+        r#"{"action":"subscribe","markets":"m"}"#,
+        r#"{"action":"subscribe","markets":[1]}"#,
+        r#"{"action":"subscribe","assets_ids":["1"]}"#,
+    ] {
+        socket.send(TEXT, message.as_bytes());
+        let error = socket.text();
+        check_fields(&error, &[("type", Text), ("message", Text)]);
+        assert_eq!(error["type"], "error", "{message}");
+    }
+    socket.subscribe(&["0xnone", PLAIN]);
+    let error = socket.text();
+    assert_eq!(error, json!({"type": "error", "message": "unknown market: 0xnone"}));
+    assert_eq!(socket.text(), json!({"type": "subscribed", "markets": [PLAIN]}));
+}
+
+#[test]
+fn a_socket_has_at_most_fifty_markets() {
+    let account = shared().account();
+    let mut socket = Socket::prices(shared(), &account.key);
+    let fifty: Vec<String> = (0..50).map(other).collect();
+    let fifty_one: Vec<String> = (0..51).map(other).collect();
+    socket.subscribe(&fifty_one);
+    assert_eq!(socket.text()["type"], "error");
+    socket.subscribe(&fifty);
+    assert_eq!(socket.text_of("subscribed")["markets"], json!(fifty));
+    for _ in 0..50 {
+        assert_eq!(socket.text()["type"], "price");
+    }
+    socket.subscribe(&[PLAIN]);
+    assert_eq!(socket.text()["type"], "error");
+    socket.say(&json!({"action": "unsubscribe", "markets": [other(0)]}));
+    assert_eq!(socket.text_of("subscribed")["markets"], json!(fifty[1..]));
+    socket.subscribe(&[PLAIN]);
+    assert_eq!(socket.text_of("subscribed")["markets"].as_array().unwrap().len(), 50);
+}
+
+#[test]
+fn a_client_that_breaks_the_rules_is_told_how() {
+    let largest = {
+        let padding = "x".repeat(16 * 1024 - r#"{"action":"ping","x":""}"#.len());
+        format!(r#"{{"action":"ping","x":"{padding}"}}"#)
+    };
+    assert_eq!(largest.len(), 16 * 1024);
+    let too_large = format!("{largest} ");
+    let rows: [(u8, &[u8], u16); 5] = [
+        (TEXT, too_large.as_bytes(), 1009),
+        (TEXT_BEGINS, b"{\"action\":", 1009),
+        (BINARY, b"{}", 1003),
+        (TEXT, b"\xff", 1007),
+        (0x83, b"", 1002),
+    ];
+    for (first, payload, code) in rows {
+        let account = shared().account();
+        let mut socket = Socket::prices(shared(), &account.key);
+        socket.send(TEXT, largest.as_bytes());
+        assert_eq!(socket.text()["type"], "pong");
+        socket.send(first, payload);
+        assert_eq!(socket.close_code(), code);
+    }
+}
+
+#[test]
+fn a_client_that_sends_too_much_is_closed_1008() {
+    let account = shared().account();
+    let mut socket = Socket::prices(shared(), &account.key);
+    // A burst of 50 and 20 a second: nobody takes ten seconds to send these.
+    for _ in 0..250 {
+        socket.send(TEXT, br#"{"action":"ping"}"#);
+    }
+    assert_eq!(socket.close_code(), 1008);
+}
+
+#[test]
+fn a_revoked_key_loses_its_sockets_within_a_second() {
+    let account = shared().account();
+    let key = account.new_key(&json!({"permissions": ["read"]}));
+    let key_text = key["raw_key"].as_str().unwrap();
+    let by_key = Socket::prices(shared(), key_text);
+    let token = ws_token(&account, key_text);
+    let by_token = Socket::open(shared(), &upgrade(&format!("{PATH}?token={token}"))).unwrap();
+    account.delete(format!("/v1/keys/{}", key["id"])).ok(200);
+    let revoked_at = Instant::now();
+    for mut socket in [by_key, by_token] {
+        assert_eq!(socket.close_code(), 4001);
+    }
+    // A second by the contract; the rest is for a machine that is busy with other tests.
+    assert!(revoked_at.elapsed() < Duration::from_secs(3), "{:?}", revoked_at.elapsed());
+}
