@@ -54,10 +54,11 @@ fn a_repeated_batch_replays_entry_by_entry() {
     // The header names entries by their places: without it, or under another, they are new.
     let answer = send(&account, &[buy(1)], "another").ok(200);
     assert!(answer["results"][0].get("is_replay").is_none());
-    // Another order in a place that is taken is a conflict of that entry alone.
+    // Another order in a place that is taken is a conflict of that entry alone. The second place
+    // was not: its entry had a name of its own.
     let answer = send(&account, &[buy(7), buy(1)], "batch").ok(200);
-    let errors = column(&answer, "error");
-    assert_eq!(errors, ["IDEMPOTENCY_KEY_REUSE", "IDEMPOTENCY_KEY_REUSE"]);
+    let errors = [&json!("IDEMPOTENCY_KEY_REUSE"), &Value::Null];
+    assert_eq!(column(&answer, "error"), errors);
 }
 
 #[test]

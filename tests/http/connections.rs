@@ -91,6 +91,30 @@ fn a_client_that_asks_for_the_end_gets_it() {
 }
 
 #[test]
+fn a_body_that_nobody_reads_does_not_become_a_request() {
+    let smuggled = Request::get("/v1/health").to_bytes();
+    for path in ["/nowhere", "/v1/health", "/v1/health/ready"] {
+        let mut connection = shared().connect();
+        let refused = connection.send(&Request::new("POST", path).body(&*smuggled));
+        assert!([404, 405].contains(&refused.status), "{refused:?}");
+        if refused.header("connection") != Some("close") {
+            check_error(&connection.send(&Request::get("/nowhere")), 404, "NOT_FOUND");
+        }
+    }
+}
+
+#[test]
+fn a_body_that_is_too_large_is_refused_before_it_is_sent() {
+    let account = shared().account();
+    let request = Request::new("POST", "/trade").body(vec![b' '; 70_000]).key(&account.key);
+    let bytes = request.header("expect", "100-continue").to_bytes();
+    let mut connection = shared().connect();
+    connection.write(&bytes[..bytes.len() - 70_000]);
+    check_error(&connection.read(false), 413, "BODY_TOO_LARGE");
+    assert!(connection.is_ended());
+}
+
+#[test]
 fn a_client_that_waits_to_be_asked_is_asked() {
     let account = shared().account();
     let body = buy(1).to_string();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use paperbourse::limits::tier::Tier;
 use serde_json::json;
 
 use super::client::{Request, Response};
@@ -125,7 +126,6 @@ fn a_token_is_limited_for_its_account_at_its_entitled_tier() {
     let tiers = "free=unlimited/3/2/5,pro=unlimited/4/2/5";
     let server = Server::start(&["--tier", tiers, "--address-limits", "off"]);
     let token = |tier| server.token("limited-by-token", tier);
-    use paperbourse::limits::tier::Tier;
     let get = |token: &str| server.send(&Request::get("/v1/keys").bearer(token));
     for _ in 0..4 {
         let response = get(&token(Some(Tier::Pro)));
@@ -135,6 +135,20 @@ fn a_token_is_limited_for_its_account_at_its_entitled_tier() {
     // Another token of the same identity changes nothing.
     check_error(&get(&token(Some(Tier::Pro))), 429, "RATE_LIMIT_EXCEEDED");
     get(&server.token("somebody-else", None)).ok(200);
+}
+
+#[test]
+fn a_batch_is_one_request() {
+    let server = Server::start(&["--tier", "free=unlimited/3/2/5", "--address-limits", "off"]);
+    let account = server.account();
+    let batch = json!({"orders": vec![super::recording::buy(1); 5]});
+    let markets = json!({"market_ids": vec![PLAIN; 5]});
+    for (path, body) in
+        [("/v1/orders/batch", &batch), ("/v1/prices/batch", &markets), ("/v1/orders/batch", &batch)]
+    {
+        account.post(path, body).ok(200);
+    }
+    check_error(&account.post("/v1/orders/batch", &batch), 429, "RATE_LIMIT_EXCEEDED");
 }
 
 /// Sends until the server refuses; how many were answered otherwise.

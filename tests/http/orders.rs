@@ -103,7 +103,7 @@ fn parameters_have_bounds() {
         ("limit=0".to_owned(), &["query.limit: greater_than_equal"][..]),
         ("limit=201".to_owned(), &["query.limit: less_than_equal"]),
         ("offset=-1".to_owned(), &["query.offset: greater_than_equal"]),
-        ("side=buy&status=DONE".to_owned(), &["query.status: enum", "query.side: enum"]),
+        ("side=UP&status=DONE".to_owned(), &["query.status: enum", "query.side: enum"]),
         (format!("client_order_id={long}"), &["query.client_order_id: string_too_long"]),
         (format!("market_id={long}"), &["query.market_id: string_too_long"]),
     ] {

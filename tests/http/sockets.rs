@@ -93,16 +93,6 @@ fn a_credential_that_is_not_good_enough_is_closed_4001() {
 }
 
 #[test]
-fn what_is_no_upgrade_is_told_so() {
-    let account = shared().account();
-    let plain = account.get(PATH);
-    check_error(&plain, 426, "UPGRADE_REQUIRED");
-    let mut old = Request::get(PATH).header("upgrade", "websocket").key(&account.key);
-    old = old.header("connection", "Upgrade").header("sec-websocket-version", "8");
-    check_error(&shared().send(&old), 426, "UPGRADE_REQUIRED");
-}
-
-#[test]
 fn the_tier_caps_the_open_sockets_of_an_account() {
     for (tier, most) in [(Tier::Free, 2), (Tier::Pro, 10)] {
         let account = shared().account_with(&json!({"tier": tier.as_str()}), Some(tier));
