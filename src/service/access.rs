@@ -18,7 +18,7 @@ use crate::limits::bucket::{AddressTable, BucketRule, Draw};
 use crate::limits::tier::Tier;
 use crate::limits::window::{Decision, KeyLimiter};
 
-/// Identities whose tokens were used lately and have limiters. Past it the idle ones are dropped;
+/// Identities, each with a tier, whose tokens were used lately and have limiters. Past it the idle ones are dropped;
 /// when none is idle, new ones wait.
 const TOKEN_LIMITERS_MAX: usize = 100_000;
 
@@ -108,7 +108,9 @@ pub struct Admission {
 /// The limits of callers that bring no key.
 pub(super) struct AccessLimits {
     addresses: Option<AddressLimits>,
-    tokens: papaya::HashMap<[u8; 32], Arc<KeyLimiter>, RandomState>,
+    /// By identity and tier: each limiter has the numbers of its tier, and an identity that brings
+    /// tokens of several tiers has one for each.
+    tokens: papaya::HashMap<([u8; 32], Tier), Arc<KeyLimiter>, RandomState>,
 }
 
 struct AddressLimits {
@@ -241,7 +243,7 @@ impl Service {
         SocketCaller::by_key(key)
     }
 
-    /// The limiter of an identity: one for each, whatever number of tokens it has.
+    /// The limiter of an identity at a tier: one, whatever number of tokens it has.
     fn token_limiter(
         &self,
         identity: &Identity,
@@ -249,7 +251,8 @@ impl Service {
         moment: Moment,
     ) -> Result<Arc<KeyLimiter>, Denied> {
         let limiters = self.access.tokens.pin();
-        if let Some(limiter) = limiters.get(&identity.digest) {
+        let holder = (identity.digest, tier);
+        if let Some(limiter) = limiters.get(&holder) {
             return Ok(limiter.clone());
         }
         if limiters.len() >= TOKEN_LIMITERS_MAX {
@@ -259,7 +262,7 @@ impl Service {
             return Err(Denied::TooOften { wait_ns: 1_000_000_000 });
         }
         let limiter = Arc::new(KeyLimiter::new(self.tiers.get(tier)));
-        Ok(limiters.get_or_insert(identity.digest, limiter).clone())
+        Ok(limiters.get_or_insert(holder, limiter).clone())
     }
 
     /// Counts a request against the caller's limits, and tells what is left of them whether it

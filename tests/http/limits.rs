@@ -138,6 +138,24 @@ fn a_token_is_limited_for_its_account_at_its_entitled_tier() {
 }
 
 #[test]
+fn a_token_that_brings_a_higher_tier_is_limited_at_that_one() {
+    let tiers = "free=unlimited/3/2/5,pro=unlimited/6/2/5";
+    let server = Server::start(&["--tier", tiers, "--address-limits", "off"]);
+    let get = |tier| {
+        let token = server.token("upgraded", tier);
+        server.send(&Request::get("/v1/keys").bearer(&token))
+    };
+    for (tier, limit, count) in [(None, 3, 3), (Some(Tier::Pro), 6, 6)] {
+        for _ in 0..count {
+            let response = get(tier);
+            response.ok(200);
+            assert_eq!(number(&response, "x-ratelimit-limit"), limit);
+        }
+        check_error(&get(tier), 429, "RATE_LIMIT_EXCEEDED");
+    }
+}
+
+#[test]
 fn a_batch_is_one_request() {
     let server = Server::start(&["--tier", "free=unlimited/3/2/5", "--address-limits", "off"]);
     let account = server.account();
