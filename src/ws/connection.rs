@@ -123,6 +123,8 @@ where
             let watching = pin!(connection.watch(&*is_valid, shutdown));
             first_of([writing.as_mut(), watching, reading]).await
         };
+        // Before the close frame: a peer that has read it may come back at once.
+        drop(open);
         let mut is_told = false;
         if let Ended::Closed(reason) = ended {
             connection.desk.lock().close = Some(reason);
@@ -132,8 +134,6 @@ where
         }
         (ended, is_told)
     };
-    // A peer that has read the close frame may come back at once.
-    drop(open);
     if is_told {
         linger(frames.into_stream(), times.linger_max).await;
     }

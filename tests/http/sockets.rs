@@ -92,6 +92,18 @@ fn a_credential_that_is_not_good_enough_is_closed_4001() {
     }
 }
 
+/// A client that has read the close frame may come back at once.
+#[test]
+fn a_place_is_free_before_its_close_frame_is_read() {
+    let account = shared().account();
+    let _other = Socket::prices(shared(), &account.key);
+    for _ in 0..30 {
+        let mut socket = Socket::prices(shared(), &account.key);
+        socket.send(0x88, &1000_u16.to_be_bytes());
+        assert_eq!(socket.close_code(), 1000);
+    }
+}
+
 #[test]
 fn the_tier_caps_the_open_sockets_of_an_account() {
     for (tier, most) in [(Tier::Free, 2), (Tier::Pro, 10)] {
