@@ -31,7 +31,7 @@ use fastwebsockets::WebSocketError;
 use fastwebsockets::upgrade::{UpgradeFut, is_upgrade_request};
 use http_body_util::Empty;
 use hyper::upgrade::Upgraded;
-use hyper::{Request, Response};
+use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 
 pub use frame::CLIENT_FRAME_BYTES_MAX;
@@ -59,7 +59,8 @@ pub struct Upgrading(UpgradeFut);
 pub fn upgrade<B>(
     request: &mut Request<B>,
 ) -> Result<(Response<Empty<Bytes>>, Upgrading), UpgradeError> {
-    if !is_upgrade_request(request) {
+    // A HEAD would be answered as a GET is, and only a GET opens a socket.
+    if request.method() != Method::GET || !is_upgrade_request(request) {
         return Err(UpgradeError::NotAnUpgrade);
     }
     match fastwebsockets::upgrade::upgrade(request) {

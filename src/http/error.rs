@@ -7,7 +7,10 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::header::{
+    ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, SEC_WEBSOCKET_VERSION, UPGRADE,
+    WWW_AUTHENTICATE,
+};
 use hyper::{Response, StatusCode};
 
 use super::body::BodyError;
@@ -246,6 +249,11 @@ impl ApiError {
         if self.status == StatusCode::PAYLOAD_TOO_LARGE {
             // What is left of the body is not read, so nothing can follow on this connection.
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        if self.status == StatusCode::UPGRADE_REQUIRED {
+            headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+            headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+            headers.insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
         }
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -92,6 +92,39 @@ fn a_credential_that_is_not_good_enough_is_closed_4001() {
     }
 }
 
+#[test]
+fn what_is_no_upgrade_is_told_so() {
+    let account = shared().account();
+    let offer = |request: Request| {
+        request.header("upgrade", "websocket").header("connection", "Upgrade").key(&account.key)
+    };
+    let version = |text: &str| Request::get(PATH).header("sec-websocket-version", text);
+    for request in [
+        Request::get(PATH).key(&account.key),
+        offer(version("8")).header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+        offer(version("13")),
+    ] {
+        let mut connection = shared().connect();
+        let response = connection.send(&request);
+        check_error(&response, 426, "UPGRADE_REQUIRED");
+        assert_eq!(response.header("upgrade"), Some("websocket"));
+        assert_eq!(response.header("connection"), Some("upgrade"));
+        assert_eq!(response.header("sec-websocket-version"), Some("13"));
+        // It was an ordinary request, and the connection goes on.
+        connection.send(&Request::get("/v1/health")).ok(200);
+    }
+    // None of these has taken a place among the account's sockets.
+    Socket::prices(shared(), &account.key);
+    let head = upgrade_with("HEAD").key(&account.key);
+    assert_eq!(shared().send(&head).status, 426);
+}
+
+fn upgrade_with(method: &'static str) -> Request {
+    let request = Request::new(method, PATH).header("upgrade", "websocket");
+    let request = request.header("connection", "Upgrade").header("sec-websocket-version", "13");
+    request.header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
+}
+
 /// A client that has read the close frame may come back at once.
 #[test]
 fn a_place_is_free_before_its_close_frame_is_read() {
