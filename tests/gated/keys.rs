@@ -1,0 +1,92 @@
+//! Keys on their way to the disk, and keys on their way out.
+
+use serde_json::json;
+
+use crate::client::{Frame, Request, delete, get, post, upgrade};
+use crate::world::{Person, World, text};
+
+fn grant() -> serde_json::Value {
+    json!({"permissions": ["read", "trade"]})
+}
+
+/// Another key of the same person.
+async fn second_key(world: &World, person: &Person) -> Person {
+    let new = world.done(post("/v1/keys", grant()).key(&person.key), 201).await;
+    Person {
+        key: text(&new.get("raw_key")),
+        key_id: new.get("id").as_u64().unwrap(),
+        ..person.clone()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bootstrap_holds_back_all_that_knows_the_account() {
+    let world = World::new().await;
+    let (bob, dan) = (&world.bob, &world.dan);
+    let by_dan = |request: Request| request.token(&dan.token);
+    let mut held = world.hold();
+    held.answers(by_dan(get("/v1/keys")), 200).await;
+    held.answers(by_dan(post("/v1/keys/ws-token", "")), 404).await;
+    held.waits("the bootstrap", by_dan(post("/v1/keys/bootstrap", grant())), 201).await;
+    held.waits("a second one", by_dan(post("/v1/keys/bootstrap", grant())), 400).await;
+    held.waits("another key", by_dan(post("/v1/keys", grant())), 201).await;
+    held.waits("the keys", by_dan(get("/v1/keys")), 200).await;
+    held.waits("the balance", by_dan(get("/v1/account/balance")), 200).await;
+    held.waits("a socket token", by_dan(post("/v1/keys/ws-token", "")), 200).await;
+    held.answers(get("/v1/account/balance").key(&bob.key), 200).await;
+    held.answers(get("/v1/keys").token(&bob.token), 200).await;
+    let answers = held.release().await;
+    assert_eq!(text(&answers[1].get("error")), "BOOTSTRAP_NOT_ALLOWED");
+    assert_eq!(answers[3].json().as_array().unwrap().len(), 2);
+    let key = text(&answers[0].get("raw_key"));
+    world.done(get("/v1/account/balance").key(&key), 200).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_key_holds_back_the_list_and_the_limit() {
+    let world = World::new().await;
+    let ann = &world.ann;
+    for _ in 0..3 {
+        second_key(&world, ann).await;
+    }
+    let mut held = world.hold();
+    held.waits("the fifth key", post("/v1/keys", grant()).key(&ann.key), 201).await;
+    held.waits("the sixth", post("/v1/keys", grant()).key(&ann.key), 400).await;
+    held.waits("the list", get("/v1/keys").key(&ann.key), 200).await;
+    held.answers(get("/v1/markets").key(&ann.key), 200).await;
+    let answers = held.release().await;
+    assert_eq!(text(&answers[1].get("error")), "TIER_KEY_LIMIT_EXCEEDED");
+    assert_eq!(answers[2].json().as_array().unwrap().len(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revoked_key_is_refused_at_once_and_its_200_waits() {
+    let world = World::new().await;
+    let ann = &world.ann;
+    let second = second_key(&world, ann).await;
+    let socket_token = |key: &str| post("/v1/keys/ws-token", "").key(key);
+    let by_second = text(&world.done(socket_token(&second.key), 200).await.get("token"));
+    let mut open = world.done(upgrade("/v1/ws/prices").key(&second.key), 101).await;
+    assert!(matches!(open.next_frame().await, Frame::Text(_)));
+    let revoke = || delete(format!("/v1/keys/{}", second.key_id)).key(&ann.key);
+
+    let mut held = world.hold();
+    held.waits("the revocation", revoke(), 200).await;
+    held.waits("again", revoke(), 200).await;
+    held.waits("the list", get("/v1/keys").key(&ann.key), 200).await;
+    for request in [get("/v1/account/balance"), get("/v1/markets"), post("/v1/keys", grant())] {
+        let refused = held.answers(request.key(&second.key), 401).await;
+        assert_eq!(text(&refused.get("error")), "KEY_DEACTIVATED");
+    }
+    held.answers(get("/v1/markets").key(&ann.key), 200).await;
+    let mut late = held.answers(upgrade("/v1/ws/prices").key(&second.key), 101).await;
+    assert_eq!(late.next_frame().await, Frame::Closed(4001));
+    assert_eq!(open.next_frame().await, Frame::Closed(4001));
+    held.waits("a socket by its token", upgrade(format!("/v1/ws/prices?token={by_second}")), 101)
+        .await;
+    let mut answers = held.release().await;
+    let list = answers[2].json();
+    let row = list.as_array().unwrap().iter().find(|row| row["id"] == second.key_id).unwrap();
+    assert_eq!(row["is_active"], false);
+    assert_eq!(answers[3].next_frame().await, Frame::Closed(4001));
+}

@@ -1,0 +1,263 @@
+//! A whole server in one thread over a journal whose disk the test holds.
+//!
+//! The clock of the runtime stands still while anything can run and jumps when nothing can. So a
+//! pause of a millisecond ends exactly when everything that could happen has happened: what has no
+//! answer by then waits for the disk, however fast or slow the machine is.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use paperbourse::auth::identity::embedded::{EMBEDDED_ISSUER, EmbeddedIssuer};
+use paperbourse::auth::identity::{IdentitySource, identity_digest};
+use paperbourse::auth::ws_token::WsTokens;
+use paperbourse::engine::Rules;
+use paperbourse::http::connection::{Deadlines, serve_connection};
+use paperbourse::http::exchange::{Exchange, Seat, Stage, Worker};
+use paperbourse::http::handle::handle;
+use paperbourse::ids::{OutcomeIndex, Place, ShardId, Timestamp};
+use paperbourse::journal::{Gate, Journal, JournalConfig, MemoryJournal};
+use paperbourse::limits::tier::{Tier, Tiers};
+use paperbourse::market::Markets;
+use paperbourse::market::book::{Book, Ladder, Level};
+use paperbourse::market::catalogue::{MarketInfo, Outcome};
+use paperbourse::money::{Price, Shares};
+use paperbourse::service::{Parts, Service, key_observer, key_table};
+use paperbourse::shard::{Recovered, Shards};
+use serde_json::{Value, json};
+use tokio::io::{DuplexStream, duplex};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::client::{Answer, Request, post};
+
+/// The market that everybody trades: asks at 0.50 and 0.60, bids at 0.40, 100 shares each.
+pub(crate) const MARKET: &str = "0xabc";
+/// Another like it.
+pub(crate) const OTHER_MARKET: &str = "0xdef";
+
+/// Somebody with an account.
+#[derive(Clone)]
+pub(crate) struct Person {
+    /// Their access token.
+    pub(crate) token: String,
+    /// Their first key; empty before they have one.
+    pub(crate) key: String,
+    pub(crate) key_id: u64,
+}
+
+pub(crate) struct World {
+    gate: Gate,
+    journal: Arc<Journal>,
+    worker: Arc<Worker>,
+    exchange: Arc<Exchange>,
+    /// Has a key.
+    pub(crate) ann: Person,
+    /// Has a key, in the same shard as Ann.
+    pub(crate) bob: Person,
+    /// Has a key, in another shard.
+    pub(crate) cat: Person,
+    /// Has a token and nothing else yet, in the same shard as Ann.
+    pub(crate) dan: Person,
+}
+
+impl World {
+    /// Everything that has happened so far is durable.
+    pub(crate) async fn new() -> Self {
+        let issuer = EmbeddedIssuer::in_memory().unwrap();
+        let person = |subject: &str| {
+            let token = issuer.mint(subject, None, 3600, Timestamp::now()).unwrap();
+            Person { token, key: String::new(), key_id: 0 }
+        };
+        let shard_of =
+            |subject: &str| ShardId::of_digest(identity_digest(EMBEDDED_ISSUER, subject)[0]);
+        let named = |name: &str, is_with_ann: bool| {
+            let mut subjects = (0..).map(|number| format!("{name}-{number}"));
+            subjects.find(|subject| (shard_of(subject) == shard_of("ann")) == is_with_ann).unwrap()
+        };
+        let [ann, bob, cat, dan] = [
+            person("ann"),
+            person(&named("bob", true)),
+            person(&named("cat", false)),
+            person(&named("dan", true)),
+        ];
+        let (memory, gate) = MemoryJournal::gated(&JournalConfig::default());
+        gate.release();
+        let journal = Arc::new(Journal::from(memory));
+        let exchange = Arc::new(exchange(issuer, &journal));
+        tokio::spawn({
+            let exchange = exchange.clone();
+            async move { exchange.fanout.run().await }
+        });
+        let stage = Arc::new(Stage::new(1_000));
+        stage.open(exchange.clone());
+        let worker = Arc::new(Worker::new(stage));
+        let mut world = Self { gate, journal, worker, exchange, ann, bob, cat, dan };
+        world.ann = world.bootstrapped(&world.ann).await;
+        world.bob = world.bootstrapped(&world.bob).await;
+        world.cat = world.bootstrapped(&world.cat).await;
+        world
+    }
+
+    async fn bootstrapped(&self, person: &Person) -> Person {
+        let grant = json!({"permissions": ["read", "trade", "admin"]});
+        let request = post("/v1/keys/bootstrap", grant).token(&person.token);
+        let new = self.done(request, 201).await;
+        Person {
+            key: text(&new.get("raw_key")),
+            key_id: new.get("id").as_u64().unwrap(),
+            ..person.clone()
+        }
+    }
+
+    /// A connection, served as by a worker.
+    fn connect(&self) -> DuplexStream {
+        let (client, server) = duplex(256 * 1024);
+        let worker = self.worker.clone();
+        tokio::spawn(async move {
+            let counted = worker.stage.connections.admit().expect("fewer than the cap");
+            let seat = Arc::new(Seat::new(counted, mpsc::channel(1).0));
+            let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+            let handler = |request| handle(&worker, &seat, address, request);
+            serve_connection(server, Deadlines::default(), handler, std::future::pending()).await
+        });
+        client
+    }
+
+    fn send(&self, request: Request) -> JoinHandle<Answer> {
+        tokio::spawn(request.answer(self.connect()))
+    }
+
+    /// The answer to a request that nothing holds back.
+    #[track_caller]
+    pub(crate) fn done(&self, request: Request, status: u16) -> impl Future<Output = Answer> {
+        let caller = std::panic::Location::caller();
+        let answer = self.send(request);
+        async move {
+            until_idle().await;
+            assert!(answer.is_finished(), "{caller}: no answer though nothing holds it back");
+            let answer = answer.await.unwrap();
+            assert_eq!(answer.status, status, "{caller}: {}", answer.body);
+            answer
+        }
+    }
+
+    /// Holds back what is written from now on.
+    pub(crate) fn hold(&self) -> Held<'_> {
+        self.gate.hold();
+        Held { world: self, waiting: Vec::new() }
+    }
+
+    /// Publishes a book whose best ask is so many micro-dollars.
+    pub(crate) fn publish_ask(&self, ask_micros: i64) {
+        publish(self.exchange.service.markets(), MARKET, ask_micros);
+    }
+}
+
+/// The time in which the disk does nothing.
+pub(crate) struct Held<'w> {
+    world: &'w World,
+    waiting: Vec<Waiting>,
+}
+
+struct Waiting {
+    name: &'static str,
+    status: u16,
+    answer: JoinHandle<Answer>,
+}
+
+impl Held<'_> {
+    /// Sends a request that must not be answered before the release, and then with this status.
+    pub(crate) async fn waits(&mut self, name: &'static str, request: Request, status: u16) {
+        let answer = self.world.send(request);
+        self.waiting.push(Waiting { name, status, answer });
+        self.assert_all_wait().await;
+    }
+
+    /// Sends a request that rests on nothing that is held, and so must be answered now.
+    #[track_caller]
+    pub(crate) fn answers(&self, request: Request, status: u16) -> impl Future<Output = Answer> {
+        self.world.done(request, status)
+    }
+
+    async fn assert_all_wait(&self) {
+        until_idle().await;
+        let early: Vec<_> =
+            self.waiting.iter().filter(|w| w.answer.is_finished()).map(|w| w.name).collect();
+        assert!(early.is_empty(), "answered while the record is held: {early:?}");
+    }
+
+    /// Lets so many of the held records through, and shows that it helps nobody.
+    pub(crate) async fn release_in_vain(&self, records: u64) {
+        let position = self.world.journal.durable_place().position() + records;
+        self.world.gate.release_to(Place::new(0, position));
+        self.assert_all_wait().await;
+    }
+
+    /// Lets everything through: each request is answered, in the order of sending.
+    pub(crate) async fn release(self) -> Vec<Answer> {
+        self.assert_all_wait().await;
+        self.world.gate.release();
+        until_idle().await;
+        let mut answers = Vec::new();
+        for Waiting { name, status, answer } in self.waiting {
+            assert!(answer.is_finished(), "{name}: no answer after the release");
+            let answer = answer.await.unwrap();
+            assert_eq!(answer.status, status, "{name}: {}", answer.body);
+            answers.push(answer);
+        }
+        answers
+    }
+}
+
+/// Returns when nothing in this runtime can go on by itself.
+pub(crate) async fn until_idle() {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+}
+
+/// The text of a JSON value.
+#[track_caller]
+pub(crate) fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_else(|| panic!("{value} is not text")).into()
+}
+
+fn exchange(issuer: EmbeddedIssuer, journal: &Arc<Journal>) -> Exchange {
+    let markets = Arc::new(Markets::new());
+    for id in [MARKET, OTHER_MARKET] {
+        let outcomes = ["Yes", "No"]
+            .map(|label| Outcome { label: label.into(), token_id: format!("{id}-{label}").into() });
+        markets.list(vec![MarketInfo::bare(id, outcomes)]).unwrap();
+        publish(&markets, id, 500_000);
+    }
+    let mut tiers = Tiers::default();
+    tiers.set("free=unlimited/unlimited/2/5".parse().unwrap());
+    let recovered = Recovered::default();
+    let keys = Arc::new(key_table(recovered.states(), &tiers).unwrap());
+    let shards = Arc::new(Shards::new(
+        recovered,
+        journal.clone(),
+        markets.clone(),
+        Rules::default(),
+        key_observer(keys.clone(), tiers.clone()),
+    ));
+    let service = Service::new(Parts {
+        markets,
+        shards,
+        keys,
+        issuer: IdentitySource::Embedded(issuer),
+        ws_tokens: WsTokens::generate().unwrap(),
+        tiers,
+        default_tier: Tier::Free,
+        address_limits: false,
+    });
+    Exchange::new(service, journal.clone())
+}
+
+fn publish(markets: &Markets, id: &str, ask_micros: i64) {
+    let level =
+        |price| Level { price: Price::from_micros(price), size: Shares::from_micros(100_000_000) };
+    let asks = vec![level(600_000), level(ask_micros)];
+    let ladder = Ladder::from_levels(vec![level(400_000)], asks).unwrap();
+    let market = markets.by_condition(id).unwrap();
+    markets.publish(&market, OutcomeIndex(0), Arc::new(Book::new(ladder, Timestamp::now())));
+}
