@@ -77,13 +77,13 @@ impl Request {
 
     /// As it stands on the wire.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = format!("{} {} HTTP/1.1\r\nhost: test\r\n", self.method, self.path);
+        let mut bytes =
+            format!("{} {} HTTP/1.1\r\nhost: test\r\n", self.method, self.path).into_bytes();
         if self.is_chunked {
-            bytes.push_str("transfer-encoding: chunked\r\n");
+            bytes.extend_from_slice(b"transfer-encoding: chunked\r\n");
         } else if !self.body.is_empty() || self.method == "POST" {
-            bytes.push_str(&format!("content-length: {}\r\n", self.body.len()));
+            write!(bytes, "content-length: {}\r\n", self.body.len()).unwrap();
         }
-        let mut bytes = bytes.into_bytes();
         for (name, value) in &self.headers {
             bytes.extend_from_slice(name.as_bytes());
             bytes.extend_from_slice(b": ");
@@ -93,7 +93,7 @@ impl Request {
         bytes.extend_from_slice(b"\r\n");
         if self.is_chunked {
             for chunk in self.body.chunks(4096) {
-                bytes.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+                write!(bytes, "{:x}\r\n", chunk.len()).unwrap();
                 bytes.extend_from_slice(chunk);
                 bytes.extend_from_slice(b"\r\n");
             }

@@ -10,26 +10,33 @@ fn head_is_get_without_a_body() {
     let account = shared().account();
     let order_id = account.buy(1)["order_id"].clone();
     let mut connection = shared().connect();
-    for path in [
-        "/v1/keys",
-        "/v1/keys/tiers",
-        "/v1/orders",
-        &format!("/v1/orders/{order_id}"),
-        &format!("/trades/{order_id}/comments"),
-        "/v1/markets",
-        &format!("/v1/markets/{PLAIN}"),
-        &format!("/v1/markets/{PLAIN}/book"),
-        "/v1/book?token_id=700000",
-        "/v1/account/balance",
-        "/v1/account/positions",
-        "/v1/health/live",
-        "/v1/orders/9007199254740990",
+    let order = format!("/v1/orders/{order_id}");
+    let comments = format!("/trades/{order_id}/comments");
+    let market = format!("/v1/markets/{PLAIN}");
+    let book = format!("{market}/book");
+    // Times are written without needless zeros, so what tells the time now has no steady length.
+    for (path, is_steady) in [
+        ("/v1/keys", false),
+        ("/v1/keys/tiers", true),
+        ("/v1/orders", true),
+        (&order, true),
+        (&comments, true),
+        ("/v1/markets", true),
+        (&market, true),
+        (&book, true),
+        ("/v1/book?token_id=700000", true),
+        ("/v1/account/balance", true),
+        ("/v1/account/positions", true),
+        ("/v1/health/live", false),
+        ("/v1/orders/9007199254740990", true),
     ] {
         let get = connection.send(&Request::get(path).key(&account.key));
         // On the same connection: a body that came all the same would be read as the next answer.
         let head = connection.send(&Request::new("HEAD", path).key(&account.key));
         assert_eq!((head.status, head.text.as_str()), (get.status, ""), "{path}");
-        assert_eq!(head.header("content-length"), get.header("content-length"), "{path}");
+        let length = head.header("content-length");
+        assert!(length.is_some_and(|length| length != "0"), "{path}");
+        assert!(!is_steady || length == get.header("content-length"), "{path}");
         assert_eq!(head.header("content-type"), Some("application/json"));
     }
 }

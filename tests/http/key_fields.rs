@@ -1,5 +1,7 @@
 //! Each field of a request for a key, at both operations that make one.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use paperbourse::limits::tier::Tier;
 use serde_json::{Value, json};
 
@@ -11,10 +13,10 @@ use super::server::{Server, shared};
 /// Asks for a key in both ways, each time for an account that has none.
 #[track_caller]
 fn check(server: &Server, body: &Value, outcome: Outcome<'_>) {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
     println!("{body}");
-    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
     for path in ["/v1/keys/bootstrap", "/v1/keys"] {
-        let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let token = server.token(&format!("asks-{number}"), Some(Tier::Pro));
         outcome.check(&server.send(&Request::post(path, body).bearer(&token)));
     }

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -45,7 +45,7 @@ pub(crate) struct Account<'s> {
 /// A shared server, and a shell that outlives the tests to end it: statics are never dropped.
 struct Shared {
     server: Server,
-    _reaper: ChildStdin,
+    _reaper: Child,
 }
 
 /// The server for tests that need nothing special: unlimited, with the recording's markets.
@@ -58,7 +58,7 @@ impl Shared {
     fn start(flags: &[&str]) -> Self {
         let server = Server::start(flags);
         let script = "cat >/dev/null; kill -9 \"$1\"; rm -rf \"$2\"";
-        let mut reaper = Command::new("sh")
+        let reaper = Command::new("sh")
             .args(["-c", script, "reaper", &server.process.id().to_string()])
             .arg(server.folder.path())
             .stdin(Stdio::piped())
@@ -66,7 +66,7 @@ impl Shared {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        Self { server, _reaper: reaper.stdin.take().unwrap() }
+        Self { server, _reaper: reaper }
     }
 }
 

@@ -24,6 +24,7 @@ pub(crate) const TEXT: u8 = 0x81;
 /// The same for a message whose rest would follow.
 pub(crate) const TEXT_BEGINS: u8 = 0x01;
 pub(crate) const BINARY: u8 = 0x82;
+pub(crate) const CLOSE: u8 = 0x88;
 pub(crate) const PING: u8 = 0x89;
 
 pub(crate) struct Socket {
@@ -73,14 +74,14 @@ impl Socket {
     /// Sends a frame with this first byte, masked as a client's must be.
     pub(crate) fn send(&mut self, first: u8, payload: &[u8]) {
         let mut frame = vec![first];
-        match u16::try_from(payload.len()) {
-            Ok(length) if length < 126 => frame.push(0x80 | payload.len() as u8),
-            Ok(length) => {
-                frame.push(0x80 | 126);
+        match (u8::try_from(payload.len()), u16::try_from(payload.len())) {
+            (Ok(length @ ..0x7e), _) => frame.push(0x80 | length),
+            (_, Ok(length)) => {
+                frame.push(0x80 | 0x7e);
                 frame.extend_from_slice(&length.to_be_bytes());
             }
-            Err(_) => {
-                frame.push(0x80 | 127);
+            _ => {
+                frame.push(0x80 | 0x7f);
                 frame.extend_from_slice(&(payload.len() as u64).to_be_bytes());
             }
         }
@@ -107,7 +108,7 @@ impl Socket {
         self.stream.read_exact(&mut payload).unwrap();
         match head[0] {
             TEXT => Frame::Text(serde_json::from_slice(&payload).unwrap()),
-            0x88 => Frame::Close(u16::from_be_bytes([payload[0], payload[1]])),
+            CLOSE => Frame::Close(u16::from_be_bytes([payload[0], payload[1]])),
             PING => Frame::Ping,
             0x8a => Frame::Pong(payload),
             first => panic!("a frame that no server sends: {first:#x}"),
@@ -127,6 +128,13 @@ impl Socket {
             Frame::Text(value) => value,
             other => panic!("a text frame: {other:?}"),
         }
+    }
+
+    /// Closes in agreement with the server, which has given up the socket's place by then.
+    #[track_caller]
+    pub(crate) fn end(mut self) {
+        self.send(CLOSE, &1000_u16.to_be_bytes());
+        assert_eq!(self.close_code(), 1000);
     }
 
     /// The next text frame of this type; others are let pass.

@@ -42,25 +42,12 @@ fn the_first_frame_says_whose_socket_it_is() {
         upgrade(PATH).bearer(&account.key),
         upgrade(&format!("{PATH}?token={token_of_token}")),
     ] {
-        let hello = Socket::open(shared(), &request).unwrap().text();
+        let mut socket = Socket::open(shared(), &request).unwrap();
+        let hello = socket.text();
         let user_id = &comment["account_id"];
         let expected = json!({"type": "connected", "user_id": user_id, "protocol_version": "1.0"});
         assert_eq!(hello, expected);
-        // The place among the account's sockets is free once the server has seen the end.
-        until_free(&account);
-    }
-}
-
-/// Waits until the account has no socket open, by opening as many as its tier allows.
-fn until_free(account: &Account<'_>) {
-    let started = Instant::now();
-    loop {
-        let open = || Socket::open(account.server, &upgrade(PATH).key(&account.key)).unwrap();
-        let mut both = [open(), open()];
-        if both.iter_mut().all(|socket| matches!(socket.next(), Frame::Text(_))) {
-            break;
-        }
-        assert!(started.elapsed() < Duration::from_secs(10), "sockets stay open");
+        socket.end();
     }
 }
 
@@ -131,9 +118,7 @@ fn a_place_is_free_before_its_close_frame_is_read() {
     let account = shared().account();
     let _other = Socket::prices(shared(), &account.key);
     for _ in 0..30 {
-        let mut socket = Socket::prices(shared(), &account.key);
-        socket.send(0x88, &1000_u16.to_be_bytes());
-        assert_eq!(socket.close_code(), 1000);
+        Socket::prices(shared(), &account.key).end();
     }
 }
 
@@ -150,9 +135,7 @@ fn the_tier_caps_the_open_sockets_of_an_account() {
         }
         // Another account is not concerned, and a place that is given up is free.
         Socket::prices(shared(), &shared().account().key);
-        let mut closing = open.pop().unwrap();
-        closing.send(0x88, &1000_u16.to_be_bytes());
-        assert_eq!(closing.close_code(), 1000);
+        open.pop().unwrap().end();
         Socket::prices(shared(), other_key);
     }
 }
