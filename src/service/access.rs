@@ -18,8 +18,8 @@ use crate::limits::bucket::{AddressTable, BucketRule, Draw};
 use crate::limits::tier::Tier;
 use crate::limits::window::{Decision, KeyLimiter};
 
-/// Identities, each with a tier, whose tokens were used lately and have limiters. Past it the idle ones are dropped;
-/// when none is idle, new ones wait.
+/// Identities, each with a tier, whose tokens were used lately and have limiters. Past it the idle
+/// ones are dropped; when none is idle, new ones wait.
 const TOKEN_LIMITERS_MAX: usize = 100_000;
 
 /// Who calls.

@@ -86,7 +86,7 @@ fn rules_of_a_trade() {
     for (request, outcome) in rows {
         outcome.check(&account.send(request));
     }
-    // 999 dollars and 50 cents are left, and 100 at 0.50 with 999 at 0.53 cost more with those gone.
+    // 100 at 0.50 and 1,000 at 0.53 cost a cent more than there is.
     let poor = Server::start(&["--starting-balance", "579.99", "--address-limits", "off"]);
     let account = poor.account();
     Refused(400, "INSUFFICIENT_BALANCE").check(&account.post("/trade", &buy(1_100)));

@@ -190,7 +190,9 @@ fn order_rows() {
 #[test]
 fn batch_rows() {
     let account = shared().account();
-    let orders = json!({"orders": [buy(10), {"market_id": BOOKLESS, "outcome": "No", "side": "BUY", "quantity": 1}]});
+    let mut refused = buy(1);
+    refused["market_id"] = json!(BOOKLESS);
+    let orders = json!({"orders": [buy(10), refused]});
     let answer = account.post("/v1/orders/batch", &orders).ok(200);
     check_fields(&answer, &[("results", List), ("succeeded", Integer), ("failed", Integer)]);
     check_fields(
