@@ -19,7 +19,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use self::core::{Core, Surroundings};
-use queue::{CombiningQueue, Offered, Turn};
+use queue::{CombiningQueue, Offered, Suspended, Turn};
 use ticket::Ticket;
 
 use crate::engine::command::Command;
@@ -205,12 +205,41 @@ impl Shards {
             };
             ending_on_panic(|| task(&mut shard.core.lock(), &self.around));
         }
-        let suspended = turn.suspend();
-        let shards = self.clone();
-        tokio::spawn(async move {
-            let turn = suspended.resume(&shards.shards[shard_id.index()].queue);
-            shards.serve(shard_id, turn);
-        });
+        let rest = Rest { shards: self.clone(), shard_id, suspended: Some(turn.suspend()) };
+        tokio::spawn(async move { rest.go_on() });
+    }
+}
+
+/// What is left of a turn, on its way to a task of its own.
+///
+/// A runtime that ends drops its tasks without running them. Nobody could ever get the turn again,
+/// and the commands of other threads would wait for ever: then the rest is run by the drop.
+struct Rest {
+    shards: Arc<Shards>,
+    shard_id: ShardId,
+    /// `None` once it goes on.
+    suspended: Option<Suspended>,
+}
+
+impl Rest {
+    fn go_on(mut self) {
+        if let Some(suspended) = self.suspended.take() {
+            let turn = suspended.resume(&self.shards.shards[self.shard_id.index()].queue);
+            self.shards.serve(self.shard_id, turn);
+        }
+    }
+}
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        let Some(suspended) = self.suspended.take() else {
+            return;
+        };
+        let shard = &self.shards.shards[self.shard_id.index()];
+        let mut turn = suspended.resume(&shard.queue);
+        while let Some(task) = turn.next() {
+            ending_on_panic(|| task(&mut shard.core.lock(), &self.shards.around));
+        }
     }
 }
 
@@ -295,3 +324,6 @@ impl Recovered {
         self.states.iter().map(|(state, _)| state)
     }
 }
+
+#[cfg(all(test, not(paperbourse_loom)))]
+mod tests;

@@ -98,7 +98,7 @@ impl Suspended {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(paperbourse_loom)))]
 mod tests {
     use super::*;
 

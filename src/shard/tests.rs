@@ -1,0 +1,310 @@
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use tokio::runtime::{Builder, Runtime};
+
+use super::*;
+use crate::engine::command::{Identity, OrderNames, Owner, Trade, TradeOrder};
+use crate::engine::idempotency::NameHash;
+use crate::ids::OutcomeIndex;
+use crate::journal::{Gate, JournalConfig, MemoryJournal};
+use crate::market::book::{Book, Ladder, Level, Side};
+use crate::market::catalogue::{MarketInfo, Outcome as MarketOutcome};
+use crate::money::{Price, Shares};
+
+const SHARD: u8 = 9;
+const MARKET: &str = "0xabc";
+
+struct World {
+    shards: Arc<Shards>,
+    journal: Arc<Journal>,
+    memory: MemoryJournal,
+    gate: Gate,
+}
+
+/// Shards over a journal in memory whose gate is open.
+fn world() -> World {
+    let (memory, gate) = MemoryJournal::gated(&JournalConfig::default());
+    gate.release();
+    let journal = Arc::new(Journal::from(memory.clone()));
+    let markets = Arc::new(Markets::new());
+    let outcomes =
+        ["Yes", "No"].map(|label| MarketOutcome { label: label.into(), token_id: label.into() });
+    markets.list(vec![MarketInfo::bare(MARKET, outcomes)]).unwrap();
+    let level =
+        Level { price: Price::from_micros(500_000), size: Shares::from_micros(1_000_000_000) };
+    let book = Book::new(Ladder::from_levels(vec![], vec![level]).unwrap(), Timestamp::EPOCH);
+    markets.publish(&markets.by_condition(MARKET).unwrap(), OutcomeIndex(0), Arc::new(book));
+    let observer = Box::new(|_: &Event, _: &State| {});
+    let rules = Rules::default();
+    let shards =
+        Arc::new(Shards::new(Recovered::default(), journal.clone(), markets, rules, observer));
+    World { shards, journal, memory, gate }
+}
+
+fn shard_id() -> ShardId {
+    ShardId::new(SHARD).unwrap()
+}
+
+/// Buys one share for the account of this trader, under this name.
+fn buy(trader: u8, name: &str) -> Command {
+    let mut digest = [trader; 32];
+    digest[0] = SHARD;
+    Command::Trade(Trade {
+        owner: Owner::Identity(Identity { digest, issuer: "test".into(), subject: "x".into() }),
+        order: TradeOrder {
+            market_id: MARKET.into(),
+            outcome: "Yes".into(),
+            side: Side::Buy,
+            quantity: Shares::from_micros(1_000_000),
+            expected_price: None,
+            max_slippage_bps: None,
+        },
+        names: OrderNames {
+            hashes: [NameHash::of_order(name)].into_iter().collect(),
+            client_order_id: Some(name.into()),
+        },
+    })
+}
+
+impl World {
+    fn shard(&self) -> &Shard {
+        &self.shards.shards[shard_id().index()]
+    }
+
+    /// Keeps the shard as if somebody ran it, while `meanwhile` queues, and then runs what is
+    /// queued as far as one turn goes.
+    fn while_it_runs<T>(&self, meanwhile: impl FnOnce() -> T) -> T {
+        let turn = self.shard().queue.try_turn().expect("nobody runs it");
+        let queued = meanwhile();
+        self.shards.serve(shard_id(), turn);
+        queued
+    }
+
+    fn sequence(&self) -> u64 {
+        self.shard().core.lock().state.sequence()
+    }
+
+    /// What the records fold to is what is in memory.
+    #[track_caller]
+    fn assert_replays(&self) {
+        let mut recovered = Recovered::default();
+        for record in self.memory.records() {
+            recovered.replay(&record).unwrap();
+        }
+        for (replayed, live) in recovered.states().zip(&self.shards.shards) {
+            let live = &live.core.lock().state;
+            assert_eq!(replayed.sequence(), live.sequence());
+            assert_eq!(replayed.hash(), live.hash());
+            let ledgers = |state: &State| -> Vec<_> {
+                state.accounts().iter().map(|account| account.ledger).collect()
+            };
+            assert_eq!(ledgers(replayed), ledgers(live));
+        }
+    }
+}
+
+/// A runtime of one thread, as a worker has it, and its group of waits.
+fn worker(world: &World) -> (Runtime, Arc<Waiters>) {
+    let runtime = Builder::new_current_thread().build().unwrap();
+    let waiters = world.journal.register();
+    runtime.spawn({
+        let waiters = waiters.clone();
+        async move { waiters.run().await }
+    });
+    (runtime, waiters)
+}
+
+fn is_pending(future: Pin<&mut impl Future>) -> bool {
+    future.poll(&mut Context::from_waker(Waker::noop())).is_pending()
+}
+
+fn receipt(outcome: Result<Outcome, Refusal>) -> (OrderReceipt, bool) {
+    match outcome {
+        Ok(Outcome::Order { receipt, is_replay }) => (*receipt, is_replay),
+        other => panic!("not an order: {other:?}"),
+    }
+}
+
+#[test]
+fn commands_from_many_threads_have_one_order_and_each_its_own_result() {
+    const THREADS: u8 = 4;
+    const TASKS: usize = 8;
+    const ORDERS: usize = 40;
+    let world = world();
+    let trade = async |thread: u8, task: usize, waiters: Arc<Waiters>| {
+        let mut orders = Vec::new();
+        for number in 0..ORDERS {
+            let name = format!("{thread}-{task}-{number}");
+            // Every account is used from two threads.
+            let command = buy(thread / 2, &name);
+            let result = world.shards.execute(shard_id(), command.clone(), &waiters).await;
+            let (first, is_replay) = receipt(result);
+            assert!(!is_replay);
+            assert_eq!(first.client_order_id.as_deref(), Some(&*name));
+            let again = world.shards.execute(shard_id(), command, &waiters).await;
+            assert_eq!(receipt(again), (first.clone(), true));
+            orders.push((first.account, first.order, first.balance));
+        }
+        orders
+    };
+    let mut orders: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let (trade, world) = (&trade, &world);
+                scope.spawn(move || {
+                    let (runtime, waiters) = worker(world);
+                    let all = (0..TASKS).map(|task| Box::pin(trade(thread, task, waiters.clone())));
+                    runtime.block_on(join(all.collect()))
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).flatten().collect()
+    });
+    orders.sort_by_key(|&(account, order, _)| (account, order));
+    assert_eq!(orders.len(), usize::from(THREADS) * TASKS * ORDERS);
+    for of_account in orders.chunk_by(|a, b| a.0 == b.0) {
+        for (before, (_, order, balance)) in of_account.iter().zip(&of_account[1..]) {
+            assert!(before.1 < *order, "two orders have one id");
+            assert_eq!(before.2.micros() - balance.micros(), 500_000, "each is one share more");
+        }
+    }
+    world.assert_replays();
+}
+
+/// Drives futures side by side on one thread.
+async fn join<F: Future>(mut futures: Vec<Pin<Box<F>>>) -> Vec<F::Output> {
+    let mut outputs: Vec<_> = futures.iter().map(|_| None).collect();
+    poll_fn(|context| {
+        for (future, output) in futures.iter_mut().zip(&mut outputs) {
+            if output.is_none()
+                && let Poll::Ready(ready) = future.as_mut().poll(context)
+            {
+                *output = Some(ready);
+            }
+        }
+        let is_done = outputs.iter().all(Option::is_some);
+        if is_done { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    outputs.into_iter().flatten().collect()
+}
+
+#[test]
+fn a_command_whose_owner_has_left_the_queue_still_runs() {
+    let world = world();
+    let (runtime, waiters) = worker(&world);
+    let entered = runtime.enter();
+    world.while_it_runs(|| {
+        let mut wait = Box::pin(world.shards.execute(shard_id(), buy(1, "left"), &waiters));
+        assert!(is_pending(wait.as_mut()));
+        drop(wait);
+        assert_eq!(world.sequence(), 0, "somebody else is at work");
+    });
+    assert_eq!(world.sequence(), 1);
+    drop(entered);
+    let again = runtime.block_on(world.shards.execute(shard_id(), buy(1, "left"), &waiters));
+    assert!(receipt(again).1, "it was executed");
+    world.assert_replays();
+}
+
+#[test]
+fn a_command_whose_owner_hangs_up_before_the_flush_stands() {
+    let world = world();
+    let (runtime, waiters) = worker(&world);
+    world.gate.hold();
+    let mut wait = Box::pin(world.shards.execute(shard_id(), buy(1, "left"), &waiters));
+    assert!(is_pending(wait.as_mut()), "it waits for the disk");
+    drop(wait);
+    let mut again = Box::pin(world.shards.execute(shard_id(), buy(1, "left"), &waiters));
+    assert!(is_pending(again.as_mut()), "the replay waits for the first one's record");
+    world.gate.release();
+    assert!(receipt(runtime.block_on(again)).1);
+    assert_eq!(world.sequence(), 1);
+    world.assert_replays();
+}
+
+#[test]
+fn one_that_was_run_by_another_waits_for_the_flush_too() {
+    let world = world();
+    let (runtime, waiters) = worker(&world);
+    world.gate.hold();
+    let entered = runtime.enter();
+    let mut queued = pin!(world.shards.execute(shard_id(), buy(1, "queued"), &waiters));
+    world.while_it_runs(|| assert!(is_pending(queued.as_mut())));
+    assert_eq!(world.sequence(), 1, "it was run");
+    assert!(is_pending(queued.as_mut()), "and is not on disk");
+    world.gate.release();
+    drop(entered);
+    assert!(!receipt(runtime.block_on(queued)).1);
+}
+
+/// Queues so many reads that each count themselves when they run.
+fn queue_reads<'w>(
+    world: &'w World,
+    waiters: &'w Arc<Waiters>,
+    count: usize,
+    ran: &Arc<AtomicUsize>,
+) -> Vec<Pin<Box<impl Future<Output = Result<(), Refusal>> + use<'w>>>> {
+    let one = |_| {
+        let ran = ran.clone();
+        let mut wait = Box::pin(world.shards.observe(shard_id(), waiters, move |_| {
+            ran.fetch_add(1, Ordering::Relaxed);
+            Observed { value: (), place: Place::START }
+        }));
+        assert!(is_pending(wait.as_mut()));
+        wait
+    };
+    (0..count).map(one).collect()
+}
+
+#[test]
+fn a_full_queue_is_busy_and_a_long_one_is_handed_over() {
+    let world = world();
+    let (runtime, waiters) = worker(&world);
+    let entered = runtime.enter();
+    let ran = Arc::new(AtomicUsize::new(0));
+    let reads = world.while_it_runs(|| {
+        let reads = queue_reads(&world, &waiters, QUEUE_CAPACITY.get(), &ran);
+        let one = world.shards.execute(shard_id(), buy(1, "a"), &waiters);
+        assert_busy(pin!(one));
+        let all = world.shards.execute_all(shard_id(), vec![buy(1, "a"), buy(1, "b")], &waiters);
+        assert_busy(pin!(all));
+        let nothing = |_: &State| Observed { value: (), place: Place::START };
+        assert_busy(pin!(world.shards.observe(shard_id(), &waiters, nothing)));
+        reads
+    });
+    assert_eq!(ran.load(Ordering::Relaxed), TASKS_PER_TURN_MAX, "one turn is bounded");
+    drop(entered);
+    let results = runtime.block_on(join(reads));
+    assert_eq!(ran.load(Ordering::Relaxed), QUEUE_CAPACITY.get());
+    assert!(results.iter().all(Result::is_ok));
+    assert_eq!(world.sequence(), 0, "what was refused was not done");
+    assert!(world.shard().queue.try_turn().is_some(), "the turn is over");
+}
+
+#[track_caller]
+fn assert_busy<T: PartialEq + std::fmt::Debug>(
+    future: Pin<&mut impl Future<Output = Result<T, Refusal>>>,
+) {
+    let polled = future.poll(&mut Context::from_waker(Waker::noop()));
+    assert_eq!(polled, Poll::Ready(Err(Refusal::Busy)));
+}
+
+#[test]
+fn a_turn_that_was_left_to_a_runtime_that_ends_is_not_lost() {
+    let world = world();
+    let (runtime, waiters) = worker(&world);
+    let ran = Arc::new(AtomicUsize::new(0));
+    let count = 3 * TASKS_PER_TURN_MAX;
+    let entered = runtime.enter();
+    let reads = world.while_it_runs(|| queue_reads(&world, &waiters, count, &ran));
+    drop(entered);
+    assert_eq!(ran.load(Ordering::Relaxed), TASKS_PER_TURN_MAX);
+    drop(runtime);
+    assert_eq!(ran.load(Ordering::Relaxed), count);
+    let (other, _) = worker(&world);
+    assert!(other.block_on(join(reads)).iter().all(Result::is_ok));
+    assert!(world.shard().queue.try_turn().is_some(), "the shard is idle");
+}
