@@ -62,6 +62,11 @@ impl Connection {
         Ok(Self(stream))
     }
 
+    /// The port at this end: it tells connections apart from the other end.
+    pub(crate) fn port(&self) -> u16 {
+        self.0.local_addr().expect("it is connected").port()
+    }
+
     /// Sends a request and reads the whole answer. An error means that the connection broke, and
     /// nothing is known.
     pub(crate) fn send(&mut self, request: &Request) -> io::Result<Answer> {

@@ -18,3 +18,4 @@ mod load;
 mod random;
 mod rounds;
 mod server;
+mod trace;

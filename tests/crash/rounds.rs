@@ -56,7 +56,7 @@ fn what_was_acknowledged_survives_kills() {
     let data = tempfile::tempdir().unwrap();
     let mut run = Run { random: Random::new(seed), totals: Totals::default(), books: Vec::new() };
     let started = Instant::now();
-    let mut server = Server::start(data.path(), &[]);
+    let mut server = Server::start(data.path());
     for round in 0..rounds {
         server = run.round(round, data.path(), server);
     }
@@ -76,7 +76,7 @@ impl Run {
             let delay = self.delay();
             Server::start_and_kill(data, || spin(delay));
         }
-        let server = Server::start(data, &[]);
+        let server = Server::start(data);
         let mut connection = Connection::open(server.address).expect("it is ready");
         self.send_again(&mut sent, &mut connection);
         self.replay(&sent, &mut connection);
@@ -167,7 +167,8 @@ fn spin(delay: Duration) {
     }
 }
 
-fn bootstrap(data: &Path, server: &Server, round: usize, number: usize) -> Trader {
+/// Opens the account of a trader of this round.
+pub(crate) fn bootstrap(data: &Path, server: &Server, round: usize, number: usize) -> Trader {
     let token = token(data, &format!("round-{round}-trader-{number}"));
     let mut request = Request::new("POST", "/v1/keys/bootstrap", "");
     request.headers = format!("authorization: Bearer {token}\r\n");

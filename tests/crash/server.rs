@@ -1,10 +1,12 @@
 //! The real binary on a data directory.
 
-use std::io::{BufRead, BufReader};
+use std::borrow::BorrowMut;
+use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use paperbourse::auth::identity::embedded::EmbeddedIssuer;
@@ -23,35 +25,39 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts it and waits until it is ready. `wrapper` is a program, with its arguments, that
-    /// runs another.
-    pub(crate) fn start(data: &Path, wrapper: &[&str]) -> Self {
-        let (mut server, lines) = Self::spawn(data, wrapper);
+    /// Starts it and waits until it is ready.
+    pub(crate) fn start(data: &Path) -> Self {
+        let (mut server, lines) = Self::spawn(command(data, &[]));
         server.address = await_ready(&lines);
         server
     }
 
+    /// Starts it under a program, with its arguments, that runs another and tells of it on standard
+    /// error. What it tells is complete when both have ended.
+    pub(crate) fn start_under(wrapper: &[&str], data: &Path) -> (Self, JoinHandle<String>) {
+        let mut command = command(data, wrapper);
+        let (mut server, lines) = Self::spawn(command.stderr(Stdio::piped()));
+        let mut told = server.child.stderr.take().expect("it is piped");
+        let reader = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            told.read_to_end(&mut bytes).expect("a pipe can be read");
+            String::from_utf8_lossy(&bytes).into_owned()
+        });
+        server.address = await_ready(&lines);
+        (server, reader)
+    }
+
     /// Starts it and kills it some time after its first sign of life.
     pub(crate) fn start_and_kill(data: &Path, delay: impl FnOnce()) {
-        let (server, lines) = Self::spawn(data, &[]);
+        let (server, lines) = Self::spawn(command(data, &[]));
         lines.recv_timeout(START_SECONDS_MAX).expect("it logs a line");
         delay();
         server.kill();
     }
 
-    fn spawn(data: &Path, wrapper: &[&str]) -> (Self, Receiver<String>) {
-        let binary = env!("CARGO_BIN_EXE_paperbourse");
-        let words = [wrapper, &[binary]].concat();
-        let mut child = Command::new(words[0])
-            .args(&words[1..])
-            .args(["serve", "--listen", "127.0.0.1:0", "--venue", "simulated"])
-            .args(["--tier", "free=unlimited/unlimited/2/5", "--address-limits", "off"])
-            .args(["--journal-segment-bytes", &SEGMENT_BYTES.to_string()])
-            .arg("--data")
-            .arg(data)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{}: {error}", words[0]));
+    fn spawn(mut command: impl BorrowMut<Command>) -> (Self, Receiver<String>) {
+        let command = command.borrow_mut().stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let output = child.stdout.take().expect("it is piped");
         let (line_sender, lines) = channel();
         // Reads to the end, so that the server never waits for a reader of its log.
@@ -76,6 +82,19 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn command(data: &Path, wrapper: &[&str]) -> Command {
+    let words = [wrapper, &[env!("CARGO_BIN_EXE_paperbourse")]].concat();
+    let mut command = Command::new(words[0]);
+    command
+        .args(&words[1..])
+        .args(["serve", "--listen", "127.0.0.1:0", "--venue", "simulated"])
+        .args(["--tier", "free=unlimited/unlimited/2/5", "--address-limits", "off"])
+        .args(["--journal-segment-bytes", &SEGMENT_BYTES.to_string()])
+        .arg("--data")
+        .arg(data);
+    command
 }
 
 fn await_ready(lines: &Receiver<String>) -> SocketAddr {
