@@ -6,6 +6,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -20,6 +21,12 @@ use crate::venue::speed::Speed;
 /// ledger far from the end of its range.
 pub const STARTING_BALANCE_MAX: Usd = Usd::from_micros(1_000_000_000_000_000);
 
+/// The most threads that serve requests.
+const WORKERS_MAX: usize = 1024;
+
+/// The possible sizes of a journal segment: the longest record fits into the smallest.
+const SEGMENT_BYTES: RangeInclusive<u64> = (1 << 20)..=(1 << 30);
+
 /// Open connections of the public listener, by default.
 const CONNECTIONS_MAX_DEFAULT: usize = 10_000;
 
@@ -27,11 +34,12 @@ const CONNECTIONS_MAX_DEFAULT: usize = 10_000;
 #[derive(Args, Clone, Debug)]
 pub struct ServeArgs {
     /// Where to listen. Port 0 picks a free port; the first log line says which
-    #[arg(long, env = "PAPERBOURSE_LISTEN", default_value = "127.0.0.1:8080", value_name = "ADDR")]
+    #[arg(long, env = "PAPERBOURSE_LISTEN", default_value = "127.0.0.1:8080", value_name = "ADDR",
+          value_parser = address)]
     pub listen: SocketAddr,
 
     /// Where to serve /metrics; off unless given
-    #[arg(long, env = "PAPERBOURSE_ADMIN_LISTEN", value_name = "ADDR")]
+    #[arg(long, env = "PAPERBOURSE_ADMIN_LISTEN", value_name = "ADDR", value_parser = address)]
     pub admin_listen: Option<SocketAddr>,
 
     /// The folder for everything that lasts, or `memory` for nothing that lasts
@@ -54,16 +62,21 @@ pub struct ServeArgs {
     pub venue_speed: Option<Speed>,
 
     /// Threads that serve requests [default: one for each core]
-    #[arg(long, env = "PAPERBOURSE_WORKERS", value_name = "N")]
+    #[arg(long, env = "PAPERBOURSE_WORKERS", value_name = "N", value_parser = worker_count)]
     pub workers: Option<NonZeroUsize>,
 
     /// The play money that a new account starts with, in dollars
     #[arg(long, env = "PAPERBOURSE_STARTING_BALANCE", default_value = "1000", value_name = "USD",
-          value_parser = starting_balance)]
+          value_parser = starting_balance, allow_hyphen_values = true)]
     pub starting_balance: Usd,
 
     /// Whether an answer waits until the disk has what it says; `never` is for benchmarks
-    #[arg(long, env = "PAPERBOURSE_JOURNAL_SYNC", default_value = "always", value_name = "WHEN")]
+    #[arg(
+        long,
+        env = "PAPERBOURSE_JOURNAL_SYNC",
+        default_value = "always",
+        value_name = "always|never"
+    )]
     pub journal_sync: JournalSync,
 
     /// The size of a journal segment, in bytes
@@ -71,6 +84,7 @@ pub struct ServeArgs {
         long,
         env = "PAPERBOURSE_JOURNAL_SEGMENT_BYTES",
         default_value = "67108864",
+        value_parser = segment_bytes,
         hide = true
     )]
     pub journal_segment_bytes: u64,
@@ -89,9 +103,9 @@ pub struct ServeArgs {
     #[arg(long, env = "PAPERBOURSE_ADDRESS_LIMITS", default_value = "on", value_name = "on|off")]
     pub address_limits: Switch,
 
-    /// Open connections; the one past it is told to come back
+    /// How many connections may be open; the one past them is told to come back
     #[arg(long, env = "PAPERBOURSE_CONNECTIONS_MAX", default_value_t = CONNECTIONS_MAX_DEFAULT,
-          value_name = "N")]
+          value_name = "N", value_parser = connection_count)]
     pub connections_max: usize,
 }
 
@@ -122,8 +136,9 @@ pub struct TokenArgs {
           value_parser = clap::value_parser!(u32).range(1..))]
     pub expires: u32,
 
-    /// The server's data folder
-    #[arg(long, env = "PAPERBOURSE_DATA", default_value = "./data", value_name = "DIR")]
+    /// The server's data folder, or its --issuer-data where it has one
+    #[arg(long, env = "PAPERBOURSE_DATA", default_value = "./data", value_name = "DIR",
+          value_parser = issuer_folder)]
     pub data: PathBuf,
 }
 
@@ -207,6 +222,37 @@ pub enum Switch {
     Off,
 }
 
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| "not an address: use IP:PORT, for example 127.0.0.1:8080")
+}
+
+fn worker_count(text: &str) -> Result<NonZeroUsize, String> {
+    let count = text.parse().ok().filter(|count: &NonZeroUsize| count.get() <= WORKERS_MAX);
+    count.ok_or_else(|| format!("not a whole number from 1 to {WORKERS_MAX}"))
+}
+
+fn connection_count(text: &str) -> Result<usize, &'static str> {
+    text.parse().ok().filter(|&count| count > 0).ok_or("not a whole number from 1")
+}
+
+fn segment_bytes(text: &str) -> Result<u64, String> {
+    let is_possible = |bytes: &u64| SEGMENT_BYTES.contains(bytes) && bytes.is_multiple_of(512);
+    text.parse().ok().filter(is_possible).ok_or_else(|| {
+        let (least, most) = (SEGMENT_BYTES.start(), SEGMENT_BYTES.end());
+        format!("not a multiple of 512 from {least} to {most}")
+    })
+}
+
+/// A server that keeps its data in memory has no key that another process could read.
+fn issuer_folder(text: &str) -> Result<PathBuf, &'static str> {
+    match DataPlace::from_str(text) {
+        Ok(DataPlace::Folder(folder)) => Ok(folder),
+        Ok(DataPlace::Memory) => Err("a server with --data memory keeps no key: start it with \
+                                      --issuer-data DIR, and make tokens with --data DIR"),
+        Err(never) => match never {},
+    }
+}
+
 fn tier(text: &str) -> Result<Tier, &'static str> {
     Tier::parse(text).ok_or("not a tier: use free, pro or enterprise")
 }
@@ -235,6 +281,26 @@ mod tests {
         ] {
             assert_eq!(text.parse(), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn numbers_have_bounds() {
+        assert_eq!(worker_count("1024").map(usize::from), Ok(1024));
+        for text in ["0", "1025", "-1", "x"] {
+            assert!(worker_count(text).is_err(), "{text}");
+        }
+        assert_eq!(connection_count("1"), Ok(1));
+        assert!(connection_count("0").is_err());
+        assert_eq!(segment_bytes("1048576"), Ok(1 << 20));
+        for text in ["5", "1048575", "1048577", "1073742336"] {
+            assert!(segment_bytes(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn tokens_need_a_key_on_disk() {
+        assert_eq!(issuer_folder("./data"), Ok("./data".into()));
+        assert!(issuer_folder("memory").is_err());
     }
 
     #[test]

@@ -177,9 +177,10 @@ pub fn end_process(error: &DiskError) -> ! {
     // Written by hand: a closed stderr must not keep the process alive.
     let _ = writeln!(
         std::io::stderr(),
-        "paperbourse: the journal is lost: {error}. Nothing that was not acknowledged can be \
+        "paperbourse: the journal is lost: {error}: {}. Nothing that was not acknowledged can be \
          trusted any more, so the process ends. Check the disk and start again: every \
-         acknowledged write is in the journal."
+         acknowledged write is in the journal.",
+        error.source
     );
     std::process::exit(EXIT_JOURNAL_LOST)
 }

@@ -27,8 +27,9 @@ const DRAIN_SECONDS_MAX: u64 = 10;
 /// Serves until a signal says to end.
 pub fn run(arguments: &ServeArgs) -> anyhow::Result<()> {
     let worker_count = arguments.workers.map_or_else(default_worker_count, usize::from);
-    let listeners = listener::bind(arguments.listen, worker_count)
-        .with_context(|| format!("failed to listen on {}", arguments.listen))?;
+    let listeners = listener::bind(arguments.listen, worker_count).with_context(|| {
+        format!("failed to listen on {} (--listen chooses another address)", arguments.listen)
+    })?;
     tracing::info!("listening on http://{}", listeners.address);
     if !arguments.listen.ip().is_loopback() {
         tracing::warn!(

@@ -14,7 +14,7 @@ const ZEROS_BYTES: usize = 1 << 20;
 
 /// An operation on a file or directory that failed.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {action} {}: {source}", path.display())]
+#[error("cannot {action} {}", path.display())]
 pub struct DiskError {
     /// What was tried.
     pub action: &'static str,

@@ -121,6 +121,7 @@ impl Maker {
         }
         tracing::warn!(
             %error,
+            reason = %error.source,
             "the disk is full: no further journal segment can be prepared; writes are refused when \
              the prepared space is used up"
         );

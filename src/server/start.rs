@@ -74,7 +74,7 @@ fn open_journal(arguments: &ServeArgs) -> anyhow::Result<(Journal, Recovered)> {
         return Ok((MemoryJournal::new(&config).into(), recovered));
     };
     let (journal, report) = Journal::open(folder, &config, |_, _, record| recovered.replay(record))
-        .with_context(|| format!("failed to open the journal in {}", folder.display()))?;
+        .with_context(|| format!("failed to open the journal in --data {}", folder.display()))?;
     tracing::info!("data: {}; {report}", folder.display());
     if sync == SyncMode::Never {
         tracing::warn!("--journal-sync never: an answer does not wait for the disk");
@@ -108,8 +108,9 @@ fn open_venue(arguments: &ServeArgs, markets: &Arc<Markets>) -> anyhow::Result<V
             Venue::simulated(*seed, Timestamp::now(), speed, feed).context("--venue-speed")?
         }
         VenueChoice::Recorded(folder) => {
-            let (recording, report) = Recording::load(folder)
-                .with_context(|| format!("failed to load the recording in {}", folder.display()))?;
+            let (recording, report) = Recording::load(folder).with_context(|| {
+                format!("failed to load the recording of --venue recorded:{}", folder.display())
+            })?;
             for file in &report.not_playable {
                 tracing::info!("{file}");
             }

@@ -50,6 +50,12 @@ pub struct Recording {
 /// Why there is nothing to play.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
+    /// Nothing is there, or a file.
+    #[error("{} is not a folder", directory.display())]
+    NotAFolder {
+        /// Which.
+        directory: PathBuf,
+    },
     /// The directory has none of the [`FOLDERS`].
     #[error("{} has none of the folders gamma, clob, ws", directory.display())]
     NotARecording {
@@ -180,6 +186,9 @@ impl Player {
 
 /// The files of a recording, by folder and name.
 fn files(directory: &Path) -> Result<Vec<PathBuf>, LoadError> {
+    if !directory.is_dir() {
+        return Err(LoadError::NotAFolder { directory: directory.to_owned() });
+    }
     let mut files = Vec::new();
     let mut has_folder = false;
     for folder in FOLDERS {

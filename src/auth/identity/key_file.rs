@@ -138,7 +138,7 @@ pub enum KeyFileError {
     #[error("no key can be made: the operating system gives no randomness")]
     Generate,
     /// The operating system refused.
-    #[error("cannot {verb} {}: {source}", path.display())]
+    #[error("cannot {verb} {}", path.display())]
     Io {
         /// What was tried.
         verb: &'static str,

@@ -1,0 +1,226 @@
+//! Orders by chance, made to reach every rule: the same seed and the same answers, the same orders.
+
+use std::collections::BTreeMap;
+
+use paperbourse::money::{Price, Rounding, Shares};
+use serde::Serialize;
+
+use crate::script::{Outcome, Row};
+
+/// An order, as both sides take it.
+#[derive(Clone, Serialize, Debug)]
+pub struct Order {
+    pub market_id: String,
+    pub outcome: String,
+    pub side: &'static str,
+    pub quantity: String,
+}
+
+/// Levels as (price, size), in millionths, best first.
+type Levels = Vec<(i64, i64)>;
+
+struct Book {
+    market_id: String,
+    label: String,
+    asks: Levels,
+    bids: Levels,
+}
+
+/// Makes one order after the other, with what the answers have told.
+pub struct Orders {
+    random: u64,
+    books: Vec<Book>,
+    /// Markets that are known and cannot be traded, with an outcome of each.
+    closed: Vec<(String, String)>,
+    /// Shares by the place of the book.
+    held: BTreeMap<usize, i64>,
+    cash: i64,
+    /// The place of the book that the last order was for.
+    last: Option<usize>,
+}
+
+/// What an order is meant to come to. Whether it does is for the two sides to say.
+enum Aim {
+    Buy,
+    Sell,
+    Close,
+    SellMoreThanHeld,
+    DeeperThanTheBook,
+    MoreThanTheCash,
+    UnknownMarket,
+    UnknownOutcome,
+    ClosedMarket,
+}
+
+/// How many orders of a hundred have which aim.
+const AIMS: [(u64, Aim); 9] = [
+    (52, Aim::Buy),
+    (16, Aim::Sell),
+    (10, Aim::Close),
+    (4, Aim::SellMoreThanHeld),
+    (4, Aim::DeeperThanTheBook),
+    (4, Aim::MoreThanTheCash),
+    (3, Aim::UnknownMarket),
+    (3, Aim::UnknownOutcome),
+    (4, Aim::ClosedMarket),
+];
+
+/// An order takes at most so many levels, or a few orders would spend all the money.
+const LEVELS_MAX: u64 = 6;
+
+impl Orders {
+    /// Orders over these books for an account with this balance.
+    pub fn new(seed: u64, rows: &[Row], closed: Vec<(String, String)>, balance: &str) -> Self {
+        let books = rows
+            .iter()
+            .map(|row| Book {
+                market_id: row.market_id.clone(),
+                label: row.outcome.clone(),
+                asks: levels(&row.asks),
+                bids: levels(&row.bids),
+            })
+            .collect();
+        Self {
+            random: seed,
+            books,
+            closed,
+            held: BTreeMap::new(),
+            cash: micros(balance),
+            last: None,
+        }
+    }
+
+    /// The next order.
+    pub fn next(&mut self) -> Order {
+        let mut drawn = self.below(AIMS.iter().map(|(share, _)| share).sum());
+        let mut aim = &Aim::Buy;
+        for (share, candidate) in &AIMS {
+            aim = candidate;
+            if drawn < *share {
+                break;
+            }
+            drawn -= share;
+        }
+        self.aimed(aim)
+    }
+
+    fn aimed(&mut self, aim: &Aim) -> Order {
+        match aim {
+            Aim::Buy => self.buy(),
+            Aim::Sell | Aim::Close => {
+                let holding: Vec<_> = self.held.iter().map(|(&book, &held)| (book, held)).collect();
+                if holding.is_empty() {
+                    return self.buy();
+                }
+                let (book, held) = holding[self.index(holding.len())];
+                let part = if matches!(aim, Aim::Close) { held } else { self.part_of(held) };
+                self.order(book, "SELL", part)
+            }
+            Aim::SellMoreThanHeld => {
+                let book = self.index(self.books.len());
+                let held = self.held.get(&book).copied().unwrap_or(0);
+                let more = 1 + i64::try_from(self.below(1_000_000)).unwrap();
+                self.order(book, "SELL", held + more)
+            }
+            Aim::DeeperThanTheBook => {
+                let book = self.index(self.books.len());
+                let depth: i64 = self.books[book].asks.iter().map(|(_, size)| size).sum();
+                self.order(book, "BUY", depth + 1)
+            }
+            Aim::MoreThanTheCash => {
+                let dear: Vec<usize> =
+                    (0..self.books.len()).filter(|&book| self.cost(book) > self.cash).collect();
+                if dear.is_empty() {
+                    return self.buy();
+                }
+                let book = dear[self.index(dear.len())];
+                let depth = self.books[book].asks.iter().map(|(_, size)| size).sum();
+                self.order(book, "BUY", depth)
+            }
+            Aim::UnknownMarket => Order { market_id: "0xunknown".into(), ..self.buy() },
+            Aim::UnknownOutcome => Order { outcome: "Perhaps".into(), ..self.buy() },
+            Aim::ClosedMarket => {
+                let chosen = self.index(self.closed.len());
+                let (market_id, outcome) = self.closed[chosen].clone();
+                Order { market_id, outcome, ..self.buy() }
+            }
+        }
+    }
+
+    /// Takes note of what the newest order came to.
+    pub fn learn(&mut self, outcome: &Outcome) {
+        let Outcome::Filled(fill) = outcome else { return };
+        let book = self.last.expect("what fills was an order for a book");
+        self.cash = micros(&fill.balance);
+        match micros(&fill.position_quantity) {
+            0 => self.held.remove(&book),
+            held => self.held.insert(book, held),
+        };
+    }
+
+    /// Takes some of the first levels whole and a part of the next one.
+    fn buy(&mut self) -> Order {
+        let book = self.index(self.books.len());
+        let level_count = self.books[book].asks.len() as u64;
+        if level_count == 0 {
+            return self.order(book, "BUY", 1_000_000);
+        }
+        let whole = usize::try_from(self.below(level_count.min(LEVELS_MAX))).unwrap();
+        let asks = &self.books[book].asks;
+        let before: i64 = asks[..whole].iter().map(|(_, size)| size).sum();
+        let (_, size) = asks[whole];
+        let quantity = before + self.part_of(size);
+        self.order(book, "BUY", quantity)
+    }
+
+    fn order(&mut self, book: usize, side: &'static str, quantity: i64) -> Order {
+        self.last = Some(book);
+        let Book { market_id, label, .. } = &self.books[book];
+        let (market_id, outcome) = (market_id.clone(), label.clone());
+        // Outcomes may be written in any case.
+        let outcome = if self.below(4) == 0 { outcome.to_uppercase() } else { outcome };
+        let quantity = Shares::from_micros(quantity).to_string();
+        Order { market_id, outcome, side, quantity }
+    }
+
+    /// What all that is for sale costs, without its fee.
+    fn cost(&self, book: usize) -> i64 {
+        let asks = &self.books[book].asks;
+        let exact: i128 = asks.iter().map(|&(p, size)| i128::from(p) * i128::from(size)).sum();
+        i64::try_from(exact / 1_000_000).unwrap()
+    }
+
+    /// From a millionth to all of it; every other time whole shares.
+    fn part_of(&mut self, whole: i64) -> i64 {
+        let part = 1 + i64::try_from(self.below(whole.unsigned_abs())).unwrap();
+        let is_rounded = self.below(2) == 0 && part > 1_000_000;
+        if is_rounded { part / 1_000_000 * 1_000_000 } else { part }
+    }
+
+    fn index(&mut self, count: usize) -> usize {
+        usize::try_from(self.below(count as u64)).unwrap()
+    }
+
+    /// Any number below this one: splitmix64, whose remainder is even enough here.
+    fn below(&mut self, end: u64) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % end
+    }
+}
+
+/// What a row says of one side.
+fn levels(side: &[(String, String)]) -> Levels {
+    side.iter()
+        .map(|(price, size)| {
+            (Price::from_text(price, Rounding::Exact).unwrap().micros(), micros(size))
+        })
+        .collect()
+}
+
+/// Decimal text in millionths.
+pub fn micros(text: &str) -> i64 {
+    Shares::from_text(text, Rounding::Exact).unwrap().micros()
+}

@@ -1,0 +1,125 @@
+//! The script that computes the same fills from the same files.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde::Deserialize;
+
+/// An outcome that can be traded, and what stands in its book: best first.
+#[derive(Clone, Deserialize, Debug)]
+pub struct Row {
+    pub market_id: String,
+    pub outcome: String,
+    /// `own`, or `mirrored` when the other outcome's book is used.
+    pub book: String,
+    pub asks: Vec<(String, String)>,
+    pub bids: Vec<(String, String)>,
+    pub rate: String,
+}
+
+/// What an order came to, in the digits of decimal text.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    Filled(Fill),
+    Rejected { code: String },
+}
+
+/// The numbers of a fill that both sides tell.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fill {
+    pub price: String,
+    pub notional: String,
+    pub fee: String,
+    pub balance: String,
+    pub position_quantity: String,
+    pub average_entry_price: String,
+}
+
+/// A result, with the number of levels that the order took.
+pub struct Computed {
+    pub outcome: Outcome,
+    pub level_count: usize,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Line {
+    Rejected {
+        rejected: String,
+    },
+    Filled {
+        levels: Vec<(String, String)>,
+        price: String,
+        notional: String,
+        fee: String,
+        balance: String,
+        position: Position,
+    },
+}
+
+#[derive(Deserialize)]
+struct Position {
+    quantity: String,
+    avg_entry_price: String,
+}
+
+/// Everything that the script calls tradable.
+pub fn list(directory: &Path) -> Vec<Row> {
+    run(directory, "--list", "").lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// What these orders come to, one after the other, for one account with this balance.
+pub fn execute(directory: &Path, starting_balance: &str, orders: &str) -> Vec<Computed> {
+    let output = run(directory, starting_balance, orders);
+    output.lines().map(|line| computed(serde_json::from_str(line).unwrap())).collect()
+}
+
+fn computed(line: Line) -> Computed {
+    match line {
+        Line::Rejected { rejected } => {
+            Computed { outcome: Outcome::Rejected { code: rejected }, level_count: 0 }
+        }
+        Line::Filled { levels, price, notional, fee, balance, position } => Computed {
+            level_count: levels.len(),
+            outcome: Outcome::Filled(Fill {
+                price,
+                notional,
+                fee,
+                balance,
+                position_quantity: position.quantity,
+                average_entry_price: position.avg_entry_price,
+            }),
+        },
+    }
+}
+
+/// Whether the script can run here. A machine that checks every change must have what it takes.
+pub fn is_runnable() -> bool {
+    let is_there = Command::new("python3").arg("--version").output().is_ok();
+    if !is_there {
+        assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "no python3 to run the oracle with");
+        eprintln!("SKIPPED: no python3 to run the oracle with");
+    }
+    is_there
+}
+
+fn run(directory: &Path, argument: &str, input: &str) -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/fills.py");
+    let mut child = Command::new("python3")
+        .arg(script)
+        .arg(directory)
+        .arg(argument)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // Both pipes are small, so one is filled while the other is emptied.
+    let output = std::thread::scope(|scope| {
+        scope.spawn(move || stdin.write_all(input.as_bytes()).unwrap());
+        child.wait_with_output().unwrap()
+    });
+    assert!(output.status.success(), "the script failed: {}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}

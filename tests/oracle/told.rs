@@ -1,0 +1,61 @@
+//! The server's answer to an order, with its numbers in the digits in which they were written.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::client::Answer;
+use crate::script::{Fill, Outcome};
+
+#[derive(Deserialize)]
+struct ToldFill<'a> {
+    status: &'a str,
+    #[serde(borrow)]
+    price: &'a RawValue,
+    quantity: &'a RawValue,
+    notional: &'a RawValue,
+    fee: &'a RawValue,
+    account_balance: &'a RawValue,
+    position: ToldPosition<'a>,
+}
+
+#[derive(Deserialize)]
+struct ToldPosition<'a> {
+    #[serde(borrow)]
+    quantity: &'a RawValue,
+    avg_entry_price: &'a RawValue,
+    status: &'a str,
+}
+
+#[derive(Deserialize)]
+struct ToldError {
+    error: String,
+}
+
+/// What an answer to an order for this quantity says, when its parts agree with each other.
+pub fn outcome(answer: &Answer, quantity: &str) -> Outcome {
+    let Answer { status, body } = answer;
+    if *status != 200 {
+        let ToldError { error: code } = serde_json::from_str(body).unwrap();
+        let expected = match code.as_str() {
+            "MARKET_NOT_FOUND" | "OUTCOME_NOT_FOUND" => 404,
+            "VENUE_UNAVAILABLE" => 503,
+            _ => 400,
+        };
+        assert_eq!(*status, expected, "{body}");
+        return Outcome::Rejected { code };
+    }
+    let fill: ToldFill<'_> = serde_json::from_str(body).unwrap();
+    let text = |number: &RawValue| number.get().to_owned();
+    assert_eq!(fill.status, "FILLED", "{body}");
+    assert_eq!(fill.quantity.get(), quantity, "an order fills whole: {body}");
+    let is_closed = fill.position.quantity.get() == "0";
+    assert_eq!(fill.position.status, if is_closed { "CLOSED" } else { "OPEN" }, "{body}");
+    Outcome::Filled(Fill {
+        price: text(fill.price),
+        notional: text(fill.notional),
+        fee: text(fill.fee),
+        balance: text(fill.account_balance),
+        position_quantity: text(fill.position.quantity),
+        average_entry_price: text(fill.position.avg_entry_price),
+    })
+}

@@ -1,0 +1,175 @@
+//! What `README.md` promises: its walk works as it stands, and its tables are what the binary, the
+//! routes and the errors say.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "server/process.rs"]
+mod process;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use process::ServerProcess;
+use serde_json::Value;
+
+fn file(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+}
+
+/// The lines of the first code block after this heading.
+fn block<'a>(readme: &'a str, heading: &str) -> &'a str {
+    let (_, section) = readme.split_once(&format!("\n## {heading}\n")).unwrap();
+    let (_, block) = section.split_once("\n```sh\n").unwrap();
+    block.split_once("\n```\n").unwrap().0
+}
+
+/// Whether this machine has what the walk asks of a newcomer's. One that checks every change must.
+fn has_what_the_walk_needs() -> bool {
+    let missing = ["bash", "curl", "python3"]
+        .into_iter()
+        .find(|name| Command::new(name).arg("--version").output().is_err());
+    if let Some(name) = missing {
+        assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "no {name} for the README's walk");
+        eprintln!("SKIPPED: no {name} for the README's walk");
+    }
+    missing.is_none()
+}
+
+/// A `cargo` in a folder of its own that runs the binary under test instead of building another.
+fn write_cargo(folder: &Path) {
+    let path = folder.join("cargo");
+    let script = format!(
+        "#!/bin/sh\ntest \"$1 $2 $3 $4\" = 'run --release --quiet --' || exit 64\nshift 4\n\
+         exec '{}' \"$@\"\n",
+        process::BINARY
+    );
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn the_walk_works_as_it_stands() {
+    if !has_what_the_walk_needs() {
+        return;
+    }
+    let (data, tools) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let server = ServerProcess::start(data.path(), &["--journal-segment-bytes", "1048576"]);
+    write_cargo(tools.path());
+    let path = std::env::var("PATH").unwrap();
+    let walked = Command::new("bash")
+        .arg("-c")
+        .arg(block(&file("README.md"), "A walk in five commands"))
+        .env("PATH", format!("{}:{path}", tools.path().display()))
+        .env("BOURSE", format!("http://{}", server.address))
+        .env("PAPERBOURSE_DATA", data.path())
+        .output()
+        .unwrap();
+    let (told, errors) = (
+        String::from_utf8(walked.stdout).unwrap(),
+        String::from_utf8_lossy(&walked.stderr).into_owned(),
+    );
+    assert!(walked.status.success() && errors.is_empty(), "{told}\n{errors}");
+    let answers: Vec<Value> =
+        told.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let [trade, comment, connected, subscribed, price, ..] = answers.as_slice() else {
+        panic!("too few answers:\n{told}");
+    };
+    assert_eq!(trade["status"], "FILLED");
+    assert_eq!(trade["quantity"], 10);
+    assert_eq!(comment["order_id"], trade["order_id"]);
+    assert_eq!(connected["type"], "connected");
+    assert_eq!(subscribed["markets"][0], trade["position"]["market_id"]);
+    assert_eq!(price["condition_id"], trade["position"]["market_id"]);
+    assert!(price["buy"].is_string(), "{price}");
+    server.interrupt();
+}
+
+/// One row for each flag, in the words of the binary.
+fn flags(subcommand: &str) -> String {
+    let help = process::command().args([subcommand, "--help"]).output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let (_, options) = help.split_once("\nOptions:\n").unwrap();
+    let mut rows = String::new();
+    for option in options.split("\n      --").skip(usize::from(!options.starts_with("      --"))) {
+        let option = option.trim_start_matches("      --");
+        let (option, _) = option.split_once("\n  -h, --help").unwrap_or((option, ""));
+        let words = option.split_whitespace().collect::<Vec<_>>().join(" ");
+        let (name, rest) = words.split_once("> ").unwrap();
+        let (rest, default) = taken(rest, "[default: ");
+        let (rest, variable) = taken(&rest, "[env: ");
+        let text = rest.split(" Possible values:").next().unwrap().trim();
+        let code = |text: &str| if text.is_empty() { String::new() } else { format!("`{text}`") };
+        // A default that is a value, and not a sentence about one.
+        let default = if default.contains(' ') { default } else { code(&default) };
+        let cells = [
+            format!("`--{}`", name.replace('<', "")),
+            code(variable.trim_end_matches('=')),
+            default,
+            text.to_owned(),
+        ];
+        rows += &format!("| {} |\n", cells.join(" | ").replace("on|off", "on\\|off"));
+    }
+    rows
+}
+
+/// The text without what stands in these brackets, and what stands there.
+fn taken(text: &str, open: &str) -> (String, String) {
+    let Some((before, after)) = text.split_once(open) else {
+        return (text.to_owned(), String::new());
+    };
+    let (inside, after) = after.split_once(']').unwrap();
+    (format!("{}{after}", before.trim_end()), inside.to_owned())
+}
+
+#[test]
+fn every_flag_is_told_as_the_binary_tells_it() {
+    let readme = file("README.md");
+    for subcommand in ["serve", "token"] {
+        let rows = flags(subcommand);
+        assert!(!rows.is_empty());
+        assert!(readme.contains(&rows), "README.md has to contain these rows:\n{rows}");
+    }
+}
+
+/// What stands between these marks, wherever they are.
+fn between<'a>(text: &'a str, open: &str, close: char) -> BTreeSet<&'a str> {
+    text.split(open).skip(1).filter_map(|rest| rest.split(close).next()).collect()
+}
+
+#[test]
+fn every_operation_has_its_row() {
+    let routes = file("src/http/route.rs");
+    let (_, routes) = routes.split_once("pub enum Route<'a> {").unwrap();
+    let (routes, _) = routes.split_once("\n}\n").unwrap();
+    let expected = between(routes, "\n    /// `", '`');
+    assert!(expected.len() > 20, "{expected:?}");
+    let readme = file("README.md");
+    let mut told = BTreeSet::new();
+    for method in ["GET", "POST", "DELETE"] {
+        told.extend(between(&readme, &format!("\n| `{method} "), '`').into_iter().map(|path| {
+            format!("{method} {path}")
+        }));
+    }
+    assert_eq!(told, expected.into_iter().map(String::from).collect());
+}
+
+#[test]
+fn every_error_code_has_its_row() {
+    let errors = file("src/http/error.rs");
+    let is_code = |text: &&str| {
+        text.contains('_') && text.chars().all(|c| c.is_ascii_uppercase() || c == '_')
+    };
+    // Quoted words alternate with the text between them; the odd ones are quoted.
+    let mut expected: BTreeSet<&str> = errors.split('"').filter(is_code).collect();
+    // Nobody can read this one: its connection is gone.
+    expected.remove("BODY_INCOMPLETE");
+    assert!(expected.len() > 30, "{expected:?}");
+    let readme = file("README.md");
+    let (_, section) = readme.split_once("\n## Errors\n").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let told: BTreeSet<&str> = section.split('`').filter(is_code).collect();
+    assert_eq!(told, expected);
+}
