@@ -72,6 +72,9 @@ def described(row):
         free = row.get("taker_base_fee") == 0
         return 3, dict(id=row["condition_id"], outcomes=outcomes, status="open" if is_open else "shut",
                        rate=(F(0), 1) if free else None, known=free)
+    if row.get("event_type") == "new_market":  # Takes no orders until something else describes it.
+        outcomes = list(zip(row["outcomes"], row["assets_ids"]))
+        return 4, dict(id=row["market"], outcomes=outcomes, status="shut", rate=None, known=False, closed=False)
     return None
 
 

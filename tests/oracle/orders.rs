@@ -9,11 +9,11 @@ use crate::script::{Outcome, Row};
 
 /// An order, as both sides take it.
 #[derive(Clone, Serialize, Debug)]
-pub struct Order {
-    pub market_id: String,
-    pub outcome: String,
-    pub side: &'static str,
-    pub quantity: String,
+pub(crate) struct Order {
+    pub(crate) market_id: String,
+    pub(crate) outcome: String,
+    pub(crate) side: &'static str,
+    pub(crate) quantity: String,
 }
 
 /// Levels as (price, size), in millionths, best first.
@@ -23,11 +23,10 @@ struct Book {
     market_id: String,
     label: String,
     asks: Levels,
-    bids: Levels,
 }
 
 /// Makes one order after the other, with what the answers have told.
-pub struct Orders {
+pub(crate) struct Orders {
     random: u64,
     books: Vec<Book>,
     /// Markets that are known and cannot be traded, with an outcome of each.
@@ -68,16 +67,26 @@ const AIMS: [(u64, Aim); 9] = [
 /// An order takes at most so many levels, or a few orders would spend all the money.
 const LEVELS_MAX: u64 = 6;
 
+/// The longest order that is not refused before any rule of trading, in micro-shares.
+const QUANTITY_MAX: i64 = 1_000_000_000_000;
+
+/// An order that would cost a twentieth of the cash is cut to this, in micro-shares.
+const MODEST: i64 = 100_000_000;
+
 impl Orders {
     /// Orders over these books for an account with this balance.
-    pub fn new(seed: u64, rows: &[Row], closed: Vec<(String, String)>, balance: &str) -> Self {
+    pub(crate) fn new(
+        seed: u64,
+        rows: &[Row],
+        closed: Vec<(String, String)>,
+        balance: &str,
+    ) -> Self {
         let books = rows
             .iter()
             .map(|row| Book {
                 market_id: row.market_id.clone(),
                 label: row.outcome.clone(),
                 asks: levels(&row.asks),
-                bids: levels(&row.bids),
             })
             .collect();
         Self {
@@ -91,7 +100,7 @@ impl Orders {
     }
 
     /// The next order.
-    pub fn next(&mut self) -> Order {
+    pub(crate) fn next(&mut self) -> Order {
         let mut drawn = self.below(AIMS.iter().map(|(share, _)| share).sum());
         let mut aim = &Aim::Buy;
         for (share, candidate) in &AIMS {
@@ -123,19 +132,19 @@ impl Orders {
                 self.order(book, "SELL", held + more)
             }
             Aim::DeeperThanTheBook => {
-                let book = self.index(self.books.len());
-                let depth: i64 = self.books[book].asks.iter().map(|(_, size)| size).sum();
-                self.order(book, "BUY", depth + 1)
+                let shallow = |book: &Book| depth(&book.asks) < QUANTITY_MAX;
+                match self.any_book(shallow) {
+                    Some(book) => self.order(book, "BUY", depth(&self.books[book].asks) + 1),
+                    None => self.buy(),
+                }
             }
             Aim::MoreThanTheCash => {
-                let dear: Vec<usize> =
-                    (0..self.books.len()).filter(|&book| self.cost(book) > self.cash).collect();
-                if dear.is_empty() {
-                    return self.buy();
+                let cash = self.cash;
+                let most = |book: &Book| depth(&book.asks).min(QUANTITY_MAX);
+                match self.any_book(|book| cost(&book.asks, most(book)) > cash) {
+                    Some(book) => self.order(book, "BUY", most(&self.books[book])),
+                    None => self.buy(),
                 }
-                let book = dear[self.index(dear.len())];
-                let depth = self.books[book].asks.iter().map(|(_, size)| size).sum();
-                self.order(book, "BUY", depth)
             }
             Aim::UnknownMarket => Order { market_id: "0xunknown".into(), ..self.buy() },
             Aim::UnknownOutcome => Order { outcome: "Perhaps".into(), ..self.buy() },
@@ -148,7 +157,7 @@ impl Orders {
     }
 
     /// Takes note of what the newest order came to.
-    pub fn learn(&mut self, outcome: &Outcome) {
+    pub(crate) fn learn(&mut self, outcome: &Outcome) {
         let Outcome::Filled(fill) = outcome else { return };
         let book = self.last.expect("what fills was an order for a book");
         self.cash = micros(&fill.balance);
@@ -167,10 +176,19 @@ impl Orders {
         }
         let whole = usize::try_from(self.below(level_count.min(LEVELS_MAX))).unwrap();
         let asks = &self.books[book].asks;
-        let before: i64 = asks[..whole].iter().map(|(_, size)| size).sum();
+        let before = depth(&asks[..whole]);
         let (_, size) = asks[whole];
-        let quantity = before + self.part_of(size);
+        let quantity = (before + self.part_of(size)).min(QUANTITY_MAX);
+        let is_dear = cost(&self.books[book].asks, quantity) > self.cash / 20;
+        let quantity = if is_dear { self.part_of(quantity.min(MODEST)) } else { quantity };
         self.order(book, "BUY", quantity)
+    }
+
+    /// Any of the books that are of this kind.
+    fn any_book(&mut self, is_wanted: impl Fn(&Book) -> bool) -> Option<usize> {
+        let wanted: Vec<usize> =
+            (0..self.books.len()).filter(|&book| is_wanted(&self.books[book])).collect();
+        (!wanted.is_empty()).then(|| wanted[self.index(wanted.len())])
     }
 
     fn order(&mut self, book: usize, side: &'static str, quantity: i64) -> Order {
@@ -181,13 +199,6 @@ impl Orders {
         let outcome = if self.below(4) == 0 { outcome.to_uppercase() } else { outcome };
         let quantity = Shares::from_micros(quantity).to_string();
         Order { market_id, outcome, side, quantity }
-    }
-
-    /// What all that is for sale costs, without its fee.
-    fn cost(&self, book: usize) -> i64 {
-        let asks = &self.books[book].asks;
-        let exact: i128 = asks.iter().map(|&(p, size)| i128::from(p) * i128::from(size)).sum();
-        i64::try_from(exact / 1_000_000).unwrap()
     }
 
     /// From a millionth to all of it; every other time whole shares.
@@ -211,8 +222,24 @@ impl Orders {
     }
 }
 
+/// The shares of these levels.
+pub(crate) fn depth(levels: &[(i64, i64)]) -> i64 {
+    levels.iter().map(|(_, size)| size).sum()
+}
+
+/// What so many shares cost, without a fee.
+fn cost(asks: &[(i64, i64)], quantity: i64) -> i64 {
+    let (mut exact, mut left) = (0, quantity);
+    for &(price, size) in asks {
+        let taken = size.min(left);
+        exact += i128::from(price) * i128::from(taken);
+        left -= taken;
+    }
+    i64::try_from(exact / 1_000_000).unwrap()
+}
+
 /// What a row says of one side.
-fn levels(side: &[(String, String)]) -> Levels {
+pub(crate) fn levels(side: &[(String, String)]) -> Levels {
     side.iter()
         .map(|(price, size)| {
             (Price::from_text(price, Rounding::Exact).unwrap().micros(), micros(size))
@@ -221,6 +248,6 @@ fn levels(side: &[(String, String)]) -> Levels {
 }
 
 /// Decimal text in millionths.
-pub fn micros(text: &str) -> i64 {
+pub(crate) fn micros(text: &str) -> i64 {
     Shares::from_text(text, Rounding::Exact).unwrap().micros()
 }

@@ -8,38 +8,38 @@ use serde::Deserialize;
 
 /// An outcome that can be traded, and what stands in its book: best first.
 #[derive(Clone, Deserialize, Debug)]
-pub struct Row {
-    pub market_id: String,
-    pub outcome: String,
+pub(crate) struct Row {
+    pub(crate) market_id: String,
+    pub(crate) outcome: String,
     /// `own`, or `mirrored` when the other outcome's book is used.
-    pub book: String,
-    pub asks: Vec<(String, String)>,
-    pub bids: Vec<(String, String)>,
-    pub rate: String,
+    pub(crate) book: String,
+    pub(crate) asks: Vec<(String, String)>,
+    pub(crate) bids: Vec<(String, String)>,
+    pub(crate) rate: String,
 }
 
 /// What an order came to, in the digits of decimal text.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     Filled(Fill),
     Rejected { code: String },
 }
 
 /// The numbers of a fill that both sides tell.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Fill {
-    pub price: String,
-    pub notional: String,
-    pub fee: String,
-    pub balance: String,
-    pub position_quantity: String,
-    pub average_entry_price: String,
+pub(crate) struct Fill {
+    pub(crate) price: String,
+    pub(crate) notional: String,
+    pub(crate) fee: String,
+    pub(crate) balance: String,
+    pub(crate) position_quantity: String,
+    pub(crate) average_entry_price: String,
 }
 
 /// A result, with the number of levels that the order took.
-pub struct Computed {
-    pub outcome: Outcome,
-    pub level_count: usize,
+pub(crate) struct Computed {
+    pub(crate) outcome: Outcome,
+    pub(crate) level_count: usize,
 }
 
 #[derive(Deserialize)]
@@ -65,12 +65,12 @@ struct Position {
 }
 
 /// Everything that the script calls tradable.
-pub fn list(directory: &Path) -> Vec<Row> {
+pub(crate) fn list(directory: &Path) -> Vec<Row> {
     run(directory, "--list", "").lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// What these orders come to, one after the other, for one account with this balance.
-pub fn execute(directory: &Path, starting_balance: &str, orders: &str) -> Vec<Computed> {
+pub(crate) fn execute(directory: &Path, starting_balance: &str, orders: &str) -> Vec<Computed> {
     let output = run(directory, starting_balance, orders);
     output.lines().map(|line| computed(serde_json::from_str(line).unwrap())).collect()
 }
@@ -95,7 +95,7 @@ fn computed(line: Line) -> Computed {
 }
 
 /// Whether the script can run here. A machine that checks every change must have what it takes.
-pub fn is_runnable() -> bool {
+pub(crate) fn is_runnable() -> bool {
     let is_there = Command::new("python3").arg("--version").output().is_ok();
     if !is_there {
         assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "no python3 to run the oracle with");

@@ -32,7 +32,7 @@ struct ToldError {
 }
 
 /// What an answer to an order for this quantity says, when its parts agree with each other.
-pub fn outcome(answer: &Answer, quantity: &str) -> Outcome {
+pub(crate) fn outcome(answer: &Answer, quantity: &str) -> Outcome {
     let Answer { status, body } = answer;
     if *status != 200 {
         let ToldError { error: code } = serde_json::from_str(body).unwrap();

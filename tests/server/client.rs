@@ -4,35 +4,35 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 
 /// A connection with its credential.
-pub struct Client {
+pub(crate) struct Client {
     stream: BufReader<TcpStream>,
     /// A header line, or nothing.
     credential: String,
 }
 
 /// An answer.
-pub struct Answer {
+pub(crate) struct Answer {
     /// The status of the response.
-    pub status: u16,
+    pub(crate) status: u16,
     /// The body as text.
-    pub body: String,
+    pub(crate) body: String,
 }
 
 impl Client {
     /// Connects; every request will carry this header line.
-    pub fn connect(address: &str, credential: &str) -> Self {
+    pub(crate) fn connect(address: &str, credential: &str) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
         Self { stream: BufReader::new(stream), credential: credential.to_owned() }
     }
 
     /// Asks without a body.
-    pub fn get(&mut self, target: &str) -> Answer {
+    pub(crate) fn get(&mut self, target: &str) -> Answer {
         self.send(&format!("GET {target} HTTP/1.1\r\n{}\r\n", self.head()), "")
     }
 
     /// Sends a body of JSON.
-    pub fn post(&mut self, target: &str, json: &str) -> Answer {
+    pub(crate) fn post(&mut self, target: &str, json: &str) -> Answer {
         let head = self.head();
         let length = json.len();
         self.send(

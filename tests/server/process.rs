@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 /// The binary under test.
-pub const BINARY: &str = env!("CARGO_BIN_EXE_paperbourse");
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_paperbourse");
 
 /// The binary without the choices that the caller's environment makes for it.
-pub fn command() -> Command {
+pub(crate) fn command() -> Command {
     let mut command = Command::new(BINARY);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("PAPERBOURSE_") {
@@ -19,18 +19,17 @@ pub fn command() -> Command {
 }
 
 /// A server that is ready, and is killed when this is dropped.
-pub struct ServerProcess {
+pub(crate) struct ServerProcess {
     child: Child,
     /// Where it listens, as `127.0.0.1:PORT`.
-    pub address: String,
-    /// What it has logged until it was ready, and the way to the rest.
-    pub log: Vec<String>,
+    pub(crate) address: String,
+    /// What it logs after it was ready.
     log_rest: BufReader<ChildStdout>,
 }
 
 impl ServerProcess {
     /// Starts a server on this data folder and waits until it says that it is ready.
-    pub fn start(data: &Path, arguments: &[&str]) -> Self {
+    pub(crate) fn start(data: &Path, arguments: &[&str]) -> Self {
         let mut child = command()
             .args(["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(data)
@@ -54,11 +53,11 @@ impl ServerProcess {
             }
         }
         let address = address.expect("the address is told before anything else");
-        Self { child, address, log, log_rest }
+        Self { child, address, log_rest }
     }
 
     /// Ends it as an operator would, and returns what it logged from ready to its end.
-    pub fn interrupt(mut self) -> Vec<String> {
+    pub(crate) fn interrupt(mut self) -> Vec<String> {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
         let rest = self.log_rest.by_ref().lines().map(Result::unwrap).collect();
