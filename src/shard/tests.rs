@@ -61,10 +61,7 @@ fn buy(trader: u8, name: &str) -> Command {
             expected_price: None,
             max_slippage_bps: None,
         },
-        names: OrderNames {
-            hashes: [NameHash::of_order(name)].into_iter().collect(),
-            client_order_id: Some(name.into()),
-        },
+        names: OrderNames::new([NameHash::of_order(name)], Some(name.into())),
     })
 }
 
