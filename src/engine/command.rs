@@ -130,8 +130,8 @@ impl TradeOrder {
     /// What counts as too much slippage when a caller names a price but no bound.
     pub const MAX_SLIPPAGE_BPS_DEFAULT: u16 = 500;
 
-    /// What makes two requests the same order: the trading fields as they were sent, the case of the
-    /// outcome apart.
+    /// What makes two requests the same order: the trading fields as they were sent, the case of
+    /// the outcome apart.
     pub fn fingerprint(&self) -> Fingerprint {
         let outcome = self.outcome.to_lowercase();
         let side = [u8::from(self.side == Side::Sell)];

@@ -52,9 +52,9 @@ impl fmt::Debug for NameHash {
 pub struct Fingerprint(u128);
 
 impl Fingerprint {
-    /// The fingerprint of an order with these fields, each behind its tag. A field that was not sent
-    /// is left out: fields that later kinds of orders add leave the fingerprints of old orders as
-    /// they are.
+    /// The fingerprint of an order with these fields, each behind its tag. A field that was not
+    /// sent is left out: fields that later kinds of orders add leave the fingerprints of old orders
+    /// as they are.
     pub(super) fn of_fields<'a>(fields: impl IntoIterator<Item = (u8, &'a [u8])>) -> Self {
         let mut context = Context::new(&SHA256);
         for (tag, value) in fields {

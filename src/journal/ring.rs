@@ -82,6 +82,8 @@ pub(super) struct Taken {
     pub(super) promised: u64,
     /// The position of the newest of them.
     pub(super) last_position: u64,
+    /// The visit ended at a record that was there and was not accepted.
+    pub(super) is_cut: bool,
 }
 
 impl Ring {
@@ -196,6 +198,7 @@ impl Taker {
         while self.has_next() {
             let mut content = self.ring.slot(self.next).content.lock();
             if !accept(&content.bytes) {
+                taken.is_cut = true;
                 break;
             }
             taken.count += 1;
@@ -270,7 +273,7 @@ mod tests {
         ring.fill(&ring.reserve(40).unwrap(), |_| {});
         ring.fill(&ticket, |_| {});
         let taken = taker.take(|_| true);
-        assert_eq!(taken, Taken { count: 2, promised: 100, last_position: 2 });
+        assert_eq!(taken, Taken { count: 2, promised: 100, last_position: 2, is_cut: false });
         ring.reserve(100).unwrap();
     }
 
@@ -293,6 +296,20 @@ mod tests {
         ring.fill(&ring.reserve(10).unwrap(), |bytes| bytes.resize(60_000, 7));
         taker.take(|_| true);
         assert!(ring.slot(1).content.lock().bytes.capacity() <= SLOT_KEPT_BYTES_MAX);
+    }
+
+    /// A look that found nothing says nothing about a record that comes right behind it.
+    #[test]
+    fn only_a_record_that_was_refused_cuts_a_visit() {
+        let (ring, mut taker) = ring(4, 1 << 20);
+        let nothing = taker.take(|_| true);
+        assert_eq!((nothing.count, nothing.is_cut), (0, false));
+        let ticket = ring.reserve(1).unwrap();
+        ring.fill(&ticket, |buffer| buffer.push(7));
+        let refused = taker.take(|_| false);
+        assert_eq!((refused.count, refused.is_cut), (0, true));
+        let accepted = taker.take(|_| true);
+        assert_eq!((accepted.count, accepted.is_cut), (1, false));
     }
 
     #[test]

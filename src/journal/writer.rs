@@ -104,7 +104,9 @@ impl Writer {
     /// Puts the records that are there on disk. False when there were none.
     fn flush(&mut self) -> Result<bool, DiskError> {
         let mut taken = self.take();
-        if taken.count == 0 && self.taker.has_next() {
+        // Only a record that was there and did not fit ends a segment: to ask again whether one is
+        // there would also find a record that came just now, for which there is room.
+        if taken.count == 0 && taken.is_cut {
             self.go_to_next_segment();
             taken = self.take();
             assert!(taken.count > 0, "a record must fit into an empty segment");
@@ -145,6 +147,7 @@ impl Writer {
         self.tail = Tail::at_start_of(segment, self.tail.chain, self.tail.sync);
         // The promise was made as if the most possible had stayed unused.
         let unused_max = segment::unused_bytes_max(self.record_bytes_max);
+        assert!(unused <= unused_max, "a segment is left only when a record does not fit any more");
         self.shared.ring.add_space(unused_max - unused);
     }
 }
