@@ -11,6 +11,7 @@ mod orders;
 mod reply;
 mod socket;
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -46,8 +47,14 @@ impl Call<'_> {
         self.head.uri.query()
     }
 
-    fn header(&self, name: &str) -> Option<&[u8]> {
-        self.head.headers.get(name).map(HeaderValue::as_bytes)
+    /// The value of a header; of one that comes several times, all values as one list, which is
+    /// what that means.
+    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        let mut values = self.head.headers.get_all(name).iter().map(HeaderValue::as_bytes);
+        let first = values.next()?;
+        Some(
+            values.fold(Cow::Borrowed(first), |list, value| [&list, value].join(&b", "[..]).into()),
+        )
     }
 }
 

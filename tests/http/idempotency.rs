@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::client::{Request, Response};
-use super::expect::check_error;
+use super::expect::{check_error, check_invalid};
 use super::recording::{DEEP, buy};
 use super::server::{Account, shared};
 
@@ -104,6 +104,18 @@ fn an_empty_name_is_none() {
         assert_eq!(response.header("idempotent-replayed"), None);
     }
     assert_eq!(account.balance(), "990");
+}
+
+/// Neither of two headers may be dropped in silence: an order would be executed again under it.
+#[test]
+fn two_headers_are_no_name() {
+    let account = shared().account();
+    for (path, body) in [("/trade", buy(10)), ("/v1/orders/batch", json!({"orders": [buy(10)]}))] {
+        let request = Request::post(path, &body).header("idempotency-key", "one");
+        let response = account.send(request.header("idempotency-key", "two"));
+        check_invalid(&response, &["header.idempotency-key: string_pattern_mismatch"]);
+    }
+    assert_eq!(account.balance(), "1000");
 }
 
 #[test]

@@ -24,7 +24,7 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 pub(super) async fn trade(call: &Call<'_>) -> Answer {
     let TradeRequest { order, names } =
-        TradeRequest::read(&call.body, call.header(IDEMPOTENCY_KEY))?;
+        TradeRequest::read(&call.body, call.header(IDEMPOTENCY_KEY).as_deref())?;
     let metrics = &call.stage.metrics;
     let traded = call.exchange.service.trade(&call.caller, order, names, call.visit).await;
     let (receipt, is_replay) = traded.inspect_err(|_| metrics.orders_rejected.increment())?;
@@ -41,7 +41,7 @@ pub(super) async fn trade(call: &Call<'_>) -> Answer {
 }
 
 pub(super) async fn place_batch(call: &Call<'_>) -> Answer {
-    let requests = read_batch(&call.body, call.header(IDEMPOTENCY_KEY))?;
+    let requests = read_batch(&call.body, call.header(IDEMPOTENCY_KEY).as_deref())?;
     let entries = requests
         .iter()
         .map(|TradeRequest { order, names }| BatchEntry {
