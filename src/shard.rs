@@ -325,5 +325,6 @@ impl Recovered {
     }
 }
 
-#[cfg(all(test, not(paperbourse_loom)))]
+#[cfg(test)]
+#[cfg(not(paperbourse_loom))]
 mod tests;

@@ -98,7 +98,8 @@ impl Suspended {
     }
 }
 
-#[cfg(all(test, not(paperbourse_loom)))]
+#[cfg(test)]
+#[cfg(not(paperbourse_loom))]
 mod tests {
     use super::*;
 

@@ -8,7 +8,7 @@ use paperbourse::money::{Rounding, Usd};
 use serde_json::Value;
 
 /// A server that leaves a request unanswered for so long hangs.
-const ANSWER_SECONDS_MAX: Duration = Duration::from_secs(30);
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// A request that can be sent again, to the byte.
 #[derive(Clone, PartialEq, Debug)]
@@ -32,7 +32,7 @@ impl Request {
     }
 
     pub(crate) fn named(mut self, name: &str) -> Self {
-        self.headers += &format!("idempotency-key: {name}\r\n");
+        self.headers.extend(["idempotency-key: ", name, "\r\n"]);
         self
     }
 }
@@ -58,7 +58,7 @@ impl Connection {
     pub(crate) fn open(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(ANSWER_SECONDS_MAX))?;
+        stream.set_read_timeout(Some(ANSWER_TIME_MAX))?;
         Ok(Self(stream))
     }
 

@@ -18,4 +18,5 @@ mod load;
 mod random;
 mod rounds;
 mod server;
+#[cfg(target_os = "linux")]
 mod trace;

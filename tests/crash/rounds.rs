@@ -122,7 +122,10 @@ impl Run {
             assert_eq!(answers_seen.iter().take(answers).count(), answers, "connections broke");
             spin(delay);
             server.kill();
-            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+            threads
+                .into_iter()
+                .flat_map(|thread| thread.join().expect("it has not failed"))
+                .collect()
         });
         let unanswered = sent.iter().filter(|sent| sent.answer.is_none()).count();
         self.totals.writes_unanswered += unanswered;

@@ -13,7 +13,7 @@ use paperbourse::auth::identity::embedded::EmbeddedIssuer;
 use paperbourse::ids::Timestamp;
 
 /// A start that takes longer has failed.
-const START_SECONDS_MAX: Duration = Duration::from_secs(60);
+const START_TIME_MAX: Duration = Duration::from_mins(1);
 
 /// Small, so that a few rounds fill several.
 const SEGMENT_BYTES: u64 = 1 << 20;
@@ -34,6 +34,7 @@ impl Server {
 
     /// Starts it under a program, with its arguments, that runs another and tells of it on standard
     /// error. What it tells is complete when both have ended.
+    #[cfg(target_os = "linux")]
     pub(crate) fn start_under(wrapper: &[&str], data: &Path) -> (Self, JoinHandle<String>) {
         let mut command = command(data, wrapper);
         let (mut server, lines) = Self::spawn(command.stderr(Stdio::piped()));
@@ -50,7 +51,7 @@ impl Server {
     /// Starts it and kills it some time after its first sign of life.
     pub(crate) fn start_and_kill(data: &Path, delay: impl FnOnce()) {
         let (server, lines) = Self::spawn(command(data, &[]));
-        lines.recv_timeout(START_SECONDS_MAX).expect("it logs a line");
+        lines.recv_timeout(START_TIME_MAX).expect("it logs a line");
         delay();
         server.kill();
     }
@@ -101,7 +102,7 @@ fn await_ready(lines: &Receiver<String>) -> SocketAddr {
     let mut log = Vec::new();
     let mut address = None;
     loop {
-        match lines.recv_timeout(START_SECONDS_MAX) {
+        match lines.recv_timeout(START_TIME_MAX) {
             Ok(line) => log.push(line),
             Err(error) => panic!("the server did not start ({error}):\n{}", log.join("\n")),
         }

@@ -17,8 +17,13 @@ pub(crate) fn get(path: impl Into<String>) -> Request {
     Request { method: "GET", path: path.into(), headers: String::new(), body: String::new() }
 }
 
-pub(crate) fn post(path: impl Into<String>, body: impl ToString) -> Request {
-    Request { method: "POST", body: body.to_string(), ..get(path) }
+/// With a JSON body; `null` stands for none.
+pub(crate) fn post(path: impl Into<String>, body: impl Into<Value>) -> Request {
+    let body = match body.into() {
+        Value::Null => String::new(),
+        body => body.to_string(),
+    };
+    Request { method: "POST", body, ..get(path) }
 }
 
 pub(crate) fn delete(path: impl Into<String>) -> Request {
@@ -36,7 +41,7 @@ pub(crate) fn upgrade(path: impl Into<String>) -> Request {
 
 impl Request {
     pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
-        self.headers += &format!("{name}: {value}\r\n");
+        self.headers.extend([name, ": ", value, "\r\n"]);
         self
     }
 
@@ -68,7 +73,8 @@ impl Request {
             body: String::new(),
             io,
         };
-        let length = answer.header("content-length").map_or(0, |length| length.parse().unwrap());
+        let length =
+            answer.header("content-length").map_or(0, |length| length.parse().expect("a number"));
         let mut body = vec![0; length];
         answer.io.read_exact(&mut body).await.expect("an answer has a whole body");
         answer.body = String::from_utf8(body).expect("answers are text");

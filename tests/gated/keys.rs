@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::client::{Frame, Request, delete, get, post, upgrade};
-use crate::world::{Person, World, text};
+use crate::world::{Person, World, number, text};
 
 fn grant() -> serde_json::Value {
     json!({"permissions": ["read", "trade"]})
@@ -12,11 +12,7 @@ fn grant() -> serde_json::Value {
 /// Another key of the same person.
 async fn second_key(world: &World, person: &Person) -> Person {
     let new = world.done(post("/v1/keys", grant()).key(&person.key), 201).await;
-    Person {
-        key: text(&new.get("raw_key")),
-        key_id: new.get("id").as_u64().unwrap(),
-        ..person.clone()
-    }
+    Person { key: text(&new.get("raw_key")), key_id: number(&new.get("id")), ..person.clone() }
 }
 
 #[tokio::test(start_paused = true)]
@@ -26,13 +22,13 @@ async fn a_bootstrap_holds_back_all_that_knows_the_account() {
     let by_dan = |request: Request| request.token(&dan.token);
     let mut held = world.hold();
     held.answers(by_dan(get("/v1/keys")), 200).await;
-    held.answers(by_dan(post("/v1/keys/ws-token", "")), 404).await;
+    held.answers(by_dan(post("/v1/keys/ws-token", ())), 404).await;
     held.waits("the bootstrap", by_dan(post("/v1/keys/bootstrap", grant())), 201).await;
     held.waits("a second one", by_dan(post("/v1/keys/bootstrap", grant())), 400).await;
     held.waits("another key", by_dan(post("/v1/keys", grant())), 201).await;
     held.waits("the keys", by_dan(get("/v1/keys")), 200).await;
     held.waits("the balance", by_dan(get("/v1/account/balance")), 200).await;
-    held.waits("a socket token", by_dan(post("/v1/keys/ws-token", "")), 200).await;
+    held.waits("a socket token", by_dan(post("/v1/keys/ws-token", ())), 200).await;
     held.answers(get("/v1/account/balance").key(&bob.key), 200).await;
     held.answers(get("/v1/keys").token(&bob.token), 200).await;
     let answers = held.release().await;
@@ -64,7 +60,7 @@ async fn a_revoked_key_is_refused_at_once_and_its_200_waits() {
     let world = World::new().await;
     let ann = &world.ann;
     let second = second_key(&world, ann).await;
-    let socket_token = |key: &str| post("/v1/keys/ws-token", "").key(key);
+    let socket_token = |key: &str| post("/v1/keys/ws-token", ()).key(key);
     let by_second = text(&world.done(socket_token(&second.key), 200).await.get("token"));
     let mut open = world.done(upgrade("/v1/ws/prices").key(&second.key), 101).await;
     assert!(matches!(open.next_frame().await, Frame::Text(_)));

@@ -4,7 +4,7 @@ use paperbourse::ids::SHARD_COUNT;
 use serde_json::{Value, json};
 
 use crate::client::{Frame, Request, delete, get, post, upgrade};
-use crate::world::{MARKET, OTHER_MARKET, Person, World, text, until_idle};
+use crate::world::{MARKET, OTHER_MARKET, Person, World, number, text, until_idle};
 
 fn order(side: &str, quantity: u32) -> Value {
     json!({"market_id": MARKET, "outcome": "Yes", "side": side, "quantity": quantity})
@@ -29,10 +29,10 @@ async fn a_trade_holds_back_all_that_shows_it_or_rests_on_it() {
     let world = World::new().await;
     let (ann, bob, cat) = (&world.ann, &world.bob, &world.cat);
     let earlier = world.done(buy(ann, 1, "earlier"), 200).await;
-    let earlier_id = earlier.get("order_id").as_u64().unwrap();
+    let earlier_id = number(&earlier.get("order_id"));
     let order_id = next_order(earlier_id);
     let socket_token =
-        text(&world.done(post("/v1/keys/ws-token", "").key(&ann.key), 200).await.get("token"));
+        text(&world.done(post("/v1/keys/ws-token", ()).key(&ann.key), 200).await.get("token"));
     let key = |request: Request| request.key(&ann.key);
     let first = || buy(ann, 10, "a").header("idempotency-key", "h");
     let by_header = key(post("/trade", order("BUY", 10))).header("idempotency-key", "h");
@@ -61,7 +61,7 @@ async fn a_trade_holds_back_all_that_shows_it_or_rests_on_it() {
     let comment = post(format!("/trades/{order_id}/comments"), json!({"content": "late"}));
     held.waits("a comment of another account", comment.key(&cat.key), 200).await;
     held.waits("a socket", upgrade(format!("/v1/ws/prices?token={socket_token}")), 101).await;
-    held.waits("a socket token by token", post("/v1/keys/ws-token", "").token(&ann.token), 200)
+    held.waits("a socket token by token", post("/v1/keys/ws-token", ()).token(&ann.token), 200)
         .await;
     held.waits("a trade after it", buy(ann, 5, "b"), 200).await;
 
@@ -120,7 +120,7 @@ async fn free_of_ann(held: &crate::world::Held<'_>, ann: &Person, bob: &Person, 
 async fn ann_account(world: &World) -> u64 {
     let mut socket = world.done(upgrade("/v1/ws/prices").key(&world.ann.key), 101).await;
     match socket.next_frame().await {
-        Frame::Text(connected) => connected["user_id"].as_u64().unwrap(),
+        Frame::Text(connected) => number(&connected["user_id"]),
         Frame::Closed(code) => panic!("closed {code}"),
     }
 }

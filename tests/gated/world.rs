@@ -64,16 +64,19 @@ pub(crate) struct World {
 impl World {
     /// Everything that has happened so far is durable.
     pub(crate) async fn new() -> Self {
-        let issuer = EmbeddedIssuer::in_memory().unwrap();
+        let issuer = EmbeddedIssuer::in_memory().expect("the system has random bytes");
         let person = |subject: &str| {
-            let token = issuer.mint(subject, None, 3600, Timestamp::now()).unwrap();
+            let token =
+                issuer.mint(subject, None, 3600, Timestamp::now()).expect("a short subject");
             Person { token, key: String::new(), key_id: 0 }
         };
         let shard_of =
             |subject: &str| ShardId::of_digest(identity_digest(EMBEDDED_ISSUER, subject)[0]);
         let named = |name: &str, is_with_ann: bool| {
             let mut subjects = (0..).map(|number| format!("{name}-{number}"));
-            subjects.find(|subject| (shard_of(subject) == shard_of("ann")) == is_with_ann).unwrap()
+            subjects
+                .find(|subject| (shard_of(subject) == shard_of("ann")) == is_with_ann)
+                .expect("one in 64")
         };
         let [ann, bob, cat, dan] = [
             person("ann"),
@@ -103,11 +106,7 @@ impl World {
         let grant = json!({"permissions": ["read", "trade", "admin"]});
         let request = post("/v1/keys/bootstrap", grant).token(&person.token);
         let new = self.done(request, 201).await;
-        Person {
-            key: text(&new.get("raw_key")),
-            key_id: new.get("id").as_u64().unwrap(),
-            ..person.clone()
-        }
+        Person { key: text(&new.get("raw_key")), key_id: number(&new.get("id")), ..person.clone() }
     }
 
     /// A connection, served as by a worker.
@@ -136,7 +135,7 @@ impl World {
         async move {
             until_idle().await;
             assert!(answer.is_finished(), "{caller}: no answer though nothing holds it back");
-            let answer = answer.await.unwrap();
+            let answer = answer.await.expect("reading it has not failed");
             assert_eq!(answer.status, status, "{caller}: {}", answer.body);
             answer
         }
@@ -202,7 +201,7 @@ impl Held<'_> {
         let mut answers = Vec::new();
         for Waiting { name, status, answer } in self.waiting {
             assert!(answer.is_finished(), "{name}: no answer after the release");
-            let answer = answer.await.unwrap();
+            let answer = answer.await.expect("reading it has not failed");
             assert_eq!(answer.status, status, "{name}: {}", answer.body);
             answers.push(answer);
         }
@@ -221,18 +220,24 @@ pub(crate) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("{value} is not text")).into()
 }
 
+/// The number that a JSON value is.
+#[track_caller]
+pub(crate) fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is not a whole number"))
+}
+
 fn exchange(issuer: EmbeddedIssuer, journal: &Arc<Journal>) -> Exchange {
     let markets = Arc::new(Markets::new());
     for id in [MARKET, OTHER_MARKET] {
         let outcomes = ["Yes", "No"]
             .map(|label| Outcome { label: label.into(), token_id: format!("{id}-{label}").into() });
-        markets.list(vec![MarketInfo::bare(id, outcomes)]).unwrap();
+        markets.list(vec![MarketInfo::bare(id, outcomes)]).expect("few markets");
         publish(&markets, id, 500_000);
     }
     let mut tiers = Tiers::default();
-    tiers.set("free=unlimited/unlimited/2/5".parse().unwrap());
+    tiers.set("free=unlimited/unlimited/2/5".parse().expect("limits of a tier"));
     let recovered = Recovered::default();
-    let keys = Arc::new(key_table(recovered.states(), &tiers).unwrap());
+    let keys = Arc::new(key_table(recovered.states(), &tiers).expect("no keys yet"));
     let shards = Arc::new(Shards::new(
         recovered,
         journal.clone(),
@@ -245,7 +250,7 @@ fn exchange(issuer: EmbeddedIssuer, journal: &Arc<Journal>) -> Exchange {
         shards,
         keys,
         issuer: IdentitySource::Embedded(issuer),
-        ws_tokens: WsTokens::generate().unwrap(),
+        ws_tokens: WsTokens::generate().expect("the system has random bytes"),
         tiers,
         default_tier: Tier::Free,
         address_limits: false,
@@ -257,7 +262,7 @@ fn publish(markets: &Markets, id: &str, ask_micros: i64) {
     let level =
         |price| Level { price: Price::from_micros(price), size: Shares::from_micros(100_000_000) };
     let asks = vec![level(600_000), level(ask_micros)];
-    let ladder = Ladder::from_levels(vec![level(400_000)], asks).unwrap();
-    let market = markets.by_condition(id).unwrap();
+    let ladder = Ladder::from_levels(vec![level(400_000)], asks).expect("levels of a book");
+    let market = markets.by_condition(id).expect("it is listed");
     markets.publish(&market, OutcomeIndex(0), Arc::new(Book::new(ladder, Timestamp::now())));
 }
