@@ -15,7 +15,7 @@ use crate::server::{Server, token};
 const ROUNDS_DEFAULT: usize = 5;
 const CONNECTION_COUNT: usize = 16;
 const TRADER_COUNT: usize = 6;
-/// The kill comes after so many answers of a round.
+/// The end comes after so many answers of a round.
 const ANSWERS_MIN: usize = 20;
 const ANSWERS_MAX: usize = 1_500;
 /// And then so many microseconds later, so that it meets the disk at every moment.
@@ -58,8 +58,10 @@ fn what_was_acknowledged_survives_kills() {
     let started = Instant::now();
     let mut server = Server::start(data.path());
     for round in 0..rounds {
-        server = run.round(round, data.path(), server);
+        server = run.round(round, data.path(), server, Server::kill);
     }
+    // An orderly end under load loses nothing either.
+    server = run.round(rounds, data.path(), server, Server::terminate);
     drop(server);
     run.totals.segments = std::fs::read_dir(data.path().join("journal")).unwrap().count();
     eprintln!("{rounds} rounds in {:.1?}: {:#?}", started.elapsed(), run.totals);
@@ -67,10 +69,10 @@ fn what_was_acknowledged_survives_kills() {
 }
 
 impl Run {
-    fn round(&mut self, round: usize, data: &Path, server: Server) -> Server {
+    fn round(&mut self, round: usize, data: &Path, server: Server, end: fn(Server)) -> Server {
         let traders: Vec<_> =
             (0..TRADER_COUNT).map(|number| bootstrap(data, &server, round, number)).collect();
-        let mut sent = self.load_and_kill(round, &traders, server);
+        let mut sent = self.load_until(end, round, &traders, server);
         if self.random.below(KILLED_STARTS_ONE_IN) == 0 {
             self.totals.starts_killed += 1;
             let delay = self.delay();
@@ -90,7 +92,14 @@ impl Run {
         server
     }
 
-    fn load_and_kill(&mut self, round: usize, traders: &[Trader], server: Server) -> Vec<Sent> {
+    /// Everything that was sent until the server ended.
+    fn load_until(
+        &mut self,
+        end: fn(Server),
+        round: usize,
+        traders: &[Trader],
+        server: Server,
+    ) -> Vec<Sent> {
         let mut connection = Connection::open(server.address).expect("it is ready");
         let list = Request::new("GET", "/v1/markets?limit=200", &traders[0].key);
         let markets: Vec<String> = connection
@@ -121,7 +130,7 @@ impl Run {
             drop(answered);
             assert_eq!(answers_seen.iter().take(answers).count(), answers, "connections broke");
             spin(delay);
-            server.kill();
+            end(server);
             threads
                 .into_iter()
                 .flat_map(|thread| thread.join().expect("it has not failed"))

@@ -56,6 +56,15 @@ impl Server {
         server.kill();
     }
 
+    /// Asks it to end, and waits until it has.
+    pub(crate) fn terminate(mut self) {
+        let process = self.child.id().to_string();
+        let asked = Command::new("kill").args(["-TERM", &process]).status();
+        assert!(asked.expect("every system has kill").success());
+        let status = self.child.wait().expect("it was ours to wait for");
+        assert!(status.success(), "an orderly end: {status}");
+    }
+
     fn spawn(mut command: impl BorrowMut<Command>) -> (Self, Receiver<String>) {
         let command = command.borrow_mut().stdout(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
