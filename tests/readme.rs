@@ -92,7 +92,7 @@ fn flags(subcommand: &str) -> String {
     let help = process::command().args([subcommand, "--help"]).output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
     let (_, options) = help.split_once("\nOptions:\n").unwrap();
-    let mut rows = String::new();
+    let mut rows = Vec::new();
     for option in options.split("\n      --").skip(usize::from(!options.starts_with("      --"))) {
         let option = option.trim_start_matches("      --");
         let (option, _) = option.split_once("\n  -h, --help").unwrap_or((option, ""));
@@ -111,9 +111,9 @@ fn flags(subcommand: &str) -> String {
             default,
             text.to_owned(),
         ];
-        rows += &format!("| {} |\n", cells.join(" | "));
+        rows.push(format!("| {} |\n", cells.join(" | ")));
     }
-    rows
+    rows.concat()
 }
 
 /// The text without what stands in these brackets, and what stands there.
