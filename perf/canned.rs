@@ -23,12 +23,17 @@ use tokio::runtime::{Builder, Runtime};
 const BACKLOG: u32 = 4096;
 
 /// The body of a trade result in the middle of a load: as long as a real one.
-pub(crate) const BODY: &str = r#"{"order_id":8388608,"status":"FILLED","price":0.53,"quantity":1,"notional":0.53,"fee":0,"account_balance":999964.31,"position":{"market_id":"0xfbedbcd006f8debf0a24458901c7d2b6129d3a14e398cfb275c00cef14bcf8d9","outcome":"Yes","quantity":1,"avg_entry_price":0.53,"status":"OPEN"}}"#;
+pub(crate) const BODY: &str = concat!(
+    r#"{"order_id":8388608,"status":"FILLED","price":0.53,"quantity":1,"notional":0.53,"fee":0,"#,
+    r#""account_balance":999964.31,"position":{"market_id":"#,
+    r#""0xfbedbcd006f8debf0a24458901c7d2b6129d3a14e398cfb275c00cef14bcf8d9","#,
+    r#""outcome":"Yes","quantity":1,"avg_entry_price":0.53,"status":"OPEN"}}"#,
+);
 
 /// The headers that stand beside `Content-Length` and `Date` in a trade result.
 const HEADERS: [(HeaderName, HeaderValue); 8] = [
     (CONTENT_TYPE, HeaderValue::from_static("application/json")),
-    header("x-request-id", "6b1f0a52c9d84e7793a1"),
+    header("x-request-id", "6b1f0a52-8388608"),
     header("x-ratelimit-tier", "free"),
     header("x-ratelimit-limit", "2147483647"),
     header("x-ratelimit-limit-per-second", "2147483647"),

@@ -23,6 +23,9 @@ use crate::trade::{Side, TradeTemplate};
 /// Latencies are counted to a nanosecond up to this, with three digits.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
+/// How long the last answers may take after the end of a load before it counts as hung.
+const LAST_ANSWER_SECONDS_MAX: u64 = 30;
+
 /// What is sent, where, and for how long.
 #[derive(Clone)]
 pub(crate) struct Load {
@@ -30,7 +33,7 @@ pub(crate) struct Load {
     pub(crate) address: SocketAddr,
     /// Which requests.
     pub(crate) template: Arc<TradeTemplate>,
-    /// Connections take these in turn.
+    /// Every connection walks through these, so that few connections use all accounts as well.
     pub(crate) keys: Arc<[String]>,
     /// How many connections there are.
     pub(crate) connection_count: usize,
@@ -52,7 +55,7 @@ pub(crate) struct Outcome {
     pub(crate) latency_ns: Histogram<u64>,
     /// Answers by status, while it counted.
     pub(crate) statuses: BTreeMap<u16, u64>,
-    /// For how long it counted.
+    /// For how long it counted: to the end, or to the last answer when that came later.
     pub(crate) elapsed: Duration,
     /// What this process burned meanwhile.
     pub(crate) generator_cpu_seconds: f64,
@@ -64,6 +67,7 @@ pub(crate) struct Outcome {
 struct Recorder {
     latency_ns: Histogram<u64>,
     statuses: BTreeMap<u16, u64>,
+    last_answer: Option<Instant>,
 }
 
 /// When a load begins to count and when it ends.
@@ -95,8 +99,9 @@ impl Load {
 
         let mut total = Recorder::new();
         for thread in threads {
-            let Recorder { latency_ns, statuses } =
+            let Recorder { latency_ns, statuses, last_answer } =
                 thread.join().expect("a generator thread ends with a result")?;
+            total.last_answer = total.last_answer.max(last_answer);
             total.latency_ns.add(latency_ns).context("histograms of one shape add up")?;
             for (status, count) in statuses {
                 *total.statuses.entry(status).or_default() += count;
@@ -106,7 +111,8 @@ impl Load {
         Ok(Outcome {
             latency_ns: total.latency_ns,
             statuses: total.statuses,
-            elapsed: self.measured,
+            elapsed: total.last_answer.map_or(window.end, |last| last.max(window.end))
+                - window.begin,
             generator_cpu_seconds,
             server_cpu_seconds,
         })
@@ -128,12 +134,18 @@ impl Load {
                 tasks.spawn_local(self.clone().run_connection(number, window, recorder.clone()))
             })
             .collect();
-        runtime.block_on(tasks.run_until(async {
+        let deadline = window.end + Duration::from_secs(LAST_ANSWER_SECONDS_MAX);
+        let all = tasks.run_until(async {
             for handle in handles {
                 handle.await.expect("a connection's task ends with a result")?;
             }
             anyhow::Ok(())
-        }))?;
+        });
+        runtime
+            .block_on(async { tokio::time::timeout_at(deadline.into(), all).await })
+            .with_context(|| {
+                format!("a request was not answered {LAST_ANSWER_SECONDS_MAX} s after the end")
+            })??;
         let recorder = Rc::into_inner(recorder).expect("all connections have ended");
         Ok(recorder.into_inner())
     }
@@ -145,21 +157,21 @@ impl Load {
         recorder: Rc<RefCell<Recorder>>,
     ) -> anyhow::Result<()> {
         let mut connection = Connection::open(self.address).await.context("failed to connect")?;
-        let key = &self.keys[number % self.keys.len()];
         let mut request = Vec::new();
         // The run, the connection and the request, each in bits of its own.
         let first_name = u128::from(self.run_number) << 96 | (number as u128) << 64;
-        for (name, side) in (first_name..).zip([Side::Buy, Side::Sell].into_iter().cycle()) {
+        // The share that a key has bought is sold with the same key; then comes another's turn.
+        let keys = self.keys.iter().cycle().skip(number % self.keys.len());
+        let keys = keys.step_by(self.connection_count);
+        let trades = keys.flat_map(|key| [(key, Side::Buy), (key, Side::Sell)]);
+        for (name, (key, side)) in (first_name..).zip(trades) {
             self.template.write(side, key, name, &mut request);
             let sent = Instant::now();
             if sent >= window.end {
                 break;
             }
             let status = connection.exchange(&request).await?.status;
-            let answered = Instant::now();
-            if sent >= window.begin && answered <= window.end {
-                recorder.borrow_mut().record(answered - sent, status)?;
-            }
+            recorder.borrow_mut().record(window, sent, Instant::now(), status)?;
         }
         Ok(())
     }
@@ -169,11 +181,23 @@ impl Recorder {
     fn new() -> Self {
         let latency_ns = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
             .expect("the bounds of the histogram are constants");
-        Self { latency_ns, statuses: BTreeMap::new() }
+        Self { latency_ns, statuses: BTreeMap::new(), last_answer: None }
     }
 
-    fn record(&mut self, latency: Duration, status: u16) -> anyhow::Result<()> {
-        let nanos = u64::try_from(latency.as_nanos())?;
+    /// Counts every request that was sent within the window, however late its answer came: to leave
+    /// out what was in flight at the end would hide a server that stalls there.
+    fn record(
+        &mut self,
+        window: Window,
+        sent: Instant,
+        answered: Instant,
+        status: u16,
+    ) -> anyhow::Result<()> {
+        if sent < window.begin || sent >= window.end {
+            return Ok(());
+        }
+        self.last_answer = self.last_answer.max(Some(answered));
+        let nanos = u64::try_from((answered - sent).as_nanos())?;
         self.latency_ns.record(nanos.max(1)).context("an answer took longer than a minute")?;
         *self.statuses.entry(status).or_default() += 1;
         Ok(())
@@ -205,6 +229,29 @@ mod tests {
     use super::*;
     use crate::canned::CannedServer;
     use crate::trade::Instrument;
+
+    #[test]
+    fn a_request_counts_by_when_it_was_sent() {
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let window = Window { begin: at(100), end: at(200) };
+        for (sent, answered, latency_ms) in [
+            (99, 150, None),
+            (100, 101, Some(1)),
+            (199, 200, Some(1)),
+            (199, 900, Some(701)),
+            (200, 201, None),
+        ] {
+            let mut recorder = Recorder::new();
+            recorder.record(window, at(sent), at(answered), 503).unwrap();
+            let counted = u64::from(latency_ms.is_some());
+            assert_eq!(recorder.latency_ns.len(), counted, "sent at {sent}");
+            assert_eq!(recorder.statuses.get(&503).copied().unwrap_or(0), counted);
+            assert_eq!(recorder.last_answer, latency_ms.map(|_| at(answered)));
+            let expected_ns = latency_ms.unwrap_or(0) * 1_000_000;
+            assert!(recorder.latency_ns.max().abs_diff(expected_ns) <= expected_ns / 1000);
+        }
+    }
 
     #[test]
     fn a_load_counts_what_a_server_answers() {

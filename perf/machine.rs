@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use hdrhistogram::Histogram;
 
 /// Ticks of the processor clock in `/proc`, which Linux fixes at 100 a second for its users.
@@ -58,8 +58,34 @@ pub(crate) fn sync_us(folder: &Path) -> anyhow::Result<[f64; 2]> {
     Ok([0.5, 0.99].map(|quantile| taken_ns.value_at_quantile(quantile) as f64 / 1e3))
 }
 
-/// The machine and the build, in a line each.
-pub(crate) fn description() -> Vec<(&'static str, String)> {
+/// The type of the filesystem that holds this folder; an error when it is in memory, where a sync
+/// does nothing.
+pub(crate) fn disk_filesystem(folder: &Path) -> anyhow::Result<String> {
+    let folder = folder.canonicalize().with_context(|| format!("no {}", folder.display()))?;
+    let mounts = fs::read_to_string("/proc/self/mountinfo").context("failed to read the mounts")?;
+    let kind = filesystem(&mounts, &folder).context("the folder is on no known filesystem")?;
+    ensure!(
+        !["tmpfs", "ramfs"].contains(&kind),
+        "{} is in memory ({kind}), where a sync does nothing: name a folder on a disk with \
+         --scratch",
+        folder.display()
+    );
+    Ok(kind.to_owned())
+}
+
+/// The type of the mount that is nearest above a folder; of two on one place the later covers the
+/// earlier.
+fn filesystem<'a>(mounts: &'a str, folder: &Path) -> Option<&'a str> {
+    let mounts = mounts.lines().filter_map(|line| {
+        let (mount, kind) = line.split_once(" - ")?;
+        let place = Path::new(mount.split(' ').nth(4)?);
+        folder.starts_with(place).then_some((place.components().count(), kind.split(' ').next()?))
+    });
+    mounts.max_by_key(|&(depth, _)| depth).map(|(_, kind)| kind)
+}
+
+/// The machine and the build, in a line each. `filesystem` is that of the scratch folder.
+pub(crate) fn description(filesystem: String) -> Vec<(&'static str, String)> {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu
         .lines()
@@ -67,14 +93,21 @@ pub(crate) fn description() -> Vec<(&'static str, String)> {
         .map_or_else(|| "unknown".to_owned(), |(_, model)| model.trim().to_owned());
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().unwrap_or("unknown");
     vec![
         ("processor", format!("{model}, {cores} cores")),
         ("kernel", format!("Linux {}", kernel.trim())),
+        ("filesystem", filesystem),
+        ("load before the run", format!("{load} (average of a minute)")),
         ("compiler", first_line("rustc", &["--version"])),
-        ("build", build().to_owned()),
-        ("commit", first_line("git", &["rev-parse", "--short=12", "HEAD"])),
+        ("build of the generator", build().to_owned()),
+        ("commit", first_line("git", &COMMIT)),
     ]
 }
+
+/// Names the commit, and says `-dirty` when what is built may differ from it.
+const COMMIT: [&str; 6] = ["describe", "--always", "--dirty", "--abbrev=12", "--exclude", "*"];
 
 const fn build() -> &'static str {
     if cfg!(debug_assertions) { "debug: not a measurement" } else { "release, fat LTO" }
@@ -90,6 +123,25 @@ fn first_line(program: &str, arguments: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_nearest_mount_tells_the_filesystem() {
+        const MOUNTS: &str = "\
+            22 1 8:1 / / rw,relatime - ext4 /dev/vda rw\n\
+            23 22 0:5 / /tmp rw shared:4 master:1 - xfs /dev/vdb rw\n\
+            24 22 0:6 / /tmp rw - tmpfs tmpfs rw\n\
+            25 24 0:7 / /tmp/deep/disk rw - btrfs /dev/vdc rw\n";
+        for (folder, expected) in [
+            ("/home", "ext4"),
+            ("/tmp", "tmpfs"),
+            ("/tmpfolder", "ext4"),
+            ("/tmp/deep", "tmpfs"),
+            ("/tmp/deep/disk/a", "btrfs"),
+        ] {
+            assert_eq!(filesystem(MOUNTS, Path::new(folder)), Some(expected), "{folder}");
+        }
+        assert_eq!(filesystem("", Path::new("/")), None);
+    }
 
     #[test]
     fn processor_time_rises_with_work() {

@@ -1,9 +1,9 @@
 //! How fast the server is, beside what it could be at best: one command, one table.
 //!
-//! `paperbourse-perf run` starts the bare server, the server with its journal on disk and the server
-//! with its journal in memory, one after the other and in several rounds, sends each the same
-//! closed-loop load at several numbers of connections, and prints medians with their spread. What
-//! the columns mean and what is fair about them stands in `perf/README.md`.
+//! `paperbourse-perf run` starts the bare server, the server with its journal on disk and the
+//! server with its journal in memory, sends them the same closed-loop load in turn, at several
+//! numbers of connections and in several rounds, and prints medians with their spread. What the
+//! columns mean and what is fair about them stands in `perf/README.md`.
 
 #[cfg(test)]
 mod canned;

@@ -117,11 +117,11 @@ impl Report {
         let sync = |index: usize| Spread::of(self.sync_us.iter().map(|pair| pair[index])).median;
         let mut notes = format!(
             "Latencies and processor time a request in microseconds; medians of {rounds} \
-             interleaved rounds, with the lowest and the highest throughput. Closed loop: {threads} \
-             generator threads on the same machine, {warm_up_seconds} s of warm-up and {seconds} s \
-             measured each, {workers} server workers, {accounts} accounts with a key each, BUY 1 \
-             and SELL 1 in turn, an idempotency key of its own on every request. `fdatasync` of \
-             512 bytes alone: p50 {:.0}, p99 {:.0}.\n\n",
+             interleaved rounds, with the lowest and the highest throughput. Closed loop: \
+             {threads} generator threads on the same machine, {warm_up_seconds} s of warm-up and \
+             {seconds} s measured each, {workers} server workers, {accounts} accounts with a key \
+             each, BUY 1 and SELL 1 in turn, an idempotency key of its own on every request. \
+             `fdatasync` of 512 bytes alone: p50 {:.0}, p99 {:.0}.\n\n",
             sync(0),
             sync(1)
         );

@@ -1,6 +1,6 @@
 //! The comparison: every server, every number of connections, several rounds.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,46 +16,52 @@ use crate::trade::{Instrument, TradeTemplate};
 /// A market of the simulated venue that can always be traded.
 const MARKET_ID: &str = paperbourse::venue::simulated::DEEP_MARKET_CONDITION_ID;
 
+/// A folder that is removed with this value, on every path.
+struct ScratchFolder(PathBuf);
+
+/// A server that is up, and the keys of its accounts.
+struct Peer {
+    kind: Kind,
+    server: Server,
+    keys: Arc<[String]>,
+}
+
 /// Measures and prints.
 pub(crate) fn run(arguments: &RunArgs) -> anyhow::Result<()> {
     let binaries = Binaries {
         server: beside(arguments.server.as_ref(), "paperbourse")?,
         bare: beside(arguments.bare.as_ref(), "paperbourse-bare")?,
     };
-    let scratch = arguments.scratch.join(format!("paperbourse-perf-{}", std::process::id()));
-    std::fs::create_dir_all(&scratch)
-        .with_context(|| format!("failed to make {}", scratch.display()))?;
-    let mut report = Report::new(arguments, machine::description());
+    let name = format!("paperbourse-perf-{}", std::process::id());
+    let scratch = ScratchFolder::make(arguments.scratch.join(name))?;
+    let filesystem = machine::disk_filesystem(&scratch.0)?;
+    let mut report = Report::new(arguments, machine::description(filesystem));
     let mut run_number = 0;
     for round in 0..arguments.rounds {
-        report.sync_us.push(machine::sync_us(&scratch)?);
+        report.sync_us.push(machine::sync_us(&scratch.0)?);
+        let mut peers = Vec::new();
         for kind in Kind::ALL {
-            let folder = scratch.join(format!("{round}-{}", kind.name().replace([' ', ','], "-")));
-            std::fs::create_dir_all(&folder)?;
-            let server = Server::start(kind, &binaries, &folder, arguments.workers)?;
-            let keys: Arc<[String]> = match kind {
-                Kind::Bare => Arc::new(["ps_live_bare".to_owned()]),
-                _ => server.make_keys(arguments.accounts)?.into(),
-            };
-            for &connection_count in &arguments.connections {
+            let folder = scratch.0.join(format!("{round}-{kind:?}"));
+            peers.push(Peer::start(kind, &binaries, &folder, arguments)?);
+        }
+        // Each comes first, in the middle and last in turn.
+        peers.rotate_left(round as usize % Kind::ALL.len());
+        for &connection_count in &arguments.connections {
+            for peer in &peers {
                 run_number += 1;
-                let outcome =
-                    measure(arguments, &server, keys.clone(), connection_count, run_number)?;
+                let outcome = measure(arguments, peer, connection_count, run_number)?;
                 ensure!(
                     outcome.failure_count() == 0,
                     "{} at {connection_count} connections: not every answer was a success: {:?}",
-                    kind.name(),
+                    peer.kind.name(),
                     outcome.statuses
                 );
-                let sample = Sample::of(kind, connection_count, &outcome);
+                let sample = Sample::of(peer.kind, connection_count, &outcome);
                 eprintln!("round {}: {}", round + 1, sample.line());
                 report.samples.push(sample);
             }
-            drop(server);
-            std::fs::remove_dir_all(&folder)?;
         }
     }
-    std::fs::remove_dir_all(&scratch)?;
     print!("{}", report.markdown());
     if let Some(path) = &arguments.json {
         std::fs::write(path, report.json())
@@ -66,24 +72,56 @@ pub(crate) fn run(arguments: &RunArgs) -> anyhow::Result<()> {
 
 fn measure(
     arguments: &RunArgs,
-    server: &Server,
-    keys: Arc<[String]>,
+    peer: &Peer,
     connection_count: usize,
     run_number: u32,
 ) -> anyhow::Result<Outcome> {
     let instrument = Instrument { market_id: MARKET_ID.to_owned(), outcome: "Yes".to_owned() };
     Load {
-        address: server.address,
-        template: Arc::new(TradeTemplate::new(server.address, &instrument)),
-        keys,
+        address: peer.server.address,
+        template: Arc::new(TradeTemplate::new(peer.server.address, &instrument)),
+        keys: peer.keys.clone(),
         connection_count,
         thread_count: arguments.threads as usize,
         warm_up: Duration::from_secs(arguments.warm_up_seconds),
         measured: Duration::from_secs(arguments.seconds),
-        server_pid: server.pid(),
+        server_pid: peer.server.pid(),
         run_number,
     }
     .run()
+}
+
+impl Peer {
+    fn start(
+        kind: Kind,
+        binaries: &Binaries,
+        folder: &Path,
+        arguments: &RunArgs,
+    ) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("failed to make {}", folder.display()))?;
+        let server = Server::start(kind, binaries, folder, arguments.workers)?;
+        let keys = match kind {
+            Kind::Bare => vec!["ps_live_".to_owned() + &"0".repeat(64)],
+            Kind::Durable | Kind::Memory => server.make_keys(arguments.accounts)?,
+        };
+        Ok(Self { kind, server, keys: keys.into() })
+    }
+}
+
+impl ScratchFolder {
+    fn make(path: PathBuf) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(&path)
+            .with_context(|| format!("failed to make {}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for ScratchFolder {
+    fn drop(&mut self) {
+        // What cannot be removed now is left where temporary files are.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 /// The binary that was named, or the one beside this program.

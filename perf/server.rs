@@ -46,13 +46,16 @@ pub(crate) struct Binaries {
 
 /// A server that runs until this is dropped.
 pub(crate) struct Server {
-    child: Child,
+    process: Process,
     /// Where it listens.
     pub(crate) address: SocketAddr,
     /// The folder of the issuer that makes tokens for it.
     issuer_data: PathBuf,
     binary: PathBuf,
 }
+
+/// A child process that ends with this value, on every path.
+struct Process(Child);
 
 impl Server {
     /// Starts a server with its data in `folder` and waits until it is ready.
@@ -66,7 +69,7 @@ impl Server {
             Kind::Bare => &binaries.bare,
             Kind::Durable | Kind::Memory => &binaries.server,
         };
-        let mut command = Command::new(binary);
+        let mut command = command(binary);
         if kind != Kind::Bare {
             command.arg("serve");
             command.args(["--venue", "simulated", "--address-limits", "off"]);
@@ -79,12 +82,12 @@ impl Server {
             };
         }
         command.args(["--listen", "127.0.0.1:0", "--workers", &worker_count.to_string()]);
-        let mut child = command
-            .stdin(Stdio::null())
+        let mut process = command
             .stdout(Stdio::piped())
             .spawn()
+            .map(Process)
             .with_context(|| format!("failed to start {}", binary.display()))?;
-        let stdout = child.stdout.take().expect("the child's output is a pipe");
+        let stdout = process.0.stdout.take().expect("the child's output is a pipe");
         let mut lines = BufReader::new(stdout).lines();
         let first = lines.next().context("the server said nothing")??;
         // What it says later must be read, or a full pipe would stop it.
@@ -94,7 +97,7 @@ impl Server {
             .and_then(|(_, address)| address.trim().parse().ok())
             .with_context(|| format!("no address in the server's first line: {first}"))?;
         let issuer_data = folder.to_owned();
-        let server = Self { child, address, issuer_data, binary: binary.clone() };
+        let server = Self { process, address, issuer_data, binary: binary.clone() };
         if kind != Kind::Bare {
             server.wait_until_ready()?;
         }
@@ -103,7 +106,7 @@ impl Server {
 
     /// The server's process.
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.process.0.id()
     }
 
     /// Opens so many accounts and returns a key of each.
@@ -113,7 +116,7 @@ impl Server {
     }
 
     async fn make_key(&self, number: u32) -> anyhow::Result<String> {
-        let output = Command::new(&self.binary)
+        let output = command(&self.binary)
             .args(["token", "--subject", &format!("load-{number}"), "--data"])
             .arg(&self.issuer_data)
             .output()
@@ -148,10 +151,23 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for Process {
     fn drop(&mut self) {
         // A server that is gone already is as good.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
+}
+
+/// A program that is told everything by its arguments: a `PAPERBOURSE_JOURNAL_SYNC` of the caller's
+/// shell would change what is measured without a word.
+fn command(binary: &Path) -> Command {
+    let mut command = Command::new(binary);
+    command.stdin(Stdio::null());
+    for (name, _) in std::env::vars_os() {
+        if name.as_encoded_bytes().starts_with(b"PAPERBOURSE_") {
+            command.env_remove(name);
+        }
+    }
+    command
 }
