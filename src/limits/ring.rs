@@ -2,8 +2,8 @@
 //! threads without a lock.
 //!
 //! Stamp number `n`, counted from 0, lies in slot `n % capacity`; writing it is its
-//! `n / capacity`-th *lap* over that slot. `head` counts the stamps, and may lag behind the slots by
-//! one:
+//! `n / capacity`-th *lap* over that slot. `head` counts the stamps, and may lag behind the slots
+//! by one:
 //!
 //! ```text
 //!   slot (64 bits)   | 63: lap bit | 62..0: stamp in ns |     the lap bit of even laps is 1
