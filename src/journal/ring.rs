@@ -220,7 +220,8 @@ impl Taker {
     }
 }
 
-#[cfg(all(test, not(paperbourse_loom)))]
+#[cfg(test)]
+#[cfg(not(paperbourse_loom))]
 mod tests {
     use super::*;
 

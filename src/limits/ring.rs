@@ -130,7 +130,8 @@ impl View<'_> {
     }
 }
 
-#[cfg(all(test, not(paperbourse_loom)))]
+#[cfg(test)]
+#[cfg(not(paperbourse_loom))]
 mod tests {
     use super::*;
 
