@@ -58,7 +58,7 @@ fn check_bounds(request: &TradeRequest) {
     assert!(order.quantity > Shares::ZERO && order.quantity <= TradeOrder::QUANTITY_MAX);
     assert!(order.expected_price.is_none_or(|price| price >= Price::ZERO && price <= Price::ONE));
     assert!(order.max_slippage_bps.is_none_or(|bps| bps <= 10_000));
-    if let Some(name) = &request.names.client_order_id {
+    if let Some(name) = request.names.client_order_id() {
         assert!((1..=ORDER_NAME_CHARACTERS_MAX).contains(&characters(name)));
     }
 }
@@ -76,7 +76,7 @@ fn write(request: &TradeRequest) -> Vec<u8> {
         Some(bps) => body.integer("max_slippage_bps", bps.into()),
         None => body.null("max_slippage_bps"),
     }
-    body.text_or_null("client_order_id", request.names.client_order_id.as_deref());
+    body.text_or_null("client_order_id", request.names.client_order_id());
     body.end();
     out
 }
