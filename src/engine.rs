@@ -29,7 +29,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use account::Account;
-use command::{Command, Owner};
+use command::{Command, Identity, Owner};
 use comment::Comment;
 use event::Events;
 use idempotency::NameHash;
@@ -211,16 +211,15 @@ impl State {
     pub fn rests_on(&self, command: &Command) -> Place {
         let account_place = |account| self.account(account).map(|account| account.last_place);
         let order_place = |order| self.order(order).map(|order| order.last_place);
+        let identity_place = |identity: &Identity| {
+            self.account_of(&identity.digest).map(|account| account.last_place)
+        };
         let owner_place = |owner: &Owner| match owner {
             Owner::Account(account) => account_place(*account),
-            Owner::Identity(identity) => {
-                self.account_of(&identity.digest).map(|account| account.last_place)
-            }
+            Owner::Identity(identity) => identity_place(identity),
         };
         let place = match command {
-            Command::OpenAccount(identity) => {
-                self.account_of(&identity.digest).map(|account| account.last_place)
-            }
+            Command::OpenAccount(identity) => identity_place(identity),
             Command::CreateKey(create) => owner_place(&create.owner),
             Command::RevokeKey { account, .. } => account_place(*account),
             Command::Trade(trade) => owner_place(&trade.owner),

@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use book::Book;
-use catalogue::{MarketInfo, MarketStatus};
+use catalogue::MarketInfo;
 use walk::Liquidity;
 
 use crate::ids::OutcomeIndex;
@@ -258,12 +258,8 @@ impl MarketSnapshot {
 
     /// Whether an order can fill in it: it is tradable, and some outcome has a fresh book.
     pub fn has_fresh_book(&self) -> bool {
-        self.is_tradable() && self.books.iter().any(|book| book.as_ref().is_some_and(|b| !b.stale))
-    }
-
-    /// Whether the venue accepts orders for it and this server computes its fee.
-    pub fn is_tradable(&self) -> bool {
-        self.info.status == MarketStatus::Open && self.info.fees != catalogue::Fees::Unsupported
+        self.info.is_tradable()
+            && self.books.iter().any(|book| book.as_ref().is_some_and(|b| !b.stale))
     }
 }
 
@@ -272,7 +268,7 @@ mod tests {
     use super::*;
     use crate::ids::Timestamp;
     use crate::market::book::{Ladder, Level, Side};
-    use crate::market::catalogue::Outcome;
+    use crate::market::catalogue::{MarketStatus, Outcome};
     use crate::money::{Price, Shares};
 
     fn info(condition_id: &str, status: MarketStatus) -> MarketInfo {

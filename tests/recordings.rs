@@ -67,7 +67,7 @@ fn tradable(markets: &Markets) -> BTreeSet<(String, String, &'static str)> {
     let mut rows = BTreeSet::new();
     for market in markets.listing().markets() {
         let snapshot = market.snapshot();
-        if !snapshot.is_tradable() {
+        if !snapshot.info().is_tradable() {
             continue;
         }
         for (index, outcome) in (0..).zip(&snapshot.info().outcomes) {
@@ -184,7 +184,7 @@ fn markets_known_from_a_recorder_alone_trade_without_a_fee() {
         let condition_id = row["condition_id"].as_str().unwrap();
         let market = player.feed().markets().by_condition(condition_id).unwrap();
         let snapshot = market.snapshot();
-        assert!(snapshot.is_tradable());
+        assert!(snapshot.info().is_tradable());
         assert_eq!(snapshot.info().fees, Fees::Free);
         for outcome in [OutcomeIndex(0), OutcomeIndex(1)] {
             // Five rounds of books, and their last one stands.

@@ -68,6 +68,11 @@ impl MarketInfo {
         }
     }
 
+    /// Whether the venue accepts orders for it and this server computes its fee.
+    pub fn is_tradable(&self) -> bool {
+        self.status.is_tradable() && self.fees != Fees::Unsupported
+    }
+
     /// The outcome with this label, in any case; `yes` and `no` also name the first and the second
     /// outcome of a binary market that does not use those labels.
     pub fn outcome(&self, label: &str) -> Option<OutcomeIndex> {

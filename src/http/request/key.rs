@@ -49,12 +49,7 @@ impl KeyRequest {
 }
 
 fn read_tier(fields: &mut Fields<'_, '_>, value: &RawValue) -> Option<Tier> {
-    let tier = match json::text(value).as_deref() {
-        Some("free") => Some(Tier::Free),
-        Some("pro") => Some(Tier::Pro),
-        Some("enterprise") => Some(Tier::Enterprise),
-        _ => None,
-    };
+    let tier = json::text(value).as_deref().and_then(Tier::parse);
     if tier.is_none() {
         fields.note("tier", "enum", "should be free, pro or enterprise");
     }

@@ -3,7 +3,6 @@
 use super::json::{JsonObject, write_list, write_text};
 use crate::engine::key::{Key, Permissions};
 use crate::ids::Timestamp;
-use crate::limits::tier::Tier;
 
 /// The answer to making a key.
 pub fn write_new_key(out: &mut Vec<u8>, key: &Key, raw_key: &str) {
@@ -11,7 +10,7 @@ pub fn write_new_key(out: &mut Vec<u8>, key: &Key, raw_key: &str) {
     body.integer("id", key.id.get());
     body.text("raw_key", raw_key);
     body.text("key_prefix", &key.grant.prefix);
-    body.word("rate_limit_tier", tier_name(key.grant.tier));
+    body.word("rate_limit_tier", key.grant.tier.as_str());
     write_permissions(body.value("permissions"), key.grant.permissions);
     body.time("created_at", key.created_at);
     body.text_or_null("name", key.grant.name.as_deref());
@@ -29,7 +28,7 @@ pub fn write_keys<'a>(
         row.integer("id", key.id.get());
         row.text("key_prefix", &key.grant.prefix);
         row.text_or_null("name", key.grant.name.as_deref());
-        row.word("rate_limit_tier", tier_name(key.grant.tier));
+        row.word("rate_limit_tier", key.grant.tier.as_str());
         write_permissions(row.value("permissions"), key.grant.permissions);
         row.flag("is_active", key.is_active(now));
         row.time("created_at", key.created_at);
@@ -62,20 +61,13 @@ fn write_permissions(out: &mut Vec<u8>, permissions: Permissions) {
     write_list(out, permissions.iter(), |out, permission| write_text(out, permission.as_str()));
 }
 
-const fn tier_name(tier: Tier) -> &'static str {
-    match tier {
-        Tier::Free => "free",
-        Tier::Pro => "pro",
-        Tier::Enterprise => "enterprise",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::fixture::written;
     use super::*;
     use crate::engine::key::{KeyGrant, Permission};
     use crate::ids::{AccountId, KeyId};
+    use crate::limits::tier::Tier;
 
     fn key() -> Key {
         Key {

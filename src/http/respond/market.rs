@@ -2,7 +2,7 @@
 
 use super::json::{JsonObject, write_list, write_text};
 use super::price::write_prices;
-use crate::market::catalogue::{Fees, MarketInfo, MarketStatus};
+use crate::market::catalogue::MarketInfo;
 use crate::market::price::{MarketPrices, OutcomePrice};
 use crate::money::{Price, Usd};
 
@@ -64,8 +64,7 @@ fn write_summary(row: &mut JsonObject<'_>, info: &MarketInfo, prices: &MarketPri
     });
     row.flag("active", !info.status.is_closed());
     row.flag("closed", info.status.is_closed());
-    let is_tradable = info.status == MarketStatus::Open && info.fees != Fees::Unsupported;
-    row.flag("accepting_orders", is_tradable);
+    row.flag("accepting_orders", info.is_tradable());
     row.flag("is_hot", is_hot(info));
     write_list(row.value("clob_token_ids"), &info.outcomes, |out, outcome| {
         write_text(out, &outcome.token_id);
@@ -89,7 +88,7 @@ mod tests {
     use super::*;
     use crate::ids::Timestamp;
     use crate::market::Market;
-    use crate::market::catalogue::Outcome;
+    use crate::market::catalogue::{MarketStatus, Outcome};
 
     fn prices(info: &MarketInfo) -> MarketPrices {
         MarketPrices::of(&Market::new(info.clone()).snapshot())
