@@ -53,7 +53,6 @@
 
 mod bell;
 mod block;
-mod disk;
 mod local;
 mod maker;
 mod memory;
@@ -72,9 +71,9 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use crate::disk::DiskError;
 pub use crate::ids::Place;
 pub use block::Damage;
-pub use disk::DiskError;
 pub use local::LocalJournal;
 pub use memory::{Gate, MemoryJournal};
 pub use metrics::{BUCKET_COUNT, Histogram, JournalMetrics};

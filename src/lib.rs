@@ -3,6 +3,7 @@
 pub mod auth;
 pub mod cli;
 pub mod config;
+pub mod disk;
 pub mod engine;
 pub mod http;
 pub mod ids;

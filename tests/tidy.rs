@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 
 /// Top-level modules in the order of the map: each may use those in front of it, never those
 /// behind.
-const MODULES: [&str; 17] = [
+const MODULES: [&str; 18] = [
     "money",
     "ids",
+    "disk",
     "market",
     "limits",
     "venue",

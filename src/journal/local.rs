@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use super::bell::Bell;
-use super::disk::DiskError;
 use super::maker::{Maker, Stock};
 use super::ring::{Ring, Ticket};
 use super::waiters::Progress;
 use super::writer::{self, Writer};
 use super::{JournalConfig, JournalMetrics, LOCAL_LOG, OnLost, Refused, block, recovery, segment};
+use crate::disk::DiskError;
 
 /// The journal in a directory. Dropping it puts everything that was filled on disk first.
 pub struct LocalJournal {

@@ -10,9 +10,9 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::block::LogId;
-use super::disk::{self, DiskError, DiskFile};
 use super::ring::Ring;
 use super::segment::{self, Header};
+use crate::disk::{self, DiskError, DiskFile};
 
 /// How long a full disk is left alone before the next attempt.
 const FULL_DISK_PAUSE: Duration = Duration::from_secs(1);

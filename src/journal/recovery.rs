@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::block::{self, Builder, Chain, Damage, LogId, Reading, SECTOR_BYTES, is_zero};
-use super::disk::{self, DiskError, DiskFile};
 use super::maker::{BlankSegment, Mould};
 use super::segment::{self, Header, HeaderError, SEGMENT_BYTES_MAX};
 use super::tail;
 use super::writer::Tail;
 use super::{JournalConfig, Place};
+use crate::disk::{self, DiskError, DiskFile};
 
 const LOCK_NAME: &str = "lock";
 const JOURNAL_NAME: &str = "journal";

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use super::bell::Bell;
 use super::block::{Builder, Chain};
-use super::disk::{DiskError, DiskFile};
 use super::maker::{BlankSegment, Stock};
 use super::metrics::JournalMetrics;
 use super::ring::{Ring, Taken, Taker};
 use super::waiters::Progress;
 use super::{SyncMode, segment};
+use crate::disk::{DiskError, DiskFile};
 
 /// A flush that takes longer than this is warned about.
 const SLOW_FLUSH: Duration = Duration::from_secs(1);

@@ -238,7 +238,7 @@ fn lost_on(device: &str) -> DiskError {
     let config = JournalConfig { on_lost: Arc::new(on_lost), ..config() };
     let replay = |_, _, _: &[u8]| Ok::<_, std::convert::Infallible>(());
     let mut recovered = recovery::recover(data.path(), &config, replay).unwrap();
-    recovered.tail.file = disk::DiskFile::open(Path::new(device)).unwrap();
+    recovered.tail.file = crate::disk::DiskFile::open(Path::new(device)).unwrap();
     let journal = Journal::Local(LocalJournal::start(recovered, &config));
     let place = write(&journal, b"never acknowledged");
     let error = receiver.recv().unwrap();

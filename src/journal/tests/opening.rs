@@ -1,6 +1,7 @@
 //! How a journal is made, found and refused.
 
 use super::*;
+use crate::disk;
 
 fn refusal(data: &Path) -> OpenError {
     try_open(data).err().expect("it must be refused")

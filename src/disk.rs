@@ -41,21 +41,21 @@ impl DiskError {
 
 /// An open file that knows its name.
 #[derive(Debug)]
-pub(super) struct DiskFile {
+pub(crate) struct DiskFile {
     file: File,
     path: PathBuf,
 }
 
 impl DiskFile {
     /// Opens a file that exists, for reading and writing.
-    pub(super) fn open(path: &Path) -> Result<Self, DiskError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, DiskError> {
         let file = done("open", path, OpenOptions::new().read(true).write(true).open(path))?;
         Ok(Self { file, path: path.to_path_buf() })
     }
 
     /// Creates a file of `bytes` zeros after `head`, all on disk, under a name that nothing reads,
     /// and then gives it its name. The directory is left to sync.
-    pub(super) fn create_zeroed(path: &Path, head: &[u8], bytes: u64) -> Result<Self, DiskError> {
+    pub(crate) fn create_zeroed(path: &Path, head: &[u8], bytes: u64) -> Result<Self, DiskError> {
         let temporary = temporary_name(path);
         let mut file = done("create", &temporary, File::create(&temporary))?;
         done("write", &temporary, file.write_all(head))?;
@@ -72,28 +72,28 @@ impl DiskFile {
         Ok(Self { file, path: path.to_path_buf() })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Writes all bytes at an offset.
-    pub(super) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), DiskError> {
+    pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), DiskError> {
         done("write", &self.path, self.file.write_all_at(bytes, offset))
     }
 
     /// Waits until what was written is on disk. The length of the file must not have changed.
-    pub(super) fn sync_data(&self) -> Result<(), DiskError> {
+    pub(crate) fn sync_data(&self) -> Result<(), DiskError> {
         done("sync", &self.path, self.file.sync_data())
     }
 
     /// Waits until content and length are on disk.
-    pub(super) fn sync_all(&self) -> Result<(), DiskError> {
+    pub(crate) fn sync_all(&self) -> Result<(), DiskError> {
         done("sync", &self.path, self.file.sync_all())
     }
 
     /// The whole content, into a buffer that is used again. `None` when it is longer than
     /// `bytes_max`, which is looked at before any memory is taken.
-    pub(super) fn read_into(
+    pub(crate) fn read_into(
         &self,
         buffer: &mut Vec<u8>,
         bytes_max: u64,
@@ -109,13 +109,13 @@ impl DiskFile {
 }
 
 /// The name under which a file or directory is prepared.
-pub(super) fn temporary_name(path: &Path) -> PathBuf {
+pub(crate) fn temporary_name(path: &Path) -> PathBuf {
     path.with_added_extension("tmp")
 }
 
 /// Takes the lock on a file, making it if need be, until the returned file is dropped. `None` when
 /// someone else holds it.
-pub(super) fn lock(path: &Path) -> Result<Option<File>, DiskError> {
+pub(crate) fn lock(path: &Path) -> Result<Option<File>, DiskError> {
     let opened = OpenOptions::new().create(true).truncate(false).write(true).open(path);
     let file = done("open", path, opened)?;
     match file.try_lock() {
@@ -126,12 +126,12 @@ pub(super) fn lock(path: &Path) -> Result<Option<File>, DiskError> {
 }
 
 /// Whether something has this name.
-pub(super) fn exists(path: &Path) -> Result<bool, DiskError> {
+pub(crate) fn exists(path: &Path) -> Result<bool, DiskError> {
     done("look for", path, fs::exists(path))
 }
 
 /// The names in a directory, in no order.
-pub(super) fn names(directory: &Path) -> Result<Vec<String>, DiskError> {
+pub(crate) fn names(directory: &Path) -> Result<Vec<String>, DiskError> {
     let entries = done("list", directory, fs::read_dir(directory))?;
     let mut names = Vec::new();
     for entry in entries {
@@ -142,7 +142,7 @@ pub(super) fn names(directory: &Path) -> Result<Vec<String>, DiskError> {
 }
 
 /// Makes a directory and those above it, each on disk in the one above.
-pub(super) fn create_directory(path: &Path) -> Result<(), DiskError> {
+pub(crate) fn create_directory(path: &Path) -> Result<(), DiskError> {
     if exists(path)? {
         return Ok(());
     }
@@ -156,21 +156,21 @@ pub(super) fn create_directory(path: &Path) -> Result<(), DiskError> {
 }
 
 /// Waits until the names in a directory are on disk.
-pub(super) fn sync_directory(path: &Path) -> Result<(), DiskError> {
+pub(crate) fn sync_directory(path: &Path) -> Result<(), DiskError> {
     let directory = done("open", path, File::open(path))?;
     done("sync", path, directory.sync_all())
 }
 
-pub(super) fn rename(from: &Path, to: &Path) -> Result<(), DiskError> {
+pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), DiskError> {
     done("rename", from, fs::rename(from, to))
 }
 
-pub(super) fn remove_file(path: &Path) -> Result<(), DiskError> {
+pub(crate) fn remove_file(path: &Path) -> Result<(), DiskError> {
     done("remove", path, fs::remove_file(path))
 }
 
 /// Removes a directory with all that is in it, if it is there.
-pub(super) fn remove_directory(path: &Path) -> Result<(), DiskError> {
+pub(crate) fn remove_directory(path: &Path) -> Result<(), DiskError> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => done("remove", path, removed),
@@ -178,7 +178,7 @@ pub(super) fn remove_directory(path: &Path) -> Result<(), DiskError> {
 }
 
 /// Copies a file, with the copy on disk and its name too.
-pub(super) fn copy(from: &Path, to: &Path) -> Result<(), DiskError> {
+pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), DiskError> {
     done("copy", from, fs::copy(from, to))?;
     DiskFile::open(to)?.sync_all()?;
     sync_directory(&parent_of(to))
@@ -194,7 +194,7 @@ fn parent_of(path: &Path) -> PathBuf {
 
 /// What this thread did, for tests of the order of operations.
 #[cfg(test)]
-pub(super) mod trace {
+pub(crate) mod trace {
     use std::cell::RefCell;
     use std::path::Path;
 
@@ -208,7 +208,7 @@ pub(super) mod trace {
     }
 
     /// All operations since the last call, each with the last part of its path.
-    pub(in crate::journal) fn take() -> Vec<(&'static str, String)> {
+    pub(crate) fn take() -> Vec<(&'static str, String)> {
         TRACE.take()
     }
 }
