@@ -7,7 +7,10 @@ use std::convert::Infallible;
 use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use paperbourse::journal::{Journal, JournalConfig, MemoryJournal, Place, Refused, SyncMode};
+use paperbourse::disk::Disk;
+use paperbourse::journal::{
+    DataDirectory, Journal, JournalConfig, MemoryJournal, Place, Refused, SyncMode,
+};
 use tempfile::TempDir;
 
 /// About what a filled market order takes.
@@ -22,12 +25,19 @@ fn write(journal: &Journal) -> Place {
     }
 }
 
+fn open(
+    data: &TempDir,
+    config: &JournalConfig,
+    replay: impl FnMut(u64, u64, &[u8]) -> Result<(), Infallible>,
+) -> Journal {
+    let data = DataDirectory::open(Disk::System, data.path()).expect("nobody else has it open");
+    Journal::open(&data, config, replay).expect("a whole journal").0
+}
+
 fn local(sync: SyncMode) -> (TempDir, Journal) {
     let data = TempDir::new().expect("a temporary directory");
     let config = JournalConfig { sync, ..JournalConfig::default() };
-    let (journal, _) =
-        Journal::open(data.path(), &config, |_, _, _: &[u8]| Ok::<_, Infallible>(()))
-            .expect("a new journal");
+    let journal = open(&data, &config, |_, _, _| Ok(()));
     (data, journal)
 }
 
@@ -78,12 +88,10 @@ fn recovery(criterion: &mut Criterion) {
             || (),
             |()| {
                 let mut bytes = 0;
-                let replay = |_, _, record: &[u8]| {
+                black_box(open(&data, &JournalConfig::default(), |_, _, record| {
                     bytes += record.len();
-                    Ok::<_, Infallible>(())
-                };
-                let opened = Journal::open(data.path(), &JournalConfig::default(), replay);
-                black_box(opened.expect("the journal that was written").1);
+                    Ok(())
+                }));
                 bytes
             },
             BatchSize::PerIteration,

@@ -1,16 +1,18 @@
-//! Every operation on files that the journal needs, and nothing else touches a file: the place
-//! where another disk can be put in.
+//! Every operation on the files of a data directory: the place where another disk can be put in.
 //!
 //! An error names what was tried and on which path. What it means is for the caller to say.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
+mod system;
+
+use std::any::Any;
+use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// New segments are written and synced in parts of this size, so that the flushes of the journal
-/// never stand behind a whole segment of zeros.
-const ZEROS_BYTES: usize = 1 << 20;
+/// Long files are copied in parts of this size, and those of zeros are written and synced in such
+/// parts, so that the flushes of the journal never stand behind a whole file.
+const PART_BYTES: usize = 1 << 20;
 
 /// An operation on a file or directory that failed.
 #[derive(Debug, thiserror::Error)]
@@ -39,149 +41,258 @@ impl DiskError {
     }
 }
 
-/// An open file that knows its name.
-#[derive(Debug)]
-pub(crate) struct DiskFile {
-    file: File,
-    path: PathBuf,
+/// What a file is opened for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Access {
+    /// Reading a file that exists.
+    Read,
+    /// Reading and writing a file that exists.
+    Write,
+    /// Reading and writing a file that is new or made empty.
+    Create,
 }
 
-impl DiskFile {
+/// Where files are. Clones are handles of the same disk.
+#[derive(Clone, Debug)]
+pub enum Disk {
+    /// The file systems of this machine.
+    System,
+}
+
+impl Disk {
     /// Opens a file that exists, for reading and writing.
-    pub(crate) fn open(path: &Path) -> Result<Self, DiskError> {
-        let file = done("open", path, OpenOptions::new().read(true).write(true).open(path))?;
-        Ok(Self { file, path: path.to_path_buf() })
+    pub fn open(&self, path: &Path) -> Result<DiskFile, DiskError> {
+        self.open_for(Access::Write, path)
+    }
+
+    /// Opens a file that exists, for reading.
+    pub fn open_read(&self, path: &Path) -> Result<DiskFile, DiskError> {
+        self.open_for(Access::Read, path)
+    }
+
+    /// Makes an empty file, also of one that exists. Its name is not on disk before
+    /// [`Self::sync_directory`].
+    pub fn create(&self, path: &Path) -> Result<DiskFile, DiskError> {
+        self.open_for(Access::Create, path)
+    }
+
+    fn open_for(&self, access: Access, path: &Path) -> Result<DiskFile, DiskError> {
+        let action = if access == Access::Create { "create" } else { "open" };
+        let opened = match self {
+            Self::System => system::open(access, path).map(Handle::System),
+        };
+        Ok(DiskFile { handle: done(action, path, opened)?, path: path.to_path_buf() })
     }
 
     /// Creates a file of `bytes` zeros after `head`, all on disk, under a name that nothing reads,
     /// and then gives it its name. The directory is left to sync.
-    pub(crate) fn create_zeroed(path: &Path, head: &[u8], bytes: u64) -> Result<Self, DiskError> {
+    pub fn create_zeroed(
+        &self,
+        path: &Path,
+        head: &[u8],
+        bytes: u64,
+    ) -> Result<DiskFile, DiskError> {
         let temporary = temporary_name(path);
-        let mut file = done("create", &temporary, File::create(&temporary))?;
-        done("write", &temporary, file.write_all(head))?;
-        let zeros = vec![0; ZEROS_BYTES];
-        let mut left = bytes - head.len() as u64;
-        while left > 0 {
-            let part = usize::try_from(left).map_or(ZEROS_BYTES, |left| left.min(ZEROS_BYTES));
-            done("write", &temporary, file.write_all(&zeros[..part]))?;
-            done("sync", &temporary, file.sync_data())?;
-            left -= part as u64;
+        let mut file = self.create(&temporary)?;
+        file.write_at(head, 0)?;
+        let zeros = vec![0; PART_BYTES];
+        let mut written = head.len() as u64;
+        while written < bytes {
+            let part = part_bytes(bytes - written);
+            file.write_at(&zeros[..part], written)?;
+            file.sync_data()?;
+            written += part as u64;
         }
-        done("sync", &temporary, file.sync_all())?;
-        rename(&temporary, path)?;
-        Ok(Self { file, path: path.to_path_buf() })
+        file.sync_all()?;
+        self.rename(&temporary, path)?;
+        file.path = path.to_path_buf();
+        Ok(file)
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Whether something has this name.
+    pub fn exists(&self, path: &Path) -> Result<bool, DiskError> {
+        let found = match self {
+            Self::System => std::fs::exists(path),
+        };
+        done("look for", path, found)
+    }
+
+    /// The names in a directory, sorted.
+    pub fn names(&self, directory: &Path) -> Result<Vec<String>, DiskError> {
+        let names = match self {
+            Self::System => system::names(directory),
+        };
+        let mut names = done("list", directory, names)?;
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Makes a directory and those above it, each on disk in the one above.
+    pub fn create_directory(&self, path: &Path) -> Result<(), DiskError> {
+        if self.exists(path)? {
+            return Ok(());
+        }
+        let parent = parent_of(path);
+        self.create_directory(&parent)?;
+        let created = match self {
+            Self::System => std::fs::create_dir(path),
+        };
+        match created {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            created => done("create", path, created)?,
+        }
+        self.sync_directory(&parent)
+    }
+
+    /// Waits until the names in a directory are on disk.
+    pub fn sync_directory(&self, path: &Path) -> Result<(), DiskError> {
+        let synced = match self {
+            Self::System => File::open(path).and_then(|directory| directory.sync_all()),
+        };
+        done("sync", path, synced)
+    }
+
+    /// Gives a file or directory another name, in the place of a file that has it. Neither is on
+    /// disk before [`Self::sync_directory`].
+    pub fn rename(&self, from: &Path, to: &Path) -> Result<(), DiskError> {
+        let renamed = match self {
+            Self::System => std::fs::rename(from, to),
+        };
+        done("rename", from, renamed)
+    }
+
+    /// Removes a file. It may be back after a crash before [`Self::sync_directory`].
+    pub fn remove_file(&self, path: &Path) -> Result<(), DiskError> {
+        let removed = match self {
+            Self::System => std::fs::remove_file(path),
+        };
+        done("remove", path, removed)
+    }
+
+    /// Removes a directory with all that is in it, if it is there.
+    pub fn remove_directory(&self, path: &Path) -> Result<(), DiskError> {
+        let removed = match self {
+            Self::System => std::fs::remove_dir_all(path),
+        };
+        match removed {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => done("remove", path, removed),
+        }
+    }
+
+    /// Copies a file, with the copy on disk and its name too.
+    pub fn copy(&self, from: &Path, to: &Path) -> Result<(), DiskError> {
+        let from = self.open_read(from)?;
+        let to = self.create(to)?;
+        let bytes = from.bytes()?;
+        let mut buffer = vec![0; part_bytes(bytes)];
+        let mut copied = 0;
+        while copied < bytes {
+            let part = &mut buffer[..part_bytes(bytes - copied)];
+            from.read_at(part, copied)?;
+            to.append(part)?;
+            copied += part.len() as u64;
+        }
+        to.sync_all()?;
+        self.sync_directory(&parent_of(to.path()))
+    }
+
+    /// Takes the lock on a file, making it if need be, until what is returned is dropped. `None`
+    /// when someone else holds it.
+    pub fn lock(&self, path: &Path) -> Result<Option<DiskLock>, DiskError> {
+        let locked = match self {
+            Self::System => system::lock(path),
+        };
+        Ok(done("lock", path, locked)?.map(|held| DiskLock { _held: held }))
+    }
+}
+
+/// A lock that is held as long as this lives.
+#[derive(Debug)]
+pub struct DiskLock {
+    /// What lets go of it when it is dropped.
+    _held: Box<dyn Any + Send + Sync>,
+}
+
+/// An open file that knows its name.
+#[derive(Debug)]
+pub struct DiskFile {
+    handle: Handle,
+    path: PathBuf,
+}
+
+#[derive(Debug)]
+enum Handle {
+    System(File),
+}
+
+impl DiskFile {
+    /// The name under which it was opened or made.
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes all bytes at an offset.
-    pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), DiskError> {
-        done("write", &self.path, self.file.write_all_at(bytes, offset))
+    /// Its length.
+    pub fn bytes(&self) -> Result<u64, DiskError> {
+        let bytes = match &self.handle {
+            Handle::System(file) => file.metadata().map(|metadata| metadata.len()),
+        };
+        done("measure", &self.path, bytes)
     }
 
-    /// Waits until what was written is on disk. The length of the file must not have changed.
-    pub(crate) fn sync_data(&self) -> Result<(), DiskError> {
-        done("sync", &self.path, self.file.sync_data())
+    /// Writes all bytes at an offset.
+    pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), DiskError> {
+        let written = match &self.handle {
+            Handle::System(file) => file.write_all_at(bytes, offset),
+        };
+        done("write", &self.path, written)
+    }
+
+    /// Writes all bytes behind the end of the file.
+    pub fn append(&self, bytes: &[u8]) -> Result<(), DiskError> {
+        self.write_at(bytes, self.bytes()?)
     }
 
     /// Waits until content and length are on disk.
-    pub(crate) fn sync_all(&self) -> Result<(), DiskError> {
-        done("sync", &self.path, self.file.sync_all())
+    pub fn sync_data(&self) -> Result<(), DiskError> {
+        let synced = match &self.handle {
+            Handle::System(file) => file.sync_data(),
+        };
+        done("sync", &self.path, synced)
+    }
+
+    /// Waits until everything about the file but its name is on disk.
+    pub fn sync_all(&self) -> Result<(), DiskError> {
+        let synced = match &self.handle {
+            Handle::System(file) => file.sync_all(),
+        };
+        done("sync", &self.path, synced)
+    }
+
+    /// Fills the buffer from an offset. An error when the file ends before.
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), DiskError> {
+        let read = match &self.handle {
+            Handle::System(file) => file.read_exact_at(buffer, offset),
+        };
+        done("read", &self.path, read)
     }
 
     /// The whole content, into a buffer that is used again. `None` when it is longer than
     /// `bytes_max`, which is looked at before any memory is taken.
-    pub(crate) fn read_into(
-        &self,
-        buffer: &mut Vec<u8>,
-        bytes_max: u64,
-    ) -> Result<Option<()>, DiskError> {
-        let length = done("read", &self.path, self.file.metadata())?.len();
-        if length > bytes_max {
+    pub fn read_into(&self, buffer: &mut Vec<u8>, bytes_max: u64) -> Result<Option<()>, DiskError> {
+        let bytes = self.bytes()?;
+        let Some(length) = usize::try_from(bytes).ok().filter(|_| bytes <= bytes_max) else {
             return Ok(None);
-        }
-        buffer.clear();
-        done("read", &self.path, (&self.file).take(length).read_to_end(buffer))?;
+        };
+        buffer.resize(length, 0);
+        self.read_at(buffer, 0)?;
         Ok(Some(()))
     }
 }
 
 /// The name under which a file or directory is prepared.
-pub(crate) fn temporary_name(path: &Path) -> PathBuf {
+pub fn temporary_name(path: &Path) -> PathBuf {
     path.with_added_extension("tmp")
-}
-
-/// Takes the lock on a file, making it if need be, until the returned file is dropped. `None` when
-/// someone else holds it.
-pub(crate) fn lock(path: &Path) -> Result<Option<File>, DiskError> {
-    let opened = OpenOptions::new().create(true).truncate(false).write(true).open(path);
-    let file = done("open", path, opened)?;
-    match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
-        Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(source)) => done("lock", path, Err(source)),
-    }
-}
-
-/// Whether something has this name.
-pub(crate) fn exists(path: &Path) -> Result<bool, DiskError> {
-    done("look for", path, fs::exists(path))
-}
-
-/// The names in a directory, in no order.
-pub(crate) fn names(directory: &Path) -> Result<Vec<String>, DiskError> {
-    let entries = done("list", directory, fs::read_dir(directory))?;
-    let mut names = Vec::new();
-    for entry in entries {
-        let entry = done("list", directory, entry)?;
-        names.push(entry.file_name().to_string_lossy().into_owned());
-    }
-    Ok(names)
-}
-
-/// Makes a directory and those above it, each on disk in the one above.
-pub(crate) fn create_directory(path: &Path) -> Result<(), DiskError> {
-    if exists(path)? {
-        return Ok(());
-    }
-    let parent = parent_of(path);
-    create_directory(&parent)?;
-    match fs::create_dir(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        created => done("create", path, created)?,
-    }
-    sync_directory(&parent)
-}
-
-/// Waits until the names in a directory are on disk.
-pub(crate) fn sync_directory(path: &Path) -> Result<(), DiskError> {
-    let directory = done("open", path, File::open(path))?;
-    done("sync", path, directory.sync_all())
-}
-
-pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), DiskError> {
-    done("rename", from, fs::rename(from, to))
-}
-
-pub(crate) fn remove_file(path: &Path) -> Result<(), DiskError> {
-    done("remove", path, fs::remove_file(path))
-}
-
-/// Removes a directory with all that is in it, if it is there.
-pub(crate) fn remove_directory(path: &Path) -> Result<(), DiskError> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => done("remove", path, removed),
-    }
-}
-
-/// Copies a file, with the copy on disk and its name too.
-pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), DiskError> {
-    done("copy", from, fs::copy(from, to))?;
-    DiskFile::open(to)?.sync_all()?;
-    sync_directory(&parent_of(to))
 }
 
 fn parent_of(path: &Path) -> PathBuf {
@@ -190,6 +301,11 @@ fn parent_of(path: &Path) -> PathBuf {
         Some(_) => PathBuf::from("."),
         None => PathBuf::from("/"),
     }
+}
+
+/// The length of the next part of what is left.
+fn part_bytes(left: u64) -> usize {
+    usize::try_from(left).map_or(PART_BYTES, |left| left.min(PART_BYTES))
 }
 
 /// What this thread did, for tests of the order of operations.

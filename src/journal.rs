@@ -53,6 +53,7 @@
 
 mod bell;
 mod block;
+mod directory;
 mod local;
 mod maker;
 mod memory;
@@ -68,12 +69,12 @@ mod writer;
 
 use std::error::Error;
 use std::io::Write;
-use std::path::Path;
 use std::sync::Arc;
 
 pub use crate::disk::DiskError;
 pub use crate::ids::Place;
 pub use block::Damage;
+pub use directory::DataDirectory;
 pub use local::LocalJournal;
 pub use memory::{Gate, MemoryJournal};
 pub use metrics::{BUCKET_COUNT, Histogram, JournalMetrics};
@@ -193,10 +194,10 @@ pub enum Journal {
 }
 
 impl Journal {
-    /// Opens the journal in a data directory, which is made if need be, and shows each record to
+    /// Opens the journal in a data directory, making it if need be, and shows each record to
     /// `replay` with its epoch and position, in order. On an error what was shown means nothing.
     pub fn open<E: Into<Box<dyn Error + Send + Sync>>>(
-        data: &Path,
+        data: &DataDirectory,
         config: &JournalConfig,
         replay: impl FnMut(u64, u64, &[u8]) -> Result<(), E>,
     ) -> Result<(Self, RecoveryReport), OpenError> {

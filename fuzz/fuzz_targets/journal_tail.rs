@@ -14,7 +14,8 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use paperbourse::journal::{Journal, JournalConfig, OpenError, SyncMode};
+use paperbourse::disk::Disk;
+use paperbourse::journal::{DataDirectory, Journal, JournalConfig, OpenError, SyncMode};
 use tempfile::TempDir;
 
 const SECTOR_BYTES: usize = 512;
@@ -93,7 +94,8 @@ fn open(data: &Path) -> Result<(Journal, Vec<Vec<u8>>), OpenError> {
         ..JournalConfig::default()
     };
     let mut records = Vec::new();
-    let (journal, _) = Journal::open(data, &config, |_, _, record| {
+    let data = DataDirectory::open(Disk::System, data)?;
+    let (journal, _) = Journal::open(&data, &config, |_, _, record| {
         records.push(record.to_vec());
         Ok::<_, Infallible>(())
     })?;

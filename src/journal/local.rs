@@ -1,6 +1,5 @@
 //! The journal in a directory: its threads, from the opening to the last flush.
 
-use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -10,7 +9,10 @@ use super::maker::{Maker, Stock};
 use super::ring::{Ring, Ticket};
 use super::waiters::Progress;
 use super::writer::{self, Writer};
-use super::{JournalConfig, JournalMetrics, LOCAL_LOG, OnLost, Refused, block, recovery, segment};
+use super::{
+    DataDirectory, JournalConfig, JournalMetrics, LOCAL_LOG, OnLost, Refused, block, recovery,
+    segment,
+};
 use crate::disk::DiskError;
 
 /// The journal in a directory. Dropping it puts everything that was filled on disk first.
@@ -21,12 +23,12 @@ pub struct LocalJournal {
     pub(super) epoch: u64,
     record_bytes_max: usize,
     /// Let go after the threads have ended.
-    _lock: File,
+    _data: DataDirectory,
 }
 
 impl LocalJournal {
     pub(super) fn start(recovered: recovery::Recovered, config: &JournalConfig) -> Self {
-        let recovery::Recovered { lock, mould, tail, ready, next_number, .. } = recovered;
+        let recovery::Recovered { data, mould, tail, ready, next_number, .. } = recovered;
         let (epoch, position) = (tail.chain.epoch, tail.chain.position);
         let (ring, taker) = Ring::new(config.ring_slots, config.ring_bytes, position);
         ring.add_space(tail.room() - segment::unused_bytes_max(config.record_bytes_max));
@@ -63,7 +65,7 @@ impl LocalJournal {
             spawn("journal-maker", &config.on_lost, move || maker.run()),
         ];
         let record_bytes_max = config.record_bytes_max;
-        Self { shared, stock, threads, epoch, record_bytes_max, _lock: lock }
+        Self { shared, stock, threads, epoch, record_bytes_max, _data: data }
     }
 
     pub(super) fn reserve(&self, record_bytes: usize) -> Result<Ticket, Refused> {

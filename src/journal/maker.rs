@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use super::block::LogId;
 use super::ring::Ring;
 use super::segment::{self, Header};
-use crate::disk::{self, DiskError, DiskFile};
+use crate::disk::{self, Disk, DiskError, DiskFile};
 
 /// How long a full disk is left alone before the next attempt.
 const FULL_DISK_PAUSE: Duration = Duration::from_secs(1);
@@ -26,6 +26,7 @@ pub(super) struct BlankSegment {
 
 /// How segments are made in one directory.
 pub(super) struct Mould {
+    pub(super) disk: Disk,
     pub(super) directory: PathBuf,
     pub(super) log: LogId,
     pub(super) segment_bytes: u64,
@@ -36,8 +37,8 @@ impl Mould {
     pub(super) fn make(&self, number: u64) -> Result<BlankSegment, DiskError> {
         let path = self.directory.join(segment::file_name(number));
         let header = Header { log: self.log, number, segment_bytes: self.segment_bytes };
-        let file = DiskFile::create_zeroed(&path, &header.to_bytes(), self.segment_bytes)?;
-        disk::sync_directory(&self.directory)?;
+        let file = self.disk.create_zeroed(&path, &header.to_bytes(), self.segment_bytes)?;
+        self.disk.sync_directory(&self.directory)?;
         Ok(BlankSegment { file, header })
     }
 }
@@ -116,8 +117,8 @@ impl Maker {
     fn pause(&self, number: u64, error: &DiskError) -> Result<(), DiskError> {
         let path = self.mould.directory.join(segment::file_name(number));
         let temporary = disk::temporary_name(&path);
-        if disk::exists(&temporary)? {
-            disk::remove_file(&temporary)?;
+        if self.mould.disk.exists(&temporary)? {
+            self.mould.disk.remove_file(&temporary)?;
         }
         tracing::warn!(
             %error,

@@ -7,7 +7,6 @@
 use std::collections::VecDeque;
 use std::error::Error;
 use std::fmt;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -16,10 +15,9 @@ use super::maker::{BlankSegment, Mould};
 use super::segment::{self, Header, HeaderError, SEGMENT_BYTES_MAX};
 use super::tail;
 use super::writer::Tail;
-use super::{JournalConfig, Place};
-use crate::disk::{self, DiskError, DiskFile};
+use super::{DataDirectory, JournalConfig, Place};
+use crate::disk::{self, Disk, DiskError};
 
-const LOCK_NAME: &str = "lock";
 const JOURNAL_NAME: &str = "journal";
 
 /// What the opening of a journal found and did.
@@ -154,7 +152,7 @@ const REMEDY: &str = "the journal was left as it is; put the file back from a ba
 /// A journal that is ready to be written.
 pub(super) struct Recovered {
     /// Held as long as the journal is open.
-    pub(super) lock: File,
+    pub(super) data: DataDirectory,
     pub(super) mould: Mould,
     pub(super) tail: Tail,
     pub(super) ready: VecDeque<BlankSegment>,
@@ -165,21 +163,18 @@ pub(super) struct Recovered {
 /// Opens the journal in the data directory and shows each record to `replay`, in order, with its
 /// epoch and position.
 pub(super) fn recover<E: Into<Box<dyn Error + Send + Sync>>>(
-    data: &Path,
+    data: &DataDirectory,
     config: &JournalConfig,
     mut replay: impl FnMut(u64, u64, &[u8]) -> Result<(), E>,
 ) -> Result<Recovered, OpenError> {
     let started = Instant::now();
-    disk::create_directory(data)?;
-    let Some(lock) = disk::lock(&data.join(LOCK_NAME))? else {
-        return Err(OpenError::InUse { directory: data.to_path_buf() });
-    };
-    let directory = data.join(JOURNAL_NAME);
-    if !disk::exists(&directory)? {
+    let disk = data.disk();
+    let directory = data.path().join(JOURNAL_NAME);
+    if !disk.exists(&directory)? {
         create(data, &directory, config)?;
     }
-    let numbers = settle(&directory)?;
-    let mut reader = Reader::new(&directory);
+    let numbers = settle(disk, &directory)?;
+    let mut reader = Reader::new(disk, &directory);
     for &number in &numbers {
         reader.read_segment(number, &mut |epoch, position, record: &[u8]| {
             replay(epoch, position, record)
@@ -190,8 +185,8 @@ pub(super) fn recover<E: Into<Box<dyn Error + Send + Sync>>>(
     let (Some(log), Some(end)) = (log, end) else {
         return Err(OpenError::NoSegments { directory });
     };
-    let torn = if end.torn_bytes > 0 { Some(cut(&end)?) } else { None };
-    let mould = Mould { directory, log, segment_bytes: config.segment_bytes };
+    let torn = if end.torn_bytes > 0 { Some(cut(disk, &end)?) } else { None };
+    let mould = Mould { disk: disk.clone(), directory, log, segment_bytes: config.segment_bytes };
     let mut next_number = numbers.last().expect("the end lies in a segment") + 1;
     let mut tail = end.tail(config);
     let room_min = SECTOR_BYTES + block::alone_bytes(config.record_bytes_max);
@@ -214,37 +209,42 @@ pub(super) fn recover<E: Into<Box<dyn Error + Send + Sync>>>(
         torn,
         elapsed: started.elapsed(),
     };
-    Ok(Recovered { lock, mould, tail, ready, next_number, report })
+    Ok(Recovered { data: data.clone(), mould, tail, ready, next_number, report })
 }
 
 /// Makes the journal's directory with its first segment, under another name until it is whole.
-fn create(data: &Path, directory: &Path, config: &JournalConfig) -> Result<(), OpenError> {
+fn create(data: &DataDirectory, directory: &Path, config: &JournalConfig) -> Result<(), OpenError> {
+    let disk = data.disk();
     let temporary = disk::temporary_name(directory);
-    disk::remove_directory(&temporary)?;
-    disk::create_directory(&temporary)?;
+    disk.remove_directory(&temporary)?;
+    disk.create_directory(&temporary)?;
     let mut id = [0; 16];
     getrandom::fill(&mut id).map_err(OpenError::Random)?;
-    let mould =
-        Mould { directory: temporary.clone(), log: LogId(id), segment_bytes: config.segment_bytes };
+    let mould = Mould {
+        disk: disk.clone(),
+        directory: temporary.clone(),
+        log: LogId(id),
+        segment_bytes: config.segment_bytes,
+    };
     mould.make(1)?;
-    disk::rename(&temporary, directory)?;
-    disk::sync_directory(data)?;
+    disk.rename(&temporary, directory)?;
+    disk.sync_directory(data.path())?;
     Ok(())
 }
 
 /// Puts on disk what an earlier process may have left in memory, removes what it did not finish,
 /// and lists the numbers of the segments, which must have no gaps.
-fn settle(directory: &Path) -> Result<Vec<u64>, OpenError> {
+fn settle(disk: &Disk, directory: &Path) -> Result<Vec<u64>, OpenError> {
     let mut numbers = Vec::new();
-    for name in disk::names(directory)? {
+    for name in disk.names(directory)? {
         if let Some(number) = segment::number_of(&name) {
-            DiskFile::open(&directory.join(name))?.sync_all()?;
+            disk.open(&directory.join(name))?.sync_all()?;
             numbers.push(number);
         } else if name.strip_suffix(".tmp").and_then(segment::number_of).is_some() {
-            disk::remove_file(&directory.join(name))?;
+            disk.remove_file(&directory.join(name))?;
         }
     }
-    disk::sync_directory(directory)?;
+    disk.sync_directory(directory)?;
     numbers.sort_unstable();
     for (expected, &number) in (1..).zip(&numbers) {
         if number != expected {
@@ -256,11 +256,11 @@ fn settle(directory: &Path) -> Result<Vec<u64>, OpenError> {
 }
 
 /// Keeps a copy of the segment and writes zeros over the torn end.
-fn cut(end: &End) -> Result<TornTail, OpenError> {
+fn cut(disk: &Disk, end: &End) -> Result<TornTail, OpenError> {
     let path = end.segment.file.path();
     // Named by the place: an opening that is interrupted here makes the same copy again.
     let copy = path.with_added_extension(format!("{}.broken", end.offset));
-    disk::copy(path, &copy)?;
+    disk.copy(path, &copy)?;
     end.segment.file.write_at(&vec![0; end.torn_bytes], end.offset)?;
     end.segment.file.sync_data()?;
     Ok(TornTail { bytes: end.torn_bytes as u64, offset: end.offset, copy })
@@ -291,6 +291,7 @@ type Replay<'a> = dyn FnMut(u64, u64, &[u8]) -> Result<(), OpenError> + 'a;
 
 /// Reads the segments in order, one in memory at a time.
 struct Reader<'a> {
+    disk: &'a Disk,
     directory: &'a Path,
     buffer: Vec<u8>,
     log: Option<LogId>,
@@ -304,8 +305,9 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(directory: &'a Path) -> Self {
+    fn new(disk: &'a Disk, directory: &'a Path) -> Self {
         Self {
+            disk,
             directory,
             buffer: Vec::new(),
             log: None,
@@ -356,7 +358,7 @@ impl<'a> Reader<'a> {
     /// Reads the file into the buffer and checks its header.
     fn load(&mut self, number: u64) -> Result<BlankSegment, OpenError> {
         let path = self.directory.join(segment::file_name(number));
-        let file = DiskFile::open(&path)?;
+        let file = self.disk.open(&path)?;
         if file.read_into(&mut self.buffer, SEGMENT_BYTES_MAX)?.is_none() {
             return Err(OpenError::SegmentMismatch { path });
         }

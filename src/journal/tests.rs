@@ -4,13 +4,14 @@ mod contract;
 mod damage;
 mod opening;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tempfile::TempDir;
 
 use super::block::SECTOR_BYTES;
 use super::*;
+use crate::disk::{self, Disk};
 
 /// Small enough that segments change all the time, large enough for blocks of several sectors.
 fn config() -> JournalConfig {
@@ -48,7 +49,8 @@ impl Opened {
 
 fn try_open(data: &Path) -> Result<Opened, OpenError> {
     let mut records = Vec::new();
-    let (journal, report) = Journal::open(data, &config(), |epoch, position, bytes| {
+    let data = DataDirectory::open(Disk::System, data)?;
+    let (journal, report) = Journal::open(&data, &config(), |epoch, position, bytes| {
         records.push(Replayed { epoch, position, bytes: bytes.to_vec() });
         Ok::<_, std::convert::Infallible>(())
     })?;

@@ -8,10 +8,11 @@ use crate::auth::identity::IdentitySource;
 use crate::auth::identity::embedded::EmbeddedIssuer;
 use crate::auth::ws_token::WsTokens;
 use crate::config::{DataPlace, JournalSync, ServeArgs, Switch, VenueChoice};
+use crate::disk::Disk;
 use crate::engine::Rules;
 use crate::http::exchange::Exchange;
 use crate::ids::Timestamp;
-use crate::journal::{Journal, JournalConfig, MemoryJournal, SyncMode};
+use crate::journal::{DataDirectory, Journal, JournalConfig, MemoryJournal, SyncMode};
 use crate::market::Markets;
 use crate::service::{Parts, Service, key_observer, key_table};
 use crate::shard::{Recovered, Shards};
@@ -73,7 +74,8 @@ fn open_journal(arguments: &ServeArgs) -> anyhow::Result<(Journal, Recovered)> {
         tracing::info!("data: in memory, forgotten at the end");
         return Ok((MemoryJournal::new(&config).into(), recovered));
     };
-    let (journal, report) = Journal::open(folder, &config, |_, _, record| recovered.replay(record))
+    let (journal, report) = DataDirectory::open(Disk::System, folder)
+        .and_then(|data| Journal::open(&data, &config, |_, _, record| recovered.replay(record)))
         .with_context(|| format!("failed to open the journal in --data {}", folder.display()))?;
     tracing::info!("data: {}; {report}", folder.display());
     if sync == SyncMode::Never {

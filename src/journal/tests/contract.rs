@@ -237,8 +237,9 @@ fn lost_on(device: &str) -> DiskError {
     };
     let config = JournalConfig { on_lost: Arc::new(on_lost), ..config() };
     let replay = |_, _, _: &[u8]| Ok::<_, std::convert::Infallible>(());
-    let mut recovered = recovery::recover(data.path(), &config, replay).unwrap();
-    recovered.tail.file = crate::disk::DiskFile::open(Path::new(device)).unwrap();
+    let directory = DataDirectory::open(Disk::System, data.path()).unwrap();
+    let mut recovered = recovery::recover(&directory, &config, replay).unwrap();
+    recovered.tail.file = Disk::System.open(Path::new(device)).unwrap();
     let journal = Journal::Local(LocalJournal::start(recovered, &config));
     let place = write(&journal, b"never acknowledged");
     let error = receiver.recv().unwrap();

@@ -1,7 +1,6 @@
 //! How a journal is made, found and refused.
 
 use super::*;
-use crate::disk;
 
 fn refusal(data: &Path) -> OpenError {
     try_open(data).err().expect("it must be refused")
@@ -59,6 +58,7 @@ fn a_half_made_segment_is_made_again() {
 fn segments_are_made_of_zeros() {
     let data = TempDir::new().unwrap();
     let mould = maker::Mould {
+        disk: Disk::System,
         directory: data.path().to_path_buf(),
         log: block::LogId([3; 16]),
         segment_bytes: 3 << 20,
@@ -97,7 +97,7 @@ fn names_are_on_disk_before_they_are_relied_on() {
     ];
     assert!(steps.is_sorted(), "{trace:?}");
     let after_rename = &trace[steps[6]..];
-    assert_eq!(after_rename[2], ("sync", "data".to_owned()), "{trace:?}");
+    assert_eq!(after_rename[1], ("sync", "data".to_owned()), "{trace:?}");
     drop(opened);
 }
 
@@ -138,7 +138,7 @@ fn a_missing_segment_refuses_to_start() {
 fn a_journal_without_segments_is_not_taken_for_a_new_one() {
     let data = TempDir::new().unwrap();
     drop(open(data.path()));
-    for name in disk::names(&data.path().join("journal")).unwrap() {
+    for name in Disk::System.names(&data.path().join("journal")).unwrap() {
         std::fs::remove_file(data.path().join("journal").join(name)).unwrap();
     }
     assert!(matches!(refusal(data.path()), OpenError::NoSegments { .. }));
@@ -214,7 +214,8 @@ fn a_record_that_the_reader_refuses_ends_the_opening() {
     let image = Image::of(vec![record(1, 100), record(2, 100), record(3, 100)]);
     let data = TempDir::new().unwrap();
     Image::install(&image.bytes, data.path());
-    let error = Journal::open(data.path(), &config(), |_, position, _: &[u8]| {
+    let directory = DataDirectory::open(Disk::System, data.path()).unwrap();
+    let error = Journal::open(&directory, &config(), |_, position, _: &[u8]| {
         if position == 2 { Err("not this one") } else { Ok(()) }
     })
     .err()
