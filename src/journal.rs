@@ -59,6 +59,7 @@ mod maker;
 mod memory;
 mod metrics;
 mod primitives;
+mod reader;
 pub mod record;
 mod recovery;
 mod ring;
@@ -70,15 +71,19 @@ mod writer;
 use std::error::Error;
 use std::io::Write;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 pub use crate::disk::DiskError;
 pub use crate::ids::Place;
-pub use block::Damage;
+pub use block::{Damage, LogId};
 pub use directory::DataDirectory;
 pub use local::LocalJournal;
 pub use memory::{Gate, MemoryJournal};
 pub use metrics::{BUCKET_COUNT, Histogram, JournalMetrics};
-pub use recovery::{OpenError, RecoveryReport, TornTail};
+pub use reader::{
+    Batch, ChainMark, JournalMark, RecordAt, SegmentReader, segment_name, segment_number,
+};
+pub use recovery::{OpenError, ReadError, RecoveryReport, TornTail, UnopenedJournal};
 use ring::Ticket;
 use waiters::Progress;
 pub use waiters::{DurableWait, WAITER_GROUPS_MAX, Waiters};
@@ -199,12 +204,30 @@ impl Journal {
     pub fn open<E: Into<Box<dyn Error + Send + Sync>>>(
         data: &DataDirectory,
         config: &JournalConfig,
-        replay: impl FnMut(u64, u64, &[u8]) -> Result<(), E>,
+        mut replay: impl FnMut(u64, u64, &[u8]) -> Result<(), E>,
     ) -> Result<(Self, RecoveryReport), OpenError> {
+        let unopened = Self::read(data, config, None, |batch| {
+            batch.iter().zip(batch.records()).try_for_each(|((position, record), at)| {
+                replay(at.epoch, position, record)
+                    .map_err(|source| OpenError::Replay { position, source: source.into() })
+            })
+        });
+        match unopened {
+            Ok(unopened) => unopened.open(),
+            Err(ReadError::Journal(error) | ReadError::Stopped(error)) => Err(error),
+        }
+    }
+
+    /// Reads the journal in a data directory, from behind the mark on, which a snapshot has kept,
+    /// and shows the records of each segment, in order. Only [`UnopenedJournal::open`] changes it.
+    pub fn read<E>(
+        data: &DataDirectory,
+        config: &JournalConfig,
+        mark: Option<JournalMark>,
+        show: impl FnMut(Batch) -> Result<(), E>,
+    ) -> Result<UnopenedJournal, ReadError<E>> {
         config.check();
-        let recovered = recovery::recover(data, config, replay)?;
-        let report = recovered.report.clone();
-        Ok((Self::Local(LocalJournal::start(recovered, config)), report))
+        recovery::read(data, config, mark, show)
     }
 
     /// Takes the next place for a record of at most `record_bytes`, which is at most the
@@ -253,6 +276,14 @@ impl Journal {
         match self {
             Self::Local(local) => local.epoch,
             Self::Memory(_) => 1,
+        }
+    }
+
+    /// The segment that is written now: all before it are closed. In memory there is none.
+    pub fn segment(&self) -> Option<u64> {
+        match self {
+            Self::Local(local) => Some(local.shared.segment.load(Ordering::Acquire)),
+            Self::Memory(_) => None,
         }
     }
 

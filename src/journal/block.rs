@@ -33,6 +33,7 @@
 //! The version of the format is in the header of the segment ([`super::segment`]).
 
 use super::RECORD_BYTES_MAX;
+use super::reader::ChainMark;
 
 /// The unit that a disk writes whole or not at all.
 pub(super) const SECTOR_BYTES: usize = 512;
@@ -73,7 +74,19 @@ pub(super) const fn alone_bytes(record_bytes: usize) -> usize {
 
 /// Which log this is; chosen at random when it is created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct LogId(pub(super) [u8; 16]);
+pub struct LogId(pub(super) [u8; 16]);
+
+impl LogId {
+    /// The id as files keep it.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// The form of files.
+    pub const fn to_bytes(self) -> [u8; 16] {
+        self.0
+    }
+}
 
 /// Where the chain of blocks stands: what the next block must continue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,6 +104,17 @@ impl Chain {
     pub(super) fn start(log: LogId) -> Self {
         let log_crc = crc32c::crc32c(&log.0);
         Self { log_crc, previous_crc: log_crc, epoch: 0, position: 0 }
+    }
+
+    /// The chain at a place that a snapshot has kept.
+    pub(super) fn at(log: LogId, mark: ChainMark) -> Self {
+        let ChainMark { epoch, position, crc } = mark;
+        Self { log_crc: crc32c::crc32c(&log.0), previous_crc: crc, epoch, position }
+    }
+
+    /// What a snapshot keeps of it.
+    pub(super) const fn mark(&self) -> ChainMark {
+        ChainMark { epoch: self.epoch, position: self.position, crc: self.previous_crc }
     }
 
     fn advance(&mut self, crc: u32, epoch: u64, record_count: u32) {
@@ -175,6 +199,16 @@ impl<'a> Block<'a> {
     /// Its records in order.
     pub(super) fn records(&self) -> Records<'a> {
         Records { rest: self.payload }
+    }
+
+    /// Where its records lie within the block, each by its first byte and its length.
+    pub(super) fn record_ranges(&self) -> impl Iterator<Item = (usize, usize)> {
+        let mut at = HEADER_BYTES;
+        self.records().map(move |record| {
+            let offset = at + RECORD_HEADER_BYTES;
+            at += (RECORD_HEADER_BYTES + record.len()).next_multiple_of(RECORD_ALIGNMENT);
+            (offset, record.len())
+        })
     }
 }
 

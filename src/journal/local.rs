@@ -1,7 +1,7 @@
 //! The journal in a directory: its threads, from the opening to the last flush.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
 use super::bell::Bell;
@@ -42,6 +42,7 @@ impl LocalJournal {
             progress: Arc::new(Progress::new(LOCAL_LOG, position)),
             bell: Bell::default(),
             metrics: JournalMetrics::default(),
+            segment: AtomicU64::new(tail.number),
             is_closing: AtomicBool::new(false),
         });
         let writer = Writer {

@@ -1,24 +1,27 @@
-//! Opens the journal of a directory: makes it when there is none, reads all of it, cuts a torn end,
-//! begins the next epoch.
+//! Opens the journal of a directory: makes it when there is none, reads what no snapshot covers,
+//! cuts a torn end, begins the next epoch.
 //!
-//! It changes nothing before it has read everything, and it refuses whatever it cannot explain by
-//! a crash of this very format.
+//! It changes nothing before it has read everything and whoever was shown the records has agreed,
+//! and it refuses whatever it cannot explain by a crash of this very format.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::block::{self, Builder, Chain, Damage, LogId, Reading, SECTOR_BYTES, is_zero};
+use super::block::{self, Builder, Chain, Damage, LogId, SECTOR_BYTES};
+use super::local::LocalJournal;
 use super::maker::{BlankSegment, Mould};
-use super::segment::{self, Header, HeaderError, SEGMENT_BYTES_MAX};
+use super::reader::{Batch, JournalMark, Segment, SegmentReader};
+use super::segment;
 use super::tail;
 use super::writer::Tail;
-use super::{DataDirectory, JournalConfig, Place};
+use super::{DataDirectory, Journal, JournalConfig, Place};
 use crate::disk::{self, Disk, DiskError};
 
 const JOURNAL_NAME: &str = "journal";
+const ARCHIVE_NAME: &str = "archive";
 
 /// What the opening of a journal found and did.
 #[derive(Clone, Debug)]
@@ -149,6 +152,27 @@ pub enum OpenError {
 
 const REMEDY: &str = "the journal was left as it is; put the file back from a backup";
 
+/// Why the reading of a journal ended.
+#[derive(Debug)]
+pub enum ReadError<E> {
+    /// The journal cannot be read.
+    Journal(OpenError),
+    /// Whoever was shown the records did not want any more.
+    Stopped(E),
+}
+
+impl<E> From<OpenError> for ReadError<E> {
+    fn from(error: OpenError) -> Self {
+        Self::Journal(error)
+    }
+}
+
+impl<E> From<DiskError> for ReadError<E> {
+    fn from(error: DiskError) -> Self {
+        Self::Journal(error.into())
+    }
+}
+
 /// A journal that is ready to be written.
 pub(super) struct Recovered {
     /// Held as long as the journal is open.
@@ -160,56 +184,117 @@ pub(super) struct Recovered {
     pub(super) report: RecoveryReport,
 }
 
-/// Opens the journal in the data directory and shows each record to `replay`, in order, with its
-/// epoch and position.
-pub(super) fn recover<E: Into<Box<dyn Error + Send + Sync>>>(
+/// A journal that was read to its end. So far nothing has changed.
+pub struct UnopenedJournal {
+    data: DataDirectory,
+    config: JournalConfig,
+    directory: PathBuf,
+    log: LogId,
+    end: End,
+    /// The blank segments after the end.
+    ready: VecDeque<BlankSegment>,
+    next_number: u64,
+    records: u64,
+    segments: u64,
+    began: Instant,
+}
+
+/// Reads the journal in the data directory, from behind the mark on, and shows the records of each
+/// segment, in order. A directory without a journal is given one.
+pub(super) fn read<E>(
     data: &DataDirectory,
     config: &JournalConfig,
-    mut replay: impl FnMut(u64, u64, &[u8]) -> Result<(), E>,
-) -> Result<Recovered, OpenError> {
-    let started = Instant::now();
+    mark: Option<JournalMark>,
+    mut show: impl FnMut(Batch) -> Result<(), E>,
+) -> Result<UnopenedJournal, ReadError<E>> {
+    let began = Instant::now();
     let disk = data.disk();
     let directory = data.path().join(JOURNAL_NAME);
-    if !disk.exists(&directory)? {
+    if !disk.exists(&directory)? && mark.is_none() {
         create(data, &directory, config)?;
     }
-    let numbers = settle(disk, &directory)?;
-    let mut reader = Reader::new(disk, &directory);
-    for &number in &numbers {
-        reader.read_segment(number, &mut |epoch, position, record: &[u8]| {
-            replay(epoch, position, record)
-                .map_err(|source| OpenError::Replay { position, source: source.into() })
-        })?;
-    }
-    let Reader { mut ready, log, end, records, segments, .. } = reader;
-    let (Some(log), Some(end)) = (log, end) else {
-        return Err(OpenError::NoSegments { directory });
-    };
-    let torn = if end.torn_bytes > 0 { Some(cut(disk, &end)?) } else { None };
-    let mould = Mould { disk: disk.clone(), directory, log, segment_bytes: config.segment_bytes };
-    let mut next_number = numbers.last().expect("the end lies in a segment") + 1;
-    let mut tail = end.tail(config);
-    let room_min = SECTOR_BYTES + block::alone_bytes(config.record_bytes_max);
-    if tail.room() < room_min as u64 {
-        let segment = if let Some(segment) = ready.pop_front() {
-            segment
-        } else {
-            next_number += 1;
-            mould.make(next_number - 1)?
+    let paths = settle(data, &directory, mark.map_or(0, |mark| mark.segment))?;
+    let mut reader = SegmentReader::after(mark);
+    let mut end: Option<End> = None;
+    let mut ready = VecDeque::new();
+    let (mut records, mut segments, mut next_number) = (0, 0, 1);
+    for (number, path) in paths {
+        next_number = number + 1;
+        let segment = reader.read(disk.open(&path)?, number)?;
+        let (is_blank, chain) = (segment.is_blank(), segment.chain);
+        let Segment { file, header, batch, end: offset, tail, .. } = segment;
+        let blank = BlankSegment { file, header };
+        if is_blank && end.is_some() {
+            ready.push_back(blank);
+            continue;
+        }
+        let torn_bytes = match tail {
+            tail::Tail::Clean => 0,
+            tail::Tail::Torn(bytes) => bytes,
         };
-        tail = Tail::at_start_of(segment, tail.chain, tail.sync);
+        end = Some(End { segment: blank, offset: offset as u64, torn_bytes, chain });
+        if !is_blank {
+            records += batch.records().len() as u64;
+            segments += 1;
+            show(batch).map_err(ReadError::Stopped)?;
+        }
     }
-    // A block without records: the epoch is on disk before its first record can be reserved.
-    tail.append(&mut Builder::new())?;
-    let report = RecoveryReport {
+    let (Some((log, _)), Some(end)) = (reader.end(), end) else {
+        return Err(OpenError::NoSegments { directory }.into());
+    };
+    let (data, config) = (data.clone(), config.clone());
+    Ok(UnopenedJournal {
+        data,
+        config,
+        directory,
+        log,
+        end,
+        ready,
+        next_number,
         records,
         segments,
-        last: Place { log: super::LOCAL_LOG, position: tail.chain.position },
-        epoch: tail.chain.epoch,
-        torn,
-        elapsed: started.elapsed(),
-    };
-    Ok(Recovered { data: data.clone(), mould, tail, ready, next_number, report })
+        began,
+    })
+}
+
+impl UnopenedJournal {
+    /// Cuts a torn end and begins the next epoch.
+    pub fn open(self) -> Result<(Journal, RecoveryReport), OpenError> {
+        let config = self.config.clone();
+        let recovered = self.recover()?;
+        let report = recovered.report.clone();
+        Ok((Journal::Local(LocalJournal::start(recovered, &config)), report))
+    }
+
+    pub(super) fn recover(self) -> Result<Recovered, OpenError> {
+        let Self { data, config, directory, log, end, mut ready, mut next_number, .. } = self;
+        let disk = data.disk();
+        let torn = if end.torn_bytes > 0 { Some(cut(disk, &end)?) } else { None };
+        let segment_bytes = config.segment_bytes;
+        let mould = Mould { disk: disk.clone(), directory, log, segment_bytes };
+        let mut tail = end.tail(&config);
+        let room_min = SECTOR_BYTES + block::alone_bytes(config.record_bytes_max);
+        if tail.room() < room_min as u64 {
+            let segment = if let Some(segment) = ready.pop_front() {
+                segment
+            } else {
+                next_number += 1;
+                mould.make(next_number - 1)?
+            };
+            tail = Tail::at_start_of(segment, tail.chain, tail.sync);
+        }
+        // A block without records: the epoch is on disk before its first record can be reserved.
+        tail.append(&mut Builder::new())?;
+        let report = RecoveryReport {
+            records: self.records,
+            segments: self.segments,
+            last: Place { log: super::LOCAL_LOG, position: tail.chain.position },
+            epoch: tail.chain.epoch,
+            torn,
+            elapsed: self.began.elapsed(),
+        };
+        Ok(Recovered { data, mould, tail, ready, next_number, report })
+    }
 }
 
 /// Makes the journal's directory with its first segment, under another name until it is whole.
@@ -233,26 +318,47 @@ fn create(data: &DataDirectory, directory: &Path, config: &JournalConfig) -> Res
 }
 
 /// Puts on disk what an earlier process may have left in memory, removes what it did not finish,
-/// and lists the numbers of the segments, which must have no gaps.
-fn settle(disk: &Disk, directory: &Path) -> Result<Vec<u64>, OpenError> {
-    let mut numbers = Vec::new();
-    for name in disk.names(directory)? {
-        if let Some(number) = segment::number_of(&name) {
-            disk.open(&directory.join(name))?.sync_all()?;
-            numbers.push(number);
-        } else if name.strip_suffix(".tmp").and_then(segment::number_of).is_some() {
-            disk.remove_file(&directory.join(name))?;
+/// and lists the segments behind the covered ones, which must have no gaps. Those that an earlier
+/// snapshot covered may lie in the archive: they are read there when one goes back by a snapshot.
+fn settle(
+    data: &DataDirectory,
+    directory: &Path,
+    covered: u64,
+) -> Result<Vec<(u64, PathBuf)>, OpenError> {
+    let disk = data.disk();
+    let archive = data.path().join(ARCHIVE_NAME);
+    let mut paths = BTreeMap::new();
+    let mut directories = Vec::new();
+    for directory in [&archive, directory] {
+        if !disk.exists(directory)? {
+            continue;
         }
+        for name in disk.names(directory)? {
+            let path = directory.join(&name);
+            if let Some(number) = segment::number_of(&name) {
+                paths.insert(number, path);
+            } else if name.strip_suffix(".tmp").and_then(segment::number_of).is_some() {
+                disk.remove_file(&path)?;
+            }
+        }
+        directories.push(directory);
     }
-    disk.sync_directory(directory)?;
-    numbers.sort_unstable();
-    for (expected, &number) in (1..).zip(&numbers) {
+    paths.retain(|&number, _| number > covered);
+    // The archive alone is no journal: the newest records are not there.
+    if !paths.values().next_back().is_some_and(|path| path.starts_with(directory)) {
+        return Err(OpenError::NoSegments { directory: directory.to_path_buf() });
+    }
+    for (expected, (&number, path)) in (covered + 1..).zip(&paths) {
         if number != expected {
             let path = directory.join(segment::file_name(expected));
             return Err(OpenError::MissingSegment { path });
         }
+        disk.open(path)?.sync_all()?;
     }
-    Ok(numbers)
+    for directory in directories {
+        disk.sync_directory(directory)?;
+    }
+    Ok(paths.into_iter().collect())
 }
 
 /// Keeps a copy of the segment and writes zeros over the torn end.
@@ -278,139 +384,11 @@ impl End {
     fn tail(self, config: &JournalConfig) -> Tail {
         Tail {
             file: self.segment.file,
+            number: self.segment.header.number,
             offset: self.offset,
             segment_bytes: self.segment.header.segment_bytes,
             chain: self.chain,
             sync: config.sync,
         }
-    }
-}
-
-/// Shows a record with its epoch and position.
-type Replay<'a> = dyn FnMut(u64, u64, &[u8]) -> Result<(), OpenError> + 'a;
-
-/// Reads the segments in order, one in memory at a time.
-struct Reader<'a> {
-    disk: &'a Disk,
-    directory: &'a Path,
-    buffer: Vec<u8>,
-    log: Option<LogId>,
-    end: Option<End>,
-    /// Whether no later segment may hold anything.
-    is_over: bool,
-    /// The blank segments after the end.
-    ready: VecDeque<BlankSegment>,
-    records: u64,
-    segments: u64,
-}
-
-impl<'a> Reader<'a> {
-    fn new(disk: &'a Disk, directory: &'a Path) -> Self {
-        Self {
-            disk,
-            directory,
-            buffer: Vec::new(),
-            log: None,
-            end: None,
-            is_over: false,
-            ready: VecDeque::new(),
-            records: 0,
-            segments: 0,
-        }
-    }
-
-    fn read_segment(&mut self, number: u64, replay: &mut Replay<'_>) -> Result<(), OpenError> {
-        let segment = self.load(number)?;
-        let log = segment.header.log;
-        if is_zero(&self.buffer[segment::HEADER_BYTES..]) {
-            self.is_over = true;
-            if self.end.is_some() {
-                self.ready.push_back(segment);
-            } else {
-                let offset = segment::HEADER_BYTES as u64;
-                let chain = Chain::start(log);
-                self.end = Some(End { segment, offset, torn_bytes: 0, chain });
-            }
-            return Ok(());
-        }
-        if self.is_over {
-            return Err(self.gap());
-        }
-        let chain = self.end.as_ref().map_or_else(|| Chain::start(log), |end| end.chain);
-        let end = self.read_blocks(segment, chain, replay)?;
-        self.is_over = end.torn_bytes > 0;
-        self.segments += 1;
-        self.end = Some(end);
-        Ok(())
-    }
-
-    /// Something is written after a place where the journal seemed to end.
-    fn gap(&self) -> OpenError {
-        let (segment, offset, damage) = match (self.ready.front(), &self.end) {
-            (_, Some(end)) if end.torn_bytes > 0 => (&end.segment, end.offset, Damage::Followed),
-            (Some(blank), _) => (blank, segment::HEADER_BYTES as u64, Damage::Gap),
-            (None, Some(end)) => (&end.segment, end.offset, Damage::Gap),
-            (None, None) => unreachable!("the journal ends somewhere"),
-        };
-        OpenError::Damaged { path: segment.file.path().to_path_buf(), offset, damage }
-    }
-
-    /// Reads the file into the buffer and checks its header.
-    fn load(&mut self, number: u64) -> Result<BlankSegment, OpenError> {
-        let path = self.directory.join(segment::file_name(number));
-        let file = self.disk.open(&path)?;
-        if file.read_into(&mut self.buffer, SEGMENT_BYTES_MAX)?.is_none() {
-            return Err(OpenError::SegmentMismatch { path });
-        }
-        let header = match Header::read(&self.buffer) {
-            Ok(header) => header,
-            Err(HeaderError::Newer { version }) => {
-                return Err(OpenError::NewerVersion { path, version });
-            }
-            Err(HeaderError::NotASegment | HeaderError::Damaged) => {
-                return Err(OpenError::SegmentHeader { path });
-            }
-        };
-        if *self.log.get_or_insert(header.log) != header.log {
-            return Err(OpenError::ForeignSegment { path });
-        }
-        let is_whole = self.buffer.len().is_multiple_of(SECTOR_BYTES);
-        if header.number != number || header.segment_bytes != self.buffer.len() as u64 || !is_whole
-        {
-            return Err(OpenError::SegmentMismatch { path });
-        }
-        Ok(BlankSegment { file, header })
-    }
-
-    fn read_blocks(
-        &mut self,
-        segment: BlankSegment,
-        mut chain: Chain,
-        replay: &mut Replay<'_>,
-    ) -> Result<End, OpenError> {
-        let mut offset = segment::HEADER_BYTES;
-        let mut torn_bytes = 0;
-        while offset < self.buffer.len() {
-            let rest = &self.buffer[offset..];
-            let reading = block::read(rest, &mut chain);
-            if let Reading::Block(block) = &reading {
-                for (position, record) in (block.first_position..).zip(block.records()) {
-                    replay(block.epoch, position, record)?;
-                    self.records += 1;
-                }
-                offset += block.bytes;
-                continue;
-            }
-            match tail::judge(rest, &reading, &chain) {
-                Ok(tail::Tail::Clean) => {}
-                Ok(tail::Tail::Torn(bytes)) => torn_bytes = bytes,
-                Err(damage) => {
-                    let path = segment.file.path().to_path_buf();
-                    return Err(OpenError::Damaged { path, offset: offset as u64, damage });
-                }
-            }
-            break;
-        }
-        Ok(End { segment, offset: offset as u64, torn_bytes, chain })
     }
 }

@@ -3,7 +3,7 @@
 //! There is no delay to collect more records: those that arrive during a flush share the next.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::bell::Bell;
@@ -24,6 +24,8 @@ pub(super) struct Shared {
     pub(super) progress: Arc<Progress>,
     pub(super) bell: Bell,
     pub(super) metrics: JournalMetrics,
+    /// The number of the segment that is written now.
+    pub(super) segment: AtomicU64,
     /// Set when there will be no further reservations.
     pub(super) is_closing: AtomicBool,
 }
@@ -31,6 +33,8 @@ pub(super) struct Shared {
 /// The end of the log on disk: the segment that is written to, and what the next block continues.
 pub(super) struct Tail {
     pub(super) file: DiskFile,
+    /// The number of the segment.
+    pub(super) number: u64,
     /// Where the next block goes.
     pub(super) offset: u64,
     pub(super) segment_bytes: u64,
@@ -43,6 +47,7 @@ impl Tail {
     pub(super) fn at_start_of(segment: BlankSegment, chain: Chain, sync: SyncMode) -> Self {
         Self {
             file: segment.file,
+            number: segment.header.number,
             offset: segment::HEADER_BYTES as u64,
             segment_bytes: segment.header.segment_bytes,
             chain,
@@ -145,6 +150,7 @@ impl Writer {
         let segment = self.stock.take();
         let segment = segment.expect("space is promised only in segments that are ready");
         self.tail = Tail::at_start_of(segment, self.tail.chain, self.tail.sync);
+        self.shared.segment.store(self.tail.number, Ordering::Release);
         // The promise was made as if the most possible had stayed unused.
         let unused_max = segment::unused_bytes_max(self.record_bytes_max);
         assert!(unused <= unused_max, "a segment is left only when a record does not fit any more");

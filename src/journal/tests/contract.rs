@@ -236,9 +236,9 @@ fn lost_on(device: &str) -> DiskError {
         sender.send(DiskError { action, path: path.clone(), source }).unwrap();
     };
     let config = JournalConfig { on_lost: Arc::new(on_lost), ..config() };
-    let replay = |_, _, _: &[u8]| Ok::<_, std::convert::Infallible>(());
+    let show = |_| Ok::<_, std::convert::Infallible>(());
     let directory = DataDirectory::open(Disk::System, data.path()).unwrap();
-    let mut recovered = recovery::recover(&directory, &config, replay).unwrap();
+    let mut recovered = Journal::read(&directory, &config, None, show).unwrap().recover().unwrap();
     recovered.tail.file = Disk::System.open(Path::new(device)).unwrap();
     let journal = Journal::Local(LocalJournal::start(recovered, &config));
     let place = write(&journal, b"never acknowledged");

@@ -1,0 +1,240 @@
+//! Reads segments, one in memory at a time, and changes nothing: for recovery, for snapshots and
+//! for people.
+
+use std::path::{Path, PathBuf};
+
+use super::block::{self, Chain, Damage, LogId, Reading, SECTOR_BYTES, is_zero};
+use super::recovery::OpenError;
+use super::segment::{self, Header, HeaderError, SEGMENT_BYTES_MAX};
+use super::tail::{self, Tail};
+use crate::disk::{Disk, DiskFile};
+
+/// Where the chain of blocks stands, as a snapshot keeps it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ChainMark {
+    /// The epoch of the newest block.
+    pub epoch: u64,
+    /// The position of the newest record.
+    pub position: u64,
+    /// The checksum that the next block must continue.
+    pub crc: u32,
+}
+
+/// The end of a closed segment: where a reader that knows everything before it goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct JournalMark {
+    /// Which log.
+    pub log: LogId,
+    /// The number of the segment.
+    pub segment: u64,
+    /// Where the chain stands at its end.
+    pub chain: ChainMark,
+}
+
+/// Where a record is within its segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecordAt {
+    /// The offset of its first byte in the file.
+    pub offset: u32,
+    /// Its length.
+    pub bytes: u32,
+    /// The epoch that it was written in.
+    pub epoch: u64,
+}
+
+/// The records of one segment.
+#[derive(Debug)]
+pub struct Batch {
+    segment: u64,
+    content: Vec<u8>,
+    records: Vec<RecordAt>,
+    first_position: u64,
+    blocks: u64,
+}
+
+impl Batch {
+    /// The number of the segment.
+    pub const fn segment(&self) -> u64 {
+        self.segment
+    }
+
+    /// Where its records are, in order.
+    pub fn records(&self) -> &[RecordAt] {
+        &self.records
+    }
+
+    /// How many blocks they are in, those that begin an epoch included.
+    pub const fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// The bytes of one of its records.
+    pub fn record(&self, at: RecordAt) -> &[u8] {
+        &self.content[at.offset as usize..][..at.bytes as usize]
+    }
+
+    /// All records with their positions, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        (self.first_position..).zip(self.records.iter().map(|&at| self.record(at)))
+    }
+
+    /// The whole file.
+    pub fn content(&self) -> &[u8] {
+        &self.content
+    }
+}
+
+/// A segment that was read up to where its blocks end.
+pub(super) struct Segment {
+    pub(super) file: DiskFile,
+    pub(super) header: Header,
+    pub(super) batch: Batch,
+    /// Where its last block ends.
+    pub(super) end: usize,
+    /// What lies behind that.
+    pub(super) tail: Tail,
+    /// Where the chain stands there.
+    pub(super) chain: Chain,
+}
+
+impl Segment {
+    /// Whether it holds no block.
+    pub(super) const fn is_blank(&self) -> bool {
+        self.end == segment::HEADER_BYTES && matches!(self.tail, Tail::Clean)
+    }
+}
+
+/// Reads the segments of a log in order.
+#[derive(Debug)]
+pub struct SegmentReader {
+    /// Known from the first segment on, or from where the reading began.
+    known: Option<(LogId, Chain)>,
+    /// Where the log seems to end, and what it is called when something follows all the same.
+    over: Option<(PathBuf, u64, Damage)>,
+}
+
+impl SegmentReader {
+    /// A reader that goes on at the end of a segment, or with the first one.
+    pub fn after(mark: Option<JournalMark>) -> Self {
+        Self { known: mark.map(|mark| (mark.log, Chain::at(mark.log, mark.chain))), over: None }
+    }
+
+    /// The log and where its chain stands; `None` before the first segment.
+    pub fn end(&self) -> Option<(LogId, ChainMark)> {
+        self.known.map(|(log, chain)| (log, chain.mark()))
+    }
+
+    /// Reads the next segment, which is written no more.
+    pub fn read_closed(
+        &mut self,
+        disk: &Disk,
+        path: &Path,
+        number: u64,
+    ) -> Result<Batch, OpenError> {
+        let segment = self.read(disk.open_read(path)?, number)?;
+        let damaged = |damage| OpenError::Damaged {
+            path: path.to_path_buf(),
+            offset: segment.end as u64,
+            damage,
+        };
+        match segment.tail {
+            Tail::Torn(_) => Err(damaged(Damage::Followed)),
+            Tail::Clean if segment.is_blank() => Err(damaged(Damage::Gap)),
+            Tail::Clean => Ok(segment.batch),
+        }
+    }
+
+    /// Reads the next segment up to where its blocks end.
+    pub(super) fn read(&mut self, file: DiskFile, number: u64) -> Result<Segment, OpenError> {
+        let (content, header) = load(&file, number)?;
+        let path = || file.path().to_path_buf();
+        let (log, chain) = self.known.unwrap_or((header.log, Chain::start(header.log)));
+        if log != header.log {
+            return Err(OpenError::ForeignSegment { path: path() });
+        }
+        if let Some((path, offset, damage)) = &self.over
+            && !is_zero(&content[segment::HEADER_BYTES..])
+        {
+            let (path, offset, damage) = (path.clone(), *offset, damage.clone());
+            return Err(OpenError::Damaged { path, offset, damage });
+        }
+        let mut chain = chain;
+        let first_position = chain.position + 1;
+        let (mut records, mut blocks) = (Vec::new(), 0);
+        let mut end = segment::HEADER_BYTES;
+        let mut tail = Tail::Clean;
+        while end < content.len() {
+            let rest = &content[end..];
+            let reading = block::read(rest, &mut chain);
+            if let Reading::Block(block) = &reading {
+                let expected = first_position + records.len() as u64;
+                assert_eq!(block.first_position, expected, "the chain of blocks was checked");
+                for (offset, bytes) in block.record_ranges() {
+                    records.push(RecordAt {
+                        offset: to_u32(end + offset),
+                        bytes: to_u32(bytes),
+                        epoch: block.epoch,
+                    });
+                }
+                blocks += 1;
+                end += block.bytes;
+                continue;
+            }
+            tail = tail::judge(rest, &reading, &chain).map_err(|damage| OpenError::Damaged {
+                path: path(),
+                offset: end as u64,
+                damage,
+            })?;
+            break;
+        }
+        self.known = Some((log, chain));
+        let batch = Batch { segment: number, content, records, first_position, blocks };
+        let segment = Segment { file, header, batch, end, tail, chain };
+        let damage = match &segment.tail {
+            Tail::Torn(_) => Some(Damage::Followed),
+            Tail::Clean if segment.is_blank() => Some(Damage::Gap),
+            Tail::Clean => None,
+        };
+        if let (None, Some(damage)) = (&self.over, damage) {
+            self.over = Some((segment.file.path().to_path_buf(), end as u64, damage));
+        }
+        Ok(segment)
+    }
+}
+
+/// Reads a file whole and checks its header.
+fn load(file: &DiskFile, number: u64) -> Result<(Vec<u8>, Header), OpenError> {
+    let path = || file.path().to_path_buf();
+    let mut content = Vec::new();
+    if file.read_into(&mut content, SEGMENT_BYTES_MAX)?.is_none() {
+        return Err(OpenError::SegmentMismatch { path: path() });
+    }
+    let header = match Header::read(&content) {
+        Ok(header) => header,
+        Err(HeaderError::Newer { version }) => {
+            return Err(OpenError::NewerVersion { path: path(), version });
+        }
+        Err(HeaderError::NotASegment | HeaderError::Damaged) => {
+            return Err(OpenError::SegmentHeader { path: path() });
+        }
+    };
+    let is_whole = content.len().is_multiple_of(SECTOR_BYTES);
+    if header.number != number || header.segment_bytes != content.len() as u64 || !is_whole {
+        return Err(OpenError::SegmentMismatch { path: path() });
+    }
+    Ok((content, header))
+}
+
+fn to_u32(bytes: usize) -> u32 {
+    u32::try_from(bytes).expect("a segment is at most a GiB")
+}
+
+/// The file's name of the segment with this number.
+pub fn segment_name(number: u64) -> String {
+    segment::file_name(number)
+}
+
+/// The number of the segment with this file name. `None` for any other file.
+pub fn segment_number(file_name: &str) -> Option<u64> {
+    segment::number_of(file_name)
+}
