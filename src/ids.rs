@@ -221,6 +221,28 @@ impl Timestamp {
     }
 }
 
+/// Where the time comes from.
+#[derive(Clone, Default, Debug)]
+pub enum Clock {
+    /// The clock on the wall.
+    #[default]
+    System,
+    /// The nanoseconds since 1970 that a test has set.
+    #[cfg(test)]
+    Virtual(std::sync::Arc<std::sync::atomic::AtomicI64>),
+}
+
+impl Clock {
+    /// The time now.
+    pub fn now(&self) -> Timestamp {
+        match self {
+            Self::System => Timestamp::now(),
+            #[cfg(test)]
+            Self::Virtual(nanos) => Timestamp(nanos.load(std::sync::atomic::Ordering::Relaxed)),
+        }
+    }
+}
+
 /// RFC 3339 in UTC to the microsecond, with `Z`: `2026-11-21T06:12:00.25Z`.
 impl fmt::Display for Timestamp {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -78,6 +78,8 @@ pub use crate::ids::Place;
 pub use block::{Damage, LogId};
 pub use directory::DataDirectory;
 pub use local::LocalJournal;
+#[cfg(test)]
+pub(crate) use local::Steps;
 pub use memory::{Gate, MemoryJournal};
 pub use metrics::{BUCKET_COUNT, Histogram, JournalMetrics};
 pub use reader::{
@@ -228,6 +230,21 @@ impl Journal {
     ) -> Result<UnopenedJournal, ReadError<E>> {
         config.check();
         recovery::read(data, config, mark, show)
+    }
+
+    /// Opens the journal as [`Self::open`] does, without threads: nothing is written and no segment
+    /// is made but by the steps.
+    #[cfg(test)]
+    pub(crate) fn open_stepped<E: Into<Box<dyn Error + Send + Sync>>>(
+        data: &DataDirectory,
+        config: &JournalConfig,
+        replay: impl FnMut(u64, u64, &[u8]) -> Result<(), E>,
+    ) -> Result<(Self, Steps, RecoveryReport), OpenError> {
+        config.check();
+        let recovered = recovery::recover(data, config, replay)?;
+        let report = recovered.report.clone();
+        let (journal, steps) = LocalJournal::start_stepped(recovered, config);
+        Ok((Self::Local(journal), steps, report))
     }
 
     /// Takes the next place for a record of at most `record_bytes`, which is at most the

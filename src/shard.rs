@@ -30,7 +30,7 @@ use crate::engine::order::OrderReceipt;
 use crate::engine::rejection::Rejection;
 use crate::engine::view::Observed;
 use crate::engine::{Rules, State};
-use crate::ids::{AccountId, Place, SHARD_COUNT, ShardId, Timestamp};
+use crate::ids::{AccountId, Clock, Place, SHARD_COUNT, ShardId, Timestamp};
 use crate::journal::record::{self, RecordError};
 use crate::journal::{Journal, Refused, Waiters};
 use crate::market::Markets;
@@ -109,6 +109,7 @@ impl Shards {
         journal: Arc<Journal>,
         markets: Arc<Markets>,
         rules: Rules,
+        clock: Clock,
         observer: Observer,
     ) -> Self {
         let shards = recovered
@@ -119,7 +120,7 @@ impl Shards {
                 core: Mutex::new(Core::new(state, decided_at)),
             })
             .collect();
-        Self { shards, around: Surroundings { journal, markets, rules, observer } }
+        Self { shards, around: Surroundings { journal, markets, rules, clock, observer } }
     }
 
     /// Executes a command. Resolves when its answer is durable.

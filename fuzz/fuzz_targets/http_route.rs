@@ -23,7 +23,7 @@ use paperbourse::http::connection::{Deadlines, serve_connection};
 use paperbourse::http::exchange::{Exchange, Seat, Stage, Worker};
 use paperbourse::http::handle::handle;
 use paperbourse::http::route::{Route, RouteError};
-use paperbourse::ids::Timestamp;
+use paperbourse::ids::{Clock, Timestamp};
 use paperbourse::journal::{Journal, JournalConfig, MemoryJournal};
 use paperbourse::limits::tier::Tiers;
 use paperbourse::market::Markets;
@@ -93,8 +93,14 @@ fn exchange() -> (Exchange, String) {
     let keys = Arc::new(key_table(recovered.states(), &tiers).unwrap());
     let observer = key_observer(keys.clone(), tiers.clone());
     let rules = Rules::default();
-    let shards =
-        Arc::new(Shards::new(recovered, journal.clone(), markets.clone(), rules, observer));
+    let shards = Arc::new(Shards::new(
+        recovered,
+        journal.clone(),
+        markets.clone(),
+        rules,
+        Clock::System,
+        observer,
+    ));
     let issuer = EmbeddedIssuer::in_memory().unwrap();
     let token = issuer.mint("somebody", None, u32::MAX, Timestamp::now()).unwrap();
     let service = Service::new(Parts {

@@ -27,7 +27,27 @@ pub struct LocalJournal {
 }
 
 impl LocalJournal {
+    /// A journal with both its threads at work.
     pub(super) fn start(recovered: recovery::Recovered, config: &JournalConfig) -> Self {
+        let (mut journal, writer, maker) = Self::assemble(recovered, config);
+        journal.threads = vec![
+            spawn("journal", &config.on_lost, move || writer.run()),
+            spawn("journal-maker", &config.on_lost, move || maker.run()),
+        ];
+        journal
+    }
+
+    /// A journal whose threads are steps that the caller takes.
+    #[cfg(test)]
+    pub(super) fn start_stepped(
+        recovered: recovery::Recovered,
+        config: &JournalConfig,
+    ) -> (Self, Steps) {
+        let (journal, writer, maker) = Self::assemble(recovered, config);
+        (journal, Steps { writer, maker })
+    }
+
+    fn assemble(recovered: recovery::Recovered, config: &JournalConfig) -> (Self, Writer, Maker) {
         let recovery::Recovered { data, mould, tail, ready, next_number, .. } = recovered;
         let (epoch, position) = (tail.chain.epoch, tail.chain.position);
         let (ring, taker) = Ring::new(config.ring_slots, config.ring_bytes, position);
@@ -61,12 +81,10 @@ impl LocalJournal {
             segments_ahead: config.segments_ahead,
             record_bytes_max: config.record_bytes_max,
         };
-        let threads = vec![
-            spawn("journal", &config.on_lost, move || writer.run()),
-            spawn("journal-maker", &config.on_lost, move || maker.run()),
-        ];
         let record_bytes_max = config.record_bytes_max;
-        Self { shared, stock, threads, epoch, record_bytes_max, _data: data }
+        let threads = Vec::new();
+        let journal = Self { shared, stock, threads, epoch, record_bytes_max, _data: data };
+        (journal, writer, maker)
     }
 
     pub(super) fn reserve(&self, record_bytes: usize) -> Result<Ticket, Refused> {
@@ -93,6 +111,27 @@ impl Drop for LocalJournal {
             // A thread that panicked has said why, and with `panic = "abort"` there is none.
             let _ = thread.join();
         }
+    }
+}
+
+/// What the threads of a journal do, step by step, for whoever wants it to happen in one thread and
+/// in an order of its own. After an error the journal is lost.
+#[cfg(test)]
+pub(crate) struct Steps {
+    writer: Writer,
+    maker: Maker,
+}
+
+#[cfg(test)]
+impl Steps {
+    /// Puts the records that are there on disk, as one block. False when there were none.
+    pub(crate) fn flush(&mut self) -> Result<bool, DiskError> {
+        self.writer.flush()
+    }
+
+    /// Makes a segment if one is wanted. False when none is, and when the disk is full.
+    pub(crate) fn make_segment(&mut self) -> Result<bool, DiskError> {
+        self.maker.make_segment()
     }
 }
 

@@ -68,6 +68,35 @@ impl Stock {
         segment
     }
 
+    fn put(&self, segment: BlankSegment) {
+        let mut state = self.state.lock();
+        state.ready.push_back(segment);
+        state.next_number += 1;
+    }
+
+    /// The number of the next segment, if fewer than `segments_ahead` are ready.
+    fn wanted_number(&self, segments_ahead: usize) -> Option<u64> {
+        let state = self.state.lock();
+        (state.ready.len() < segments_ahead).then_some(state.next_number)
+    }
+
+    /// Blocks until a segment is wanted. False when there will be no more use for one.
+    fn wait_until_wanted(&self, segments_ahead: usize) -> bool {
+        let mut state = self.state.lock();
+        while !state.is_closing && state.ready.len() >= segments_ahead {
+            self.changed.wait(&mut state);
+        }
+        !state.is_closing
+    }
+
+    /// Leaves a full disk alone for a while.
+    fn pause(&self) {
+        let mut state = self.state.lock();
+        if !state.is_closing {
+            self.changed.wait_for(&mut state, FULL_DISK_PAUSE);
+        }
+    }
+
     /// Ends the thread that makes segments.
     pub(super) fn close(&self) {
         self.state.lock().is_closing = true;
@@ -87,34 +116,36 @@ pub(super) struct Maker {
 impl Maker {
     /// Keeps the stock filled until it is closed.
     pub(super) fn run(&self) -> Result<(), DiskError> {
-        while let Some(number) = self.next_number() {
-            match self.mould.make(number) {
-                Ok(segment) => {
-                    let bytes = segment.header.segment_bytes;
-                    let mut state = self.stock.state.lock();
-                    state.ready.push_back(segment);
-                    state.next_number += 1;
-                    drop(state);
-                    self.ring.add_space(segment::usable_bytes(bytes, self.record_bytes_max));
-                }
-                Err(error) if error.is_full() => self.pause(number, &error)?,
-                Err(error) => return Err(error),
+        while self.stock.wait_until_wanted(self.segments_ahead) {
+            if !self.make_segment()? {
+                self.stock.pause();
             }
         }
         Ok(())
     }
 
-    /// Waits until a segment is wanted. `None` when the stock is closed.
-    fn next_number(&self) -> Option<u64> {
-        let mut state = self.stock.state.lock();
-        while !state.is_closing && state.ready.len() >= self.segments_ahead {
-            self.stock.changed.wait(&mut state);
+    /// Makes a segment if one is wanted. False when none is, and when the disk is full.
+    pub(super) fn make_segment(&self) -> Result<bool, DiskError> {
+        let Some(number) = self.stock.wanted_number(self.segments_ahead) else {
+            return Ok(false);
+        };
+        match self.mould.make(number) {
+            Ok(segment) => {
+                let bytes = segment.header.segment_bytes;
+                self.stock.put(segment);
+                self.ring.add_space(segment::usable_bytes(bytes, self.record_bytes_max));
+                Ok(true)
+            }
+            Err(error) if error.is_full() => {
+                self.give_back(number, &error)?;
+                Ok(false)
+            }
+            Err(error) => Err(error),
         }
-        (!state.is_closing).then_some(state.next_number)
     }
 
-    /// The disk is full: gives back what was taken, says so and waits.
-    fn pause(&self, number: u64, error: &DiskError) -> Result<(), DiskError> {
+    /// The disk is full: gives back what was taken, and says so.
+    fn give_back(&self, number: u64, error: &DiskError) -> Result<(), DiskError> {
         let path = self.mould.directory.join(segment::file_name(number));
         let temporary = disk::temporary_name(&path);
         if self.mould.disk.exists(&temporary)? {
@@ -126,10 +157,6 @@ impl Maker {
             "the disk is full: no further journal segment can be prepared; writes are refused when \
              the prepared space is used up"
         );
-        let mut state = self.stock.state.lock();
-        if !state.is_closing {
-            self.stock.changed.wait_for(&mut state, FULL_DISK_PAUSE);
-        }
         Ok(())
     }
 }

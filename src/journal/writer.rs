@@ -107,7 +107,7 @@ impl Writer {
     }
 
     /// Puts the records that are there on disk. False when there were none.
-    fn flush(&mut self) -> Result<bool, DiskError> {
+    pub(super) fn flush(&mut self) -> Result<bool, DiskError> {
         let mut taken = self.take();
         // Only a record that was there and did not fit ends a segment: to ask again whether one is
         // there would also find a record that came just now, for which there is room.

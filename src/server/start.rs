@@ -11,7 +11,7 @@ use crate::config::{DataPlace, JournalSync, ServeArgs, Switch, VenueChoice};
 use crate::disk::Disk;
 use crate::engine::Rules;
 use crate::http::exchange::Exchange;
-use crate::ids::Timestamp;
+use crate::ids::{Clock, Timestamp};
 use crate::journal::{DataDirectory, Journal, JournalConfig, MemoryJournal, SyncMode};
 use crate::market::Markets;
 use crate::service::{Parts, Service, key_observer, key_table};
@@ -43,6 +43,7 @@ pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
         journal.clone(),
         markets.clone(),
         rules,
+        Clock::System,
         key_observer(keys.clone(), tiers.clone()),
     ));
     let service = Service::new(Parts {

@@ -8,7 +8,7 @@ use crate::engine::event::{Event, Events};
 use crate::engine::rejection::Rejection;
 use crate::engine::view::Observed;
 use crate::engine::{Rules, State, Verdict};
-use crate::ids::Timestamp;
+use crate::ids::{Clock, Timestamp};
 use crate::journal::Journal;
 use crate::journal::record::{self, RecordHeader};
 use crate::market::{MarketSnapshot, Markets};
@@ -21,6 +21,7 @@ pub(super) struct Surroundings {
     pub(super) journal: Arc<Journal>,
     pub(super) markets: Arc<Markets>,
     pub(super) rules: Rules,
+    pub(super) clock: Clock,
     pub(super) observer: Observer,
 }
 
@@ -45,7 +46,7 @@ impl Core {
         command: &Command,
         around: &Surroundings,
     ) -> Observed<Result<Outcome, Refusal>> {
-        let now = Timestamp::now().max(self.decided_at);
+        let now = around.clock.now().max(self.decided_at);
         let market = market_of(command, &around.markets);
         let verdict = self.state.decide(command, market.as_ref(), now, &around.rules);
         match verdict {

@@ -1,5 +1,5 @@
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use tokio::runtime::{Builder, Runtime};
@@ -25,6 +25,10 @@ struct World {
 
 /// Shards over a journal in memory whose gate is open.
 fn world() -> World {
+    world_at(Clock::System)
+}
+
+fn world_at(clock: Clock) -> World {
     let (memory, gate) = MemoryJournal::gated(&JournalConfig::default());
     gate.release();
     let journal = Arc::new(Journal::from(memory.clone()));
@@ -38,8 +42,14 @@ fn world() -> World {
     markets.publish(&markets.by_condition(MARKET).unwrap(), OutcomeIndex(0), Arc::new(book));
     let observer = Box::new(|_: &Event, _: &State| {});
     let rules = Rules::default();
-    let shards =
-        Arc::new(Shards::new(Recovered::default(), journal.clone(), markets, rules, observer));
+    let shards = Arc::new(Shards::new(
+        Recovered::default(),
+        journal.clone(),
+        markets,
+        rules,
+        clock,
+        observer,
+    ));
     World { shards, journal, memory, gate }
 }
 
@@ -121,6 +131,20 @@ fn receipt(outcome: Result<Outcome, Refusal>) -> (OrderReceipt, bool) {
     match outcome {
         Ok(Outcome::Order { receipt, is_replay }) => (*receipt, is_replay),
         other => panic!("not an order: {other:?}"),
+    }
+}
+
+#[test]
+fn time_is_what_the_clock_shows_and_never_goes_back() {
+    let nanos = Arc::new(AtomicI64::new(0));
+    let world = world_at(Clock::Virtual(nanos.clone()));
+    let (runtime, waiters) = worker(&world);
+    for (shown, expected) in [(7, 7), (9, 9), (8, 9), (10, 10)] {
+        nanos.store(shown, Ordering::Relaxed);
+        let command = buy(1, &shown.to_string());
+        runtime.block_on(world.shards.execute(shard_id(), command, &waiters)).unwrap();
+        let (header, _) = record::decode(world.memory.records().last().unwrap()).unwrap();
+        assert_eq!(header.at, Timestamp::from_nanos(expected), "at {shown}");
     }
 }
 

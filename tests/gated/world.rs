@@ -15,7 +15,7 @@ use paperbourse::engine::Rules;
 use paperbourse::http::connection::{Deadlines, serve_connection};
 use paperbourse::http::exchange::{Exchange, Seat, Stage, Worker};
 use paperbourse::http::handle::handle;
-use paperbourse::ids::{OutcomeIndex, Place, ShardId, Timestamp};
+use paperbourse::ids::{Clock, OutcomeIndex, Place, ShardId, Timestamp};
 use paperbourse::journal::{Gate, Journal, JournalConfig, MemoryJournal};
 use paperbourse::limits::tier::{Tier, Tiers};
 use paperbourse::market::Markets;
@@ -243,6 +243,7 @@ fn exchange(issuer: EmbeddedIssuer, journal: &Arc<Journal>) -> Exchange {
         journal.clone(),
         markets.clone(),
         Rules::default(),
+        Clock::System,
         key_observer(keys.clone(), tiers.clone()),
     ));
     let service = Service::new(Parts {
