@@ -206,18 +206,26 @@ impl Journal {
     pub fn open<E: Into<Box<dyn Error + Send + Sync>>>(
         data: &DataDirectory,
         config: &JournalConfig,
-        mut replay: impl FnMut(u64, u64, &[u8]) -> Result<(), E>,
+        replay: impl FnMut(u64, u64, &[u8]) -> Result<(), E>,
     ) -> Result<(Self, RecoveryReport), OpenError> {
-        let unopened = Self::read(data, config, None, |batch| {
+        Self::read_records(data, config, replay)?.open()
+    }
+
+    /// Reads the whole journal in a data directory, record by record.
+    fn read_records<E: Into<Box<dyn Error + Send + Sync>>>(
+        data: &DataDirectory,
+        config: &JournalConfig,
+        mut replay: impl FnMut(u64, u64, &[u8]) -> Result<(), E>,
+    ) -> Result<UnopenedJournal, OpenError> {
+        let read = Self::read(data, config, None, |batch| {
             batch.iter().zip(batch.records()).try_for_each(|((position, record), at)| {
                 replay(at.epoch, position, record)
                     .map_err(|source| OpenError::Replay { position, source: source.into() })
             })
         });
-        match unopened {
-            Ok(unopened) => unopened.open(),
-            Err(ReadError::Journal(error) | ReadError::Stopped(error)) => Err(error),
-        }
+        read.map_err(|error| match error {
+            ReadError::Journal(error) | ReadError::Stopped(error) => error,
+        })
     }
 
     /// Reads the journal in a data directory, from behind the mark on, which a snapshot has kept,
@@ -240,11 +248,7 @@ impl Journal {
         config: &JournalConfig,
         replay: impl FnMut(u64, u64, &[u8]) -> Result<(), E>,
     ) -> Result<(Self, Steps, RecoveryReport), OpenError> {
-        config.check();
-        let recovered = recovery::recover(data, config, replay)?;
-        let report = recovered.report.clone();
-        let (journal, steps) = LocalJournal::start_stepped(recovered, config);
-        Ok((Self::Local(journal), steps, report))
+        Self::read_records(data, config, replay)?.open_stepped()
     }
 
     /// Takes the next place for a record of at most `record_bytes`, which is at most the

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use super::block::{self, Builder, Chain, Damage, LogId, SECTOR_BYTES};
 use super::local::LocalJournal;
+#[cfg(test)]
+use super::local::Steps;
 use super::maker::{BlankSegment, Mould};
 use super::reader::{Batch, JournalMark, Segment, SegmentReader};
 use super::segment;
@@ -266,8 +268,32 @@ impl UnopenedJournal {
         Ok((Journal::Local(LocalJournal::start(recovered, &config)), report))
     }
 
+    /// The same without threads: nothing is written and no segment is made but by the steps.
+    #[cfg(test)]
+    pub(crate) fn open_stepped(self) -> Result<(Journal, Steps, RecoveryReport), OpenError> {
+        let config = self.config.clone();
+        let recovered = self.recover()?;
+        let report = recovered.report.clone();
+        let (journal, steps) = LocalJournal::start_stepped(recovered, &config);
+        Ok((Journal::Local(journal), steps, report))
+    }
+
+    /// What a recovery that ended here would have found.
+    pub fn report(&self) -> RecoveryReport {
+        RecoveryReport {
+            records: self.records,
+            segments: self.segments,
+            last: Place { log: super::LOCAL_LOG, position: self.end.chain.position },
+            epoch: self.end.chain.epoch,
+            torn: None,
+            elapsed: self.began.elapsed(),
+        }
+    }
+
     pub(super) fn recover(self) -> Result<Recovered, OpenError> {
-        let Self { data, config, directory, log, end, mut ready, mut next_number, .. } = self;
+        let report = self.report();
+        let Self { data, config, directory, log, end, mut ready, mut next_number, began, .. } =
+            self;
         let disk = data.disk();
         let torn = if end.torn_bytes > 0 { Some(cut(disk, &end)?) } else { None };
         let segment_bytes = config.segment_bytes;
@@ -285,14 +311,8 @@ impl UnopenedJournal {
         }
         // A block without records: the epoch is on disk before its first record can be reserved.
         tail.append(&mut Builder::new())?;
-        let report = RecoveryReport {
-            records: self.records,
-            segments: self.segments,
-            last: Place { log: super::LOCAL_LOG, position: tail.chain.position },
-            epoch: tail.chain.epoch,
-            torn,
-            elapsed: self.began.elapsed(),
-        };
+        let (epoch, elapsed) = (tail.chain.epoch, began.elapsed());
+        let report = RecoveryReport { epoch, torn, elapsed, ..report };
         Ok(Recovered { data, mould, tail, ready, next_number, report })
     }
 }
