@@ -12,6 +12,7 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 
+use crate::engine::KEPT_ORDERS_MAX_DEFAULT;
 use crate::limits::tier::{Tier, TierSetting, Tiers};
 use crate::money::{Rounding, Usd};
 use crate::venue::simulated::DEFAULT_SEED;
@@ -69,6 +70,11 @@ pub struct ServeArgs {
     #[arg(long, env = "PAPERBOURSE_STARTING_BALANCE", default_value = "1000", value_name = "USD",
           value_parser = starting_balance, allow_hyphen_values = true)]
     pub starting_balance: Usd,
+
+    /// How many finished orders of an account are kept, with their names and comments: the newest
+    #[arg(long, env = "PAPERBOURSE_KEEP_ORDERS", default_value_t = KEPT_ORDERS_MAX_DEFAULT,
+          value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub keep_orders: u32,
 
     /// Whether an answer waits until the disk has what it says; `never` is for benchmarks
     #[arg(

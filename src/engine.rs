@@ -18,24 +18,36 @@ pub mod key;
 pub mod order;
 pub mod position;
 pub mod rejection;
+pub mod restore;
+pub mod rows;
 pub mod state_hash;
 pub mod view;
 
 mod apply;
 mod decide;
+mod key_row;
+mod order_table;
+mod slab;
 mod trade;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::BuildHasher as _;
 use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
 
 use account::Account;
 use command::{Command, Identity, Owner};
-use comment::Comment;
+use comment::{Comment, OrderComments};
 use event::Events;
 use idempotency::NameHash;
 use key::Key;
+use key_row::KeyRow;
 use order::{Order, OrderReceipt};
+use order_table::OrderTable;
 use rejection::Rejection;
+use slab::{Slab, Table};
 use state_hash::StateHash;
 
 use crate::ids::{
@@ -45,6 +57,9 @@ use crate::market::MarketSnapshot;
 use crate::market::catalogue::MarketInfo;
 use crate::money::Usd;
 
+/// How many finished orders of an account are kept when the operator does not say.
+pub const KEPT_ORDERS_MAX_DEFAULT: u32 = 100_000;
+
 /// What the operator decides about accounts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rules {
@@ -52,11 +67,18 @@ pub struct Rules {
     pub starting_balance: Usd,
     /// How many active keys an account may have.
     pub active_keys_max: u32,
+    /// How many finished orders of an account are kept, with their names and comments: the newest.
+    /// At least 1.
+    pub kept_orders_max: u32,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { starting_balance: Usd::from_micros(1_000_000_000), active_keys_max: 5 }
+        Self {
+            starting_balance: Usd::from_micros(1_000_000_000),
+            active_keys_max: 5,
+            kept_orders_max: KEPT_ORDERS_MAX_DEFAULT,
+        }
     }
 }
 
@@ -81,31 +103,36 @@ pub struct UsedMarket {
     pub outcomes: Vec<(Arc<str>, Arc<str>)>,
 }
 
-/// What is left of a comment.
-#[derive(Clone, PartialEq, Debug)]
-enum CommentSlot {
-    Written(Comment),
-    /// It was taken back by the record at this place.
-    Deleted(Place),
-}
-
 /// The state of one shard.
-#[derive(Clone, PartialEq, Debug)]
+///
+/// Places are kept as positions in the shard's log, 0 for what is on disk since before the start.
+#[derive(Clone, Debug)]
 pub struct State {
     shard: ShardId,
+    /// The log that its records go to.
+    log: u8,
     /// The record that was applied last; records are contiguous within a shard.
     sequence: u64,
-    /// Each kind of record, by its counter less 1.
-    accounts: Vec<Account>,
-    keys: Vec<Key>,
-    orders: Vec<Order>,
-    comments: Vec<CommentSlot>,
+    /// Accounts are never taken away: each stands at its counter less 1.
+    accounts: Slab<Account>,
+    keys: Table<KeyRow>,
+    keys_ever: u64,
+    orders: OrderTable,
+    orders_ever: u64,
+    comments: BTreeMap<CommentId, Comment>,
+    comments_ever: u64,
+    /// The comments of each order that has any.
+    comments_of: HashMap<OrderId, OrderComments, RandomState>,
+    /// The newest record that took an order, a key or a comment away: its position in the log.
+    last_removal: u64,
     markets: Vec<UsedMarket>,
-    account_of: HashMap<[u8; 32], AccountId, foldhash::fast::RandomState>,
-    order_of: HashMap<(AccountId, NameHash), OrderId, foldhash::fast::RandomState>,
-    market_of: HashMap<Arc<str>, MarketIndex, foldhash::fast::RandomState>,
+    /// Whoever has vouched for an account: one issuer, or as many as there ever were.
+    issuers: Vec<Box<str>>,
+    account_of: HashTable<u32>,
+    hasher: RandomState,
+    market_of: HashMap<Arc<str>, MarketIndex, RandomState>,
     /// Markets that this shard has settled: no order touches them again.
-    settled: HashSet<MarketIndex, foldhash::fast::RandomState>,
+    settled: BTreeSet<MarketIndex>,
     hash: StateHash,
 }
 
@@ -114,16 +141,23 @@ impl State {
     pub fn new(shard: ShardId) -> Self {
         Self {
             shard,
+            log: 0,
             sequence: 0,
-            accounts: Vec::new(),
-            keys: Vec::new(),
-            orders: Vec::new(),
-            comments: Vec::new(),
+            accounts: Slab::new(),
+            keys: Table::new(),
+            keys_ever: 0,
+            orders: OrderTable::new(),
+            orders_ever: 0,
+            comments: BTreeMap::new(),
+            comments_ever: 0,
+            comments_of: HashMap::default(),
+            last_removal: 0,
             markets: Vec::new(),
-            account_of: HashMap::default(),
-            order_of: HashMap::default(),
+            issuers: Vec::new(),
+            account_of: HashTable::new(),
+            hasher: RandomState::default(),
             market_of: HashMap::default(),
-            settled: HashSet::default(),
+            settled: BTreeSet::new(),
             hash: StateHash::default(),
         }
     }
@@ -168,76 +202,99 @@ impl State {
 
     /// The account with this id.
     pub fn account(&self, id: AccountId) -> Option<&Account> {
-        let account = self.accounts.get(index(id.counter()))?;
-        (account.id == id).then_some(account)
+        self.account_slot(id).map(|slot| &self.accounts[slot])
+    }
+
+    fn account_slot(&self, id: AccountId) -> Option<u32> {
+        let slot = u32::try_from(id.counter() - 1).ok()?;
+        (id.shard() == self.shard && (slot as usize) < self.accounts.len()).then_some(slot)
     }
 
     /// The account of an identity.
     pub fn account_of(&self, digest: &[u8; 32]) -> Option<&Account> {
-        self.account_of.get(digest).and_then(|&id| self.account(id))
+        let is_it = |&slot: &u32| self.accounts[slot].digest == *digest;
+        let slot = self.account_of.find(self.hasher.hash_one(digest), is_it)?;
+        Some(&self.accounts[*slot])
     }
 
-    /// The key with this id.
-    pub fn key(&self, id: KeyId) -> Option<&Key> {
-        let key = self.keys.get(index(id.counter()))?;
-        (key.id == id).then_some(key)
+    /// The key with this id, unless it was forgotten.
+    pub fn key(&self, id: KeyId) -> Option<Key> {
+        self.keys.slot(id.get()).map(|slot| self.unpacked(&self.keys[slot]))
     }
 
-    /// All keys of the shard, oldest first: what the key table is built from at start.
-    pub fn keys(&self) -> &[Key] {
-        &self.keys
-    }
-
-    /// The order with this id.
+    /// The order with this id, unless it was forgotten.
     pub fn order(&self, id: OrderId) -> Option<&Order> {
-        let order = self.orders.get(index(id.counter()))?;
-        (order.id == id).then_some(order)
+        self.orders.get(id)
     }
 
-    /// The comment with this id, unless it was deleted.
+    /// The comment with this id, unless it was deleted or forgotten with its order.
     pub fn comment(&self, id: CommentId) -> Option<&Comment> {
-        match self.comments.get(index(id.counter()))? {
-            CommentSlot::Written(comment) if comment.id == id => Some(comment),
-            _ => None,
-        }
+        self.comments.get(&id)
     }
 
     /// The order that an account calls by this name.
     pub fn order_named(&self, account: AccountId, name: NameHash) -> Option<&Order> {
-        self.order_of.get(&(account, name)).and_then(|&order| self.order(order))
+        self.orders.named(account, name)
     }
 
     /// The newest record that an answer to this command rests on, when the command changes nothing.
     pub fn rests_on(&self, command: &Command) -> Place {
-        let account_place = |account| self.account(account).map(|account| account.last_place);
-        let order_place = |order| self.order(order).map(|order| order.last_place);
-        let identity_place = |identity: &Identity| {
-            self.account_of(&identity.digest).map(|account| account.last_place)
-        };
         let owner_place = |owner: &Owner| match owner {
-            Owner::Account(account) => account_place(*account),
-            Owner::Identity(identity) => identity_place(identity),
+            Owner::Account(account) => self.account_place(*account),
+            Owner::Identity(identity) => self.identity_place(identity),
         };
-        let place = match command {
-            Command::OpenAccount(identity) => identity_place(identity),
+        match command {
+            Command::OpenAccount(identity) => self.identity_place(identity),
             Command::CreateKey(create) => owner_place(&create.owner),
-            Command::RevokeKey { account, .. } => account_place(*account),
+            Command::RevokeKey { account, .. } => self.account_place(*account),
             Command::Trade(trade) => owner_place(&trade.owner),
-            Command::Comment { order, .. } => order_place(*order),
-            Command::DeleteComment { comment, .. } => {
-                self.comments.get(index(comment.counter())).and_then(|slot| match slot {
-                    CommentSlot::Written(comment) => order_place(comment.order),
-                    CommentSlot::Deleted(place) => Some(*place),
-                })
-            }
-        };
-        // What was never there rests on nothing.
-        place.unwrap_or(Place::START)
+            Command::Comment { order, .. } => self.comments_place(*order),
+            Command::DeleteComment { comment, .. } => match self.comment(*comment) {
+                Some(comment) => self.comments_place(comment.order),
+                None => self.absence_place(comment.shard(), comment.counter(), self.comments_ever),
+            },
+        }
     }
 
-    /// All accounts, oldest first.
-    pub fn accounts(&self) -> &[Account] {
-        &self.accounts
+    fn identity_place(&self, identity: &Identity) -> Place {
+        // Accounts are never taken away: that there is none rests on nothing.
+        self.account_of(&identity.digest)
+            .map_or(Place::START, |account| self.place_at(account.position_in_log))
+    }
+
+    fn account_place(&self, account: AccountId) -> Place {
+        self.account(account).map_or(Place::START, |account| self.place_at(account.position_in_log))
+    }
+
+    /// What an order rests on, with the comments that it has, or that there is none with this id.
+    fn order_place(&self, order: OrderId) -> Place {
+        let Some(row) = self.order(order) else {
+            return self.absence_place(order.shard(), order.counter(), self.orders_ever);
+        };
+        let comments = self.comments_of.get(&order);
+        let commented = comments.map_or(0, |comments| comments.position_in_log);
+        self.place_at(row.position_in_log().max(commented))
+    }
+
+    /// What the comments of an order rest on, and the order itself. One without comments may have
+    /// had some.
+    fn comments_place(&self, order: OrderId) -> Place {
+        let place = self.order_place(order);
+        let has_comments = self.comments_of.contains_key(&order);
+        if has_comments { place } else { place.max(self.place_at(self.last_removal)) }
+    }
+
+    /// What it rests on that something is not there: the newest removal, if it was there once.
+    fn absence_place(&self, shard: ShardId, counter: u64, counter_max: u64) -> Place {
+        let was_there = shard == self.shard && counter <= counter_max;
+        if was_there { self.place_at(self.last_removal) } else { Place::START }
+    }
+
+    fn place_at(&self, position_in_log: u64) -> Place {
+        match position_in_log {
+            0 => Place::START,
+            position => Place::new(self.log, position),
+        }
     }
 
     /// A market that the shard has used.
@@ -247,24 +304,7 @@ impl State {
 
     /// What answers about an order are written from.
     pub fn receipt(&self, order: &Order) -> OrderReceipt {
-        let market = self.used_market(order.market);
-        OrderReceipt {
-            order: order.id,
-            account: order.account,
-            market_id: market.condition_id.clone(),
-            outcome: market.label(order.outcome),
-            side: order.side,
-            quantity: order.quantity,
-            notional: order.notional,
-            fee: order.fee,
-            balance: order.balance,
-            position_shares: order.position_shares,
-            position_cost: order.position_cost,
-            level_count: order.level_count,
-            slippage_bps: order.slippage_bps,
-            client_order_id: order.client_order_id.clone(),
-            at: order.at,
-        }
+        order.receipt(self.used_market(order.market()))
     }
 }
 
@@ -284,16 +324,6 @@ impl UsedMarket {
 
 /// No client gets this far: a shard would have to hold 2⁴⁷ records of one kind.
 const IDS_EXHAUSTED: Rejection = Rejection::Broken { rule: "a shard has used all of its ids" };
-
-/// The counter of the next record of a kind.
-fn next_counter<T>(records: &[T]) -> u64 {
-    records.len() as u64 + 1
-}
-
-/// Where the record with this counter is.
-fn index(counter: u64) -> usize {
-    usize::try_from(counter - 1).expect("counters start at 1 and fit the memory they count")
-}
 
 #[cfg(test)]
 mod tests;

@@ -24,9 +24,9 @@ use crate::auth::key_table::{KEYS_MAX, KeyEntry, KeyFacts, KeyTable};
 use crate::auth::ws_token::WsTokens;
 use crate::engine::State;
 use crate::engine::event::Event;
-use crate::engine::key::Key;
+use crate::engine::key::KeyGrant;
 use crate::engine::rejection::Rejection;
-use crate::ids::{AccountId, Timestamp};
+use crate::ids::{AccountId, KeyId, Timestamp};
 use crate::journal::Waiters;
 use crate::limits::tier::{Tier, Tiers};
 use crate::limits::window::KeyLimiter;
@@ -192,7 +192,7 @@ pub fn key_table<'a>(
         if !keys.has_room() {
             return Err(ServiceError::KeysFull);
         }
-        insert_key(&keys, key, tiers);
+        insert_key(&keys, key.id, key.account, &key.grant, key.created_at, tiers);
         if key.revoked_at.is_some() {
             keys.revoke(&KeyHash::from_bytes(key.grant.hash));
         }
@@ -201,34 +201,43 @@ pub fn key_table<'a>(
 }
 
 /// What the shards call at once when an event is applied, so in the order of the shard: a new key
-/// enters the table, a revoked one is refused from then on.
+/// enters the table, a revoked one is refused from then on, a forgotten one is not known any more.
 ///
-/// Neither waits for the disk. To refuse too early is the safe side. And nobody can use a key that
-/// is not on disk yet, since its text leaves only with an answer that waits for that; but a key
-/// that entered the table later than its own revocation would stay good.
+/// None of it waits for the disk. To refuse too early is the safe side. And nobody can use a key
+/// that is not on disk yet, since its text leaves only with an answer that waits for that; but a
+/// key that entered the table later than its own revocation would stay good.
 pub fn key_observer(keys: Arc<Keys>, tiers: Tiers) -> crate::shard::Observer {
+    let hash_of = |state: &State, key| {
+        let key = state.key(key).expect("it was made by an earlier record");
+        KeyHash::from_bytes(key.grant.hash)
+    };
     Box::new(move |event, state| match event {
-        Event::KeyCreated { key, .. } => {
-            insert_key(&keys, state.key(*key).expect("just created"), &tiers);
+        Event::KeyCreated { key, account, grant, at, .. } => {
+            insert_key(&keys, *key, *account, grant, *at, &tiers);
         }
-        Event::KeyRevoked { key, .. } => {
-            let key = state.key(*key).expect("just revoked");
-            keys.revoke(&KeyHash::from_bytes(key.grant.hash));
-        }
+        Event::KeyRevoked { key, .. } => drop(keys.revoke(&hash_of(state, *key))),
+        Event::KeyForgotten { key } => keys.remove(&hash_of(state, *key)),
         _ => {}
     })
 }
 
-fn insert_key(keys: &Keys, key: &Key, tiers: &Tiers) {
+fn insert_key(
+    keys: &Keys,
+    key_id: KeyId,
+    account_id: AccountId,
+    grant: &KeyGrant,
+    created_at: Timestamp,
+    tiers: &Tiers,
+) {
     let facts = KeyFacts {
-        key_id: key.id,
-        account_id: key.account,
-        tier: key.grant.tier,
-        permissions: key.grant.permissions,
-        created_at: key.created_at,
-        expires_at: key.grant.expires_at,
+        key_id,
+        account_id,
+        tier: grant.tier,
+        permissions: grant.permissions,
+        created_at,
+        expires_at: grant.expires_at,
     };
-    let entry = KeyEntry::new(facts, KeyLimiter::new(tiers.get(key.grant.tier)));
-    keys.insert(KeyHash::from_bytes(key.grant.hash), entry)
+    let entry = KeyEntry::new(facts, KeyLimiter::new(tiers.get(grant.tier)));
+    keys.insert(KeyHash::from_bytes(grant.hash), entry)
         .expect("two keys of 256 random bits are never the same");
 }

@@ -42,7 +42,7 @@ const QUEUE_CAPACITY: NonZeroUsize = NonZeroUsize::new(4096).expect("not 0");
 const TASKS_PER_TURN_MAX: usize = 64;
 
 /// Called with each event at once when it is applied, before it is on disk, and with the state
-/// after it. Meant for what has to keep the order of the shard: which keys are good.
+/// before its record. Meant for what has to keep the order of the shard: which keys are good.
 pub type Observer = Box<dyn Fn(&Event, &State) + Send + Sync>;
 
 type Task = Box<dyn FnOnce(&mut Core, &Surroundings) + Send>;

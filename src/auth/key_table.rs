@@ -7,7 +7,8 @@
 //! what each request needs, and nothing of accounts. What limits a key is a type of the caller's
 //! choice: the table only keeps it beside the key.
 //!
-//! A revoked key stays, so that its holder is told that it was revoked.
+//! A revoked key stays for as long as its shard keeps it, so that its holder is told that it was
+//! revoked.
 
 use std::fmt;
 use std::sync::Arc;
@@ -96,6 +97,12 @@ impl<L> KeyTable<L> {
         let entry = self.get(hash)?;
         entry.is_revoked.store(true, Ordering::Release);
         Some(entry)
+    }
+
+    /// Takes a key out that has ended: it is not known any more, and makes room for another one.
+    /// Whoever holds its entry still finds that it has ended.
+    pub fn remove(&self, hash: &KeyHash) {
+        self.entries.pin().remove(hash);
     }
 }
 
@@ -313,6 +320,19 @@ mod tests {
             table.insert(raw(number).hash(), KeyEntry::new(facts(number), ())).unwrap();
         }
         assert!(!table.has_room());
+    }
+
+    #[test]
+    fn a_key_that_is_removed_makes_room_and_stays_ended_for_who_holds_it() {
+        let table = KeyTable::new(1);
+        table.insert(raw(0).hash(), KeyEntry::new(facts(0), ())).unwrap();
+        let open_socket = table.revoke(&raw(0).hash()).unwrap();
+        assert!(!table.has_room());
+        table.remove(&raw(0).hash());
+        let found = table.authenticate(raw(0).expose().as_bytes(), NOW);
+        assert_eq!(found.unwrap_err(), KeyError::Unknown);
+        assert!(table.has_room());
+        assert_eq!(open_socket.check(NOW), Err(KeyError::Revoked));
     }
 
     #[test]

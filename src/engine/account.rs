@@ -1,86 +1,229 @@
 //! One account: its money, its positions, its keys.
 
-use std::collections::HashMap;
+use std::collections::VecDeque;
+use std::hash::BuildHasher as _;
+use std::num::NonZeroU32;
 
-use super::command::Identity;
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+
 use super::position::Position;
 use super::state_hash::{StateHash, Term, TermKind};
-use crate::ids::{AccountId, KeyId, MarketIndex, OrderId, OutcomeIndex, Place, Timestamp};
+use crate::ids::{AccountId, MarketIndex, OutcomeIndex, Timestamp};
 use crate::market::book::Side;
 use crate::money::Usd;
 
-/// An account as its shard keeps it.
-#[derive(Clone, PartialEq, Debug)]
+/// Positions are searched one by one up to this many, and by an index past it.
+const POSITIONS_SEARCHED_MAX: usize = 16;
+
+/// An account as its shard keeps it. Most accounts are idle: what trading needs stands apart.
+#[derive(Clone, Debug)]
 pub struct Account {
-    /// Its id.
-    pub id: AccountId,
-    /// Whose it is.
-    pub identity: Identity,
-    /// When it was opened.
-    pub opened_at: Timestamp,
-    /// Its money.
-    pub ledger: Ledger,
-    /// One for each outcome that it ever held, oldest first; closed ones stay.
-    pub positions: Vec<Position>,
-    /// Where in `positions` an outcome is.
-    position_of: HashMap<(MarketIndex, OutcomeIndex), u32, foldhash::fast::RandomState>,
-    /// Its keys, oldest first, revoked ones too.
-    pub keys: Vec<KeyId>,
-    /// Its orders, oldest first.
-    pub orders: Vec<OrderId>,
-    /// The newest record that changed it.
-    pub last_place: Place,
+    pub(super) id: AccountId,
+    pub(super) digest: [u8; 32],
+    pub(super) subject: Box<str>,
+    pub(super) opened_at: Timestamp,
+    granted: Usd,
+    /// The newest record that changed it: its position in the log.
+    pub(super) position_in_log: u64,
+    activity: Option<Box<Activity>>,
+    /// Which of the shard's issuers.
+    pub(super) issuer: u32,
+    /// The slot of its newest key; the key knows the one before it.
+    pub(super) newest_key: Option<KeySlot>,
+}
+
+const _: () = assert!(size_of::<Option<Account>>() <= 96, "a million accounts are 96 MB");
+
+/// The slot of a key, which takes no more room when there is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct KeySlot(NonZeroU32);
+
+impl KeySlot {
+    pub(super) fn new(slot: u32) -> Self {
+        let number = slot.checked_add(1).and_then(NonZeroU32::new);
+        Self(number.expect("fewer keys in a shard than a u32 counts"))
+    }
+
+    pub(super) const fn get(self) -> u32 {
+        self.0.get() - 1
+    }
+}
+
+/// What an account has that has traded.
+#[derive(Clone, Debug, Default)]
+struct Activity {
+    purchases: Usd,
+    sales: Usd,
+    fees: Usd,
+    payouts: Usd,
+    /// In the order of opening; closed ones stay.
+    positions: Vec<Position>,
+    /// Where in `positions` an outcome is; empty while there are few.
+    position_of: HashTable<u32>,
+    /// The slots of its kept orders, oldest first.
+    orders: VecDeque<u32>,
+    /// How many orders it ever finished.
+    order_count_ever: u64,
 }
 
 impl Account {
     /// An account that was opened now.
-    pub fn opened(id: AccountId, identity: Identity, granted: Usd, at: Timestamp) -> Self {
+    pub(super) fn opened(
+        id: AccountId,
+        digest: [u8; 32],
+        issuer: u32,
+        subject: Box<str>,
+        granted: Usd,
+        opened_at: Timestamp,
+    ) -> Self {
         Self {
             id,
-            identity,
-            opened_at: at,
-            ledger: Ledger { granted, ..Ledger::default() },
-            positions: Vec::new(),
-            position_of: HashMap::default(),
-            keys: Vec::new(),
-            orders: Vec::new(),
-            last_place: Place::START,
+            digest,
+            subject,
+            opened_at,
+            granted,
+            position_in_log: 0,
+            activity: None,
+            issuer,
+            newest_key: None,
         }
+    }
+
+    /// Its id.
+    pub const fn id(&self) -> AccountId {
+        self.id
+    }
+
+    /// Its money.
+    pub fn ledger(&self) -> Ledger {
+        let granted = self.granted;
+        self.activity.as_ref().map_or(Ledger { granted, ..Ledger::default() }, |activity| Ledger {
+            granted,
+            purchases: activity.purchases,
+            sales: activity.sales,
+            fees: activity.fees,
+            payouts: activity.payouts,
+        })
+    }
+
+    /// One for each outcome that it ever held, in the order of opening; closed ones stay.
+    pub fn positions(&self) -> &[Position] {
+        self.activity.as_ref().map_or(&[], |activity| &activity.positions)
     }
 
     /// The position in an outcome, if there ever was one.
     pub fn position(&self, market: MarketIndex, outcome: OutcomeIndex) -> Option<&Position> {
-        let &index = self.position_of.get(&(market, outcome))?;
-        self.positions.get(index as usize)
+        let activity = self.activity.as_ref()?;
+        activity.find(market, outcome).map(|index| &activity.positions[index])
+    }
+
+    /// How many orders it ever finished, forgotten ones too.
+    pub fn order_count_ever(&self) -> u64 {
+        self.activity.as_ref().map_or(0, |activity| activity.order_count_ever)
+    }
+
+    /// How many of its orders are kept.
+    pub(super) fn kept_order_count(&self) -> usize {
+        self.activity.as_ref().map_or(0, |activity| activity.orders.len())
+    }
+
+    /// The slots of its kept orders, oldest first.
+    pub(super) fn orders(&self) -> impl DoubleEndedIterator<Item = u32> + ExactSizeIterator {
+        self.activity.as_ref().map(|activity| activity.orders.iter()).unwrap_or_default().copied()
+    }
+
+    pub(super) fn set_ledger(&mut self, ledger: Ledger) {
+        let Ledger { granted, purchases, sales, fees, payouts } = ledger;
+        self.granted = granted;
+        let activity = self.activity.get_or_insert_default();
+        activity.purchases = purchases;
+        activity.sales = sales;
+        activity.fees = fees;
+        activity.payouts = payouts;
+    }
+
+    pub(super) fn set_order_count_ever(&mut self, count: u64) {
+        self.activity.get_or_insert_default().order_count_ever = count;
+    }
+
+    /// Adds the order in this slot behind the others.
+    pub(super) fn push_order(&mut self, slot: u32) {
+        self.activity.get_or_insert_default().orders.push_back(slot);
+    }
+
+    /// Takes the oldest kept order away.
+    pub(super) fn pop_order(&mut self) -> Option<u32> {
+        self.activity.as_mut()?.orders.pop_front()
     }
 
     /// Replaces the position in an outcome, and returns the one before.
     pub(super) fn set_position(&mut self, position: Position) -> Option<Position> {
-        let key = (position.market, position.outcome);
-        if let Some(&index) = self.position_of.get(&key) {
-            return Some(std::mem::replace(&mut self.positions[index as usize], position));
+        let activity = self.activity.get_or_insert_default();
+        if let Some(index) = activity.find(position.market, position.outcome) {
+            return Some(std::mem::replace(&mut activity.positions[index], position));
         }
-        let index = u32::try_from(self.positions.len()).expect("fewer outcomes than a u32 counts");
-        self.position_of.insert(key, index);
-        self.positions.push(position);
+        activity.push_position(position);
         None
     }
 
-    /// The account's term in the state hash.
+    /// The term in the state hash of who it is. That does not change.
+    pub(super) fn identity_term(&self) -> StateHash {
+        Term::new(TermKind::Identity)
+            .number(self.id.get())
+            .bytes(&self.digest)
+            .signed(self.opened_at.nanos())
+            .finish()
+    }
+
+    /// The term in the state hash of its money.
     pub(super) fn term(&self) -> StateHash {
-        let ledger = &self.ledger;
+        let ledger = self.ledger();
         Term::new(TermKind::Account)
             .number(self.id.get())
-            .bytes(&self.identity.digest)
-            .signed(self.opened_at.nanos())
             .signed(ledger.granted.micros())
             .signed(ledger.purchases.micros())
             .signed(ledger.sales.micros())
             .signed(ledger.fees.micros())
             .signed(ledger.payouts.micros())
-            .number(self.orders.len() as u64)
+            .number(self.order_count_ever())
             .finish()
     }
+}
+
+impl Activity {
+    /// Where the position in an outcome stands.
+    fn find(&self, market: MarketIndex, outcome: OutcomeIndex) -> Option<usize> {
+        let is_it = |position: &Position| position.market == market && position.outcome == outcome;
+        if self.positions.len() <= POSITIONS_SEARCHED_MAX {
+            return self.positions.iter().position(is_it);
+        }
+        let is_there = |&index: &u32| is_it(&self.positions[index as usize]);
+        self.position_of.find(position_hash(market, outcome), is_there).map(|&index| index as usize)
+    }
+
+    fn push_position(&mut self, position: Position) {
+        self.positions.push(position);
+        let indexed = match self.positions.len() {
+            ..=POSITIONS_SEARCHED_MAX => return,
+            count if count == POSITIONS_SEARCHED_MAX + 1 => 0,
+            count => count - 1,
+        };
+        let positions = &self.positions;
+        let hash_at = |&index: &u32| {
+            let position = &positions[index as usize];
+            position_hash(position.market, position.outcome)
+        };
+        for index in indexed..positions.len() {
+            let index = u32::try_from(index).expect("fewer outcomes than a u32 counts");
+            self.position_of.insert_unique(hash_at(&index), index, hash_at);
+        }
+    }
+}
+
+/// The server numbers markets and outcomes itself, so nobody can choose colliding ones.
+fn position_hash(market: MarketIndex, outcome: OutcomeIndex) -> u64 {
+    FixedState::with_seed(0).hash_one((market, outcome))
 }
 
 /// Where an account's money came from and where it went. Cash is the sum of it.
@@ -106,7 +249,7 @@ impl Ledger {
 
     /// The same, or `None` past the range of an `i64`. The terms are added in an `i128`: two of
     /// them may be out of range together while cash is not.
-    fn checked_cash(&self) -> Option<Usd> {
+    pub(super) fn checked_cash(&self) -> Option<Usd> {
         let wide = |sum: Usd| i128::from(sum.micros());
         let received = wide(self.granted) + wide(self.sales) + wide(self.payouts);
         let spent = wide(self.purchases) + wide(self.fees);

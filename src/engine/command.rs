@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 
 use super::idempotency::{Fingerprint, NameHash};
 use super::key::KeyGrant;
+use super::order::NAMES_PER_ORDER_MAX;
 use crate::ids::{AccountId, CommentId, KeyId, OrderId, ShardId};
 use crate::market::book::Side;
 use crate::money::{Price, Shares};
@@ -155,13 +156,14 @@ impl TradeOrder {
 /// The names of an order within its account.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OrderNames {
-    hashes: SmallVec<[NameHash; 2]>,
+    hashes: SmallVec<[NameHash; NAMES_PER_ORDER_MAX]>,
     client_order_id: Option<Box<str>>,
 }
 
 impl OrderNames {
-    /// These names: from the header, from the body, from a batch. Equal ones count once.
-    /// `client_order_id` is the one that the body gave, shown with the order.
+    /// These names: from the header, from the body, from a batch. Equal ones count once, and there
+    /// are at most [`NAMES_PER_ORDER_MAX`]. `client_order_id` is the one that the body gave, shown
+    /// with the order.
     pub fn new(
         names: impl IntoIterator<Item = NameHash>,
         client_order_id: Option<Box<str>>,
@@ -172,6 +174,7 @@ impl OrderNames {
                 hashes.push(name);
             }
         }
+        assert!(hashes.len() <= NAMES_PER_ORDER_MAX, "one name from each place that can give one");
         Self { hashes, client_order_id }
     }
 

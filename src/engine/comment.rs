@@ -21,6 +21,15 @@ pub struct Comment {
     pub at: Timestamp,
 }
 
+/// The comments of one order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OrderComments {
+    /// Oldest first.
+    pub(super) ids: Vec<CommentId>,
+    /// The newest record that added one or took one away: its position in the log.
+    pub(super) position_in_log: u64,
+}
+
 impl Comment {
     /// The comment's term in the state hash.
     pub(super) fn term(&self) -> StateHash {

@@ -5,9 +5,8 @@ use smallvec::smallvec;
 use super::command::{CreateKey, Identity, Owner};
 use super::comment::COMMENTS_PER_ORDER_MAX;
 use super::event::{Event, Events};
-use super::key::revoked_with;
 use super::rejection::Rejection;
-use super::{IDS_EXHAUSTED, Rules, State, Verdict, next_counter};
+use super::{IDS_EXHAUSTED, Rules, State, Verdict};
 use crate::ids::{AccountId, CommentId, KeyId, OrderId, Timestamp};
 
 impl State {
@@ -17,7 +16,7 @@ impl State {
         now: Timestamp,
         rules: &Rules,
     ) -> Result<Verdict, Rejection> {
-        if self.account_of.contains_key(&identity.digest) {
+        if self.account_of(&identity.digest).is_some() {
             return Ok(Verdict::Already);
         }
         Ok(Verdict::Happens(smallvec![self.opening(identity, now, rules)?]))
@@ -33,13 +32,13 @@ impl State {
         // A key that ends while its request is on its way makes no other key: what was revoked with
         // its descendants has none that came later.
         if let Some(maker) = create.created_by
-            && !self.key(maker).is_some_and(|maker| maker.is_active(now))
+            && !self.keys.slot(maker.get()).is_some_and(|slot| self.keys[slot].is_active(now))
         {
             return Err(Rejection::MakerEnded);
         }
+        let mut events = Events::from_iter(opening);
         if let Some(account) = self.account(account) {
-            let keys = account.keys.iter().filter_map(|&key| self.key(key));
-            let active_count = keys.filter(|key| key.is_active(now)).count();
+            let active_count = self.keys_of(account).filter(|key| key.is_active(now)).count();
             if create.is_bootstrap && active_count > 0 {
                 return Err(Rejection::BootstrapNotAllowed);
             }
@@ -47,9 +46,10 @@ impl State {
                 let active_keys_max = rules.active_keys_max;
                 return Err(Rejection::KeyLimitExceeded { active_keys_max });
             }
+            let forgotten = self.forgotten_keys(account, now);
+            events.extend(forgotten.into_iter().map(|key| Event::KeyForgotten { key }));
         }
-        let key = KeyId::new(self.shard, next_counter(&self.keys)).ok_or(IDS_EXHAUSTED)?;
-        let mut events = Events::from_iter(opening);
+        let key = KeyId::new(self.shard, self.keys_ever + 1).ok_or(IDS_EXHAUSTED)?;
         events.push(Event::KeyCreated {
             key,
             account,
@@ -68,11 +68,10 @@ impl State {
         now: Timestamp,
     ) -> Result<Verdict, Rejection> {
         let account = self.account(account).ok_or(Rejection::AccountNotFound)?;
-        if !account.keys.contains(&key) {
+        if !self.keys_of(account).any(|own| own.id == key) {
             return Err(Rejection::KeyNotFound);
         }
-        let keys = account.keys.iter().filter_map(|&key| self.key(key));
-        let ended = revoked_with(key, descendants, now, keys);
+        let ended = self.revoked_with(key, descendants, now, account);
         if ended.is_empty() {
             return Ok(Verdict::Already);
         }
@@ -88,15 +87,15 @@ impl State {
         content: &str,
         now: Timestamp,
     ) -> Result<Verdict, Rejection> {
-        let order = self.order(order).ok_or(Rejection::OrderNotFound)?;
-        if order.comments.len() >= COMMENTS_PER_ORDER_MAX {
+        self.order(order).ok_or(Rejection::OrderNotFound)?;
+        let comment_count = self.comments_of.get(&order).map_or(0, |comments| comments.ids.len());
+        if comment_count >= COMMENTS_PER_ORDER_MAX {
             return Err(Rejection::CommentLimitExceeded { comments_max: COMMENTS_PER_ORDER_MAX });
         }
-        let comment =
-            CommentId::new(self.shard, next_counter(&self.comments)).ok_or(IDS_EXHAUSTED)?;
+        let comment = CommentId::new(self.shard, self.comments_ever + 1).ok_or(IDS_EXHAUSTED)?;
         Ok(Verdict::Happens(smallvec![Event::CommentAdded {
             comment,
-            order: order.id,
+            order,
             author,
             content: content.into(),
             at: now,
@@ -128,8 +127,8 @@ impl State {
                 Ok((None, *account))
             }
             Owner::Identity(identity) => {
-                if let Some(&account) = self.account_of.get(&identity.digest) {
-                    return Ok((None, account));
+                if let Some(account) = self.account_of(&identity.digest) {
+                    return Ok((None, account.id));
                 }
                 let opening = self.opening(identity, now, rules)?;
                 Ok((Some(opening), self.next_account()?))
@@ -153,6 +152,6 @@ impl State {
     }
 
     fn next_account(&self) -> Result<AccountId, Rejection> {
-        AccountId::new(self.shard, next_counter(&self.accounts)).ok_or(IDS_EXHAUSTED)
+        AccountId::new(self.shard, self.accounts.len() as u64 + 1).ok_or(IDS_EXHAUSTED)
     }
 }

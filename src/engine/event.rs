@@ -49,6 +49,11 @@ pub enum Event {
         /// When.
         at: Timestamp,
     },
+    /// An account has too many keys that have ended: this one is kept no more.
+    KeyForgotten {
+        /// Which.
+        key: KeyId,
+    },
     /// The shard uses a market for the first time. From here on it calls the market by its index,
     /// and knows the labels when the catalogue has forgotten them.
     MarketIntroduced {
@@ -61,6 +66,12 @@ pub enum Event {
     },
     /// An order has filled.
     OrderFilled(Box<OrderFilled>),
+    /// An account has too many finished orders: its oldest one, with its names and its comments,
+    /// is kept no more.
+    OrderForgotten {
+        /// Which.
+        order: OrderId,
+    },
     /// Somebody has commented on an order.
     CommentAdded {
         /// The new comment.

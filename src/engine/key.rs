@@ -1,8 +1,5 @@
 //! API keys as an account's state: what a key may do, and whether it still may.
 
-use smallvec::SmallVec;
-
-use super::state_hash::{StateHash, Term, TermKind};
 use crate::ids::{AccountId, KeyId, Timestamp};
 use crate::limits::tier::Tier;
 
@@ -82,12 +79,19 @@ impl Permissions {
     }
 }
 
+/// The shown part of a raw key is at most this long.
+pub const KEY_PREFIX_BYTES_MAX: usize = 16;
+
+/// An account keeps this many keys that have ended, the newest.
+pub const ENDED_KEYS_PER_ACCOUNT_MAX: usize = 100;
+
 /// What a key is and may do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeyGrant {
     /// SHA-256 of the raw key, which is kept nowhere.
     pub hash: [u8; 32],
-    /// The first characters of the raw key, for people to tell keys apart.
+    /// The first characters of the raw key, for people to tell keys apart; at most
+    /// [`KEY_PREFIX_BYTES_MAX`] bytes.
     pub prefix: Box<str>,
     /// What its owner calls it; at most 100 characters.
     pub name: Option<Box<str>>,
@@ -110,6 +114,9 @@ pub struct Key {
     pub grant: KeyGrant,
     /// With which key it was made; none for a token.
     pub created_by: Option<KeyId>,
+    /// The nearest key in the line of its makers that the account still keeps. It ends with that
+    /// one's descendants, also when keys between the two were forgotten.
+    pub kept_maker: Option<KeyId>,
     /// When it was made.
     pub created_at: Timestamp,
     /// When it was ended.
@@ -121,48 +128,6 @@ impl Key {
     pub fn is_active(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.grant.expires_at.is_none_or(|expires_at| now < expires_at)
     }
-
-    /// The key's term in the state hash.
-    pub(super) fn term(&self) -> StateHash {
-        let grant = &self.grant;
-        Term::new(TermKind::Key)
-            .number(self.id.get())
-            .number(self.account.get())
-            .number(self.created_by.map_or(0, KeyId::get))
-            .signed(self.created_at.nanos())
-            .optional(self.revoked_at.map(Timestamp::nanos))
-            .optional(grant.expires_at.map(Timestamp::nanos))
-            .number(u64::from(grant.permissions.bits()) << 8 | grant.tier as u64)
-            .bytes(&grant.hash)
-            .bytes(grant.prefix.as_bytes())
-            .optional_text(grant.name.as_deref())
-            .finish()
-    }
-}
-
-/// The keys that end with `root` at `now`: itself, and on request every key made with it or with
-/// one of those. Only active keys end, so there are no more of them than an account may have,
-/// however many expired ones it has. `keys` are those of one account, oldest first, so a key
-/// stands behind its maker.
-pub(super) fn revoked_with<'a>(
-    root: KeyId,
-    descendants: bool,
-    now: Timestamp,
-    keys: impl Iterator<Item = &'a Key>,
-) -> SmallVec<[KeyId; 4]> {
-    let mut ended: SmallVec<[KeyId; 4]> = SmallVec::new();
-    let mut family: SmallVec<[KeyId; 8]> = SmallVec::from_slice(&[root]);
-    for key in keys {
-        let is_family = key.id == root
-            || (descendants && key.created_by.is_some_and(|maker| family.contains(&maker)));
-        if is_family {
-            family.push(key.id);
-            if key.is_active(now) {
-                ended.push(key.id);
-            }
-        }
-    }
-    ended
 }
 
 #[cfg(test)]

@@ -2,16 +2,212 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
+use super::UsedMarket;
 use super::event::OrderFilled;
 use super::idempotency::{Fingerprint, NameHash};
+use super::slab::Row;
 use super::state_hash::{StateHash, Term, TermKind};
-use crate::ids::{AccountId, CommentId, MarketIndex, OrderId, OutcomeIndex, Place, Timestamp};
+use crate::ids::{AccountId, MarketIndex, OrderId, OutcomeIndex, Timestamp};
 use crate::market::book::Side;
 use crate::money::{FeeRate, Price, Shares, Usd};
 
-/// A filled order.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// An order has at most this many names: one from a header or a batch, one from its body.
+pub const NAMES_PER_ORDER_MAX: usize = 2;
+
+/// An order as its shard keeps it: everything that does not change once it has filled. There are
+/// many of them, so the row is packed; [`OrderRow`] is the form to work with.
+#[derive(Clone, Debug)]
 pub struct Order {
+    id: OrderId,
+    quantity: Shares,
+    notional: Usd,
+    fee: Usd,
+    balance: Usd,
+    position_shares: Shares,
+    position_cost: Usd,
+    at: Timestamp,
+    /// Where the record of the fill stands in the log, 0 when that does not matter any more.
+    position_in_log: u64,
+    client_order_id: Option<Box<str>>,
+    fingerprint: [u8; 16],
+    names: [[u8; 16]; NAMES_PER_ORDER_MAX],
+    /// The counter of the account.
+    account: u32,
+    market: MarketIndex,
+    fee_rate: u32,
+    slippage_bps: u32,
+    level_count: u16,
+    outcome: OutcomeIndex,
+    /// Side, whether there is a slippage, and the number of names.
+    flags: u8,
+}
+
+const _: () = assert!(size_of::<Option<Order>>() <= 160, "a million orders are 160 MB");
+
+/// Set for a sale.
+const FLAG_SELL: u8 = 1;
+/// Set when there is a slippage.
+const FLAG_SLIPPAGE: u8 = 1 << 1;
+/// How far the number of names is shifted.
+const NAME_COUNT_SHIFT: u8 = 2;
+
+impl Row for Order {
+    fn id(&self) -> u64 {
+        self.id.get()
+    }
+}
+
+impl Order {
+    /// The packed form. `None` when a number is outside of what an order can have.
+    pub(super) fn pack(row: &OrderRow, position_in_log: u64) -> Option<Self> {
+        let mut names = [[0; 16]; NAMES_PER_ORDER_MAX];
+        for (index, name) in row.names.iter().enumerate() {
+            *names.get_mut(index)? = name.to_bytes();
+        }
+        let name_count = u8::try_from(row.names.len()).ok()?;
+        let flags = name_count << NAME_COUNT_SHIFT
+            | if row.slippage_bps.is_some() { FLAG_SLIPPAGE } else { 0 }
+            | if row.side == Side::Sell { FLAG_SELL } else { 0 };
+        if row.account.shard() != row.id.shard() {
+            return None;
+        }
+        Some(Self {
+            id: row.id,
+            quantity: row.quantity,
+            notional: row.notional,
+            fee: row.fee,
+            balance: row.balance,
+            position_shares: row.position_shares,
+            position_cost: row.position_cost,
+            at: row.at,
+            position_in_log,
+            client_order_id: row.client_order_id.clone(),
+            fingerprint: row.fingerprint.to_bytes(),
+            names,
+            account: u32::try_from(row.account.counter()).ok()?,
+            market: row.market,
+            fee_rate: u32::try_from(row.fee_rate.micros()).ok()?,
+            slippage_bps: row.slippage_bps.unwrap_or(0),
+            level_count: row.level_count,
+            outcome: row.outcome,
+            flags,
+        })
+    }
+
+    /// All fields.
+    pub fn row(&self) -> OrderRow {
+        OrderRow {
+            id: self.id,
+            account: self.account(),
+            market: self.market,
+            outcome: self.outcome,
+            side: self.side(),
+            level_count: self.level_count,
+            quantity: self.quantity,
+            notional: self.notional,
+            fee: self.fee,
+            fee_rate: FeeRate::from_micros(self.fee_rate.into()),
+            balance: self.balance,
+            position_shares: self.position_shares,
+            position_cost: self.position_cost,
+            slippage_bps: self.slippage_bps(),
+            fingerprint: self.fingerprint(),
+            names: self.names(),
+            client_order_id: self.client_order_id.clone(),
+            at: self.at,
+        }
+    }
+
+    /// Its id.
+    pub const fn id(&self) -> OrderId {
+        self.id
+    }
+
+    /// Whose.
+    pub fn account(&self) -> AccountId {
+        AccountId::new(self.id.shard(), self.account.into()).expect("it was packed from an id")
+    }
+
+    /// In which market.
+    pub const fn market(&self) -> MarketIndex {
+        self.market
+    }
+
+    /// Which way.
+    pub const fn side(&self) -> Side {
+        if self.flags & FLAG_SELL == 0 { Side::Buy } else { Side::Sell }
+    }
+
+    /// The order as it was sent, hashed.
+    pub const fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::from_bytes(self.fingerprint)
+    }
+
+    pub(super) fn names(&self) -> SmallVec<[NameHash; NAMES_PER_ORDER_MAX]> {
+        let count = usize::from(self.flags >> NAME_COUNT_SHIFT);
+        self.names[..count].iter().map(|&bytes| NameHash::from_bytes(bytes)).collect()
+    }
+
+    pub(super) const fn position_in_log(&self) -> u64 {
+        self.position_in_log
+    }
+
+    fn slippage_bps(&self) -> Option<u32> {
+        (self.flags & FLAG_SLIPPAGE != 0).then_some(self.slippage_bps)
+    }
+
+    /// What answers about it are written from; `market` is the one that it was in.
+    pub(super) fn receipt(&self, market: &UsedMarket) -> OrderReceipt {
+        OrderReceipt {
+            order: self.id,
+            account: self.account(),
+            market_id: market.condition_id.clone(),
+            outcome: market.label(self.outcome),
+            side: self.side(),
+            quantity: self.quantity,
+            notional: self.notional,
+            fee: self.fee,
+            balance: self.balance,
+            position_shares: self.position_shares,
+            position_cost: self.position_cost,
+            level_count: self.level_count,
+            slippage_bps: self.slippage_bps(),
+            client_order_id: self.client_order_id.clone(),
+            at: self.at,
+        }
+    }
+
+    /// The order's term in the state hash, its names included. An order does not change, so this
+    /// is added once, and taken away when the order is forgotten.
+    pub(super) fn term(&self) -> StateHash {
+        let place =
+            u64::from(self.market.0) << 16 | u64::from(self.outcome.0) << 8 | u64::from(self.flags);
+        let numbers = u64::from(self.level_count) << 32 | u64::from(self.fee_rate);
+        let term = Term::new(TermKind::Order)
+            .number(self.id.get())
+            .number(self.account.into())
+            .number(place)
+            .number(numbers)
+            .number(self.slippage_bps.into())
+            .signed(self.quantity.micros())
+            .signed(self.notional.micros())
+            .signed(self.fee.micros())
+            .signed(self.balance.micros())
+            .signed(self.position_shares.micros())
+            .signed(self.position_cost.micros())
+            .signed(self.at.nanos())
+            .bytes(&self.fingerprint)
+            .bytes(self.names.as_flattened())
+            .optional_text(self.client_order_id.as_deref());
+        term.finish()
+    }
+}
+
+/// A finished order, all of it but its comments: what a snapshot writes and reads.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OrderRow {
     /// Its id.
     pub id: OrderId,
     /// Whose.
@@ -42,19 +238,17 @@ pub struct Order {
     pub slippage_bps: Option<u32>,
     /// The order as it was sent, hashed.
     pub fingerprint: Fingerprint,
+    /// Its names, at most [`NAMES_PER_ORDER_MAX`].
+    pub names: SmallVec<[NameHash; NAMES_PER_ORDER_MAX]>,
     /// The name that its body gave.
     pub client_order_id: Option<Box<str>>,
     /// When it filled.
     pub at: Timestamp,
-    /// Its comments, oldest first.
-    pub comments: Vec<CommentId>,
-    /// The newest record that changed the order or its comments.
-    pub last_place: Place,
 }
 
-impl Order {
+impl OrderRow {
     /// The order that a fill made.
-    pub(super) fn filled(fill: &OrderFilled, place: Place) -> Self {
+    pub(super) fn filled(fill: &OrderFilled) -> Self {
         Self {
             id: fill.order,
             account: fill.account,
@@ -71,41 +265,11 @@ impl Order {
             position_cost: fill.position_cost,
             slippage_bps: fill.slippage_bps,
             fingerprint: fill.fingerprint,
+            names: fill.names.clone(),
             client_order_id: fill.client_order_id.clone(),
             at: fill.at,
-            comments: Vec::new(),
-            last_place: place,
         }
     }
-
-    /// The order's term in the state hash. An order does not change, so this is added once.
-    pub(super) fn term(&self) -> StateHash {
-        let place = u64::from(self.market.0) << 16
-            | u64::from(self.outcome.0) << 8
-            | u64::from(self.side == Side::Sell);
-        Term::new(TermKind::Order)
-            .number(self.id.get())
-            .number(self.account.get())
-            .number(place)
-            .number(self.level_count.into())
-            .signed(self.quantity.micros())
-            .signed(self.notional.micros())
-            .signed(self.fee.micros())
-            .signed(self.fee_rate.micros())
-            .signed(self.balance.micros())
-            .signed(self.position_shares.micros())
-            .signed(self.position_cost.micros())
-            .optional(self.slippage_bps.map(i64::from))
-            .bytes(&self.fingerprint.to_bytes())
-            .optional_text(self.client_order_id.as_deref())
-            .signed(self.at.nanos())
-            .finish()
-    }
-}
-
-/// The term of one name of an order.
-pub(super) fn name_term(order: OrderId, name: NameHash) -> StateHash {
-    Term::new(TermKind::OrderName).number(order.get()).bytes(&name.to_bytes()).finish()
 }
 
 /// Everything that an answer about an order shows. The first answer and every replay are written

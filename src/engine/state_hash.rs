@@ -41,7 +41,7 @@ pub enum TermKind {
     Account = 1,
     /// One position.
     Position = 2,
-    /// One order.
+    /// One order and its names.
     Order = 3,
     /// One key.
     Key = 4,
@@ -49,8 +49,8 @@ pub enum TermKind {
     Market = 5,
     /// One comment.
     Comment = 6,
-    /// One name of an order.
-    OrderName = 7,
+    /// Whose an account is.
+    Identity = 7,
 }
 
 /// Folds the fields of one thing into a term. The function is part of the journal's format.

@@ -1,9 +1,8 @@
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::command::{CreateKey, Identity, OrderNames, Trade, TradeOrder};
 use super::key::{KeyGrant, Permissions};
-use super::order::name_term;
-use super::state_hash::{Term, TermKind};
 use super::*;
 use crate::limits::tier::Tier;
 use crate::market::Markets;
@@ -68,35 +67,22 @@ fn create_key(created_by: Option<KeyId>) -> Command {
 /// The hash of everything that stands in the state, each thing added once.
 fn hash_from_scratch(state: &State) -> StateHash {
     let mut hash = StateHash::default();
-    for account in &state.accounts {
+    for (_, account) in state.accounts.iter() {
+        hash += account.identity_term();
         hash += account.term();
-        for position in &account.positions {
-            hash += position.term(account.id);
-        }
+        account.positions().iter().for_each(|position| hash += position.term(account.id));
+        account.orders().for_each(|slot| hash += state.orders[slot].term());
     }
-    state.keys.iter().for_each(|key| hash += key.term());
-    state.orders.iter().for_each(|order| hash += order.term());
-    state.order_of.iter().for_each(|(&(_, name), &order)| hash += name_term(order, name));
-    for slot in &state.comments {
-        if let CommentSlot::Written(comment) = slot {
-            hash += comment.term();
-        }
-    }
-    for (index, market) in (0_u64..).zip(&state.markets) {
-        let mut term = Term::new(TermKind::Market).number(index);
-        term = term.bytes(market.condition_id.as_bytes());
-        for (label, token_id) in &market.outcomes {
-            term = term.bytes(label.as_bytes()).bytes(token_id.as_bytes());
-        }
-        hash += term.finish();
-    }
+    state.keys.by_id().for_each(|key| hash += state.key_term(key));
+    state.comments.values().for_each(|comment| hash += comment.term());
+    (0..).zip(&state.markets).for_each(|(index, market)| hash += market.term(index));
     hash
 }
 
 /// The hash that each change keeps up to date is the hash of what the state is.
 #[test]
 fn the_hash_is_that_of_the_state() {
-    let (market, rules) = (market(), Rules::default());
+    let (market, rules) = (market(), Rules { kept_orders_max: 3, ..Rules::default() });
     let shard = ShardId::new(0).unwrap();
     let mut state = State::new(shard);
     let (first_key, account) = (KeyId::new(shard, 1).unwrap(), AccountId::new(shard, 1).unwrap());
@@ -114,6 +100,7 @@ fn the_hash_is_that_of_the_state() {
         trade(Side::Sell, 11),
         Command::DeleteComment { comment, author: account },
         trade(Side::Buy, 1),
+        trade(Side::Buy, 2),
         Command::RevokeKey { account, key: first_key, descendants: true },
     ] {
         let verdict = state.decide(&command, Some(&market), Timestamp::from_seconds(9), &rules);
@@ -147,4 +134,71 @@ fn an_order_for_no_shares_is_refused_whoever_lets_it_through() {
             state.decide(&trade(Side::Buy, shares), Some(&market()), now, &Rules::default());
         assert!(matches!(verdict, Err(Rejection::Broken { .. })), "{shares}: {verdict:?}");
     }
+}
+
+/// That something is not there any more is told only when the record that took it away is on disk;
+/// that something was never there rests on nothing.
+#[test]
+fn what_was_taken_away_rests_on_the_removal() {
+    let (market, rules) = (market(), Rules { kept_orders_max: 1, ..Rules::default() });
+    let shard = ShardId::new(0).unwrap();
+    let order = |counter| OrderId::new(shard, counter).unwrap();
+    let account = AccountId::new(shard, 1).unwrap();
+    let comment = CommentId::new(shard, 1).unwrap();
+    let say = |order| Command::Comment { order, author: account, content: "so be it".into() };
+    let delete = Command::DeleteComment { comment, author: account };
+    let mut state = State::new(shard);
+    let run = |state: &mut State, command: &Command, position| {
+        let verdict = state.decide(command, Some(&market), Timestamp::from_seconds(9), &rules);
+        let Ok(Verdict::Happens(events)) = verdict else { panic!("{command:?}: {verdict:?}") };
+        state.apply(&events, Place::new(3, position));
+    };
+    let at = |position| Place::new(3, position);
+
+    run(&mut state, &trade(Side::Buy, 1), 10);
+    assert_eq!(state.observe_order(account, order(1)).place, at(10));
+    run(&mut state, &say(order(1)), 20);
+    assert_eq!(state.observe_order(account, order(1)).place, at(20));
+    assert_eq!(state.observe_comments(order(1), 0, 9).place, at(20));
+    assert_eq!(state.rests_on(&say(order(1))), at(20));
+    assert_eq!(state.rests_on(&delete), at(20));
+    assert_eq!(state.observe_order(account, order(2)).place, Place::START);
+    assert_eq!(state.rests_on(&say(order(2))), Place::START);
+
+    run(&mut state, &delete, 30);
+    assert_eq!(state.rests_on(&delete), at(30));
+    assert_eq!(state.observe_comments(order(1), 0, 9).place, at(30));
+    run(&mut state, &say(order(1)), 40);
+    assert_eq!(state.observe_comments(order(1), 0, 9).place, at(40));
+
+    run(&mut state, &trade(Side::Buy, 2), 50);
+    assert!(state.order(order(1)).is_none());
+    let second = CommentId::new(shard, 2).unwrap();
+    let delete_second = Command::DeleteComment { comment: second, author: account };
+    let name = NameHash::of_order("never used");
+    for place in [
+        state.observe_order(account, order(1)).place,
+        state.observe_comments(order(1), 0, 9).place,
+        state.observe_named(account, name).place,
+        state.rests_on(&say(order(1))),
+        state.rests_on(&delete),
+        state.rests_on(&delete_second),
+    ] {
+        assert_eq!(place, at(50));
+    }
+    let elsewhere = OrderId::new(ShardId::new(1).unwrap(), 1).unwrap();
+    assert_eq!(state.observe_order(account, elsewhere).place, Place::START);
+    assert_eq!(state.observe_key_hash(KeyId::new(shard, 1).unwrap()).place, Place::START);
+
+    for position in (60..).step_by(2).take(103) {
+        let key = KeyId::new(shard, (position - 58) / 2).unwrap();
+        run(&mut state, &create_key(None), position);
+        assert_eq!(state.observe_key_hash(key).place, at(position));
+        run(&mut state, &Command::RevokeKey { account, key, descendants: false }, position + 1);
+    }
+    let forgotten = state.observe_key_hash(KeyId::new(shard, 2).unwrap());
+    assert_eq!((forgotten.value, forgotten.place), (None, at(60 + 2 * 102)));
+    assert!(state.observe_key_hash(KeyId::new(shard, 3).unwrap()).value.is_some());
+    let held = state.observe_keys(account).value.unwrap();
+    assert_eq!(held.len(), key::ENDED_KEYS_PER_ACCOUNT_MAX + 1);
 }

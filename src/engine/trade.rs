@@ -9,13 +9,17 @@ use super::fee::level_fee;
 use super::idempotency::Fingerprint;
 use super::position::Position;
 use super::rejection::Rejection;
-use super::{IDS_EXHAUSTED, Rules, State, Verdict, next_counter};
+use super::{IDS_EXHAUSTED, Rules, State, Verdict};
 use crate::ids::{AccountId, MarketIndex, OrderId, Timestamp};
 use crate::market::MarketSnapshot;
 use crate::market::book::Side;
 use crate::market::catalogue::{Fees, MarketInfo, MarketStatus};
 use crate::market::walk::Walk;
 use crate::money::{FeeRate, Notional, Price, Shares, Usd};
+
+/// Every trade forgets at most so many orders of its account: the work of a command is bounded, and
+/// still an account that keeps too many, since the operator now allows fewer, comes to keep fewer.
+const FORGOTTEN_PER_TRADE_MAX: usize = 2;
 
 /// What follows from a market order. The refusals come in the order in which the interface
 /// promises them: of several reasons, a client is told the first.
@@ -84,8 +88,11 @@ pub(super) fn decide(
         .ok_or(Rejection::Broken { rule: "a position outgrows its range" })?;
     audit(&ledger, &position)?;
 
-    let order_id = OrderId::new(state.shard, next_counter(&state.orders)).ok_or(IDS_EXHAUSTED)?;
+    let order_id = OrderId::new(state.shard, state.orders_ever + 1).ok_or(IDS_EXHAUSTED)?;
     let mut events = Events::from_iter(opening);
+    if let Some(account) = account {
+        events.extend(forgotten(state, account, rules));
+    }
     if used.is_none() {
         events.push(introduction(index, info));
     }
@@ -113,6 +120,15 @@ pub(super) fn decide(
     Ok(Verdict::Happens(events))
 }
 
+/// The orders that the account forgets when it gets another one: its oldest, as far as it would
+/// keep too many.
+fn forgotten(state: &State, account: &Account, rules: &Rules) -> impl Iterator<Item = Event> {
+    let kept_max = rules.kept_orders_max.max(1) as usize;
+    let excess = (account.kept_order_count() + 1).saturating_sub(kept_max);
+    let oldest = account.orders().take(excess.min(FORGOTTEN_PER_TRADE_MAX));
+    oldest.map(|slot| Event::OrderForgotten { order: state.orders[slot].id() })
+}
+
 /// The earlier order that the request's names stand for, if it is the same request.
 fn replayed(
     state: &State,
@@ -125,10 +141,10 @@ fn replayed(
     let Some(first) = known.first() else {
         return Ok(None);
     };
-    if known.iter().any(|order| order.id != first.id || order.fingerprint != fingerprint) {
+    if known.iter().any(|order| order.id() != first.id() || order.fingerprint() != fingerprint) {
         return Err(Rejection::NameReused);
     }
-    Ok(Some(first.id))
+    Ok(Some(first.id()))
 }
 
 fn outcome_not_found(info: &MarketInfo, order: &TradeOrder) -> Rejection {
@@ -158,7 +174,7 @@ fn introduction(index: MarketIndex, info: &MarketInfo) -> Event {
 fn account_ledger(account: Option<&Account>, rules: &Rules) -> Ledger {
     account.map_or_else(
         || Ledger { granted: rules.starting_balance, ..Ledger::default() },
-        |account| account.ledger,
+        Account::ledger,
     )
 }
 

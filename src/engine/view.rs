@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::State;
-use super::account::Ledger;
+use super::account::{Account, Ledger};
 use super::comment::Comment;
 use super::idempotency::NameHash;
 use super::key::Key;
@@ -29,8 +29,10 @@ pub struct Observed<T> {
 }
 
 impl<T> Observed<Option<T>> {
-    /// Nothing was found: that rests on no record, since what is not there was never taken away.
-    const NOTHING: Self = Self { value: None, place: Place::START };
+    /// Nothing was found, which rests on what took it away.
+    const fn nothing(place: Place) -> Self {
+        Self { value: None, place }
+    }
 }
 
 /// A position and the market that it is in, by the names that the venue uses.
@@ -84,10 +86,10 @@ pub struct OrderPage {
 impl State {
     /// The account of an identity.
     pub fn observe_identity(&self, digest: &[u8; 32]) -> Observed<Option<AccountId>> {
-        self.account_of(digest).map_or(Observed::<Option<AccountId>>::NOTHING, |account| Observed {
-            value: Some(account.id),
-            place: account.last_place,
-        })
+        let account = self.account_of(digest).map(Account::id);
+        // Accounts are never taken away: that there is none rests on nothing.
+        let place = account.map_or(Place::START, |account| self.account_place(account));
+        Observed { value: account, place }
     }
 
     /// Money and positions, from the `offset`-th position on.
@@ -97,9 +99,9 @@ impl State {
         offset: usize,
     ) -> Observed<Option<AccountPage>> {
         let Some(account) = self.account(account) else {
-            return Observed::<Option<AccountPage>>::NOTHING;
+            return Observed::nothing(Place::START);
         };
-        let page = account.positions.iter().enumerate().skip(offset).take(ROWS_PER_VISIT_MAX);
+        let page = account.positions().iter().enumerate().skip(offset).take(ROWS_PER_VISIT_MAX);
         let positions = page.map(|(index, position)| {
             let market = self.used_market(position.market);
             PositionRow {
@@ -112,11 +114,11 @@ impl State {
         });
         let value = AccountPage {
             account: account.id,
-            ledger: account.ledger,
+            ledger: account.ledger(),
             positions: positions.collect(),
-            has_more: account.positions.len() > offset.saturating_add(ROWS_PER_VISIT_MAX),
+            has_more: account.positions().len() > offset.saturating_add(ROWS_PER_VISIT_MAX),
         };
-        Observed { value: Some(value), place: account.last_place }
+        Observed { value: Some(value), place: self.place_at(account.position_in_log) }
     }
 
     /// An order of this account.
@@ -125,12 +127,9 @@ impl State {
         account: AccountId,
         order: OrderId,
     ) -> Observed<Option<OrderReceipt>> {
-        match self.order(order) {
-            Some(order) if order.account == account => {
-                Observed { value: Some(self.receipt(order)), place: order.last_place }
-            }
-            _ => Observed::<Option<OrderReceipt>>::NOTHING,
-        }
+        let place = self.order_place(order);
+        let own = self.order(order).filter(|order| order.account() == account);
+        Observed { value: own.map(|order| self.receipt(order)), place }
     }
 
     /// The order that this account calls by a name.
@@ -140,8 +139,8 @@ impl State {
         name: NameHash,
     ) -> Observed<Option<OrderReceipt>> {
         match self.order_named(account, name) {
-            Some(order) => self.observe_order(account, order.id),
-            None => Observed::<Option<OrderReceipt>>::NOTHING,
+            Some(order) => self.observe_order(account, order.id()),
+            None => Observed::nothing(self.place_at(self.last_removal)),
         }
     }
 
@@ -154,26 +153,26 @@ impl State {
         limit: usize,
     ) -> Observed<Option<OrderPage>> {
         let Some(account) = self.account(account) else {
-            return Observed::<Option<OrderPage>>::NOTHING;
+            return Observed::nothing(Place::START);
         };
         let limit = limit.min(ROWS_PER_VISIT_MAX);
         let mut orders = Vec::new();
-        let mut looked_at = offset.min(account.orders.len());
-        let newest_first = account.orders.iter().rev().skip(offset).take(ORDERS_PER_VISIT_MAX);
-        for order in newest_first.filter_map(|&id| self.order(id)) {
+        let total = account.kept_order_count();
+        let mut looked_at = offset.min(total);
+        let newest_first = account.orders().rev().skip(offset).take(ORDERS_PER_VISIT_MAX);
+        for order in newest_first.map(|slot| &self.orders[slot]) {
             if orders.len() == limit {
                 break;
             }
             looked_at += 1;
-            let market = self.used_market(order.market);
+            let market = self.used_market(order.market());
             let is_market = filter.market_id.as_ref().is_none_or(|id| **id == *market.condition_id);
-            if is_market && filter.side.is_none_or(|side| side == order.side) {
+            if is_market && filter.side.is_none_or(|side| side == order.side()) {
                 orders.push(self.receipt(order));
             }
         }
-        let total = account.orders.len();
         let page = OrderPage { orders, looked_at, has_more: looked_at < total };
-        Observed { value: Some(page), place: account.last_place }
+        Observed { value: Some(page), place: self.place_at(account.position_in_log) }
     }
 
     /// Comments of an order, oldest first; `None` when there is no such order. At most
@@ -184,28 +183,36 @@ impl State {
         offset: usize,
         limit: usize,
     ) -> Observed<Option<Vec<Comment>>> {
-        let Some(order) = self.order(order) else {
-            return Observed::<Option<Vec<Comment>>>::NOTHING;
-        };
-        let page = order.comments.iter().skip(offset).take(limit.min(ROWS_PER_VISIT_MAX));
+        let place = self.comments_place(order);
+        if self.order(order).is_none() {
+            return Observed::nothing(place);
+        }
+        let ids = self.comments_of.get(&order).map_or(&[][..], |comments| &comments.ids);
+        let page = ids.iter().skip(offset).take(limit.min(ROWS_PER_VISIT_MAX));
         let comments = page.filter_map(|&id| self.comment(id)).cloned().collect();
-        Observed { value: Some(comments), place: order.last_place }
+        Observed { value: Some(comments), place }
     }
 
     /// The hash of a key.
     pub fn observe_key_hash(&self, key: KeyId) -> Observed<Option<[u8; 32]>> {
-        let key = self.key(key);
-        let place = key.and_then(|key| self.account(key.account)).map(|account| account.last_place);
-        Observed { value: key.map(|key| key.grant.hash), place: place.unwrap_or(Place::START) }
+        match self.keys.slot(key.get()).map(|slot| &self.keys[slot]) {
+            Some(key) => {
+                Observed { value: Some(key.hash), place: self.account_place(key.account()) }
+            }
+            None => {
+                Observed::nothing(self.absence_place(key.shard(), key.counter(), self.keys_ever))
+            }
+        }
     }
 
     /// The newest keys of an account, oldest of them first; at most [`ROWS_PER_VISIT_MAX`].
     pub fn observe_keys(&self, account: AccountId) -> Observed<Option<Vec<Key>>> {
         let Some(account) = self.account(account) else {
-            return Observed::<Option<Vec<Key>>>::NOTHING;
+            return Observed::nothing(Place::START);
         };
-        let skipped = account.keys.len().saturating_sub(ROWS_PER_VISIT_MAX);
-        let keys = account.keys[skipped..].iter().filter_map(|&id| self.key(id)).cloned();
-        Observed { value: Some(keys.collect()), place: account.last_place }
+        let newest = self.keys_of(account).take(ROWS_PER_VISIT_MAX);
+        let mut keys: Vec<Key> = newest.map(|key| self.unpacked(key)).collect();
+        keys.reverse();
+        Observed { value: Some(keys), place: self.place_at(account.position_in_log) }
     }
 }

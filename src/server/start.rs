@@ -37,7 +37,11 @@ pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
 
     let tiers = arguments.tier_table();
     let keys = Arc::new(key_table(recovered.states(), &tiers)?);
-    let rules = Rules { starting_balance: arguments.starting_balance, ..Rules::default() };
+    let rules = Rules {
+        starting_balance: arguments.starting_balance,
+        kept_orders_max: arguments.keep_orders,
+        ..Rules::default()
+    };
     let shards = Arc::new(Shards::new(
         recovered,
         journal.clone(),

@@ -61,7 +61,7 @@ impl Core {
                         receipt: Box::new(self.state.receipt(order)),
                         is_replay: true,
                     }),
-                    place: self.state.rests_on(command).max(order.last_place),
+                    place: self.state.rests_on(command),
                 }
             }
             Ok(Verdict::Happens(events)) => self.happen(command, events, now, around),
@@ -94,11 +94,11 @@ impl Core {
         };
         let place = reservation.place();
         self.decided_at = now;
-        self.state.apply(&events, place);
-        reservation.fill_from(&self.record);
         for event in &events {
             (around.observer)(event, &self.state);
         }
+        self.state.apply(&events, place);
+        reservation.fill_from(&self.record);
         Observed { value: Ok(self.outcome(&events)), place }
     }
 
@@ -112,7 +112,7 @@ impl Core {
         match events.last().expect("what happens has an event") {
             Event::AccountOpened { account, .. } => Outcome::Account(*account),
             Event::KeyCreated { key, .. } => {
-                Outcome::Key(Box::new(state.key(*key).expect("just created").clone()))
+                Outcome::Key(Box::new(state.key(*key).expect("just created")))
             }
             Event::OrderFilled(fill) => {
                 let order = state.order(fill.order).expect("just filled");
@@ -122,9 +122,10 @@ impl Core {
                 Outcome::Comment(Box::new(state.comment(*comment).expect("just added").clone()))
             }
             Event::KeyRevoked { .. } | Event::CommentDeleted { .. } => Outcome::Done,
-            Event::MarketIntroduced { .. } | Event::StateChecked { .. } => {
-                unreachable!("no command ends with these")
-            }
+            Event::KeyForgotten { .. }
+            | Event::MarketIntroduced { .. }
+            | Event::OrderForgotten { .. }
+            | Event::StateChecked { .. } => unreachable!("no command ends with these"),
         }
     }
 
@@ -132,7 +133,7 @@ impl Core {
         match command {
             Command::OpenAccount(identity) => {
                 let account = self.state.account_of(&identity.digest);
-                Outcome::Account(account.expect("it is already open").id)
+                Outcome::Account(account.expect("it is already open").id())
             }
             _ => Outcome::Done,
         }

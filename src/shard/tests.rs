@@ -105,7 +105,7 @@ impl World {
             assert_eq!(replayed.sequence(), live.sequence());
             assert_eq!(replayed.hash(), live.hash());
             let ledgers = |state: &State| -> Vec<_> {
-                state.accounts().iter().map(|account| account.ledger).collect()
+                state.accounts().map(|account| account.ledger).collect()
             };
             assert_eq!(ledgers(replayed), ledgers(live));
         }

@@ -3,6 +3,7 @@
 
 mod accounts;
 mod actions;
+mod bounds;
 mod comments;
 mod fills;
 mod idempotency;
@@ -12,5 +13,6 @@ mod properties;
 mod ratio;
 mod refusals;
 mod report;
+mod restore;
 mod script;
 mod world;

@@ -11,6 +11,8 @@ use crate::ratio::Ratio;
 pub(crate) type Micros = i128;
 
 const ACTIVE_KEYS_MAX: usize = 5;
+/// An account forgets all but this many of its orders, and what was said of them.
+pub(crate) const KEPT_ORDERS_MAX: u32 = 6;
 
 /// A market order. Accounts, markets and names are called by small numbers.
 #[derive(Clone, Debug)]
@@ -107,7 +109,7 @@ pub(crate) struct Naive {
     trades: Vec<Trade>,
     keys: Vec<Key>,
     /// Author and order; none where it was deleted.
-    comments: Vec<Option<usize>>,
+    comments: Vec<Option<(usize, usize)>>,
 }
 
 impl Naive {
@@ -195,6 +197,7 @@ impl Naive {
                 let earlier = &self.trades[index].order;
                 earlier.account == order.account && !earlier.names.is_disjoint(&order.names)
             })
+            .filter(|&index| self.is_kept(index))
             .collect();
         if let Some(&first) = named.first() {
             let is_same = self.trades[first].order.is_same_request(order);
@@ -305,22 +308,31 @@ impl Naive {
     }
 
     pub(crate) fn comment(&mut self, author: usize, order: usize) -> Outcome {
-        if order >= self.trades.len() {
+        if order >= self.trades.len() || !self.is_kept(order) {
             return Outcome::Refused("ORDER_NOT_FOUND");
         }
-        self.comments.push(Some(author));
+        self.comments.push(Some((author, order)));
         Outcome::Done
     }
 
     pub(crate) fn delete_comment(&mut self, author: usize, comment: usize) -> Outcome {
         match self.comments.get(comment) {
-            Some(Some(writer)) if *writer == author => {
+            Some(&Some((writer, order))) if self.is_kept(order) => {
+                if writer != author {
+                    return Outcome::Refused("COMMENT_NOT_OWN");
+                }
                 self.comments[comment] = None;
                 Outcome::Done
             }
-            Some(Some(_)) => Outcome::Refused("COMMENT_NOT_OWN"),
             _ => Outcome::Refused("COMMENT_NOT_FOUND"),
         }
+    }
+
+    /// Whether an order is among the newest of its account.
+    fn is_kept(&self, order: usize) -> bool {
+        let account = self.trades[order].order.account;
+        let newer = self.trades[order + 1..].iter();
+        newer.filter(|trade| trade.order.account == account).count() < KEPT_ORDERS_MAX as usize
     }
 }
 

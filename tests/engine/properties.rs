@@ -19,7 +19,7 @@ use paperbourse::market::catalogue::{Fees, MarketStatus};
 use paperbourse::money::{FeeRate, Price, Shares, Usd};
 
 use crate::actions::{ACCOUNTS, Action, LABELS, STARTING_BALANCE, actions};
-use crate::naive::{Fill, Market, Micros, Naive, Order, Outcome};
+use crate::naive::{Fill, KEPT_ORDERS_MAX, Market, Micros, Naive, Order, Outcome};
 use crate::report;
 use crate::world::World;
 
@@ -35,6 +35,7 @@ impl Pair {
     fn new() -> Self {
         let mut world = World::new();
         world.rules.starting_balance = Usd::from_micros(narrow(STARTING_BALANCE));
+        world.rules.kept_orders_max = KEPT_ORDERS_MAX;
         world.now = Timestamp::EPOCH;
         let markets = LABELS.map(|labels| Market {
             labels,
@@ -201,11 +202,11 @@ impl Pair {
     fn check_sums(&self) {
         let state = &self.world.state;
         assert_eq!(state.accounts().len(), self.naive.accounts.len());
-        for (record, &account) in state.accounts().iter().zip(&self.naive.accounts) {
+        for (record, &account) in state.accounts().zip(&self.naive.accounts) {
             let cash = record.ledger.cash();
             assert_eq!(Micros::from(cash.micros()), self.naive.cash(account));
             assert!(cash >= Usd::ZERO, "an account in debt");
-            for position in &record.positions {
+            for position in record.positions {
                 let market_id = &*state.used_market(position.market).condition_id;
                 let market =
                     (0..LABELS.len()).position(|index| market_id == self::market_id(index));
@@ -218,7 +219,7 @@ impl Pair {
             }
         }
         let beyond = self.id(self.naive.order_count(), OrderId::new);
-        assert_eq!(state.order(beyond), None, "no orders but those that filled");
+        assert!(state.order(beyond).is_none(), "no orders but those that filled");
     }
 }
 
@@ -341,7 +342,7 @@ fn check_record(bytes: &[u8]) {
 #[test]
 fn the_random_commands_reach_every_rule() {
     let mut runner = TestRunner::deterministic();
-    let (mut trades, mut fills, mut walks) = (0, 0, 0);
+    let (mut trades, mut fills, mut walks, mut forgotten) = (0, 0, 0, 0);
     let mut reached = BTreeSet::new();
     for _ in 0..60 {
         let actions = actions().new_tree(&mut runner).expect("nothing is filtered").current();
@@ -363,8 +364,10 @@ fn the_random_commands_reach_every_rule() {
                 Outcome::Done => "done",
             });
         }
+        forgotten += pair.naive.order_count() - pair.world.kept_order_count();
     }
     println!("{fills} of {trades} orders filled, {walks} over more than one level: {reached:?}");
+    assert!(forgotten * 8 >= fills, "{forgotten} of {fills} orders were forgotten");
     assert!(fills * 4 >= trades, "{fills} of {trades} orders filled");
     assert!(walks * 4 >= fills, "{walks} of {fills} fills took more than one level");
     for rule in [

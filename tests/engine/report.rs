@@ -63,6 +63,7 @@ pub(crate) fn refusal(rejection: &Rejection) -> String {
 pub(crate) fn happened(state: &State, events: &[Event]) -> String {
     let mut text = String::new();
     let mut opens = String::new();
+    let mut forgotten = Vec::new();
     for event in events {
         match event {
             Event::AccountOpened { identity, .. } if events.len() == 1 => {
@@ -77,6 +78,12 @@ pub(crate) fn happened(state: &State, events: &[Event]) -> String {
                 let verb = if text.is_empty() { "revoked " } else { "" };
                 write!(text, "{verb}{name} ").expect("a string grows");
             }
+            Event::KeyForgotten { key } => {
+                forgotten.push(format!("K{}", key.counter()));
+            }
+            Event::OrderForgotten { order } => {
+                forgotten.push(format!("O{}", order.counter()));
+            }
             Event::MarketIntroduced { .. } | Event::StateChecked { .. } => {}
             Event::OrderFilled(fill) => text += &filled(state, fill),
             Event::CommentAdded { comment, .. } => {
@@ -86,6 +93,9 @@ pub(crate) fn happened(state: &State, events: &[Event]) -> String {
                 write!(text, "deleted C{} ", comment.counter()).expect("a string grows");
             }
         }
+    }
+    if !forgotten.is_empty() {
+        write!(text, "forgets {} ", forgotten.join(" ")).expect("a string grows");
     }
     (text + &opens).trim_end().to_owned()
 }

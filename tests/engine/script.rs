@@ -3,6 +3,7 @@
 //! ```text
 //! balance 1000                        what accounts start with that are opened below
 //! rules keys 2                        how many active keys an account may have
+//! rules orders 2                      how many finished orders of an account are kept
 //! market M1 Yes No                    an open market without fees and without books
 //! status M1 closed                    fees M1 0.07 ^1 | free | unsupported
 //! book M1 yes bids 0.57x100 asks 0.58x5 0.6x100        `stale` at the end: not fresh
@@ -22,6 +23,7 @@
 use std::collections::HashMap;
 
 use paperbourse::engine::Verdict;
+use paperbourse::engine::account::Account;
 use paperbourse::engine::command::{Command, CreateKey, OrderNames, Owner, Trade, TradeOrder};
 use paperbourse::engine::event::Event;
 use paperbourse::engine::idempotency::NameHash;
@@ -148,6 +150,9 @@ impl Run {
             ["balance", amount] => self.world.rules.starting_balance = usd(amount),
             ["rules", "keys", count] => {
                 self.world.rules.active_keys_max = count.parse().expect("a count");
+            }
+            ["rules", "orders", count] => {
+                self.world.rules.kept_orders_max = count.parse().expect("a count");
             }
             ["after", seconds] => {
                 let nanos = self.world.now.nanos() + seconds_of(seconds).nanos();
@@ -285,10 +290,9 @@ impl Run {
     /// The account of a subject, or an id that no account has.
     fn account(&self, subject: &str) -> AccountId {
         let state = &self.world.state;
-        state.account_of(&World::identity(subject).digest).map_or_else(
-            || AccountId::new(state.shard(), UNKNOWN).expect("an id"),
-            |account| account.id,
-        )
+        state
+            .account_of(&World::identity(subject).digest)
+            .map_or_else(|| AccountId::new(state.shard(), UNKNOWN).expect("an id"), Account::id)
     }
 
     /// The key that a line called so, or an id that no key has.

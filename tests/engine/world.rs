@@ -1,12 +1,15 @@
 //! One shard, its markets and a clock that only moves when it is told.
 //!
 //! Whatever happens here goes the whole way: the events are encoded, decoded again and applied to a
-//! second state that knows nothing else. The two must be equal after each record.
+//! second state that knows nothing else. The two must be equal after each record, and decide every
+//! command alike. Every few records the second one is replaced by what is restored from the rows of
+//! the first, so that all scenarios run on restored states too.
 
 use std::sync::Arc;
 
 use paperbourse::engine::command::{Command, Identity};
 use paperbourse::engine::event::Event;
+use paperbourse::engine::order::OrderRow;
 use paperbourse::engine::rejection::Rejection;
 use paperbourse::engine::{Rules, State, Verdict};
 use paperbourse::ids::{OutcomeIndex, Place, ShardId, Timestamp};
@@ -15,10 +18,14 @@ use paperbourse::market::Markets;
 use paperbourse::market::book::{Book, Ladder, Level};
 use paperbourse::market::catalogue::{MarketInfo, Outcome};
 
+use crate::restore::Rows;
+
 const SHARD: u8 = 5;
 const EPOCH: u64 = 7;
 /// Every so many records the state's hash is written as a record of its own.
 const RECORDS_PER_CHECK: u64 = 16;
+/// Every so many records the second state is restored from rows.
+const RECORDS_PER_RESTORE: u64 = 5;
 
 pub(crate) struct World {
     pub(crate) state: State,
@@ -29,6 +36,8 @@ pub(crate) struct World {
     pub(crate) now: Timestamp,
     /// Every record, as the journal would hold it.
     pub(crate) records: Vec<Vec<u8>>,
+    /// Every order as it finished, forgotten ones too.
+    pub(crate) finished: Vec<OrderRow>,
 }
 
 impl World {
@@ -41,6 +50,7 @@ impl World {
             rules: Rules::default(),
             now: Timestamp::from_seconds(1_800_000_000),
             records: Vec::new(),
+            finished: Vec::new(),
         }
     }
 
@@ -101,7 +111,11 @@ impl World {
             }
             _ => None,
         };
-        let verdict = self.state.decide(command, snapshot.as_ref(), self.now, &self.rules)?;
+        let decide =
+            |state: &State| state.decide(command, snapshot.as_ref(), self.now, &self.rules);
+        let verdict = decide(&self.state);
+        assert_eq!(decide(&self.follower), verdict, "equal states decide alike");
+        let verdict = verdict?;
         if let Verdict::Happens(events) = &verdict {
             assert!(!events.is_empty(), "what happens is at least one event");
             self.record(events);
@@ -110,6 +124,11 @@ impl World {
             }
         }
         Ok(verdict)
+    }
+
+    /// How many orders the accounts of the shard keep.
+    pub(crate) fn kept_order_count(&self) -> usize {
+        self.state.accounts().map(|account| self.state.orders_of(account.id).count()).sum()
     }
 
     #[track_caller]
@@ -129,5 +148,14 @@ impl World {
         self.follower.apply(&read_events, place);
         assert_eq!(self.follower.hash(), self.state.hash(), "hashes after record {sequence}");
         assert_eq!(self.follower, self.state, "states after record {sequence}");
+        self.finished.extend(events.iter().filter_map(|event| match event {
+            Event::OrderFilled(fill) => self.state.order_row(fill.order),
+            _ => None,
+        }));
+        if sequence.is_multiple_of(RECORDS_PER_RESTORE) {
+            let restored = Rows::of(&self.state, &self.finished).restore();
+            self.follower = restored.expect("rows of a state are a state");
+            assert_eq!(self.follower, self.state, "states restored after record {sequence}");
+        }
     }
 }

@@ -82,6 +82,7 @@ mod tests {
                 expires_at: Some(Timestamp::from_seconds(1_800_000_000)),
             },
             created_by: KeyId::from_raw(64),
+            kept_maker: None,
             created_at: Timestamp::from_seconds(1_700_000_000),
             revoked_at: None,
         }

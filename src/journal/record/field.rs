@@ -8,7 +8,8 @@ use super::RecordError;
 use crate::engine::command::Identity;
 use crate::engine::event::{Event, OrderFilled};
 use crate::engine::idempotency::{Fingerprint, NameHash};
-use crate::engine::key::{KeyGrant, Permissions};
+use crate::engine::key::{KEY_PREFIX_BYTES_MAX, KeyGrant, Permissions};
+use crate::engine::order::NAMES_PER_ORDER_MAX;
 use crate::engine::state_hash::StateHash;
 use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex, Timestamp};
 use crate::limits::tier::Tier;
@@ -25,6 +26,8 @@ mod kind {
     pub(super) const COMMENT_ADDED: u16 = 6;
     pub(super) const COMMENT_DELETED: u16 = 7;
     pub(super) const STATE_CHECKED: u16 = 8;
+    pub(super) const ORDER_FORGOTTEN: u16 = 9;
+    pub(super) const KEY_FORGOTTEN: u16 = 10;
 }
 
 /// Writes fields behind what is there.
@@ -61,6 +64,10 @@ impl Fields<'_> {
                 self.i64(at.nanos());
                 kind::KEY_REVOKED
             }
+            Event::KeyForgotten { key } => {
+                self.u64(key.get());
+                kind::KEY_FORGOTTEN
+            }
             Event::MarketIntroduced { index, condition_id, outcomes } => {
                 self.u32(index.0);
                 self.length(outcomes.len());
@@ -74,6 +81,10 @@ impl Fields<'_> {
             Event::OrderFilled(fill) => {
                 self.fill(fill);
                 kind::ORDER_FILLED
+            }
+            Event::OrderForgotten { order } => {
+                self.u64(order.get());
+                kind::ORDER_FORGOTTEN
             }
             Event::CommentAdded { comment, order, author, content, at } => {
                 self.u64(comment.get());
@@ -237,6 +248,10 @@ impl<'a> Reader<'a> {
             kind::STATE_CHECKED => {
                 Event::StateChecked { hash: StateHash::from_u64(self.u64("state hash")?) }
             }
+            kind::ORDER_FORGOTTEN => {
+                Event::OrderForgotten { order: self.id("order", OrderId::from_raw)? }
+            }
+            kind::KEY_FORGOTTEN => Event::KeyForgotten { key: self.id("key", KeyId::from_raw)? },
             _ => return Ok(None),
         }))
     }
@@ -263,7 +278,10 @@ impl<'a> Reader<'a> {
         })?;
         let permissions = self
             .valid("permissions", |reader| Ok(Permissions::from_bits(reader.u8("permissions")?)))?;
-        let prefix = self.text("key prefix")?.into();
+        let prefix = self.valid("key prefix", |reader| {
+            let text = reader.text("key prefix")?;
+            Ok((text.len() <= KEY_PREFIX_BYTES_MAX).then(|| text.into()))
+        })?;
         let name = self.optional_text("key name")?;
         let grant = KeyGrant { hash, prefix, name, tier, permissions, expires_at };
         Ok(Event::KeyCreated { key, account, grant, created_by, at })
@@ -281,7 +299,10 @@ impl<'a> Reader<'a> {
                 _ => None,
             })
         })?;
-        let name_count = self.u8("name count")?;
+        let name_count = self.valid("name count", |reader| {
+            let count = reader.u8("name count")?;
+            Ok((usize::from(count) <= NAMES_PER_ORDER_MAX).then_some(count))
+        })?;
         let slippage_bps = self.valid("slippage", |reader| {
             let is_some = reader.flag("slippage flag")?;
             let bps = reader.u32("slippage")?;

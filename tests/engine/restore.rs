@@ -1,0 +1,266 @@
+//! From a state to rows and back. That every scenario goes on from restored states is seen to by
+//! the world that runs them; here are rows that are not those of a state.
+
+use paperbourse::engine::account::Ledger;
+use paperbourse::engine::command::{Command, CreateKey, OrderNames, Owner, Trade, TradeOrder};
+use paperbourse::engine::comment::Comment;
+use paperbourse::engine::idempotency::NameHash;
+use paperbourse::engine::key::{Key, KeyGrant, Permissions};
+use paperbourse::engine::order::OrderRow;
+use paperbourse::engine::restore::{RestoreError, Restorer};
+use paperbourse::engine::rows::{AccountRow, StateHead};
+use paperbourse::engine::state_hash::StateHash;
+use paperbourse::engine::{State, UsedMarket};
+use paperbourse::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex, ShardId};
+use paperbourse::limits::tier::Tier;
+use paperbourse::market::book::{Level, Side};
+use paperbourse::money::{FeeRate, Price, Shares, Usd};
+
+use crate::world::World;
+
+/// A state, taken apart.
+#[derive(Clone)]
+pub(crate) struct Rows<'a> {
+    head: StateHead,
+    markets: Vec<UsedMarket>,
+    settled: Vec<MarketIndex>,
+    accounts: Vec<AccountRow<'a>>,
+    keys: Vec<Key>,
+    orders: Vec<OrderRow>,
+    comments: Vec<Comment>,
+}
+
+impl<'a> Rows<'a> {
+    /// The rows of a state; `finished` are all orders that it ever had.
+    pub(crate) fn of(state: &'a State, finished: &[OrderRow]) -> Self {
+        Self {
+            head: state.head(),
+            markets: state.markets().to_vec(),
+            settled: state.settled_markets().collect(),
+            accounts: state.accounts().collect(),
+            keys: state.keys().collect(),
+            orders: finished.to_vec(),
+            comments: state.comments().cloned().collect(),
+        }
+    }
+
+    pub(crate) fn restore(self) -> Result<State, RestoreError> {
+        let mut restorer = Restorer::new(self.head);
+        self.markets.into_iter().try_for_each(|market| restorer.market(market))?;
+        self.settled.into_iter().try_for_each(|market| restorer.settled(market))?;
+        self.accounts.into_iter().try_for_each(|account| restorer.account(account))?;
+        self.keys.iter().try_for_each(|key| restorer.key(key))?;
+        self.orders.iter().try_for_each(|order| restorer.order(order))?;
+        self.comments.into_iter().try_for_each(|comment| restorer.comment(comment))?;
+        restorer.finish()
+    }
+}
+
+fn level(cents: i64) -> Level {
+    Level { price: Price::from_micros(cents * 10_000), size: Shares::from_micros(100_000_000) }
+}
+
+fn shard() -> ShardId {
+    ShardId::new(5).expect("below the shard count")
+}
+
+fn other_shard() -> ShardId {
+    ShardId::new(6).expect("below the shard count")
+}
+
+fn order_id(counter: u64) -> OrderId {
+    OrderId::new(shard(), counter).expect("a small counter")
+}
+
+/// Two accounts: the first has forgotten the order 1 and keeps 2 and 4, with a comment on each; the
+/// second keeps 3. The first has a key and a second one that was made with it.
+fn world() -> World {
+    let mut world = World::new();
+    world.rules.kept_orders_max = 2;
+    world.list("M1", &["Yes", "No"]);
+    world.publish("M1", OutcomeIndex(0), vec![level(40)], vec![level(50)], false);
+    for (subject, name) in [("A1", "a"), ("A1", "b"), ("A2", "c"), ("A1", "d")] {
+        let command = Command::Trade(Trade {
+            owner: Owner::Identity(World::identity(subject)),
+            order: TradeOrder {
+                market_id: "M1".into(),
+                outcome: "Yes".into(),
+                side: Side::Buy,
+                quantity: Shares::from_micros(1_000_000),
+                expected_price: None,
+                max_slippage_bps: None,
+            },
+            names: OrderNames::new([NameHash::of_order(name)], Some(name.into())),
+        });
+        world.run(&command).expect("it fills");
+    }
+    for maker in [None, KeyId::new(shard(), 1)] {
+        let command = Command::CreateKey(CreateKey {
+            owner: Owner::Identity(World::identity("A1")),
+            is_bootstrap: false,
+            created_by: maker,
+            grant: KeyGrant {
+                hash: [7; 32],
+                prefix: "ps_live_01234567".into(),
+                name: Some("bot".into()),
+                tier: Tier::Pro,
+                permissions: Permissions::ALL,
+                expires_at: None,
+            },
+        });
+        world.run(&command).expect("there is room");
+    }
+    for order in [2, 4] {
+        let author = AccountId::new(other_shard(), 1).expect("a small counter");
+        let command =
+            Command::Comment { order: order_id(order), author, content: "well done".into() };
+        world.run(&command).expect("there is such an order");
+    }
+    world
+}
+
+#[test]
+fn rows_of_a_state_are_that_state() {
+    let world = world();
+    let rows = Rows::of(&world.state, &world.finished);
+    assert_eq!(rows.orders.len(), 4, "the forgotten one is among them");
+    assert_eq!(rows.accounts[0].oldest_order, Some(order_id(2)));
+    assert_eq!(rows.restore().as_ref(), Ok(&world.state));
+}
+
+#[track_caller]
+fn check(change: impl FnOnce(&mut Rows<'_>), expected: &str) {
+    let world = world();
+    let mut rows = Rows::of(&world.state, &world.finished);
+    change(&mut rows);
+    let restored = rows.restore();
+    let error = restored.err().unwrap_or_else(|| panic!("a state, instead of: {expected}"));
+    assert!(error.to_string().contains(expected), "{error}, instead of: {expected}");
+}
+
+#[test]
+fn heads_and_markets_that_do_not_fit_are_errors() {
+    check(|rows| rows.head.hash = StateHash::from_u64(1), "the head says 0000000000000001");
+    check(|rows| rows.head.accounts_ever = 3, "2 of 3 accounts");
+    check(|rows| rows.head.accounts_ever = u64::MAX, "accounts");
+    check(|rows| rows.head.keys_ever = 1, "is none that the shard has given");
+    check(|rows| rows.head.orders_ever = 3, "is none that the shard has given");
+    check(|rows| rows.head.comments_ever = 1, "is none that the shard has given");
+    check(|rows| rows.head.shard = other_shard(), "is not the next one of the shard");
+    check(|rows| rows.markets.push(rows.markets[0].clone()), "market 1 came before");
+    check(|rows| rows.markets.clear(), "has a position in no market");
+    check(|rows| rows.settled = vec![MarketIndex(1)], "is none of the markets");
+    check(|rows| rows.settled = vec![MarketIndex(0); 2], "came before");
+}
+
+#[test]
+fn accounts_that_do_not_fit_are_errors() {
+    check(|rows| rows.accounts.swap(0, 1), "is not the next one of the shard");
+    check(|rows| rows.accounts.truncate(1), "order 197 is of no account");
+    check(
+        |rows| rows.accounts[1].identity = rows.accounts[0].identity,
+        "has the identity of another one",
+    );
+    let far = Usd::from_micros(i64::MAX);
+    check(
+        |rows| rows.accounts[0].ledger = Ledger { granted: far, sales: far, ..Ledger::default() },
+        "has sums out of range",
+    );
+    check(|rows| rows.accounts[0].ledger = Ledger { fees: far, ..Ledger::default() }, "has a debt");
+    check(
+        |rows| rows.accounts[0].ledger.granted = Usd::from_micros(2_000_000_000),
+        "the head says",
+    );
+    check(|rows| rows.accounts[0].positions = &[], "the head says");
+    check(|rows| rows.accounts[0].oldest_order = None, "counts other orders than it keeps");
+    check(|rows| rows.accounts[0].order_count_ever = 0, "counts other orders than it keeps");
+    check(|rows| rows.accounts[0].oldest_order = Some(order_id(3)), "is on no order");
+    check(|rows| rows.accounts[0].oldest_order = Some(order_id(1)), "the head says");
+    check(
+        |rows| rows.accounts[0].order_count_ever = 1,
+        "is one more than its account has finished",
+    );
+    for (change, expected) in [
+        (0, "has two positions in one outcome"),
+        (1, "has a position in no market"),
+        (2, "has a position in no market"),
+        (3, "has a position below zero"),
+        (4, "has a position below zero"),
+    ] {
+        let world = world();
+        let mut rows = Rows::of(&world.state, &world.finished);
+        let mut positions = rows.accounts[0].positions.to_vec();
+        match change {
+            0 => positions.push(positions[0]),
+            1 => positions[0].market = MarketIndex(u32::MAX),
+            2 => positions[0].outcome = OutcomeIndex(2),
+            3 => positions[0].shares = Shares::from_micros(-1),
+            _ => positions[0].cost = Usd::from_micros(-1),
+        }
+        rows.accounts[0].positions = &positions;
+        let error = rows.restore().expect_err(expected).to_string();
+        assert!(error.contains(expected), "{error}, instead of: {expected}");
+    }
+}
+
+#[test]
+fn keys_that_do_not_fit_are_errors() {
+    let of_no_account = "is of no account, or was made with a key of none";
+    let nobody = AccountId::new(shard(), 1 << 40).expect("an id");
+    let stranger = AccountId::new(other_shard(), 1).expect("an id");
+    check(|rows| rows.keys.swap(0, 1), of_no_account);
+    check(|rows| rows.keys[1].kept_maker = KeyId::new(shard(), 2), of_no_account);
+    check(|rows| rows.keys[1].kept_maker = None, "the head says");
+    check(|rows| rows.keys[1].created_by = None, "the head says");
+    check(|rows| rows.keys[1] = rows.keys[0].clone(), "comes behind a newer one");
+    check(|rows| rows.keys[0].account = nobody, of_no_account);
+    check(|rows| rows.keys[0].account = stranger, of_no_account);
+    check(|rows| rows.keys[1].account = rows.accounts[1].id, of_no_account);
+    check(|rows| rows.keys[0].grant.prefix = "ps_live_012345678".into(), of_no_account);
+    check(|rows| rows.keys[0].id = KeyId::new(other_shard(), 1).unwrap(), "the shard has given");
+    check(|rows| drop(rows.keys.pop()), "the head says");
+}
+
+#[test]
+fn orders_that_do_not_fit_are_errors() {
+    let nobody = AccountId::new(shard(), 1 << 40).expect("an id");
+    let stranger = AccountId::new(other_shard(), 1).expect("an id");
+    check(|rows| rows.orders.swap(1, 3), "is on no order");
+    check(|rows| rows.orders.insert(2, rows.orders[1].clone()), "order 133 came before");
+    check(|rows| drop(rows.orders.remove(1)), "is on no order");
+    check(|rows| drop(rows.orders.remove(2)), "lacks the oldest order that it keeps");
+    check(|rows| rows.orders[2].id = order_id(9), "is none that the shard has given");
+    check(|rows| rows.orders[1].account = nobody, "is of no account");
+    check(|rows| rows.orders[1].account = stranger, "is of no account");
+    check(|rows| rows.orders[1].market = MarketIndex(1), "is in no market");
+    check(|rows| rows.orders[1].outcome = OutcomeIndex(2), "is in no market");
+    check(|rows| rows.orders[1].quantity = Shares::ZERO, "is for no shares");
+    check(|rows| rows.orders[1].fee_rate = FeeRate::from_micros(-1), "numbers out of range");
+    check(|rows| rows.orders[1].fee_rate = FeeRate::from_micros(1 << 32), "numbers out of range");
+    check(|rows| rows.orders[3].names = rows.orders[1].names.clone(), "has a name that is used");
+    check(|rows| rows.orders[1].names.push(NameHash::of_order("b")), "has a name that is used");
+    check(
+        |rows| rows.orders[1].names.extend(["x", "y"].map(NameHash::of_order)),
+        "numbers out of range",
+    );
+    check(|rows| rows.orders[1].names.clear(), "the head says");
+    check(|rows| rows.orders[1].client_order_id = None, "the head says");
+    check(|rows| rows.orders[1].slippage_bps = None, "the head says");
+}
+
+#[test]
+fn comments_that_do_not_fit_are_errors() {
+    let id = |counter| CommentId::new(shard(), counter).expect("a small counter");
+    check(|rows| rows.comments.swap(0, 1), "comes behind a newer one");
+    check(|rows| rows.comments[1].id = rows.comments[0].id, "comes behind a newer one");
+    check(|rows| rows.comments[1].id = id(3), "is none that the shard has given");
+    check(|rows| rows.comments[0].order = order_id(1), "is on no order");
+    check(|rows| rows.comments[0].content = "well".into(), "the head says");
+    let crowd = |rows: &mut Rows<'_>| {
+        rows.head.comments_ever = 1001;
+        let one = rows.comments[0].clone();
+        rows.comments =
+            (1..=1001).map(|counter| Comment { id: id(counter), ..one.clone() }).collect();
+    };
+    check(crowd, "is one more than its order may have");
+}
