@@ -9,12 +9,14 @@ use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
 use crate::engine::KEPT_ORDERS_MAX_DEFAULT;
 use crate::limits::tier::{Tier, TierSetting, Tiers};
 use crate::money::{Rounding, Usd};
+use crate::snapshot::SnapshotConfig;
 use crate::venue::simulated::DEFAULT_SEED;
 use crate::venue::speed::Speed;
 
@@ -27,6 +29,12 @@ const WORKERS_MAX: usize = 1024;
 
 /// The possible sizes of a journal segment: the longest record fits into the smallest.
 const SEGMENT_BYTES: RangeInclusive<u64> = (1 << 20)..=(1 << 30);
+
+/// How much journal makes a snapshot due: a start reads at most about twice as much.
+const SNAPSHOT_BYTES_DEFAULT: u64 = 256 << 20;
+
+/// How much journal the archive keeps.
+const ARCHIVE_BYTES_DEFAULT: u64 = 10 << 30;
 
 /// Open connections of the public listener, by default.
 const CONNECTIONS_MAX_DEFAULT: usize = 10_000;
@@ -95,6 +103,27 @@ pub struct ServeArgs {
     )]
     pub journal_segment_bytes: u64,
 
+    /// So many bytes of journal make a snapshot due
+    #[arg(long, env = "PAPERBOURSE_SNAPSHOT_BYTES", default_value_t = SNAPSHOT_BYTES_DEFAULT,
+          value_name = "BYTES")]
+    pub snapshot_bytes: u64,
+
+    /// After so many seconds a snapshot is due whenever a segment of the journal is full
+    #[arg(long, env = "PAPERBOURSE_SNAPSHOT_INTERVAL", default_value_t = 3600,
+          value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub snapshot_interval: u32,
+
+    /// How much of one core a snapshot may use, in percent
+    #[arg(long, env = "PAPERBOURSE_SNAPSHOT_CPU", default_value_t = 10, value_name = "PERCENT",
+          value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub snapshot_cpu: u32,
+
+    /// How many bytes of journal that a snapshot covers are kept in the archive. What is needed to
+    /// go back by one snapshot stays in any case
+    #[arg(long, env = "PAPERBOURSE_ARCHIVE_BYTES", default_value_t = ARCHIVE_BYTES_DEFAULT,
+          value_name = "BYTES")]
+    pub archive_bytes: u64,
+
     /// The limits of a tier, as `NAME=PER_SECOND/PER_MINUTE/SOCKETS/BATCH`; a rate may be
     /// `unlimited`. May be given for each tier
     #[arg(long = "tier", env = "PAPERBOURSE_TIER", value_delimiter = ',', value_name = "LIMITS")]
@@ -116,6 +145,16 @@ pub struct ServeArgs {
 }
 
 impl ServeArgs {
+    /// When snapshots are made, and what is kept.
+    pub fn snapshot_config(&self) -> SnapshotConfig {
+        SnapshotConfig {
+            journal_bytes: self.snapshot_bytes,
+            interval: Duration::from_secs(self.snapshot_interval.into()),
+            cpu_percent: self.snapshot_cpu,
+            archive_bytes: self.archive_bytes,
+        }
+    }
+
     /// The table of tiers with the operator's changes.
     pub fn tier_table(&self) -> Tiers {
         let mut tiers = Tiers::default();

@@ -14,6 +14,7 @@ pub mod money;
 pub mod server;
 pub mod service;
 pub mod shard;
+pub mod snapshot;
 pub mod telemetry;
 pub mod venue;
 pub mod ws;

@@ -47,10 +47,11 @@ pub fn run(arguments: &ServeArgs) -> anyhow::Result<()> {
         .build()
         .context("failed to start the background runtime")?;
     runtime.block_on(async {
-        let Started { exchange, mut venue } = start::start(arguments)?;
+        let Started { exchange, mut venue, snapshots } = start::start(arguments)?;
         if let Some(admin) = admin {
             tracing::info!("metrics on http://{}/metrics", admin.address);
-            tokio::spawn(admin::serve(admin.socket, stage.clone()));
+            let snapshots = snapshots.as_ref().map(|snapshots| snapshots.metrics().clone());
+            tokio::spawn(admin::serve(admin.socket, stage.clone(), snapshots));
         }
         tokio::spawn({
             let exchange = exchange.clone();
@@ -63,6 +64,8 @@ pub fn run(arguments: &ServeArgs) -> anyhow::Result<()> {
         let name = ending.await;
         tracing::info!("{name}: draining");
         drain(&stage, &mut workers, &exchange).await;
+        // A snapshot that is being made is given up: the next start makes it.
+        drop(snapshots);
         Ok(())
     })
 }

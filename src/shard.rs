@@ -30,10 +30,10 @@ use crate::engine::order::OrderReceipt;
 use crate::engine::rejection::Rejection;
 use crate::engine::view::Observed;
 use crate::engine::{Rules, State};
-use crate::ids::{AccountId, Clock, Place, SHARD_COUNT, ShardId, Timestamp};
-use crate::journal::record::{self, RecordError};
+use crate::ids::{AccountId, Clock, Place, ShardId};
 use crate::journal::{Journal, Refused, Waiters};
 use crate::market::Markets;
+use crate::snapshot::Recovered;
 
 /// Tasks that wait in one shard at a time; past it the answer is 503.
 const QUEUE_CAPACITY: NonZeroUsize = NonZeroUsize::new(4096).expect("not 0");
@@ -113,11 +113,11 @@ impl Shards {
         observer: Observer,
     ) -> Self {
         let shards = recovered
-            .states
+            .into_shards()
             .into_iter()
-            .map(|(state, decided_at)| Shard {
+            .map(|shard| Shard {
                 queue: CombiningQueue::new(QUEUE_CAPACITY),
-                core: Mutex::new(Core::new(state, decided_at)),
+                core: Mutex::new(Core::new(shard.state, shard.decided_at)),
             })
             .collect();
         Self { shards, around: Surroundings { journal, markets, rules, clock, observer } }
@@ -256,74 +256,6 @@ fn ending_on_panic<T>(run: impl FnOnce() -> T) -> T {
     }
     let _end = EndOnPanic;
     run()
-}
-
-/// The states that a journal's records fold to.
-pub struct Recovered {
-    states: Vec<(State, Timestamp)>,
-    epochs: [u64; SHARD_COUNT],
-}
-
-/// Why a record cannot be what followed.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum ReplayError {
-    /// It is not a record.
-    #[error(transparent)]
-    Record(#[from] RecordError),
-    /// A record of its shard is missing in front of it.
-    #[error("shard {shard} is at record {before} and the next one is {sequence}")]
-    Gap {
-        /// Which shard.
-        shard: u8,
-        /// Its newest record.
-        before: u64,
-        /// The record that came.
-        sequence: u64,
-    },
-    /// It was written by an earlier start of the server than the one in front of it.
-    #[error("shard {shard} goes back from start {before} of the server to start {epoch}")]
-    Epoch {
-        /// Which shard.
-        shard: u8,
-        /// The start that wrote its newest record.
-        before: u64,
-        /// The start that wrote the record that came.
-        epoch: u64,
-    },
-}
-
-impl Default for Recovered {
-    fn default() -> Self {
-        let states = ShardId::all().map(|shard| (State::new(shard), Timestamp::EPOCH)).collect();
-        Self { states, epochs: [0; SHARD_COUNT] }
-    }
-}
-
-impl Recovered {
-    /// Applies the next record of the journal. It is on disk: what rests on it is durable.
-    pub fn replay(&mut self, bytes: &[u8]) -> Result<(), ReplayError> {
-        let (header, events) = record::decode(bytes)?;
-        let index = header.shard.index();
-        let (state, decided_at) = &mut self.states[index];
-        let shard = header.shard.get();
-        let before = state.sequence();
-        if header.sequence != before + 1 {
-            return Err(ReplayError::Gap { shard, before, sequence: header.sequence });
-        }
-        let epoch = &mut self.epochs[index];
-        if header.epoch < *epoch {
-            return Err(ReplayError::Epoch { shard, before: *epoch, epoch: header.epoch });
-        }
-        *epoch = header.epoch;
-        *decided_at = header.at;
-        state.apply(&events, Place::START);
-        Ok(())
-    }
-
-    /// The states, by shard.
-    pub fn states(&self) -> impl Iterator<Item = &State> {
-        self.states.iter().map(|(state, _)| state)
-    }
 }
 
 #[cfg(test)]

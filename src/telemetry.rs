@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::journal::{Histogram, JournalMetrics};
+use crate::snapshot::SnapshotMetrics;
 
 /// One line an event on standard output: time, level, text. Called once, before anything else.
 pub fn start_logging() {
@@ -77,7 +78,12 @@ impl Metrics {
     }
 
     /// Everything in the text format of Prometheus.
-    pub fn render(&self, gauges: Gauges, journal: Option<&JournalMetrics>) -> String {
+    pub fn render(
+        &self,
+        gauges: Gauges,
+        journal: Option<&JournalMetrics>,
+        snapshots: Option<&SnapshotMetrics>,
+    ) -> String {
         let mut out = Page(String::with_capacity(4096));
         out.head("http_responses_total", "counter", "Answers by class of status.");
         for (class, count) in (1..).zip(&self.responses) {
@@ -112,6 +118,12 @@ impl Metrics {
             );
             out.histogram("journal_batch_records", "Records a flush.", &journal.batch_records, 1.0);
             out.histogram("journal_batch_bytes", "Bytes a flush.", &journal.batch_bytes, 1.0);
+            let age = journal.unflushed_age().as_secs_f64();
+            out.head("journal_unflushed_seconds", "gauge", "Age of the oldest unflushed record.");
+            let _ = writeln!(out.0, "journal_unflushed_seconds {age}");
+        }
+        if let Some(snapshots) = snapshots {
+            out.snapshots(snapshots);
         }
         out.0
     }
@@ -127,6 +139,23 @@ impl Page {
     fn value(&mut self, name: &str, kind: &str, help: &str, value: u64) {
         self.head(name, kind, help);
         let _ = writeln!(self.0, "{name} {value}");
+    }
+
+    fn snapshots(&mut self, snapshots: &SnapshotMetrics) {
+        let SnapshotMetrics { made, failed, covered_segment, made_at_seconds, elapsed_ms, bytes } =
+            snapshots;
+        let get = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        let made_at = made_at_seconds.load(Ordering::Relaxed).unsigned_abs();
+        for (name, kind, help, value) in [
+            ("snapshots_total", "counter", "Snapshots that were made.", get(made)),
+            ("snapshots_failed_total", "counter", "Snapshots that came to nothing.", get(failed)),
+            ("snapshot_segment", "gauge", "The last segment it covers.", get(covered_segment)),
+            ("snapshot_time_seconds", "gauge", "When it was made; 0 before this start.", made_at),
+            ("snapshot_elapsed_ms", "gauge", "How long it took.", get(elapsed_ms)),
+            ("snapshot_bytes", "gauge", "What was written for it.", get(bytes)),
+        ] {
+            self.value(name, kind, help, value);
+        }
     }
 
     /// A bucket of the journal's histograms holds what is below a power of two.
@@ -164,7 +193,10 @@ mod tests {
         metrics.orders_filled.increment();
         let journal = JournalMetrics::default();
         journal.flush_us.record(100);
-        let page = metrics.render(Gauges { sockets: 3, ..Gauges::default() }, Some(&journal));
+        let snapshots = SnapshotMetrics::default();
+        snapshots.covered_segment.store(7, Ordering::Relaxed);
+        let gauges = Gauges { sockets: 3, ..Gauges::default() };
+        let page = metrics.render(gauges, Some(&journal), Some(&snapshots));
         for line in [
             "http_responses_total{class=\"2xx\"} 2",
             "http_responses_total{class=\"4xx\"} 1",
@@ -175,6 +207,9 @@ mod tests {
             "journal_flush_seconds_bucket{le=\"+Inf\"} 1",
             "journal_flush_seconds_sum 0.0001",
             "journal_flush_seconds_count 1",
+            "journal_unflushed_seconds 0",
+            "snapshot_segment 7",
+            "snapshots_failed_total 0",
         ] {
             assert!(page.lines().any(|other| other == line), "no {line:?} in\n{page}");
         }

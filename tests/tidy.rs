@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Top-level modules in the order of the map: each may use those in front of it, never those
 /// behind.
-const MODULES: [&str; 18] = [
+const MODULES: [&str; 19] = [
     "money",
     "ids",
     "disk",
@@ -16,6 +16,7 @@ const MODULES: [&str; 18] = [
     "venue",
     "engine",
     "journal",
+    "snapshot",
     "shard",
     "auth",
     "service",
@@ -29,7 +30,7 @@ const MODULES: [&str; 18] = [
 ];
 
 /// Modules without clock, randomness, I/O, tasks or logging.
-const PURE: [&str; 9] = [
+const PURE: [&str; 11] = [
     "money",
     "ids",
     "market/book",
@@ -39,6 +40,8 @@ const PURE: [&str; 9] = [
     "engine",
     "limits",
     "journal/record",
+    "snapshot/manifest",
+    "snapshot/state",
 ];
 
 const LINE_CHARACTERS_MAX: usize = 100;

@@ -76,6 +76,11 @@ impl State {
         }
     }
 
+    /// How many orders it keeps.
+    pub fn orders_kept(&self) -> u64 {
+        self.orders.len() as u64
+    }
+
     /// The markets that it has used, by index.
     pub fn markets(&self) -> &[UsedMarket] {
         &self.markets

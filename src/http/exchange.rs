@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, watch};
 use super::connection::{ConnectionGuard, ConnectionLimit};
 use crate::journal::{Journal, Waiters};
 use crate::service::Service;
+use crate::snapshot::SnapshotMetrics;
 use crate::telemetry::{Gauges, Metrics};
 use crate::ws::counts::SocketCounts;
 use crate::ws::fanout::Fanout;
@@ -88,7 +89,7 @@ impl Stage {
     }
 
     /// The counters in the text format of Prometheus.
-    pub fn metrics_page(&self) -> String {
+    pub fn metrics_page(&self, snapshots: Option<&SnapshotMetrics>) -> String {
         let mut gauges = Gauges {
             connections: self.connections.count(),
             uptime_seconds: self.started.elapsed().as_secs(),
@@ -101,7 +102,7 @@ impl Stage {
             gauges.keys = exchange.service.key_count();
         }
         let journal = exchange.and_then(|exchange| exchange.journal.metrics());
-        self.metrics.render(gauges, journal)
+        self.metrics.render(gauges, journal, snapshots)
     }
 }
 

@@ -2,7 +2,9 @@
 //! writer, so the figures of one reading may be a flush apart from each other.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// Upper bounds of the buckets are powers of two; the last bucket holds everything above.
 pub const BUCKET_COUNT: usize = 32;
@@ -55,13 +57,26 @@ pub struct JournalMetrics {
     pub batch_records: Histogram,
     /// How many bytes a flush wrote, padding included.
     pub batch_bytes: Histogram,
+    /// When the flush that is under way began.
+    flushing_since: Mutex<Option<Instant>>,
 }
 
 impl JournalMetrics {
+    /// How long the oldest record that is not on disk has been waiting for the flush that is under
+    /// way, which is the time that a disk that stands still has stood still. 0 when there is none.
+    pub fn unflushed_age(&self) -> Duration {
+        self.flushing_since.lock().map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    pub(super) fn begin_flush(&self, now: Instant) {
+        *self.flushing_since.lock() = Some(now);
+    }
+
     pub(super) fn record_flush(&self, elapsed: Duration, records: u64, bytes: u64) {
         self.flush_us.record(u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX));
         self.batch_records.record(records);
         self.batch_bytes.record(bytes);
+        *self.flushing_since.lock() = None;
     }
 }
 

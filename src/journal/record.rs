@@ -23,7 +23,7 @@
 //! changed once it was written to a disk that somebody keeps: a new form gets a new number, and the
 //! old one is read for ever. A reader that meets a kind it does not know refuses to start.
 
-mod field;
+pub(crate) mod field;
 
 use field::{Fields, Reader};
 
@@ -102,6 +102,11 @@ pub fn encode(header: RecordHeader, events: &[Event], out: &mut Vec<u8>) {
         let body_bytes = u32::try_from(body_bytes).expect("a record is below 256 KiB");
         out[start + 4..start + 8].copy_from_slice(&body_bytes.to_le_bytes());
     }
+}
+
+/// Whose record this is, looked up without reading the rest. `None` for what cannot be a record.
+pub fn shard_of(bytes: &[u8]) -> Option<ShardId> {
+    ShardId::new(*bytes.first()?)
 }
 
 /// Reads a record.

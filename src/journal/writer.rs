@@ -120,6 +120,7 @@ impl Writer {
             return Ok(false);
         }
         let started = Instant::now();
+        self.shared.metrics.begin_flush(started);
         let bytes = self.tail.append(&mut self.builder)?;
         let elapsed = started.elapsed();
         assert_eq!(self.tail.chain.position, taken.last_position, "positions are contiguous");

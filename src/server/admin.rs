@@ -17,6 +17,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use crate::http::exchange::Stage;
+use crate::snapshot::SnapshotMetrics;
 
 /// Scrapers that are served at a time.
 const CONNECTIONS_MAX: usize = 16;
@@ -25,7 +26,11 @@ const CONNECTIONS_MAX: usize = 16;
 const HEAD_SECONDS_MAX: u64 = 10;
 
 /// Serves metrics until the process ends.
-pub(super) async fn serve(socket: StdListener, stage: Arc<Stage>) {
+pub(super) async fn serve(
+    socket: StdListener,
+    stage: Arc<Stage>,
+    snapshots: Option<Arc<SnapshotMetrics>>,
+) {
     let listener = match TcpListener::from_std(socket) {
         Ok(listener) => listener,
         Err(error) => {
@@ -41,11 +46,11 @@ pub(super) async fn serve(socket: StdListener, stage: Arc<Stage>) {
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let stage = stage.clone();
+        let (stage, snapshots) = (stage.clone(), snapshots.clone());
         tokio::spawn(async move {
             let _slot = slot;
             let answer = service_fn(move |request| {
-                let response = respond(&request, &stage);
+                let response = respond(&request, &stage, snapshots.as_deref());
                 async { Ok::<_, Infallible>(response) }
             });
             let connection = http1::Builder::new()
@@ -59,7 +64,11 @@ pub(super) async fn serve(socket: StdListener, stage: Arc<Stage>) {
     }
 }
 
-fn respond(request: &Request<Incoming>, stage: &Stage) -> Response<Full<Bytes>> {
+fn respond(
+    request: &Request<Incoming>,
+    stage: &Stage,
+    snapshots: Option<&SnapshotMetrics>,
+) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::default());
     if request.uri().path() != "/metrics" {
         *response.status_mut() = StatusCode::NOT_FOUND;
@@ -68,7 +77,7 @@ fn respond(request: &Request<Incoming>, stage: &Stage) -> Response<Full<Bytes>> 
     } else {
         let kind = HeaderValue::from_static("text/plain; version=0.0.4");
         response.headers_mut().insert(CONTENT_TYPE, kind);
-        *response.body_mut() = Full::new(stage.metrics_page().into());
+        *response.body_mut() = Full::new(stage.metrics_page(snapshots).into());
     }
     response
 }

@@ -1,6 +1,8 @@
 //! From the operator's choices to a service: recover, find out who vouches, open the venue.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::thread;
 
 use anyhow::Context as _;
 
@@ -12,10 +14,11 @@ use crate::disk::Disk;
 use crate::engine::Rules;
 use crate::http::exchange::Exchange;
 use crate::ids::{Clock, Timestamp};
-use crate::journal::{DataDirectory, Journal, JournalConfig, MemoryJournal, SyncMode};
+use crate::journal::{Journal, JournalConfig, MemoryJournal, SyncMode};
 use crate::market::Markets;
 use crate::service::{Parts, Service, key_observer, key_table};
-use crate::shard::{Recovered, Shards};
+use crate::shard::Shards;
+use crate::snapshot::{self, Folder, Opened, Recovered, SnapshotKeeper};
 use crate::venue::Venue;
 use crate::venue::feed::{Feed, MismatchPolicy};
 use crate::venue::recorded::Recording;
@@ -25,11 +28,13 @@ use crate::venue::speed::Speed;
 pub(super) struct Started {
     pub(super) exchange: Arc<Exchange>,
     pub(super) venue: Venue,
+    /// Makes snapshots; none for what is kept in memory.
+    pub(super) snapshots: Option<SnapshotKeeper>,
 }
 
 /// Starts everything behind the listeners, and says in a line each what was chosen.
 pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
-    let (journal, recovered) = open_journal(arguments)?;
+    let (journal, recovered, folder) = open_data(arguments)?;
     let journal = Arc::new(journal);
     let issuer = open_issuer(arguments)?;
     let markets = Arc::new(Markets::new());
@@ -60,11 +65,13 @@ pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
         default_tier: arguments.default_tier,
         address_limits: arguments.address_limits == Switch::On,
     });
-    Ok(Started { exchange: Arc::new(Exchange::new(service, journal)), venue })
+    let snapshots = folder
+        .map(|folder| SnapshotKeeper::start(folder, journal.clone(), arguments.snapshot_config()));
+    Ok(Started { exchange: Arc::new(Exchange::new(service, journal)), venue, snapshots })
 }
 
-/// The journal and the states that its records fold to.
-fn open_journal(arguments: &ServeArgs) -> anyhow::Result<(Journal, Recovered)> {
+/// The journal, the states that it tells, and where snapshots of them go.
+fn open_data(arguments: &ServeArgs) -> anyhow::Result<(Journal, Recovered, Option<Folder>)> {
     let sync = match arguments.journal_sync {
         JournalSync::Always => SyncMode::Always,
         JournalSync::Never => SyncMode::Never,
@@ -74,19 +81,19 @@ fn open_journal(arguments: &ServeArgs) -> anyhow::Result<(Journal, Recovered)> {
         sync,
         ..JournalConfig::default()
     };
-    let mut recovered = Recovered::default();
-    let DataPlace::Folder(folder) = &arguments.data else {
+    let DataPlace::Folder(path) = &arguments.data else {
         tracing::info!("data: in memory, forgotten at the end");
-        return Ok((MemoryJournal::new(&config).into(), recovered));
+        return Ok((MemoryJournal::new(&config).into(), Recovered::default(), None));
     };
-    let (journal, report) = DataDirectory::open(Disk::System, folder)
-        .and_then(|data| Journal::open(&data, &config, |_, _, record| recovered.replay(record)))
-        .with_context(|| format!("failed to open the journal in --data {}", folder.display()))?;
-    tracing::info!("data: {}; {report}", folder.display());
+    let thread_count = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let Opened { journal, recovered, report, folder } =
+        snapshot::open(Disk::System, path, &config, thread_count)
+            .with_context(|| format!("failed to open --data {}", path.display()))?;
+    tracing::info!("data: {}; {report}", path.display());
     if sync == SyncMode::Never {
         tracing::warn!("--journal-sync never: an answer does not wait for the disk");
     }
-    Ok((journal, recovered))
+    Ok((journal, recovered, Some(folder)))
 }
 
 fn open_issuer(arguments: &ServeArgs) -> anyhow::Result<IdentitySource> {

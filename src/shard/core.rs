@@ -13,7 +13,8 @@ use crate::journal::Journal;
 use crate::journal::record::{self, RecordHeader};
 use crate::market::{MarketSnapshot, Markets};
 
-/// A shard's record in so many carries the state's hash.
+/// A shard's record in so many carries the state's hash, and so does its first in each segment:
+/// what snapshots are checked by.
 const STATE_CHECK_INTERVAL: u64 = 1024;
 
 /// What all shards share.
@@ -30,13 +31,15 @@ pub(super) struct Core {
     pub(super) state: State,
     /// The time of the newest decision: no later one is before it.
     decided_at: Timestamp,
+    /// The segment in which the journal was when the shard last wrote its hash.
+    checked_segment: Option<u64>,
     /// The record that is being made; reused.
     record: Vec<u8>,
 }
 
 impl Core {
     pub(super) fn new(state: State, decided_at: Timestamp) -> Self {
-        Self { state, decided_at, record: Vec::new() }
+        Self { state, decided_at, checked_segment: None, record: Vec::new() }
     }
 
     /// Decides a command and makes what follows from it happen. Clock and book are read here, at
@@ -77,7 +80,8 @@ impl Core {
         around: &Surroundings,
     ) -> Observed<Result<Outcome, Refusal>> {
         let sequence = self.state.sequence() + 1;
-        if sequence.is_multiple_of(STATE_CHECK_INTERVAL) {
+        let segment = around.journal.segment();
+        if sequence.is_multiple_of(STATE_CHECK_INTERVAL) || segment != self.checked_segment {
             events.insert(0, Event::StateChecked { hash: self.state.hash() });
         }
         let header = RecordHeader {

@@ -8,6 +8,8 @@ use super::*;
 use crate::engine::command::{Identity, OrderNames, Owner, Trade, TradeOrder};
 use crate::engine::idempotency::NameHash;
 use crate::ids::OutcomeIndex;
+use crate::ids::Timestamp;
+use crate::journal::record;
 use crate::journal::{Gate, JournalConfig, MemoryJournal};
 use crate::market::book::{Book, Ladder, Level, Side};
 use crate::market::catalogue::{MarketInfo, Outcome as MarketOutcome};

@@ -17,25 +17,25 @@ use crate::market::book::{Level, Side};
 use crate::money::{FeeRate, Price, Shares, Usd};
 
 /// The numbers of the kinds. They are part of the format: never reused, never changed.
-mod kind {
-    pub(super) const ACCOUNT_OPENED: u16 = 1;
-    pub(super) const KEY_CREATED: u16 = 2;
-    pub(super) const KEY_REVOKED: u16 = 3;
-    pub(super) const MARKET_INTRODUCED: u16 = 4;
-    pub(super) const ORDER_FILLED: u16 = 5;
-    pub(super) const COMMENT_ADDED: u16 = 6;
-    pub(super) const COMMENT_DELETED: u16 = 7;
-    pub(super) const STATE_CHECKED: u16 = 8;
-    pub(super) const ORDER_FORGOTTEN: u16 = 9;
-    pub(super) const KEY_FORGOTTEN: u16 = 10;
+pub(crate) mod kind {
+    pub(crate) const ACCOUNT_OPENED: u16 = 1;
+    pub(crate) const KEY_CREATED: u16 = 2;
+    pub(crate) const KEY_REVOKED: u16 = 3;
+    pub(crate) const MARKET_INTRODUCED: u16 = 4;
+    pub(crate) const ORDER_FILLED: u16 = 5;
+    pub(crate) const COMMENT_ADDED: u16 = 6;
+    pub(crate) const COMMENT_DELETED: u16 = 7;
+    pub(crate) const STATE_CHECKED: u16 = 8;
+    pub(crate) const ORDER_FORGOTTEN: u16 = 9;
+    pub(crate) const KEY_FORGOTTEN: u16 = 10;
 }
 
 /// Writes fields behind what is there.
-pub(super) struct Fields<'a>(pub(super) &'a mut Vec<u8>);
+pub(crate) struct Fields<'a>(pub(crate) &'a mut Vec<u8>);
 
 impl Fields<'_> {
     /// Writes the body of an event and tells its kind.
-    pub(super) fn event(&mut self, event: &Event) -> u16 {
+    pub(crate) fn event(&mut self, event: &Event) -> u16 {
         match event {
             Event::AccountOpened { account, identity, granted, at } => {
                 self.u64(account.get());
@@ -135,43 +135,47 @@ impl Fields<'_> {
         self.optional_text(fill.client_order_id.as_deref());
     }
 
-    fn u8(&mut self, value: u8) {
+    pub(crate) fn u8(&mut self, value: u8) {
         self.0.push(value);
     }
 
-    fn u32(&mut self, value: u32) {
+    pub(crate) fn u16(&mut self, value: u16) {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
-    fn u64(&mut self, value: u64) {
+    pub(crate) fn u32(&mut self, value: u32) {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
-    fn i64(&mut self, value: i64) {
+    pub(crate) fn u64(&mut self, value: u64) {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
-    fn length(&mut self, length: usize) {
+    pub(crate) fn i64(&mut self, value: i64) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(crate) fn length(&mut self, length: usize) {
         self.u32(u32::try_from(length).expect("a record is below 256 KiB"));
     }
 
-    fn text(&mut self, text: &str) {
+    pub(crate) fn text(&mut self, text: &str) {
         self.length(text.len());
         self.0.extend_from_slice(text.as_bytes());
     }
 
-    fn optional_text(&mut self, text: Option<&str>) {
+    pub(crate) fn optional_text(&mut self, text: Option<&str>) {
         self.u8(u8::from(text.is_some()));
         self.text(text.unwrap_or(""));
     }
 
-    fn optional_time(&mut self, time: Option<Timestamp>) {
+    pub(crate) fn optional_time(&mut self, time: Option<Timestamp>) {
         self.u8(u8::from(time.is_some()));
         self.i64(time.map_or(0, Timestamp::nanos));
     }
 }
 
-const fn side_code(side: Side) -> u8 {
+pub(crate) const fn side_code(side: Side) -> u8 {
     match side {
         Side::Buy => 0,
         Side::Sell => 1,
@@ -187,7 +191,7 @@ const fn tier_code(tier: Tier) -> u8 {
 }
 
 /// Reads fields, and knows where it stands so that an error can tell.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
     /// Where `bytes` begins within the record.
     base: usize,
@@ -197,16 +201,16 @@ pub(super) struct Reader<'a> {
 type Read<T> = Result<T, RecordError>;
 
 impl<'a> Reader<'a> {
-    pub(super) const fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, base: 0, at: 0 }
     }
 
-    pub(super) const fn offset(&self) -> usize {
+    pub(crate) const fn offset(&self) -> usize {
         self.base + self.at
     }
 
     /// Reads the body of an event; `None` for a kind that is not known.
-    pub(super) fn event(&mut self, kind: u16) -> Read<Option<Event>> {
+    pub(crate) fn event(&mut self, kind: u16) -> Read<Option<Event>> {
         Ok(Some(match kind {
             kind::ACCOUNT_OPENED => {
                 let account = self.id("account", AccountId::from_raw)?;
@@ -292,22 +296,9 @@ impl<'a> Reader<'a> {
         let account = self.id("account", AccountId::from_raw)?;
         let market = MarketIndex(self.u32("market index")?);
         let outcome = OutcomeIndex(self.u8("outcome index")?);
-        let side = self.valid("side", |reader| {
-            Ok(match reader.u8("side")? {
-                0 => Some(Side::Buy),
-                1 => Some(Side::Sell),
-                _ => None,
-            })
-        })?;
-        let name_count = self.valid("name count", |reader| {
-            let count = reader.u8("name count")?;
-            Ok((usize::from(count) <= NAMES_PER_ORDER_MAX).then_some(count))
-        })?;
-        let slippage_bps = self.valid("slippage", |reader| {
-            let is_some = reader.flag("slippage flag")?;
-            let bps = reader.u32("slippage")?;
-            Ok(if is_some { Some(Some(bps)) } else { (bps == 0).then_some(None) })
-        })?;
+        let side = self.side()?;
+        let name_count = self.name_count()?;
+        let slippage_bps = self.slippage()?;
         let level_count = self.u32("level count")?;
         let mut fill = OrderFilled {
             order,
@@ -342,14 +333,43 @@ impl<'a> Reader<'a> {
         Ok(fill)
     }
 
+    pub(crate) fn side(&mut self) -> Read<Side> {
+        self.valid("side", |reader| {
+            Ok(match reader.u8("side")? {
+                0 => Some(Side::Buy),
+                1 => Some(Side::Sell),
+                _ => None,
+            })
+        })
+    }
+
+    pub(crate) fn name_count(&mut self) -> Read<u8> {
+        self.valid("name count", |reader| {
+            let count = reader.u8("name count")?;
+            Ok((usize::from(count) <= NAMES_PER_ORDER_MAX).then_some(count))
+        })
+    }
+
+    pub(crate) fn slippage(&mut self) -> Read<Option<u32>> {
+        self.valid("slippage", |reader| {
+            let is_some = reader.flag("slippage flag")?;
+            let bps = reader.u32("slippage")?;
+            Ok(if is_some { Some(Some(bps)) } else { (bps == 0).then_some(None) })
+        })
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+
     /// The next `count` bytes as a reader of their own.
-    pub(super) fn part(&mut self, count: usize, field: &'static str) -> Read<Reader<'a>> {
+    pub(crate) fn part(&mut self, count: usize, field: &'static str) -> Read<Reader<'a>> {
         let base = self.offset();
         Ok(Reader { bytes: self.take(count, field)?, base, at: 0 })
     }
 
     /// Reads something that may turn out not to be what should stand there.
-    pub(super) fn valid<T>(
+    pub(crate) fn valid<T>(
         &mut self,
         field: &'static str,
         read: impl FnOnce(&mut Self) -> Read<Option<T>>,
@@ -358,14 +378,14 @@ impl<'a> Reader<'a> {
         read(self)?.ok_or(RecordError::Invalid { offset, field })
     }
 
-    pub(super) fn zeros(&mut self, count: usize, field: &'static str) -> Read<()> {
+    pub(crate) fn zeros(&mut self, count: usize, field: &'static str) -> Read<()> {
         self.valid(field, |reader| {
             let zeros = reader.take(count, field)?;
             Ok(zeros.iter().all(|&byte| byte == 0).then_some(()))
         })
     }
 
-    pub(super) fn end(&self, field: &'static str) -> Read<()> {
+    pub(crate) fn end(&self, field: &'static str) -> Read<()> {
         if self.at == self.bytes.len() {
             Ok(())
         } else {
@@ -382,16 +402,16 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self, field: &'static str) -> Read<[u8; N]> {
+    pub(crate) fn array<const N: usize>(&mut self, field: &'static str) -> Read<[u8; N]> {
         let bytes = self.take(N, field)?;
         Ok(*bytes.first_chunk().expect("as many bytes as were asked for"))
     }
 
-    fn id<T>(&mut self, field: &'static str, of: fn(u64) -> Option<T>) -> Read<T> {
+    pub(crate) fn id<T>(&mut self, field: &'static str, of: fn(u64) -> Option<T>) -> Read<T> {
         self.valid(field, |reader| Ok(of(reader.u64(field)?)))
     }
 
-    fn flag(&mut self, field: &'static str) -> Read<bool> {
+    pub(crate) fn flag(&mut self, field: &'static str) -> Read<bool> {
         self.valid(field, |reader| {
             Ok(match reader.u8(field)? {
                 0 => Some(false),
@@ -401,32 +421,32 @@ impl<'a> Reader<'a> {
         })
     }
 
-    pub(super) fn u8(&mut self, field: &'static str) -> Read<u8> {
+    pub(crate) fn u8(&mut self, field: &'static str) -> Read<u8> {
         Ok(self.array::<1>(field)?[0])
     }
 
-    pub(super) fn u16(&mut self, field: &'static str) -> Read<u16> {
+    pub(crate) fn u16(&mut self, field: &'static str) -> Read<u16> {
         self.array(field).map(u16::from_le_bytes)
     }
 
-    pub(super) fn u32(&mut self, field: &'static str) -> Read<u32> {
+    pub(crate) fn u32(&mut self, field: &'static str) -> Read<u32> {
         self.array(field).map(u32::from_le_bytes)
     }
 
-    pub(super) fn u64(&mut self, field: &'static str) -> Read<u64> {
+    pub(crate) fn u64(&mut self, field: &'static str) -> Read<u64> {
         self.array(field).map(u64::from_le_bytes)
     }
 
-    fn i64(&mut self, field: &'static str) -> Read<i64> {
+    pub(crate) fn i64(&mut self, field: &'static str) -> Read<i64> {
         self.array(field).map(i64::from_le_bytes)
     }
 
-    pub(super) fn timestamp(&mut self, field: &'static str) -> Read<Timestamp> {
+    pub(crate) fn timestamp(&mut self, field: &'static str) -> Read<Timestamp> {
         self.i64(field).map(Timestamp::from_nanos)
     }
 
     /// A value that is absent stands as zero, so that there is one way to write it.
-    fn optional_time(&mut self, field: &'static str) -> Read<Option<Timestamp>> {
+    pub(crate) fn optional_time(&mut self, field: &'static str) -> Read<Option<Timestamp>> {
         self.valid(field, |reader| {
             let is_some = reader.flag(field)?;
             let time = reader.timestamp(field)?;
@@ -434,18 +454,18 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn text(&mut self, field: &'static str) -> Read<&'a str> {
+    pub(crate) fn text(&mut self, field: &'static str) -> Read<&'a str> {
         self.valid(field, |reader| {
             let count = reader.u32(field)? as usize;
             Ok(std::str::from_utf8(reader.take(count, field)?).ok())
         })
     }
 
-    fn shared_text(&mut self, field: &'static str) -> Read<Arc<str>> {
+    pub(crate) fn shared_text(&mut self, field: &'static str) -> Read<Arc<str>> {
         self.text(field).map(Arc::from)
     }
 
-    fn optional_text(&mut self, field: &'static str) -> Read<Option<Box<str>>> {
+    pub(crate) fn optional_text(&mut self, field: &'static str) -> Read<Option<Box<str>>> {
         self.valid(field, |reader| {
             let is_some = reader.flag(field)?;
             let text = reader.text(field)?;

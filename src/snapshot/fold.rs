@@ -1,0 +1,232 @@
+//! The fold: the newest snapshot and the segments closed since make the next one.
+//!
+//! It reads what is on disk and nothing else, so the shards never wait for it, and each fold is a
+//! recovery: a state that differs from the hashes that the shards wrote into the journal ends it,
+//! and the files stay as they were.
+//!
+//! The segments are read once to check their chain and to note where each shard's records are.
+//! Then one shard after the other is rebuilt from them, so no more than one is in memory.
+
+use std::path::PathBuf;
+
+use super::container::{self, ContainerError, Header, Kind};
+use super::folder::Folder;
+use super::load::{LoadError, Snapshot};
+use super::manifest::{Manifest, ORDER_FILE_COUNT_MAX, OrderFile};
+use super::pace::{Pace, Stopped};
+use super::replay::{ReplayError, ShardState};
+use super::state;
+use crate::disk::{DiskError, DiskFile, temporary_name};
+use crate::ids::{OrderId, SHARD_COUNT, ShardId};
+use crate::journal::record;
+use crate::journal::{ChainMark, LogId, OpenError, SegmentReader};
+
+/// Between two steps of the pace at most so many records or rows are worked on.
+const ROWS_PER_STEP: usize = 64;
+
+/// Orders in files that no account remembers are left there until they are as many as the others
+/// and more than this.
+const FORGOTTEN_ORDERS_MIN: u64 = 10_000;
+
+/// Why there is no new snapshot. The old one and the segments are as they were.
+#[derive(Debug, thiserror::Error)]
+pub enum FoldError {
+    /// A file operation failed.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The snapshot before cannot be read.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// A segment cannot be read.
+    #[error(transparent)]
+    Journal(#[from] OpenError),
+    /// A segment that should be covered is neither with the journal nor in the archive.
+    #[error("segment {number} is missing")]
+    Missing {
+        /// Which.
+        number: u64,
+    },
+    /// A record does not follow from those before it.
+    #[error("{} at offset {offset}: {source}", path.display())]
+    Replay {
+        /// The segment.
+        path: PathBuf,
+        /// Where the record begins.
+        offset: u64,
+        /// Why.
+        source: ReplayError,
+    },
+    /// The work was stopped.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+}
+
+impl From<ContainerError> for FoldError {
+    fn from(error: ContainerError) -> Self {
+        Self::Load(error.into())
+    }
+}
+
+/// What a fold has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FoldReport {
+    /// The snapshot: it covers all segments up to this one.
+    pub number: u64,
+    /// How many records were folded in.
+    pub records: u64,
+    /// How many bytes were written.
+    pub bytes: u64,
+}
+
+/// Where a record is.
+#[derive(Clone, Copy)]
+struct RecordAt {
+    segment: u32,
+    offset: u32,
+    bytes: u32,
+}
+
+/// The closed segments, with the records of each shard in order.
+struct Index {
+    segments: Vec<DiskFile>,
+    records: Vec<Vec<RecordAt>>,
+    chain: ChainMark,
+    log: LogId,
+}
+
+/// Folds the segments after the newest snapshot, up to the closed one with this number, into a new
+/// snapshot.
+pub(super) fn fold(
+    folder: &Folder,
+    through: u64,
+    pace: &mut dyn Pace,
+) -> Result<FoldReport, FoldError> {
+    let before = Snapshot::newest(folder)?;
+    let index = index(folder, before.as_ref(), through, pace)?;
+    let old_files = before.as_ref().map_or(&[][..], |snapshot| &snapshot.manifest.order_files);
+    let rewrites_orders = before.as_ref().is_some_and(|snapshot| {
+        let rows: u64 = old_files.iter().map(|file| file.rows).sum();
+        let forgotten = rows.saturating_sub(snapshot.manifest.orders_kept);
+        old_files.len() >= ORDER_FILE_COUNT_MAX
+            || forgotten > snapshot.manifest.orders_kept.max(FORGOTTEN_ORDERS_MIN)
+    });
+
+    let disk = &folder.disk;
+    disk.create_directory(&folder.snapshots())?;
+    let paths = [folder.snapshot_path(through), folder.orders_path(through)];
+    let temporary = paths.each_ref().map(|path| temporary_name(path));
+    let header = |kind| Header { kind, log: index.log, number: through };
+    let mut states = container::Writer::create(disk, &temporary[0], header(Kind::Snapshot))?;
+    let mut orders = container::Writer::create(disk, &temporary[1], header(Kind::Orders))?;
+    let mut orders_kept = 0;
+    let mut order_rows = 0;
+    let mut section = Vec::new();
+    for shard in ShardId::all() {
+        let mut folded = match &before {
+            Some(snapshot) => snapshot.shard(shard)?,
+            None => ShardState::new(shard),
+        };
+        let written_before = if rewrites_orders { 0 } else { folded.state.head().orders_ever };
+        replay(&index, shard, &mut folded, pace)?;
+
+        section.clear();
+        order_rows += encode_orders(&folded, written_before, &mut section, pace)?;
+        orders_kept += folded.state.orders_kept();
+        orders.section(&section)?;
+        section.clear();
+        state::encode(&folded, &mut section);
+        states.section(&section)?;
+        pace.step()?;
+    }
+    let order_bytes = orders.finish()?;
+    let mut order_files = if rewrites_orders { Vec::new() } else { old_files.to_vec() };
+    order_files.push(OrderFile { number: through, bytes: order_bytes, rows: order_rows });
+    let manifest = Manifest { chain: index.chain, orders_kept, order_files };
+    section.clear();
+    manifest.encode(&mut section);
+    states.section(&section)?;
+    let state_bytes = states.finish()?;
+
+    // The orders first: the snapshot's name says that everything it needs is there.
+    for at in [1, 0] {
+        disk.rename(&temporary[at], &paths[at])?;
+        disk.sync_directory(&folder.snapshots())?;
+    }
+    let records = index.records.iter().map(|records| records.len() as u64).sum();
+    Ok(FoldReport { number: through, records, bytes: state_bytes + order_bytes })
+}
+
+/// Reads the closed segments after a snapshot and notes where each shard's records are.
+fn index(
+    folder: &Folder,
+    before: Option<&Snapshot>,
+    through: u64,
+    pace: &mut dyn Pace,
+) -> Result<Index, FoldError> {
+    let first = before.map_or(1, |snapshot| snapshot.number + 1);
+    let mut reader = SegmentReader::after(before.map(Snapshot::mark));
+    let mut records = vec![Vec::new(); SHARD_COUNT];
+    let mut segments = Vec::new();
+    for number in first..=through {
+        let path = folder.segment_path(number)?.ok_or(FoldError::Missing { number })?;
+        let batch = reader.read_closed(&folder.disk, &path, number)?;
+        let segment = u32::try_from(segments.len()).expect("fewer segments than a u32 counts");
+        for (row, at) in batch.records().iter().enumerate() {
+            let shard = record::shard_of(batch.record(*at));
+            // What is not a shard's record is found out when it is read.
+            let index = shard.map_or(0, ShardId::index);
+            records[index].push(RecordAt { segment, offset: at.offset, bytes: at.bytes });
+            if row % ROWS_PER_STEP == 0 {
+                pace.step()?;
+            }
+        }
+        segments.push(folder.disk.open_read(&path)?);
+    }
+    let (log, chain) = reader.end().expect("at least one segment is folded");
+    Ok(Index { segments, records, chain, log })
+}
+
+fn replay(
+    index: &Index,
+    shard: ShardId,
+    folded: &mut ShardState,
+    pace: &mut dyn Pace,
+) -> Result<(), FoldError> {
+    let mut buffer = Vec::new();
+    for (row, at) in index.records[shard.index()].iter().enumerate() {
+        let file = &index.segments[at.segment as usize];
+        buffer.resize(at.bytes as usize, 0);
+        file.read_at(&mut buffer, at.offset.into())?;
+        folded.replay(&buffer).map_err(|source| FoldError::Replay {
+            path: file.path().to_path_buf(),
+            offset: at.offset.into(),
+            source,
+        })?;
+        if row % ROWS_PER_STEP == 0 {
+            pace.step()?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the orders that came after the first so many and are still kept. Returns how many.
+fn encode_orders(
+    folded: &ShardState,
+    written_before: u64,
+    out: &mut Vec<u8>,
+    pace: &mut dyn Pace,
+) -> Result<u64, FoldError> {
+    let state = &folded.state;
+    let mut rows = 0;
+    for counter in written_before + 1..=state.head().orders_ever {
+        let id = OrderId::new(state.shard(), counter).expect("an id that was given");
+        if let Some(order) = state.order_row(id) {
+            state::encode_order(&order, out);
+            rows += 1;
+        }
+        if counter % ROWS_PER_STEP as u64 == 0 {
+            pace.step()?;
+        }
+    }
+    Ok(rows)
+}

@@ -1,0 +1,190 @@
+//! What lies where in a data directory, and what may be thrown away.
+//!
+//! ```text
+//! lock
+//! journal/    00000000000000000041.segment    written now
+//!             00000000000000000042.segment    prepared
+//! snapshots/  00000000000000000020.snapshot   the one before
+//!             00000000000000000020.orders
+//!             00000000000000000040.snapshot   the newest: covers segments 1 to 40
+//!             00000000000000000040.orders
+//! archive/    00000000000000000033.segment …  covered segments, as many as --archive-bytes allows
+//! ```
+//!
+//! A snapshot is there when its file has its name: everything in it, and the order files that it
+//! needs, were on disk before. Files whose names end in `.tmp` are not there.
+
+use std::path::{Path, PathBuf};
+
+use crate::disk::{Disk, DiskError};
+use crate::journal::{segment_name, segment_number};
+
+const JOURNAL_NAME: &str = "journal";
+const SNAPSHOTS_NAME: &str = "snapshots";
+const ARCHIVE_NAME: &str = "archive";
+const SNAPSHOT_SUFFIX: &str = ".snapshot";
+const ORDERS_SUFFIX: &str = ".orders";
+const TEMPORARY_SUFFIX: &str = ".tmp";
+
+/// A data directory and the disk that it is on.
+#[derive(Clone, Debug)]
+pub struct Folder {
+    pub(super) disk: Disk,
+    root: PathBuf,
+}
+
+impl Folder {
+    /// The data directory at this path; it need not be there yet.
+    pub fn new(disk: Disk, root: &Path) -> Self {
+        Self { disk, root: root.to_path_buf() }
+    }
+
+    pub(super) fn snapshots(&self) -> PathBuf {
+        self.root.join(SNAPSHOTS_NAME)
+    }
+
+    pub(super) fn archive(&self) -> PathBuf {
+        self.root.join(ARCHIVE_NAME)
+    }
+
+    pub(super) fn journal(&self) -> PathBuf {
+        self.root.join(JOURNAL_NAME)
+    }
+
+    pub(super) fn snapshot_path(&self, number: u64) -> PathBuf {
+        self.snapshots().join(format!("{number:020}{SNAPSHOT_SUFFIX}"))
+    }
+
+    pub(super) fn orders_path(&self, number: u64) -> PathBuf {
+        self.snapshots().join(format!("{number:020}{ORDERS_SUFFIX}"))
+    }
+
+    /// Where a segment is: with the journal, or in the archive. `None` when it is in neither.
+    pub fn segment_path(&self, number: u64) -> Result<Option<PathBuf>, DiskError> {
+        for directory in [self.journal(), self.archive()] {
+            let path = directory.join(segment_name(number));
+            if self.disk.exists(&path)? {
+                return Ok(Some(path));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The numbers of the snapshots, oldest first.
+    pub fn snapshot_numbers(&self) -> Result<Vec<u64>, DiskError> {
+        self.numbers(&self.snapshots(), |name| number_before(name, SNAPSHOT_SUFFIX))
+    }
+
+    /// The numbers of the segments in the archive, oldest first.
+    pub fn archived_numbers(&self) -> Result<Vec<u64>, DiskError> {
+        self.numbers(&self.archive(), segment_number)
+    }
+
+    /// The numbers of the segments with the journal, oldest first.
+    pub fn segment_numbers(&self) -> Result<Vec<u64>, DiskError> {
+        self.numbers(&self.journal(), segment_number)
+    }
+
+    fn numbers(
+        &self,
+        directory: &Path,
+        number_of: impl Fn(&str) -> Option<u64>,
+    ) -> Result<Vec<u64>, DiskError> {
+        if !self.disk.exists(directory)? {
+            return Ok(Vec::new());
+        }
+        let names = self.disk.names(directory)?;
+        let mut numbers: Vec<u64> = names.iter().filter_map(|name| number_of(name)).collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// Puts on disk what an earlier process may have left in memory, and removes what it did not
+    /// finish.
+    pub(super) fn settle(&self) -> Result<(), DiskError> {
+        let directory = self.snapshots();
+        if !self.disk.exists(&directory)? {
+            return Ok(());
+        }
+        for name in self.disk.names(&directory)? {
+            if name.strip_suffix(TEMPORARY_SUFFIX).is_some() {
+                self.disk.remove_file(&directory.join(name))?;
+            }
+        }
+        self.disk.sync_directory(&directory)
+    }
+
+    /// Moves segments up to `covered` into the archive. Each is always in one of the two.
+    pub(super) fn archive_segments(&self, covered: u64) -> Result<u64, DiskError> {
+        let numbers = self.segment_numbers()?;
+        let numbers: Vec<u64> = numbers.into_iter().filter(|&number| number <= covered).collect();
+        if numbers.is_empty() {
+            return Ok(0);
+        }
+        let (journal, archive) = (self.journal(), self.archive());
+        self.disk.create_directory(&archive)?;
+        for &number in &numbers {
+            let name = segment_name(number);
+            self.disk.rename(&journal.join(&name), &archive.join(&name))?;
+        }
+        self.disk.sync_directory(&archive)?;
+        self.disk.sync_directory(&journal)?;
+        Ok(numbers.len() as u64)
+    }
+
+    /// Removes the oldest segments of the archive until it is no longer than it may be. Those after
+    /// `needed_after` stay: with them and the snapshot of that number one can still go back.
+    pub(super) fn prune_archive(
+        &self,
+        bytes_max: u64,
+        needed_after: u64,
+    ) -> Result<u64, DiskError> {
+        let archive = self.archive();
+        let mut sizes = Vec::new();
+        for number in self.archived_numbers()? {
+            let path = archive.join(segment_name(number));
+            let bytes = self.disk.open_read(&path)?.bytes()?;
+            sizes.push((number, path, bytes));
+        }
+        let mut total: u64 = sizes.iter().map(|(_, _, bytes)| bytes).sum();
+        let mut removed = 0;
+        for (number, path, bytes) in sizes {
+            if total <= bytes_max || number > needed_after {
+                break;
+            }
+            self.disk.remove_file(&path)?;
+            total -= bytes;
+            removed += 1;
+        }
+        if removed > 0 {
+            self.disk.sync_directory(&archive)?;
+        }
+        Ok(removed)
+    }
+
+    /// Removes the snapshots before `previous`, and the order files that no later one needs.
+    pub(super) fn prune_snapshots(
+        &self,
+        previous: u64,
+        is_needed: impl Fn(u64) -> bool,
+    ) -> Result<(), DiskError> {
+        let directory = self.snapshots();
+        let mut has_changed = false;
+        for name in self.disk.names(&directory)? {
+            let is_old = number_before(&name, SNAPSHOT_SUFFIX).is_some_and(|n| n < previous)
+                || number_before(&name, ORDERS_SUFFIX).is_some_and(|number| !is_needed(number));
+            if is_old {
+                self.disk.remove_file(&directory.join(name))?;
+                has_changed = true;
+            }
+        }
+        if has_changed { self.disk.sync_directory(&directory) } else { Ok(()) }
+    }
+}
+
+/// The number of a file with this name, in 20 digits.
+fn number_before(name: &str, suffix: &str) -> Option<u64> {
+    let digits = name.strip_suffix(suffix)?;
+    let is_number = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { digits.parse().ok() } else { None }
+}

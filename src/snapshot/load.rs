@@ -1,0 +1,138 @@
+//! Reading a snapshot back, one shard at a time.
+
+use std::path::{Path, PathBuf};
+
+use super::container::{Container, ContainerError, Kind};
+use super::folder::Folder;
+use super::manifest::Manifest;
+use super::replay::ShardState;
+use super::state::{Reading, ShardError};
+use crate::disk::DiskError;
+use crate::ids::{SHARD_COUNT, ShardId};
+use crate::journal::record::RecordError;
+use crate::journal::{JournalMark, LogId};
+
+/// Why a snapshot cannot be used. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// One of its files cannot be read.
+    #[error("{0}; {REMEDY}")]
+    Container(#[from] ContainerError),
+    /// Its manifest cannot be read.
+    #[error("{} has no valid manifest: {source}; {REMEDY}", path.display())]
+    Manifest {
+        /// The snapshot.
+        path: PathBuf,
+        /// Why.
+        source: RecordError,
+    },
+    /// A file is not the one that the manifest speaks of.
+    #[error("{} is not the file that the snapshot was made with; {REMEDY}", path.display())]
+    Mismatch {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A shard's part contradicts itself.
+    #[error("{}: shard {shard}: {source}; {REMEDY}", path.display())]
+    Shard {
+        /// The snapshot.
+        path: PathBuf,
+        /// Which shard.
+        shard: u8,
+        /// Why.
+        source: ShardError,
+    },
+    /// A file operation failed.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+}
+
+const REMEDY: &str = "everything was left as it is; put the file back from a backup, or move the \
+                      newest .snapshot file out of the directory to start from the one before it \
+                      and the archive";
+
+/// A snapshot whose files are there, with its manifest.
+pub struct Snapshot {
+    /// The last segment that it covers.
+    pub number: u64,
+    /// The journal that it belongs to.
+    pub log: LogId,
+    pub(super) manifest: Manifest,
+    states: Container,
+    orders: Vec<Container>,
+}
+
+impl Snapshot {
+    /// The newest one, if there is any.
+    pub fn newest(folder: &Folder) -> Result<Option<Self>, LoadError> {
+        let numbers = folder.snapshot_numbers()?;
+        numbers.last().map(|&number| Self::open(folder, number)).transpose()
+    }
+
+    /// Opens the snapshot with this number and all files that it needs.
+    pub(super) fn open(folder: &Folder, number: u64) -> Result<Self, LoadError> {
+        let path = folder.snapshot_path(number);
+        let states = Container::open(&folder.disk, &path, Kind::Snapshot)?;
+        let header = states.header();
+        if header.number != number || states.section_count() != SHARD_COUNT + 1 {
+            return Err(LoadError::Mismatch { path });
+        }
+        let mut section = Vec::new();
+        states.read(SHARD_COUNT, &mut section)?;
+        let manifest = Manifest::decode(&section)
+            .map_err(|source| LoadError::Manifest { path: path.clone(), source })?;
+        let mut orders = Vec::with_capacity(manifest.order_files.len());
+        for file in &manifest.order_files {
+            let path = folder.orders_path(file.number);
+            let container = Container::open(&folder.disk, &path, Kind::Orders)?;
+            let found = container.header();
+            if found.log != header.log
+                || found.number != file.number
+                || container.bytes() != file.bytes
+                || container.section_count() != SHARD_COUNT
+            {
+                return Err(LoadError::Mismatch { path });
+            }
+            orders.push(container);
+        }
+        Ok(Self { number, log: header.log, manifest, states, orders })
+    }
+
+    /// Where the journal goes on after it.
+    pub fn mark(&self) -> JournalMark {
+        JournalMark { log: self.log, segment: self.number, chain: self.manifest.chain }
+    }
+
+    /// How many orders it holds.
+    pub fn orders_kept(&self) -> u64 {
+        self.manifest.orders_kept
+    }
+
+    /// The length of all its files.
+    pub fn bytes(&self) -> u64 {
+        self.states.bytes() + self.orders.iter().map(Container::bytes).sum::<u64>()
+    }
+
+    /// The paths of all its files, its own last.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.orders.iter().map(Container::path).chain([self.states.path()])
+    }
+
+    /// Reads one shard.
+    pub fn shard(&self, shard: ShardId) -> Result<ShardState, LoadError> {
+        let wrong = |source| LoadError::Shard {
+            path: self.states.path().to_path_buf(),
+            shard: shard.get(),
+            source,
+        };
+        let mut section = Vec::new();
+        self.states.read(shard.index(), &mut section)?;
+        let mut reading = Reading::begin(shard, &section).map_err(wrong)?;
+        let mut rows = Vec::new();
+        for container in &self.orders {
+            container.read(shard.index(), &mut rows)?;
+            reading.orders(&rows).map_err(wrong)?;
+        }
+        reading.finish().map_err(wrong)
+    }
+}

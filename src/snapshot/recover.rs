@@ -1,0 +1,314 @@
+//! From a data directory to the states of all shards and an open journal.
+//!
+//! The newest snapshot is loaded and the segments behind it are read, one after the other by the
+//! calling thread, which checks their chain. Shards do not depend on each other, so their records
+//! are applied by as many threads as there are processors. Nothing is changed on disk before the
+//! last record has been applied.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::folder::Folder;
+use super::load::{LoadError, Snapshot};
+use super::replay::{ReplayError, ShardState};
+use crate::disk::{Disk, DiskError};
+use crate::engine::State;
+use crate::ids::{SHARD_COUNT, ShardId};
+use crate::journal::{
+    Batch, DataDirectory, Journal, JournalConfig, JournalMark, OpenError, ReadError,
+    RecoveryReport, UnopenedJournal, record,
+};
+
+/// A recovery that takes longer says how far it is, so often.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Segments that are read and wait for a thread to apply their records.
+const BATCHES_AHEAD_MAX: usize = 2;
+
+/// The states that a snapshot and the journal's records fold to.
+pub struct Recovered {
+    shards: Vec<ShardState>,
+}
+
+/// Everything is new.
+impl Default for Recovered {
+    fn default() -> Self {
+        Self { shards: ShardId::all().map(ShardState::new).collect() }
+    }
+}
+
+impl Recovered {
+    /// The states, by shard.
+    pub fn states(&self) -> impl Iterator<Item = &State> {
+        self.shards.iter().map(|shard| &shard.state)
+    }
+
+    /// The shards, in their order.
+    pub fn into_shards(self) -> Vec<ShardState> {
+        self.shards
+    }
+
+    /// Applies the next record of the journal.
+    pub fn replay(&mut self, bytes: &[u8]) -> Result<(), ReplayError> {
+        let shard = record::shard_of(bytes).map_or(0, ShardId::index);
+        self.shards[shard].replay(bytes)
+    }
+}
+
+/// Why a data directory cannot be recovered. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum RecoverError {
+    /// The journal cannot be opened.
+    #[error(transparent)]
+    Journal(#[from] OpenError),
+    /// The snapshot cannot be read.
+    #[error(transparent)]
+    Snapshot(#[from] LoadError),
+    /// A record does not follow from those before it.
+    #[error(
+        "the record at position {position} was refused: {source}; the journal was left as it is; \
+         start from a backup"
+    )]
+    Replay {
+        /// The position of the record.
+        position: u64,
+        /// Why.
+        source: ReplayError,
+    },
+}
+
+impl From<ReadError<Self>> for RecoverError {
+    fn from(error: ReadError<Self>) -> Self {
+        match error {
+            ReadError::Journal(error) => error.into(),
+            ReadError::Stopped(error) => error,
+        }
+    }
+}
+
+impl From<DiskError> for RecoverError {
+    fn from(error: DiskError) -> Self {
+        Self::Journal(error.into())
+    }
+}
+
+/// What was found and done.
+#[derive(Clone, Debug)]
+pub struct RecoverReport {
+    /// The last segment that the snapshot covers, if there was one.
+    pub snapshot: Option<u64>,
+    /// How long its loading took.
+    pub snapshot_elapsed: Duration,
+    /// The journal behind it.
+    pub journal: RecoveryReport,
+}
+
+/// For the log.
+impl fmt::Display for RecoverReport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(number) = self.snapshot {
+            let seconds = self.snapshot_elapsed.as_secs_f64();
+            write!(formatter, "snapshot of segments 1 to {number} loaded in {seconds:.3} s, ")?;
+        }
+        self.journal.fmt(formatter)
+    }
+}
+
+/// An open data directory.
+pub struct Opened {
+    /// The journal, ready for the next record.
+    pub journal: Journal,
+    /// The states at its end.
+    pub recovered: Recovered,
+    /// What was found and done.
+    pub report: RecoverReport,
+    /// Where its snapshots go.
+    pub folder: Folder,
+}
+
+/// Opens a data directory, which is made if need be, with so many threads.
+pub fn open(
+    disk: Disk,
+    data: &Path,
+    config: &JournalConfig,
+    thread_count: NonZeroUsize,
+) -> Result<Opened, RecoverError> {
+    let (unopened, recovered, report, folder) = read(disk, data, config, thread_count)?;
+    let (journal, journal_report) = unopened.open()?;
+    let report = RecoverReport { journal: journal_report, ..report };
+    Ok(Opened { journal, recovered, report, folder })
+}
+
+/// Reads a data directory and changes nothing, but for what an earlier process did not finish.
+fn read(
+    disk: Disk,
+    data: &Path,
+    config: &JournalConfig,
+    thread_count: NonZeroUsize,
+) -> Result<(UnopenedJournal, Recovered, RecoverReport, Folder), RecoverError> {
+    // Nobody else touches the snapshots once the directory is locked.
+    let directory = DataDirectory::open(disk.clone(), data)?;
+    let folder = Folder::new(disk, data);
+    let began = Instant::now();
+    folder.settle()?;
+    let snapshot = Snapshot::newest(&folder)?;
+    let (number, mark) =
+        (snapshot.as_ref().map(|s| s.number), snapshot.as_ref().map(Snapshot::mark));
+    let groups = load(snapshot.as_ref(), thread_count)?;
+    drop(snapshot);
+    let snapshot_elapsed = began.elapsed();
+
+    let progress = Progress::new();
+    let (unopened, recovered) = if let [_] = groups.as_slice() {
+        replay_alone(&directory, config, mark, groups, progress)?
+    } else {
+        replay_together(&directory, config, mark, groups, progress)?
+    };
+    let journal = unopened.report();
+    let report = RecoverReport { snapshot: number, snapshot_elapsed, journal };
+    Ok((unopened, recovered, report, folder))
+}
+
+/// The shards of one thread: every so many-th, from a first one on.
+type Group = Vec<ShardState>;
+
+/// Loads all shards, dealt out to so many groups.
+fn load(snapshot: Option<&Snapshot>, thread_count: NonZeroUsize) -> Result<Vec<Group>, LoadError> {
+    let count = thread_count.get().min(SHARD_COUNT);
+    let load_group = |group: usize| -> Result<Group, LoadError> {
+        ShardId::all()
+            .filter(|shard| shard.index() % count == group)
+            .map(|shard| match snapshot {
+                Some(snapshot) => snapshot.shard(shard),
+                None => Ok(ShardState::new(shard)),
+            })
+            .collect()
+    };
+    if count == 1 || snapshot.is_none() {
+        return (0..count).map(load_group).collect();
+    }
+    thread::scope(|scope| {
+        let threads: Vec<_> =
+            (0..count).map(|group| scope.spawn(move || load_group(group))).collect();
+        threads.into_iter().map(joined).collect()
+    })
+}
+
+/// Applies the records of a group's shards.
+fn replay_batch(
+    group: &mut Group,
+    number: usize,
+    count: usize,
+    batch: &Batch,
+) -> Result<(), RecoverError> {
+    for (position, record) in batch.iter() {
+        // What is not a shard's record is given to the first, which says what is wrong with it.
+        let shard = record::shard_of(record).map_or(0, ShardId::index);
+        if shard % count == number {
+            group[shard / count]
+                .replay(record)
+                .map_err(|source| RecoverError::Replay { position, source })?;
+        }
+    }
+    Ok(())
+}
+
+fn replay_alone(
+    directory: &DataDirectory,
+    config: &JournalConfig,
+    mark: Option<JournalMark>,
+    mut groups: Vec<Group>,
+    mut progress: Progress,
+) -> Result<(UnopenedJournal, Recovered), RecoverError> {
+    let group = &mut groups[0];
+    let unopened = Journal::read(directory, config, mark, |batch| {
+        progress.read(&batch);
+        replay_batch(group, 0, 1, &batch)
+    })?;
+    Ok((unopened, gathered(groups)))
+}
+
+/// Somebody else has found out why this cannot go on.
+struct Interrupted;
+
+fn replay_together(
+    directory: &DataDirectory,
+    config: &JournalConfig,
+    mark: Option<JournalMark>,
+    groups: Vec<Group>,
+    mut progress: Progress,
+) -> Result<(UnopenedJournal, Recovered), RecoverError> {
+    let count = groups.len();
+    thread::scope(|scope| {
+        let (senders, threads): (Vec<SyncSender<Arc<Batch>>>, Vec<_>) = groups
+            .into_iter()
+            .enumerate()
+            .map(|(number, mut group)| {
+                let (sender, batches): (_, Receiver<Arc<Batch>>) = sync_channel(BATCHES_AHEAD_MAX);
+                let thread = scope.spawn(move || {
+                    for batch in batches {
+                        replay_batch(&mut group, number, count, &batch)?;
+                    }
+                    Ok::<_, RecoverError>(group)
+                });
+                (sender, thread)
+            })
+            .unzip();
+        let read = Journal::read(directory, config, mark, |batch| {
+            progress.read(&batch);
+            let batch = Arc::new(batch);
+            senders
+                .iter()
+                .try_for_each(|sender| sender.send(batch.clone()).map_err(|_| Interrupted))
+        });
+        drop(senders);
+        // A thread that refused a record stopped the reading: its error is the reason.
+        let groups =
+            threads.into_iter().map(joined).collect::<Result<Vec<Group>, RecoverError>>()?;
+        let unopened = read.map_err(|error| match error {
+            ReadError::Journal(error) => RecoverError::from(error),
+            ReadError::Stopped(Interrupted) => unreachable!("each thread took all of its batches"),
+        })?;
+        Ok((unopened, gathered(groups)))
+    })
+}
+
+fn gathered(groups: Vec<Group>) -> Recovered {
+    let count = groups.len();
+    let mut groups: Vec<_> = groups.into_iter().map(Vec::into_iter).collect();
+    let next = |shard: usize| groups[shard % count].next().expect("each shard is in its group");
+    Recovered { shards: (0..SHARD_COUNT).map(next).collect() }
+}
+
+fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Tells how far a long recovery is.
+struct Progress {
+    told: Instant,
+    records: u64,
+}
+
+impl Progress {
+    fn new() -> Self {
+        Self { told: Instant::now(), records: 0 }
+    }
+
+    fn read(&mut self, batch: &Batch) {
+        self.records += batch.records().len() as u64;
+        if self.told.elapsed() >= PROGRESS_INTERVAL {
+            tracing::info!(
+                "recovering: segment {} read, {} records so far",
+                batch.segment(),
+                self.records
+            );
+            self.told = Instant::now();
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! One shard's state as bytes: a section of a snapshot, and one of an order file. Pure.
+//!
+//! ```text
+//! section of a snapshot
+//! ┌──────────┬───────────┬──────────┬──────────┬──────────┬───────┬──────────┬────────────┬──────
+//! │ sequence │ accounts  │ keys     │ orders   │ comments │ state │ epoch    │ time of the│ rows
+//! │ u64      │ ever u64  │ ever u64 │ ever u64 │ ever u64 │ hash  │ u64      │ newest i64 │
+//! └──────────┴───────────┴──────────┴──────────┴──────────┴───────┴──────────┴────────────┴──────
+//! rows: five lists, each a count u64 and its rows
+//!   markets     body of a MarketIntroduced
+//!   settled     market index u32
+//!   accounts    body of an AccountOpened; purchases, sales, fees, payouts i64;
+//!               orders ever u64; oldest kept order u64, 0 for none;
+//!               count of positions u32; for each: market u32, outcome u8,
+//!               shares, cost, realised i64
+//!   keys        body of a KeyCreated; revoked at (flag u8, i64); kept maker u64, 0 for none
+//!   comments    body of a CommentAdded
+//!
+//! section of an order file: rows up to its end
+//!   order u64, account u64, market u32, outcome u8, side u8, names u8, has slippage u8,
+//!   slippage u32, levels u16, 0 u16, quantity, notional, fee, fee rate, balance,
+//!   position shares, position cost i64, time i64, fingerprint 16, names × 16,
+//!   client order id (flag u8, text)
+//! ```
+//!
+//! Bodies, texts and numbers are those of the journal's records ([`crate::journal::record`]), read
+//! with the same strictness. What a row says is checked against the others when the state is put
+//! together, and the whole against its hash.
+
+use smallvec::SmallVec;
+
+use super::replay::ShardState;
+use crate::engine::account::Ledger;
+use crate::engine::command::Identity;
+use crate::engine::event::Event;
+use crate::engine::idempotency::{Fingerprint, NameHash};
+use crate::engine::order::OrderRow;
+use crate::engine::position::Position;
+use crate::engine::restore::{RestoreError, Restorer};
+use crate::engine::rows::{AccountRow, IdentityRow, StateHead};
+use crate::engine::state_hash::StateHash;
+use crate::engine::{UsedMarket, comment::Comment, key::Key};
+use crate::ids::{AccountId, KeyId, MarketIndex, OrderId, OutcomeIndex, ShardId, Timestamp};
+use crate::journal::record::RecordError;
+use crate::journal::record::field::{Fields, Reader, kind, side_code};
+use crate::money::{FeeRate, Shares, Usd};
+
+/// Why bytes are not a shard's state.
+#[derive(Debug, thiserror::Error)]
+pub enum ShardError {
+    /// They cannot be read.
+    #[error(transparent)]
+    Bytes(#[from] RecordError),
+    /// They contradict each other.
+    #[error(transparent)]
+    Rows(#[from] RestoreError),
+}
+
+/// Writes what can change of a shard.
+pub(super) fn encode(shard: &ShardState, out: &mut Vec<u8>) {
+    let state = &shard.state;
+    let head = state.head();
+    let mut fields = Fields(out);
+    for number in [
+        head.sequence,
+        head.accounts_ever,
+        head.keys_ever,
+        head.orders_ever,
+        head.comments_ever,
+        head.hash.get(),
+        shard.epoch,
+    ] {
+        fields.u64(number);
+    }
+    fields.i64(shard.decided_at.nanos());
+    list(&mut fields, state.markets().iter().enumerate(), |fields, (index, market)| {
+        let index = u32::try_from(index).expect("a market's index is a u32");
+        fields.event(&Event::MarketIntroduced {
+            index: MarketIndex(index),
+            condition_id: market.condition_id.clone(),
+            outcomes: market.outcomes.clone(),
+        });
+    });
+    list(&mut fields, state.settled_markets(), |fields, market| fields.u32(market.0));
+    list(&mut fields, state.accounts(), |fields, account| write_account(fields, &account));
+    list(&mut fields, state.keys(), |fields, key| {
+        fields.event(&Event::KeyCreated {
+            key: key.id,
+            account: key.account,
+            grant: key.grant.clone(),
+            created_by: key.created_by,
+            at: key.created_at,
+        });
+        fields.optional_time(key.revoked_at);
+        fields.u64(key.kept_maker.map_or(0, KeyId::get));
+    });
+    list(&mut fields, state.comments(), |fields, comment| {
+        fields.event(&Event::CommentAdded {
+            comment: comment.id,
+            order: comment.order,
+            author: comment.author,
+            content: comment.content.clone(),
+            at: comment.at,
+        });
+    });
+}
+
+/// Writes a list with its count in front, which is known when the rows are through.
+fn list<T>(
+    fields: &mut Fields<'_>,
+    rows: impl Iterator<Item = T>,
+    mut write: impl FnMut(&mut Fields<'_>, T),
+) {
+    let count_at = fields.0.len();
+    fields.u64(0);
+    let mut count = 0_u64;
+    for row in rows {
+        write(fields, row);
+        count += 1;
+    }
+    fields.0[count_at..count_at + 8].copy_from_slice(&count.to_le_bytes());
+}
+
+/// Reads a list.
+fn read_list(
+    reader: &mut Reader<'_>,
+    field: &'static str,
+    mut read: impl FnMut(&mut Reader<'_>) -> Result<(), ShardError>,
+) -> Result<(), ShardError> {
+    // Each row takes bytes, so a count that is too high ends at the end of the section.
+    for _ in 0..reader.u64(field)? {
+        read(reader)?;
+    }
+    Ok(())
+}
+
+fn write_account(fields: &mut Fields<'_>, account: &AccountRow<'_>) {
+    let ledger = &account.ledger;
+    fields.event(&Event::AccountOpened {
+        account: account.id,
+        identity: Identity {
+            digest: *account.identity.digest,
+            issuer: account.identity.issuer.into(),
+            subject: account.identity.subject.into(),
+        },
+        granted: ledger.granted,
+        at: account.opened_at,
+    });
+    for sum in [ledger.purchases, ledger.sales, ledger.fees, ledger.payouts] {
+        fields.i64(sum.micros());
+    }
+    fields.u64(account.order_count_ever);
+    fields.u64(account.oldest_order.map_or(0, OrderId::get));
+    fields.length(account.positions.len());
+    for position in account.positions {
+        fields.u32(position.market.0);
+        fields.u8(position.outcome.0);
+        fields.i64(position.shares.micros());
+        fields.i64(position.cost.micros());
+        fields.i64(position.realised.micros());
+    }
+}
+
+fn read_account(reader: &mut Reader<'_>, restorer: &mut Restorer) -> Result<(), ShardError> {
+    let opened = read_event(reader, kind::ACCOUNT_OPENED)?;
+    let Event::AccountOpened { account, identity, granted, at } = opened else {
+        unreachable!("an event of the kind that was asked for")
+    };
+    let mut usd = |field| reader.i64(field).map(Usd::from_micros);
+    let ledger = Ledger {
+        granted,
+        purchases: usd("purchases")?,
+        sales: usd("sales")?,
+        fees: usd("fees")?,
+        payouts: usd("payouts")?,
+    };
+    let order_count_ever = reader.u64("count of orders")?;
+    let oldest_order = optional_id(reader, "oldest order", OrderId::from_raw)?;
+    let count = reader.u32("count of positions")?;
+    let mut positions = Vec::new();
+    for _ in 0..count {
+        positions.push(Position {
+            market: MarketIndex(reader.u32("market index")?),
+            outcome: OutcomeIndex(reader.u8("outcome index")?),
+            shares: Shares::from_micros(reader.i64("position shares")?),
+            cost: Usd::from_micros(reader.i64("position cost")?),
+            realised: Usd::from_micros(reader.i64("realised profit")?),
+        });
+    }
+    Ok(restorer.account(AccountRow {
+        id: account,
+        identity: IdentityRow {
+            digest: &identity.digest,
+            issuer: &identity.issuer,
+            subject: &identity.subject,
+        },
+        opened_at: at,
+        ledger,
+        positions: &positions,
+        oldest_order,
+        order_count_ever,
+    })?)
+}
+
+/// An id, or 0 for none.
+fn optional_id<T>(
+    reader: &mut Reader<'_>,
+    field: &'static str,
+    of: fn(u64) -> Option<T>,
+) -> Result<Option<T>, RecordError> {
+    reader.valid(field, |reader| {
+        Ok(match reader.u64(field)? {
+            0 => Some(None),
+            id => of(id).map(Some),
+        })
+    })
+}
+
+fn read_event(reader: &mut Reader<'_>, kind: u16) -> Result<Event, RecordError> {
+    Ok(reader.event(kind)?.expect("the kinds of rows are known"))
+}
+
+/// A state of which everything but its orders and comments has been read.
+pub(super) struct Reading<'a> {
+    reader: Reader<'a>,
+    restorer: Restorer,
+    epoch: u64,
+    decided_at: Timestamp,
+}
+
+impl<'a> Reading<'a> {
+    /// Reads a section of a snapshot up to where the orders are needed.
+    pub(super) fn begin(shard: ShardId, bytes: &'a [u8]) -> Result<Self, ShardError> {
+        let mut reader = Reader::new(bytes);
+        let head = StateHead {
+            shard,
+            sequence: reader.u64("sequence")?,
+            accounts_ever: reader.u64("count of accounts")?,
+            keys_ever: reader.u64("count of keys")?,
+            orders_ever: reader.u64("count of orders")?,
+            comments_ever: reader.u64("count of comments")?,
+            hash: StateHash::from_u64(reader.u64("state hash")?),
+        };
+        let epoch = reader.u64("epoch")?;
+        let decided_at = reader.timestamp("time of the newest record")?;
+        let mut restorer = Restorer::new(head);
+        let mut next = 0;
+        read_list(&mut reader, "count of markets", |reader| {
+            let (condition_id, outcomes) = reader.valid("market index", |reader| {
+                let market = read_event(reader, kind::MARKET_INTRODUCED)?;
+                let Event::MarketIntroduced { index, condition_id, outcomes } = market else {
+                    unreachable!("an event of the kind that was asked for")
+                };
+                Ok((index.0 == next).then_some((condition_id, outcomes)))
+            })?;
+            next += 1;
+            Ok(restorer.market(UsedMarket { condition_id, outcomes })?)
+        })?;
+        read_list(&mut reader, "count of settled markets", |reader| {
+            Ok(restorer.settled(MarketIndex(reader.u32("settled market")?))?)
+        })?;
+        read_list(&mut reader, "count of accounts", |reader| read_account(reader, &mut restorer))?;
+        read_list(&mut reader, "count of keys", |reader| {
+            let created = read_event(reader, kind::KEY_CREATED)?;
+            let Event::KeyCreated { key, account, grant, created_by, at } = created else {
+                unreachable!("an event of the kind that was asked for")
+            };
+            let revoked_at = reader.optional_time("time of revocation")?;
+            let kept_maker = optional_id(reader, "kept maker", KeyId::from_raw)?;
+            let id = key;
+            Ok(restorer.key(&Key {
+                id,
+                account,
+                grant,
+                created_by,
+                kept_maker,
+                created_at: at,
+                revoked_at,
+            })?)
+        })?;
+        Ok(Self { reader, restorer, epoch, decided_at })
+    }
+
+    /// Reads the shard's section of an order file; the files come oldest first. Returns how many
+    /// orders were in it.
+    pub(super) fn orders(&mut self, bytes: &[u8]) -> Result<u64, ShardError> {
+        let mut reader = Reader::new(bytes);
+        let mut rows = 0;
+        while !reader.is_empty() {
+            self.restorer.order(&read_order(&mut reader)?)?;
+            rows += 1;
+        }
+        Ok(rows)
+    }
+
+    /// Reads the rest and puts the state together.
+    pub(super) fn finish(self) -> Result<ShardState, ShardError> {
+        let Self { mut reader, mut restorer, epoch, decided_at } = self;
+        read_list(&mut reader, "count of comments", |reader| {
+            let added = read_event(reader, kind::COMMENT_ADDED)?;
+            let Event::CommentAdded { comment, order, author, content, at } = added else {
+                unreachable!("an event of the kind that was asked for")
+            };
+            Ok(restorer.comment(Comment { id: comment, order, author, content, at })?)
+        })?;
+        reader.end("end of the state")?;
+        Ok(ShardState { state: restorer.finish()?, epoch, decided_at })
+    }
+}
+
+/// Writes an order that cannot change any more.
+pub(super) fn encode_order(order: &OrderRow, out: &mut Vec<u8>) {
+    let mut fields = Fields(out);
+    fields.u64(order.id.get());
+    fields.u64(order.account.get());
+    fields.u32(order.market.0);
+    fields.u8(order.outcome.0);
+    fields.u8(side_code(order.side));
+    fields.u8(u8::try_from(order.names.len()).expect("an order has at most two names"));
+    fields.u8(u8::from(order.slippage_bps.is_some()));
+    fields.u32(order.slippage_bps.unwrap_or(0));
+    fields.u16(order.level_count);
+    fields.u16(0);
+    fields.i64(order.quantity.micros());
+    fields.i64(order.notional.micros());
+    fields.i64(order.fee.micros());
+    fields.i64(order.fee_rate.micros());
+    fields.i64(order.balance.micros());
+    fields.i64(order.position_shares.micros());
+    fields.i64(order.position_cost.micros());
+    fields.i64(order.at.nanos());
+    fields.0.extend_from_slice(&order.fingerprint.to_bytes());
+    for name in &order.names {
+        fields.0.extend_from_slice(&name.to_bytes());
+    }
+    fields.optional_text(order.client_order_id.as_deref());
+}
+
+fn read_order(reader: &mut Reader<'_>) -> Result<OrderRow, RecordError> {
+    let id = reader.id("order", OrderId::from_raw)?;
+    let account = reader.id("account", AccountId::from_raw)?;
+    let market = MarketIndex(reader.u32("market index")?);
+    let outcome = OutcomeIndex(reader.u8("outcome index")?);
+    let side = reader.side()?;
+    let name_count = reader.name_count()?;
+    let slippage_bps = reader.slippage()?;
+    let level_count = reader.u16("level count")?;
+    reader.zeros(2, "zeros after the level count")?;
+    let quantity = Shares::from_micros(reader.i64("quantity")?);
+    let mut usd = |field| reader.i64(field).map(Usd::from_micros);
+    let (notional, fee) = (usd("notional")?, usd("fee")?);
+    let fee_rate = FeeRate::from_micros(reader.i64("fee rate")?);
+    let balance = Usd::from_micros(reader.i64("balance")?);
+    let position_shares = Shares::from_micros(reader.i64("position shares")?);
+    let position_cost = Usd::from_micros(reader.i64("position cost")?);
+    let at = reader.timestamp("time")?;
+    let fingerprint = Fingerprint::from_bytes(reader.array("fingerprint")?);
+    let mut names = SmallVec::new();
+    for _ in 0..name_count {
+        names.push(NameHash::from_bytes(reader.array("name")?));
+    }
+    Ok(OrderRow {
+        id,
+        account,
+        market,
+        outcome,
+        side,
+        level_count,
+        quantity,
+        notional,
+        fee,
+        fee_rate,
+        balance,
+        position_shares,
+        position_cost,
+        slippage_bps,
+        fingerprint,
+        names,
+        client_order_id: reader.optional_text("client order id")?,
+        at,
+    })
+}

@@ -1,0 +1,118 @@
+//! What stays in a data directory and what goes.
+
+use super::*;
+
+fn names(world: &World, directory: &str) -> Vec<String> {
+    let path = world.data.path().join(directory);
+    let Ok(entries) = std::fs::read_dir(path) else { return Vec::new() };
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn covered_segments_go_to_the_archive_and_two_snapshots_stay() {
+    let mut world = World::new();
+    let mut accounts = Vec::new();
+    let mut upkeep = upkeep(&world.folder, u64::MAX);
+    let mut numbers = Vec::new();
+    for _ in 0..4 {
+        world.live(&mut accounts, 200);
+        numbers.push(upkeep.keep(world.closed(), &mut AtOnce).unwrap().unwrap().number);
+    }
+    let newest = numbers[3];
+    assert_eq!(world.folder.snapshot_numbers().unwrap(), numbers[2..]);
+    assert_eq!(world.folder.archived_numbers().unwrap(), (1..=newest).collect::<Vec<_>>());
+    assert_eq!(world.folder.segment_numbers().unwrap()[0], newest + 1);
+    // Nothing new is closed: nothing is done.
+    assert_eq!(upkeep.keep(world.closed(), &mut AtOnce).unwrap(), None);
+    // Each order file is needed: no order was forgotten.
+    let orders = names(&world, "snapshots").into_iter().filter(|name| name.ends_with(".orders"));
+    assert_eq!(orders.count(), 4);
+    world.reopened();
+}
+
+#[test]
+fn the_archive_is_bounded_but_for_the_way_back() {
+    let mut world = World::new();
+    let mut accounts = Vec::new();
+    let mut upkeep = upkeep(&world.folder, 2 * SEGMENT_BYTES);
+    let mut numbers = Vec::new();
+    for _ in 0..3 {
+        world.live(&mut accounts, 400);
+        numbers.push(upkeep.keep(world.closed(), &mut AtOnce).unwrap().unwrap().number);
+    }
+    let archived = world.folder.archived_numbers().unwrap();
+    // The snapshot before the newest needs all segments behind it.
+    assert_eq!(archived, (numbers[1] + 1..=numbers[2]).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_a_crash_left_is_put_where_it_belongs() {
+    let mut world = World::new();
+    world.live(&mut Vec::new(), 200);
+    let number = world.fold().unwrap().number;
+    // As if the process had ended before anything moved, with another snapshot half written.
+    for name in ["00000000000000000099.snapshot.tmp", "00000000000000000099.orders.tmp"] {
+        std::fs::write(world.path("snapshots", name), b"half").unwrap();
+    }
+    let world = world.reopened();
+    assert_eq!(world.report.snapshot, Some(number));
+    assert!(names(&world, "snapshots").iter().all(|name| !name.contains("99")));
+    assert!(names(&world, "archive").is_empty());
+    assert_eq!(upkeep(&world.folder, u64::MAX).keep(number, &mut AtOnce).unwrap(), None);
+    assert_eq!(world.folder.archived_numbers().unwrap(), (1..=number).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_snapshot_is_due_by_size_or_by_time() {
+    let mut world = World::new();
+    let mut accounts = Vec::new();
+    while world.closed() < 2 {
+        world.live(&mut accounts, 10);
+    }
+    let due = |journal_bytes, interval| {
+        let config =
+            SnapshotConfig { journal_bytes, interval, cpu_percent: 100, archive_bytes: u64::MAX };
+        let mut upkeep = Upkeep::new(world.folder.clone(), config, Arc::default());
+        upkeep.keep(1, &mut AtOnce).unwrap().is_some()
+    };
+    let hour = Duration::from_hours(1);
+    assert!(!due(SEGMENT_BYTES + 1, hour));
+    assert!(due(SEGMENT_BYTES, hour));
+    let mut world = World::new();
+    while world.closed() < 1 {
+        world.live(&mut Vec::new(), 10);
+    }
+    let config = SnapshotConfig {
+        journal_bytes: u64::MAX,
+        interval: Duration::ZERO,
+        cpu_percent: 100,
+        archive_bytes: u64::MAX,
+    };
+    let mut upkeep = Upkeep::new(world.folder.clone(), config, Arc::default());
+    assert_eq!(upkeep.keep(1, &mut AtOnce).unwrap().map(|report| report.number), Some(1));
+}
+
+/// Stops after so many steps.
+struct StopsAfter(u32);
+
+impl Pace for StopsAfter {
+    fn step(&mut self) -> Result<(), Stopped> {
+        self.0 = self.0.checked_sub(1).ok_or(Stopped)?;
+        Ok(())
+    }
+}
+
+#[test]
+fn work_that_is_stopped_leaves_nothing() {
+    let mut world = World::new();
+    world.live(&mut Vec::new(), 200);
+    for steps in [0, 1, 5, 20, 60] {
+        let error = upkeep(&world.folder, 0).keep(world.closed(), &mut StopsAfter(steps));
+        assert!(matches!(error, Err(FoldError::Stopped(_))), "{steps} steps");
+        assert!(names(&world, "snapshots").is_empty(), "{steps} steps");
+    }
+    world.fold().unwrap();
+}

@@ -1,0 +1,144 @@
+//! What a start makes of snapshots and segments.
+
+use super::*;
+
+#[test]
+fn a_start_reads_the_snapshot_and_what_is_behind_it() {
+    let mut world = World::new();
+    let mut accounts = Vec::new();
+    world.live(&mut accounts, 300);
+    let all = world.turn;
+    let report = world.fold().unwrap();
+    assert!(report.number >= 2 && report.records > 0, "{report:?}");
+    world.live(&mut accounts, 5);
+    let world = world.reopened();
+    assert_eq!(world.report.snapshot, Some(report.number));
+    assert!(world.report.journal.records < all, "{:?}", world.report);
+    // And it goes on: new records, a second fold on top of the first, another start.
+    let mut world = world;
+    world.live(&mut accounts, 300);
+    let second = world.fold().unwrap();
+    assert!(second.number > report.number);
+    let world = world.reopened();
+    assert_eq!(world.report.snapshot, Some(second.number));
+}
+
+#[test]
+fn one_thread_and_many_find_the_same() {
+    let mut world = World::new();
+    world.live(&mut Vec::new(), 250);
+    world.fold().unwrap();
+    world.live(&mut Vec::new(), 50);
+    let World { data, journal, shards, .. } = world;
+    drop(journal);
+    for thread_count in [1, 2, 3, 64, 100] {
+        let opened = World::try_open(&data, thread_count).unwrap();
+        let found = opened.recovered.into_shards();
+        assert!(found == shards, "{thread_count} threads");
+    }
+}
+
+#[test]
+fn a_snapshot_of_every_segment_is_as_good_as_one_of_all() {
+    let mut world = World::new();
+    let mut accounts = Vec::new();
+    let mut folded = 0;
+    for _ in 0..40 {
+        world.live(&mut accounts, 20);
+        if world.closed() > folded {
+            folded = world.fold().unwrap().number;
+        }
+    }
+    assert!(folded >= 4);
+    world.reopened();
+}
+
+/// Damage is told, nothing is changed, and the way back that the error names is one.
+#[test]
+fn a_damaged_snapshot_refuses_to_start_and_the_one_before_it_still_works() {
+    let mut world = World::new();
+    let mut accounts = Vec::new();
+    let mut upkeep = upkeep(&world.folder, 0);
+    let mut numbers = Vec::new();
+    for _ in 0..3 {
+        world.live(&mut accounts, 200);
+        numbers.push(upkeep.keep(world.closed(), &mut AtOnce).unwrap().unwrap().number);
+    }
+    world.live(&mut accounts, 3);
+    let newest = world.path("snapshots", &format!("{:020}.snapshot", numbers[2]));
+    let World { data, journal, shards, turn, .. } = world;
+    drop(journal);
+    let mut bytes = std::fs::read(&newest).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&newest, bytes).unwrap();
+    let Err(error) = World::try_open(&data, 2) else { panic!("a damaged snapshot was taken") };
+    let text = error.to_string();
+    assert!(text.contains(newest.to_str().unwrap()) && text.contains("move the"), "{text}");
+
+    std::fs::remove_file(&newest).unwrap();
+    let world = World::open(data, turn);
+    assert_eq!(world.report.snapshot, Some(numbers[1]));
+    assert!(world.shards == shards, "the archive holds what the newest snapshot covered");
+}
+
+#[test]
+fn a_missing_order_file_refuses_to_start() {
+    let mut world = World::new();
+    world.live(&mut Vec::new(), 200);
+    let number = world.fold().unwrap().number;
+    let orders = world.path("snapshots", &format!("{number:020}.orders"));
+    let World { data, journal, .. } = world;
+    drop(journal);
+    std::fs::remove_file(&orders).unwrap();
+    let Err(error) = World::try_open(&data, 2) else { panic!("orders are missing") };
+    assert!(error.to_string().contains(orders.to_str().unwrap()), "{error}");
+}
+
+#[test]
+fn a_journal_without_its_first_segments_and_without_a_snapshot_refuses_to_start() {
+    let mut world = World::new();
+    world.live(&mut Vec::new(), 200);
+    let mut upkeep = upkeep(&world.folder, u64::MAX);
+    let number = upkeep.keep(world.closed(), &mut AtOnce).unwrap().unwrap().number;
+    let World { data, journal, .. } = world;
+    drop(journal);
+    std::fs::remove_file(data.path().join(format!("snapshots/{number:020}.snapshot"))).unwrap();
+    std::fs::remove_dir_all(data.path().join("archive")).unwrap();
+    let Err(error) = World::try_open(&data, 2) else { panic!("records are missing") };
+    assert!(error.to_string().contains("is missing"), "{error}");
+}
+
+#[test]
+fn a_record_that_does_not_follow_ends_recovery_and_fold() {
+    for thread_count in [1, 2] {
+        let mut world = World::new();
+        let account = world.open_account(ShardId::new(3).unwrap());
+        world.buy(account);
+        let closed_before = world.closed();
+        // A shard that says that it had another state than it had.
+        let wrong = crate::engine::state_hash::StateHash::from_u64(1);
+        let state = world.shards[3].state.clone();
+        let header = RecordHeader {
+            shard: state.shard(),
+            epoch: 1,
+            sequence: state.sequence() + 1,
+            at: at(world.turn),
+        };
+        let mut bytes = Vec::new();
+        record::encode(header, &[Event::StateChecked { hash: wrong }], &mut bytes);
+        let place = world.journal.reserve(bytes.len()).unwrap().fill_from(&bytes);
+        world.journal.wait_blocking(place);
+        while world.closed() == closed_before {
+            world.live(&mut Vec::new(), 1);
+        }
+        let error = world.fold().unwrap_err();
+        assert!(matches!(error, FoldError::Replay { .. }), "{error}");
+        assert!(world.folder.snapshot_numbers().unwrap().is_empty());
+        let World { data, journal, .. } = world;
+        drop(journal);
+        let Err(error) = World::try_open(&data, thread_count) else { panic!("it diverged") };
+        let text = error.to_string();
+        assert!(text.contains("position 3") && text.contains("shard 3 differs"), "{text}");
+    }
+}
