@@ -32,7 +32,10 @@ struct Totals {
     of_those_on_disk_already: usize,
     replays_compared: usize,
     starts_killed: usize,
-    segments: usize,
+    /// Starts that went on from a snapshot which no start before had.
+    new_snapshots: usize,
+    /// Starts that found a snapshot half made.
+    half_snapshots: usize,
 }
 
 struct Run {
@@ -40,6 +43,7 @@ struct Run {
     totals: Totals,
     /// All rounds so far: what was true stays true.
     books: Vec<Books>,
+    newest_snapshot: Option<String>,
 }
 
 #[test]
@@ -54,7 +58,12 @@ fn what_was_acknowledged_survives_kills() {
     });
     eprintln!("PAPERBOURSE_CRASH_SEED={seed}");
     let data = tempfile::tempdir().unwrap();
-    let mut run = Run { random: Random::new(seed), totals: Totals::default(), books: Vec::new() };
+    let mut run = Run {
+        random: Random::new(seed),
+        totals: Totals::default(),
+        books: Vec::new(),
+        newest_snapshot: None,
+    };
     let started = Instant::now();
     let mut server = Server::start(data.path());
     for round in 0..rounds {
@@ -63,7 +72,6 @@ fn what_was_acknowledged_survives_kills() {
     // An orderly end under load loses nothing either.
     server = run.round(rounds, data.path(), server, Server::terminate);
     drop(server);
-    run.totals.segments = std::fs::read_dir(data.path().join("journal")).unwrap().count();
     eprintln!("{rounds} rounds in {:.1?}: {:#?}", started.elapsed(), run.totals);
     assert!(run.totals.fills > rounds, "next to nothing was traded");
 }
@@ -78,6 +86,7 @@ impl Run {
             let delay = self.delay();
             Server::start_and_kill(data, || spin(delay));
         }
+        self.look_at_snapshots(data);
         let server = Server::start(data);
         let mut connection = Connection::open(server.address).expect("it is ready");
         self.send_again(&mut sent, &mut connection);
@@ -90,6 +99,17 @@ impl Run {
         }
         self.random.pick(&self.books).expect("just pushed").check(&mut connection);
         server
+    }
+
+    /// What the ended server has left of its snapshots.
+    fn look_at_snapshots(&mut self, data: &Path) {
+        let Ok(entries) = std::fs::read_dir(data.join("snapshots")) else { return };
+        let names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        self.totals.half_snapshots += usize::from(names.iter().any(|name| name.contains(".tmp")));
+        let newest = names.into_iter().filter(|name| !name.contains(".tmp")).max();
+        self.totals.new_snapshots += usize::from(newest > self.newest_snapshot);
+        self.newest_snapshot = newest;
     }
 
     /// Everything that was sent until the server ended.
