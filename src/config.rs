@@ -103,6 +103,11 @@ pub struct ServeArgs {
     )]
     pub journal_segment_bytes: u64,
 
+    /// How many bytes of memory the process may have: above it, what would add to them is refused
+    /// [default: four fifths of the memory of the machine or container]
+    #[arg(long, env = "PAPERBOURSE_MEMORY_LIMIT", value_name = "BYTES")]
+    pub memory_limit: Option<u64>,
+
     /// So many bytes of journal make a snapshot due
     #[arg(long, env = "PAPERBOURSE_SNAPSHOT_BYTES", default_value_t = SNAPSHOT_BYTES_DEFAULT,
           value_name = "BYTES")]

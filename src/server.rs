@@ -7,6 +7,7 @@
 
 mod admin;
 mod listener;
+mod memory;
 mod start;
 mod worker;
 

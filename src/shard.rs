@@ -15,6 +15,7 @@ mod ticket;
 use std::future::poll_fn;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -44,6 +45,24 @@ const TASKS_PER_TURN_MAX: usize = 64;
 /// Called with each event at once when it is applied, before it is on disk, and with the state
 /// before its record. Meant for what has to keep the order of the shard: which keys are good.
 pub type Observer = Box<dyn Fn(&Event, &State) + Send + Sync>;
+
+/// Whether the process may take more memory. Whoever watches over it sets this.
+#[derive(Default, Debug)]
+pub struct Room {
+    is_full: AtomicBool,
+}
+
+impl Room {
+    /// From now on nothing is added, or things are added again.
+    pub fn set_full(&self, is_full: bool) {
+        self.is_full.store(is_full, Ordering::Relaxed);
+    }
+
+    /// Whether nothing may be added.
+    pub fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Relaxed)
+    }
+}
 
 type Task = Box<dyn FnOnce(&mut Core, &Surroundings) + Send>;
 
@@ -91,6 +110,9 @@ pub enum Refusal {
     /// The journal has no room for it.
     #[error("the journal is full")]
     JournalFull,
+    /// The process has no memory for what it adds.
+    #[error("the server has no memory left")]
+    ServerFull,
 }
 
 impl From<Refused> for Refusal {
@@ -110,6 +132,7 @@ impl Shards {
         markets: Arc<Markets>,
         rules: Rules,
         clock: Clock,
+        room: Arc<Room>,
         observer: Observer,
     ) -> Self {
         let shards = recovered
@@ -120,7 +143,7 @@ impl Shards {
                 core: Mutex::new(Core::new(shard.state, shard.decided_at)),
             })
             .collect();
-        Self { shards, around: Surroundings { journal, markets, rules, clock, observer } }
+        Self { shards, around: Surroundings { journal, markets, rules, clock, room, observer } }
     }
 
     /// Executes a command. Resolves when its answer is durable.

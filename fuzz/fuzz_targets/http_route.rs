@@ -100,6 +100,7 @@ fn exchange() -> (Exchange, String) {
         markets.clone(),
         rules,
         Clock::System,
+        Arc::default(),
         observer,
     ));
     let issuer = EmbeddedIssuer::in_memory().unwrap();

@@ -98,6 +98,24 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// Whether a state holds more after it than before.
+    pub const fn takes_memory(&self) -> bool {
+        match self {
+            Self::AccountOpened { .. }
+            | Self::KeyCreated { .. }
+            | Self::MarketIntroduced { .. }
+            | Self::OrderFilled(_)
+            | Self::CommentAdded { .. } => true,
+            Self::KeyRevoked { .. }
+            | Self::KeyForgotten { .. }
+            | Self::OrderForgotten { .. }
+            | Self::CommentDeleted { .. }
+            | Self::StateChecked { .. } => false,
+        }
+    }
+}
+
 /// A fill: what was taken, at which prices, at which fee, and what the account had afterwards.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrderFilled {

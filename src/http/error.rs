@@ -192,7 +192,7 @@ impl ApiError {
 
     /// The server holds as much as it can.
     pub fn server_full() -> Self {
-        Self::unavailable("SERVER_FULL", "The server holds as many keys as it can.")
+        Self::unavailable("SERVER_FULL", "The server holds as much as it may; nothing was done.")
     }
 
     /// Two readings of one request: what is wrong with either is told.

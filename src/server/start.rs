@@ -6,6 +6,7 @@ use std::thread;
 
 use anyhow::Context as _;
 
+use super::memory;
 use crate::auth::identity::IdentitySource;
 use crate::auth::identity::embedded::EmbeddedIssuer;
 use crate::auth::ws_token::WsTokens;
@@ -17,7 +18,7 @@ use crate::ids::{Clock, Timestamp};
 use crate::journal::{Journal, JournalConfig, MemoryJournal, SyncMode};
 use crate::market::Markets;
 use crate::service::{Parts, Service, key_observer, key_table};
-use crate::shard::Shards;
+use crate::shard::{Room, Shards};
 use crate::snapshot::{self, Folder, Opened, Recovered, SnapshotKeeper};
 use crate::venue::Venue;
 use crate::venue::feed::{Feed, MismatchPolicy};
@@ -47,12 +48,14 @@ pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
         kept_orders_max: arguments.keep_orders,
         ..Rules::default()
     };
+    let room = watch_memory(arguments);
     let shards = Arc::new(Shards::new(
         recovered,
         journal.clone(),
         markets.clone(),
         rules,
         Clock::System,
+        room,
         key_observer(keys.clone(), tiers.clone()),
     ));
     let service = Service::new(Parts {
@@ -94,6 +97,19 @@ fn open_data(arguments: &ServeArgs) -> anyhow::Result<(Journal, Recovered, Optio
         tracing::warn!("--journal-sync never: an answer does not wait for the disk");
     }
     Ok((journal, recovered, Some(folder)))
+}
+
+/// Refuses what would have the process killed for want of memory, from now on.
+fn watch_memory(arguments: &ServeArgs) -> Arc<Room> {
+    let room = Arc::new(Room::default());
+    if let Some(limit_bytes) = memory::limit_bytes(arguments.memory_limit) {
+        tracing::info!("memory: at most {} MB", memory::megabytes(limit_bytes));
+        memory::look(&room, limit_bytes);
+        tokio::spawn(memory::watch(room.clone(), limit_bytes));
+    } else {
+        tracing::warn!("memory: not bounded, since this system does not tell how much is used");
+    }
+    room
 }
 
 fn open_issuer(arguments: &ServeArgs) -> anyhow::Result<IdentitySource> {

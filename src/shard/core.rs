@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Observer, Outcome, Refusal};
+use super::{Observer, Outcome, Refusal, Room};
 use crate::engine::command::Command;
 use crate::engine::event::{Event, Events};
 use crate::engine::rejection::Rejection;
@@ -23,6 +23,7 @@ pub(super) struct Surroundings {
     pub(super) markets: Arc<Markets>,
     pub(super) rules: Rules,
     pub(super) clock: Clock,
+    pub(super) room: Arc<Room>,
     pub(super) observer: Observer,
 }
 
@@ -79,6 +80,9 @@ impl Core {
         now: Timestamp,
         around: &Surroundings,
     ) -> Observed<Result<Outcome, Refusal>> {
+        if around.room.is_full() && events.iter().any(Event::takes_memory) {
+            return self.refused(command, Refusal::ServerFull);
+        }
         let sequence = self.state.sequence() + 1;
         let segment = around.journal.segment();
         if sequence.is_multiple_of(STATE_CHECK_INTERVAL) || segment != self.checked_segment {

@@ -50,6 +50,7 @@ fn world_at(clock: Clock) -> World {
         markets,
         rules,
         clock,
+        Arc::default(),
         observer,
     ));
     World { shards, journal, memory, gate }

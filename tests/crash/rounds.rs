@@ -105,7 +105,7 @@ impl Run {
     fn look_at_snapshots(&mut self, data: &Path) {
         let Ok(entries) = std::fs::read_dir(data.join("snapshots")) else { return };
         let names: Vec<String> =
-            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            entries.flatten().map(|entry| entry.file_name().to_string_lossy().into()).collect();
         self.totals.half_snapshots += usize::from(names.iter().any(|name| name.contains(".tmp")));
         let newest = names.into_iter().filter(|name| !name.contains(".tmp")).max();
         self.totals.new_snapshots += usize::from(newest > self.newest_snapshot);

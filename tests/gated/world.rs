@@ -245,6 +245,7 @@ fn exchange(issuer: EmbeddedIssuer, journal: &Arc<Journal>) -> Exchange {
         markets.clone(),
         Rules::default(),
         Clock::System,
+        Arc::default(),
         key_observer(keys.clone(), tiers.clone()),
     ));
     let service = Service::new(Parts {

@@ -80,6 +80,41 @@ fn a_crash_loses_nothing_that_was_answered() {
     assert!(new["order_id"].as_u64() > first.json()["order_id"].as_u64());
 }
 
+/// Above its bound of memory a server takes nothing more in, and does everything else.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_server_refuses_what_adds_to_it_and_nothing_else() {
+    let server = Server::unlimited();
+    let account = server.account_with(&json!({"permissions": ["read", "trade", "admin"]}), None);
+    let named = Request::post("/trade", &buy(10)).header("idempotency-key", "named");
+    let first = account.send(named.clone());
+    let comments = format!("/trades/{}/comments", first.ok(200)["order_id"]);
+    let comment = account.post(&*comments, &json!({"content": "mine"})).ok(200);
+    let other = account.new_key(&json!({}));
+    let key = account.key.clone();
+
+    let server = server.crash_and_restart_with(&["--memory-limit", "1"]);
+    let send = |request: Request| server.send(&request.key(&key));
+    let newcomer = Request::post("/v1/keys/bootstrap", &json!({}));
+    for refused in [
+        Request::post("/trade", &buy(1)).key(&key),
+        Request::post(&*comments, &json!({"content": "another"})).key(&key),
+        Request::post("/v1/keys", &json!({})).key(&key),
+        newcomer.bearer(&server.token("newcomer", None)),
+    ] {
+        let answer = server.send(&refused);
+        check_error(&answer, 503, "SERVER_FULL");
+        assert!(answer.header("retry-after").is_some());
+    }
+    assert_eq!(send(named).text, first.text);
+    send(Request::get("/v1/account/balance")).ok(200);
+    send(Request::delete(format!("/comments/{}", comment["id"]))).ok(200);
+    send(Request::delete(format!("/v1/keys/{}", other["id"]))).ok(200);
+
+    let server = server.crash_and_restart();
+    server.send(&Request::post("/trade", &buy(1)).key(&key)).ok(200);
+}
+
 #[test]
 fn the_end_finishes_what_is_in_flight() {
     let mut server = Server::unlimited();

@@ -125,10 +125,15 @@ impl Server {
     }
 
     /// Ends the process as a crash would, and starts another one on what it left.
-    pub(crate) fn crash_and_restart(mut self) -> Self {
+    pub(crate) fn crash_and_restart(self) -> Self {
+        self.crash_and_restart_with(&[])
+    }
+
+    /// The same with flags besides those of an unlimited server.
+    pub(crate) fn crash_and_restart_with(mut self, flags: &[&str]) -> Self {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
-        Self::start_in(self.folder.clone(), &UNLIMITED)
+        Self::start_in(self.folder.clone(), &[&UNLIMITED[..], flags].concat())
     }
 
     pub(crate) fn data(&self) -> PathBuf {

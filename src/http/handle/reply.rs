@@ -101,6 +101,7 @@ impl From<Refusal> for ApiError {
             Refusal::Rejected(rejection) => rejection.into(),
             Refusal::Busy => Self::server_busy(),
             Refusal::JournalFull => Self::journal_full(),
+            Refusal::ServerFull => Self::server_full(),
         }
     }
 }

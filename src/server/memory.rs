@@ -1,0 +1,99 @@
+//! Watches how much memory the process has, so that it refuses what would have it killed.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::shard::Room;
+
+/// How often the watch looks. At the highest rate of orders, memory grows by a few megabytes in
+/// between.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Of the memory that the system gives the process, so many fifths are the bound unless the
+/// operator says.
+const DEFAULT_FIFTHS: u64 = 4;
+
+/// The bound: what the operator chose, or a part of what there is. `None` where the system does not
+/// tell.
+pub(super) fn limit_bytes(chosen: Option<u64>) -> Option<u64> {
+    resident_bytes()?;
+    chosen.or_else(|| Some(available_bytes()? / 5 * DEFAULT_FIFTHS))
+}
+
+/// Whether the process is above the bound.
+pub(super) fn look(room: &Room, limit_bytes: u64) {
+    let Some(resident_bytes) = resident_bytes() else { return };
+    let is_full = resident_bytes > limit_bytes;
+    if is_full != room.is_full() {
+        room.set_full(is_full);
+        let (resident, limit) = (megabytes(resident_bytes), megabytes(limit_bytes));
+        if is_full {
+            tracing::warn!(
+                "memory: {resident} of {limit} MB: new accounts, keys, orders and comments are \
+                 refused (--memory-limit)"
+            );
+        } else {
+            tracing::info!("memory: {resident} of {limit} MB: nothing is refused any more");
+        }
+    }
+}
+
+/// Looks again and again until the process ends.
+pub(super) async fn watch(room: Arc<Room>, limit_bytes: u64) {
+    loop {
+        look(&room, limit_bytes);
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    }
+}
+
+/// For people.
+pub(super) const fn megabytes(bytes: u64) -> u64 {
+    bytes / 1_000_000
+}
+
+/// The memory of this process that is not swapped out or given back.
+fn resident_bytes() -> Option<u64> {
+    kilobytes(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
+}
+
+/// The memory of the machine, or what the container may have of it.
+fn available_bytes() -> Option<u64> {
+    let machine = kilobytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")?;
+    let container = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let container = container.and_then(|text| text.trim().parse().ok());
+    Some(container.map_or(machine, |container: u64| container.min(machine)))
+}
+
+/// A line of the kernel's, in bytes.
+fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let count: u64 = rest.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    count.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_kernel_are_bytes() {
+        let status = "Name:\tpaperbourse\nVmHWM:\t    9999 kB\nVmRSS:\t    1234 kB\n";
+        assert_eq!(kilobytes(status, "VmRSS:"), Some(1234 * 1024));
+        assert_eq!(kilobytes("VmRSS:\t x kB", "VmRSS:"), None);
+        assert_eq!(kilobytes(status, "VmSwap:"), None);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_bound_is_met_and_left_again() {
+        let room = Room::default();
+        look(&room, 1);
+        assert!(room.is_full());
+        look(&room, u64::MAX);
+        assert!(!room.is_full());
+        let machine = limit_bytes(None).unwrap();
+        assert!(machine > resident_bytes().unwrap());
+        assert_eq!(limit_bytes(Some(5)), Some(5));
+    }
+}
