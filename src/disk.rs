@@ -2,6 +2,8 @@
 //!
 //! An error names what was tried and on which path. What it means is for the caller to say.
 
+#[cfg(test)]
+pub(crate) mod simulated;
 mod system;
 
 use std::any::Any;
@@ -57,6 +59,9 @@ enum Access {
 pub enum Disk {
     /// The file systems of this machine.
     System,
+    /// A model in memory, which loses what was not synced.
+    #[cfg(test)]
+    Simulated(simulated::SimulatedDisk),
 }
 
 impl Disk {
@@ -80,6 +85,8 @@ impl Disk {
         let action = if access == Access::Create { "create" } else { "open" };
         let opened = match self {
             Self::System => system::open(access, path).map(Handle::System),
+            #[cfg(test)]
+            Self::Simulated(disk) => disk.open(access, path).map(Handle::Simulated),
         };
         Ok(DiskFile { handle: done(action, path, opened)?, path: path.to_path_buf() })
     }
@@ -113,6 +120,8 @@ impl Disk {
     pub fn exists(&self, path: &Path) -> Result<bool, DiskError> {
         let found = match self {
             Self::System => std::fs::exists(path),
+            #[cfg(test)]
+            Self::Simulated(disk) => disk.exists(path),
         };
         done("look for", path, found)
     }
@@ -121,6 +130,8 @@ impl Disk {
     pub fn names(&self, directory: &Path) -> Result<Vec<String>, DiskError> {
         let names = match self {
             Self::System => system::names(directory),
+            #[cfg(test)]
+            Self::Simulated(disk) => disk.names(directory),
         };
         let mut names = done("list", directory, names)?;
         names.sort_unstable();
@@ -129,13 +140,20 @@ impl Disk {
 
     /// Makes a directory and those above it, each on disk in the one above.
     pub fn create_directory(&self, path: &Path) -> Result<(), DiskError> {
-        if self.exists(path)? {
-            return Ok(());
-        }
         let parent = parent_of(path);
+        if self.exists(path)? {
+            // The process that made it may have ended before it did this. One that may not look
+            // into the directory above has not made it.
+            return match self.sync_directory(&parent) {
+                Err(error) if error.source.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+                synced => synced,
+            };
+        }
         self.create_directory(&parent)?;
         let created = match self {
             Self::System => std::fs::create_dir(path),
+            #[cfg(test)]
+            Self::Simulated(disk) => disk.create_directory(path),
         };
         match created {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -148,6 +166,8 @@ impl Disk {
     pub fn sync_directory(&self, path: &Path) -> Result<(), DiskError> {
         let synced = match self {
             Self::System => File::open(path).and_then(|directory| directory.sync_all()),
+            #[cfg(test)]
+            Self::Simulated(disk) => disk.sync_directory(path),
         };
         done("sync", path, synced)
     }
@@ -157,6 +177,8 @@ impl Disk {
     pub fn rename(&self, from: &Path, to: &Path) -> Result<(), DiskError> {
         let renamed = match self {
             Self::System => std::fs::rename(from, to),
+            #[cfg(test)]
+            Self::Simulated(disk) => disk.rename(from, to),
         };
         done("rename", from, renamed)
     }
@@ -165,6 +187,8 @@ impl Disk {
     pub fn remove_file(&self, path: &Path) -> Result<(), DiskError> {
         let removed = match self {
             Self::System => std::fs::remove_file(path),
+            #[cfg(test)]
+            Self::Simulated(disk) => disk.remove_file(path),
         };
         done("remove", path, removed)
     }
@@ -173,6 +197,8 @@ impl Disk {
     pub fn remove_directory(&self, path: &Path) -> Result<(), DiskError> {
         let removed = match self {
             Self::System => std::fs::remove_dir_all(path),
+            #[cfg(test)]
+            Self::Simulated(disk) => disk.remove_directory(path),
         };
         match removed {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -202,6 +228,8 @@ impl Disk {
     pub fn lock(&self, path: &Path) -> Result<Option<DiskLock>, DiskError> {
         let locked = match self {
             Self::System => system::lock(path),
+            #[cfg(test)]
+            Self::Simulated(disk) => disk.lock(path),
         };
         Ok(done("lock", path, locked)?.map(|held| DiskLock { _held: held }))
     }
@@ -224,6 +252,8 @@ pub struct DiskFile {
 #[derive(Debug)]
 enum Handle {
     System(File),
+    #[cfg(test)]
+    Simulated(simulated::SimulatedFile),
 }
 
 impl DiskFile {
@@ -236,6 +266,8 @@ impl DiskFile {
     pub fn bytes(&self) -> Result<u64, DiskError> {
         let bytes = match &self.handle {
             Handle::System(file) => file.metadata().map(|metadata| metadata.len()),
+            #[cfg(test)]
+            Handle::Simulated(file) => file.bytes(),
         };
         done("measure", &self.path, bytes)
     }
@@ -244,6 +276,8 @@ impl DiskFile {
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), DiskError> {
         let written = match &self.handle {
             Handle::System(file) => file.write_all_at(bytes, offset),
+            #[cfg(test)]
+            Handle::Simulated(file) => file.write_at(bytes, offset),
         };
         done("write", &self.path, written)
     }
@@ -257,6 +291,8 @@ impl DiskFile {
     pub fn sync_data(&self) -> Result<(), DiskError> {
         let synced = match &self.handle {
             Handle::System(file) => file.sync_data(),
+            #[cfg(test)]
+            Handle::Simulated(file) => file.sync(),
         };
         done("sync", &self.path, synced)
     }
@@ -265,6 +301,8 @@ impl DiskFile {
     pub fn sync_all(&self) -> Result<(), DiskError> {
         let synced = match &self.handle {
             Handle::System(file) => file.sync_all(),
+            #[cfg(test)]
+            Handle::Simulated(file) => file.sync(),
         };
         done("sync", &self.path, synced)
     }
@@ -273,6 +311,8 @@ impl DiskFile {
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), DiskError> {
         let read = match &self.handle {
             Handle::System(file) => file.read_exact_at(buffer, offset),
+            #[cfg(test)]
+            Handle::Simulated(file) => file.read_at(buffer, offset),
         };
         done("read", &self.path, read)
     }
@@ -314,17 +354,25 @@ pub(crate) mod trace {
     use std::cell::RefCell;
     use std::path::Path;
 
+    type Trace = Vec<(&'static str, String)>;
+
     thread_local! {
-        static TRACE: RefCell<Vec<(&'static str, String)>> = const { RefCell::new(Vec::new()) };
+        /// Nothing is kept before somebody asks.
+        static TRACE: RefCell<Option<Trace>> = const { RefCell::new(None) };
     }
 
     pub(super) fn record(action: &'static str, path: &Path) {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        TRACE.with_borrow_mut(|trace| trace.push((action, name)));
+        TRACE.with_borrow_mut(|trace| {
+            if let Some(trace) = trace {
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                trace.push((action, name));
+            }
+        });
     }
 
-    /// All operations since the last call, each with the last part of its path.
-    pub(crate) fn take() -> Vec<(&'static str, String)> {
-        TRACE.take()
+    /// All operations since the last call, each with the last part of its path. The first call
+    /// begins the trace.
+    pub(crate) fn take() -> Trace {
+        TRACE.replace(Some(Vec::new())).unwrap_or_default()
     }
 }

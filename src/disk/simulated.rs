@@ -1,0 +1,471 @@
+//! A disk in memory that forgets what was not synced, and fails when it is told to: for tests.
+//!
+//! What is written is seen at once and is on disk after a sync. When the power goes, of all that
+//! was not synced any part is left:
+//!
+//! - of a file any selection of its sectors, each as one of the writes to it left it, and any
+//!   length between the one on disk and the one seen;
+//! - of a directory any selection of the names given and taken. A rename is there whole or not at
+//!   all, between two directories too.
+//!
+//! A sync of a file says nothing of its name, and a sync of a directory nothing of what is in its
+//! files. The same seed and the same operations give the same disk.
+
+mod content;
+mod names;
+pub(crate) mod random;
+mod tests;
+
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use content::{Content, SECTOR_BYTES};
+use names::{Change, Inode, Key, Names};
+use parking_lot::Mutex;
+use random::Random;
+
+use super::Access;
+
+const ROOT: Inode = 0;
+
+/// What the system calls an input/output error.
+const EIO: i32 = 5;
+
+/// When something goes wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum When {
+    #[default]
+    Never,
+    /// At one in so many of the operations that it can happen to.
+    OneIn(u64),
+    /// Once: at the first operation that it can happen to from this one on, counted as in
+    /// [`SimulatedDisk::operations`].
+    From(u64),
+}
+
+impl When {
+    fn strikes(&mut self, operation: u64, random: &mut Random) -> bool {
+        match *self {
+            Self::Never => false,
+            Self::OneIn(times) => random.one_in(times),
+            Self::From(first) => {
+                let is_due = operation >= first;
+                if is_due {
+                    *self = Self::Never;
+                }
+                is_due
+            }
+        }
+    }
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Faults {
+    /// A write fails and has written nothing.
+    pub(crate) write_error: When,
+    /// A write fails and has written a part, up to the end of a sector unless sectors tear.
+    pub(crate) short_write: When,
+    /// A sync fails. Of what it should have put on disk any part is there, and the rest is taken
+    /// for written: no later sync will put it there.
+    pub(crate) sync_error: When,
+    /// The power goes at this operation, which may have happened in part: it and all later ones
+    /// fail until [`SimulatedDisk::power_loss`] or [`SimulatedDisk::kill`].
+    pub(crate) crash: When,
+    /// Whether a sector may be left half old, half new by a power loss or a short write.
+    pub(crate) sectors_tear: bool,
+}
+
+/// A disk in memory. Clones are handles of the same disk.
+#[derive(Clone, Debug)]
+pub struct SimulatedDisk {
+    model: Arc<Mutex<Model>>,
+}
+
+#[derive(Debug)]
+struct Model {
+    files: BTreeMap<Inode, Content>,
+    directories: BTreeSet<Inode>,
+    next_inode: Inode,
+    names: Names,
+    locks: BTreeSet<PathBuf>,
+    /// Handles of an earlier one are dead.
+    life: u64,
+    is_crashed: bool,
+    /// How many operations there were.
+    operations: u64,
+    faults: Faults,
+    /// How many bytes all files may have.
+    capacity_bytes: u64,
+    random: Random,
+}
+
+impl SimulatedDisk {
+    /// An empty disk without faults and bounds.
+    pub(crate) fn new(seed: u64) -> Self {
+        let model = Model {
+            files: BTreeMap::new(),
+            directories: BTreeSet::from([ROOT]),
+            next_inode: ROOT + 1,
+            names: Names::default(),
+            locks: BTreeSet::new(),
+            life: 0,
+            is_crashed: false,
+            operations: 0,
+            faults: Faults::default(),
+            capacity_bytes: u64::MAX,
+            random: Random::new(seed),
+        };
+        Self { model: Arc::new(Mutex::new(model)) }
+    }
+
+    /// How many operations were tried, those on files and those on names.
+    pub(crate) fn operations(&self) -> u64 {
+        self.model.lock().operations
+    }
+
+    pub(crate) fn set_faults(&self, faults: Faults) {
+        self.model.lock().faults = faults;
+    }
+
+    /// Lets all files together have so many bytes.
+    pub(crate) fn set_capacity(&self, bytes: u64) {
+        self.model.lock().capacity_bytes = bytes;
+    }
+
+    /// Whether the crash that was ordered has come.
+    pub(crate) fn is_crashed(&self) -> bool {
+        self.model.lock().is_crashed
+    }
+
+    /// The power goes and comes back: all open files and locks are dead, and of what was not synced
+    /// some is left.
+    pub(crate) fn power_loss(&self) {
+        let mut model = self.model.lock();
+        model.restart();
+        let Model { files, names, faults, random, .. } = &mut *model;
+        names.lose(random);
+        for content in files.values_mut() {
+            content.lose(random, faults.sectors_tear);
+        }
+        model.forget_nameless();
+    }
+
+    /// The process ends and the system lives on: all open files and locks are dead, and what was
+    /// not synced may still get lost.
+    pub(crate) fn kill(&self) {
+        self.model.lock().restart();
+    }
+
+    /// Turns a bit of a file that is on disk.
+    pub(crate) fn flip_bit(&self, path: &Path, at: usize, bit: u8) {
+        let mut model = self.model.lock();
+        let inode = model.find(path).expect("a file that is there");
+        model.files.get_mut(&inode).expect("a file").flip_bit(at, bit);
+    }
+
+    pub(super) fn open(&self, access: Access, path: &Path) -> io::Result<SimulatedFile> {
+        let mut model = self.model.lock();
+        let inode = match access {
+            Access::Create => model.changing(|model| model.create(path)),
+            Access::Read | Access::Write => {
+                model.begin().and_then(|()| model.find(path)).and_then(|inode| model.file(inode))
+            }
+        }?;
+        let is_writable = access != Access::Read;
+        Ok(SimulatedFile { disk: self.clone(), inode, life: model.life, is_writable })
+    }
+
+    pub(super) fn exists(&self, path: &Path) -> io::Result<bool> {
+        let mut model = self.model.lock();
+        model.begin()?;
+        Ok(model.find(path).is_ok())
+    }
+
+    pub(super) fn names(&self, directory: &Path) -> io::Result<Vec<String>> {
+        let mut model = self.model.lock();
+        model.begin()?;
+        let inode = model.find_directory(directory)?;
+        Ok(model.names.of(inode).map(|(name, _)| name.to_owned()).collect())
+    }
+
+    pub(super) fn create_directory(&self, path: &Path) -> io::Result<()> {
+        self.model.lock().changing(|model| {
+            let key = model.key(path)?;
+            if model.names.get(&key).is_some() {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            let inode = model.new_inode();
+            model.directories.insert(inode);
+            model.names.change(Change { taken: None, given: Some((key, inode)) });
+            Ok(())
+        })
+    }
+
+    pub(super) fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        let mut model = self.model.lock();
+        model.begin()?;
+        let directory = model.find_directory(path)?;
+        let Model { names, faults, operations, random, .. } = &mut *model;
+        if faults.sync_error.strikes(*operations, random) {
+            names.fail_sync(random);
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
+        names.sync(directory);
+        Ok(())
+    }
+
+    pub(super) fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.model.lock().changing(|model| {
+            let (inode, taken, key) = (model.find(from)?, model.key(from)?, model.key(to)?);
+            if model.names.get(&key).is_some_and(|replaced| model.directories.contains(&replaced)) {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            model.names.change(Change { taken: Some(taken), given: Some((key, inode)) });
+            Ok(())
+        })
+    }
+
+    pub(super) fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.model.lock().changing(|model| {
+            let inode = model.find(path)?;
+            model.file(inode)?;
+            let taken = Some(model.key(path)?);
+            model.names.change(Change { taken, given: None });
+            Ok(())
+        })
+    }
+
+    /// Each name that goes is an operation of its own.
+    pub(super) fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        for name in self.names(path)? {
+            let inside = path.join(name);
+            let is_directory = self.model.lock().find_directory(&inside).is_ok();
+            if is_directory { self.remove_directory(&inside)? } else { self.remove_file(&inside)? }
+        }
+        self.model.lock().changing(|model| {
+            let taken = Some(model.key(path)?);
+            model.names.change(Change { taken, given: None });
+            Ok(())
+        })
+    }
+
+    pub(super) fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
+        let mut model = self.model.lock();
+        if model.find(path).is_err() {
+            model.changing(|model| model.create(path))?;
+        }
+        if !model.locks.insert(path.to_path_buf()) {
+            return Ok(None);
+        }
+        let life = model.life;
+        Ok(Some(Box::new(SimulatedLock { disk: self.clone(), path: path.to_path_buf(), life })))
+    }
+}
+
+impl Model {
+    fn restart(&mut self) {
+        self.life += 1;
+        self.is_crashed = false;
+        self.faults.crash = When::Never;
+        self.locks.clear();
+    }
+
+    fn forget_nameless(&mut self) {
+        let named: BTreeSet<Inode> = self.names.inodes().collect();
+        self.files.retain(|inode, _| named.contains(inode));
+    }
+
+    /// Counts an operation, which happens only if the power stays.
+    fn begin(&mut self) -> io::Result<()> {
+        self.operations += 1;
+        let Self { faults, operations, random, .. } = self;
+        self.is_crashed |= faults.crash.strikes(*operations, random);
+        if self.is_crashed { Err(power_is_gone()) } else { Ok(()) }
+    }
+
+    /// A change that happens, or may happen, when the power goes meanwhile.
+    fn changing<T>(&mut self, change: impl FnOnce(&mut Self) -> io::Result<T>) -> io::Result<T> {
+        let was_crashed = self.is_crashed;
+        let begun = self.begin();
+        if begun.is_ok() {
+            return change(self);
+        }
+        if !was_crashed && self.random.one_in(2) {
+            change(self)?;
+        }
+        Err(power_is_gone())
+    }
+
+    fn new_inode(&mut self) -> Inode {
+        self.next_inode += 1;
+        self.next_inode - 1
+    }
+
+    fn find(&self, path: &Path) -> io::Result<Inode> {
+        let mut inode = ROOT;
+        for name in names_of(path) {
+            inode = self.names.get(&(inode, name)).ok_or(io::ErrorKind::NotFound)?;
+        }
+        Ok(inode)
+    }
+
+    fn find_directory(&self, path: &Path) -> io::Result<Inode> {
+        let inode = self.find(path)?;
+        if self.directories.contains(&inode) {
+            return Ok(inode);
+        }
+        Err(io::ErrorKind::NotADirectory.into())
+    }
+
+    fn file(&self, inode: Inode) -> io::Result<Inode> {
+        if self.files.contains_key(&inode) {
+            return Ok(inode);
+        }
+        Err(io::ErrorKind::IsADirectory.into())
+    }
+
+    /// The name, in a directory that is there.
+    fn key(&self, path: &Path) -> io::Result<Key> {
+        let name = names_of(path).last().ok_or(io::ErrorKind::InvalidInput)?;
+        let directory = self.find_directory(path.parent().unwrap_or(Path::new("/")))?;
+        Ok((directory, name))
+    }
+
+    /// An empty file, also where there was one.
+    fn create(&mut self, path: &Path) -> io::Result<Inode> {
+        if let Ok(inode) = self.find(path) {
+            self.file(inode)?;
+            self.content(inode).truncate();
+            return Ok(inode);
+        }
+        let key = self.key(path)?;
+        let inode = self.new_inode();
+        self.files.insert(inode, Content::default());
+        self.names.change(Change { taken: None, given: Some((key, inode)) });
+        Ok(inode)
+    }
+
+    fn content(&mut self, inode: Inode) -> &mut Content {
+        self.files.get_mut(&inode).expect("an open file is there")
+    }
+
+    /// Writes what there is room for.
+    fn write(&mut self, inode: Inode, bytes: &[u8], offset: usize) -> io::Result<()> {
+        let Self { faults, operations, random, .. } = self;
+        if faults.write_error.strikes(*operations, random) {
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
+        if faults.short_write.strikes(*operations, random) {
+            let mut end = offset + random.below(bytes.len().max(1));
+            if !faults.sectors_tear {
+                end -= end % SECTOR_BYTES;
+            }
+            let part = end.saturating_sub(offset);
+            self.content(inode).write(&bytes[..part], offset);
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
+        let bytes_max = self.content(inode).bytes() + self.room_bytes();
+        let end_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        let part = bytes.len().min(end_max.saturating_sub(offset));
+        self.content(inode).write(&bytes[..part], offset);
+        if part < bytes.len() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+
+    fn room_bytes(&self) -> u64 {
+        if self.capacity_bytes == u64::MAX {
+            return u64::MAX / 2;
+        }
+        let files = self.names.inodes().filter_map(|inode| self.files.get(&inode));
+        self.capacity_bytes.saturating_sub(files.map(Content::bytes).sum())
+    }
+
+    fn sync(&mut self, inode: Inode) -> io::Result<()> {
+        let Self { faults, operations, random, files, .. } = self;
+        let content = files.get_mut(&inode).expect("an open file is there");
+        if faults.sync_error.strikes(*operations, random) {
+            content.fail_sync(random, false);
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
+        content.sync();
+        Ok(())
+    }
+}
+
+/// An open file. It outlives its names, but no crash.
+#[derive(Debug)]
+pub(crate) struct SimulatedFile {
+    disk: SimulatedDisk,
+    inode: Inode,
+    life: u64,
+    is_writable: bool,
+}
+
+impl SimulatedFile {
+    fn with<T>(&self, operate: impl FnOnce(&mut Model) -> io::Result<T>) -> io::Result<T> {
+        let mut model = self.disk.model.lock();
+        if model.life != self.life {
+            return Err(power_is_gone());
+        }
+        operate(&mut model)
+    }
+
+    pub(super) fn bytes(&self) -> io::Result<u64> {
+        self.with(|model| {
+            model.begin()?;
+            Ok(model.content(self.inode).bytes())
+        })
+    }
+
+    pub(super) fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if !self.is_writable {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let offset = usize::try_from(offset).map_err(io::Error::other)?;
+        self.with(|model| model.changing(|model| model.write(self.inode, bytes, offset)))
+    }
+
+    pub(super) fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let offset = usize::try_from(offset).map_err(io::Error::other)?;
+        self.with(|model| {
+            model.begin()?;
+            model.content(self.inode).read(buffer, offset)
+        })
+    }
+
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.with(|model| {
+            model.begin()?;
+            model.sync(self.inode)
+        })
+    }
+}
+
+struct SimulatedLock {
+    disk: SimulatedDisk,
+    path: PathBuf,
+    life: u64,
+}
+
+impl Drop for SimulatedLock {
+    fn drop(&mut self) {
+        let mut model = self.disk.model.lock();
+        if model.life == self.life {
+            model.locks.remove(&self.path);
+        }
+    }
+}
+
+fn power_is_gone() -> io::Error {
+    io::Error::other("the power is gone")
+}
+
+fn names_of(path: &Path) -> impl Iterator<Item = String> {
+    path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_string_lossy().into_owned()),
+        _ => None,
+    })
+}

@@ -1,0 +1,133 @@
+//! What is in one file: what readers see, what is on disk, and what may be.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+
+use super::random::Random;
+
+pub(super) const SECTOR_BYTES: usize = 512;
+
+type Sector = [u8; SECTOR_BYTES];
+
+#[derive(Default, Debug)]
+pub(super) struct Content {
+    /// What readers see.
+    cached: Vec<u8>,
+    /// What is left when the power goes and nothing else has reached the disk.
+    durable: Vec<u8>,
+    /// All that was written to a sector since the last sync, the newest last: any of them may have
+    /// reached the disk.
+    pending: BTreeMap<usize, Vec<Sector>>,
+}
+
+impl Content {
+    pub(super) fn bytes(&self) -> u64 {
+        self.cached.len() as u64
+    }
+
+    pub(super) fn read(&self, buffer: &mut [u8], offset: usize) -> io::Result<()> {
+        let range = offset..offset + buffer.len();
+        let bytes = self.cached.get(range).ok_or(io::ErrorKind::UnexpectedEof)?;
+        buffer.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    pub(super) fn truncate(&mut self) {
+        self.cached.clear();
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8], offset: usize) {
+        if bytes.is_empty() {
+            return;
+        }
+        let end = offset + bytes.len();
+        // A gap is filled with zeros, and those have to reach the disk too.
+        let start = offset.min(self.cached.len());
+        if self.cached.len() < end {
+            self.cached.resize(end, 0);
+        }
+        self.cached[offset..end].copy_from_slice(bytes);
+        for index in start / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES) {
+            let mut sector = [0; SECTOR_BYTES];
+            let range = sector_range(index, self.cached.len());
+            sector[..range.len()].copy_from_slice(&self.cached[range]);
+            self.pending.entry(index).or_default().push(sector);
+        }
+    }
+
+    /// Puts everything on disk that is marked as written.
+    pub(super) fn sync(&mut self) {
+        self.durable.resize(self.cached.len(), 0);
+        for (index, versions) in std::mem::take(&mut self.pending) {
+            self.put(index, versions.last().expect("a sector is pending when it was written"));
+        }
+    }
+
+    /// Some of what is pending reaches the disk, and all of it is marked as if it had. Readers
+    /// still see what was written.
+    pub(super) fn fail_sync(&mut self, random: &mut Random, is_torn: bool) {
+        let (durable, cached) = (self.durable.len(), self.cached.len());
+        let shorter = durable.min(cached);
+        let length = match random.below(4) {
+            0 => durable,
+            1 => cached,
+            _ => shorter + random.below(durable.max(cached) - shorter + 1),
+        };
+        self.durable.resize(length, 0);
+        // So that all and none of many sectors are as likely as any part.
+        let density = random.below(5);
+        for (index, versions) in std::mem::take(&mut self.pending) {
+            if random.below(4) >= density {
+                continue;
+            }
+            let mut sector = versions[random.below(versions.len())];
+            if is_torn && random.one_in(2) {
+                self.tear(index, &mut sector, random);
+            }
+            self.put(index, &sector);
+        }
+    }
+
+    /// The power goes: what reaches the disk is all that is left.
+    pub(super) fn lose(&mut self, random: &mut Random, is_torn: bool) {
+        self.fail_sync(random, is_torn);
+        self.cached.clone_from(&self.durable);
+    }
+
+    /// Leaves the old bytes in some of a sector's words: behind a point, or anywhere.
+    fn tear(&self, index: usize, sector: &mut Sector, random: &mut Random) {
+        const WORD_BYTES: usize = 8;
+        let mut old = [0; SECTOR_BYTES];
+        let range = sector_range(index, self.durable.len());
+        old[..range.len()].copy_from_slice(&self.durable[range]);
+        let point = random.below(SECTOR_BYTES / WORD_BYTES);
+        let is_prefix = random.one_in(2);
+        for (number, (new, old)) in
+            sector.chunks_mut(WORD_BYTES).zip(old.chunks(WORD_BYTES)).enumerate()
+        {
+            if if is_prefix { number >= point } else { random.one_in(2) } {
+                new.copy_from_slice(old);
+            }
+        }
+    }
+
+    fn put(&mut self, index: usize, sector: &Sector) {
+        let range = sector_range(index, self.durable.len());
+        let length = range.len();
+        self.durable[range].copy_from_slice(&sector[..length]);
+    }
+
+    /// Turns a bit of what is on disk.
+    pub(super) fn flip_bit(&mut self, at: usize, bit: u8) {
+        for bytes in [&mut self.durable, &mut self.cached] {
+            bytes[at] ^= 1 << bit;
+        }
+    }
+}
+
+/// Where the sector lies in a file of this length.
+fn sector_range(index: usize, length: usize) -> Range<usize> {
+    let start = (index * SECTOR_BYTES).min(length);
+    start..(start + SECTOR_BYTES).min(length)
+}
