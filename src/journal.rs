@@ -35,6 +35,8 @@
 //! | sync files, then the directory, then read | `opening_syncs_before_it_reads` |
 //! | sync the directory after a new name | `names_are_on_disk_before_they_are_relied_on` |
 //! | the directory appears atomically | `a_half_made_journal_is_made_again` |
+//! | a killed process leaves nothing in doubt | `a_process_that_ended_leaves_nothing_in_doubt` |
+//! | whatever fails, what was acknowledged stays | `whatever_was_acknowledged_comes_back` |
 //! | segments are zeros on disk before use | `segments_are_made_of_zeros` |
 //! | checksums chain over blocks | `every_changed_byte_before_the_last_block_refuses_to_start` |
 //! | checksums chain over segments | `segments_do_not_swap` |

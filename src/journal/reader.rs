@@ -89,6 +89,8 @@ pub(super) struct Segment {
     pub(super) file: DiskFile,
     pub(super) header: Header,
     pub(super) batch: Batch,
+    /// Where its last block starts, or where it ends when there is none.
+    pub(super) newest_block: usize,
     /// Where its last block ends.
     pub(super) end: usize,
     /// What lies behind that.
@@ -162,6 +164,7 @@ impl SegmentReader {
         let first_position = chain.position + 1;
         let (mut records, mut blocks) = (Vec::new(), 0);
         let mut end = segment::HEADER_BYTES;
+        let mut newest_block = end;
         let mut tail = Tail::Clean;
         while end < content.len() {
             let rest = &content[end..];
@@ -177,6 +180,7 @@ impl SegmentReader {
                     });
                 }
                 blocks += 1;
+                newest_block = end;
                 end += block.bytes;
                 continue;
             }
@@ -189,7 +193,7 @@ impl SegmentReader {
         }
         self.known = Some((log, chain));
         let batch = Batch { segment: number, content, records, first_position, blocks };
-        let segment = Segment { file, header, batch, end, tail, chain };
+        let segment = Segment { file, header, batch, newest_block, end, tail, chain };
         let damage = match &segment.tail {
             Tail::Torn(_) => Some(Damage::Followed),
             Tail::Clean if segment.is_blank() => Some(Damage::Gap),

@@ -10,7 +10,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::block::{self, Builder, Chain, Damage, LogId, SECTOR_BYTES};
+use super::block::{self, BLOCK_BYTES_MAX, Builder, Chain, Damage, LogId, SECTOR_BYTES};
 use super::local::LocalJournal;
 #[cfg(test)]
 use super::local::Steps;
@@ -215,6 +215,8 @@ pub(super) fn read<E>(
     if !disk.exists(&directory)? && mark.is_none() {
         create(data, &directory, config)?;
     }
+    // Also where it exists: the process that made it may have ended before it did this.
+    disk.sync_directory(data.path())?;
     let paths = settle(data, &directory, mark.map_or(0, |mark| mark.segment))?;
     let mut reader = SegmentReader::after(mark);
     let mut end: Option<End> = None;
@@ -224,7 +226,7 @@ pub(super) fn read<E>(
         next_number = number + 1;
         let segment = reader.read(disk.open(&path)?, number)?;
         let (is_blank, chain) = (segment.is_blank(), segment.chain);
-        let Segment { file, header, batch, end: offset, tail, .. } = segment;
+        let Segment { file, header, batch, newest_block, end: offset, tail, .. } = segment;
         let blank = BlankSegment { file, header };
         if is_blank && end.is_some() {
             ready.push_back(blank);
@@ -234,7 +236,8 @@ pub(super) fn read<E>(
             tail::Tail::Clean => 0,
             tail::Tail::Torn(bytes) => bytes,
         };
-        end = Some(End { segment: blank, offset: offset as u64, torn_bytes, chain });
+        let (block_offset, offset) = (newest_block as u64, offset as u64);
+        end = Some(End { segment: blank, block_offset, offset, torn_bytes, chain });
         if !is_blank {
             records += batch.records().len() as u64;
             segments += 1;
@@ -295,7 +298,8 @@ impl UnopenedJournal {
         let Self { data, config, directory, log, end, mut ready, mut next_number, began, .. } =
             self;
         let disk = data.disk();
-        let torn = if end.torn_bytes > 0 { Some(cut(disk, &end)?) } else { None };
+        let torn = if end.torn_bytes > 0 { Some(keep_torn(disk, &end)?) } else { None };
+        end.rewrite()?;
         let segment_bytes = config.segment_bytes;
         let mould = Mould { disk: disk.clone(), directory, log, segment_bytes };
         let mut tail = end.tail(&config);
@@ -333,7 +337,6 @@ fn create(data: &DataDirectory, directory: &Path, config: &JournalConfig) -> Res
     };
     mould.make(1)?;
     disk.rename(&temporary, directory)?;
-    disk.sync_directory(data.path())?;
     Ok(())
 }
 
@@ -381,26 +384,40 @@ fn settle(
     Ok(paths.into_iter().collect())
 }
 
-/// Keeps a copy of the segment and writes zeros over the torn end.
-fn cut(disk: &Disk, end: &End) -> Result<TornTail, OpenError> {
+/// Keeps a copy of the segment before its torn end is cut.
+fn keep_torn(disk: &Disk, end: &End) -> Result<TornTail, OpenError> {
     let path = end.segment.file.path();
     // Named by the place: an opening that is interrupted here makes the same copy again.
     let copy = path.with_added_extension(format!("{}.broken", end.offset));
     disk.copy(path, &copy)?;
-    end.segment.file.write_at(&vec![0; end.torn_bytes], end.offset)?;
-    end.segment.file.sync_data()?;
     Ok(TornTail { bytes: end.torn_bytes as u64, offset: end.offset, copy })
 }
 
 /// Where the newest block ends.
 struct End {
     segment: BlankSegment,
+    /// Where the newest block starts, or `offset` where the segment has none.
+    block_offset: u64,
     offset: u64,
     torn_bytes: usize,
     chain: Chain,
 }
 
 impl End {
+    /// Writes the newest block once more, and zeros as far behind it as a torn one can reach.
+    ///
+    /// When a sync fails, the system may take the bytes for written and go on showing them: the
+    /// next process reads what is not on disk, and its own sync changes nothing. At most one block
+    /// is in flight, so all that can be in doubt is that block, or the zeros of an opening.
+    fn rewrite(&self) -> Result<(), DiskError> {
+        let zeros = (self.segment.header.segment_bytes - self.offset).min(BLOCK_BYTES_MAX as u64);
+        let block_bytes = to_usize(self.offset - self.block_offset);
+        let mut bytes = vec![0; block_bytes + to_usize(zeros)];
+        self.segment.file.read_at(&mut bytes[..block_bytes], self.block_offset)?;
+        self.segment.file.write_at(&bytes, self.block_offset)?;
+        self.segment.file.sync_data()
+    }
+
     fn tail(self, config: &JournalConfig) -> Tail {
         Tail {
             file: self.segment.file,
@@ -411,4 +428,9 @@ impl End {
             sync: config.sync,
         }
     }
+}
+
+/// A length within a block or two, which fits into memory.
+fn to_usize(bytes: u64) -> usize {
+    usize::try_from(bytes).expect("a block fits into memory")
 }

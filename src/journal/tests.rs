@@ -3,6 +3,7 @@
 mod contract;
 mod damage;
 mod opening;
+mod simulation;
 mod stepped;
 
 use std::path::{Path, PathBuf};
