@@ -188,9 +188,9 @@ fn order(account: AccountId, number: u64) -> EngineCommand {
     let header = format!("{number:032x}");
     let names =
         OrderNames::new([&header, &name].map(|name| NameHash::of_order(name)), Some(name.into()));
-    EngineCommand::Trade(Trade {
-        owner: Owner::Account(account),
-        order: TradeOrder {
+    EngineCommand::Trade(Trade::new(
+        Owner::Account(account),
+        TradeOrder {
             market_id: MARKET_ID.into(),
             outcome: "yes".into(),
             side: Side::Buy,
@@ -199,7 +199,7 @@ fn order(account: AccountId, number: u64) -> EngineCommand {
             max_slippage_bps: None,
         },
         names,
-    })
+    ))
 }
 
 /// A market with the usual fee; an order takes two levels of its book.

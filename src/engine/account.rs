@@ -170,9 +170,8 @@ impl Account {
     /// The term in the state hash of who it is. That does not change.
     pub(super) fn identity_term(&self) -> StateHash {
         Term::new(TermKind::Identity)
-            .number(self.id.get())
+            .pair(self.id.get(), self.opened_at.nanos().cast_unsigned())
             .bytes(&self.digest)
-            .signed(self.opened_at.nanos())
             .finish()
     }
 
@@ -180,13 +179,10 @@ impl Account {
     pub(super) fn term(&self) -> StateHash {
         let ledger = self.ledger();
         Term::new(TermKind::Account)
-            .number(self.id.get())
-            .signed(ledger.granted.micros())
-            .signed(ledger.purchases.micros())
-            .signed(ledger.sales.micros())
-            .signed(ledger.fees.micros())
+            .pair(self.id.get(), self.order_count_ever())
+            .signed_pair(ledger.granted.micros(), ledger.purchases.micros())
+            .signed_pair(ledger.sales.micros(), ledger.fees.micros())
             .signed(ledger.payouts.micros())
-            .number(self.order_count_ever())
             .finish()
     }
 }

@@ -44,7 +44,7 @@ impl State {
                     created_at: *at,
                     revoked_at: None,
                 };
-                self.add_key(&key, position_in_log);
+                self.add_key(key, position_in_log);
             }
             Event::KeyRevoked { key, at } => self.revoke_key(*key, *at, position_in_log),
             Event::KeyForgotten { key } => self.forget_key(*key, position_in_log),
@@ -123,12 +123,13 @@ impl State {
         u32::try_from(index).expect("fewer issuers than a u32 counts")
     }
 
-    fn add_key(&mut self, key: &Key, position_in_log: u64) {
+    fn add_key(&mut self, key: Key, position_in_log: u64) {
         assert_eq!(key.id.shard(), self.shard, "a key of another shard");
         self.keys_ever += 1;
         assert_eq!(key.id.counter(), self.keys_ever, "keys are numbered in order");
+        let account = key.account;
         self.insert_key(key).expect("a key of an account, made with a key that it keeps");
-        self.account_mut(key.account).position_in_log = position_in_log;
+        self.account_mut(account).position_in_log = position_in_log;
     }
 
     fn revoke_key(&mut self, id: KeyId, at: Timestamp, position_in_log: u64) {
@@ -206,19 +207,18 @@ impl State {
         }
         self.hash += after.term(fill.account);
 
-        for &name in &fill.names {
-            assert!(self.order_named(fill.account, name).is_none(), "a name stands for one order");
-        }
-        let order = Order::pack(&OrderRow::filled(fill), position_in_log)
+        let order = Order::pack(OrderRow::filled(fill), position_in_log)
             .expect("numbers that an order can have");
-        self.insert_order(order, slot);
+        self.insert_order(order, slot).expect("a name stands for one order");
     }
 
-    /// Adds an order behind the others of its account, which is in this slot.
-    pub(super) fn insert_order(&mut self, order: Order, account_slot: u32) {
+    /// Adds an order behind the others of its account, which is in this slot. `None` when a name
+    /// of it is that of another one.
+    pub(super) fn insert_order(&mut self, order: Order, account_slot: u32) -> Option<()> {
         self.hash += order.term();
-        let slot = self.orders.insert(order);
+        let slot = self.orders.insert(order)?;
         self.accounts[account_slot].push_order(slot);
+        Some(())
     }
 
     fn forget_order(&mut self, id: OrderId, position_in_log: u64) {

@@ -102,10 +102,32 @@ pub struct CreateKey {
 pub struct Trade {
     /// For which account.
     pub owner: Owner,
+    order: TradeOrder,
+    names: OrderNames,
+    fingerprint: Fingerprint,
+}
+
+impl Trade {
+    /// An order for this account. It is hashed here, so that the shard need not.
+    pub fn new(owner: Owner, order: TradeOrder, names: OrderNames) -> Self {
+        let fingerprint = order.fingerprint();
+        Self { owner, order, names, fingerprint }
+    }
+
     /// What to buy or sell.
-    pub order: TradeOrder,
+    pub const fn order(&self) -> &TradeOrder {
+        &self.order
+    }
+
     /// How the caller can name it again.
-    pub names: OrderNames,
+    pub const fn names(&self) -> &OrderNames {
+        &self.names
+    }
+
+    /// What makes another request the same order.
+    pub const fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
 }
 
 /// A market order, all or nothing.

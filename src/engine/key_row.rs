@@ -53,11 +53,11 @@ impl KeyRow {
     /// The packed form of a key, in front of `older`. `None` when something is outside of what a
     /// key can have.
     pub(super) fn pack(
-        key: &Key,
+        key: Key,
         kept_maker: Option<KeySlot>,
         older: Option<KeySlot>,
     ) -> Option<Self> {
-        let grant = &key.grant;
+        let grant = key.grant;
         let mut prefix = [0; KEY_PREFIX_BYTES_MAX];
         prefix.get_mut(..grant.prefix.len())?.copy_from_slice(grant.prefix.as_bytes());
         let flags = if key.revoked_at.is_some() { FLAG_REVOKED } else { 0 }
@@ -68,7 +68,7 @@ impl KeyRow {
             created_at: key.created_at,
             revoked_at: key.revoked_at.unwrap_or_default(),
             expires_at: grant.expires_at.unwrap_or_default(),
-            name: grant.name.clone(),
+            name: grant.name,
             hash: grant.hash,
             prefix,
             account: u32::try_from(key.account.counter()).ok()?,
@@ -202,7 +202,7 @@ impl State {
     }
 
     /// Puts a key in front of the others of its account. `None` when it cannot be one of them.
-    pub(super) fn insert_key(&mut self, key: &Key) -> Option<()> {
+    pub(super) fn insert_key(&mut self, key: Key) -> Option<()> {
         let slot_of = |maker: KeyId| {
             let slot = self.keys.slot(maker.get())?;
             (self.keys[slot].account() == key.account).then(|| KeySlot::new(slot))

@@ -61,7 +61,7 @@ impl Row for Order {
 
 impl Order {
     /// The packed form. `None` when a number is outside of what an order can have.
-    pub(super) fn pack(row: &OrderRow, position_in_log: u64) -> Option<Self> {
+    pub(super) fn pack(row: OrderRow, position_in_log: u64) -> Option<Self> {
         let mut names = [[0; 16]; NAMES_PER_ORDER_MAX];
         for (index, name) in row.names.iter().enumerate() {
             *names.get_mut(index)? = name.to_bytes();
@@ -83,7 +83,7 @@ impl Order {
             position_cost: row.position_cost,
             at: row.at,
             position_in_log,
-            client_order_id: row.client_order_id.clone(),
+            client_order_id: row.client_order_id,
             fingerprint: row.fingerprint.to_bytes(),
             names,
             account: u32::try_from(row.account.counter()).ok()?,
@@ -184,22 +184,17 @@ impl Order {
     pub(super) fn term(&self) -> StateHash {
         let place =
             u64::from(self.market.0) << 16 | u64::from(self.outcome.0) << 8 | u64::from(self.flags);
-        let numbers = u64::from(self.level_count) << 32 | u64::from(self.fee_rate);
+        let rates = u64::from(self.slippage_bps) << 32 | u64::from(self.fee_rate);
         let term = Term::new(TermKind::Order)
-            .number(self.id.get())
-            .number(self.account.into())
-            .number(place)
-            .number(numbers)
-            .number(self.slippage_bps.into())
-            .signed(self.quantity.micros())
-            .signed(self.notional.micros())
-            .signed(self.fee.micros())
-            .signed(self.balance.micros())
-            .signed(self.position_shares.micros())
-            .signed(self.position_cost.micros())
+            .pair(self.id.get(), place)
+            .pair(u64::from(self.account) << 16 | u64::from(self.level_count), rates)
+            .signed_pair(self.quantity.micros(), self.notional.micros())
+            .signed_pair(self.fee.micros(), self.balance.micros())
+            .signed_pair(self.position_shares.micros(), self.position_cost.micros())
             .signed(self.at.nanos())
-            .bytes(&self.fingerprint)
-            .bytes(self.names.as_flattened())
+            .sixteen(&self.fingerprint)
+            .sixteen(&self.names[0])
+            .sixteen(&self.names[1])
             .optional_text(self.client_order_id.as_deref());
         term.finish()
     }

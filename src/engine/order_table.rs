@@ -4,6 +4,7 @@ use std::hash::BuildHasher as _;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 use super::idempotency::NameHash;
 use super::order::Order;
@@ -62,16 +63,22 @@ impl OrderTable {
         Some(&self.rows[entry.slot()])
     }
 
-    /// Adds an order whose id and names no other has, and tells its slot.
-    pub(super) fn insert(&mut self, order: Order) -> u32 {
+    /// Adds an order whose id no other has, and tells its slot. `None` when a name of it is that
+    /// of another order of the account: then the table is spoilt.
+    pub(super) fn insert(&mut self, order: Order) -> Option<u32> {
         let slot = self.rows.insert(order);
         let (rows, hasher) = (&self.rows, &self.hasher);
         for index in 0..rows[slot].names().len() {
             let entry = NameEntry::new(slot, index);
-            let hash = hasher.hash_one(entry.name(rows));
-            self.by_name.insert_unique(hash, entry, |entry| hasher.hash_one(entry.name(rows)));
+            let name = entry.name(rows);
+            let is_same = |other: &NameEntry| other.name(rows) == name;
+            let hash_of = |other: &NameEntry| hasher.hash_one(other.name(rows));
+            match self.by_name.entry(hasher.hash_one(name), is_same, hash_of) {
+                Entry::Occupied(_) => return None,
+                Entry::Vacant(vacant) => vacant.insert(entry),
+            };
         }
-        slot
+        Some(slot)
     }
 
     pub(super) fn remove(&mut self, slot: u32) -> Order {

@@ -60,11 +60,8 @@ impl Position {
     /// The position's term in the state hash.
     pub(super) fn term(&self, account: AccountId) -> StateHash {
         Term::new(TermKind::Position)
-            .number(account.get())
-            .number(u64::from(self.market.0))
-            .number(u64::from(self.outcome.0))
-            .signed(self.shares.micros())
-            .signed(self.cost.micros())
+            .pair(account.get(), u64::from(self.market.0) << 8 | u64::from(self.outcome.0))
+            .signed_pair(self.shares.micros(), self.cost.micros())
             .signed(self.realised.micros())
             .finish()
     }

@@ -49,7 +49,8 @@ pub enum RestoreError {
     },
 }
 
-/// Puts a state together: first markets, then accounts, then keys, orders and comments.
+/// Puts a state together: first markets, then accounts, then keys, orders and comments. After an
+/// error it is of no use any more.
 #[derive(Debug)]
 pub struct Restorer {
     head: StateHead,
@@ -129,8 +130,9 @@ impl Restorer {
     }
 
     /// The next key, by id.
-    pub fn key(&mut self, key: &Key) -> Result<(), RestoreError> {
-        let error = |flaw| RestoreError::Row { kind: "key", id: key.id.get(), flaw };
+    pub fn key(&mut self, key: Key) -> Result<(), RestoreError> {
+        let id = key.id;
+        let error = |flaw| RestoreError::Row { kind: "key", id: id.get(), flaw };
         if key.id.shard() != self.state.shard || key.id.counter() > self.state.keys_ever {
             return Err(error("is none that the shard has given"));
         }
@@ -144,8 +146,9 @@ impl Restorer {
 
     /// An order, behind those of its account that finished before it. One that finished before the
     /// oldest that its account keeps is passed over: it was forgotten.
-    pub fn order(&mut self, row: &OrderRow) -> Result<(), RestoreError> {
-        let error = |flaw| RestoreError::Row { kind: "order", id: row.id.get(), flaw };
+    pub fn order(&mut self, row: OrderRow) -> Result<(), RestoreError> {
+        let id = row.id;
+        let error = |flaw| RestoreError::Row { kind: "order", id: id.get(), flaw };
         let state = &mut self.state;
         if row.id.shard() != state.shard || row.id.counter() > state.orders_ever {
             return Err(error("is none that the shard has given"));
@@ -170,15 +173,8 @@ impl Restorer {
         if row.quantity <= Shares::ZERO {
             return Err(error("is for no shares"));
         }
-        for (index, &name) in row.names.iter().enumerate() {
-            let is_used = state.order_named(row.account, name).is_some();
-            if is_used || row.names[..index].contains(&name) {
-                return Err(error("has a name that is used"));
-            }
-        }
         let order = Order::pack(row, 0).ok_or_else(|| error("has numbers out of range"))?;
-        state.insert_order(order, account);
-        Ok(())
+        state.insert_order(order, account).ok_or_else(|| error("has a name that is used"))
     }
 
     /// The next comment, by id, behind the order that it is on.

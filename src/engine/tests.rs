@@ -34,9 +34,9 @@ fn owner() -> Owner {
 }
 
 fn trade(side: Side, shares: i64) -> Command {
-    Command::Trade(Trade {
-        owner: owner(),
-        order: TradeOrder {
+    Command::Trade(Trade::new(
+        owner(),
+        TradeOrder {
             market_id: MARKET_ID.into(),
             outcome: "yes".into(),
             side,
@@ -44,8 +44,8 @@ fn trade(side: Side, shares: i64) -> Command {
             expected_price: None,
             max_slippage_bps: None,
         },
-        names: OrderNames::default(),
-    })
+        OrderNames::default(),
+    ))
 }
 
 fn create_key(created_by: Option<KeyId>) -> Command {

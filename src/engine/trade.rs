@@ -30,13 +30,13 @@ pub(super) fn decide(
     now: Timestamp,
     rules: &Rules,
 ) -> Result<Verdict, Rejection> {
-    let order = &trade.order;
+    let order = trade.order();
     if order.quantity <= Shares::ZERO || order.quantity > TradeOrder::QUANTITY_MAX {
         return Err(Rejection::Broken { rule: "an order is for no shares, or for too many" });
     }
-    let fingerprint = order.fingerprint();
+    let fingerprint = trade.fingerprint();
     let (opening, account_id) = state.owner(&trade.owner, now, rules)?;
-    if let Some(earlier) = replayed(state, account_id, &trade.names, fingerprint)? {
+    if let Some(earlier) = replayed(state, account_id, trade.names(), fingerprint)? {
         return Ok(Verdict::Replay(earlier));
     }
 
@@ -80,7 +80,7 @@ pub(super) fn decide(
         return Err(Rejection::InsufficientLiquidity { available, asked: order.quantity });
     }
     let slippage = Slippage::of(order, &walk);
-    slippage.check(order)?;
+    slippage.check(order, &walk)?;
     let cost = Cost::of(order.side, &walk, info.fees);
     let ledger = cost.charge(order.side, account_ledger(account, rules))?;
     let position = held
@@ -113,8 +113,8 @@ pub(super) fn decide(
         position_cost: position.cost,
         slippage_bps: slippage.reported_bps(),
         fingerprint,
-        names: trade.names.hashes().into(),
-        client_order_id: trade.names.client_order_id().map(Into::into),
+        names: trade.names().hashes().into(),
+        client_order_id: trade.names().client_order_id().map(Into::into),
         at: now,
     })));
     Ok(Verdict::Happens(events))
@@ -184,7 +184,6 @@ struct Slippage {
     reference: Option<Price>,
     adverse: i128,
     at_reference: i128,
-    average: Price,
 }
 
 impl Slippage {
@@ -197,13 +196,12 @@ impl Slippage {
             Side::Buy => difference,
             Side::Sell => -difference,
         };
-        let average = walk.notional.floor().per_share(order.quantity).unwrap_or(Price::ZERO);
-        Self { reference, adverse, at_reference, average }
+        Self { reference, adverse, at_reference }
     }
 
     /// Refuses what is strictly worse than the bound. There is none when the caller named neither a
     /// price nor a bound. A reference of 0 refuses every purchase: any price is infinitely worse.
-    fn check(&self, order: &TradeOrder) -> Result<(), Rejection> {
+    fn check(&self, order: &TradeOrder, walk: &Walk) -> Result<(), Rejection> {
         let bound = match (order.max_slippage_bps, order.expected_price) {
             (Some(bound), _) => bound,
             (None, Some(_)) => TradeOrder::MAX_SLIPPAGE_BPS_DEFAULT,
@@ -213,8 +211,9 @@ impl Slippage {
             return Ok(());
         };
         if self.adverse * 10_000 > i128::from(bound) * self.at_reference {
+            let average = walk.notional.floor().per_share(order.quantity);
             return Err(Rejection::SlippageExceeded {
-                price: self.average,
+                price: average.unwrap_or(Price::ZERO),
                 reference,
                 max_slippage_bps: bound,
             });

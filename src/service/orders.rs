@@ -38,7 +38,7 @@ impl Service {
     ) -> Result<(OrderReceipt, bool), ServiceError> {
         let owner = caller.owner()?;
         let shard = owner.shard();
-        let command = Command::Trade(Trade { owner, order, names });
+        let command = Command::Trade(Trade::new(owner, order, names));
         Ok(filled(self.shards.execute(shard, command, visit.waiters).await)?)
     }
 
@@ -54,7 +54,7 @@ impl Service {
         let commands = entries
             .into_iter()
             .map(|BatchEntry { order, names }| {
-                Command::Trade(Trade { owner: owner.clone(), order, names })
+                Command::Trade(Trade::new(owner.clone(), order, names))
             })
             .collect();
         let outcomes = self.shards.execute_all(owner.shard(), commands, visit.waiters).await?;

@@ -152,7 +152,7 @@ fn market_of(command: &Command, markets: &Markets) -> Option<MarketSnapshot> {
     match command {
         Command::Trade(trade) => {
             let listing = markets.listing();
-            listing.by_condition(&trade.order.market_id).map(|market| market.snapshot())
+            listing.by_condition(&trade.order().market_id).map(|market| market.snapshot())
         }
         _ => None,
     }

@@ -64,9 +64,9 @@ fn shard_id() -> ShardId {
 fn buy(trader: u8, name: &str) -> Command {
     let mut digest = [trader; 32];
     digest[0] = SHARD;
-    Command::Trade(Trade {
-        owner: Owner::Identity(Identity { digest, issuer: "test".into(), subject: "x".into() }),
-        order: TradeOrder {
+    Command::Trade(Trade::new(
+        Owner::Identity(Identity { digest, issuer: "test".into(), subject: "x".into() }),
+        TradeOrder {
             market_id: MARKET.into(),
             outcome: "Yes".into(),
             side: Side::Buy,
@@ -74,8 +74,8 @@ fn buy(trader: u8, name: &str) -> Command {
             expected_price: None,
             max_slippage_bps: None,
         },
-        names: OrderNames::new([NameHash::of_order(name)], Some(name.into())),
-    })
+        OrderNames::new([NameHash::of_order(name)], Some(name.into())),
+    ))
 }
 
 impl World {

@@ -268,7 +268,7 @@ impl<'a> Reading<'a> {
             let revoked_at = reader.optional_time("time of revocation")?;
             let kept_maker = optional_id(reader, "kept maker", KeyId::from_raw)?;
             let id = key;
-            Ok(restorer.key(&Key {
+            Ok(restorer.key(Key {
                 id,
                 account,
                 grant,
@@ -287,7 +287,7 @@ impl<'a> Reading<'a> {
         let mut reader = Reader::new(bytes);
         let mut rows = 0;
         while !reader.is_empty() {
-            self.restorer.order(&read_order(&mut reader)?)?;
+            self.restorer.order(read_order(&mut reader)?)?;
             rows += 1;
         }
         Ok(rows)

@@ -136,9 +136,9 @@ impl Pair {
 
     fn trade(&self, order: &Order) -> Command {
         let hashes = order.names.iter().map(|name| NameHash::of_order(&name.to_string()));
-        Command::Trade(Trade {
-            owner: self.owner(order.account, order.by_token),
-            order: TradeOrder {
+        Command::Trade(Trade::new(
+            self.owner(order.account, order.by_token),
+            TradeOrder {
                 market_id: market_id(order.market).into(),
                 outcome: order.label.into(),
                 side: if order.is_buy { Side::Buy } else { Side::Sell },
@@ -146,8 +146,8 @@ impl Pair {
                 expected_price: order.expected_price.map(|price| Price::from_micros(narrow(price))),
                 max_slippage_bps: order.max_slippage_bps,
             },
-            names: OrderNames::new(hashes, None),
-        })
+            OrderNames::new(hashes, None),
+        ))
     }
 
     fn create_key(

@@ -49,8 +49,8 @@ impl<'a> Rows<'a> {
         self.markets.into_iter().try_for_each(|market| restorer.market(market))?;
         self.settled.into_iter().try_for_each(|market| restorer.settled(market))?;
         self.accounts.into_iter().try_for_each(|account| restorer.account(account))?;
-        self.keys.iter().try_for_each(|key| restorer.key(key))?;
-        self.orders.iter().try_for_each(|order| restorer.order(order))?;
+        self.keys.into_iter().try_for_each(|key| restorer.key(key))?;
+        self.orders.into_iter().try_for_each(|order| restorer.order(order))?;
         self.comments.into_iter().try_for_each(|comment| restorer.comment(comment))?;
         restorer.finish()
     }
@@ -80,9 +80,9 @@ fn world() -> World {
     world.list("M1", &["Yes", "No"]);
     world.publish("M1", OutcomeIndex(0), vec![level(40)], vec![level(50)], false);
     for (subject, name) in [("A1", "a"), ("A1", "b"), ("A2", "c"), ("A1", "d")] {
-        let command = Command::Trade(Trade {
-            owner: Owner::Identity(World::identity(subject)),
-            order: TradeOrder {
+        let command = Command::Trade(Trade::new(
+            Owner::Identity(World::identity(subject)),
+            TradeOrder {
                 market_id: "M1".into(),
                 outcome: "Yes".into(),
                 side: Side::Buy,
@@ -90,8 +90,8 @@ fn world() -> World {
                 expected_price: None,
                 max_slippage_bps: None,
             },
-            names: OrderNames::new([NameHash::of_order(name)], Some(name.into())),
-        });
+            OrderNames::new([NameHash::of_order(name)], Some(name.into())),
+        ));
         world.run(&command).expect("it fills");
     }
     for maker in [None, KeyId::new(shard(), 1)] {

@@ -218,7 +218,7 @@ impl Run {
                 _ => panic!("no such option: {option}"),
             }
         }
-        Command::Trade(Trade { owner: self.owner(owner), order, names })
+        Command::Trade(Trade::new(self.owner(owner), order, names))
     }
 
     #[track_caller]

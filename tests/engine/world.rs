@@ -107,7 +107,7 @@ impl World {
     pub(crate) fn run(&mut self, command: &Command) -> Result<Verdict, Rejection> {
         let snapshot = match command {
             Command::Trade(trade) => {
-                self.markets.by_condition(&trade.order.market_id).map(|market| market.snapshot())
+                self.markets.by_condition(&trade.order().market_id).map(|market| market.snapshot())
             }
             _ => None,
         };

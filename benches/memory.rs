@@ -1,0 +1,195 @@
+//! Bytes of engine state for each account, key, position and order, counted at the allocator.
+//!
+//! `cargo bench --bench memory -- 1000000` counts for a million accounts and ten times as many
+//! orders; 100,000 accounts when nobody says. They are spread over the 64 shards as those of a
+//! server are. What is counted is what the state asked of the allocator and has not given back,
+//! what it holds in advance included; what the allocator rounds up is not. The table of keys that
+//! requests are checked against stands beside the engine and is not counted.
+
+#![expect(unsafe_code, reason = "an allocator that counts is an unsafe trait around a safe one")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use paperbourse::engine::command::{
+    Command, CreateKey, Identity, OrderNames, Owner, Trade, TradeOrder,
+};
+use paperbourse::engine::idempotency::NameHash;
+use paperbourse::engine::key::{KeyGrant, Permissions};
+use paperbourse::engine::{Rules, State, Verdict};
+use paperbourse::ids::{OutcomeIndex, Place, SHARD_COUNT, ShardId, Timestamp};
+use paperbourse::limits::tier::Tier;
+use paperbourse::market::book::{Book, Ladder, Level, Side};
+use paperbourse::market::catalogue::{MarketInfo, Outcome};
+use paperbourse::market::{MarketSnapshot, Markets};
+use paperbourse::money::{Price, Shares};
+
+const ACCOUNTS_DEFAULT: usize = 100_000;
+/// Orders of each account.
+const ORDERS: usize = 10;
+const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
+
+struct Counting;
+
+static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call goes to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE_BYTES.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: as the caller promised.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE_BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: as the caller promised.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// All shards of a server, without one.
+struct Server {
+    states: Vec<State>,
+    markets: Vec<MarketSnapshot>,
+    account_count: usize,
+    /// Orders that were sent.
+    order_count: usize,
+}
+
+impl Server {
+    fn new(account_count: usize) -> Self {
+        let listed = Markets::new();
+        let ids: Vec<String> = (0..ORDERS).map(|number| format!("0x{number:064x}")).collect();
+        let outcomes =
+            ["Yes", "No"].map(|label| Outcome { label: label.into(), token_id: label.into() });
+        let infos = ids.iter().map(|id| MarketInfo::bare(id, outcomes.clone())).collect();
+        listed.list(infos).expect("new markets");
+        let markets = ids.iter().map(|id| {
+            let market = listed.by_condition(id).expect("it was listed");
+            let ask = Level {
+                price: Price::from_micros(500_000),
+                size: Shares::from_micros(1_000_000_000),
+            };
+            let ladder = Ladder::from_levels(vec![], vec![ask]).expect("one level");
+            listed.publish(&market, OutcomeIndex(0), Arc::new(Book::new(ladder, NOW)));
+            market.snapshot()
+        });
+        Self {
+            states: ShardId::all().map(State::new).collect(),
+            markets: markets.collect(),
+            account_count,
+            order_count: 0,
+        }
+    }
+
+    /// Has every account do something, and tells how many bytes each of them has more.
+    fn bytes_for_each(&mut self, command: impl Fn(&mut Self, Identity) -> (Command, usize)) -> f64 {
+        let before = LIVE_BYTES.load(Ordering::Relaxed);
+        for number in 0..self.account_count {
+            let shard = number % SHARD_COUNT;
+            let (command, market) = command(self, identity(number));
+            let state = &mut self.states[shard];
+            let market = self.markets.get(market);
+            let verdict = state.decide(&command, market, NOW, &Rules::default());
+            let Ok(Verdict::Happens(events)) = verdict else { panic!("{command:?}: {verdict:?}") };
+            state.apply(&events, Place::new(0, state.sequence() + 1));
+        }
+        let bytes = LIVE_BYTES.load(Ordering::Relaxed) - before;
+        #[expect(clippy::cast_precision_loss, reason = "a mean for people")]
+        let mean = bytes as f64 / self.account_count as f64;
+        mean
+    }
+
+    fn open(&mut self) -> f64 {
+        self.bytes_for_each(|_, identity| (Command::OpenAccount(identity), 0))
+    }
+
+    fn create_keys(&mut self) -> f64 {
+        self.bytes_for_each(|_, identity| {
+            let create = CreateKey {
+                owner: Owner::Identity(identity),
+                is_bootstrap: true,
+                created_by: None,
+                grant: KeyGrant {
+                    hash: [7; 32],
+                    prefix: "ps_live_01234567".into(),
+                    name: None,
+                    tier: Tier::Free,
+                    permissions: Permissions::DEFAULT,
+                    expires_at: None,
+                },
+            };
+            (Command::CreateKey(create), 0)
+        })
+    }
+
+    /// One order of each account in this market.
+    fn trade(&mut self, market: usize, has_names: bool) -> f64 {
+        self.bytes_for_each(|server, identity| {
+            server.order_count += 1;
+            let number = server.order_count;
+            let names = [format!("a{number}"), format!("b{number}")];
+            let names = names.iter().map(|name| NameHash::of_order(name));
+            let command = Command::Trade(Trade::new(
+                Owner::Identity(identity),
+                TradeOrder {
+                    market_id: server.markets[market].info().condition_id[..].into(),
+                    outcome: "yes".into(),
+                    side: Side::Buy,
+                    quantity: Shares::from_micros(1_000_000),
+                    expected_price: None,
+                    max_slippage_bps: None,
+                },
+                OrderNames::new(names.take(if has_names { 2 } else { 0 }), None),
+            ));
+            (command, market)
+        })
+    }
+}
+
+fn identity(number: usize) -> Identity {
+    let mut digest = [0; 32];
+    digest[0] = u8::try_from(number % SHARD_COUNT).expect("below 64");
+    digest[8..16].copy_from_slice(&(number as u64).to_le_bytes());
+    let subject = format!("trader-{number}");
+    Identity { digest, issuer: "https://issuer.example".into(), subject: subject.into() }
+}
+
+fn main() {
+    // Cargo adds a flag of its own.
+    let number = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    let account_count = match number.map(|text| text.parse()) {
+        None => ACCOUNTS_DEFAULT,
+        Some(Ok(count)) if count > 0 => count,
+        Some(_) => panic!("not a number of accounts"),
+    };
+    println!("{account_count} accounts, bytes for each:");
+    let mean = |total: f64| total / f64::from(u32::try_from(ORDERS - 1).expect("few orders"));
+    let mut plain_order = 0.0;
+    for has_names in [false, true] {
+        let mut server = Server::new(account_count);
+        let account = server.open();
+        let key = server.create_keys();
+        let first = server.trade(0, has_names);
+        let order = mean((1..ORDERS).map(|_| server.trade(0, has_names)).sum());
+        if has_names {
+            println!("{order:7.1}  order with two names");
+        } else {
+            plain_order = order;
+            println!("{account:7.1}  idle account");
+            println!("{:7.1}  idle account with a key", account + key);
+            println!("{:7.1}  first trade of an account, order apart", first - order);
+            println!("{order:7.1}  order without names");
+        }
+    }
+    let mut server = Server::new(account_count);
+    server.open();
+    server.trade(0, false);
+    let with_positions = mean((1..ORDERS).map(|market| server.trade(market, false)).sum());
+    println!("{:7.1}  position", with_positions - plain_order);
+}
