@@ -83,7 +83,6 @@ impl Default for Rules {
 }
 
 /// What follows from a command that was not refused.
-#[expect(clippy::large_enum_variant, reason = "most verdicts are the large one: no box is better")]
 #[derive(Clone, PartialEq, Debug)]
 pub enum Verdict {
     /// These facts, once they are applied and journaled.

@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
+use smallvec::SmallVec;
 
 use super::position::Position;
 use super::state_hash::{StateHash, Term, TermKind};
@@ -15,6 +16,9 @@ use crate::money::Usd;
 
 /// Positions are searched one by one up to this many, and by an index past it.
 const POSITIONS_SEARCHED_MAX: usize = 16;
+
+/// The first positions stand beside the sums, where no further look into memory is needed.
+const POSITIONS_INLINE: usize = 2;
 
 /// An account as its shard keeps it. Most accounts are idle: what trading needs stands apart.
 #[derive(Clone, Debug)]
@@ -58,9 +62,9 @@ struct Activity {
     fees: Usd,
     payouts: Usd,
     /// In the order of opening; closed ones stay.
-    positions: Vec<Position>,
-    /// Where in `positions` an outcome is; empty while there are few.
-    position_of: HashTable<u32>,
+    positions: SmallVec<[Position; POSITIONS_INLINE]>,
+    /// Where in `positions` an outcome is; none while there are few.
+    position_of: Option<Box<HashTable<u32>>>,
     /// The slots of its kept orders, oldest first.
     orders: VecDeque<u32>,
     /// How many orders it ever finished.
@@ -191,11 +195,11 @@ impl Activity {
     /// Where the position in an outcome stands.
     fn find(&self, market: MarketIndex, outcome: OutcomeIndex) -> Option<usize> {
         let is_it = |position: &Position| position.market == market && position.outcome == outcome;
-        if self.positions.len() <= POSITIONS_SEARCHED_MAX {
+        let Some(position_of) = &self.position_of else {
             return self.positions.iter().position(is_it);
-        }
+        };
         let is_there = |&index: &u32| is_it(&self.positions[index as usize]);
-        self.position_of.find(position_hash(market, outcome), is_there).map(|&index| index as usize)
+        position_of.find(position_hash(market, outcome), is_there).map(|&index| index as usize)
     }
 
     fn push_position(&mut self, position: Position) {
@@ -206,13 +210,14 @@ impl Activity {
             count => count - 1,
         };
         let positions = &self.positions;
+        let position_of = self.position_of.get_or_insert_default();
         let hash_at = |&index: &u32| {
             let position = &positions[index as usize];
             position_hash(position.market, position.outcome)
         };
         for index in indexed..positions.len() {
             let index = u32::try_from(index).expect("fewer outcomes than a u32 counts");
-            self.position_of.insert_unique(hash_at(&index), index, hash_at);
+            position_of.insert_unique(hash_at(&index), index, hash_at);
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::market::book::{Level, Side};
 use crate::money::{FeeRate, Shares, Usd};
 
 /// The events of one command: one frame in the journal, on disk all together or not at all.
-pub type Events = SmallVec<[Event; 2]>;
+pub type Events = SmallVec<[Event; 1]>;
 
 /// A fact about one shard.
 #[derive(Clone, PartialEq, Eq, Debug)]

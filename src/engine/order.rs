@@ -31,8 +31,8 @@ pub struct Order {
     /// Where the record of the fill stands in the log, 0 when that does not matter any more.
     position_in_log: u64,
     client_order_id: Option<Box<str>>,
-    fingerprint: [u8; 16],
-    names: [[u8; 16]; NAMES_PER_ORDER_MAX],
+    fingerprint: Fingerprint,
+    names: [NameHash; NAMES_PER_ORDER_MAX],
     /// The counter of the account.
     account: u32,
     market: MarketIndex,
@@ -62,10 +62,8 @@ impl Row for Order {
 impl Order {
     /// The packed form. `None` when a number is outside of what an order can have.
     pub(super) fn pack(row: OrderRow, position_in_log: u64) -> Option<Self> {
-        let mut names = [[0; 16]; NAMES_PER_ORDER_MAX];
-        for (index, name) in row.names.iter().enumerate() {
-            *names.get_mut(index)? = name.to_bytes();
-        }
+        let mut names = [NameHash::from_bytes([0; 16]); NAMES_PER_ORDER_MAX];
+        names.get_mut(..row.names.len())?.copy_from_slice(&row.names);
         let name_count = u8::try_from(row.names.len()).ok()?;
         let flags = name_count << NAME_COUNT_SHIFT
             | if row.slippage_bps.is_some() { FLAG_SLIPPAGE } else { 0 }
@@ -84,7 +82,7 @@ impl Order {
             at: row.at,
             position_in_log,
             client_order_id: row.client_order_id,
-            fingerprint: row.fingerprint.to_bytes(),
+            fingerprint: row.fingerprint,
             names,
             account: u32::try_from(row.account.counter()).ok()?,
             market: row.market,
@@ -113,8 +111,8 @@ impl Order {
             position_shares: self.position_shares,
             position_cost: self.position_cost,
             slippage_bps: self.slippage_bps(),
-            fingerprint: self.fingerprint(),
-            names: self.names(),
+            fingerprint: self.fingerprint,
+            names: self.names().into(),
             client_order_id: self.client_order_id.clone(),
             at: self.at,
         }
@@ -142,12 +140,11 @@ impl Order {
 
     /// The order as it was sent, hashed.
     pub const fn fingerprint(&self) -> Fingerprint {
-        Fingerprint::from_bytes(self.fingerprint)
+        self.fingerprint
     }
 
-    pub(super) fn names(&self) -> SmallVec<[NameHash; NAMES_PER_ORDER_MAX]> {
-        let count = usize::from(self.flags >> NAME_COUNT_SHIFT);
-        self.names[..count].iter().map(|&bytes| NameHash::from_bytes(bytes)).collect()
+    pub(super) fn names(&self) -> &[NameHash] {
+        &self.names[..usize::from(self.flags >> NAME_COUNT_SHIFT)]
     }
 
     pub(super) const fn position_in_log(&self) -> u64 {
@@ -192,9 +189,9 @@ impl Order {
             .signed_pair(self.fee.micros(), self.balance.micros())
             .signed_pair(self.position_shares.micros(), self.position_cost.micros())
             .signed(self.at.nanos())
-            .sixteen(&self.fingerprint)
-            .sixteen(&self.names[0])
-            .sixteen(&self.names[1])
+            .sixteen(&self.fingerprint.to_bytes())
+            .sixteen(&self.names[0].to_bytes())
+            .sixteen(&self.names[1].to_bytes())
             .optional_text(self.client_order_id.as_deref());
         term.finish()
     }
