@@ -21,6 +21,10 @@ use paperbourse::market::walk::Liquidity;
 use paperbourse::market::{MarketSnapshot, Markets};
 use paperbourse::money::{FeeRate, Price, Shares, Usd};
 
+/// As the server has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const ACCOUNT_COUNT: u64 = 100_000;
 /// Orders that are made ready before the clock starts.
 const ORDERS_PER_BATCH: u64 = 50_000;

@@ -9,7 +9,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
 /// Rows in a chunk, as a power of two.
-const CHUNK_BITS: u32 = 8;
+const CHUNK_BITS: u32 = 6;
 const CHUNK_ROWS: usize = 1 << CHUNK_BITS;
 
 /// Rows by their slot. The slot of a row that was removed is used again.
