@@ -241,3 +241,55 @@ fn insert_key(
     keys.insert(KeyHash::from_bytes(grant.hash), entry)
         .expect("two keys of 256 random bits are never the same");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::command::{Command, CreateKey, Identity, Owner};
+    use crate::engine::key::{ENDED_KEYS_PER_ACCOUNT_MAX, Permissions};
+    use crate::engine::{Rules, Verdict};
+    use crate::ids::{Place, ShardId};
+
+    /// The table knows the keys that the shard keeps, whether it watched them or was built anew.
+    #[test]
+    fn the_table_forgets_what_the_shard_forgets() {
+        let tiers = Tiers::default();
+        let watching = Arc::new(Keys::new(KEYS_MAX));
+        let observer = key_observer(watching.clone(), tiers.clone());
+        let mut state = State::new(ShardId::of_digest(0));
+        let mut run = |command: Command| {
+            let verdict = state.decide(&command, None, Timestamp::EPOCH, &Rules::default());
+            let Ok(Verdict::Happens(events)) = verdict else { panic!("{verdict:?}") };
+            events.iter().for_each(|event| observer(event, &state));
+            state.apply(&events, Place::START);
+            state.clone()
+        };
+        let hash = |number: u8| [number; 32];
+        let owner = Identity { digest: [0; 32], issuer: "i".into(), subject: "s".into() };
+        for number in 1..=110 {
+            let grant = KeyGrant {
+                hash: hash(number),
+                prefix: "ps_live_01234567".into(),
+                name: None,
+                tier: Tier::Free,
+                permissions: Permissions::DEFAULT,
+                expires_at: None,
+            };
+            let owner = Owner::Identity(owner.clone());
+            let create = CreateKey { owner, is_bootstrap: false, created_by: None, grant };
+            let made = run(Command::CreateKey(create));
+            let key = made.keys().last().unwrap();
+            let (account, key) = (key.account, key.id);
+            let state = run(Command::RevokeKey { account, key, descendants: false });
+            let anew = key_table([&state].into_iter(), &tiers).unwrap();
+            for keys in [&*watching, &anew] {
+                let kept = usize::from(number).min(ENDED_KEYS_PER_ACCOUNT_MAX + 1);
+                assert_eq!(keys.key_count(), kept);
+                let newest = keys.get(&KeyHash::from_bytes(hash(number))).unwrap();
+                assert!(newest.check(Timestamp::EPOCH).is_err(), "it is revoked");
+            }
+        }
+        assert!(watching.get(&KeyHash::from_bytes(hash(9))).is_none());
+        assert!(watching.get(&KeyHash::from_bytes(hash(10))).is_some());
+    }
+}
