@@ -1,0 +1,320 @@
+//! What an earlier version wrote is read for ever.
+//!
+//! `tests/fixtures/golden/v1` is a data directory as version 1 of the format left it: records of
+//! every kind, a snapshot with its order file, an archive, a segment that was written at the end.
+//! Its content is told as text and compared with what was told when it was made. A version that
+//! changes the format adds a directory; it never replaces one.
+//!
+//! `PAPERBOURSE_GOLDEN=DIR cargo test --test golden` writes a new one into an empty directory.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot read its files has failed")]
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use paperbourse::disk::Disk;
+use paperbourse::engine::State;
+use paperbourse::engine::command::Identity;
+use paperbourse::engine::event::{Event, OrderFilled};
+use paperbourse::engine::idempotency::{Fingerprint, NameHash};
+use paperbourse::engine::key::{KeyGrant, Permissions};
+use paperbourse::ids::{
+    AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex, Place, ShardId, Timestamp,
+};
+use paperbourse::journal::record::{self, RecordHeader};
+use paperbourse::journal::{Journal, JournalConfig, SegmentReader};
+use paperbourse::limits::tier::Tier;
+use paperbourse::market::book::{Level, Side};
+use paperbourse::money::{FeeRate, Price, Shares, Usd};
+use paperbourse::snapshot::{self, Folder, Opened, SnapshotConfig, SnapshotKeeper};
+use smallvec::smallvec;
+use tempfile::TempDir;
+
+const SHARD: u8 = 5;
+/// All kinds of events, as `kind` names them.
+const KINDS: [&str; 10] = [
+    "account opened",
+    "comment added",
+    "comment deleted",
+    "key created",
+    "key forgotten",
+    "key revoked",
+    "market introduced",
+    "order filled",
+    "order forgotten",
+    "state checked",
+];
+
+fn config() -> JournalConfig {
+    JournalConfig {
+        segment_bytes: 8 << 10,
+        ring_bytes: 8 << 10,
+        block_bytes_max: 4 << 10,
+        record_bytes_max: 2 << 10,
+        ..JournalConfig::default()
+    }
+}
+
+const fn kind(event: &Event) -> &'static str {
+    match event {
+        Event::AccountOpened { .. } => "account opened",
+        Event::KeyCreated { .. } => "key created",
+        Event::KeyRevoked { .. } => "key revoked",
+        Event::KeyForgotten { .. } => "key forgotten",
+        Event::MarketIntroduced { .. } => "market introduced",
+        Event::OrderFilled(_) => "order filled",
+        Event::OrderForgotten { .. } => "order forgotten",
+        Event::CommentAdded { .. } => "comment added",
+        Event::CommentDeleted { .. } => "comment deleted",
+        Event::StateChecked { .. } => "state checked",
+    }
+}
+
+fn shard() -> ShardId {
+    ShardId::new(SHARD).unwrap()
+}
+
+fn open(data: &Path) -> Opened {
+    snapshot::open(Disk::System, data, &config(), NonZeroUsize::MIN).unwrap()
+}
+
+/// Writes records of every kind, half of them before a snapshot and half behind it.
+fn write(data: &Path) {
+    let Opened { journal, recovered, folder, .. } = open(data);
+    let mut state = recovered.into_shards().swap_remove(usize::from(SHARD)).state;
+    let journal = Arc::new(journal);
+    let mut second = 0;
+    let mut happen = |state: &mut State, journal: &Journal, mut events: Vec<Event>| {
+        events.insert(0, Event::StateChecked { hash: state.hash() });
+        let header = RecordHeader {
+            shard: shard(),
+            epoch: journal.epoch(),
+            sequence: state.sequence() + 1,
+            at: at(second),
+        };
+        second += 1;
+        let mut bytes = Vec::new();
+        record::encode(header, &events, &mut bytes);
+        state.apply(&events, Place::START);
+        let place = loop {
+            match journal.reserve(bytes.len()) {
+                Ok(reservation) => break reservation.fill_from(&bytes),
+                Err(_) => std::thread::yield_now(),
+            }
+        };
+        journal.wait_blocking(place);
+    };
+    happen(&mut state, &journal, opening());
+    let mut order = 0;
+    for half in 0..2 {
+        let first = order;
+        while order < first + 3 || journal.segment() == Some(1) {
+            order += 1;
+            let fill = Event::OrderFilled(Box::new(fill(&state, order)));
+            happen(&mut state, &journal, vec![fill]);
+        }
+        let comments = state.head().comments_ever;
+        happen(&mut state, &journal, vec![comment(comments + 1, order)]);
+        happen(&mut state, &journal, vec![comment(comments + 2, order)]);
+        let deleted = CommentId::new(shard(), comments + 1).unwrap();
+        happen(&mut state, &journal, vec![Event::CommentDeleted { comment: deleted }]);
+        let forgotten = OrderId::new(shard(), half + 1).unwrap();
+        happen(&mut state, &journal, vec![Event::OrderForgotten { order: forgotten }]);
+        let key = KeyId::new(shard(), half + 1).unwrap();
+        happen(&mut state, &journal, vec![Event::KeyRevoked { key, at: at(100) }]);
+        happen(&mut state, &journal, vec![Event::KeyForgotten { key }]);
+        if half == 0 {
+            take_snapshot(&folder, &journal);
+        }
+    }
+}
+
+fn take_snapshot(folder: &Folder, journal: &Arc<Journal>) {
+    let config = SnapshotConfig {
+        journal_bytes: 1,
+        interval: Duration::from_secs(1),
+        cpu_percent: 100,
+        archive_bytes: u64::MAX,
+    };
+    let keeper = SnapshotKeeper::start(folder.clone(), journal.clone(), config);
+    while folder.archived_numbers().unwrap().is_empty() {
+        std::thread::yield_now();
+    }
+    drop(keeper);
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_seconds(1_800_000_000 + second)
+}
+
+fn account() -> AccountId {
+    AccountId::new(shard(), 1).unwrap()
+}
+
+fn opening() -> Vec<Event> {
+    let mut digest = [0xd1; 32];
+    digest[0] = SHARD;
+    let identity = Identity { digest, issuer: "https://issuer".into(), subject: "älice".into() };
+    let granted = Usd::from_micros(1_000_000_000);
+    let mut events =
+        vec![Event::AccountOpened { account: account(), identity, granted, at: at(0) }];
+    for number in 1..=4 {
+        let is_odd = number % 2 == 1;
+        let grant = KeyGrant {
+            hash: [u8::try_from(number).unwrap(); 32],
+            prefix: format!("ps_live_{number:08x}").into(),
+            name: is_odd.then(|| "bot".into()),
+            tier: if is_odd { Tier::Free } else { Tier::Enterprise },
+            permissions: if is_odd { Permissions::DEFAULT } else { Permissions::ALL },
+            expires_at: (!is_odd).then(|| at(1_000_000)),
+        };
+        let key = KeyId::new(shard(), number).unwrap();
+        let created_by = KeyId::new(shard(), number - 1);
+        events.push(Event::KeyCreated { key, account: account(), grant, created_by, at: at(0) });
+    }
+    events.push(Event::MarketIntroduced {
+        index: MarketIndex(0),
+        condition_id: "0x5f65".into(),
+        outcomes: vec![("Yes".into(), "7132".into()), ("No".into(), "9881".into())],
+    });
+    events
+}
+
+/// Buys two levels, and sells a part of it at every third order.
+fn fill(state: &State, number: u64) -> OrderFilled {
+    let row = state.accounts().next().unwrap();
+    let outcome = OutcomeIndex(u8::from(number.is_multiple_of(5)));
+    let position = row.positions.iter().find(|position| position.outcome == outcome).copied();
+    let held = position.map_or(Shares::ZERO, |position| position.shares);
+    let is_sale = number.is_multiple_of(3) && held > Shares::ZERO;
+    let level = |cents: i64, micros: i64| Level {
+        price: Price::from_micros(cents * 10_000),
+        size: Shares::from_micros(micros),
+    };
+    let (side, levels, notional) = if is_sale {
+        (Side::Sell, smallvec![level(50, 1_000_000)], 500_000)
+    } else {
+        (Side::Buy, smallvec![level(52, 1_000_000), level(53, 500_000)], 785_000)
+    };
+    let (quantity, notional): (Shares, _) =
+        (levels.iter().map(|level: &Level| level.size).sum(), Usd::from_micros(notional));
+    let fee = Usd::from_micros(12_340);
+    let before =
+        position.unwrap_or(paperbourse::engine::position::Position::empty(MarketIndex(0), outcome));
+    let after = before.after_fill(side, quantity, notional).unwrap();
+    let balance = row.ledger.after_fill(side, notional, fee).unwrap().cash();
+    let name = |kind: &str| NameHash::of_order(&format!("{kind} {number}"));
+    OrderFilled {
+        order: OrderId::new(shard(), number).unwrap(),
+        account: account(),
+        market: MarketIndex(0),
+        outcome,
+        side,
+        levels,
+        book_sequence: number * 7,
+        quantity,
+        notional,
+        fee,
+        fee_rate: FeeRate::from_micros(70_000),
+        balance,
+        position_shares: after.shares,
+        position_cost: after.cost,
+        slippage_bps: (!number.is_multiple_of(4)).then_some(19),
+        fingerprint: Fingerprint::from_bytes([u8::try_from(number).unwrap(); 16]),
+        names: match number % 3 {
+            0 => smallvec![],
+            1 => smallvec![name("header")],
+            _ => smallvec![name("header"), name("body")],
+        },
+        client_order_id: number.is_multiple_of(2).then(|| format!("body {number}").into()),
+        at: at(10 + i64::try_from(number).unwrap()),
+    }
+}
+
+fn comment(number: u64, order: u64) -> Event {
+    Event::CommentAdded {
+        comment: CommentId::new(shard(), number).unwrap(),
+        order: OrderId::new(shard(), order).unwrap(),
+        author: account(),
+        content: format!("comment {number} ✓").into(),
+        at: at(50),
+    }
+}
+
+/// Everything that a data directory holds, as text, and the kinds of its events.
+fn told(data: &Path) -> (String, BTreeSet<&'static str>) {
+    let mut text = String::new();
+    let mut kinds = BTreeSet::new();
+    let folder = Folder::new(Disk::System, data);
+    let mut numbers = folder.archived_numbers().unwrap();
+    numbers.extend(folder.segment_numbers().unwrap());
+    let mut reader = SegmentReader::after(None);
+    for number in numbers {
+        let path = folder.segment_path(number).unwrap().unwrap();
+        // Segments behind the end hold nothing yet.
+        let Ok(batch) = reader.read_closed(&Disk::System, &path, number) else { continue };
+        for (position, bytes) in batch.iter() {
+            let (header, events) = record::decode(bytes).unwrap();
+            writeln!(text, "record {position} of segment {number}: {header:?}").unwrap();
+            for event in &events {
+                kinds.insert(kind(event));
+                writeln!(text, "  {event:?}").unwrap();
+            }
+        }
+    }
+    let Opened { recovered, report, .. } = open(data);
+    writeln!(text, "snapshot: {:?}", report.snapshot).unwrap();
+    let state = recovered.states().nth(usize::from(SHARD)).unwrap();
+    writeln!(text, "{:?}\n{:?}", state.head(), state.markets()).unwrap();
+    for row in state.accounts() {
+        writeln!(text, "{row:?}").unwrap();
+        for order in state.orders_of(row.id) {
+            writeln!(text, "  {order:?}").unwrap();
+        }
+    }
+    for key in state.keys() {
+        writeln!(text, "{key:?}").unwrap();
+    }
+    for comment in state.comments() {
+        writeln!(text, "{comment:?}").unwrap();
+    }
+    (text, kinds)
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_version_1_wrote_is_read() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/golden/v1");
+    let folder = TempDir::new().unwrap();
+    copy(&golden, folder.path());
+    let (text, kinds) = told(folder.path());
+    assert_eq!(kinds, BTreeSet::from(KINDS), "a kind of event is not in it");
+    insta::assert_snapshot!("golden", text);
+}
+
+/// What is written today reads as what was written then.
+#[test]
+fn what_is_written_today_reads_the_same() {
+    let folder = TempDir::new().unwrap();
+    let chosen = std::env::var_os("PAPERBOURSE_GOLDEN");
+    let data = chosen.as_deref().map_or(folder.path(), Path::new);
+    write(data);
+    let (text, _) = told(data);
+    insta::assert_snapshot!("golden", text);
+}
