@@ -11,6 +11,7 @@ mod comments;
 mod connections;
 mod credentials;
 mod expect;
+mod full_disk;
 mod idempotency;
 mod key_fields;
 mod keys;

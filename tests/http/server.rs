@@ -83,6 +83,13 @@ impl Server {
         Self::start(&UNLIMITED)
     }
 
+    /// The same with its data on this file system.
+    pub(crate) fn unlimited_on(disk: &Path) -> Self {
+        let folder = TempDir::new_in(disk).unwrap();
+        recording::write(&folder.path().join("recording"));
+        Self::start_in(Arc::new(folder), &UNLIMITED)
+    }
+
     /// A server without limits whose venue has described its markets and told no book.
     pub(crate) fn bookless() -> Self {
         let folder = TempDir::new().unwrap();
