@@ -1,8 +1,9 @@
-//! A closed-loop load: each connection sends its next request when it has the answer to the one
-//! before, for a fixed time.
+//! A load for a fixed time, closed or open.
 //!
-//! A closed loop tells honest throughput. Its percentiles are those of requests that wait for their
-//! turn; they say nothing of a load that arrives whether or not the server keeps up.
+//! In a closed loop each connection sends its next request when it has the answer to the one before.
+//! It tells honest throughput; its percentiles are those of requests that wait for their turn. In an
+//! open loop requests are due at a rate, whether or not the server keeps up, and a latency counts
+//! from when its request was due.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use tokio::task::LocalSet;
 
 use crate::client::Connection;
 use crate::machine::{CpuClock, cpu_seconds};
+use crate::schedule::{self, Due};
 use crate::trade::{Side, TradeTemplate};
 
 /// Latencies are counted to a nanosecond up to this, with three digits.
@@ -35,6 +37,8 @@ pub(crate) struct Load {
     pub(crate) template: Arc<TradeTemplate>,
     /// Every connection walks through these, so that few connections use all accounts as well.
     pub(crate) keys: Arc<[String]>,
+    /// Requests a second of all connections together, in an open loop; without it, a closed one.
+    pub(crate) rate: Option<f64>,
     /// How many connections there are.
     pub(crate) connection_count: usize,
     /// How many threads share them.
@@ -51,7 +55,8 @@ pub(crate) struct Load {
 
 /// What came of a load.
 pub(crate) struct Outcome {
-    /// From the first byte of a request to the last of its answer, in nanoseconds.
+    /// From when a request was sent, or was due in an open loop, to the last byte of its answer, in
+    /// nanoseconds.
     pub(crate) latency_ns: Histogram<u64>,
     /// Answers by status, while it counted.
     pub(crate) statuses: BTreeMap<u16, u64>,
@@ -128,10 +133,23 @@ impl Load {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let recorder = Rc::new(RefCell::new(Recorder::new()));
         let tasks = LocalSet::new();
-        let connections = (index..self.connection_count).step_by(thread_count);
+        let connections: Vec<usize> =
+            (index..self.connection_count).step_by(thread_count).collect();
+        let dues: Vec<Option<Rc<Due>>> =
+            connections.iter().map(|_| self.rate.map(|_| Rc::default())).collect();
+        if let Some(rate) = self.rate {
+            #[expect(clippy::cast_precision_loss, reason = "a share of a rate")]
+            let share = rate * connections.len() as f64 / self.connection_count as f64;
+            let dues = dues.iter().flatten().cloned().collect();
+            let begin = Instant::now();
+            tasks.spawn_local(schedule::deal(dues, share, begin, window.end));
+        }
         let handles: Vec<_> = connections
-            .map(|number| {
-                tasks.spawn_local(self.clone().run_connection(number, window, recorder.clone()))
+            .into_iter()
+            .zip(dues)
+            .map(|(number, due)| {
+                let load = self.clone();
+                tasks.spawn_local(load.run_connection(number, due, window, recorder.clone()))
             })
             .collect();
         let deadline = window.end + Duration::from_secs(LAST_ANSWER_SECONDS_MAX);
@@ -153,6 +171,7 @@ impl Load {
     async fn run_connection(
         self,
         number: usize,
+        due: Option<Rc<Due>>,
         window: Window,
         recorder: Rc<RefCell<Recorder>>,
     ) -> anyhow::Result<()> {
@@ -166,10 +185,11 @@ impl Load {
         let trades = keys.flat_map(|key| [(key, Side::Buy), (key, Side::Sell)]);
         for (name, (key, side)) in (first_name..).zip(trades) {
             self.template.write(side, key, name, &mut request);
-            let sent = Instant::now();
-            if sent >= window.end {
-                break;
-            }
+            let sent = match &due {
+                Some(due) => due.next().await,
+                None => Some(Instant::now()),
+            };
+            let Some(sent) = sent.filter(|&sent| sent < window.end) else { break };
             let status = connection.exchange(&request).await?.status;
             recorder.borrow_mut().record(window, sent, Instant::now(), status)?;
         }
@@ -255,6 +275,12 @@ mod tests {
 
     #[test]
     fn a_load_counts_what_a_server_answers() {
+        for rate in [None, Some(500.0)] {
+            check_counts(rate);
+        }
+    }
+
+    fn check_counts(rate: Option<f64>) {
         let server = CannedServer::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
         let address = server.address();
         thread::spawn(move || server.serve());
@@ -263,6 +289,7 @@ mod tests {
             address,
             template: Arc::new(TradeTemplate::new(address, &instrument)),
             keys: Arc::new(["ps_live_1".into()]),
+            rate,
             connection_count: 3,
             thread_count: 2,
             warm_up: Duration::ZERO,
@@ -275,5 +302,9 @@ mod tests {
         assert_eq!(outcome.statuses.keys().collect::<Vec<_>>(), [&200]);
         assert_eq!(outcome.statuses[&200], outcome.latency_ns.len());
         assert!(outcome.quantile_us(0.5) <= outcome.quantile_us(1.0));
+        if rate.is_some() {
+            // 500 a second for a fifth of a second, each counted however late it was sent.
+            assert!((95..=105).contains(&outcome.latency_ns.len()), "{:?}", outcome.statuses);
+        }
     }
 }

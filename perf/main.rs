@@ -2,17 +2,21 @@
 //!
 //! `paperbourse-perf run` starts the bare server, the server with its journal on disk and the
 //! server with its journal in memory, sends them the same closed-loop load in turn, at several
-//! numbers of connections and in several rounds, and prints medians with their spread. What the
-//! columns mean and what is fair about them stands in `perf/README.md`.
+//! numbers of connections and in several rounds, and prints medians with their spread.
+//! `paperbourse-perf snapshots` measures what snapshots cost in an open loop. What the columns mean
+//! and what is fair about them stands in `perf/README.md`.
 
 #[cfg(test)]
 mod canned;
 mod client;
 mod load;
 mod machine;
+mod prepared;
 mod report;
 mod run;
+mod schedule;
 mod server;
+mod snapshots;
 mod trade;
 
 use std::path::PathBuf;
@@ -31,6 +35,8 @@ struct Cli {
 enum Command {
     /// Measure all servers side by side and print the table
     Run(RunArgs),
+    /// Measure what snapshots cost those who trade meanwhile, in an open loop on much state
+    Snapshots(snapshots::SnapshotArgs),
 }
 
 /// The choices of `paperbourse-perf run`.
@@ -82,6 +88,8 @@ pub(crate) struct RunArgs {
 }
 
 fn main() -> anyhow::Result<()> {
-    let Cli { command: Command::Run(arguments) } = Cli::parse();
-    run::run(&arguments)
+    match Cli::parse().command {
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Snapshots(arguments) => snapshots::run(&arguments),
+    }
 }

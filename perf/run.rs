@@ -14,10 +14,10 @@ use crate::server::{Binaries, Kind, Server};
 use crate::trade::{Instrument, TradeTemplate};
 
 /// A market of the simulated venue that can always be traded.
-const MARKET_ID: &str = paperbourse::venue::simulated::DEEP_MARKET_CONDITION_ID;
+pub(crate) const MARKET_ID: &str = paperbourse::venue::simulated::DEEP_MARKET_CONDITION_ID;
 
 /// A folder that is removed with this value, on every path.
-struct ScratchFolder(PathBuf);
+pub(crate) struct ScratchFolder(pub(crate) PathBuf);
 
 /// A server that is up, and the keys of its accounts.
 struct Peer {
@@ -81,6 +81,7 @@ fn measure(
         address: peer.server.address,
         template: Arc::new(TradeTemplate::new(peer.server.address, &instrument)),
         keys: peer.keys.clone(),
+        rate: None,
         connection_count,
         thread_count: arguments.threads as usize,
         warm_up: Duration::from_secs(arguments.warm_up_seconds),
@@ -100,7 +101,7 @@ impl Peer {
     ) -> anyhow::Result<Self> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("failed to make {}", folder.display()))?;
-        let server = Server::start(kind, binaries, folder, arguments.workers)?;
+        let server = Server::start(kind, binaries, folder, arguments.workers, &[])?;
         let keys = match kind {
             Kind::Bare => vec!["ps_live_".to_owned() + &"0".repeat(64)],
             Kind::Durable | Kind::Memory => server.make_keys(arguments.accounts)?,
@@ -110,7 +111,7 @@ impl Peer {
 }
 
 impl ScratchFolder {
-    fn make(path: PathBuf) -> anyhow::Result<Self> {
+    pub(crate) fn make(path: PathBuf) -> anyhow::Result<Self> {
         std::fs::create_dir_all(&path)
             .with_context(|| format!("failed to make {}", path.display()))?;
         Ok(Self(path))
@@ -125,7 +126,7 @@ impl Drop for ScratchFolder {
 }
 
 /// The binary that was named, or the one beside this program.
-fn beside(named: Option<&PathBuf>, name: &str) -> anyhow::Result<PathBuf> {
+pub(crate) fn beside(named: Option<&PathBuf>, name: &str) -> anyhow::Result<PathBuf> {
     if let Some(path) = named {
         return Ok(path.clone());
     }

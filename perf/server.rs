@@ -64,6 +64,7 @@ impl Server {
         binaries: &Binaries,
         folder: &Path,
         worker_count: u32,
+        flags: &[&str],
     ) -> anyhow::Result<Self> {
         let binary = match kind {
             Kind::Bare => &binaries.bare,
@@ -82,6 +83,7 @@ impl Server {
             };
         }
         command.args(["--listen", "127.0.0.1:0", "--workers", &worker_count.to_string()]);
+        command.args(flags);
         let mut process = command
             .stdout(Stdio::piped())
             .spawn()

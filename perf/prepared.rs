@@ -1,0 +1,147 @@
+//! Data directories that look as if a server had been used for long: written by the engine and the
+//! journal themselves, much faster than over HTTP.
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use paperbourse::disk::Disk;
+use paperbourse::engine::command::{Command, Identity, OrderNames, Owner, Trade, TradeOrder};
+use paperbourse::engine::event::Event;
+use paperbourse::engine::idempotency::NameHash;
+use paperbourse::engine::{Rules, State, Verdict};
+use paperbourse::ids::{AccountId, OutcomeIndex, Place, SHARD_COUNT, ShardId, Timestamp};
+use paperbourse::journal::record::{self, RecordHeader};
+use paperbourse::journal::{Journal, JournalConfig, Refused, SyncMode};
+use paperbourse::market::book::{Book, Ladder, Level, Side};
+use paperbourse::market::catalogue::{Fees, MarketInfo, Outcome};
+use paperbourse::market::{MarketSnapshot, Markets};
+use paperbourse::money::{FeeRate, Price, Shares, Usd};
+use paperbourse::snapshot::{self, Opened, SnapshotConfig, SnapshotKeeper};
+
+const MARKET_ID: &str = "0x5f65177b394277fd294cd75650044e32ba009a95022d88a0c1d565897d72f8f1";
+const NOW: Timestamp = Timestamp::from_seconds(1_700_000_000);
+/// As often as a server writes it.
+const STATE_CHECK_INTERVAL: u64 = 1024;
+
+/// Writes so many accounts and so many trades, dealt out over them in an order that no cache
+/// foresees; each trade has two names, takes two levels and pays a fee.
+pub(crate) fn write(data: &Path, accounts: u64, trades: u64) -> anyhow::Result<()> {
+    let config = JournalConfig { sync: SyncMode::Never, ..JournalConfig::default() };
+    let Opened { journal, recovered, .. } =
+        snapshot::open(Disk::System, data, &config, NonZeroUsize::MIN)?;
+    let mut states: Vec<State> =
+        recovered.into_shards().into_iter().map(|shard| shard.state).collect();
+    let market = market();
+    for number in 0..accounts {
+        let identity = identity(number);
+        let state = &mut states[identity.shard().index()];
+        happen(&journal, state, &Command::OpenAccount(identity), &market);
+    }
+    let mut seed: u64 = 0x2545_f491_4f6c_dd1d;
+    for number in 0..trades {
+        seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        let account = account((seed >> 32) % accounts);
+        let state = &mut states[account.shard().index()];
+        happen(&journal, state, &order(account, number), &market);
+    }
+    journal.flush_blocking();
+    Ok(())
+}
+
+/// Makes a snapshot of all closed segments, at full speed.
+pub(crate) fn take_snapshot(data: &Path) -> anyhow::Result<()> {
+    let opened = snapshot::open(Disk::System, data, &JournalConfig::default(), NonZeroUsize::MIN)?;
+    let Opened { journal, folder, .. } = opened;
+    let has_closed = journal.segment().is_some_and(|segment| segment > 1);
+    let config = SnapshotConfig {
+        journal_bytes: 1,
+        interval: Duration::from_secs(1),
+        cpu_percent: 100,
+        archive_bytes: 0,
+    };
+    let keeper = SnapshotKeeper::start(folder.clone(), Arc::new(journal), config);
+    while has_closed && folder.archived_numbers()?.is_empty() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(keeper);
+    Ok(())
+}
+
+fn happen(journal: &Journal, state: &mut State, command: &Command, market: &MarketSnapshot) {
+    let rules = Rules { starting_balance: Usd::from_micros(1_000_000_000_000), ..Rules::default() };
+    let verdict = state.decide(command, Some(market), NOW, &rules);
+    let Ok(Verdict::Happens(mut events)) = verdict else { panic!("{verdict:?}") };
+    let sequence = state.sequence() + 1;
+    if sequence.is_multiple_of(STATE_CHECK_INTERVAL) {
+        events.insert(0, Event::StateChecked { hash: state.hash() });
+    }
+    let mut bytes = Vec::with_capacity(1024);
+    let header = RecordHeader { shard: state.shard(), epoch: journal.epoch(), sequence, at: NOW };
+    record::encode(header, &events, &mut bytes);
+    loop {
+        match journal.reserve(bytes.len()) {
+            Ok(reservation) => {
+                reservation.fill_from(&bytes);
+                break;
+            }
+            Err(Refused::Busy | Refused::Full) => std::thread::yield_now(),
+        }
+    }
+    state.apply(&events, Place::START);
+}
+
+/// Accounts are dealt out over the shards one after the other.
+fn identity(number: u64) -> Identity {
+    let mut digest = [0; 32];
+    digest[0] = shard_number(number);
+    digest[8..16].copy_from_slice(&number.to_le_bytes());
+    Identity { digest, issuer: "https://prepared".into(), subject: number.to_string().into() }
+}
+
+fn account(number: u64) -> AccountId {
+    let shard = ShardId::of_digest(shard_number(number));
+    AccountId::new(shard, number / SHARD_COUNT as u64 + 1).expect("a small counter")
+}
+
+fn shard_number(number: u64) -> u8 {
+    u8::try_from(number % SHARD_COUNT as u64).expect("there are 64")
+}
+
+fn order(account: AccountId, number: u64) -> Command {
+    let name = format!("bot-7-{number}");
+    let header = format!("{number:032x}");
+    let names =
+        OrderNames::new([&header, &name].map(|name| NameHash::of_order(name)), Some(name.into()));
+    let order = TradeOrder {
+        market_id: MARKET_ID.into(),
+        outcome: "yes".into(),
+        side: Side::Buy,
+        quantity: Shares::from_micros(10_000_000),
+        expected_price: Some(Price::from_micros(580_000)),
+        max_slippage_bps: None,
+    };
+    Command::Trade(Trade::new(Owner::Account(account), order, names))
+}
+
+/// A market with the usual fee; an order takes two levels of its book.
+fn market() -> MarketSnapshot {
+    let outcomes = ["Yes", "No"].map(|label| Outcome {
+        label: label.into(),
+        token_id: format!("7132104567933{label}").into(),
+    });
+    let fees = Fees::from_schedule(FeeRate::from_micros(70_000), 1);
+    let markets = Markets::new();
+    let info = MarketInfo { fees, ..MarketInfo::bare(MARKET_ID, outcomes) };
+    markets.list(vec![info]).expect("a new market");
+    let market = markets.by_condition(MARKET_ID).expect("it was listed");
+    let level = |cents: i64| Level {
+        price: Price::from_micros(cents * 10_000),
+        size: Shares::from_micros(5_000_000),
+    };
+    let ladder = Ladder::from_levels(vec![level(57)], vec![level(58), level(59)]);
+    let book = Book::new(ladder.expect("levels of a book"), NOW);
+    markets.publish(&market, OutcomeIndex(0), Arc::new(book));
+    market.snapshot()
+}
