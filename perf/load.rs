@@ -1,9 +1,9 @@
 //! A load for a fixed time, closed or open.
 //!
-//! In a closed loop each connection sends its next request when it has the answer to the one before.
-//! It tells honest throughput; its percentiles are those of requests that wait for their turn. In an
-//! open loop requests are due at a rate, whether or not the server keeps up, and a latency counts
-//! from when its request was due.
+//! In a closed loop each connection sends its next request when it has the answer to the one
+//! before. It tells honest throughput; its percentiles are those of requests that wait for their
+//! turn. In an open loop requests are due at a rate, whether or not the server keeps up, and a
+//! latency counts from when its request was due.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -213,6 +213,29 @@ fn every_module_says_what_it_is_for() {
 }
 
 #[test]
+fn every_rule_of_the_journal_names_a_test() {
+    let face = fs::read_to_string(root().join("src/journal.rs")).unwrap();
+    let sources = sources(&["src", "tests"]);
+    let mut rules = Vec::new();
+    let mut broken = Vec::new();
+    for row in face.lines().filter_map(|line| line.strip_prefix("//! | ")) {
+        let mut cells = row.split('|').map(str::trim);
+        let (Some(number), Some(_), Some(test)) = (cells.next(), cells.next(), cells.next()) else {
+            continue;
+        };
+        let Ok(number) = number.parse::<u32>() else { continue };
+        rules.push(number);
+        let definition = format!("fn {}(", test.trim_matches('`'));
+        if !sources.iter().any(|source| source.text.contains(&definition)) {
+            broken.push(format!("rule {number}: there is no {definition}"));
+        }
+    }
+    rules.dedup();
+    assert_eq!(rules, (1..=24).collect::<Vec<_>>(), "the table in src/journal.rs has every rule");
+    report("each rule is held by a test", &broken);
+}
+
+#[test]
 fn nothing_is_left_for_later() {
     // Spelled in halves, so that this file does not report itself.
     let marks = [

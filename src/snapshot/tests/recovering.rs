@@ -55,7 +55,7 @@ fn a_snapshot_of_every_segment_is_as_good_as_one_of_all() {
 
 /// Damage is told, nothing is changed, and the way back that the error names is one.
 #[test]
-fn a_damaged_snapshot_refuses_to_start_and_the_one_before_it_still_works() {
+fn a_damaged_snapshot_refuses_to_start() {
     let mut world = World::new();
     let mut accounts = Vec::new();
     let mut upkeep = upkeep(&world.folder, 0);
@@ -96,7 +96,7 @@ fn a_missing_order_file_refuses_to_start() {
 }
 
 #[test]
-fn a_journal_without_its_first_segments_and_without_a_snapshot_refuses_to_start() {
+fn a_journal_without_its_beginning_refuses_to_start() {
     let mut world = World::new();
     world.live(&mut Vec::new(), 200);
     let mut upkeep = upkeep(&world.folder, u64::MAX);
@@ -110,7 +110,7 @@ fn a_journal_without_its_first_segments_and_without_a_snapshot_refuses_to_start(
 }
 
 #[test]
-fn a_record_that_does_not_follow_ends_recovery_and_fold() {
+fn a_record_that_does_not_follow_is_refused() {
     for thread_count in [1, 2] {
         let mut world = World::new();
         let account = world.open_account(ShardId::new(3).unwrap());
