@@ -54,7 +54,7 @@ pub(crate) fn write(data: &Path, accounts: u64, trades: u64) -> anyhow::Result<(
 pub(crate) fn take_snapshot(data: &Path) -> anyhow::Result<()> {
     let opened = snapshot::open(Disk::System, data, &JournalConfig::default(), NonZeroUsize::MIN)?;
     let Opened { journal, folder, .. } = opened;
-    let has_closed = journal.segment().is_some_and(|segment| segment > 1);
+    let closed = journal.segment().map_or(0, |segment| segment - 1);
     let config = SnapshotConfig {
         journal_bytes: 1,
         interval: Duration::from_secs(1),
@@ -62,7 +62,7 @@ pub(crate) fn take_snapshot(data: &Path) -> anyhow::Result<()> {
         archive_bytes: 0,
     };
     let keeper = SnapshotKeeper::start(folder.clone(), Arc::new(journal), config);
-    while has_closed && folder.archived_numbers()?.is_empty() {
+    while folder.snapshot_numbers()?.last().copied().unwrap_or(0) < closed {
         std::thread::sleep(Duration::from_millis(10));
     }
     drop(keeper);

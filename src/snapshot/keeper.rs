@@ -16,6 +16,10 @@ use crate::journal::Journal;
 /// How often the thread looks whether there is enough to fold.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
+/// One snapshot covers at most so many segments more than the one before: what it notes about their
+/// records is held in memory. When more are closed, the next one follows at once.
+const SEGMENTS_PER_FOLD_MAX: u64 = 16;
+
 /// How long it waits after a snapshot that failed.
 const RETRY_PAUSE: Duration = Duration::from_secs(30);
 
@@ -152,7 +156,8 @@ impl Upkeep {
             return Ok(None);
         }
         let began = Instant::now();
-        let folded = fold(&self.folder, closed, pace);
+        let through = closed.min(covered + SEGMENTS_PER_FOLD_MAX);
+        let folded = fold(&self.folder, through, pace);
         if folded.is_err() {
             // What was begun takes room that the journal may need.
             self.folder.settle()?;

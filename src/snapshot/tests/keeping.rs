@@ -95,6 +95,23 @@ fn a_snapshot_is_due_by_size_or_by_time() {
     assert_eq!(upkeep.keep(1, &mut AtOnce).unwrap().map(|report| report.number), Some(1));
 }
 
+/// What a fold holds in memory has a bound, however long the journal is.
+#[test]
+fn a_long_journal_is_folded_in_several_snapshots() {
+    let mut world = World::new();
+    let mut accounts = Vec::new();
+    while world.closed() < 18 {
+        world.live(&mut accounts, 100);
+    }
+    let mut upkeep = upkeep(&world.folder, u64::MAX);
+    let mut numbers = Vec::new();
+    while let Some(report) = upkeep.keep(18, &mut AtOnce).unwrap() {
+        numbers.push(report.number);
+    }
+    assert_eq!(numbers, [16, 18]);
+    world.reopened();
+}
+
 /// Stops after so many steps.
 struct StopsAfter(u32);
 
