@@ -93,7 +93,7 @@ pub(crate) use local::Steps;
 pub use memory::{Gate, MemoryJournal};
 pub use metrics::{BUCKET_COUNT, Histogram, JournalMetrics};
 pub use reader::{
-    Batch, ChainMark, JournalMark, RecordAt, SegmentReader, segment_name, segment_number,
+    Batch, ChainMark, JournalMark, OpenBatch, RecordAt, SegmentReader, segment_name, segment_number,
 };
 pub use recovery::{OpenError, ReadError, RecoveryReport, TornTail, UnopenedJournal};
 use ring::Ticket;

@@ -278,6 +278,18 @@ pub(super) fn is_header(bytes: &[u8], chain: &Chain) -> bool {
     Header::read(bytes, chain.log_crc).is_ok()
 }
 
+/// The chain that the block at the start of `bytes` says it continues, in the log of `start`.
+/// `None` where no block starts.
+pub(super) fn chain_before(bytes: &[u8], start: &Chain) -> Option<Chain> {
+    let header = Header::read(bytes, start.log_crc).ok()?;
+    Some(Chain {
+        log_crc: start.log_crc,
+        previous_crc: header.previous_crc,
+        epoch: header.epoch.checked_sub(u64::from(header.record_count == 0))?,
+        position: header.first_position.checked_sub(1)?,
+    })
+}
+
 struct Header {
     record_count: u32,
     payload_bytes: u32,

@@ -7,7 +7,7 @@ use super::block::{self, Chain, Damage, LogId, Reading, SECTOR_BYTES, is_zero};
 use super::recovery::OpenError;
 use super::segment::{self, Header, HeaderError, SEGMENT_BYTES_MAX};
 use super::tail::{self, Tail};
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskError, DiskFile};
 
 /// Where the chain of blocks stands, as a snapshot keeps it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,6 +50,9 @@ pub struct Batch {
     records: Vec<RecordAt>,
     first_position: u64,
     blocks: u64,
+    block_records_max: u32,
+    epochs_begun: u64,
+    end: u32,
 }
 
 impl Batch {
@@ -66,6 +69,21 @@ impl Batch {
     /// How many blocks they are in, those that begin an epoch included.
     pub const fn blocks(&self) -> u64 {
         self.blocks
+    }
+
+    /// How many epochs begin in it, each with a block without records.
+    pub const fn epochs_begun(&self) -> u64 {
+        self.epochs_begun
+    }
+
+    /// How many records the fullest of its blocks holds.
+    pub const fn block_records_max(&self) -> u32 {
+        self.block_records_max
+    }
+
+    /// Where its last block ends: everything of the file that counts lies before.
+    pub const fn end(&self) -> u32 {
+        self.end
     }
 
     /// The bytes of one of its records.
@@ -106,11 +124,23 @@ impl Segment {
     }
 }
 
-/// Reads the segments of a log in order.
+/// A segment that may be written while it is read.
 #[derive(Debug)]
+pub struct OpenBatch {
+    /// The records of its whole blocks.
+    pub batch: Batch,
+    /// How many bytes of a block that is not whole follow: one that is being written, or one that
+    /// a crash left behind.
+    pub torn_bytes: usize,
+}
+
+/// Reads the segments of a log in order.
+#[derive(Clone, Debug)]
 pub struct SegmentReader {
     /// Known from the first segment on, or from where the reading began.
     known: Option<(LogId, Chain)>,
+    /// Whether the first block may continue any other.
+    is_lenient: bool,
     /// Where the log seems to end, and what it is called when something follows all the same.
     over: Option<(PathBuf, u64, Damage)>,
 }
@@ -118,7 +148,14 @@ pub struct SegmentReader {
 impl SegmentReader {
     /// A reader that goes on at the end of a segment, or with the first one.
     pub fn after(mark: Option<JournalMark>) -> Self {
-        Self { known: mark.map(|mark| (mark.log, Chain::at(mark.log, mark.chain))), over: None }
+        let known = mark.map(|mark| (mark.log, Chain::at(mark.log, mark.chain)));
+        Self { known, is_lenient: false, over: None }
+    }
+
+    /// A reader that begins with any segment: what its first block says of those before it is
+    /// believed, since they are not there to be asked.
+    pub const fn anywhere() -> Self {
+        Self { known: None, is_lenient: true, over: None }
     }
 
     /// The log and where its chain stands; `None` before the first segment.
@@ -146,11 +183,44 @@ impl SegmentReader {
         }
     }
 
+    /// Whether anything was written into a segment. False too where it is too short to tell, which
+    /// its reading finds out.
+    pub fn is_begun(disk: &Disk, path: &Path) -> Result<bool, DiskError> {
+        let file = disk.open_read(path)?;
+        let mut sector = [0; SECTOR_BYTES];
+        if file.bytes()? < (segment::HEADER_BYTES + SECTOR_BYTES) as u64 {
+            return Ok(false);
+        }
+        file.read_at(&mut sector, segment::HEADER_BYTES as u64)?;
+        Ok(!is_zero(&sector))
+    }
+
+    /// Reads the next segment, which may be written at this moment or may not have been begun. What
+    /// the reader knows afterwards holds only if nothing was written meanwhile.
+    pub fn read_open(
+        &mut self,
+        disk: &Disk,
+        path: &Path,
+        number: u64,
+    ) -> Result<OpenBatch, OpenError> {
+        let segment = self.read(disk.open_read(path)?, number)?;
+        let torn_bytes = match segment.tail {
+            Tail::Clean => 0,
+            Tail::Torn(bytes) => bytes,
+        };
+        Ok(OpenBatch { batch: segment.batch, torn_bytes })
+    }
+
     /// Reads the next segment up to where its blocks end.
     pub(super) fn read(&mut self, file: DiskFile, number: u64) -> Result<Segment, OpenError> {
         let (content, header) = load(&file, number)?;
         let path = || file.path().to_path_buf();
-        let (log, chain) = self.known.unwrap_or((header.log, Chain::start(header.log)));
+        let (log, chain) = self.known.unwrap_or_else(|| {
+            let start = Chain::start(header.log);
+            let blocks = &content[segment::HEADER_BYTES..];
+            let found = if self.is_lenient { block::chain_before(blocks, &start) } else { None };
+            (header.log, found.unwrap_or(start))
+        });
         if log != header.log {
             return Err(OpenError::ForeignSegment { path: path() });
         }
@@ -162,7 +232,8 @@ impl SegmentReader {
         }
         let mut chain = chain;
         let first_position = chain.position + 1;
-        let (mut records, mut blocks) = (Vec::new(), 0);
+        let (mut records, mut blocks, mut block_records_max) = (Vec::new(), 0, 0);
+        let mut epochs_begun = 0;
         let mut end = segment::HEADER_BYTES;
         let mut newest_block = end;
         let mut tail = Tail::Clean;
@@ -170,7 +241,8 @@ impl SegmentReader {
             let rest = &content[end..];
             let reading = block::read(rest, &mut chain);
             if let Reading::Block(block) = &reading {
-                let expected = first_position + records.len() as u64;
+                let count_before = records.len();
+                let expected = first_position + count_before as u64;
                 assert_eq!(block.first_position, expected, "the chain of blocks was checked");
                 for (offset, bytes) in block.record_ranges() {
                     records.push(RecordAt {
@@ -181,6 +253,9 @@ impl SegmentReader {
                 }
                 blocks += 1;
                 newest_block = end;
+                let record_count = to_u32(records.len() - count_before);
+                block_records_max = block_records_max.max(record_count);
+                epochs_begun += u64::from(record_count == 0);
                 end += block.bytes;
                 continue;
             }
@@ -192,7 +267,16 @@ impl SegmentReader {
             break;
         }
         self.known = Some((log, chain));
-        let batch = Batch { segment: number, content, records, first_position, blocks };
+        let batch = Batch {
+            segment: number,
+            content,
+            records,
+            first_position,
+            blocks,
+            block_records_max,
+            epochs_begun,
+            end: to_u32(end),
+        };
         let segment = Segment { file, header, batch, newest_block, end, tail, chain };
         let damage = match &segment.tail {
             Tail::Torn(_) => Some(Damage::Followed),

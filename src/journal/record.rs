@@ -93,15 +93,20 @@ pub fn encode(header: RecordHeader, events: &[Event], out: &mut Vec<u8>) {
     out.extend_from_slice(&header.sequence.to_le_bytes());
     out.extend_from_slice(&header.at.nanos().to_le_bytes());
     for event in events {
-        let start = out.len();
-        out.extend_from_slice(&[0; EVENT_HEADER_BYTES]);
-        let kind = Fields(out).event(event);
-        let body_bytes = out.len() - start - EVENT_HEADER_BYTES;
-        out.resize(start + EVENT_HEADER_BYTES + body_bytes.next_multiple_of(ALIGNMENT_BYTES), 0);
-        out[start..start + 2].copy_from_slice(&kind.to_le_bytes());
-        let body_bytes = u32::try_from(body_bytes).expect("a record is below 256 KiB");
-        out[start + 4..start + 8].copy_from_slice(&body_bytes.to_le_bytes());
+        encode_event(event, out);
     }
+}
+
+/// Appends an event of a record. What it adds is its share of the record.
+pub fn encode_event(event: &Event, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(&[0; EVENT_HEADER_BYTES]);
+    let kind = Fields(out).event(event);
+    let body_bytes = out.len() - start - EVENT_HEADER_BYTES;
+    out.resize(start + EVENT_HEADER_BYTES + body_bytes.next_multiple_of(ALIGNMENT_BYTES), 0);
+    out[start..start + 2].copy_from_slice(&kind.to_le_bytes());
+    let body_bytes = u32::try_from(body_bytes).expect("a record is below 256 KiB");
+    out[start + 4..start + 8].copy_from_slice(&body_bytes.to_le_bytes());
 }
 
 /// Whose record this is, looked up without reading the rest. `None` for what cannot be a record.
@@ -144,4 +149,4 @@ fn read_event(reader: &mut Reader<'_>) -> Result<Event, RecordError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -3,6 +3,7 @@
 mod contract;
 mod damage;
 mod opening;
+mod reading;
 mod simulation;
 mod stepped;
 

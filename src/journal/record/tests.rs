@@ -32,7 +32,7 @@ fn grant(name: Option<&str>, expires_at: Option<Timestamp>) -> KeyGrant {
 }
 
 /// One event of every kind, and of every optional field both forms.
-fn every_kind() -> Vec<Event> {
+pub(crate) fn every_kind() -> Vec<Event> {
     let account = AccountId::from_raw(69).unwrap();
     let key = KeyId::from_raw(133).unwrap();
     let order = OrderId::from_raw(197).unwrap();

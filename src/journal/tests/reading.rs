@@ -1,0 +1,72 @@
+//! Reading segments beside whoever writes them.
+
+use super::*;
+
+/// The records of closed segments, with their positions.
+fn read_closed(
+    reader: &mut SegmentReader,
+    data: &Path,
+    numbers: impl IntoIterator<Item = u64>,
+) -> Result<Vec<(u64, Vec<u8>)>, OpenError> {
+    let mut records = Vec::new();
+    for number in numbers {
+        let batch = reader.read_closed(&Disk::System, &segment_path(data, number), number)?;
+        records.extend(batch.iter().map(|(position, record)| (position, record.to_vec())));
+    }
+    Ok(records)
+}
+
+#[test]
+fn reading_can_begin_with_any_segment() {
+    let data = TempDir::new().unwrap();
+    // Two starts: some first blocks hold records, some begin an epoch.
+    for start in 0..2 {
+        let opened = open(data.path());
+        for seed in 0..30 {
+            write_alone(&opened.journal, &record(start * 30 + seed, 900));
+        }
+    }
+    let opened = open(data.path());
+    let current = opened.journal.segment().unwrap();
+    assert!(current > 4);
+    let mut from_first = SegmentReader::after(None);
+    let all = read_closed(&mut from_first, data.path(), 1..current).unwrap();
+    assert_eq!(all[0].0, 1);
+    for first in 1..current {
+        let mut reader = SegmentReader::anywhere();
+        let records = read_closed(&mut reader, data.path(), first..current).unwrap();
+        assert!(all.ends_with(&records) && !records.is_empty(), "from segment {first}");
+        assert_eq!(reader.end(), from_first.end(), "from segment {first}");
+    }
+    // What is believed is the first block alone.
+    let mut reader = SegmentReader::anywhere();
+    assert!(read_closed(&mut reader, data.path(), [1, 3]).is_err());
+}
+
+#[test]
+fn a_segment_that_is_written_is_read_up_to_its_last_whole_block() {
+    let data = TempDir::new().unwrap();
+    let opened = open(data.path());
+    for seed in 0..3 {
+        write_alone(&opened.journal, &record(seed, 900));
+    }
+    let path = segment_path(data.path(), 1);
+    let read = || {
+        let mut reader = SegmentReader::after(None);
+        let read = reader.read_open(&Disk::System, &path, 1).unwrap();
+        (read.batch.iter().count(), read.torn_bytes, read.batch)
+    };
+    let (records, torn_bytes, batch) = read();
+    assert_eq!((records, torn_bytes), (3, 0));
+    assert_eq!((batch.blocks(), batch.epochs_begun(), batch.block_records_max()), (4, 1, 1));
+    assert!(block::is_zero(&batch.content()[batch.end() as usize..]));
+    assert!(!block::is_zero(&batch.content()[batch.end() as usize - SECTOR_BYTES..]));
+
+    drop(opened);
+    // A block of which only the first sector is there yet.
+    let mut bytes = batch.content().to_vec();
+    bytes[batch.end() as usize - SECTOR_BYTES..].fill(0);
+    std::fs::write(&path, &bytes).unwrap();
+    let (records, torn_bytes, batch) = read();
+    assert_eq!((records, torn_bytes, batch.blocks()), (2, SECTOR_BYTES, 3));
+}
