@@ -1,15 +1,27 @@
 //! The command line: what `paperbourse` can be told to do.
 
-use std::io::Write as _;
+mod journal;
+
+use std::fmt::Display;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
+use serde::Serialize;
+
+use journal::JournalArgs;
 
 use crate::auth::identity::embedded::EmbeddedIssuer;
 use crate::config::{ServeArgs, TokenArgs};
 use crate::ids::Timestamp;
 use crate::{server, telemetry};
+
+/// The files of a data directory are damaged. clap's code for a wrong command line is 2.
+const DAMAGED: u8 = 3;
+
+const EXIT_CODES: &str = "Exit codes: 0 all is well; 1 it could not be done; 2 the command line is \
+                          wrong; 3 the files are damaged";
 
 /// A self-hosted paper exchange for prediction markets.
 #[derive(Parser, Debug)]
@@ -25,6 +37,8 @@ enum Command {
     Serve(Box<ServeArgs>),
     /// Print an access token of the embedded issuer, and nothing else
     Token(TokenArgs),
+    /// Look into a data folder, beside a running server or without one
+    Journal(JournalArgs),
 }
 
 /// Does what the command line says.
@@ -33,12 +47,13 @@ pub fn run() -> ExitCode {
     let result = match cli.command {
         Command::Serve(arguments) => {
             telemetry::start_logging();
-            server::run(&arguments)
+            server::run(&arguments).map(|()| ExitCode::SUCCESS)
         }
-        Command::Token(arguments) => print_token(&arguments),
+        Command::Token(arguments) => print_token(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Journal(arguments) => journal::run(&arguments),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("paperbourse: {error:#}");
             ExitCode::FAILURE
@@ -54,4 +69,19 @@ fn print_token(arguments: &TokenArgs) -> anyhow::Result<()> {
         issuer.mint(&arguments.subject, arguments.tier, arguments.expires, Timestamp::now())?;
     writeln!(std::io::stdout(), "{token}").context("failed to print the token")?;
     Ok(())
+}
+
+/// Prints a report as text or as one JSON object. That nobody reads it is no error: its exit code
+/// may be all that is wanted.
+fn print_report(report: &(impl Display + Serialize), is_json: bool) -> anyhow::Result<()> {
+    let mut output = io::stdout();
+    let printed = if is_json {
+        writeln!(output, "{}", serde_json::to_string(report)?)
+    } else {
+        writeln!(output, "{report}")
+    };
+    match printed {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        printed => printed.context("failed to print the report"),
+    }
 }

@@ -7,6 +7,7 @@ pub mod disk;
 pub mod engine;
 pub mod http;
 pub mod ids;
+pub mod inspect;
 pub mod journal;
 pub mod limits;
 pub mod market;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Top-level modules in the order of the map: each may use those in front of it, never those
 /// behind.
-const MODULES: [&str; 19] = [
+const MODULES: [&str; 20] = [
     "money",
     "ids",
     "disk",
@@ -17,6 +17,7 @@ const MODULES: [&str; 19] = [
     "engine",
     "journal",
     "snapshot",
+    "inspect",
     "shard",
     "auth",
     "service",
@@ -30,7 +31,7 @@ const MODULES: [&str; 19] = [
 ];
 
 /// Modules without clock, randomness, I/O, tasks or logging.
-const PURE: [&str; 11] = [
+const PURE: [&str; 12] = [
     "money",
     "ids",
     "market/book",
@@ -42,6 +43,7 @@ const PURE: [&str; 11] = [
     "journal/record",
     "snapshot/manifest",
     "snapshot/state",
+    "inspect/describe",
 ];
 
 const LINE_CHARACTERS_MAX: usize = 100;

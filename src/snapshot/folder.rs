@@ -29,7 +29,7 @@ const TEMPORARY_SUFFIX: &str = ".tmp";
 /// A data directory and the disk that it is on.
 #[derive(Clone, Debug)]
 pub struct Folder {
-    pub(super) disk: Disk,
+    pub(crate) disk: Disk,
     root: PathBuf,
 }
 
@@ -47,7 +47,7 @@ impl Folder {
         self.root.join(ARCHIVE_NAME)
     }
 
-    pub(super) fn journal(&self) -> PathBuf {
+    pub(crate) fn journal(&self) -> PathBuf {
         self.root.join(JOURNAL_NAME)
     }
 

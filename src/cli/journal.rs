@@ -1,0 +1,111 @@
+//! `paperbourse journal`: looks into a data directory, beside a running server or without one.
+
+use std::io::{self, BufWriter, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use super::{DAMAGED, EXIT_CODES, print_report};
+use crate::inspect::{DumpError, InspectError, dump, stats, verify};
+
+/// What there is to see.
+#[derive(Args, Debug)]
+pub(super) struct JournalArgs {
+    #[command(subcommand)]
+    command: JournalCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum JournalCommand {
+    /// Check that a server would start on a data folder and have everything
+    #[command(after_help = EXIT_CODES)]
+    Verify {
+        #[command(flatten)]
+        directory: Directory,
+
+        /// Print JSON instead of text: one object, or one for each line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print all records, one a line, from the oldest that is still there
+    #[command(after_help = EXIT_CODES)]
+    Dump {
+        #[command(flatten)]
+        directory: Directory,
+
+        /// Begin with the record at this position, the number that each line begins with
+        #[arg(long, value_name = "POSITION", default_value_t = 1)]
+        from: u64,
+
+        /// Print JSON instead of text: one object, or one for each line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Count what is in a data folder
+    #[command(after_help = EXIT_CODES)]
+    Stats {
+        #[command(flatten)]
+        directory: Directory,
+
+        /// Print JSON instead of text: one object, or one for each line
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Where to look.
+#[derive(Args, Debug)]
+struct Directory {
+    /// The server's data folder
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+}
+
+pub(super) fn run(arguments: &JournalArgs) -> anyhow::Result<ExitCode> {
+    match &arguments.command {
+        JournalCommand::Verify { directory, json } => match verify(&directory.directory) {
+            Ok(report) => {
+                print_report(&report, *json)?;
+                let damaged = ExitCode::from(DAMAGED);
+                Ok(if report.is_ok() { ExitCode::SUCCESS } else { damaged })
+            }
+            Err(error) => Ok(tell(&error)),
+        },
+        JournalCommand::Stats { directory, json } => match stats(&directory.directory) {
+            Ok(report) => {
+                print_report(&report, *json)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Err(error) => Ok(tell(&error)),
+        },
+        JournalCommand::Dump { directory, from, json } => {
+            let mut output = BufWriter::new(io::stdout().lock());
+            let dumped = dump(&directory.directory, *from, |row| {
+                if *json {
+                    serde_json::to_writer(&mut output, row)?;
+                    writeln!(output)
+                } else {
+                    writeln!(output, "{row}")
+                }
+            });
+            let flushed = output.flush().map_err(DumpError::Output);
+            match dumped.and(flushed) {
+                Ok(()) => Ok(ExitCode::SUCCESS),
+                // Whoever read has seen enough.
+                Err(DumpError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    Ok(ExitCode::SUCCESS)
+                }
+                Err(DumpError::Inspect(error)) => Ok(tell(&error)),
+                Err(error) => Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Says on standard error why something could not be read, and with the exit code whether the
+/// files are to blame.
+fn tell(error: &InspectError) -> ExitCode {
+    eprintln!("paperbourse: {}", error.message());
+    if error.is_damage() { ExitCode::from(DAMAGED) } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,188 @@
+//! Looks into a data directory for people and scripts: what is in it, and whether it is whole.
+//!
+//! Nothing here takes the lock or changes a file, so all of it works beside a running server
+//! ([`walk`] tells how), and on a copy that nobody may write. It returns reports, which write
+//! themselves as text or as JSON; what becomes of them is for the caller to say.
+
+pub mod describe;
+mod dump;
+mod stats;
+mod text;
+mod verify;
+pub(crate) mod walk;
+
+use std::error::Error as _;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use dump::{DumpError, dump};
+use serde::Serialize;
+pub use stats::{Stats, stats};
+pub use verify::{VerifyReport, verify};
+
+use crate::disk::{Disk, DiskError};
+use crate::journal::OpenError;
+use crate::journal::record::RecordError;
+use crate::snapshot::{ContainerError, Folder, LoadError, ReplayError};
+
+/// Why a data directory could not be read to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum InspectError {
+    /// The directory is not there, or is not a server's.
+    #[error(
+        "{} holds no journal: name the directory that the server was given as --data",
+        directory.display()
+    )]
+    NoJournal {
+        /// What was named.
+        directory: PathBuf,
+    },
+    /// The journal cannot be read.
+    #[error(transparent)]
+    Journal(#[from] OpenError),
+    /// The snapshot cannot be read.
+    #[error(transparent)]
+    Snapshot(#[from] LoadError),
+    /// The journal does not continue the snapshot.
+    #[error(
+        "{} does not end where the snapshot of segments 1 to {segment} says; put the files back \
+         from a backup",
+        path.display()
+    )]
+    Parted {
+        /// The last segment that the snapshot covers.
+        path: PathBuf,
+        /// Its number.
+        segment: u64,
+    },
+    /// A record does not follow from those before it.
+    #[error("{} at offset {offset}: {source}; start from a backup", path.display())]
+    Replay {
+        /// The segment.
+        path: PathBuf,
+        /// Where the record begins.
+        offset: u64,
+        /// Why.
+        source: ReplayError,
+    },
+}
+
+impl From<DiskError> for InspectError {
+    fn from(error: DiskError) -> Self {
+        Self::Journal(error.into())
+    }
+}
+
+impl InspectError {
+    /// Whether the files are to blame, and not the reader or the machine.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::NoJournal { .. }
+            | Self::Journal(
+                OpenError::NewerVersion { .. } | OpenError::InUse { .. } | OpenError::Random(_),
+            )
+            | Self::Snapshot(LoadError::Container(ContainerError::Newer { .. }))
+            | Self::Replay {
+                source: ReplayError::Record(RecordError::UnknownKind { .. }), ..
+            } => false,
+            _ => self.disk_error().is_none_or(is_not_found),
+        }
+    }
+
+    /// What was wrong, with what it comes from. Some errors tell their source themselves.
+    pub fn message(&self) -> String {
+        let mut text = self.to_string();
+        let mut source = self.source();
+        while let Some(error) = source {
+            let told = error.to_string();
+            if !text.contains(&told) {
+                text = format!("{text}: {told}");
+            }
+            source = error.source();
+        }
+        text
+    }
+
+    /// Whether a file was not there: it may have been moved or replaced while it was looked for.
+    fn is_gone(&self) -> bool {
+        matches!(
+            self,
+            Self::Journal(OpenError::MissingSegment { .. } | OpenError::NoSegments { .. })
+        ) || self.disk_error().is_some_and(is_not_found)
+    }
+
+    fn disk_error(&self) -> Option<&DiskError> {
+        match self {
+            Self::Journal(OpenError::Disk(error))
+            | Self::Snapshot(
+                LoadError::Disk(error) | LoadError::Container(ContainerError::Disk(error)),
+            ) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+fn is_not_found(error: &DiskError) -> bool {
+    error.source.kind() == io::ErrorKind::NotFound
+}
+
+/// What is wrong with the files, in the words for who has to put it right.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct DamageReport {
+    /// The file, where the damage is in one.
+    pub file: Option<String>,
+    /// Where in it, in bytes from its start.
+    pub offset: Option<u64>,
+    /// What is wrong, where, and what to do.
+    pub message: String,
+}
+
+impl DamageReport {
+    fn of(error: &InspectError) -> Self {
+        let (file, offset) = match error {
+            InspectError::Journal(error) => match error {
+                OpenError::Damaged { path, offset, .. } => (Some(path), Some(*offset)),
+                OpenError::SegmentHeader { path } => (Some(path), Some(0)),
+                OpenError::MissingSegment { path }
+                | OpenError::SegmentMismatch { path }
+                | OpenError::ForeignSegment { path }
+                | OpenError::NoSegments { directory: path }
+                | OpenError::Disk(DiskError { path, .. }) => (Some(path), None),
+                _ => (None, None),
+            },
+            InspectError::Snapshot(error) => match error {
+                LoadError::Container(ContainerError::Damaged { path, offset, .. }) => {
+                    (Some(path), Some(*offset))
+                }
+                LoadError::Container(ContainerError::Disk(DiskError { path, .. }))
+                | LoadError::Manifest { path, .. }
+                | LoadError::Mismatch { path }
+                | LoadError::Shard { path, .. }
+                | LoadError::Disk(DiskError { path, .. }) => (Some(path), None),
+                LoadError::Container(_) => (None, None),
+            },
+            InspectError::Replay { path, offset, .. } => (Some(path), Some(*offset)),
+            InspectError::Parted { path, .. } => (Some(path), None),
+            InspectError::NoJournal { .. } => (None, None),
+        };
+        let file = file.map(|path| path.display().to_string());
+        Self { file, offset, message: error.message() }
+    }
+}
+
+impl fmt::Display for DamageReport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.message)
+    }
+}
+
+/// The data directory of a server, which may be running.
+pub(crate) fn folder(directory: &Path) -> Result<Folder, InspectError> {
+    let folder = Folder::new(Disk::System, directory);
+    if folder.disk.exists(&folder.journal())? {
+        Ok(folder)
+    } else {
+        Err(InspectError::NoJournal { directory: directory.to_path_buf() })
+    }
+}

@@ -1,0 +1,357 @@
+//! What a record of the journal says, for people and for scripts. Pure.
+//!
+//! Nothing secret is told: no hashes of keys or names, no fingerprints, no digests of identities.
+//! The names of JSON's fields and kinds are an interface: scripts rely on them. Prices, sizes and
+//! money are texts there.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::text::Text;
+use crate::engine::UsedMarket;
+use crate::engine::event::{Event, OrderFilled};
+use crate::engine::key::Permission;
+use crate::ids::{KeyId, MarketIndex, OutcomeIndex, Timestamp};
+use crate::journal::record::RecordHeader;
+use crate::market::book::Side;
+use crate::money::{FeeRate, Price, Shares, Usd};
+
+/// A record.
+#[derive(Debug, Serialize)]
+pub struct RecordRow<'a> {
+    /// Its number in the journal, from 1.
+    pub position: u64,
+    /// Which start of the server wrote it.
+    pub epoch: u64,
+    /// Whose events these are.
+    pub shard: u8,
+    /// Its number within the shard, from 1.
+    pub sequence: u64,
+    /// When the command was decided.
+    pub time: Text<Timestamp>,
+    /// What happened, in order.
+    pub events: Vec<EventRow<'a>>,
+}
+
+impl<'a> RecordRow<'a> {
+    /// A record's row. `market` finds the market that its shard calls by an index, if anybody
+    /// still knows.
+    pub fn new(
+        position: u64,
+        header: &RecordHeader,
+        events: &'a [Event],
+        mut market: impl FnMut(MarketIndex) -> Option<UsedMarket>,
+    ) -> Self {
+        Self {
+            position,
+            epoch: header.epoch,
+            shard: header.shard.get(),
+            sequence: header.sequence,
+            time: Text(header.at),
+            events: events.iter().map(|event| EventRow::new(event, &mut market)).collect(),
+        }
+    }
+}
+
+/// One line: position, epoch, shard, sequence within the shard, time, events.
+impl fmt::Display for RecordRow<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { position, epoch, shard, sequence, time, events } = self;
+        write!(formatter, "{position} epoch {epoch} shard {shard} record {sequence} {time}: ")?;
+        for (index, event) in events.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "; " };
+            write!(formatter, "{separator}{event}")?;
+        }
+        Ok(())
+    }
+}
+
+/// An event.
+#[derive(Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the fields are those of the event")]
+pub enum EventRow<'a> {
+    /// [`Event::AccountOpened`].
+    AccountOpened {
+        account: u64,
+        issuer: &'a str,
+        subject: &'a str,
+        granted: Text<Usd>,
+        at: Text<Timestamp>,
+    },
+    /// [`Event::KeyCreated`].
+    KeyCreated {
+        key: u64,
+        account: u64,
+        prefix: &'a str,
+        name: Option<&'a str>,
+        tier: &'static str,
+        permissions: Vec<&'static str>,
+        expires_at: Option<Text<Timestamp>>,
+        created_by: Option<u64>,
+        at: Text<Timestamp>,
+    },
+    /// [`Event::KeyRevoked`].
+    KeyRevoked { key: u64, at: Text<Timestamp> },
+    /// [`Event::KeyForgotten`].
+    KeyForgotten { key: u64 },
+    /// [`Event::MarketIntroduced`].
+    MarketIntroduced { market_index: u32, market_id: &'a str, outcomes: Vec<OutcomeRow<'a>> },
+    /// [`Event::OrderFilled`].
+    OrderFilled(Box<FillRow<'a>>),
+    /// [`Event::OrderForgotten`].
+    OrderForgotten { order: u64 },
+    /// [`Event::CommentAdded`].
+    CommentAdded { comment: u64, order: u64, author: u64, content: &'a str, at: Text<Timestamp> },
+    /// [`Event::CommentDeleted`].
+    CommentDeleted { comment: u64 },
+    /// [`Event::StateChecked`].
+    StateChecked { hash: String },
+}
+
+/// What JSON calls events of this kind.
+pub const fn kind(event: &Event) -> &'static str {
+    match event {
+        Event::AccountOpened { .. } => "account_opened",
+        Event::KeyCreated { .. } => "key_created",
+        Event::KeyRevoked { .. } => "key_revoked",
+        Event::KeyForgotten { .. } => "key_forgotten",
+        Event::MarketIntroduced { .. } => "market_introduced",
+        Event::OrderFilled(_) => "order_filled",
+        Event::OrderForgotten { .. } => "order_forgotten",
+        Event::CommentAdded { .. } => "comment_added",
+        Event::CommentDeleted { .. } => "comment_deleted",
+        Event::StateChecked { .. } => "state_checked",
+    }
+}
+
+/// An outcome of a market.
+#[derive(Debug, Serialize)]
+pub struct OutcomeRow<'a> {
+    /// What people call it.
+    pub label: &'a str,
+    /// What pays for it.
+    pub token_id: &'a str,
+}
+
+/// A level that was taken.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct LevelRow {
+    /// Dollars a share.
+    pub price: Text<Price>,
+    /// Shares.
+    pub size: Text<Shares>,
+}
+
+/// A fill.
+#[derive(Debug, Serialize)]
+#[expect(missing_docs, reason = "the fields are those of the event")]
+pub struct FillRow<'a> {
+    pub order: u64,
+    pub account: u64,
+    pub market_index: u32,
+    /// None when the record that names the market is gone.
+    pub market_id: Option<Text<Arc<str>>>,
+    pub outcome_index: u8,
+    /// None when the record that names the market is gone.
+    pub outcome: Option<Text<Arc<str>>>,
+    pub side: &'static str,
+    pub quantity: Text<Shares>,
+    pub notional: Text<Usd>,
+    pub fee: Text<Usd>,
+    pub fee_rate: Text<FeeRate>,
+    pub levels: Vec<LevelRow>,
+    pub book_sequence: u64,
+    pub balance: Text<Usd>,
+    pub position_shares: Text<Shares>,
+    pub position_cost: Text<Usd>,
+    pub slippage_bps: Option<u32>,
+    /// How many names the order goes by.
+    pub name_count: usize,
+    pub client_order_id: Option<&'a str>,
+    pub at: Text<Timestamp>,
+}
+
+impl<'a> EventRow<'a> {
+    /// An event's row, see [`RecordRow::new`].
+    fn new(event: &'a Event, market: &mut impl FnMut(MarketIndex) -> Option<UsedMarket>) -> Self {
+        match event {
+            Event::AccountOpened { account, identity, granted, at } => Self::AccountOpened {
+                account: account.get(),
+                issuer: &identity.issuer,
+                subject: &identity.subject,
+                granted: Text(*granted),
+                at: Text(*at),
+            },
+            Event::KeyCreated { key, account, grant, created_by, at } => Self::KeyCreated {
+                key: key.get(),
+                account: account.get(),
+                prefix: &grant.prefix,
+                name: grant.name.as_deref(),
+                tier: grant.tier.as_str(),
+                permissions: grant.permissions.iter().map(Permission::as_str).collect(),
+                expires_at: grant.expires_at.map(Text),
+                created_by: created_by.map(KeyId::get),
+                at: Text(*at),
+            },
+            Event::KeyRevoked { key, at } => Self::KeyRevoked { key: key.get(), at: Text(*at) },
+            Event::KeyForgotten { key } => Self::KeyForgotten { key: key.get() },
+            Event::MarketIntroduced { index, condition_id, outcomes } => {
+                let outcomes = outcomes.iter();
+                let row =
+                    |(label, token_id): &'a (Arc<str>, Arc<str>)| OutcomeRow { label, token_id };
+                Self::MarketIntroduced {
+                    market_index: index.0,
+                    market_id: condition_id,
+                    outcomes: outcomes.map(row).collect(),
+                }
+            }
+            Event::OrderFilled(fill) => {
+                Self::OrderFilled(Box::new(FillRow::new(fill, market(fill.market))))
+            }
+            Event::OrderForgotten { order } => Self::OrderForgotten { order: order.get() },
+            Event::CommentAdded { comment, order, author, content, at } => Self::CommentAdded {
+                comment: comment.get(),
+                order: order.get(),
+                author: author.get(),
+                content,
+                at: Text(*at),
+            },
+            Event::CommentDeleted { comment } => Self::CommentDeleted { comment: comment.get() },
+            Event::StateChecked { hash } => {
+                Self::StateChecked { hash: format!("{:016x}", hash.get()) }
+            }
+        }
+    }
+}
+
+impl<'a> FillRow<'a> {
+    fn new(fill: &'a OrderFilled, market: Option<UsedMarket>) -> Self {
+        let OutcomeIndex(outcome_index) = fill.outcome;
+        let label = |market: &UsedMarket| {
+            market.outcomes.get(fill.outcome.index()).map(|(label, _)| label.clone())
+        };
+        Self {
+            order: fill.order.get(),
+            account: fill.account.get(),
+            market_index: fill.market.0,
+            outcome_index,
+            outcome: market.as_ref().and_then(label).map(Text),
+            market_id: market.map(|market| Text(market.condition_id)),
+            side: fill.side.as_str(),
+            quantity: Text(fill.quantity),
+            notional: Text(fill.notional),
+            fee: Text(fill.fee),
+            fee_rate: Text(fill.fee_rate),
+            levels: fill
+                .levels
+                .iter()
+                .map(|level| LevelRow { price: Text(level.price), size: Text(level.size) })
+                .collect(),
+            book_sequence: fill.book_sequence,
+            balance: Text(fill.balance),
+            position_shares: Text(fill.position_shares),
+            position_cost: Text(fill.position_cost),
+            slippage_bps: fill.slippage_bps,
+            name_count: fill.names.len(),
+            client_order_id: fill.client_order_id.as_deref(),
+            at: Text(fill.at),
+        }
+    }
+}
+
+/// Text that clients chose stands in quotes with its control characters escaped, so that a record
+/// stays one line.
+impl fmt::Display for EventRow<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AccountOpened { account, issuer, subject, granted, .. } => write!(
+                formatter,
+                "opened account {account} of {subject:?} at {issuer:?} with {granted}"
+            ),
+            Self::KeyCreated {
+                key,
+                account,
+                prefix,
+                name,
+                tier,
+                permissions,
+                expires_at,
+                created_by,
+                ..
+            } => {
+                write!(formatter, "created key {key} of account {account}: {prefix:?}")?;
+                if let Some(name) = name {
+                    write!(formatter, " named {name:?}")?;
+                }
+                write!(formatter, ", tier {tier}, may {}", permissions.join(" and "))?;
+                if let Some(expires_at) = expires_at {
+                    write!(formatter, ", expires {expires_at}")?;
+                }
+                match created_by {
+                    Some(maker) => write!(formatter, ", made with key {maker}"),
+                    None => write!(formatter, ", made with a token"),
+                }
+            }
+            Self::KeyRevoked { key, .. } => write!(formatter, "revoked key {key}"),
+            Self::KeyForgotten { key } => write!(formatter, "forgot key {key}"),
+            Self::MarketIntroduced { market_index, market_id, outcomes } => {
+                let market_id = market_id.escape_debug();
+                write!(formatter, "introduced market {market_index}: {market_id} with")?;
+                for (index, outcome) in outcomes.iter().enumerate() {
+                    let separator = if index == 0 { " " } else { ", " };
+                    write!(formatter, "{separator}{:?}", outcome.label)?;
+                }
+                Ok(())
+            }
+            Self::OrderFilled(fill) => fill.fmt(formatter),
+            Self::OrderForgotten { order } => write!(formatter, "forgot order {order}"),
+            Self::CommentAdded { comment, order, author, content, .. } => write!(
+                formatter,
+                "account {author} wrote comment {comment} on order {order}: {content:?}"
+            ),
+            Self::CommentDeleted { comment } => write!(formatter, "deleted comment {comment}"),
+            Self::StateChecked { hash } => write!(formatter, "checked state {hash}"),
+        }
+    }
+}
+
+impl fmt::Display for FillRow<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { order, account, quantity, notional, fee, balance, .. } = self;
+        let verb = if self.side == Side::Buy.as_str() { "buys" } else { "sells" };
+        write!(formatter, "filled order {order}: account {account} {verb} {quantity} of ")?;
+        match &self.outcome {
+            Some(Text(label)) => write!(formatter, "{label:?}")?,
+            None => write!(formatter, "outcome {}", self.outcome_index)?,
+        }
+        match &self.market_id {
+            Some(Text(market_id)) => write!(formatter, " in {}", market_id.escape_debug())?,
+            None => write!(formatter, " in market {}", self.market_index)?,
+        }
+        match self.levels.as_slice() {
+            [level] => write!(formatter, " at {}", level.price)?,
+            [first, .., last] => {
+                let count = self.levels.len();
+                write!(formatter, " at {} to {} in {count} levels", first.price, last.price)?;
+            }
+            [] => {}
+        }
+        write!(formatter, ", notional {notional}, fee {fee}, balance {balance}")?;
+        let Self { position_shares, position_cost, .. } = self;
+        write!(formatter, ", holds {position_shares} that cost {position_cost}")?;
+        if let Some(name) = self.client_order_id {
+            write!(formatter, ", client order id {name:?}")?;
+        }
+        match self.name_count {
+            0 => Ok(()),
+            1 => write!(formatter, ", 1 name"),
+            count => write!(formatter, ", {count} names"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! All records of the journal, one after the other.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+
+use super::describe::RecordRow;
+use super::{InspectError, folder, walk};
+use crate::engine::UsedMarket;
+use crate::engine::event::Event;
+use crate::ids::{MarketIndex, SHARD_COUNT, ShardId};
+use crate::journal::Batch;
+use crate::snapshot::{Folder, LoadError, Snapshot};
+
+/// Why a dump ended before the journal did.
+#[derive(Debug, thiserror::Error)]
+pub enum DumpError {
+    /// The journal could not be read.
+    #[error(transparent)]
+    Inspect(#[from] InspectError),
+    /// Whoever was shown the records could not take any more.
+    #[error("cannot write the records")]
+    Output(#[source] io::Error),
+}
+
+/// Shows the records from this position on, or from the oldest one that is still there, archived
+/// ones included. The market of an order is named where anything still tells its name.
+pub fn dump(
+    directory: &Path,
+    from: u64,
+    mut show: impl FnMut(&RecordRow<'_>) -> io::Result<()>,
+) -> Result<(), DumpError> {
+    let folder = folder(directory)?;
+    let mut markets =
+        Markets { folder: &folder, shards: vec![ShardMarkets::default(); SHARD_COUNT] };
+    let mut next = from;
+    let mut show_batch = |batch: &Batch| -> Result<(), DumpError> {
+        for ((position, _), &at) in batch.iter().zip(batch.records()) {
+            let (header, events) = walk::decode(&folder, batch, at)?;
+            for event in &events {
+                markets.learn(header.shard, event);
+            }
+            if position >= next {
+                let market = |index| markets.find(header.shard, index);
+                let row = RecordRow::new(position, &header, &events, market);
+                show(&row).map_err(DumpError::Output)?;
+                next = position + 1;
+            }
+        }
+        Ok(())
+    };
+    let mut attempt = || {
+        let first = walk::first_segment(&folder)?;
+        walk::read_to_end(&folder, walk::reader_from(first), first, &mut show_batch)
+    };
+    // What has left the archive while it was on its turn cannot be shown. What is behind it can.
+    for _ in 1..walk::ATTEMPTS_MAX {
+        match attempt() {
+            Err(DumpError::Inspect(error)) if error.is_gone() => {}
+            result => return result.map(drop),
+        }
+    }
+    attempt().map(drop)
+}
+
+/// The markets that shards call by an index: as records have told them, and where those are gone,
+/// as the snapshot tells them.
+struct Markets<'a> {
+    folder: &'a Folder,
+    shards: Vec<ShardMarkets>,
+}
+
+#[derive(Clone, Default)]
+struct ShardMarkets {
+    known: HashMap<MarketIndex, UsedMarket>,
+    is_snapshot_read: bool,
+}
+
+impl Markets<'_> {
+    fn learn(&mut self, shard: ShardId, event: &Event) {
+        if let Event::MarketIntroduced { index, condition_id, outcomes } = event {
+            let market =
+                UsedMarket { condition_id: condition_id.clone(), outcomes: outcomes.clone() };
+            self.shards[shard.index()].known.insert(*index, market);
+        }
+    }
+
+    fn find(&mut self, shard: ShardId, index: MarketIndex) -> Option<UsedMarket> {
+        let markets = &mut self.shards[shard.index()];
+        if !markets.known.contains_key(&index) && !markets.is_snapshot_read {
+            markets.is_snapshot_read = true;
+            // A name is worth a look and not an error: that is for `verify` to find.
+            for (index, market) in (0..).zip(of_snapshot(self.folder, shard).unwrap_or_default()) {
+                markets.known.entry(MarketIndex(index)).or_insert(market);
+            }
+        }
+        markets.known.get(&index).cloned()
+    }
+}
+
+fn of_snapshot(folder: &Folder, shard: ShardId) -> Result<Vec<UsedMarket>, LoadError> {
+    match Snapshot::newest(folder)? {
+        Some(snapshot) => Ok(snapshot.shard(shard)?.state.markets().to_vec()),
+        None => Ok(Vec::new()),
+    }
+}
