@@ -1,5 +1,6 @@
 //! The command line: what `paperbourse` can be told to do.
 
+mod backup;
 mod journal;
 
 use std::fmt::Display;
@@ -10,6 +11,7 @@ use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use serde::Serialize;
 
+use backup::BackupArgs;
 use journal::JournalArgs;
 
 use crate::auth::identity::embedded::EmbeddedIssuer;
@@ -39,6 +41,11 @@ enum Command {
     Token(TokenArgs),
     /// Look into a data folder, beside a running server or without one
     Journal(JournalArgs),
+    /// Copy a data folder, beside a running server or without one
+    ///
+    /// To restore, start a server on the copy.
+    #[command(after_help = EXIT_CODES)]
+    Backup(BackupArgs),
 }
 
 /// Does what the command line says.
@@ -51,6 +58,7 @@ pub fn run() -> ExitCode {
         }
         Command::Token(arguments) => print_token(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Journal(arguments) => journal::run(&arguments),
+        Command::Backup(arguments) => backup::run(&arguments),
     };
     match result {
         Ok(code) => code,

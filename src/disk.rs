@@ -12,8 +12,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Long files are copied in parts of this size, and those of zeros are written and synced in such
-/// parts, so that the flushes of the journal never stand behind a whole file.
+/// Long files are written and synced in parts of this size, so that the flushes of the journal
+/// never stand behind a whole file.
 const PART_BYTES: usize = 1 << 20;
 
 /// An operation on a file or directory that failed.
@@ -101,9 +101,15 @@ impl Disk {
     ) -> Result<DiskFile, DiskError> {
         let temporary = temporary_name(path);
         let mut file = self.create(&temporary)?;
-        file.write_at(head, 0)?;
+        let mut written = 0;
+        for part in head.chunks(PART_BYTES) {
+            file.write_at(part, written)?;
+            written += part.len() as u64;
+            if part.len() == PART_BYTES {
+                file.sync_data()?;
+            }
+        }
         let zeros = vec![0; PART_BYTES];
-        let mut written = head.len() as u64;
         while written < bytes {
             let part = part_bytes(bytes - written);
             file.write_at(&zeros[..part], written)?;
@@ -218,6 +224,9 @@ impl Disk {
             from.read_at(part, copied)?;
             to.append(part)?;
             copied += part.len() as u64;
+            if copied < bytes {
+                to.sync_data()?;
+            }
         }
         to.sync_all()?;
         self.sync_directory(&parent_of(to.path()))
@@ -374,5 +383,29 @@ pub(crate) mod trace {
     /// begins the trace.
     pub(crate) fn take() -> Trace {
         TRACE.replace(Some(Vec::new())).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_head_is_written_whole_before_the_zeros() {
+        let directory = tempfile::tempdir().unwrap();
+        for head_bytes in [1, PART_BYTES, PART_BYTES + 512, 2 * PART_BYTES] {
+            let path = directory.path().join("file");
+            let head: Vec<u8> =
+                (0..head_bytes).map(|at| u8::try_from(at % 251).unwrap() + 1).collect();
+            let bytes = 2 * PART_BYTES;
+            Disk::System.create_zeroed(&path, &head, bytes as u64).unwrap();
+            let content = std::fs::read(&path).unwrap();
+            assert_eq!(content.len(), bytes);
+            assert!(content.starts_with(&head), "{head_bytes}");
+            assert!(content[head_bytes..].iter().all(|&byte| byte == 0), "{head_bytes}");
+            let copy = directory.path().join("copy");
+            Disk::System.copy(&path, &copy).unwrap();
+            assert!(std::fs::read(&copy).unwrap() == content, "{head_bytes}");
+        }
     }
 }

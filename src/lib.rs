@@ -1,6 +1,7 @@
 #![doc = include_str!("README.md")]
 
 pub mod auth;
+pub mod backup;
 pub mod cli;
 pub mod config;
 pub mod disk;

@@ -129,12 +129,13 @@ fn taken(text: &str, open: &str) -> (String, String) {
 #[test]
 fn every_flag_is_told_as_the_binary_tells_it() {
     let readme = file("README.md");
-    let subcommands: [&[&str]; 5] = [
+    let subcommands: [&[&str]; 6] = [
         &["serve"],
         &["token"],
         &["journal", "verify"],
         &["journal", "dump"],
         &["journal", "stats"],
+        &["backup"],
     ];
     for subcommand in subcommands {
         let rows = flags(subcommand);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Top-level modules in the order of the map: each may use those in front of it, never those
 /// behind.
-const MODULES: [&str; 20] = [
+const MODULES: [&str; 21] = [
     "money",
     "ids",
     "disk",
@@ -20,6 +20,7 @@ const MODULES: [&str; 20] = [
     "inspect",
     "shard",
     "auth",
+    "backup",
     "service",
     "ws",
     "telemetry",

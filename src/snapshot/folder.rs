@@ -39,7 +39,7 @@ impl Folder {
         Self { disk, root: root.to_path_buf() }
     }
 
-    pub(super) fn snapshots(&self) -> PathBuf {
+    pub(crate) fn snapshots(&self) -> PathBuf {
         self.root.join(SNAPSHOTS_NAME)
     }
 

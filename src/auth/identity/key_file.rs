@@ -58,6 +58,14 @@ pub fn load_or_create(
     load(&path)?.ok_or(KeyFileError::Removed { path })
 }
 
+/// Copies the key file into another data directory, which has none, as private as it is. False when
+/// there is none to copy.
+pub fn copy(from: &Path, to: &Path) -> Result<bool, KeyFileError> {
+    let Some(content) = load(&path(from))? else { return Ok(false) };
+    load_or_create(to, || Some(content))?;
+    Ok(true)
+}
+
 fn load(path: &Path) -> Result<Option<Vec<u8>>, KeyFileError> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -202,6 +210,18 @@ mod tests {
             assert!(found.iter().all(|content| *content == found[0]), "{found:?}");
             assert_eq!(names(&directory(temporary.path())), ["ed25519.pk8"]);
         }
+    }
+
+    #[test]
+    fn a_copy_is_as_private_and_only_made_of_a_key() {
+        let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        assert!(!copy(from.path(), to.path()).unwrap());
+        assert!(names(to.path()).is_empty());
+        load_or_create(from.path(), || Some(vec![7; 5])).unwrap();
+        assert!(copy(from.path(), to.path()).unwrap());
+        assert_eq!(std::fs::read(path(to.path())).unwrap(), [7; 5]);
+        assert_eq!(mode(&path(to.path())), 0o600);
+        assert_eq!(mode(&directory(to.path())), 0o700);
     }
 
     #[test]

@@ -1,0 +1,39 @@
+//! `paperbourse backup`: copies a data directory, beside a running server or without one.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::{DAMAGED, print_report};
+use crate::backup::{BackupError, backup};
+
+/// What to copy, and where to.
+#[derive(Args, Debug)]
+pub(super) struct BackupArgs {
+    /// The server's data folder
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+
+    /// Where the copy goes: a folder that does not exist, or is empty
+    #[arg(value_name = "TARGET")]
+    target: PathBuf,
+
+    /// Print JSON instead of text: one object, or one for each line
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(arguments: &BackupArgs) -> anyhow::Result<ExitCode> {
+    match backup(&arguments.directory, &arguments.target) {
+        Ok(report) => {
+            print_report(&report, arguments.json)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(BackupError::Inspect(error)) => {
+            eprintln!("paperbourse: there is no backup: {}", error.message());
+            Ok(if error.is_damage() { ExitCode::from(DAMAGED) } else { ExitCode::FAILURE })
+        }
+        Err(error) => Err(error.into()),
+    }
+}
