@@ -1,0 +1,217 @@
+//! Folders that were damaged on purpose: what is wrong is found, and named by file and offset.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use tempfile::TempDir;
+
+use crate::world::{Trader, buy, comment, copy_folder, files, json_of, start, text, tool};
+
+const SECTOR_BYTES: usize = 512;
+
+/// So much is in the newest segment: several comments.
+const NEWEST_BYTES_MIN: usize = 40 << 10;
+
+/// A folder with a snapshot, an archive and a journal of several blocks, the last of them a long
+/// one. Nobody writes to it.
+static HEALTHY: LazyLock<TempDir> = LazyLock::new(|| {
+    let data = TempDir::new().unwrap();
+    let server = start(data.path());
+    let trader = Trader::new(data.path(), &server, "writer");
+    let mut client = trader.connect(&server);
+    let mut order = 0;
+    for number in 0.. {
+        if number % 100 == 0 {
+            order = buy(&mut client, &format!("order-{number}"));
+        }
+        comment(&mut client, order);
+        if files(data.path(), "archive").len() >= 2 {
+            break;
+        }
+    }
+    while end_of(&fs::read(newest_begun(data.path())).unwrap()) < NEWEST_BYTES_MIN {
+        comment(&mut client, order);
+    }
+    server.interrupt();
+    data
+});
+
+fn segment(data: &Path, folder: &str, index: usize) -> PathBuf {
+    files(data, folder).swap_remove(index)
+}
+
+/// Where the blocks of the segment end: behind its last sector that is not zero.
+fn end_of(segment: &[u8]) -> usize {
+    let zeros = segment.iter().rev().take_while(|&&byte| byte == 0).count();
+    (segment.len() - zeros).next_multiple_of(SECTOR_BYTES)
+}
+
+/// The newest segment that holds blocks.
+fn newest_begun(data: &Path) -> PathBuf {
+    let begun = files(data, "journal")
+        .into_iter()
+        .filter(|path| end_of(&fs::read(path).unwrap()) > SECTOR_BYTES);
+    begun.max().unwrap()
+}
+
+fn flip(path: &Path, offset: usize) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[offset] ^= 0x10;
+    fs::write(path, bytes).unwrap();
+}
+
+/// What damage does to a folder, and which file and offset a report has to name.
+type Case = (&'static str, fn(&Path) -> (PathBuf, Option<usize>));
+
+const CASES: [Case; 8] = [
+    ("a changed byte in a block of the newest segment", |data| {
+        let path = newest_begun(data);
+        let content = fs::read(&path).unwrap();
+        // The block behind the first one; comments of one size make blocks of one size.
+        let second = SECTOR_BYTES
+            + content[SECTOR_BYTES + 1..].windows(4).position(|bytes| bytes == b"PBBK").unwrap()
+            + 1;
+        assert!(end_of(&content) > second + 2 * SECTOR_BYTES);
+        flip(&path, second + 100);
+        (path, Some(second))
+    }),
+    ("a changed byte in an archived segment", |data| {
+        let path = segment(data, "archive", 0);
+        flip(&path, SECTOR_BYTES + 40);
+        (path, Some(SECTOR_BYTES))
+    }),
+    ("a changed header of a segment", |data| {
+        let path = newest_begun(data);
+        flip(&path, 20);
+        (path, Some(0))
+    }),
+    ("bytes behind the end of the journal", |data| {
+        let path = newest_begun(data);
+        let end = end_of(&fs::read(&path).unwrap());
+        flip(&path, end);
+        (path, Some(end))
+    }),
+    ("a segment that is not there", |data| {
+        let path = newest_begun(data);
+        fs::remove_file(&path).unwrap();
+        (path, None)
+    }),
+    ("a segment that was cut", |data| {
+        let path = newest_begun(data);
+        let bytes = fs::read(&path).unwrap();
+        fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+        (path, None)
+    }),
+    ("a changed byte in the snapshot", |data| {
+        let snapshots = files(data, "snapshots");
+        let newest = snapshots.into_iter().filter(|path| path.extension().unwrap() == "snapshot");
+        let path = newest.max().unwrap();
+        flip(&path, SECTOR_BYTES + 40);
+        (path, Some(SECTOR_BYTES))
+    }),
+    ("an order file that is not there", |data| {
+        let snapshots = files(data, "snapshots");
+        let path = snapshots.into_iter().find(|path| path.extension().unwrap() == "orders");
+        let path = path.unwrap();
+        fs::remove_file(&path).unwrap();
+        (path, None)
+    }),
+];
+
+#[test]
+fn damage_is_found_and_named() {
+    for (name, damage) in CASES {
+        let folder = TempDir::new().unwrap();
+        copy_folder(HEALTHY.path(), folder.path());
+        let (path, offset) = damage(folder.path());
+        let before: Vec<_> = all_files(folder.path());
+
+        let (report, code) = json_of(&["journal", "verify", text(folder.path())]);
+        assert_eq!(code, 3, "{name}: {report}");
+        let told = &report["damage"];
+        assert_eq!(told["file"], text(&path), "{name}: {report}");
+        let told_offset = told["offset"].as_u64().and_then(|offset| usize::try_from(offset).ok());
+        assert_eq!(told_offset, offset, "{name}: {report}");
+        let message = told["message"].as_str().unwrap();
+        assert!(message.contains(text(&path)), "{name}: {message}");
+
+        let output = tool(&["journal", "verify", text(folder.path())]);
+        assert_eq!(output.status.code(), Some(3), "{name}");
+        let lines = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(lines.lines().last().unwrap(), format!("damaged: {message}"), "{name}");
+        assert_eq!(all_files(folder.path()), before, "{name}: a tool changes nothing");
+    }
+}
+
+/// All files of a folder with their content.
+fn all_files(data: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let folders = ["journal", "archive", "snapshots", "issuer"];
+    let paths = folders.into_iter().flat_map(|folder| files(data, folder));
+    paths.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
+}
+
+#[test]
+fn no_backup_is_made_of_damage() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    copy_folder(HEALTHY.path(), &data);
+    flip(&newest_begun(&data), SECTOR_BYTES + 40);
+    let output = tool(&["backup", text(&data), text(&folder.path().join("copy"))]);
+    assert_eq!(output.status.code(), Some(3));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        errors.contains("there is no backup: ") && errors.contains("at offset 512"),
+        "{errors}"
+    );
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
+}
+
+#[test]
+fn a_torn_end_is_no_damage() {
+    let folder = TempDir::new().unwrap();
+    let data = folder.path().join("data");
+    copy_folder(HEALTHY.path(), &data);
+    let (whole, code) = json_of(&["journal", "verify", text(&data)]);
+    assert_eq!((code, whole["torn"].is_null()), (0, true), "{whole}");
+    let path = newest_begun(&data);
+    let mut bytes = fs::read(&path).unwrap();
+    let end = end_of(&bytes);
+    bytes[end - SECTOR_BYTES..].fill(0);
+    fs::write(&path, &bytes).unwrap();
+
+    let (torn, code) = json_of(&["journal", "verify", text(&data)]);
+    assert_eq!((code, torn["damage"].is_null()), (0, true), "{torn}");
+    let position = |report: &serde_json::Value| report["last_position"].as_u64().unwrap();
+    assert_eq!(position(&torn), position(&whole) - 1);
+    let number = |name: &str| usize::try_from(torn["torn"][name].as_u64().unwrap()).unwrap();
+    assert_eq!(number("offset") + number("bytes"), end - SECTOR_BYTES, "{torn}");
+
+    // A backup leaves it out.
+    let copy = folder.path().join("copy");
+    let (report, code) = json_of(&["backup", text(&data), text(&copy)]);
+    assert_eq!((code, position(&report)), (0, position(&torn)), "{report}");
+    let (report, _) = json_of(&["journal", "verify", text(&copy)]);
+    assert_eq!((report["torn"].is_null(), position(&report)), (true, position(&torn)), "{report}");
+}
+
+#[test]
+fn without_the_oldest_segments_the_rest_of_the_archive_is_checked_all_the_same() {
+    let folder = TempDir::new().unwrap();
+    copy_folder(HEALTHY.path(), folder.path());
+    fs::remove_file(segment(folder.path(), "archive", 0)).unwrap();
+    let (report, code) = json_of(&["journal", "verify", text(folder.path())]);
+    assert_eq!(code, 0, "{report}");
+    assert_eq!(report["covered"]["first_segment"], 2, "{report}");
+    // The markets that the missing records named are known from the snapshot.
+    let dumped = tool(&["journal", "dump", text(folder.path())]);
+    assert!(dumped.status.success());
+    let lines = String::from_utf8(dumped.stdout).unwrap();
+    assert!(!lines.starts_with("1 "), "the oldest records are gone");
+    let fill = lines.lines().find(|line| line.contains("filled order")).unwrap();
+    assert!(fill.contains(" of \"Yes\" in 0xfbed"), "{fill}");
+
+    flip(&segment(folder.path(), "archive", 0), 3 * SECTOR_BYTES);
+    let (report, code) = json_of(&["journal", "verify", text(folder.path())]);
+    assert_eq!(code, 3, "{report}");
+}

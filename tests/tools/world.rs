@@ -1,0 +1,175 @@
+//! A server that writes much, what its clients were told, and the tools beside it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::process::{self, ServerProcess};
+
+/// The market that every simulated venue has.
+const MARKET: &str = "0xfbedbcd006f8debf0a24458901c7d2b6129d3a14e398cfb275c00cef14bcf8d9";
+
+/// Starts a server with small segments that makes snapshots all the time.
+pub(crate) fn start(data: &Path) -> ServerProcess {
+    let limits = "free=unlimited/unlimited/2/5";
+    ServerProcess::start(
+        data,
+        &[
+            "--journal-segment-bytes",
+            "1048576",
+            "--snapshot-bytes",
+            "1",
+            "--snapshot-cpu",
+            "50",
+            "--archive-bytes",
+            "33554432",
+            "--starting-balance",
+            "1000000",
+            "--tier",
+            limits,
+            "--address-limits",
+            "off",
+        ],
+    )
+}
+
+/// Somebody with a key.
+pub(crate) struct Trader {
+    pub(crate) key: String,
+}
+
+impl Trader {
+    /// Opens an account.
+    pub(crate) fn new(data: &Path, server: &ServerProcess, subject: &str) -> Self {
+        let token = tool(&["token", "--subject", subject, "--data", text(data)]);
+        assert!(token.status.success());
+        let token = String::from_utf8(token.stdout).unwrap();
+        let credential = format!("Authorization: Bearer {}", token.trim());
+        let mut client = Client::connect(&server.address, &credential);
+        let answer = client.post("/v1/keys/bootstrap", "{}");
+        assert_eq!(answer.status, 201, "{}", answer.body);
+        let answer: Value = serde_json::from_str(&answer.body).unwrap();
+        Self { key: answer["raw_key"].as_str().unwrap().to_owned() }
+    }
+
+    pub(crate) fn connect(&self, server: &ServerProcess) -> Client {
+        Client::connect(&server.address, &format!("X-API-Key: {}", self.key))
+    }
+}
+
+/// Sends until there is prepared space for what it writes, of which small segments have little.
+#[track_caller]
+fn write(client: &mut Client, target: &str, body: &Value) -> Value {
+    loop {
+        let answer = client.post(target, &body.to_string());
+        if answer.status != 503 {
+            let told: String = answer.body.chars().take(200).collect();
+            assert_eq!(answer.status, 200, "{told}");
+            return serde_json::from_str(&answer.body).unwrap();
+        }
+        assert!(answer.body.contains("JOURNAL_FULL"), "{}", answer.body);
+        std::thread::yield_now();
+    }
+}
+
+/// Buys a share under this name and returns the id of the order.
+#[track_caller]
+pub(crate) fn buy(client: &mut Client, name: &str) -> u64 {
+    let order = json!({"market_id": MARKET, "outcome": "Yes", "side": "BUY", "quantity": 1,
+                       "client_order_id": name});
+    write(client, "/trade", &order)["order_id"].as_u64().unwrap()
+}
+
+/// Writes a comment of some four kilobytes.
+#[track_caller]
+pub(crate) fn comment(client: &mut Client, order: u64) {
+    let body = json!({"content": "🦀".repeat(1000)});
+    write(client, &format!("/trades/{order}/comments"), &body);
+}
+
+/// What was acknowledged while a load was running: the names of orders.
+#[derive(Default)]
+pub(crate) struct Load {
+    acknowledged: Mutex<Vec<String>>,
+    is_over: AtomicBool,
+}
+
+impl Load {
+    /// Trades and comments until the load is over.
+    pub(crate) fn run(&self, client: &mut Client, label: &str) {
+        let mut order = 0;
+        for number in 0_u64.. {
+            if self.is_over.load(Ordering::Relaxed) {
+                return;
+            }
+            if number % 4 == 0 {
+                let name = format!("{label}-{number}");
+                order = buy(client, &name);
+                self.acknowledged.lock().unwrap().push(name);
+            } else {
+                comment(client, order);
+            }
+        }
+    }
+
+    pub(crate) fn acknowledged(&self) -> Vec<String> {
+        self.acknowledged.lock().unwrap().clone()
+    }
+
+    /// Ends the load when it is dropped, so that a test that fails ends too.
+    pub(crate) fn ends(&self) -> impl Drop + '_ {
+        struct Ends<'a>(&'a AtomicBool);
+        impl Drop for Ends<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        Ends(&self.is_over)
+    }
+}
+
+/// Runs the binary to its end.
+pub(crate) fn tool(arguments: &[&str]) -> Output {
+    process::command().args(arguments).output().unwrap()
+}
+
+/// The one JSON object that the binary prints, and its exit code.
+#[track_caller]
+pub(crate) fn json_of(arguments: &[&str]) -> (Value, i32) {
+    let output = tool(&[arguments, &["--json"]].concat());
+    let told = String::from_utf8(output.stdout).unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let value = serde_json::from_str(&told).unwrap_or_else(|e| panic!("{e}: {told}{errors}"));
+    (value, output.status.code().unwrap())
+}
+
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// The paths of the files in a folder of a data folder, by name.
+pub(crate) fn files(data: &Path, folder: &str) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(data.join(folder)) else { return Vec::new() };
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths
+}
+
+/// Copies a folder with everything in it.
+pub(crate) fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy_folder(&path, &target);
+        } else {
+            fs::copy(&path, &target).unwrap();
+        }
+    }
+}
