@@ -102,6 +102,7 @@ impl Core {
         };
         let place = reservation.place();
         self.decided_at = now;
+        self.checked_segment = segment;
         for event in &events {
             (around.observer)(event, &self.state);
         }

@@ -5,12 +5,15 @@ use std::task::{Context, Poll, Waker};
 use tokio::runtime::{Builder, Runtime};
 
 use super::*;
+use crate::disk::Disk;
 use crate::engine::command::{Identity, OrderNames, Owner, Trade, TradeOrder};
 use crate::engine::idempotency::NameHash;
 use crate::ids::OutcomeIndex;
 use crate::ids::Timestamp;
 use crate::journal::record;
-use crate::journal::{Gate, JournalConfig, MemoryJournal};
+use crate::journal::{
+    DataDirectory, Gate, JournalConfig, MemoryJournal, SegmentReader, segment_name,
+};
 use crate::market::book::{Book, Ladder, Level, Side};
 use crate::market::catalogue::{MarketInfo, Outcome as MarketOutcome};
 use crate::money::{Price, Shares};
@@ -34,6 +37,12 @@ fn world_at(clock: Clock) -> World {
     let (memory, gate) = MemoryJournal::gated(&JournalConfig::default());
     gate.release();
     let journal = Arc::new(Journal::from(memory.clone()));
+    let shards = shards_over(journal.clone(), clock);
+    World { shards, journal, memory, gate }
+}
+
+/// New shards that write to this journal, and a market with a book.
+fn shards_over(journal: Arc<Journal>, clock: Clock) -> Arc<Shards> {
     let markets = Arc::new(Markets::new());
     let outcomes =
         ["Yes", "No"].map(|label| MarketOutcome { label: label.into(), token_id: label.into() });
@@ -44,16 +53,15 @@ fn world_at(clock: Clock) -> World {
     markets.publish(&markets.by_condition(MARKET).unwrap(), OutcomeIndex(0), Arc::new(book));
     let observer = Box::new(|_: &Event, _: &State| {});
     let rules = Rules::default();
-    let shards = Arc::new(Shards::new(
+    Arc::new(Shards::new(
         Recovered::default(),
-        journal.clone(),
+        journal,
         markets,
         rules,
         clock,
         Arc::default(),
         observer,
-    ));
-    World { shards, journal, memory, gate }
+    ))
 }
 
 fn shard_id() -> ShardId {
@@ -117,8 +125,12 @@ impl World {
 
 /// A runtime of one thread, as a worker has it, and its group of waits.
 fn worker(world: &World) -> (Runtime, Arc<Waiters>) {
+    worker_of(&world.journal)
+}
+
+fn worker_of(journal: &Journal) -> (Runtime, Arc<Waiters>) {
     let runtime = Builder::new_current_thread().build().unwrap();
-    let waiters = world.journal.register();
+    let waiters = journal.register();
     runtime.spawn({
         let waiters = waiters.clone();
         async move { waiters.run().await }
@@ -148,6 +160,42 @@ fn time_is_what_the_clock_shows_and_never_goes_back() {
         runtime.block_on(world.shards.execute(shard_id(), command, &waiters)).unwrap();
         let (header, _) = record::decode(world.memory.records().last().unwrap()).unwrap();
         assert_eq!(header.at, Timestamp::from_nanos(expected), "at {shown}");
+    }
+}
+
+/// Snapshots are checked by them, and the journal is not filled with them.
+#[test]
+fn a_shard_writes_its_hash_once_a_segment() {
+    let data = tempfile::TempDir::new().unwrap();
+    let config = JournalConfig {
+        segment_bytes: 16 << 10,
+        ring_bytes: 16 << 10,
+        block_bytes_max: 8 << 10,
+        record_bytes_max: 3000,
+        ..JournalConfig::default()
+    };
+    let directory = DataDirectory::open(Disk::System, data.path()).unwrap();
+    let show = |_, _, _: &[u8]| Ok::<_, std::convert::Infallible>(());
+    let journal = Arc::new(Journal::open(&directory, &config, show).unwrap().0);
+    let shards = shards_over(journal.clone(), Clock::System);
+    let (runtime, waiters) = worker_of(&journal);
+    for number in 0..100 {
+        let command = || buy(1, &number.to_string());
+        while let Err(refusal) = runtime.block_on(shards.execute(shard_id(), command(), &waiters)) {
+            assert_eq!(refusal, Refusal::JournalFull, "the next segment is being made");
+        }
+    }
+    let last = journal.segment().unwrap();
+    assert!(last > 2);
+    let mut reader = SegmentReader::after(None);
+    for number in 1..last {
+        let path = data.path().join("journal").join(segment_name(number));
+        let batch = reader.read_closed(&Disk::System, &path, number).unwrap();
+        let checks = batch.iter().filter(|(_, bytes)| {
+            let (_, events) = record::decode(bytes).unwrap();
+            events.iter().any(|event| matches!(event, Event::StateChecked { .. }))
+        });
+        assert_eq!(checks.count(), 1, "segment {number}");
     }
 }
 
