@@ -6,11 +6,13 @@
 //!
 //! `decide` looks and never changes: it refuses with a reason, finds an earlier order that the
 //! request names, or returns the facts that would follow. `apply` changes and never refuses: a fact
-//! that contradicts the state ends the process, because the state or the journal is wrong.
+//! that contradicts the state ends the process, because the state or the fact is wrong. Facts that
+//! come from a disk go through [`State::replay`], which is the same but tells instead.
 
 pub mod account;
 pub mod command;
 pub mod comment;
+pub mod contradiction;
 pub mod event;
 pub mod fee;
 pub mod idempotency;

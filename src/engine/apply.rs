@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::account::Account;
 use super::command::Identity;
-use super::comment::Comment;
+use super::comment::{COMMENTS_PER_ORDER_MAX, Comment};
+use super::contradiction::{Contradiction, Flaw};
 use super::event::{Event, OrderFilled};
 use super::key::Key;
 use super::order::{Order, OrderRow};
@@ -15,24 +16,41 @@ use super::{State, UsedMarket};
 use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, Place, Timestamp};
 use crate::money::{Shares, Usd};
 
+/// Ids are given one after the other, each by the shard that keeps what it names.
+const NOT_NEXT: &str = "is not the next one of the shard";
+
+/// Only what is kept can change or go.
+const NOT_KEPT: &str = "is not kept";
+
 impl State {
-    /// Applies the events of the next record. `place` is where the journal holds it.
+    /// Applies the events of the next record, which a server has just decided. `place` is where the
+    /// journal holds it.
     ///
     /// # Panics
     ///
     /// When an event contradicts the state: the process must end, since one of them is wrong.
     pub fn apply(&mut self, events: &[Event], place: Place) {
-        self.sequence += 1;
-        self.log = place.log;
-        for event in events {
-            self.apply_event(event, place.position);
+        if let Err(contradiction) = self.replay(events, place) {
+            panic!("{contradiction}");
         }
     }
 
-    fn apply_event(&mut self, event: &Event, position_in_log: u64) {
+    /// Applies the events of the next record, which come from a disk: nothing about them is
+    /// believed. After an error the state is of no use any more.
+    pub fn replay(&mut self, events: &[Event], place: Place) -> Result<(), Contradiction> {
+        // A shard would have to write for centuries.
+        self.sequence = self.sequence.saturating_add(1);
+        self.log = place.log;
+        events
+            .iter()
+            .try_for_each(|event| self.apply_event(event, place.position))
+            .map_err(|flaw| Contradiction { shard: self.shard, sequence: self.sequence, flaw })
+    }
+
+    fn apply_event(&mut self, event: &Event, position_in_log: u64) -> Result<(), Flaw> {
         match event {
             Event::AccountOpened { account, identity, granted, at } => {
-                self.open_account(*account, identity, *granted, *at, position_in_log);
+                self.open_account(*account, identity, *granted, *at, position_in_log)
             }
             Event::KeyCreated { key, account, grant, created_by, at } => {
                 let key = Key {
@@ -44,12 +62,12 @@ impl State {
                     created_at: *at,
                     revoked_at: None,
                 };
-                self.add_key(key, position_in_log);
+                self.add_key(key, position_in_log)
             }
             Event::KeyRevoked { key, at } => self.revoke_key(*key, *at, position_in_log),
             Event::KeyForgotten { key } => self.forget_key(*key, position_in_log),
             Event::MarketIntroduced { index, condition_id, outcomes } => {
-                self.introduce_market(*index, condition_id, outcomes);
+                self.introduce_market(*index, condition_id, outcomes)
             }
             Event::OrderFilled(fill) => self.fill_order(fill, position_in_log),
             Event::OrderForgotten { order } => self.forget_order(*order, position_in_log),
@@ -61,22 +79,11 @@ impl State {
                     content: content.clone(),
                     at: *at,
                 };
-                assert_eq!(comment.id.shard(), self.shard, "a comment of another shard");
-                self.comments_ever += 1;
-                let counter = comment.id.counter();
-                assert_eq!(counter, self.comments_ever, "comments are numbered in order");
-                self.insert_comment(comment, position_in_log);
+                self.add_comment(comment, position_in_log)
             }
             Event::CommentDeleted { comment } => self.delete_comment(*comment, position_in_log),
-            Event::StateChecked { hash } => {
-                assert_eq!(
-                    *hash,
-                    self.hash,
-                    "shard {} differs at record {} from the state that wrote it",
-                    self.shard.get(),
-                    self.sequence
-                );
-            }
+            Event::StateChecked { hash } if *hash == self.hash => Ok(()),
+            Event::StateChecked { hash } => Err(Flaw::hash(*hash, self.hash)),
         }
     }
 
@@ -87,16 +94,26 @@ impl State {
         granted: Usd,
         at: Timestamp,
         position_in_log: u64,
-    ) {
-        assert_eq!(id.shard(), self.shard, "an account of another shard");
-        let counter = self.accounts.len() as u64 + 1;
-        assert_eq!(id.counter(), counter, "accounts are numbered in order");
-        assert!(self.account_of(&identity.digest).is_none(), "one account for each identity");
+    ) -> Result<(), Flaw> {
+        let flaw = |flaw| Err(Flaw::account(id, flaw));
+        if id.shard() != self.shard || id.counter() != self.accounts.len() as u64 + 1 {
+            return flaw(NOT_NEXT);
+        }
+        if identity.shard() != self.shard {
+            return flaw("is not in the shard of its identity");
+        }
+        if self.account_of(&identity.digest).is_some() {
+            return flaw("has the identity of another one");
+        }
+        if granted < Usd::ZERO {
+            return flaw("begins with a debt");
+        }
         let issuer = self.issuer(&identity.issuer);
         let subject = identity.subject.clone();
         let mut account = Account::opened(id, identity.digest, issuer, subject, granted, at);
         account.position_in_log = position_in_log;
         self.insert_account(account);
+        Ok(())
     }
 
     /// Adds an account behind the others.
@@ -123,39 +140,48 @@ impl State {
         u32::try_from(index).expect("fewer issuers than a u32 counts")
     }
 
-    fn add_key(&mut self, key: Key, position_in_log: u64) {
-        assert_eq!(key.id.shard(), self.shard, "a key of another shard");
-        self.keys_ever += 1;
-        assert_eq!(key.id.counter(), self.keys_ever, "keys are numbered in order");
-        let account = key.account;
-        self.insert_key(key).expect("a key of an account, made with a key that it keeps");
-        self.account_mut(account).position_in_log = position_in_log;
+    fn add_key(&mut self, key: Key, position_in_log: u64) -> Result<(), Flaw> {
+        let (id, account) = (key.id, key.account);
+        let counter = id.counter();
+        if id.shard() != self.shard || Some(counter) != self.keys_ever.checked_add(1) {
+            return Err(Flaw::key(id, NOT_NEXT));
+        }
+        self.keys_ever = counter;
+        self.insert_key(key)
+            .ok_or(Flaw::key(id, "is of no account, or was made with a key of none"))?;
+        self.touch_account(account, position_in_log);
+        Ok(())
     }
 
-    fn revoke_key(&mut self, id: KeyId, at: Timestamp, position_in_log: u64) {
-        let slot = self.keys.slot(id.get()).expect("a key of this shard");
+    fn revoke_key(&mut self, id: KeyId, at: Timestamp, position_in_log: u64) -> Result<(), Flaw> {
+        let slot = self.keys.slot(id.get()).ok_or(Flaw::key(id, NOT_KEPT))?;
         self.hash -= self.key_term(&self.keys[slot]);
         self.keys[slot].revoke(at);
         self.hash += self.key_term(&self.keys[slot]);
-        self.account_mut(self.keys[slot].account()).position_in_log = position_in_log;
+        self.touch_account(self.keys[slot].account(), position_in_log);
+        Ok(())
     }
 
-    fn forget_key(&mut self, id: KeyId, position_in_log: u64) {
-        let account = self.key(id).expect("a key of this shard").account;
+    fn forget_key(&mut self, id: KeyId, position_in_log: u64) -> Result<(), Flaw> {
+        let slot = self.keys.slot(id.get()).ok_or(Flaw::key(id, NOT_KEPT))?;
+        let account = self.keys[slot].account();
         self.remove_key(id);
-        self.account_mut(account).position_in_log = position_in_log;
+        self.touch_account(account, position_in_log);
         self.last_removal = position_in_log;
+        Ok(())
     }
 
     fn introduce_market(
         &mut self,
-        market: MarketIndex,
+        index: MarketIndex,
         condition_id: &Arc<str>,
         outcomes: &[(Arc<str>, Arc<str>)],
-    ) {
-        assert_eq!(market.0 as usize, self.markets.len(), "markets are numbered in order");
+    ) -> Result<(), Flaw> {
+        if index.0 as usize != self.markets.len() {
+            return Err(Flaw::market(index, NOT_NEXT));
+        }
         let market = UsedMarket { condition_id: condition_id.clone(), outcomes: outcomes.to_vec() };
-        self.insert_market(market).expect("a market is introduced once");
+        self.insert_market(market).ok_or(Flaw::market(index, "was introduced before"))
     }
 
     /// Adds a market behind the others. `None` when it is there already.
@@ -170,26 +196,33 @@ impl State {
         Some(())
     }
 
-    fn fill_order(&mut self, fill: &OrderFilled, position_in_log: u64) {
-        self.orders_ever += 1;
-        assert_eq!(fill.order.counter(), self.orders_ever, "orders are numbered in order");
-        assert_eq!(fill.order.shard(), self.shard, "an order of another shard");
-        let taken: Shares = fill.levels.iter().map(|level| level.size).sum();
-        assert_eq!(taken, fill.quantity, "an order is what it took");
-        let market = &self.markets[fill.market.0 as usize];
-        assert!(fill.outcome.index() < market.outcomes.len(), "an outcome that the market has");
+    fn fill_order(&mut self, fill: &OrderFilled, position_in_log: u64) -> Result<(), Flaw> {
+        let flaw = |flaw| Flaw::order(fill.order, flaw);
+        let counter = fill.order.counter();
+        if fill.order.shard() != self.shard || Some(counter) != self.orders_ever.checked_add(1) {
+            return Err(flaw(NOT_NEXT));
+        }
+        self.orders_ever = counter;
+        check_fill(fill).map_err(flaw)?;
+        let market = self.markets.get(fill.market.0 as usize);
+        if market.is_none_or(|market| fill.outcome.index() >= market.outcomes.len()) {
+            return Err(flaw("is in no market"));
+        }
 
-        let slot = self.account_slot(fill.account).expect("an account of this shard");
+        let slot = self.account_slot(fill.account).ok_or(flaw("is of no account"))?;
         let account = &mut self.accounts[slot];
         self.hash -= account.term();
-        let ledger = account
-            .ledger()
-            .after_fill(fill.side, fill.notional, fill.fee)
-            .expect("the sums were checked when the fill was decided");
-        assert_eq!(ledger.cash(), fill.balance, "money is conserved");
-        assert!(fill.balance >= Usd::ZERO, "no fill leaves a debt");
+        let ledger = account.ledger().after_fill(fill.side, fill.notional, fill.fee);
+        let ledger = ledger.ok_or(flaw("has sums out of range"))?;
+        if ledger.cash() != fill.balance {
+            return Err(flaw("does not conserve money"));
+        }
+        if fill.balance < Usd::ZERO {
+            return Err(flaw("leaves a debt"));
+        }
+        let order_count = account.order_count_ever().checked_add(1);
         account.set_ledger(ledger);
-        account.set_order_count_ever(account.order_count_ever() + 1);
+        account.set_order_count_ever(order_count.ok_or(flaw("is one too many"))?);
         account.position_in_log = position_in_log;
         self.hash += account.term();
 
@@ -199,17 +232,21 @@ impl State {
             .unwrap_or(Position::empty(fill.market, fill.outcome));
         let after = before
             .after_fill(fill.side, fill.quantity, fill.notional)
-            .expect("the position was checked when the fill was decided");
-        assert_eq!(after.shares, fill.position_shares, "shares are conserved");
-        assert_eq!(after.cost, fill.position_cost, "cost is conserved");
+            .ok_or(flaw("sells more than is held, or leaves a position out of range"))?;
+        if after.shares != fill.position_shares {
+            return Err(flaw("does not conserve shares"));
+        }
+        if after.cost != fill.position_cost {
+            return Err(flaw("does not conserve cost"));
+        }
         if let Some(before) = account.set_position(after) {
             self.hash -= before.term(fill.account);
         }
         self.hash += after.term(fill.account);
 
-        let order = Order::pack(OrderRow::filled(fill), position_in_log)
-            .expect("numbers that an order can have");
-        self.insert_order(order, slot).expect("a name stands for one order");
+        let order = OrderRow::filled(fill).and_then(|row| Order::pack(row, position_in_log));
+        let order = order.ok_or(flaw("has numbers out of range"))?;
+        self.insert_order(order, slot).ok_or(flaw("has a name that is used"))
     }
 
     /// Adds an order behind the others of its account, which is in this slot. `None` when a name
@@ -221,10 +258,12 @@ impl State {
         Some(())
     }
 
-    fn forget_order(&mut self, id: OrderId, position_in_log: u64) {
-        let slot = self.orders.slot(id).expect("an order that is kept");
+    fn forget_order(&mut self, id: OrderId, position_in_log: u64) -> Result<(), Flaw> {
+        let slot = self.orders.slot(id).ok_or(Flaw::order(id, NOT_KEPT))?;
         let account = self.account_mut(self.orders[slot].account());
-        assert_eq!(account.pop_order(), Some(slot), "an account forgets its oldest order");
+        if account.pop_order() != Some(slot) {
+            return Err(Flaw::order(id, "is not the oldest that its account keeps"));
+        }
         account.position_in_log = position_in_log;
         self.hash -= self.orders.remove(slot).term();
         for comment in self.comments_of.remove(&id).unwrap_or_default().ids {
@@ -232,11 +271,29 @@ impl State {
             self.hash -= comment.term();
         }
         self.last_removal = position_in_log;
+        Ok(())
     }
 
-    /// Adds a comment behind the others of its order.
+    fn add_comment(&mut self, comment: Comment, position_in_log: u64) -> Result<(), Flaw> {
+        let flaw = |flaw| Err(Flaw::comment(comment.id, flaw));
+        let counter = comment.id.counter();
+        if comment.id.shard() != self.shard || Some(counter) != self.comments_ever.checked_add(1) {
+            return flaw(NOT_NEXT);
+        }
+        if self.order(comment.order).is_none() {
+            return flaw("is on no order");
+        }
+        let comments = self.comments_of.get(&comment.order);
+        if comments.is_some_and(|comments| comments.ids.len() >= COMMENTS_PER_ORDER_MAX) {
+            return flaw("is one more than its order may have");
+        }
+        self.comments_ever = counter;
+        self.insert_comment(comment, position_in_log);
+        Ok(())
+    }
+
+    /// Adds a comment behind the others of its order, which is kept.
     pub(super) fn insert_comment(&mut self, comment: Comment, position_in_log: u64) {
-        assert!(self.order(comment.order).is_some(), "an order that is kept");
         let comments = self.comments_of.entry(comment.order).or_default();
         comments.ids.push(comment.id);
         comments.position_in_log = position_in_log;
@@ -244,8 +301,8 @@ impl State {
         self.comments.insert(comment.id, comment);
     }
 
-    fn delete_comment(&mut self, id: CommentId, position_in_log: u64) {
-        let comment = self.comments.remove(&id).expect("a comment that is there");
+    fn delete_comment(&mut self, id: CommentId, position_in_log: u64) -> Result<(), Flaw> {
+        let comment = self.comments.remove(&id).ok_or(Flaw::comment(id, NOT_KEPT))?;
         self.hash -= comment.term();
         let comments = self.comments_of.get_mut(&comment.order).expect("it was on an order");
         comments.ids.retain(|&other| other != id);
@@ -254,12 +311,40 @@ impl State {
             self.comments_of.remove(&comment.order);
         }
         self.last_removal = position_in_log;
+        Ok(())
+    }
+
+    /// The account of something that is kept, which this record has changed.
+    fn touch_account(&mut self, id: AccountId, position_in_log: u64) {
+        self.account_mut(id).position_in_log = position_in_log;
     }
 
     fn account_mut(&mut self, id: AccountId) -> &mut Account {
-        let slot = self.account_slot(id).expect("an account of this shard");
+        let slot = self.account_slot(id).expect("what is kept has an account");
         &mut self.accounts[slot]
     }
+}
+
+/// What must hold of every fill, whatever the state is. Sums and prices that are shown later come
+/// from these numbers.
+fn check_fill(fill: &OrderFilled) -> Result<(), &'static str> {
+    let mut taken = Shares::ZERO;
+    for level in &fill.levels {
+        if level.size <= Shares::ZERO {
+            return Err("takes no shares at a price");
+        }
+        taken = taken.checked_add(level.size).ok_or("takes more than there can be")?;
+    }
+    if taken != fill.quantity || taken == Shares::ZERO {
+        return Err("is not what it took");
+    }
+    if !(0..=fill.quantity.micros()).contains(&fill.notional.micros()) {
+        return Err("costs less than nothing or more than a dollar a share");
+    }
+    if fill.fee < Usd::ZERO {
+        return Err("has a fee below zero");
+    }
+    Ok(())
 }
 
 impl UsedMarket {

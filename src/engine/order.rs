@@ -239,15 +239,15 @@ pub struct OrderRow {
 }
 
 impl OrderRow {
-    /// The order that a fill made.
-    pub(super) fn filled(fill: &OrderFilled) -> Self {
-        Self {
+    /// The order that a fill made. `None` when it took more levels than a book has.
+    pub(super) fn filled(fill: &OrderFilled) -> Option<Self> {
+        Some(Self {
             id: fill.order,
             account: fill.account,
             market: fill.market,
             outcome: fill.outcome,
             side: fill.side,
-            level_count: u16::try_from(fill.levels.len()).expect("a side has at most 9,999 levels"),
+            level_count: u16::try_from(fill.levels.len()).ok()?,
             quantity: fill.quantity,
             notional: fill.notional,
             fee: fill.fee,
@@ -260,7 +260,7 @@ impl OrderRow {
             names: fill.names.clone(),
             client_order_id: fill.client_order_id.clone(),
             at: fill.at,
-        }
+        })
     }
 }
 

@@ -1,7 +1,7 @@
 //! One shard's state and the next record of the journal: what a recovery and a fold consist of.
 
 use crate::engine::State;
-use crate::engine::event::Event;
+use crate::engine::contradiction::Contradiction;
 use crate::ids::{Place, ShardId, Timestamp};
 use crate::journal::record::{self, RecordError};
 
@@ -50,17 +50,12 @@ pub enum ReplayError {
         /// The start that wrote the record that came.
         epoch: u64,
     },
-    /// The state is not the one that the shard had when it wrote the record.
+    /// It says what cannot be.
     #[error(
-        "shard {shard} differs at record {sequence} from the state that wrote it: a record before \
-         it was changed, or this version reads one in another way"
+        "{0}: a record of the shard was changed, or this version reads one in another way than the \
+         version that wrote it"
     )]
-    Diverged {
-        /// Which shard.
-        shard: u8,
-        /// The record that says so.
-        sequence: u64,
-    },
+    Contradiction(#[from] Contradiction),
 }
 
 impl ShardState {
@@ -69,7 +64,8 @@ impl ShardState {
         Self { state: State::new(shard), epoch: 0, decided_at: Timestamp::EPOCH }
     }
 
-    /// Applies the next record of the shard. It is on disk: what rests on it is durable.
+    /// Applies the next record of the shard. It is on disk: what rests on it is durable. After an
+    /// error the state is of no use any more.
     pub fn replay(&mut self, bytes: &[u8]) -> Result<(), ReplayError> {
         let (header, events) = record::decode(bytes)?;
         let shard = self.state.shard().get();
@@ -77,19 +73,13 @@ impl ShardState {
             return Err(ReplayError::OtherShard { shard, found: header.shard.get() });
         }
         let before = self.state.sequence();
-        if header.sequence != before + 1 {
+        if Some(header.sequence) != before.checked_add(1) {
             return Err(ReplayError::Gap { shard, before, sequence: header.sequence });
         }
         if header.epoch < self.epoch {
             return Err(ReplayError::Epoch { shard, before: self.epoch, epoch: header.epoch });
         }
-        // The hash stands in front of what it was taken before.
-        if let Some(Event::StateChecked { hash }) = events.first()
-            && *hash != self.state.hash()
-        {
-            return Err(ReplayError::Diverged { shard, sequence: header.sequence });
-        }
-        self.state.apply(&events, Place::START);
+        self.state.replay(&events, Place::START)?;
         self.epoch = header.epoch;
         self.decided_at = header.at;
         Ok(())

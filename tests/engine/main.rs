@@ -5,6 +5,7 @@ mod accounts;
 mod actions;
 mod bounds;
 mod comments;
+mod contradictions;
 mod fills;
 mod idempotency;
 mod keys;

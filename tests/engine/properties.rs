@@ -24,7 +24,7 @@ use crate::report;
 use crate::world::World;
 
 /// The engine and the naive shard side by side.
-struct Pair {
+pub(crate) struct Pair {
     world: World,
     naive: Naive,
     /// Every order that was sent, filled or not.
@@ -32,7 +32,7 @@ struct Pair {
 }
 
 impl Pair {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut world = World::new();
         world.rules.starting_balance = Usd::from_micros(narrow(STARTING_BALANCE));
         world.rules.kept_orders_max = KEPT_ORDERS_MAX;
@@ -50,7 +50,7 @@ impl Pair {
     }
 
     /// Does the same to both and compares; tells what a command led to.
-    fn step(&mut self, action: &Action) -> Option<Outcome> {
+    pub(crate) fn step(&mut self, action: &Action) -> Option<Outcome> {
         let (command, expected) = self.command(action)?;
         let actual = match self.world.run(&command) {
             Err(rejection) => Outcome::Refused(report::code(&rejection)),
@@ -61,6 +61,10 @@ impl Pair {
         assert_eq!(actual, expected, "{action:?}");
         self.check_sums();
         Some(actual)
+    }
+
+    pub(crate) fn into_world(self) -> World {
+        self.world
     }
 
     /// The engine's command and what the naive shard makes of it; `None` when the action is one of

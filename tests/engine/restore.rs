@@ -60,7 +60,7 @@ fn level(cents: i64) -> Level {
     Level { price: Price::from_micros(cents * 10_000), size: Shares::from_micros(100_000_000) }
 }
 
-fn shard() -> ShardId {
+pub(crate) fn shard() -> ShardId {
     ShardId::new(5).expect("below the shard count")
 }
 
@@ -74,7 +74,7 @@ fn order_id(counter: u64) -> OrderId {
 
 /// Two accounts: the first has forgotten the order 1 and keeps 2 and 4, with a comment on each; the
 /// second keeps 3. The first has a key and a second one that was made with it.
-fn world() -> World {
+pub(crate) fn world() -> World {
     let mut world = World::new();
     world.rules.kept_orders_max = 2;
     world.list("M1", &["Yes", "No"]);

@@ -111,22 +111,23 @@ fn a_journal_without_its_beginning_refuses_to_start() {
 
 #[test]
 fn a_record_that_does_not_follow_is_refused() {
-    for thread_count in [1, 2] {
+    let shard = ShardId::new(3).unwrap();
+    // A shard that says that it had another state than it had, and one that forgets what it never
+    // had.
+    let wrong = crate::engine::state_hash::StateHash::from_u64(1);
+    let order = OrderId::new(shard, 99).unwrap();
+    for (thread_count, event, expected) in [
+        (1, Event::StateChecked { hash: wrong }, "and was 0000000000000001 when"),
+        (2, Event::OrderForgotten { order }, "order 6339 is not kept"),
+    ] {
         let mut world = World::new();
-        let account = world.open_account(ShardId::new(3).unwrap());
+        let account = world.open_account(shard);
         world.buy(account);
         let closed_before = world.closed();
-        // A shard that says that it had another state than it had.
-        let wrong = crate::engine::state_hash::StateHash::from_u64(1);
-        let state = world.shards[3].state.clone();
-        let header = RecordHeader {
-            shard: state.shard(),
-            epoch: 1,
-            sequence: state.sequence() + 1,
-            at: at(world.turn),
-        };
+        let sequence = world.shards[3].state.sequence() + 1;
+        let header = RecordHeader { shard, epoch: 1, sequence, at: at(world.turn) };
         let mut bytes = Vec::new();
-        record::encode(header, &[Event::StateChecked { hash: wrong }], &mut bytes);
+        record::encode(header, &[event], &mut bytes);
         let place = world.journal.reserve(bytes.len()).unwrap().fill_from(&bytes);
         world.journal.wait_blocking(place);
         while world.closed() == closed_before {
@@ -137,8 +138,9 @@ fn a_record_that_does_not_follow_is_refused() {
         assert!(world.folder.snapshot_numbers().unwrap().is_empty());
         let World { data, journal, .. } = world;
         drop(journal);
-        let Err(error) = World::try_open(&data, thread_count) else { panic!("it diverged") };
+        let Err(error) = World::try_open(&data, thread_count) else { panic!("it contradicts") };
         let text = error.to_string();
-        assert!(text.contains("position 3") && text.contains("shard 3 differs"), "{text}");
+        let place = "position 3 was refused: record 3 of shard 3 contradicts those before it";
+        assert!(text.contains(place) && text.contains(expected), "{text}");
     }
 }
