@@ -47,14 +47,14 @@ pub enum FoldError {
         number: u64,
     },
     /// A record does not follow from those before it.
-    #[error("{} at offset {offset}: {source}", path.display())]
+    #[error("{} at offset {offset}: {reason}", path.display())]
     Replay {
         /// The segment.
         path: PathBuf,
         /// Where the record begins.
         offset: u64,
         /// Why.
-        source: ReplayError,
+        reason: ReplayError,
     },
     /// The work was stopped.
     #[error(transparent)]
@@ -197,10 +197,10 @@ fn replay(
         let file = &index.segments[at.segment as usize];
         buffer.resize(at.bytes as usize, 0);
         file.read_at(&mut buffer, at.offset.into())?;
-        folded.replay(&buffer).map_err(|source| FoldError::Replay {
+        folded.replay(&buffer).map_err(|reason| FoldError::Replay {
             path: file.path().to_path_buf(),
             offset: at.offset.into(),
-            source,
+            reason,
         })?;
         if row % ROWS_PER_STEP == 0 {
             pace.step()?;

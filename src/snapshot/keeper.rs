@@ -208,7 +208,7 @@ impl Upkeep {
         metrics.elapsed_ms.store(elapsed_ms, Ordering::Relaxed);
         metrics.bytes.store(report.bytes, Ordering::Relaxed);
         tracing::info!(
-            "snapshot of segments 1 to {}: {} records folded in, {} bytes written, {:.1} s",
+            "snapshot up to segment {}: {} records folded in, {} bytes written, {:.1} s",
             report.number,
             report.records,
             report.bytes,

@@ -17,14 +17,14 @@ use crate::journal::{JournalMark, LogId};
 pub enum LoadError {
     /// One of its files cannot be read.
     #[error("{0}; {REMEDY}")]
-    Container(#[from] ContainerError),
+    Container(ContainerError),
     /// Its manifest cannot be read.
-    #[error("{} has no valid manifest: {source}; {REMEDY}", path.display())]
+    #[error("{} has no valid manifest: {reason}; {REMEDY}", path.display())]
     Manifest {
         /// The snapshot.
         path: PathBuf,
         /// Why.
-        source: RecordError,
+        reason: RecordError,
     },
     /// A file is not the one that the manifest speaks of.
     #[error("{} is not the file that the snapshot was made with; {REMEDY}", path.display())]
@@ -33,14 +33,14 @@ pub enum LoadError {
         path: PathBuf,
     },
     /// A shard's part contradicts itself.
-    #[error("{}: shard {shard}: {source}; {REMEDY}", path.display())]
+    #[error("{}: shard {shard}: {reason}; {REMEDY}", path.display())]
     Shard {
         /// The snapshot.
         path: PathBuf,
         /// Which shard.
         shard: u8,
         /// Why.
-        source: ShardError,
+        reason: ShardError,
     },
     /// A file operation failed.
     #[error(transparent)]
@@ -50,6 +50,16 @@ pub enum LoadError {
 const REMEDY: &str = "everything was left as it is; put the file back from a backup, or move the \
                       newest .snapshot file out of the directory to start from the one before it \
                       and the archive";
+
+/// What a failed operation on a file says stays with it: there is nothing to put back.
+impl From<ContainerError> for LoadError {
+    fn from(error: ContainerError) -> Self {
+        match error {
+            ContainerError::Disk(error) => Self::Disk(error),
+            error => Self::Container(error),
+        }
+    }
+}
 
 /// A snapshot whose files are there, with its manifest.
 pub struct Snapshot {
@@ -80,7 +90,7 @@ impl Snapshot {
         let mut section = Vec::new();
         states.read(SHARD_COUNT, &mut section)?;
         let manifest = Manifest::decode(&section)
-            .map_err(|source| LoadError::Manifest { path: path.clone(), source })?;
+            .map_err(|reason| LoadError::Manifest { path: path.clone(), reason })?;
         let mut orders = Vec::with_capacity(manifest.order_files.len());
         for file in &manifest.order_files {
             let path = folder.orders_path(file.number);
@@ -120,10 +130,10 @@ impl Snapshot {
 
     /// Reads one shard.
     pub fn shard(&self, shard: ShardId) -> Result<ShardState, LoadError> {
-        let wrong = |source| LoadError::Shard {
+        let wrong = |reason| LoadError::Shard {
             path: self.states.path().to_path_buf(),
             shard: shard.get(),
-            source,
+            reason,
         };
         let mut section = Vec::new();
         self.states.read(shard.index(), &mut section)?;

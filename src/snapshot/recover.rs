@@ -71,14 +71,14 @@ pub enum RecoverError {
     Snapshot(#[from] LoadError),
     /// A record does not follow from those before it.
     #[error(
-        "the record at position {position} was refused: {source}; the journal was left as it is; \
+        "the record at position {position} was refused: {reason}; the journal was left as it is; \
          start from a backup"
     )]
     Replay {
         /// The position of the record.
         position: u64,
         /// Why.
-        source: ReplayError,
+        reason: ReplayError,
     },
 }
 
@@ -113,7 +113,7 @@ impl fmt::Display for RecoverReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(number) = self.snapshot {
             let seconds = self.snapshot_elapsed.as_secs_f64();
-            write!(formatter, "snapshot of segments 1 to {number} loaded in {seconds:.3} s, ")?;
+            write!(formatter, "snapshot up to segment {number} loaded in {seconds:.3} s, ")?;
         }
         self.journal.fmt(formatter)
     }
@@ -212,7 +212,7 @@ fn replay_batch(
         if shard % count == number {
             group[shard / count]
                 .replay(record)
-                .map_err(|source| RecoverError::Replay { position, source })?;
+                .map_err(|reason| RecoverError::Replay { position, reason })?;
         }
     }
     Ok(())
