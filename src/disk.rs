@@ -12,6 +12,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use crate::faults::{self, Fault};
+
 /// Long files are written and synced in parts of this size, so that the flushes of the journal
 /// never stand behind a whole file.
 const PART_BYTES: usize = 1 << 20;
@@ -170,6 +172,9 @@ impl Disk {
 
     /// Waits until the names in a directory are on disk.
     pub fn sync_directory(&self, path: &Path) -> Result<(), DiskError> {
+        if faults::is_on(Fault::NoDirectorySync) {
+            return Ok(());
+        }
         let synced = match self {
             Self::System => File::open(path).and_then(|directory| directory.sync_all()),
             #[cfg(test)]

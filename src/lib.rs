@@ -6,6 +6,7 @@ pub mod cli;
 pub mod config;
 pub mod disk;
 pub mod engine;
+mod faults;
 pub mod http;
 pub mod ids;
 pub mod inspect;
@@ -20,3 +21,7 @@ pub mod snapshot;
 pub mod telemetry;
 pub mod venue;
 pub mod ws;
+
+#[cfg(test)]
+#[cfg(not(paperbourse_loom))]
+mod simulation;

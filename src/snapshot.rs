@@ -49,6 +49,8 @@ pub use pace::Stopped;
 pub use recover::{Opened, RecoverError, RecoverReport, Recovered, open};
 pub use replay::{ReplayError, ShardState};
 pub use state::ShardError;
+#[cfg(test)]
+pub(crate) use {keeper::Upkeep, pace::Pace, recover::open_stepped};
 
 #[cfg(test)]
 #[cfg(not(paperbourse_loom))]

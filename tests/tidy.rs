@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 
 /// Top-level modules in the order of the map: each may use those in front of it, never those
 /// behind.
-const MODULES: [&str; 21] = [
+const MODULES: [&str; 23] = [
     "money",
     "ids",
+    "faults",
     "disk",
     "market",
     "limits",
@@ -29,6 +30,7 @@ const MODULES: [&str; 21] = [
     "server",
     "cli",
     "main",
+    "simulation",
 ];
 
 /// Modules without clock, randomness, I/O, tasks or logging.

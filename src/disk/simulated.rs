@@ -136,6 +136,11 @@ impl SimulatedDisk {
         self.model.lock().capacity_bytes = bytes;
     }
 
+    /// How many bytes all files have that have a name.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.model.lock().bytes()
+    }
+
     /// Whether the crash that was ordered has come.
     pub(crate) fn is_crashed(&self) -> bool {
         self.model.lock().is_crashed
@@ -379,8 +384,12 @@ impl Model {
         if self.capacity_bytes == u64::MAX {
             return u64::MAX / 2;
         }
+        self.capacity_bytes.saturating_sub(self.bytes())
+    }
+
+    fn bytes(&self) -> u64 {
         let files = self.names.inodes().filter_map(|inode| self.files.get(&inode));
-        self.capacity_bytes.saturating_sub(files.map(Content::bytes).sum())
+        files.map(Content::bytes).sum()
     }
 
     fn sync(&mut self, inode: Inode) -> io::Result<()> {

@@ -8,6 +8,7 @@ use super::recovery::OpenError;
 use super::segment::{self, Header, HeaderError, SEGMENT_BYTES_MAX};
 use super::tail::{self, Tail};
 use crate::disk::{Disk, DiskError, DiskFile};
+use crate::faults::{self, Fault};
 
 /// Where the chain of blocks stands, as a snapshot keeps it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -177,6 +178,7 @@ impl SegmentReader {
             damage,
         };
         match segment.tail {
+            Tail::Torn(_) if accepts_damage() => Ok(segment.batch),
             Tail::Torn(_) => Err(damaged(Damage::Followed)),
             Tail::Clean if segment.is_blank() => Err(damaged(Damage::Gap)),
             Tail::Clean => Ok(segment.batch),
@@ -225,6 +227,7 @@ impl SegmentReader {
             return Err(OpenError::ForeignSegment { path: path() });
         }
         if let Some((path, offset, damage)) = &self.over
+            && !accepts_damage()
             && !is_zero(&content[segment::HEADER_BYTES..])
         {
             let (path, offset, damage) = (path.clone(), *offset, damage.clone());
@@ -259,11 +262,14 @@ impl SegmentReader {
                 end += block.bytes;
                 continue;
             }
-            tail = tail::judge(rest, &reading, &chain).map_err(|damage| OpenError::Damaged {
-                path: path(),
-                offset: end as u64,
-                damage,
-            })?;
+            tail = match tail::judge(rest, &reading, &chain) {
+                Ok(tail) => tail,
+                Err(_) if accepts_damage() => Tail::Torn(rest.len()),
+                Err(damage) => {
+                    let (path, offset) = (path(), end as u64);
+                    return Err(OpenError::Damaged { path, offset, damage });
+                }
+            };
             break;
         }
         self.known = Some((log, chain));
@@ -288,6 +294,10 @@ impl SegmentReader {
         }
         Ok(segment)
     }
+}
+
+fn accepts_damage() -> bool {
+    faults::is_on(Fault::TornTailAcceptedInTheMiddle)
 }
 
 /// Reads a file whole and checks its header.

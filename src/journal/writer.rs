@@ -14,6 +14,7 @@ use super::ring::{Ring, Taken, Taker};
 use super::waiters::Progress;
 use super::{SyncMode, segment};
 use crate::disk::{DiskError, DiskFile};
+use crate::faults::{self, Fault};
 
 /// A flush that takes longer than this is warned about.
 const SLOW_FLUSH: Duration = Duration::from_secs(1);
@@ -121,6 +122,9 @@ impl Writer {
         }
         let started = Instant::now();
         self.shared.metrics.begin_flush(started);
+        if faults::is_on(Fault::AnswerBeforeSync) {
+            self.shared.progress.publish(taken.last_position);
+        }
         let bytes = self.tail.append(&mut self.builder)?;
         let elapsed = started.elapsed();
         assert_eq!(self.tail.chain.position, taken.last_position, "positions are contiguous");

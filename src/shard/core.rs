@@ -8,7 +8,8 @@ use crate::engine::event::{Event, Events};
 use crate::engine::rejection::Rejection;
 use crate::engine::view::Observed;
 use crate::engine::{Rules, State, Verdict};
-use crate::ids::{Clock, Timestamp};
+use crate::faults::{self, Fault};
+use crate::ids::{Clock, Place, Timestamp};
 use crate::journal::Journal;
 use crate::journal::record::{self, RecordHeader};
 use crate::market::{MarketSnapshot, Markets};
@@ -112,7 +113,9 @@ impl Core {
     }
 
     fn refused(&self, command: &Command, refusal: Refusal) -> Observed<Result<Outcome, Refusal>> {
-        Observed { value: Err(refusal), place: self.state.rests_on(command) }
+        let is_early = faults::is_on(Fault::RejectionAnsweredEarly);
+        let place = if is_early { Place::START } else { self.state.rests_on(command) };
+        Observed { value: Err(refusal), place }
     }
 
     /// What the answer to a command that has happened is written from.

@@ -33,6 +33,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, DiskError, DiskFile};
+use crate::faults::{self, Fault};
 use crate::journal::LogId;
 
 /// The version of the format that this server writes.
@@ -175,7 +176,9 @@ impl Writer {
         end.extend_from_slice(&crc.to_le_bytes());
         end.extend_from_slice(&END_MAGIC);
         self.write(&end)?;
-        self.file.sync_all()?;
+        if !faults::is_on(Fault::SnapshotRenamedBeforeSync) {
+            self.file.sync_all()?;
+        }
         Ok(self.offset)
     }
 

@@ -123,7 +123,7 @@ fn source_of(error: &FoldError) -> String {
 }
 
 /// Folds when it is time, and throws away what nobody needs.
-pub(super) struct Upkeep {
+pub(crate) struct Upkeep {
     folder: Folder,
     config: SnapshotConfig,
     metrics: Arc<SnapshotMetrics>,
@@ -134,7 +134,7 @@ pub(super) struct Upkeep {
 }
 
 impl Upkeep {
-    pub(super) fn new(
+    pub(crate) fn new(
         folder: Folder,
         config: SnapshotConfig,
         metrics: Arc<SnapshotMetrics>,
@@ -143,7 +143,7 @@ impl Upkeep {
     }
 
     /// One look. `closed` is the last segment that is written no more.
-    pub(super) fn keep(
+    pub(crate) fn keep(
         &mut self,
         closed: u64,
         pace: &mut dyn Pace,

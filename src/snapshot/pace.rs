@@ -18,7 +18,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 pub struct Stopped;
 
 /// Called often by work in the background; may pause it or stop it.
-pub(super) trait Pace {
+pub(crate) trait Pace {
     /// Between two short pieces of work.
     fn step(&mut self) -> Result<(), Stopped>;
 }

@@ -144,6 +144,19 @@ pub fn open(
     Ok(Opened { journal, recovered, report, folder })
 }
 
+/// The same in one thread. Nothing is written and no segment is made afterwards but by the steps.
+#[cfg(test)]
+pub(crate) fn open_stepped(
+    disk: Disk,
+    data: &Path,
+    config: &JournalConfig,
+) -> Result<(Opened, crate::journal::Steps), RecoverError> {
+    let (unopened, recovered, report, folder) = read(disk, data, config, NonZeroUsize::MIN)?;
+    let (journal, steps, journal_report) = unopened.open_stepped()?;
+    let report = RecoverReport { journal: journal_report, ..report };
+    Ok((Opened { journal, recovered, report, folder }, steps))
+}
+
 /// Reads a data directory and changes nothing, but for what an earlier process did not finish.
 fn read(
     disk: Disk,

@@ -1,0 +1,158 @@
+//! The whole server but its network, in one thread over a simulated disk: the power goes, processes
+//! are killed, the disk fails, fills up and turns bits, and clients go on where they were.
+//!
+//! One seed is one world: one disk, one clock, and many processes of the server one after the
+//! other, with real shards, journal, snapshots and recovery. What happens when follows from the
+//! seed alone, so a run that fails names its seed, and
+//!
+//! ```text
+//! PAPERBOURSE_SIMULATION_SEED=7 cargo test --lib simulation::the_promise_holds
+//! ```
+//!
+//! lives it once more. `PAPERBOURSE_SIMULATION_SEEDS=1000` makes the run a long one, which prints
+//! what it has seen; `--profile simulation` makes it fast.
+//!
+//! - [`world`] says what happens to the disk and when a process ends.
+//! - [`process`] is the server, which does nothing but what it is told to.
+//! - [`clients`] send orders, comments, keys and reads, and what got no answer again.
+//! - [`auditor`] knows what everyone was told, and compares it with what each start finds.
+//!
+//! The id of the journal is the one thing that no seed decides. It is only ever compared, as part
+//! of checksums too, and `a_seed_is_the_same_story_each_time` shows that nothing follows from it.
+//!
+//! That the simulation would notice a broken promise is a test too, for each of the ways to break
+//! it that [`crate::faults`] names.
+
+mod answers;
+mod auditor;
+mod clients;
+mod process;
+mod totals;
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::faults::{self, Fault};
+use totals::Totals;
+use world::World;
+
+/// Seeds of a run that is part of every test.
+const SEEDS: u64 = 24;
+
+/// Processes of a seed, but for the last, to which nothing happens.
+const LIVES: u64 = 40;
+
+/// Processes of a seed in a long run.
+const LIVES_LONG: u64 = 160;
+
+/// One seed is lived. The failure names it.
+fn simulate(seed: u64, lives: u64) -> (Totals, Result<(), String>) {
+    let mut world = World::new(seed);
+    let run = catch_unwind(AssertUnwindSafe(|| world.run(lives)));
+    let result = run.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
+        Err(format!("a panic: {}", text.unwrap_or_default()))
+    });
+    (world.totals(), result.map_err(|failure| format!("seed {seed}, {failure}")))
+}
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))
+}
+
+#[test]
+fn the_promise_holds() {
+    if let Some(seed) = number("PAPERBOURSE_SIMULATION_SEED") {
+        let lives = number("PAPERBOURSE_SIMULATION_LIVES").unwrap_or(LIVES_LONG);
+        let (totals, result) = simulate(seed, lives);
+        println!("{totals:#?}");
+        result.unwrap();
+        return;
+    }
+    let seeds = number("PAPERBOURSE_SIMULATION_SEEDS");
+    let lives = if seeds.is_some() { LIVES_LONG } else { LIVES };
+    let began = Instant::now();
+    let (next, sum) = (AtomicU64::new(0), Mutex::new(Totals::default()));
+    let failure = Mutex::new(None);
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.unwrap_or(SEEDS) || failure.lock().is_some() {
+                return;
+            }
+            let (totals, result) = simulate(seed, lives);
+            *sum.lock() += totals;
+            if let Err(text) = result {
+                *failure.lock() = Some(text);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
+    if let Some(failure) = failure.into_inner() {
+        panic!("{failure}");
+    }
+    let totals = sum.into_inner();
+    println!("{} seeds, {totals}, {:.1} s", seeds.unwrap_or(SEEDS), began.elapsed().as_secs_f64());
+    totals.assert_everything_happened();
+}
+
+#[test]
+fn a_seed_is_the_same_story_each_time() {
+    let story = || simulate(1, LIVES).0;
+    assert_eq!(story(), story());
+}
+
+/// How long a fault may go unnoticed.
+const NOTICED_WITHIN: Duration = Duration::from_mins(1);
+
+/// With the fault in the code the simulation fails, and soon.
+#[track_caller]
+fn check_noticed(fault: Fault) {
+    faults::switch_on(fault);
+    let began = Instant::now();
+    let mut crashes = 0;
+    for seed in 0.. {
+        let (totals, result) = simulate(seed, LIVES);
+        crashes += totals.crashes();
+        let elapsed = began.elapsed();
+        if let Err(failure) = result {
+            let seconds = elapsed.as_secs_f64();
+            println!("{fault:?} was noticed after {crashes} crashes, {seconds:.2} s: {failure}");
+            return;
+        }
+        assert!(elapsed < NOTICED_WITHIN, "{fault:?} was not noticed in {crashes} crashes");
+    }
+}
+
+macro_rules! each_fault_is_noticed {
+    ($($name:ident: $fault:ident,)*) => {
+        mod each_fault_is_noticed {
+            use super::*;
+            $(#[test]
+            fn $name() {
+                check_noticed(Fault::$fault);
+            })*
+        }
+    };
+}
+
+each_fault_is_noticed! {
+    answer_before_sync: AnswerBeforeSync,
+    no_directory_sync: NoDirectorySync,
+    torn_tail_accepted_in_the_middle: TornTailAcceptedInTheMiddle,
+    crc_unchecked: CrcUnchecked,
+    snapshot_renamed_before_sync: SnapshotRenamedBeforeSync,
+    idempotency_not_restored: IdempotencyNotRestored,
+    read_answered_early: ReadAnsweredEarly,
+    rejection_answered_early: RejectionAnsweredEarly,
+}

@@ -1,0 +1,148 @@
+//! What clients and the auditor make of an answer.
+
+use super::auditor::Auditor;
+use super::clients::{Clients, Request};
+use super::process::{Answer, Noted};
+use super::totals::Totals;
+use crate::engine::rejection::Rejection;
+use crate::shard::{Outcome, Refusal};
+
+/// Tells an answer to who asked, and enters it into the books.
+pub(super) fn tell(
+    request: &Request,
+    answer: Answer,
+    noted: Noted,
+    clients: &mut Clients,
+    auditor: &mut Auditor,
+    totals: &mut Totals,
+) -> Result<(), String> {
+    let unexpected = |what: &dyn std::fmt::Debug| Err(format!("{request:?} was answered {what:?}"));
+    match (request, answer) {
+        (Request::Trade(numbers), Answer::Orders(answers)) => {
+            let is_new = |answer: &&Result<Outcome, Refusal>| {
+                matches!(answer, Ok(Outcome::Order { is_replay: false, .. }))
+            };
+            let mut noted = noted;
+            noted.order_count -= answers.iter().filter(is_new).count() as u64;
+            assert_eq!(numbers.len(), answers.len(), "each has its answer");
+            for (&number, answer) in numbers.iter().zip(answers) {
+                noted.order_count += u64::from(is_new(&&answer));
+                tell_order(number, answer, noted, clients, auditor, totals)?;
+            }
+        }
+        (_, Answer::Command(Err(Refusal::Busy))) => {}
+        (_, Answer::Command(Err(Refusal::JournalFull))) => totals.journal_full += 1,
+        (_, Answer::Command(Ok(outcome))) => {
+            // What was so already may be older than the newest record.
+            if noted.is_write {
+                totals.acknowledged += 1;
+                auditor.acknowledged(noted.shard, noted.sequence);
+            }
+            match (request, outcome) {
+                (&Request::Comment { trader, .. }, Outcome::Comment(comment)) => {
+                    auditor.told_comment(&comment)?;
+                    clients.commented(comment.id, trader);
+                }
+                (&Request::CreateKey { trader, .. }, Outcome::Key(key)) => {
+                    auditor.told_key(&key)?;
+                    clients.made_key(key.id, trader);
+                }
+                (&Request::DeleteComment { comment, .. }, Outcome::Done) => {
+                    auditor.told_deleted(comment);
+                }
+                (&Request::RevokeKey { key, .. }, Outcome::Done) => auditor.told_revoked(key),
+                (_, outcome) => return unexpected(&outcome),
+            }
+        }
+        (_, Answer::Command(Err(Refusal::Rejected(rejection)))) => {
+            totals.rejected += 1;
+            match (request, &rejection) {
+                (&Request::DeleteComment { comment, .. }, Rejection::CommentNotFound) => {
+                    auditor.told_deleted(comment);
+                }
+                (
+                    &Request::CreateKey { trader, .. },
+                    Rejection::KeyLimitExceeded { .. } | Rejection::MakerEnded,
+                ) => auditor.told_of(trader, noted.order_count),
+                // The oldest that has ended is forgotten.
+                (Request::RevokeKey { .. }, Rejection::KeyNotFound) => {}
+                _ => return unexpected(&rejection),
+            }
+        }
+        (&Request::ReadAccount { trader }, Answer::Account(Some(page))) => {
+            totals.read += 1;
+            auditor.told_account(trader, noted.order_count, &page);
+        }
+        (&Request::ReadOrder { trader, .. }, Answer::Order(Some(receipt))) => {
+            totals.read += 1;
+            auditor.told_again(trader, &receipt)?;
+        }
+        (&Request::ReadComments { order }, Answer::Comments(found)) => {
+            totals.read += 1;
+            if let Some(comments) = found {
+                auditor.told_comments(order, &comments)?;
+            }
+        }
+        (&Request::ReadKeys { trader }, Answer::Keys(Some(keys))) => {
+            totals.read += 1;
+            auditor.told_of(trader, noted.order_count);
+            for key in &keys {
+                auditor.told_key(key)?;
+            }
+        }
+        _ => return Err(format!("{request:?} was answered with something else")),
+    }
+    Ok(())
+}
+
+fn tell_order(
+    number: usize,
+    answer: Result<Outcome, Refusal>,
+    noted: Noted,
+    clients: &mut Clients,
+    auditor: &mut Auditor,
+    totals: &mut Totals,
+) -> Result<(), String> {
+    let (trader, market) = (clients.orders[number].trader, clients.orders[number].market);
+    let was_answered = clients.is_answered[number];
+    clients.traders[trader].in_flight -= 1;
+    match answer {
+        Ok(Outcome::Order { receipt, is_replay }) => {
+            if was_answered && !is_replay {
+                return Err(format!("order {number} was executed twice: {receipt:?}"));
+            }
+            if is_replay {
+                totals.replayed += 1;
+            } else {
+                totals.acknowledged += 1;
+                auditor.acknowledged(noted.shard, noted.sequence);
+            }
+            auditor.told_order(clients, number, &receipt)?;
+            clients.is_answered[number] = true;
+            clients.traders[trader].account = Some(receipt.account);
+            clients.traders[trader].executed(receipt.order, number);
+        }
+        Err(refusal) if was_answered => {
+            return Err(format!("order {number} was executed, and is now refused: {refusal}"));
+        }
+        Err(Refusal::Rejected(rejection)) => {
+            totals.rejected += 1;
+            clients.is_answered[number] = true;
+            match rejection {
+                Rejection::InsufficientBalance { available, .. } => {
+                    auditor.told_balance(trader, noted.order_count, available.micros());
+                }
+                Rejection::InsufficientPosition { held, .. } => {
+                    auditor.told_position(trader, noted.order_count, market, held.micros());
+                }
+                other => return Err(format!("order {number} was refused: {other}")),
+            }
+        }
+        Err(refusal @ (Refusal::Busy | Refusal::JournalFull)) => {
+            totals.journal_full += u64::from(refusal == Refusal::JournalFull);
+            clients.traders[trader].unanswered.push(number);
+        }
+        other => return Err(format!("order {number} was answered {other:?}")),
+    }
+    Ok(())
+}

@@ -1,0 +1,447 @@
+//! The auditor: books of its own, kept from nothing but what clients were told, in plain integers,
+//! and the hash of each state that a shard ever had.
+//!
+//! - What was told is true after every recovery, of writes, reads and refusals alike.
+//! - Once every order has its answer, the executed ones add up to what the accounts hold, to the
+//!   last share and micro-dollar: none is lost and none is there twice.
+//! - A recovered shard is in a state that it had when it lived, and in none before what was told.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::clients::{Clients, KEPT_ORDERS_MAX, MARKETS, Request, START_MICROS, TRADER_COUNT};
+use crate::engine::State;
+use crate::engine::comment::Comment;
+use crate::engine::key::Key;
+use crate::engine::order::{Order, OrderReceipt};
+use crate::engine::view::AccountPage;
+use crate::ids::{AccountId, CommentId, KeyId, OrderId, SHARD_COUNT, ShardId};
+use crate::market::book::Side;
+use crate::snapshot::Recovered;
+
+/// The hashes of the states of all shards, by the record that made them.
+#[derive(Default)]
+pub(super) struct History {
+    shards: Vec<Vec<u64>>,
+    /// A record after which a shard had two different states.
+    contradiction: Option<(ShardId, u64)>,
+}
+
+impl History {
+    fn new() -> Self {
+        let start = |shard| vec![State::new(shard).hash().get()];
+        Self { shards: ShardId::all().map(start).collect(), contradiction: None }
+    }
+
+    pub(super) fn note(&mut self, state: &State) {
+        let (shard, hash) = (state.shard(), state.hash().get());
+        let hashes = &mut self.shards[shard.index()];
+        let sequence = usize::try_from(state.sequence()).expect("a short history");
+        if sequence == hashes.len() {
+            hashes.push(hash);
+        } else if hashes.get(sequence) != Some(&hash) {
+            self.contradiction = Some((shard, state.sequence()));
+        }
+    }
+}
+
+/// What somebody was told of an account when it had so many orders.
+#[derive(Clone, Copy)]
+enum Told {
+    Balance(i64),
+    /// In which market, and how many micro-shares.
+    Position(usize, i64),
+}
+
+/// One trader.
+#[derive(Default)]
+struct Book {
+    account: Option<AccountId>,
+    /// The orders of which somebody was told, each with its number.
+    executed: BTreeMap<OrderId, (usize, OrderReceipt)>,
+    /// The most orders that the account had when something was told of it.
+    order_count: u64,
+    told: Vec<(u64, Told)>,
+}
+
+/// Something that may be taken away again.
+struct Entry<T> {
+    value: T,
+    /// Somebody has asked to take it away, which may have happened.
+    may_be_gone: bool,
+    /// Somebody was told that it was taken away.
+    is_gone: bool,
+}
+
+pub(super) struct Auditor {
+    pub(super) history: Arc<Mutex<History>>,
+    /// The newest record of each shard that an answer rests on.
+    sequences: [u64; SHARD_COUNT],
+    books: Vec<Book>,
+    comments: BTreeMap<CommentId, Entry<Comment>>,
+    keys: BTreeMap<KeyId, Entry<Key>>,
+    /// How many answers were compared with what was known.
+    pub(super) compared: u64,
+}
+
+macro_rules! ensure {
+    ($condition:expr, $($text:tt)*) => {
+        if !$condition {
+            return Err(format!($($text)*));
+        }
+    };
+}
+
+impl Auditor {
+    pub(super) fn new() -> Self {
+        Self {
+            history: Arc::new(Mutex::new(History::new())),
+            sequences: [0; SHARD_COUNT],
+            books: (0..TRADER_COUNT).map(|_| Book::default()).collect(),
+            comments: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            compared: 0,
+        }
+    }
+
+    /// A write up to this record of a shard was acknowledged.
+    pub(super) fn acknowledged(&mut self, shard: ShardId, sequence: u64) {
+        let known = &mut self.sequences[shard.index()];
+        *known = sequence.max(*known);
+    }
+
+    /// Something was told of an account when it had so many orders.
+    pub(super) fn told_of(&mut self, trader: usize, order_count: u64) {
+        let known = &mut self.books[trader].order_count;
+        *known = order_count.max(*known);
+    }
+
+    pub(super) fn told_balance(&mut self, trader: usize, order_count: u64, micros: i64) {
+        self.told_of(trader, order_count);
+        self.books[trader].told.push((order_count, Told::Balance(micros)));
+    }
+
+    pub(super) fn told_position(
+        &mut self,
+        trader: usize,
+        order_count: u64,
+        market: usize,
+        micros: i64,
+    ) {
+        self.told_of(trader, order_count);
+        self.books[trader].told.push((order_count, Told::Position(market, micros)));
+    }
+
+    pub(super) fn told_account(&mut self, trader: usize, order_count: u64, page: &AccountPage) {
+        self.told_balance(trader, order_count, page.ledger.cash().micros());
+        for row in &page.positions {
+            let market = market_index(&row.market_id);
+            self.told_position(trader, order_count, market, row.position.shares.micros());
+        }
+    }
+
+    /// Somebody was shown an executed order.
+    pub(super) fn told_order(
+        &mut self,
+        clients: &Clients,
+        number: usize,
+        receipt: &OrderReceipt,
+    ) -> Result<(), String> {
+        let order = &clients.orders[number];
+        let book = &mut self.books[order.trader];
+        self.compared += 1;
+        let account = *book.account.get_or_insert(receipt.account);
+        ensure!(receipt.account == account, "trader {} has two accounts", order.trader);
+        ensure!(
+            receipt.quantity.micros() == order.shares * 1_000_000
+                && receipt.notional.micros() == order.notional_micros()
+                && receipt.side == order.side
+                && *receipt.market_id == *MARKETS[order.market].id
+                && receipt.fee.micros() == 0,
+            "order {number} was executed as another: {receipt:?}"
+        );
+        if let Some((other, known)) = book.executed.get(&receipt.order) {
+            ensure!(
+                *other == number && known == receipt,
+                "order {} was told as {known:?} and then as {receipt:?}",
+                receipt.order
+            );
+            return Ok(());
+        }
+        // Names are unique: a second id would be a second execution.
+        let recent = book.executed.iter().rev().take(2 * KEPT_ORDERS_MAX as usize);
+        for (id, (other, _)) in recent {
+            ensure!(*other != number, "order {number} is {id} and {}", receipt.order);
+        }
+        book.executed.insert(receipt.order, (number, receipt.clone()));
+        Ok(())
+    }
+
+    /// Somebody was shown an order of which somebody was told before.
+    pub(super) fn told_again(
+        &mut self,
+        trader: usize,
+        receipt: &OrderReceipt,
+    ) -> Result<(), String> {
+        self.compared += 1;
+        let known = self.books[trader].executed.get(&receipt.order);
+        let is_known = known.is_some_and(|(_, known)| known == receipt);
+        ensure!(is_known, "order {} is shown as {receipt:?}, and was {known:?}", receipt.order);
+        Ok(())
+    }
+
+    pub(super) fn told_comment(&mut self, comment: &Comment) -> Result<(), String> {
+        self.compared += 1;
+        let entry = self.comments.entry(comment.id).or_insert_with(|| Entry::new(comment.clone()));
+        ensure!(entry.value == *comment, "comment {} was told in two ways", comment.id);
+        ensure!(!entry.is_gone, "comment {} is back", comment.id);
+        Ok(())
+    }
+
+    /// Somebody was shown all comments of an order.
+    pub(super) fn told_comments(
+        &mut self,
+        order: OrderId,
+        comments: &[Comment],
+    ) -> Result<(), String> {
+        for comment in comments {
+            self.told_comment(comment)?;
+        }
+        for (id, entry) in &mut self.comments {
+            if entry.value.order == order && comments.iter().all(|comment| comment.id != *id) {
+                ensure!(entry.may_be_gone, "comment {id} is not shown");
+                entry.is_gone = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// From now on something may be gone.
+    pub(super) fn asked(&mut self, request: &Request) {
+        match *request {
+            Request::DeleteComment { comment, .. } => {
+                self.comments.entry(comment).and_modify(|entry| entry.may_be_gone = true);
+            }
+            Request::RevokeKey { key, .. } => {
+                self.keys.entry(key).and_modify(|entry| entry.may_be_gone = true);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn told_deleted(&mut self, comment: CommentId) {
+        self.comments.entry(comment).and_modify(|entry| entry.is_gone = true);
+    }
+
+    pub(super) fn told_key(&mut self, key: &Key) -> Result<(), String> {
+        self.compared += 1;
+        let entry = self.keys.entry(key.id).or_insert_with(|| Entry::new(key.clone()));
+        ensure!(is_same_key(&entry.value, key), "key {} was told in two ways", key.id);
+        if key.revoked_at.is_some() {
+            ensure!(entry.may_be_gone, "key {} was revoked by nobody", key.id);
+            entry.is_gone = true;
+        }
+        ensure!(key.revoked_at.is_some() == entry.is_gone, "key {} works again", key.id);
+        Ok(())
+    }
+
+    pub(super) fn told_revoked(&mut self, key: KeyId) {
+        self.keys.entry(key).and_modify(|entry| entry.is_gone = true);
+    }
+
+    /// Nothing contradicts itself so far.
+    pub(super) fn check_history(&self) -> Result<(), String> {
+        match self.history.lock().contradiction {
+            Some((shard, sequence)) => {
+                Err(format!("{shard:?} had two states after record {sequence}"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// A start has found this: nothing that was told may be missing, and nothing be there that
+    /// never was.
+    pub(super) fn recovered(
+        &mut self,
+        recovered: &Recovered,
+        clients: &Clients,
+    ) -> Result<(), String> {
+        let states: Vec<&State> = recovered.states().collect();
+        for (trader, book) in self.books.iter().enumerate() {
+            let state = states[clients.traders[trader].shard().index()];
+            self.compared += book.check(trader, state, clients)?;
+        }
+        self.check_comments(&states)?;
+        self.check_keys(&states)?;
+        for (state, &told) in states.iter().zip(&self.sequences) {
+            let (shard, sequence) = (state.shard(), state.sequence());
+            ensure!(
+                sequence >= told,
+                "{shard:?} is back at record {sequence}, and record {told} was acknowledged"
+            );
+            let hashes = &mut self.history.lock().shards[shard.index()];
+            let at = usize::try_from(sequence).expect("a short history");
+            ensure!(
+                hashes.get(at) == Some(&state.hash().get()),
+                "{shard:?} has never been in the state that it is in at record {sequence}"
+            );
+            hashes.truncate(at + 1);
+        }
+        if clients.all_answered() {
+            for trader in 0..TRADER_COUNT {
+                self.settle(trader, states[clients.traders[trader].shard().index()])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The sequence and the hash of the newest state of each shard.
+    pub(super) fn newest_states(&self) -> Vec<(u64, u64)> {
+        let newest = |hashes: &Vec<u64>| {
+            (hashes.len() as u64 - 1, *hashes.last().expect("there was a start"))
+        };
+        self.history.lock().shards.iter().map(newest).collect()
+    }
+
+    fn check_comments(&mut self, states: &[&State]) -> Result<(), String> {
+        // An order that was forgotten took its comments with it.
+        self.comments.retain(|_, entry| {
+            let order = entry.value.order;
+            states[order.shard().index()].order(order).is_some()
+        });
+        for (id, entry) in &self.comments {
+            match states[id.shard().index()].comment(*id) {
+                Some(found) => ensure!(
+                    *found == entry.value && !entry.is_gone,
+                    "comment {id} has come back as {found:?}"
+                ),
+                None => ensure!(entry.may_be_gone, "comment {id} is lost"),
+            }
+        }
+        Ok(())
+    }
+
+    fn check_keys(&mut self, states: &[&State]) -> Result<(), String> {
+        for (id, entry) in &self.keys {
+            let Some(found) = states[id.shard().index()].key(*id) else {
+                // The oldest of many that have ended is forgotten.
+                ensure!(entry.may_be_gone, "key {id} is lost");
+                continue;
+            };
+            ensure!(is_same_key(&found, &entry.value), "key {id} has come back as {found:?}");
+            if found.revoked_at.is_some() {
+                ensure!(entry.may_be_gone, "key {id} was revoked by nobody");
+            } else {
+                ensure!(!entry.is_gone, "key {id} works again");
+            }
+        }
+        Ok(())
+    }
+
+    /// Every order has its answer: the executed ones make up the account.
+    fn settle(&mut self, trader: usize, state: &State) -> Result<(), String> {
+        let book = &mut self.books[trader];
+        let Some(id) = book.account else { return Ok(()) };
+        let account = state.account(id).ok_or_else(|| format!("account {id} is lost"))?;
+        let (mut cash, mut positions) = (START_MICROS, [0; MARKETS.len()]);
+        book.told.sort_by_key(|&(order_count, _)| order_count);
+        let mut told = book.told.drain(..).peekable();
+        let mut check_told = |order_count: u64, cash: i64, positions: &[i64]| {
+            while let Some((_, told)) = told.next_if(|&(at, _)| at == order_count) {
+                self.compared += 1;
+                let is_true = match told {
+                    Told::Balance(micros) => micros == cash,
+                    Told::Position(market, micros) => positions[market] == micros,
+                };
+                ensure!(is_true, "trader {trader} was told what never was, at order {order_count}");
+            }
+            Ok(())
+        };
+        check_told(0, cash, &positions)?;
+        for (order_count, (id, (number, receipt))) in (1..).zip(&book.executed) {
+            let sign = if receipt.side == Side::Buy { 1 } else { -1 };
+            let market = market_index(&receipt.market_id);
+            cash -= sign * receipt.notional.micros();
+            positions[market] += sign * receipt.quantity.micros();
+            ensure!(
+                receipt.balance.micros() == cash
+                    && receipt.position_shares.micros() == positions[market],
+                "order {number}, executed as {id}, left {} and not {cash}",
+                receipt.balance.micros()
+            );
+            check_told(order_count, cash, &positions)?;
+        }
+        let executed = book.executed.len() as u64;
+        ensure!(told.next().is_none(), "trader {trader} was told of more than {executed} orders");
+        ensure!(
+            account.order_count_ever() == executed,
+            "account {id} has executed {} orders, and {executed} were told",
+            account.order_count_ever()
+        );
+        ensure!(
+            account.ledger().cash().micros() == cash,
+            "account {id} has {} and not {cash}",
+            account.ledger().cash().micros()
+        );
+        let mut held = [0; MARKETS.len()];
+        for position in account.positions() {
+            let id = &state.used_market(position.market).condition_id;
+            held[market_index(id)] += position.shares.micros();
+        }
+        ensure!(held == positions, "account {id} holds {held:?} and not {positions:?}");
+        Ok(())
+    }
+}
+
+impl<T> Entry<T> {
+    const fn new(value: T) -> Self {
+        Self { value, may_be_gone: false, is_gone: false }
+    }
+}
+
+impl Book {
+    /// What was told of the account is true in the state. Returns how many orders were compared.
+    fn check(&self, trader: usize, state: &State, clients: &Clients) -> Result<u64, String> {
+        let client = &clients.traders[trader];
+        let executed = self.executed.len() as u64;
+        let Some(account) = state.account_of(&client.identity.digest) else {
+            let is_told = executed > 0 || self.order_count > 0;
+            ensure!(!is_told, "the account of trader {trader} is lost");
+            return Ok(0);
+        };
+        let is_other = self.account.is_some_and(|told| told != account.id());
+        ensure!(!is_other, "trader {trader} has two accounts");
+        let found = account.order_count_ever();
+        let told = executed.max(self.order_count);
+        ensure!(found >= told, "trader {trader} was told of {told} orders, {found} are back");
+        let unanswered = client.unanswered.len();
+        let possible = executed + unanswered as u64;
+        ensure!(found <= possible, "trader {trader} sent {possible} orders, {found} are there");
+        let mut compared = 0;
+        let kept = KEPT_ORDERS_MAX as usize - unanswered;
+        for (id, (number, receipt)) in self.executed.iter().rev().take(kept) {
+            let order = state.order(*id).ok_or_else(|| format!("order {id} is lost"))?;
+            ensure!(state.receipt(order) == *receipt, "order {id} has come back as another");
+            for name in clients.orders[*number].names() {
+                let named = state.order_named(account.id(), name).map(Order::id);
+                ensure!(named == Some(*id), "order {id} has lost a name: it leads to {named:?}");
+            }
+            compared += 1;
+        }
+        Ok(compared)
+    }
+}
+
+fn market_index(id: &str) -> usize {
+    MARKETS.iter().position(|market| market.id == id).expect("a market that is traded")
+}
+
+/// The same key, whether or not it was revoked.
+fn is_same_key(one: &Key, other: &Key) -> bool {
+    one.account == other.account
+        && one.grant == other.grant
+        && one.created_by == other.created_by
+        && one.created_at == other.created_at
+}

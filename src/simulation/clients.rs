@@ -1,0 +1,351 @@
+//! Who asks: traders with several requests in flight, who send again what got no answer.
+//!
+//! A server remembers the names of an account's newest orders only. So nobody has more orders
+//! without an answer than it remembers, and what got none is sent again before anything new.
+
+use std::collections::VecDeque;
+
+use crate::disk::simulated::random::Random;
+use crate::engine::command::{Command, CreateKey, Identity, OrderNames, Owner, Trade, TradeOrder};
+use crate::engine::idempotency::NameHash;
+use crate::engine::key::{KeyGrant, Permissions};
+use crate::ids::{AccountId, CommentId, KeyId, OrderId, ShardId};
+use crate::limits::tier::Tier;
+use crate::market::book::Side;
+use crate::money::Shares;
+
+/// The shards of the traders: two of them share one.
+const SHARDS: [u8; TRADER_COUNT] = [3, 3, 17, 40];
+
+pub(super) const TRADER_COUNT: usize = 4;
+
+/// How many orders the server keeps of an account.
+pub(super) const KEPT_ORDERS_MAX: u32 = 12;
+
+/// How many orders of an account may be without an answer.
+pub(super) const UNANSWERED_MAX: usize = 8;
+
+/// Orders that are named again are among so many that were executed last. So the server still
+/// knows them, however many of those without an answer were executed too.
+const RECENT_MAX: usize = KEPT_ORDERS_MAX as usize - UNANSWERED_MAX;
+
+/// A market in which every order fills at one price for each side.
+pub(super) struct FixedMarket {
+    pub(super) id: &'static str,
+    pub(super) bid_micros: i64,
+    pub(super) ask_micros: i64,
+}
+
+pub(super) const MARKETS: [FixedMarket; 2] = [
+    FixedMarket { id: "0xaa", bid_micros: 400_000, ask_micros: 500_000 },
+    FixedMarket { id: "0xbb", bid_micros: 70_000, ask_micros: 90_000 },
+];
+
+/// What everyone starts with, in micro-dollars.
+pub(super) const START_MICROS: i64 = 1_000_000_000;
+
+/// An order as it is sent, each time to the byte.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Order {
+    pub(super) trader: usize,
+    pub(super) market: usize,
+    pub(super) side: Side,
+    pub(super) shares: i64,
+    /// Its number among all orders, from which its names follow.
+    number: usize,
+}
+
+impl Order {
+    /// What it is called, by one name or by two.
+    pub(super) fn names(&self) -> Vec<NameHash> {
+        let first = NameHash::of_order(&format!("order {}", self.number));
+        let second = || NameHash::of_batch_entry(&format!("batch {}", self.number), 1);
+        if self.number.is_multiple_of(3) { vec![first, second()] } else { vec![first] }
+    }
+
+    /// What it costs or brings, in micro-dollars.
+    pub(super) fn notional_micros(&self) -> i64 {
+        let FixedMarket { bid_micros, ask_micros, .. } = MARKETS[self.market];
+        self.shares * if self.side == Side::Buy { ask_micros } else { bid_micros }
+    }
+}
+
+/// Something that is asked of the server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Request {
+    /// Orders by number, several in one batch.
+    Trade(Vec<usize>),
+    Comment {
+        order: OrderId,
+        trader: usize,
+    },
+    DeleteComment {
+        comment: CommentId,
+        trader: usize,
+    },
+    CreateKey {
+        trader: usize,
+        created_by: Option<KeyId>,
+    },
+    RevokeKey {
+        trader: usize,
+        key: KeyId,
+    },
+    ReadAccount {
+        trader: usize,
+    },
+    ReadOrder {
+        trader: usize,
+        order: OrderId,
+    },
+    ReadComments {
+        order: OrderId,
+    },
+    ReadKeys {
+        trader: usize,
+    },
+}
+
+pub(super) struct Trader {
+    pub(super) identity: Identity,
+    pub(super) account: Option<AccountId>,
+    /// Orders that were sent and got no answer, and are not on their way.
+    pub(super) unanswered: Vec<usize>,
+    /// How many orders are on their way.
+    pub(super) in_flight: usize,
+    /// Orders that were executed, the newest last.
+    recent: VecDeque<(OrderId, usize)>,
+}
+
+impl Trader {
+    fn new(index: usize) -> Self {
+        let mut digest = [u8::try_from(index).expect("few traders"); 32];
+        digest[0] = SHARDS[index];
+        let subject = format!("trader {index}").into();
+        Self {
+            identity: Identity { digest, issuer: "simulation".into(), subject },
+            account: None,
+            unanswered: Vec::new(),
+            in_flight: 0,
+            recent: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn shard(&self) -> ShardId {
+        self.identity.shard()
+    }
+
+    /// An answer told that the order was executed.
+    pub(super) fn executed(&mut self, order: OrderId, number: usize) {
+        let at = self.recent.partition_point(|&(other, _)| other < order);
+        if self.recent.get(at).is_none_or(|&(other, _)| other != order) {
+            self.recent.insert(at, (order, number));
+        }
+        if self.recent.len() > RECENT_MAX {
+            self.recent.pop_front();
+        }
+    }
+
+    fn recent(&self, random: &mut Random) -> Option<(OrderId, usize)> {
+        let count = self.recent.len();
+        if count == 0 { None } else { Some(self.recent[random.below(count)]) }
+    }
+}
+
+pub(super) struct Clients {
+    pub(super) traders: Vec<Trader>,
+    pub(super) orders: Vec<Order>,
+    /// Which of them have an answer that is final.
+    pub(super) is_answered: Vec<bool>,
+    comments: Vec<(CommentId, usize)>,
+    keys: Vec<(KeyId, usize)>,
+    keys_asked: u64,
+}
+
+/// Comments and keys that are deleted or used are among so many that came last.
+const REMEMBERED_MAX: usize = 8;
+
+impl Clients {
+    pub(super) fn new() -> Self {
+        Self {
+            traders: (0..TRADER_COUNT).map(Trader::new).collect(),
+            orders: Vec::new(),
+            is_answered: Vec::new(),
+            comments: Vec::new(),
+            keys: Vec::new(),
+            keys_asked: 0,
+        }
+    }
+
+    /// The process has ended: what was on its way got no answer.
+    pub(super) fn lost(&mut self, requests: impl Iterator<Item = Request>) {
+        for request in requests {
+            if let Request::Trade(numbers) = request {
+                for number in numbers {
+                    let trader = &mut self.traders[self.orders[number].trader];
+                    trader.in_flight -= 1;
+                    if !self.is_answered[number] {
+                        trader.unanswered.push(number);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether every order that was ever sent has its answer.
+    pub(super) fn all_answered(&self) -> bool {
+        self.traders.iter().all(|trader| trader.unanswered.is_empty() && trader.in_flight == 0)
+    }
+
+    pub(super) fn commented(&mut self, comment: CommentId, trader: usize) {
+        remember(&mut self.comments, (comment, trader));
+    }
+
+    pub(super) fn made_key(&mut self, key: KeyId, trader: usize) {
+        remember(&mut self.keys, (key, trader));
+    }
+
+    /// An order that got no answer, on its way once more.
+    pub(super) fn again(&mut self, trader: usize, random: &mut Random) -> Option<Request> {
+        let trader = &mut self.traders[trader];
+        if trader.unanswered.is_empty() {
+            return None;
+        }
+        let number = trader.unanswered.swap_remove(random.below(trader.unanswered.len()));
+        trader.in_flight += 1;
+        Some(Request::Trade(vec![number]))
+    }
+
+    /// What somebody asks next.
+    pub(super) fn next(&mut self, random: &mut Random) -> Option<Request> {
+        let trader = random.below(TRADER_COUNT);
+        match random.below(16) {
+            0 => self.traders[trader].account.map(|_| Request::ReadAccount { trader }),
+            1 => {
+                let (order, _) = self.traders[trader].recent(random)?;
+                let reader = random.below(TRADER_COUNT);
+                Some(Request::Comment { order, trader: reader })
+                    .filter(|_| self.traders[reader].account.is_some())
+            }
+            2 => {
+                let (order, _) = self.traders[trader].recent(random)?;
+                Some(if random.one_in(2) {
+                    Request::ReadOrder { trader, order }
+                } else {
+                    Request::ReadComments { order }
+                })
+            }
+            3 if random.one_in(2) => {
+                let (comment, trader) = chosen(&self.comments, random)?;
+                Some(Request::DeleteComment { comment, trader })
+            }
+            4 if random.one_in(2) => {
+                let maker = chosen(&self.keys, random).filter(|_| random.one_in(3));
+                let created_by = maker.filter(|&(_, owner)| owner == trader).map(|(key, _)| key);
+                self.traders[trader].account.map(|_| Request::CreateKey { trader, created_by })
+            }
+            5 if random.one_in(2) => {
+                let (key, trader) = chosen(&self.keys, random)?;
+                Some(Request::RevokeKey { trader, key })
+            }
+            6 if random.one_in(2) => {
+                self.traders[trader].account.map(|_| Request::ReadKeys { trader })
+            }
+            7 => {
+                let (_, number) = self.traders[trader].recent(random)?;
+                self.traders[trader].in_flight += 1;
+                Some(Request::Trade(vec![number]))
+            }
+            _ => self.again(trader, random).or_else(|| self.new_orders(trader, random)),
+        }
+    }
+
+    fn new_orders(&mut self, trader: usize, random: &mut Random) -> Option<Request> {
+        let count = if random.one_in(4) { 2 + random.below(2) } else { 1 };
+        if self.traders[trader].in_flight + count > UNANSWERED_MAX {
+            return None;
+        }
+        let numbers = (0..count).map(|_| self.new_order(trader, random)).collect();
+        self.traders[trader].in_flight += count;
+        Some(Request::Trade(numbers))
+    }
+
+    /// Sometimes for more than there is, of money or of shares.
+    fn new_order(&mut self, trader: usize, random: &mut Random) -> usize {
+        let number = self.orders.len();
+        let shares_end = if random.one_in(6) { 2000 } else { 60 };
+        self.is_answered.push(false);
+        self.orders.push(Order {
+            trader,
+            market: random.below(MARKETS.len()),
+            side: if random.one_in(2) { Side::Buy } else { Side::Sell },
+            shares: 1 + i64::try_from(random.below(shares_end)).expect("few shares"),
+            number,
+        });
+        number
+    }
+
+    /// The command of an order, the same each time.
+    pub(super) fn trade(&self, number: usize) -> Command {
+        let order = &self.orders[number];
+        let client_order_id = number.is_multiple_of(2).then(|| format!("client {number}").into());
+        let owner = Owner::Identity(self.traders[order.trader].identity.clone());
+        let names = OrderNames::new(order.names(), client_order_id);
+        let order = TradeOrder {
+            market_id: MARKETS[order.market].id.into(),
+            outcome: "Yes".into(),
+            side: order.side,
+            quantity: Shares::from_micros(order.shares * 1_000_000),
+            expected_price: None,
+            max_slippage_bps: None,
+        };
+        Command::Trade(Trade::new(owner, order, names))
+    }
+
+    /// The command of a request that is one, and no order.
+    pub(super) fn command(&mut self, request: &Request) -> Option<(ShardId, Command)> {
+        let account = |trader: usize| self.traders[trader].account.expect("it has an account");
+        Some(match *request {
+            Request::Comment { order, trader } => {
+                let content = format!("{trader} says of {order}").into();
+                (order.shard(), Command::Comment { order, author: account(trader), content })
+            }
+            Request::DeleteComment { comment, trader } => {
+                let author = account(trader);
+                (comment.shard(), Command::DeleteComment { comment, author })
+            }
+            Request::CreateKey { trader, created_by } => {
+                let owner = Owner::Account(account(trader));
+                self.keys_asked += 1;
+                let mut hash = [0; 32];
+                hash[..8].copy_from_slice(&self.keys_asked.to_le_bytes());
+                let grant = KeyGrant {
+                    hash,
+                    prefix: "ps_live_01234567".into(),
+                    name: None,
+                    tier: Tier::Free,
+                    permissions: Permissions::DEFAULT,
+                    expires_at: None,
+                };
+                let create = CreateKey { owner, is_bootstrap: false, created_by, grant };
+                (self.traders[trader].shard(), Command::CreateKey(create))
+            }
+            Request::RevokeKey { trader, key } => {
+                let account = account(trader);
+                (key.shard(), Command::RevokeKey { account, key, descendants: false })
+            }
+            _ => return None,
+        })
+    }
+}
+
+fn remember<T>(list: &mut Vec<T>, item: T) {
+    if list.len() == REMEMBERED_MAX {
+        list.remove(0);
+    }
+    list.push(item);
+}
+
+fn chosen<T: Copy>(list: &[T], random: &mut Random) -> Option<T> {
+    if list.is_empty() { None } else { Some(list[random.below(list.len())]) }
+}

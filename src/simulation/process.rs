@@ -1,0 +1,239 @@
+//! One process of the server, in one thread: it runs when it is told to, and ends when it is
+//! dropped.
+
+use std::collections::VecDeque;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+
+use super::auditor::History;
+use super::clients::{Clients, Request};
+use crate::disk::DiskError;
+use crate::engine::Rules;
+use crate::engine::account::Account;
+use crate::engine::comment::Comment;
+use crate::engine::key::Key;
+use crate::engine::order::OrderReceipt;
+use crate::engine::view::{AccountPage, Observed};
+use crate::ids::{Clock, Place, ShardId};
+use crate::journal::{Journal, Steps, Waiters};
+use crate::market::Markets;
+use crate::shard::{Outcome, Refusal, Room, Shards};
+use crate::snapshot::Recovered;
+
+/// What a request was answered with.
+pub(super) enum Answer {
+    Orders(Vec<Result<Outcome, Refusal>>),
+    Command(Result<Outcome, Refusal>),
+    Account(Option<AccountPage>),
+    Order(Option<OrderReceipt>),
+    Comments(Option<Vec<Comment>>),
+    Keys(Option<Vec<Key>>),
+    /// Nothing was done or read: too much is in flight.
+    Busy,
+}
+
+/// A request on its way.
+pub(super) struct Pending {
+    pub(super) request: Request,
+    pub(super) noted: Noted,
+    future: Pin<Box<dyn Future<Output = Answer>>>,
+}
+
+/// How things stood when a request had just been decided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Noted {
+    pub(super) shard: ShardId,
+    pub(super) sequence: u64,
+    /// Whether the newest record of the shard is its.
+    pub(super) is_write: bool,
+    /// How many orders the trader had whom the request is about.
+    pub(super) order_count: u64,
+    hash: u64,
+}
+
+pub(super) struct Process {
+    /// Dropped before the shards.
+    pending: VecDeque<Pending>,
+    shards: Arc<Shards>,
+    waiters: Arc<Waiters>,
+    pub(super) journal: Arc<Journal>,
+    steps: Steps,
+}
+
+impl Process {
+    pub(super) fn new(
+        recovered: Recovered,
+        (journal, steps): (Journal, Steps),
+        markets: Arc<Markets>,
+        rules: Rules,
+        clock: Clock,
+        history: Arc<Mutex<History>>,
+    ) -> Self {
+        let journal = Arc::new(journal);
+        let room = Arc::<Room>::default();
+        let observer = Box::new(move |_: &_, state: &_| history.lock().note(state));
+        let shards = Shards::new(recovered, journal.clone(), markets, rules, clock, room, observer);
+        let waiters = journal.register();
+        Self { pending: VecDeque::new(), shards: Arc::new(shards), waiters, journal, steps }
+    }
+
+    /// Decides a request: what comes of it is told when it is on disk. An error is a request that
+    /// was refused and changed something all the same.
+    pub(super) fn submit(
+        &mut self,
+        request: Request,
+        clients: &mut Clients,
+        history: &Arc<Mutex<History>>,
+    ) -> Result<(), String> {
+        let (shard, trader) = about(&request, clients);
+        let digest = clients.traders[trader].identity.digest;
+        let before = self.look(shard, digest, history);
+        let mut future = self.begin(&request, shard, clients);
+        let polled = poll(&mut future);
+        let noted = self.look(shard, digest, history);
+        if let Poll::Ready(answer) = polled {
+            let is_refused = match &answer {
+                Answer::Orders(answers) => answers.iter().all(Result::is_err),
+                Answer::Command(answer) => answer.is_err(),
+                _ => true,
+            };
+            if is_refused && noted != before {
+                return Err(format!("{request:?} was refused and changed {before:?} to {noted:?}"));
+            }
+            future = Box::pin(std::future::ready(answer));
+        }
+        let is_write = noted.sequence > before.sequence;
+        self.pending.push_back(Pending { request, noted: Noted { is_write, ..noted }, future });
+        Ok(())
+    }
+
+    fn begin(
+        &self,
+        request: &Request,
+        shard: ShardId,
+        clients: &mut Clients,
+    ) -> Pin<Box<dyn Future<Output = Answer>>> {
+        let (shards, waiters) = (self.shards.clone(), self.waiters.clone());
+        let account_of = |trader: usize| clients.traders[trader].account;
+        match *request {
+            Request::Trade(ref numbers) => {
+                let mut commands: Vec<_> =
+                    numbers.iter().map(|&number| clients.trade(number)).collect();
+                Box::pin(async move {
+                    if commands.len() == 1 {
+                        let command = commands.remove(0);
+                        let answer = shards.execute(shard, command, &waiters).await;
+                        return Answer::Orders(vec![answer]);
+                    }
+                    let answers = shards.execute_all(shard, commands, &waiters).await;
+                    answers.map_or(Answer::Busy, Answer::Orders)
+                })
+            }
+            Request::ReadAccount { trader } => {
+                let account = account_of(trader).expect("it has one");
+                Box::pin(async move {
+                    let read = shards
+                        .observe(shard, &waiters, move |state| state.observe_account(account, 0));
+                    read.await.map_or(Answer::Busy, Answer::Account)
+                })
+            }
+            Request::ReadOrder { trader, order } => {
+                let account = account_of(trader).expect("it has one");
+                Box::pin(async move {
+                    let read = shards
+                        .observe(shard, &waiters, move |state| state.observe_order(account, order));
+                    read.await.map_or(Answer::Busy, Answer::Order)
+                })
+            }
+            Request::ReadComments { order } => Box::pin(async move {
+                let read = shards
+                    .observe(shard, &waiters, move |state| state.observe_comments(order, 0, 200));
+                read.await.map_or(Answer::Busy, Answer::Comments)
+            }),
+            Request::ReadKeys { trader } => {
+                let account = account_of(trader).expect("it has one");
+                Box::pin(async move {
+                    let read =
+                        shards.observe(shard, &waiters, move |state| state.observe_keys(account));
+                    read.await.map_or(Answer::Busy, Answer::Keys)
+                })
+            }
+            _ => {
+                let (shard, command) = clients.command(request).expect("the others are commands");
+                Box::pin(
+                    async move { Answer::Command(shards.execute(shard, command, &waiters).await) },
+                )
+            }
+        }
+    }
+
+    /// Looks into a shard as no client can: at what is not on disk yet.
+    fn look(&self, shard: ShardId, digest: [u8; 32], history: &Arc<Mutex<History>>) -> Noted {
+        let history = history.clone();
+        let looking = self.shards.observe(shard, &self.waiters, move |state| {
+            // The newest state has no event behind it that would note it.
+            history.lock().note(state);
+            let account = state.account_of(&digest);
+            let noted = Noted {
+                shard: state.shard(),
+                sequence: state.sequence(),
+                is_write: false,
+                order_count: account.map_or(0, Account::order_count_ever),
+                hash: state.hash().get(),
+            };
+            Observed { value: noted, place: Place::START }
+        });
+        match pin!(looking).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(noted)) => noted,
+            _ => unreachable!("nobody else is in the shard, and nothing is waited for"),
+        }
+    }
+
+    /// The next answer that may be told, in the order of the requests.
+    pub(super) fn next_answer(&mut self) -> Option<(Pending, Answer)> {
+        for index in 0..self.pending.len() {
+            if let Poll::Ready(answer) = poll(&mut self.pending[index].future) {
+                let pending = self.pending.remove(index).expect("it is one of them");
+                return Some((pending, answer));
+            }
+        }
+        None
+    }
+
+    /// Puts records on disk. False when there were none.
+    pub(super) fn flush(&mut self) -> Result<bool, DiskError> {
+        self.steps.flush()
+    }
+
+    pub(super) fn make_segment(&mut self) -> Result<bool, DiskError> {
+        self.steps.make_segment()
+    }
+
+    /// The process ends: these get no answer.
+    pub(super) fn into_unanswered(self) -> impl Iterator<Item = Request> {
+        self.pending.into_iter().map(|pending| pending.request)
+    }
+}
+
+/// In which shard a request is decided, and whose orders an answer to it may rest on.
+fn about(request: &Request, clients: &Clients) -> (ShardId, usize) {
+    let of_trader = |trader: usize| (clients.traders[trader].shard(), trader);
+    match *request {
+        Request::Trade(ref numbers) => of_trader(clients.orders[numbers[0]].trader),
+        Request::Comment { order, trader } => (order.shard(), trader),
+        Request::DeleteComment { comment, trader } => (comment.shard(), trader),
+        Request::ReadComments { order } => (order.shard(), 0),
+        Request::CreateKey { trader, .. }
+        | Request::RevokeKey { trader, .. }
+        | Request::ReadAccount { trader }
+        | Request::ReadOrder { trader, .. }
+        | Request::ReadKeys { trader } => of_trader(trader),
+    }
+}
+
+fn poll(future: &mut Pin<Box<dyn Future<Output = Answer>>>) -> Poll<Answer> {
+    future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+}

@@ -1,0 +1,517 @@
+//! The world of one seed: a disk, a clock, traders, and one process of the server after the other,
+//! each with trouble of its own.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use super::answers::tell;
+use super::auditor::Auditor;
+use super::clients::{Clients, FixedMarket, KEPT_ORDERS_MAX, MARKETS, START_MICROS, TRADER_COUNT};
+use super::process::Process;
+use super::totals::Totals;
+use crate::disk::simulated::random::Random;
+use crate::disk::simulated::{Faults, SimulatedDisk, When};
+use crate::disk::{Disk, DiskError};
+use crate::engine::Rules;
+use crate::ids::{Clock, OutcomeIndex, Timestamp};
+use crate::journal::{JournalConfig, OpenError, segment_name, segment_number};
+use crate::market::Markets;
+use crate::market::book::{Book, Ladder, Level};
+use crate::market::catalogue::{MarketInfo, Outcome};
+use crate::money::{Price, Shares, Usd};
+use crate::snapshot::{
+    ContainerError, FoldError, LoadError, Pace, RecoverError, SnapshotConfig, Stopped, Upkeep,
+    open_stepped,
+};
+
+const DATA: &str = "/data";
+
+const SEGMENT_BYTES: u64 = 16 << 10;
+
+/// How many rounds of nothing but good luck it takes at most until every order has its answer.
+const ROUNDS_MAX: usize = 1000;
+
+/// What has become of the process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Condition {
+    Well,
+    /// The disk has failed it: it has to end.
+    Lost,
+}
+
+pub(super) struct World {
+    random: Random,
+    simulated: SimulatedDisk,
+    nanos: Arc<AtomicI64>,
+    markets: Arc<Markets>,
+    clients: Clients,
+    auditor: Auditor,
+    totals: Totals,
+    /// Nothing is in doubt on the disk: the power was gone, or the process ended well.
+    is_settled: bool,
+}
+
+impl World {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            random: Random::new(!seed),
+            simulated: SimulatedDisk::new(seed),
+            nanos: Arc::new(AtomicI64::new(1_800_000_000_000_000_000)),
+            markets: Arc::new(markets()),
+            clients: Clients::new(),
+            auditor: Auditor::new(),
+            totals: Totals::default(),
+            is_settled: true,
+        }
+    }
+
+    /// Lets the server live so often. An error tells what went wrong in which life.
+    pub(super) fn run(&mut self, lives: u64) -> Result<(), String> {
+        for life in 0..lives {
+            self.live().map_err(|failure| format!("life {life}: {failure}"))?;
+        }
+        self.live_well().map_err(|failure| format!("life {lives}: {failure}"))
+    }
+
+    pub(super) fn totals(&self) -> Totals {
+        let operations = self.simulated.operations();
+        Totals { compared: self.auditor.compared, operations, ..self.totals }
+    }
+
+    fn live(&mut self) -> Result<(), String> {
+        if self.is_settled && self.random.one_in(8) {
+            return self.live_with_turned_bits();
+        }
+        let is_early = self.random.one_in(2);
+        self.choose_faults(if is_early { &[30, 200, 1000] } else { &[] });
+        let Some((mut process, mut upkeep)) = self.open()? else {
+            let was_lost = self.simulated.is_crashed();
+            self.totals.power_lost_in_start += u64::from(was_lost);
+            self.totals.disk_failed += u64::from(!was_lost);
+            self.lose_power_or_process();
+            return Ok(());
+        };
+        if !is_early {
+            self.choose_faults(&[15, 60, 250, 1000]);
+        }
+        let mut condition = Condition::Well;
+        for _ in 0..self.random.below(100) {
+            condition = if self.random.one_in(25) {
+                self.snapshot(&mut process, &mut upkeep)?
+            } else {
+                self.act(&mut process)?
+            };
+            if condition == Condition::Lost {
+                break;
+            }
+        }
+        self.end(process, condition)
+    }
+
+    /// At most one kind of trouble at a time, within one of so many operations; none without.
+    fn choose_faults(&mut self, reaches: &[u64]) {
+        self.empty_disk();
+        self.simulated.set_faults(Faults::default());
+        if reaches.is_empty() {
+            return;
+        }
+        let reach = reaches[self.random.below(reaches.len())];
+        let now = self.simulated.operations();
+        let when = When::From(now + 1 + self.random.next() % reach);
+        let mut faults = Faults::default();
+        match self.random.below(10) {
+            0 => faults.write_error = when,
+            1 => faults.short_write = when,
+            2 => faults.sync_error = when,
+            3..8 => faults.crash = when,
+            _ => {}
+        }
+        self.simulated.set_faults(faults);
+        if self.random.one_in(8) {
+            self.fill_disk();
+        }
+    }
+
+    fn fill_disk(&self) {
+        self.simulated.set_capacity(self.simulated.bytes() + SEGMENT_BYTES / 2);
+    }
+
+    fn empty_disk(&self) {
+        self.simulated.set_capacity(u64::MAX);
+    }
+
+    fn disk(&self) -> Disk {
+        Disk::Simulated(self.simulated.clone())
+    }
+
+    /// Starts a process. `None` when the disk has failed it.
+    fn open(&mut self) -> Result<Option<(Process, Upkeep)>, String> {
+        let data = Path::new(DATA);
+        let opened = loop {
+            match open_stepped(self.disk(), data, &journal_config()) {
+                Err(error) if is_full(&error) => self.empty_disk(),
+                opened => break opened,
+            }
+        };
+        let (opened, steps) = match opened {
+            Ok(opened) => opened,
+            Err(error) if disk_error(&error).is_some() => return Ok(None),
+            Err(error) => return Err(format!("it does not start: {error}")),
+        };
+        self.auditor.recovered(&opened.recovered, &self.clients)?;
+        self.totals.recoveries += 1;
+        let rules = Rules {
+            starting_balance: Usd::from_micros(START_MICROS),
+            kept_orders_max: KEPT_ORDERS_MAX,
+            ..Rules::default()
+        };
+        let process = Process::new(
+            opened.recovered,
+            (opened.journal, steps),
+            self.markets.clone(),
+            rules,
+            Clock::Virtual(self.nanos.clone()),
+            self.auditor.history.clone(),
+        );
+        let config = SnapshotConfig {
+            journal_bytes: 1,
+            interval: Duration::MAX,
+            cpu_percent: 100,
+            archive_bytes: 4 * SEGMENT_BYTES,
+        };
+        Ok(Some((process, Upkeep::new(opened.folder, config, Arc::default()))))
+    }
+
+    /// One thing happens.
+    fn act(&mut self, process: &mut Process) -> Result<Condition, String> {
+        match self.random.below(20) {
+            0..11 => {
+                self.tell_answers(process)?;
+                if let Some(request) = self.clients.next(&mut self.random) {
+                    self.auditor.asked(&request);
+                    process.submit(request, &mut self.clients, &self.auditor.history)?;
+                    self.auditor.check_history()?;
+                    self.tell_answers(process)?;
+                }
+            }
+            11..16 => return self.flush(process),
+            16..18 => {
+                if process.make_segment().is_err() {
+                    return Ok(Condition::Lost);
+                }
+            }
+            18 => self.pass_time(),
+            _ if self.random.one_in(4) => self.fill_disk(),
+            _ => self.empty_disk(),
+        }
+        Ok(Condition::Well)
+    }
+
+    /// Now and then the process ends before anybody is told what is on disk.
+    fn flush(&mut self, process: &mut Process) -> Result<Condition, String> {
+        let flushed = process.flush();
+        if flushed.is_err() || !self.random.one_in(4) {
+            self.tell_answers(process)?;
+        }
+        Ok(if flushed.is_ok() { Condition::Well } else { Condition::Lost })
+    }
+
+    fn tell_answers(&mut self, process: &mut Process) -> Result<(), String> {
+        while let Some((pending, answer)) = process.next_answer() {
+            let (clients, auditor) = (&mut self.clients, &mut self.auditor);
+            let totals = &mut self.totals;
+            tell(&pending.request, answer, pending.noted, clients, auditor, totals)?;
+        }
+        Ok(())
+    }
+
+    /// Clocks also go back.
+    fn pass_time(&mut self) {
+        let nanos = i64::try_from(self.random.next() % 2_000_000_000).expect("two seconds");
+        let sign = if self.random.one_in(5) { -1 } else { 1 };
+        self.nanos.fetch_add(sign * nanos, Ordering::Relaxed);
+    }
+
+    /// Makes a snapshot when segments are closed, while everything goes on.
+    fn snapshot(
+        &mut self,
+        process: &mut Process,
+        upkeep: &mut Upkeep,
+    ) -> Result<Condition, String> {
+        let closed = process.journal.segment().expect("it is on a disk") - 1;
+        let mut meanwhile = Meanwhile { world: self, process, outcome: Ok(Condition::Well) };
+        let kept = upkeep.keep(closed, &mut meanwhile);
+        let condition = meanwhile.outcome?;
+        match kept {
+            Ok(report) => self.totals.snapshots += u64::from(report.is_some()),
+            Err(FoldError::Stopped(_)) => {}
+            Err(error) if fold_disk_error(&error).is_some() => {
+                if self.simulated.is_crashed() {
+                    return Ok(Condition::Lost);
+                }
+            }
+            Err(error) => return Err(format!("no snapshot can be made: {error}")),
+        }
+        Ok(condition)
+    }
+
+    fn end(&mut self, process: Process, condition: Condition) -> Result<(), String> {
+        let is_crashed = self.simulated.is_crashed();
+        let is_lost = is_crashed || condition == Condition::Lost;
+        if !is_lost && self.random.one_in(6) {
+            return self.end_orderly(process);
+        }
+        self.clients.lost(process.into_unanswered());
+        if is_lost {
+            self.totals.power_lost_in_operation += u64::from(is_crashed);
+            self.totals.disk_failed += u64::from(!is_crashed);
+            self.lose_power_or_process();
+        } else if self.random.one_in(3) {
+            self.totals.killed += 1;
+            self.simulated.kill();
+            self.is_settled = false;
+        } else {
+            self.totals.power_lost += 1;
+            self.simulated.power_loss();
+            self.is_settled = true;
+        }
+        Ok(())
+    }
+
+    /// Whatever ended the process, the system may live on.
+    fn lose_power_or_process(&mut self) {
+        self.is_settled = !self.random.one_in(3);
+        if self.is_settled { self.simulated.power_loss() } else { self.simulated.kill() }
+    }
+
+    fn end_orderly(&mut self, mut process: Process) -> Result<(), String> {
+        self.totals.orderly += 1;
+        self.is_settled = false;
+        self.simulated.set_faults(Faults::default());
+        while process.flush().map_err(|error| error.to_string())? {}
+        self.tell_answers(&mut process)?;
+        let mut unanswered = process.into_unanswered();
+        unanswered.next().map_or(Ok(()), |request| Err(format!("{request:?} got no answer")))
+    }
+
+    /// Nothing goes wrong, until every order has its answer, and then the power goes.
+    fn live_well(&mut self) -> Result<(), String> {
+        let (mut process, _) = self.open_well()?;
+        for round in 0.. {
+            if self.clients.all_answered() {
+                break;
+            }
+            if round == ROUNDS_MAX {
+                return Err("orders get no answer though nothing is wrong".to_owned());
+            }
+            for trader in 0..TRADER_COUNT {
+                if let Some(request) = self.clients.again(trader, &mut self.random) {
+                    process.submit(request, &mut self.clients, &self.auditor.history)?;
+                }
+            }
+            process.flush().map_err(|error| error.to_string())?;
+            process.make_segment().map_err(|error| error.to_string())?;
+            self.tell_answers(&mut process)?;
+        }
+        self.end_orderly(process)?;
+        for _ in 0..2 {
+            self.simulated.power_loss();
+            let (process, _) = self.open_well()?;
+            self.end_orderly(process)?;
+        }
+        Ok(())
+    }
+
+    fn open_well(&mut self) -> Result<(Process, Upkeep), String> {
+        self.simulated.set_faults(Faults::default());
+        self.empty_disk();
+        self.open()?.ok_or_else(|| "the disk fails without a reason".to_owned())
+    }
+
+    /// Bits turn while nobody looks: each is refused by who reads it, or has never meant anything.
+    fn live_with_turned_bits(&mut self) -> Result<(), String> {
+        let (process, mut upkeep) = self.open_well()?;
+        let found = self.auditor.newest_states();
+        let closed = process.journal.segment().expect("it is on a disk") - 1;
+        if self.random.one_in(3) {
+            self.snapshot_of_turned_bit(closed, &mut upkeep)?;
+        }
+        self.end_orderly(process)?;
+        let Some(path) = self.some_file(closed) else { return Ok(()) };
+        let turned = self.turn_bit(&path)?;
+        match open_stepped(self.disk(), Path::new(DATA), &journal_config()) {
+            Ok((opened, _)) => {
+                let states = opened.recovered.states();
+                let is_same = states.zip(&found).all(|(state, &(sequence, hash))| {
+                    (state.sequence(), state.hash().get()) == (sequence, hash)
+                });
+                if !is_same {
+                    return Err(format!("{turned} has changed what is there, and nobody noticed"));
+                }
+                self.totals.flips_harmless += 1;
+            }
+            Err(error) => self.refused(&turned, &error.to_string())?,
+        }
+        self.simulated.flip_bit(&path, turned.at, turned.bit);
+        self.is_settled = true;
+        Ok(())
+    }
+
+    /// Turns a bit of the newest closed segment, of which a snapshot is to be made.
+    fn snapshot_of_turned_bit(&mut self, closed: u64, upkeep: &mut Upkeep) -> Result<(), String> {
+        let path = Path::new(DATA).join("journal").join(segment_name(closed));
+        if !self.disk().exists(&path).map_err(|error| error.to_string())? {
+            return Ok(());
+        }
+        let turned = self.turn_bit(&path)?;
+        match upkeep.keep(closed, &mut AtOnce) {
+            // There is a snapshot of it already.
+            Ok(None) => {}
+            Ok(Some(_)) => return Err(format!("a snapshot was made of {turned}")),
+            Err(error) => self.refused(&turned, &error.to_string())?,
+        }
+        self.simulated.flip_bit(&path, turned.at, turned.bit);
+        let kept = upkeep.keep(closed, &mut AtOnce);
+        let kept =
+            kept.map_err(|error| format!("no snapshot after {turned} was mended: {error}"))?;
+        self.totals.snapshots += u64::from(kept.is_some());
+        Ok(())
+    }
+
+    fn refused(&mut self, turned: &Turned, error: &str) -> Result<(), String> {
+        self.totals.flips_refused += 1;
+        if error.contains(&*turned.path.to_string_lossy()) {
+            return Ok(());
+        }
+        Err(format!("{turned} was refused without the name of the file: {error}"))
+    }
+
+    /// A closed segment, a snapshot or an order file.
+    fn some_file(&mut self, closed: u64) -> Option<PathBuf> {
+        let mut paths = Vec::new();
+        for directory in ["journal", "snapshots"] {
+            let directory = Path::new(DATA).join(directory);
+            let names = self.disk().names(&directory).unwrap_or_default();
+            let names = names.into_iter().filter(|name| match segment_number(name) {
+                Some(number) => number <= closed,
+                None => name.ends_with(".snapshot") || name.ends_with(".orders"),
+            });
+            paths.extend(names.map(|name| directory.join(name)));
+        }
+        let count = paths.len();
+        if count == 0 { None } else { Some(paths.swap_remove(self.random.below(count))) }
+    }
+
+    fn turn_bit(&mut self, path: &Path) -> Result<Turned, String> {
+        let file = self.disk().open_read(path).and_then(|file| file.bytes());
+        let bytes = usize::try_from(file.map_err(|error| error.to_string())?).expect("it is short");
+        let at = self.random.below(bytes);
+        let bit = u8::try_from(self.random.below(8)).expect("a bit of a byte");
+        self.simulated.flip_bit(path, at, bit);
+        Ok(Turned { path: path.to_path_buf(), at, bit })
+    }
+}
+
+/// A bit that has turned.
+struct Turned {
+    path: PathBuf,
+    at: usize,
+    bit: u8,
+}
+
+impl fmt::Display for Turned {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, at, bit } = self;
+        write!(formatter, "bit {bit} of byte {at} of {}", path.display())
+    }
+}
+
+/// What goes on while a snapshot is made.
+struct Meanwhile<'a> {
+    world: &'a mut World,
+    process: &'a mut Process,
+    outcome: Result<Condition, String>,
+}
+
+impl Pace for Meanwhile<'_> {
+    fn step(&mut self) -> Result<(), Stopped> {
+        if self.world.random.one_in(10) {
+            self.outcome = self.world.act(self.process);
+        }
+        if self.outcome == Ok(Condition::Well) { Ok(()) } else { Err(Stopped) }
+    }
+}
+
+/// Nothing goes on meanwhile.
+struct AtOnce;
+
+impl Pace for AtOnce {
+    fn step(&mut self) -> Result<(), Stopped> {
+        Ok(())
+    }
+}
+
+/// Small, so that everything happens often.
+fn journal_config() -> JournalConfig {
+    JournalConfig {
+        segment_bytes: SEGMENT_BYTES,
+        segments_ahead: 1,
+        ring_slots: 8,
+        ring_bytes: 16 << 10,
+        block_bytes_max: 8 << 10,
+        record_bytes_max: 3000,
+        on_lost: Arc::new(|error| panic!("nobody calls this without threads: {error}")),
+        ..JournalConfig::default()
+    }
+}
+
+fn markets() -> Markets {
+    let markets = Markets::new();
+    let info = |id: &str| {
+        let outcomes = ["Yes", "No"]
+            .map(|label| Outcome { label: label.into(), token_id: format!("{id} {label}").into() });
+        MarketInfo::bare(id, outcomes)
+    };
+    markets.list(MARKETS.iter().map(|market| info(market.id)).collect()).unwrap();
+    for FixedMarket { id, bid_micros, ask_micros } in MARKETS {
+        let level = |micros| Level {
+            price: Price::from_micros(micros),
+            size: Shares::from_micros(1_000_000_000_000),
+        };
+        let ladder = Ladder::from_levels(vec![level(bid_micros)], vec![level(ask_micros)]).unwrap();
+        let book = Arc::new(Book::new(ladder, Timestamp::EPOCH));
+        markets.publish(&markets.by_condition(id).unwrap(), OutcomeIndex(0), book);
+    }
+    markets
+}
+
+/// What the disk said, if it was the disk.
+fn disk_error(error: &RecoverError) -> Option<&DiskError> {
+    match error {
+        RecoverError::Journal(OpenError::Disk(error)) => Some(error),
+        RecoverError::Snapshot(error) => load_disk_error(error),
+        _ => None,
+    }
+}
+
+fn load_disk_error(error: &LoadError) -> Option<&DiskError> {
+    match error {
+        LoadError::Disk(error) | LoadError::Container(ContainerError::Disk(error)) => Some(error),
+        _ => None,
+    }
+}
+
+fn fold_disk_error(error: &FoldError) -> Option<&DiskError> {
+    match error {
+        FoldError::Disk(error) | FoldError::Journal(OpenError::Disk(error)) => Some(error),
+        FoldError::Load(error) => load_disk_error(error),
+        _ => None,
+    }
+}
+
+fn is_full(error: &RecoverError) -> bool {
+    disk_error(error).is_some_and(DiskError::is_full)
+}
