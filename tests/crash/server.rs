@@ -102,8 +102,8 @@ fn command(data: &Path, wrapper: &[&str]) -> Command {
         .args(["serve", "--listen", "127.0.0.1:0", "--venue", "simulated"])
         .args(["--tier", "free=unlimited/unlimited/2/5", "--address-limits", "off"])
         .args(["--journal-segment-bytes", &SEGMENT_BYTES.to_string()])
-        // Each segment that is full makes a snapshot due, of which some end before the kill.
-        .args(["--snapshot-bytes", "1", "--snapshot-cpu", "50"])
+        // Each segment that is full makes a snapshot due, at full speed: some end before the kill.
+        .args(["--snapshot-bytes", "1", "--snapshot-cpu", "100"])
         .args(["--archive-bytes", &(3 * SEGMENT_BYTES).to_string()])
         .arg("--data")
         .arg(data);
