@@ -159,6 +159,9 @@ impl Upkeep {
         let through = closed.min(covered + SEGMENTS_PER_FOLD_MAX);
         let folded = fold(&self.folder, through, pace);
         if folded.is_err() {
+            // It may have its name, if only the last sync failed: to make it once more would write
+            // its order file anew, without the orders that are in it. So look again.
+            self.covered = None;
             // What was begun takes room that the journal may need.
             self.folder.settle()?;
         }

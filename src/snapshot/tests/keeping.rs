@@ -1,6 +1,9 @@
 //! What stays in a data directory and what goes.
 
+use std::path::Path;
+
 use super::*;
+use crate::disk::simulated::{Faults, SimulatedDisk, When};
 
 fn names(world: &World, directory: &str) -> Vec<String> {
     let path = world.data.path().join(directory);
@@ -132,4 +135,60 @@ fn work_that_is_stopped_leaves_nothing() {
         assert!(names(&world, "snapshots").is_empty(), "{steps} steps");
     }
     world.fold().unwrap();
+}
+
+/// The data directory as it is now, on a simulated disk.
+fn simulated(world: &World) -> SimulatedDisk {
+    let simulated = SimulatedDisk::new(1);
+    let disk = Disk::Simulated(simulated.clone());
+    for directory in ["journal", "snapshots", "archive"] {
+        let path = Path::new("/data").join(directory);
+        disk.create_directory(&path).unwrap();
+        for name in names(world, directory) {
+            let bytes = std::fs::read(world.path(directory, &name)).unwrap();
+            let file = disk.create(&path.join(name)).unwrap();
+            file.write_at(&bytes, 0).unwrap();
+            file.sync_all().unwrap();
+        }
+        disk.sync_directory(&path).unwrap();
+    }
+    simulated
+}
+
+/// Whichever sync fails among the last operations, which give names, the next attempt succeeds,
+/// and what it leaves can be read.
+#[test]
+fn a_snapshot_that_failed_is_made_again() {
+    const LAST_OPERATIONS: usize = 80;
+    let mut world = World::new();
+    let mut accounts = Vec::new();
+    let mut keeper = upkeep(&world.folder, u64::MAX);
+    world.live(&mut accounts, 150);
+    keeper.keep(world.closed(), &mut AtOnce).unwrap().unwrap();
+    world.live(&mut accounts, 150);
+    let closed = world.closed();
+    let at = |simulated: &SimulatedDisk| {
+        let folder = Folder::new(Disk::Simulated(simulated.clone()), Path::new("/data"));
+        upkeep(&folder, u64::MAX)
+    };
+    let undisturbed = simulated(&world);
+    at(&undisturbed).keep(closed, &mut AtOnce).unwrap();
+    let end = undisturbed.operations();
+    let mut failed_count = 0;
+    // In front of a sync stands what it is for: every other operation finds each of them.
+    for operation in (0..=end).rev().step_by(2).take(LAST_OPERATIONS / 2) {
+        let simulated = simulated(&world);
+        let sync_error = When::From(operation);
+        simulated.set_faults(Faults { sync_error, ..Faults::default() });
+        let mut keeper = at(&simulated);
+        failed_count += usize::from(keeper.keep(closed, &mut AtOnce).is_err());
+        simulated.set_faults(Faults::default());
+        let again = keeper.keep(closed, &mut AtOnce);
+        assert!(again.is_ok(), "sync {operation} of {end}: {again:?}");
+        let disk = Disk::Simulated(simulated);
+        let opened = open(disk, Path::new("/data"), &config(), 2.try_into().unwrap()).unwrap();
+        assert_eq!(opened.report.snapshot, Some(closed));
+        assert!(opened.recovered.into_shards() == world.shards, "sync {operation} of {end}");
+    }
+    assert!((5..LAST_OPERATIONS / 2).contains(&failed_count), "{failed_count}");
 }
