@@ -355,7 +355,7 @@ impl World {
             }
             Err(error) => self.refused(&turned, &error.to_string())?,
         }
-        self.simulated.flip_bit(&path, turned.at, turned.bit);
+        self.mend(&turned)?;
         self.is_settled = true;
         Ok(())
     }
@@ -373,12 +373,24 @@ impl World {
             Ok(Some(_)) => return Err(format!("a snapshot was made of {turned}")),
             Err(error) => self.refused(&turned, &error.to_string())?,
         }
-        self.simulated.flip_bit(&path, turned.at, turned.bit);
+        self.mend(&turned)?;
         let kept = upkeep.keep(closed, &mut AtOnce);
         let kept =
             kept.map_err(|error| format!("no snapshot after {turned} was mended: {error}"))?;
         self.totals.snapshots += u64::from(kept.is_some());
         Ok(())
+    }
+
+    /// Turns the bit back. A segment may have moved into the archive.
+    fn mend(&self, turned: &Turned) -> Result<(), String> {
+        let name = turned.path.file_name().expect("it has a name");
+        for path in [turned.path.clone(), Path::new(DATA).join("archive").join(name)] {
+            if self.disk().exists(&path).map_err(|error| error.to_string())? {
+                self.simulated.flip_bit(&path, turned.at, turned.bit);
+                return Ok(());
+            }
+        }
+        Err(format!("{turned} has no file any more"))
     }
 
     fn refused(&mut self, turned: &Turned, error: &str) -> Result<(), String> {
