@@ -6,11 +6,12 @@
 //! seed alone, so a run that fails names its seed, and
 //!
 //! ```text
-//! PAPERBOURSE_SIMULATION_SEED=7 cargo test --lib simulation::the_promise_holds
+//! PAPERBOURSE_SIMULATION_SEED=7 cargo test simulation::the_promise_holds
 //! ```
 //!
-//! lives it once more. `PAPERBOURSE_SIMULATION_SEEDS=1000` makes the run a long one, which prints
-//! what it has seen; `--profile simulation` makes it fast.
+//! lives it once more, with the lives of a long run or `PAPERBOURSE_SIMULATION_LIVES`: in the
+//! last one nothing goes wrong. `PAPERBOURSE_SIMULATION_SEEDS=1000` makes the run a long one, which
+//! prints what it has seen; `--profile simulation` makes it fast.
 //!
 //! - [`world`] says what happens to the disk and when a process ends.
 //! - [`process`] is the server, which does nothing but what it is told to.
@@ -58,7 +59,8 @@ fn simulate(seed: u64, lives: u64) -> (Totals, Result<(), String>) {
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
         Err(format!("a panic: {}", text.unwrap_or_default()))
     });
-    (world.totals(), result.map_err(|failure| format!("seed {seed}, {failure}")))
+    let named = |failure| format!("seed {seed} of {lives} lives, {failure}");
+    (world.totals(), result.map_err(named))
 }
 
 fn number(name: &str) -> Option<u64> {
