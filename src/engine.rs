@@ -220,7 +220,7 @@ impl State {
 
     /// The key with this id, unless it was forgotten.
     pub fn key(&self, id: KeyId) -> Option<Key> {
-        self.keys.slot(id.get()).map(|slot| self.unpacked(&self.keys[slot]))
+        self.keys.slot(id).map(|slot| self.unpacked(&self.keys[slot]))
     }
 
     /// The order with this id, unless it was forgotten.

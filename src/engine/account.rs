@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher as _;
-use std::num::NonZeroU32;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
 use super::position::Position;
+use super::slab::PackedSlot;
 use super::state_hash::{StateHash, Term, TermKind};
 use crate::ids::{AccountId, MarketIndex, OutcomeIndex, Timestamp};
 use crate::market::book::Side;
@@ -34,25 +34,10 @@ pub struct Account {
     /// Which of the shard's issuers.
     pub(super) issuer: u32,
     /// The slot of its newest key; the key knows the one before it.
-    pub(super) newest_key: Option<KeySlot>,
+    pub(super) newest_key: Option<PackedSlot>,
 }
 
 const _: () = assert!(size_of::<Option<Account>>() <= 96, "a million accounts are 96 MB");
-
-/// The slot of a key, which takes no more room when there is none.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct KeySlot(NonZeroU32);
-
-impl KeySlot {
-    pub(super) fn new(slot: u32) -> Self {
-        let number = slot.checked_add(1).and_then(NonZeroU32::new);
-        Self(number.expect("fewer keys in a shard than a u32 counts"))
-    }
-
-    pub(super) const fn get(self) -> u32 {
-        self.0.get() - 1
-    }
-}
 
 /// What an account has that has traded.
 #[derive(Clone, Debug, Default)]

@@ -154,7 +154,7 @@ impl State {
     }
 
     fn revoke_key(&mut self, id: KeyId, at: Timestamp, position_in_log: u64) -> Result<(), Flaw> {
-        let slot = self.keys.slot(id.get()).ok_or(Flaw::key(id, NOT_KEPT))?;
+        let slot = self.keys.slot(id).ok_or(Flaw::key(id, NOT_KEPT))?;
         self.hash -= self.key_term(&self.keys[slot]);
         self.keys[slot].revoke(at);
         self.hash += self.key_term(&self.keys[slot]);
@@ -163,7 +163,7 @@ impl State {
     }
 
     fn forget_key(&mut self, id: KeyId, position_in_log: u64) -> Result<(), Flaw> {
-        let slot = self.keys.slot(id.get()).ok_or(Flaw::key(id, NOT_KEPT))?;
+        let slot = self.keys.slot(id).ok_or(Flaw::key(id, NOT_KEPT))?;
         let account = self.keys[slot].account();
         self.remove_key(id);
         self.touch_account(account, position_in_log);

@@ -32,7 +32,7 @@ impl State {
         // A key that ends while its request is on its way makes no other key: what was revoked with
         // its descendants has none that came later.
         if let Some(maker) = create.created_by
-            && !self.keys.slot(maker.get()).is_some_and(|slot| self.keys[slot].is_active(now))
+            && !self.keys.slot(maker).is_some_and(|slot| self.keys[slot].is_active(now))
         {
             return Err(Rejection::MakerEnded);
         }

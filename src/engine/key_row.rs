@@ -3,9 +3,9 @@
 use smallvec::SmallVec;
 
 use super::State;
-use super::account::{Account, KeySlot};
+use super::account::Account;
 use super::key::{ENDED_KEYS_PER_ACCOUNT_MAX, KEY_PREFIX_BYTES_MAX, Key, KeyGrant, Permissions};
-use super::slab::Row;
+use super::slab::{PackedSlot, Row};
 use super::state_hash::{StateHash, Term, TermKind};
 use crate::ids::{AccountId, KeyId, Timestamp};
 use crate::limits::tier::Tier;
@@ -30,8 +30,8 @@ pub(super) struct KeyRow {
     /// The counter of the account.
     account: u32,
     /// The next older key of the account.
-    pub(super) older: Option<KeySlot>,
-    kept_maker: Option<KeySlot>,
+    pub(super) older: Option<PackedSlot>,
+    kept_maker: Option<PackedSlot>,
     prefix_bytes: u8,
     tier: Tier,
     permissions: Permissions,
@@ -44,8 +44,14 @@ const FLAG_REVOKED: u8 = 1;
 const FLAG_EXPIRES: u8 = 1 << 1;
 
 impl Row for KeyRow {
-    fn id(&self) -> u64 {
-        self.id.get()
+    type Id = KeyId;
+
+    fn id(&self) -> KeyId {
+        self.id
+    }
+
+    fn counter(id: KeyId) -> u64 {
+        id.counter()
     }
 }
 
@@ -54,8 +60,8 @@ impl KeyRow {
     /// key can have.
     pub(super) fn pack(
         key: Key,
-        kept_maker: Option<KeySlot>,
-        older: Option<KeySlot>,
+        kept_maker: Option<PackedSlot>,
+        older: Option<PackedSlot>,
     ) -> Option<Self> {
         let grant = key.grant;
         let mut prefix = [0; KEY_PREFIX_BYTES_MAX];
@@ -133,7 +139,7 @@ impl State {
 
     /// The keys of an account, newest first.
     pub(super) fn keys_of(&self, account: &Account) -> impl Iterator<Item = &KeyRow> {
-        let row = |slot: KeySlot| &self.keys[slot.get()];
+        let row = |slot: PackedSlot| &self.keys[slot.get()];
         std::iter::successors(account.newest_key.map(row), move |key| key.older.map(row))
     }
 
@@ -204,8 +210,8 @@ impl State {
     /// Puts a key in front of the others of its account. `None` when it cannot be one of them.
     pub(super) fn insert_key(&mut self, key: Key) -> Option<()> {
         let slot_of = |maker: KeyId| {
-            let slot = self.keys.slot(maker.get())?;
-            (self.keys[slot].account() == key.account).then(|| KeySlot::new(slot))
+            let slot = self.keys.slot(maker)?;
+            (self.keys[slot].account() == key.account).then(|| PackedSlot::new(slot))
         };
         let kept_maker = match key.kept_maker {
             Some(maker) => Some(slot_of(maker)?),
@@ -215,14 +221,14 @@ impl State {
         let row = KeyRow::pack(key, kept_maker, self.accounts[account_index].newest_key)?;
         self.hash += self.key_term(&row);
         let slot = self.keys.insert(row);
-        self.accounts[account_index].newest_key = Some(KeySlot::new(slot));
+        self.accounts[account_index].newest_key = Some(PackedSlot::new(slot));
         Some(())
     }
 
     /// Takes a key away. What was made with it goes on as if its maker had made it.
     pub(super) fn remove_key(&mut self, id: KeyId) {
-        let slot = self.keys.slot(id.get()).expect("a key that is kept");
-        let removed = KeySlot::new(slot);
+        let slot = self.keys.slot(id).expect("a key that is kept");
+        let removed = PackedSlot::new(slot);
         self.hash -= self.key_term(&self.keys[slot]);
         let account = self.account_slot(self.keys[slot].account()).expect("a key has an account");
         let mut newer = None;

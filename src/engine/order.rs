@@ -55,8 +55,14 @@ const FLAG_SLIPPAGE: u8 = 1 << 1;
 const NAME_COUNT_SHIFT: u8 = 2;
 
 impl Row for Order {
-    fn id(&self) -> u64 {
-        self.id.get()
+    type Id = OrderId;
+
+    fn id(&self) -> OrderId {
+        self.id
+    }
+
+    fn counter(id: OrderId) -> u64 {
+        id.counter()
     }
 }
 

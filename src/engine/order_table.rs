@@ -19,23 +19,44 @@ pub(super) struct OrderTable {
     hasher: RandomState,
 }
 
-/// Which name of which order: the slot, and the number of the name in its lowest bit.
+/// Which name of which order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct NameEntry(u32);
+struct NameEntry {
+    /// The slot, and the number of the name in its lowest bit.
+    packed: u32,
+    /// A part of the hash of the name, so that the index grows without a look at the orders.
+    tag: Tag,
+}
 
 impl NameEntry {
-    fn new(slot: u32, index: usize) -> Self {
+    fn new(slot: u32, index: usize, tag: Tag) -> Self {
         assert!(slot < 1 << 31 && index < 2, "a slot and which of two names fit a u32");
-        Self(slot << 1 | u32::from(index == 1))
+        Self { packed: slot << 1 | u32::from(index == 1), tag }
     }
 
     const fn slot(self) -> u32 {
-        self.0 >> 1
+        self.packed >> 1
     }
 
     fn name(self, rows: &Table<Order>) -> (AccountId, NameHash) {
         let order = &rows[self.slot()];
-        (order.account(), order.names()[self.0 as usize & 1])
+        (order.account(), order.names()[self.packed as usize & 1])
+    }
+}
+
+/// 32 bits of a hash, and all that the index knows of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Tag(u32);
+
+impl Tag {
+    fn of(hasher: &RandomState, name: (AccountId, NameHash)) -> Self {
+        let hash = hasher.hash_one(name).to_le_bytes();
+        Self(u32::from_le_bytes(*hash.first_chunk().expect("a hash has eight bytes")))
+    }
+
+    /// The index takes the place in it from the lowest bits and a check from the highest.
+    fn hash(self) -> u64 {
+        u64::from(self.0) << 32 | u64::from(self.0)
     }
 }
 
@@ -49,7 +70,7 @@ impl OrderTable {
     }
 
     pub(super) fn slot(&self, order: OrderId) -> Option<u32> {
-        self.rows.slot(order.get())
+        self.rows.slot(order)
     }
 
     pub(super) fn get(&self, order: OrderId) -> Option<&Order> {
@@ -58,8 +79,10 @@ impl OrderTable {
 
     /// The order that an account calls by this name.
     pub(super) fn named(&self, account: AccountId, name: NameHash) -> Option<&Order> {
-        let hash = self.hasher.hash_one((account, name));
-        let entry = self.by_name.find(hash, |entry| entry.name(&self.rows) == (account, name))?;
+        let name = (account, name);
+        let tag = Tag::of(&self.hasher, name);
+        let is_it = |entry: &NameEntry| entry.tag == tag && entry.name(&self.rows) == name;
+        let entry = self.by_name.find(tag.hash(), is_it)?;
         Some(&self.rows[entry.slot()])
     }
 
@@ -67,25 +90,26 @@ impl OrderTable {
     /// of another order of the account: then the table is spoilt.
     pub(super) fn insert(&mut self, order: Order) -> Option<u32> {
         let slot = self.rows.insert(order);
-        let (rows, hasher) = (&self.rows, &self.hasher);
-        for index in 0..rows[slot].names().len() {
-            let entry = NameEntry::new(slot, index);
-            let name = entry.name(rows);
-            let is_same = |other: &NameEntry| other.name(rows) == name;
-            let hash_of = |other: &NameEntry| hasher.hash_one(other.name(rows));
-            match self.by_name.entry(hasher.hash_one(name), is_same, hash_of) {
+        let rows = &self.rows;
+        let account = rows[slot].account();
+        for (index, &name) in rows[slot].names().iter().enumerate() {
+            let name = (account, name);
+            let tag = Tag::of(&self.hasher, name);
+            let is_same = |other: &NameEntry| other.tag == tag && other.name(rows) == name;
+            match self.by_name.entry(tag.hash(), is_same, |other| other.tag.hash()) {
                 Entry::Occupied(_) => return None,
-                Entry::Vacant(vacant) => vacant.insert(entry),
+                Entry::Vacant(vacant) => vacant.insert(NameEntry::new(slot, index, tag)),
             };
         }
         Some(slot)
     }
 
     pub(super) fn remove(&mut self, slot: u32) -> Order {
-        for index in 0..self.rows[slot].names().len() {
-            let entry = NameEntry::new(slot, index);
-            let hash = self.hasher.hash_one(entry.name(&self.rows));
-            match self.by_name.find_entry(hash, |&other| other == entry) {
+        let account = self.rows[slot].account();
+        for (index, &name) in self.rows[slot].names().iter().enumerate() {
+            let tag = Tag::of(&self.hasher, (account, name));
+            let entry = NameEntry::new(slot, index, tag);
+            match self.by_name.find_entry(tag.hash(), |&other| other == entry) {
                 Ok(entry) => entry.remove(),
                 Err(_) => unreachable!("every order is found by its names"),
             };

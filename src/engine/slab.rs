@@ -3,10 +3,10 @@
 //! A slab grows by a chunk at a time: no row ever moves, so that no command waits for a copy of all
 //! of them, and no more than a chunk of memory stands empty.
 
-use std::hash::BuildHasher as _;
+use std::collections::HashMap;
+use std::num::NonZeroU32;
 
 use foldhash::fast::RandomState;
-use hashbrown::HashTable;
 
 /// Rows in a chunk, as a power of two.
 const CHUNK_BITS: u32 = 6;
@@ -86,21 +86,51 @@ const fn offset(slot: u32) -> usize {
 
 /// A row that has an id of its own.
 pub(super) trait Row {
-    /// The number of the id.
-    fn id(&self) -> u64;
+    /// The type of the id.
+    type Id: Copy + Eq;
+
+    /// The id.
+    fn id(&self) -> Self::Id;
+
+    /// The counter in an id: rows of one table differ in it.
+    fn counter(id: Self::Id) -> u64;
 }
 
 /// Rows by their slot and by their id.
+///
+/// Ids are given one after the other, so the slots of neighbours stand side by side in a page: a
+/// new row finds its page where the one before it was, and nothing is ever hashed again to make
+/// room. A page goes with its last row.
 #[derive(Clone, Debug)]
 pub(super) struct Table<T> {
     rows: Slab<T>,
-    by_id: HashTable<u32>,
-    hasher: RandomState,
+    pages: HashMap<u64, Box<Page>, RandomState>,
+}
+
+/// The slots of as many neighbouring counters.
+type Page = [Option<PackedSlot>; PAGE_ROWS];
+
+const PAGE_ROWS: usize = 64;
+const _: () = assert!(size_of::<Page>() == PAGE_ROWS * size_of::<u32>());
+
+/// A slot, which takes no more room where there is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct PackedSlot(NonZeroU32);
+
+impl PackedSlot {
+    pub(super) fn new(slot: u32) -> Self {
+        let number = slot.checked_add(1).and_then(NonZeroU32::new);
+        Self(number.expect("fewer rows of a kind in a shard than a u32 counts"))
+    }
+
+    pub(super) const fn get(self) -> u32 {
+        self.0.get() - 1
+    }
 }
 
 impl<T: Row> Table<T> {
     pub(super) fn new() -> Self {
-        Self { rows: Slab::new(), by_id: HashTable::new(), hasher: RandomState::default() }
+        Self { rows: Slab::new(), pages: HashMap::default() }
     }
 
     pub(super) const fn len(&self) -> usize {
@@ -108,34 +138,42 @@ impl<T: Row> Table<T> {
     }
 
     /// The slot of the row with this id.
-    pub(super) fn slot(&self, id: u64) -> Option<u32> {
-        let hash = self.hasher.hash_one(id);
-        self.by_id.find(hash, |&slot| self.rows[slot].id() == id).copied()
+    pub(super) fn slot(&self, id: T::Id) -> Option<u32> {
+        let (page, at) = Self::page(id);
+        let slot = self.pages.get(&page)?[at]?.get();
+        (self.rows[slot].id() == id).then_some(slot)
     }
 
-    /// Adds a row whose id no other has, and tells its slot.
+    /// Adds a row whose counter no other has, and tells its slot.
     pub(super) fn insert(&mut self, row: T) -> u32 {
-        let hash = self.hasher.hash_one(row.id());
+        let (page, at) = Self::page(row.id());
         let slot = self.rows.insert(row);
-        let (rows, hasher) = (&self.rows, &self.hasher);
-        self.by_id.insert_unique(hash, slot, |&slot| hasher.hash_one(rows[slot].id()));
+        let page = self.pages.entry(page).or_insert_with(|| Box::new([None; PAGE_ROWS]));
+        page[at] = Some(PackedSlot::new(slot));
         slot
     }
 
     pub(super) fn remove(&mut self, slot: u32) -> T {
-        let hash = self.hasher.hash_one(self.rows[slot].id());
-        match self.by_id.find_entry(hash, |&other| other == slot) {
-            Ok(entry) => entry.remove(),
-            Err(_) => unreachable!("every row is found by its id"),
-        };
+        let (number, at) = Self::page(self.rows[slot].id());
+        let page = self.pages.get_mut(&number).expect("every row is found by its id");
+        page[at] = None;
+        if page.iter().all(Option::is_none) {
+            self.pages.remove(&number);
+        }
         self.rows.remove(slot)
     }
 
     /// All rows, by id.
     pub(super) fn by_id(&self) -> impl Iterator<Item = &T> {
-        let mut slots: Vec<u32> = self.rows.iter().map(|(slot, _)| slot).collect();
-        slots.sort_unstable_by_key(|&slot| self.rows[slot].id());
-        slots.into_iter().map(|slot| &self.rows[slot])
+        let mut numbers: Vec<u64> = self.pages.keys().copied().collect();
+        numbers.sort_unstable();
+        let slots = numbers.into_iter().flat_map(|number| self.pages[&number].iter().flatten());
+        slots.map(|slot| &self.rows[slot.get()])
+    }
+
+    fn page(id: T::Id) -> (u64, usize) {
+        let counter = T::counter(id);
+        (counter / PAGE_ROWS as u64, usize::from(counter.to_le_bytes()[0]) % PAGE_ROWS)
     }
 }
 
@@ -158,30 +196,51 @@ mod tests {
     use super::*;
 
     impl Row for u64 {
+        type Id = Self;
+
         fn id(&self) -> u64 {
             *self
+        }
+
+        fn counter(id: u64) -> u64 {
+            id / 2
         }
     }
 
     #[test]
     fn every_row_is_found_until_it_is_removed() {
         let mut table = Table::new();
-        let slots: Vec<u32> = (0..1000_u64).map(|id| table.insert(id * 7)).collect();
+        let slots: Vec<u32> = (0..1000_u64).map(|id| table.insert(id * 14)).collect();
         for id in (0..1000_u64).step_by(3) {
-            let slot = table.slot(id * 7).unwrap();
+            let slot = table.slot(id * 14).unwrap();
             assert_eq!(slot, slots[usize::try_from(id).unwrap()]);
-            assert_eq!(table.remove(slot), id * 7);
+            assert_eq!(table.remove(slot), id * 14);
         }
         assert_eq!(table.len(), 666);
         for id in 0..1000 {
-            let found = table.slot(id * 7);
-            assert_eq!(found.map(|slot| table[slot]), (id % 3 != 0).then_some(id * 7), "{id}");
+            let found = table.slot(id * 14);
+            assert_eq!(found.map(|slot| table[slot]), (id % 3 != 0).then_some(id * 14), "{id}");
+            assert_eq!(table.slot(id * 14 + 1), None, "another id of the same counter");
         }
-        let again = table.insert(5);
+        let again = table.insert(10);
         assert!(slots.contains(&again), "a free slot is used again");
         let ids: Vec<u64> = table.by_id().copied().collect();
         assert_eq!(ids.len(), 667);
         assert!(ids.is_sorted());
         assert_eq!(table.slot(8), None);
+    }
+
+    #[test]
+    fn a_page_goes_with_its_last_row() {
+        let mut table = Table::new();
+        let slots: Vec<u32> = (0..1000_u64).map(|id| table.insert(id * 2)).collect();
+        assert_eq!(table.pages.len(), 16);
+        let (last, others) = slots.split_last().unwrap();
+        for &slot in others {
+            table.remove(slot);
+        }
+        assert_eq!(table.pages.len(), 1);
+        table.remove(*last);
+        assert!(table.pages.is_empty());
     }
 }

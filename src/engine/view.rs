@@ -195,7 +195,7 @@ impl State {
 
     /// The hash of a key.
     pub fn observe_key_hash(&self, key: KeyId) -> Observed<Option<[u8; 32]>> {
-        match self.keys.slot(key.get()).map(|slot| &self.keys[slot]) {
+        match self.keys.slot(key).map(|slot| &self.keys[slot]) {
             Some(key) => {
                 Observed { value: Some(key.hash), place: self.account_place(key.account()) }
             }
