@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use super::{InspectError, is_not_found};
 use crate::disk::DiskError;
-use crate::engine::event::Event;
+use crate::engine::event::Events;
 use crate::journal::record::{self, RecordHeader};
 use crate::journal::{
     Batch, ChainMark, LogId, OpenBatch, OpenError, RecordAt, SegmentReader, segment_name,
@@ -101,7 +101,7 @@ pub(crate) fn decode(
     folder: &Folder,
     batch: &Batch,
     at: RecordAt,
-) -> Result<(RecordHeader, Vec<Event>), InspectError> {
+) -> Result<(RecordHeader, Events), InspectError> {
     record::decode(batch.record(at)).map_err(|source| InspectError::Replay {
         path: path_of(folder, batch.segment()),
         offset: at.offset.into(),

@@ -2,6 +2,9 @@
 //! for people.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::block::{self, Chain, Damage, LogId, Reading, SECTOR_BYTES, is_zero};
 use super::recovery::OpenError;
@@ -47,7 +50,7 @@ pub struct RecordAt {
 #[derive(Debug)]
 pub struct Batch {
     segment: u64,
-    content: Vec<u8>,
+    content: Buffer,
     records: Vec<RecordAt>,
     first_position: u64,
     blocks: u64,
@@ -89,7 +92,7 @@ impl Batch {
 
     /// The bytes of one of its records.
     pub fn record(&self, at: RecordAt) -> &[u8] {
-        &self.content[at.offset as usize..][..at.bytes as usize]
+        &self.content()[at.offset as usize..][..at.bytes as usize]
     }
 
     /// All records with their positions, in order.
@@ -99,7 +102,30 @@ impl Batch {
 
     /// The whole file.
     pub fn content(&self) -> &[u8] {
-        &self.content
+        &self.content.bytes
+    }
+}
+
+/// Memory of the size of a segment, which goes back to its reader when the batch is done with:
+/// fresh memory takes the system longer to hand out than a segment takes to read into it.
+#[derive(Debug)]
+struct Buffer {
+    bytes: Vec<u8>,
+    spare: Arc<Spare>,
+}
+
+/// The buffer that was done with last. The others are given back to the system.
+type Spare = Mutex<Vec<u8>>;
+
+impl Buffer {
+    fn of(spare: &Arc<Spare>) -> Self {
+        Self { bytes: std::mem::take(&mut *spare.lock()), spare: spare.clone() }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        std::mem::swap(&mut *self.spare.lock(), &mut self.bytes);
     }
 }
 
@@ -144,19 +170,20 @@ pub struct SegmentReader {
     is_lenient: bool,
     /// Where the log seems to end, and what it is called when something follows all the same.
     over: Option<(PathBuf, u64, Damage)>,
+    spare: Arc<Spare>,
 }
 
 impl SegmentReader {
     /// A reader that goes on at the end of a segment, or with the first one.
     pub fn after(mark: Option<JournalMark>) -> Self {
         let known = mark.map(|mark| (mark.log, Chain::at(mark.log, mark.chain)));
-        Self { known, is_lenient: false, over: None }
+        Self { known, is_lenient: false, over: None, spare: Arc::default() }
     }
 
     /// A reader that begins with any segment: what its first block says of those before it is
     /// believed, since they are not there to be asked.
-    pub const fn anywhere() -> Self {
-        Self { known: None, is_lenient: true, over: None }
+    pub fn anywhere() -> Self {
+        Self { known: None, is_lenient: true, over: None, spare: Arc::default() }
     }
 
     /// The log and where its chain stands; `None` before the first segment.
@@ -215,7 +242,9 @@ impl SegmentReader {
 
     /// Reads the next segment up to where its blocks end.
     pub(super) fn read(&mut self, file: DiskFile, number: u64) -> Result<Segment, OpenError> {
-        let (content, header) = load(&file, number)?;
+        let mut buffer = Buffer::of(&self.spare);
+        let header = load(&file, number, &mut buffer.bytes)?;
+        let content = &buffer.bytes;
         let path = || file.path().to_path_buf();
         let (log, chain) = self.known.unwrap_or_else(|| {
             let start = Chain::start(header.log);
@@ -275,7 +304,7 @@ impl SegmentReader {
         self.known = Some((log, chain));
         let batch = Batch {
             segment: number,
-            content,
+            content: buffer,
             records,
             first_position,
             blocks,
@@ -301,13 +330,12 @@ fn accepts_damage() -> bool {
 }
 
 /// Reads a file whole and checks its header.
-fn load(file: &DiskFile, number: u64) -> Result<(Vec<u8>, Header), OpenError> {
+fn load(file: &DiskFile, number: u64, content: &mut Vec<u8>) -> Result<Header, OpenError> {
     let path = || file.path().to_path_buf();
-    let mut content = Vec::new();
-    if file.read_into(&mut content, SEGMENT_BYTES_MAX)?.is_none() {
+    if file.read_into(content, SEGMENT_BYTES_MAX)?.is_none() {
         return Err(OpenError::SegmentMismatch { path: path() });
     }
-    let header = match Header::read(&content) {
+    let header = match Header::read(content) {
         Ok(header) => header,
         Err(HeaderError::Newer { version }) => {
             return Err(OpenError::NewerVersion { path: path(), version });
@@ -320,7 +348,7 @@ fn load(file: &DiskFile, number: u64) -> Result<(Vec<u8>, Header), OpenError> {
     if header.number != number || header.segment_bytes != content.len() as u64 || !is_whole {
         return Err(OpenError::SegmentMismatch { path: path() });
     }
-    Ok((content, header))
+    Ok(header)
 }
 
 fn to_u32(bytes: usize) -> u32 {

@@ -27,7 +27,7 @@ pub(crate) mod field;
 
 use field::{Fields, Reader};
 
-use crate::engine::event::Event;
+use crate::engine::event::{Event, Events};
 use crate::ids::{ShardId, Timestamp};
 
 /// Before the events.
@@ -115,7 +115,7 @@ pub fn shard_of(bytes: &[u8]) -> Option<ShardId> {
 }
 
 /// Reads a record.
-pub fn decode(bytes: &[u8]) -> Result<(RecordHeader, Vec<Event>), RecordError> {
+pub fn decode(bytes: &[u8]) -> Result<(RecordHeader, Events), RecordError> {
     let mut reader = Reader::new(bytes);
     let shard = reader.valid("shard", |reader| Ok(ShardId::new(reader.u8("shard")?)))?;
     reader.zeros(1, "zero after the shard")?;
@@ -128,7 +128,8 @@ pub fn decode(bytes: &[u8]) -> Result<(RecordHeader, Vec<Event>), RecordError> {
         at: reader.timestamp("time")?,
     };
     debug_assert_eq!(reader.offset(), HEADER_BYTES);
-    let mut events = Vec::with_capacity(usize::from(count).min(bytes.len() / EVENT_HEADER_BYTES));
+    let mut events =
+        Events::with_capacity(usize::from(count).min(bytes.len() / EVENT_HEADER_BYTES));
     for _ in 0..count {
         events.push(read_event(&mut reader)?);
     }

@@ -24,7 +24,7 @@ use crate::restore;
 type History = Vec<Vec<Event>>;
 
 fn history(records: &[Vec<u8>]) -> History {
-    records.iter().map(|bytes| record::decode(bytes).expect("a record").1).collect()
+    records.iter().map(|bytes| record::decode(bytes).expect("a record").1.into_vec()).collect()
 }
 
 fn replay(history: &[Vec<Event>], shard: ShardId) -> Result<State, Contradiction> {
@@ -331,7 +331,10 @@ fn damaged(records: &[Vec<u8>], damage: &Damage) -> Option<History> {
             return Some(history);
         }
     }
-    records.iter().map(|bytes| record::decode(bytes).ok().map(|(_, events)| events)).collect()
+    records
+        .iter()
+        .map(|bytes| record::decode(bytes).ok().map(|(_, events)| events.into_vec()))
+        .collect()
 }
 
 /// Reads everything that an answer can be written from.

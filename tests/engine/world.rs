@@ -141,7 +141,7 @@ impl World {
         record::encode(header, events, &mut bytes);
         let (read_header, read_events) = record::decode(&bytes).expect("what was written reads");
         assert_eq!(read_header, header);
-        assert_eq!(read_events, events);
+        assert_eq!(&*read_events, events);
         self.records.push(bytes);
 
         self.state.apply(events, place);

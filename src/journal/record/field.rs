@@ -30,6 +30,10 @@ pub(crate) mod kind {
     pub(crate) const KEY_FORGOTTEN: u16 = 10;
 }
 
+/// What stands in front of the names, the levels and the text of a fill: two ids, the market, four
+/// numbers of a byte, two of four bytes, nine of eight, and the fingerprint.
+const FILL_FIXED_BYTES: usize = 2 * 8 + 4 + 4 + 2 * 4 + 9 * 8 + 16;
+
 /// Writes fields behind what is there.
 pub(crate) struct Fields<'a>(pub(crate) &'a mut Vec<u8>);
 
@@ -205,6 +209,7 @@ impl<'a> Reader<'a> {
         Self { bytes, base: 0, at: 0 }
     }
 
+    #[inline]
     pub(crate) const fn offset(&self) -> usize {
         self.base + self.at
     }
@@ -238,7 +243,7 @@ impl<'a> Reader<'a> {
                 }
                 Event::MarketIntroduced { index, condition_id, outcomes }
             }
-            kind::ORDER_FILLED => Event::OrderFilled(Box::new(self.fill()?)),
+            kind::ORDER_FILLED => Event::OrderFilled(self.fill()?),
             kind::COMMENT_ADDED => Event::CommentAdded {
                 comment: self.id("comment", CommentId::from_raw)?,
                 order: self.id("order", OrderId::from_raw)?,
@@ -291,36 +296,39 @@ impl<'a> Reader<'a> {
         Ok(Event::KeyCreated { key, account, grant, created_by, at })
     }
 
-    fn fill(&mut self) -> Read<OrderFilled> {
-        let order = self.id("order", OrderId::from_raw)?;
-        let account = self.id("account", AccountId::from_raw)?;
-        let market = MarketIndex(self.u32("market index")?);
-        let outcome = OutcomeIndex(self.u8("outcome index")?);
-        let side = self.side()?;
-        let name_count = self.name_count()?;
-        let slippage_bps = self.slippage()?;
-        let level_count = self.u32("level count")?;
-        let mut fill = OrderFilled {
+    fn fill(&mut self) -> Read<Box<OrderFilled>> {
+        // Of a known length, so that its fields are read without looking for the end of each.
+        let mut fixed = self.fixed::<FILL_FIXED_BYTES>("fill")?;
+        let order = fixed.id("order", OrderId::from_raw)?;
+        let account = fixed.id("account", AccountId::from_raw)?;
+        let market = MarketIndex(fixed.u32("market index")?);
+        let outcome = OutcomeIndex(fixed.u8("outcome index")?);
+        let side = fixed.side()?;
+        let name_count = fixed.name_count()?;
+        let slippage_bps = fixed.slippage()?;
+        let level_count = fixed.u32("level count")?;
+        let mut fill = Box::new(OrderFilled {
             order,
             account,
             market,
             outcome,
             side,
             levels: SmallVec::new(),
-            book_sequence: self.u64("book sequence")?,
-            quantity: Shares::from_micros(self.i64("quantity")?),
-            notional: Usd::from_micros(self.i64("notional")?),
-            fee: Usd::from_micros(self.i64("fee")?),
-            fee_rate: FeeRate::from_micros(self.i64("fee rate")?),
-            balance: Usd::from_micros(self.i64("balance")?),
-            position_shares: Shares::from_micros(self.i64("position shares")?),
-            position_cost: Usd::from_micros(self.i64("position cost")?),
-            at: self.timestamp("time")?,
-            fingerprint: Fingerprint::from_bytes(self.array("fingerprint")?),
+            book_sequence: fixed.u64("book sequence")?,
+            quantity: Shares::from_micros(fixed.i64("quantity")?),
+            notional: Usd::from_micros(fixed.i64("notional")?),
+            fee: Usd::from_micros(fixed.i64("fee")?),
+            fee_rate: FeeRate::from_micros(fixed.i64("fee rate")?),
+            balance: Usd::from_micros(fixed.i64("balance")?),
+            position_shares: Shares::from_micros(fixed.i64("position shares")?),
+            position_cost: Usd::from_micros(fixed.i64("position cost")?),
+            at: fixed.timestamp("time")?,
+            fingerprint: Fingerprint::from_bytes(fixed.array("fingerprint")?),
             slippage_bps,
             names: SmallVec::new(),
             client_order_id: None,
-        };
+        });
+        fixed.end("end of the fixed part of a fill")?;
         for _ in 0..name_count {
             fill.names.push(NameHash::from_bytes(self.array("name")?));
         }
@@ -333,6 +341,7 @@ impl<'a> Reader<'a> {
         Ok(fill)
     }
 
+    #[inline]
     pub(crate) fn side(&mut self) -> Read<Side> {
         self.valid("side", |reader| {
             Ok(match reader.u8("side")? {
@@ -343,6 +352,7 @@ impl<'a> Reader<'a> {
         })
     }
 
+    #[inline]
     pub(crate) fn name_count(&mut self) -> Read<u8> {
         self.valid("name count", |reader| {
             let count = reader.u8("name count")?;
@@ -350,6 +360,7 @@ impl<'a> Reader<'a> {
         })
     }
 
+    #[inline]
     pub(crate) fn slippage(&mut self) -> Read<Option<u32>> {
         self.valid("slippage", |reader| {
             let is_some = reader.flag("slippage flag")?;
@@ -368,7 +379,17 @@ impl<'a> Reader<'a> {
         Ok(Reader { bytes: self.take(count, field)?, base, at: 0 })
     }
 
+    /// The next `N` bytes as a reader of their own.
+    #[inline]
+    fn fixed<const N: usize>(&mut self, field: &'static str) -> Read<Reader<'a>> {
+        let (offset, rest) = (self.offset(), &self.bytes[self.at..]);
+        let bytes = rest.first_chunk::<N>().ok_or(RecordError::Short { offset, field })?;
+        self.at += N;
+        Ok(Reader { bytes, base: offset, at: 0 })
+    }
+
     /// Reads something that may turn out not to be what should stand there.
+    #[inline]
     pub(crate) fn valid<T>(
         &mut self,
         field: &'static str,
@@ -378,6 +399,7 @@ impl<'a> Reader<'a> {
         read(self)?.ok_or(RecordError::Invalid { offset, field })
     }
 
+    #[inline]
     pub(crate) fn zeros(&mut self, count: usize, field: &'static str) -> Read<()> {
         self.valid(field, |reader| {
             let zeros = reader.take(count, field)?;
@@ -385,6 +407,7 @@ impl<'a> Reader<'a> {
         })
     }
 
+    #[inline]
     pub(crate) fn end(&self, field: &'static str) -> Read<()> {
         if self.at == self.bytes.len() {
             Ok(())
@@ -393,6 +416,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    #[inline]
     fn take(&mut self, count: usize, field: &'static str) -> Read<&'a [u8]> {
         let offset = self.offset();
         let rest = &self.bytes[self.at..];
@@ -402,15 +426,18 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
+    #[inline]
     pub(crate) fn array<const N: usize>(&mut self, field: &'static str) -> Read<[u8; N]> {
         let bytes = self.take(N, field)?;
         Ok(*bytes.first_chunk().expect("as many bytes as were asked for"))
     }
 
+    #[inline]
     pub(crate) fn id<T>(&mut self, field: &'static str, of: fn(u64) -> Option<T>) -> Read<T> {
         self.valid(field, |reader| Ok(of(reader.u64(field)?)))
     }
 
+    #[inline]
     pub(crate) fn flag(&mut self, field: &'static str) -> Read<bool> {
         self.valid(field, |reader| {
             Ok(match reader.u8(field)? {
@@ -421,26 +448,32 @@ impl<'a> Reader<'a> {
         })
     }
 
+    #[inline]
     pub(crate) fn u8(&mut self, field: &'static str) -> Read<u8> {
         Ok(self.array::<1>(field)?[0])
     }
 
+    #[inline]
     pub(crate) fn u16(&mut self, field: &'static str) -> Read<u16> {
         self.array(field).map(u16::from_le_bytes)
     }
 
+    #[inline]
     pub(crate) fn u32(&mut self, field: &'static str) -> Read<u32> {
         self.array(field).map(u32::from_le_bytes)
     }
 
+    #[inline]
     pub(crate) fn u64(&mut self, field: &'static str) -> Read<u64> {
         self.array(field).map(u64::from_le_bytes)
     }
 
+    #[inline]
     pub(crate) fn i64(&mut self, field: &'static str) -> Read<i64> {
         self.array(field).map(i64::from_le_bytes)
     }
 
+    #[inline]
     pub(crate) fn timestamp(&mut self, field: &'static str) -> Read<Timestamp> {
         self.i64(field).map(Timestamp::from_nanos)
     }

@@ -110,11 +110,11 @@ fn encoded(events: &[Event]) -> Vec<u8> {
 fn every_kind_of_event_reads_back() {
     for event in every_kind() {
         let bytes = encoded(std::slice::from_ref(&event));
-        assert_eq!(decode(&bytes), Ok((header(), vec![event])));
+        assert_eq!(decode(&bytes), Ok((header(), Events::from_iter([event]))));
         assert_eq!(bytes.len() % ALIGNMENT_BYTES, 0);
     }
-    assert_eq!(decode(&encoded(&every_kind())), Ok((header(), every_kind())));
-    assert_eq!(decode(&encoded(&[])), Ok((header(), Vec::new())));
+    assert_eq!(decode(&encoded(&every_kind())), Ok((header(), every_kind().into())));
+    assert_eq!(decode(&encoded(&[])), Ok((header(), Events::new())));
 }
 
 /// The bytes are the format: a change of this number is a change of what is on disks.
@@ -152,6 +152,6 @@ fn any_changed_byte_reads_as_something_else_or_not_at_all() {
     for index in 0..bytes.len() {
         let mut changed = bytes.clone();
         changed[index] ^= 0x40;
-        assert!(decode(&changed) != Ok((header(), every_kind())), "byte {index}");
+        assert!(decode(&changed) != Ok((header(), every_kind().into())), "byte {index}");
     }
 }
