@@ -212,21 +212,42 @@ fn load(snapshot: Option<&Snapshot>, thread_count: NonZeroUsize) -> Result<Vec<G
     })
 }
 
-/// Applies the records of a group's shards.
+/// The records of one shard in a batch, one behind the other, so that a processor reads them in a
+/// stream.
+#[derive(Clone, Default)]
+struct Sorted {
+    bytes: Vec<u8>,
+    /// The position and the length of each.
+    records: Vec<(u64, usize)>,
+}
+
+/// Applies the records of a group's shards, one shard after the other: what a shard's records look
+/// up is then found in caches that could not hold the tables of all.
 fn replay_batch(
     group: &mut Group,
     number: usize,
     count: usize,
     batch: &Batch,
+    sorted: &mut Vec<Sorted>,
 ) -> Result<(), RecoverError> {
+    sorted.resize_with(group.len(), Sorted::default);
     for (position, record) in batch.iter() {
         // What is not a shard's record is given to the first, which says what is wrong with it.
         let shard = record::shard_of(record).map_or(0, ShardId::index);
         if shard % count == number {
-            group[shard / count]
-                .replay(record)
-                .map_err(|reason| RecoverError::Replay { position, reason })?;
+            let sorted = &mut sorted[shard / count];
+            sorted.bytes.extend_from_slice(record);
+            sorted.records.push((position, record.len()));
         }
+    }
+    for (shard, sorted) in group.iter_mut().zip(sorted) {
+        let mut rest = sorted.bytes.as_slice();
+        for (position, length) in sorted.records.drain(..) {
+            let (record, behind) = rest.split_at(length);
+            shard.replay(record).map_err(|reason| RecoverError::Replay { position, reason })?;
+            rest = behind;
+        }
+        sorted.bytes.clear();
     }
     Ok(())
 }
@@ -239,9 +260,10 @@ fn replay_alone(
     mut progress: Progress,
 ) -> Result<(UnopenedJournal, Recovered), RecoverError> {
     let group = &mut groups[0];
+    let mut sorted = Vec::new();
     let unopened = Journal::read(directory, config, mark, |batch| {
         progress.read(&batch);
-        replay_batch(group, 0, 1, &batch)
+        replay_batch(group, 0, 1, &batch, &mut sorted)
     })?;
     Ok((unopened, gathered(groups)))
 }
@@ -264,8 +286,9 @@ fn replay_together(
             .map(|(number, mut group)| {
                 let (sender, batches): (_, Receiver<Arc<Batch>>) = sync_channel(BATCHES_AHEAD_MAX);
                 let thread = scope.spawn(move || {
+                    let mut sorted = Vec::new();
                     for batch in batches {
-                        replay_batch(&mut group, number, count, &batch)?;
+                        replay_batch(&mut group, number, count, &batch, &mut sorted)?;
                     }
                     Ok::<_, RecoverError>(group)
                 });
