@@ -2,7 +2,8 @@
 //! own, with one thread and with as many as there are processors; then with a snapshot.
 //!
 //! `cargo bench --bench recovery -- --trades 10000000 --folder /path/with/room`. Without flags it
-//! is small, so that it runs with the others.
+//! is small, so that it runs with the others. With `--keep` the journal stays, and the bench says
+//! how to read it again, as for a profiler.
 
 use std::env;
 use std::num::NonZeroUsize;
@@ -51,15 +52,21 @@ fn main() {
     let folder =
         tempfile::TempDir::new_in(value("--folder").map_or_else(env::temp_dir, PathBuf::from))
             .expect("a folder with room");
-    let data = folder.path().join("data");
+    let keeps = arguments.iter().any(|argument| argument == "--keep");
+    let folder = if keeps { Err(folder.keep()) } else { Ok(folder) };
+    let data = folder.as_ref().map_or_else(PathBuf::as_path, |folder| folder.path()).join("data");
     let began = Instant::now();
     write(&data, trades);
     println!("{trades} trades written in {:.1} s", began.elapsed().as_secs_f64());
     let all = std::thread::available_parallelism().map_or(1, usize::from);
+    if keeps {
+        println!("--open {} --threads 1 reads it again", data.display());
+    }
     println!(
-        "| threads | snapshot | records | MB read | s | million records/s a thread | peak MB |"
+        "| threads | snapshot | records | MB read | s | processor s | million records/s a thread \
+         | million records/processor s | peak MB |"
     );
-    println!("|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|");
     measure(&data, 1);
     measure(&data, all);
     take_snapshot(&data);
@@ -92,6 +99,7 @@ fn open_and_tell(data: &Path, threads: NonZeroUsize) {
     let began = Instant::now();
     let opened = open(data, threads);
     let seconds = began.elapsed().as_secs_f64();
+    let processor_seconds = processor_seconds();
     let orders: u64 = opened.recovered.states().map(State::orders_kept).sum();
     let journal = &opened.report.journal;
     let snapshot = opened.report.snapshot.map_or_else(
@@ -99,10 +107,12 @@ fn open_and_tell(data: &Path, threads: NonZeroUsize) {
         |_| format!("{:.2} s", opened.report.snapshot_elapsed.as_secs_f64()),
     );
     println!(
-        "| {threads} | {snapshot} | {} ({orders} orders kept) | {} | {seconds:.2} | {:.2} | {} |",
+        "| {threads} | {snapshot} | {} ({orders} orders kept) | {} | {seconds:.2} \
+         | {processor_seconds:.2} | {:.2} | {:.2} | {} |",
         journal.records,
         bytes / 1_000_000,
         journal.records as f64 / seconds / threads.get() as f64 / 1e6,
+        journal.records as f64 / processor_seconds / 1e6,
         peak_bytes() / 1_000_000,
     );
 }
@@ -110,6 +120,16 @@ fn open_and_tell(data: &Path, threads: NonZeroUsize) {
 fn folder_bytes(folder: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
     entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
+}
+
+/// What this process has used of all processors so far, where the system tells: on a machine that
+/// has other work, this is what the start itself takes.
+fn processor_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Behind the program's name, which may hold anything, the 12th and 13th field are the times as
+    // itself and in the system, in hundredths of a second.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
+    fields.skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum::<f64>() / 100.0
 }
 
 /// The most memory that this process had, where the system tells.
