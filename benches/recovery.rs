@@ -253,10 +253,11 @@ fn take_snapshot(data: &Path) {
         archive_bytes: u64::MAX,
     };
     let began = Instant::now();
-    let has_closed = journal.segment().is_some_and(|segment| segment > 1);
+    let closed = journal.segment().map_or(0, |segment| segment - 1);
     let journal = Arc::new(journal);
     let keeper = SnapshotKeeper::start(folder.clone(), journal, config);
-    while has_closed && folder.archived_numbers().expect("a folder").is_empty() {
+    let newest = || folder.snapshot_numbers().expect("a folder").last().copied();
+    while newest().unwrap_or(0) < closed {
         std::thread::yield_now();
     }
     drop(keeper);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use clap::Args;
+use paperbourse::disk::Disk;
 
 use crate::load::{Load, Outcome};
 use crate::machine;
@@ -173,6 +174,7 @@ impl Peer {
     }
 }
 
+/// Copies a folder, with all of it on disk: what the system writes back later would be measured.
 fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {
@@ -181,7 +183,7 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
         if entry.file_type()?.is_dir() {
             copy(&entry.path(), &target)?;
         } else {
-            std::fs::copy(entry.path(), target)?;
+            Disk::System.copy(&entry.path(), &target)?;
         }
     }
     Ok(())

@@ -142,8 +142,12 @@ impl Writer {
         Ok(Self { file, offset: SECTOR_BYTES as u64, synced: 0, table: Vec::new() })
     }
 
-    /// Writes the next section.
-    pub(super) fn section(&mut self, bytes: &[u8]) -> Result<(), DiskError> {
+    /// Writes the next section, and tells after each part of it that was synced.
+    pub(super) fn section<E: From<DiskError>>(
+        &mut self,
+        bytes: &[u8],
+        mut after_part: impl FnMut() -> Result<(), E>,
+    ) -> Result<(), E> {
         self.table.push(Entry {
             offset: self.offset,
             bytes: bytes.len() as u64,
@@ -151,11 +155,13 @@ impl Writer {
         });
         for part in bytes.chunks(SYNC_BYTES) {
             self.write(part)?;
+            after_part()?;
         }
         let end = self.offset.next_multiple_of(ALIGNMENT_BYTES as u64);
         let zeros = [0; ALIGNMENT_BYTES];
         let padding = usize::try_from(end - self.offset).expect("less than the alignment");
-        self.write(&zeros[..padding])
+        self.write(&zeros[..padding])?;
+        Ok(())
     }
 
     /// Writes the table and waits until all of it is on disk. Returns the length of the file.
@@ -360,7 +366,7 @@ mod tests {
     fn write(path: &Path, sections: &[&[u8]]) -> u64 {
         let mut writer = Writer::create(&Disk::System, path, HEADER).unwrap();
         for section in sections {
-            writer.section(section).unwrap();
+            writer.section(section, || Ok::<_, DiskError>(())).unwrap();
         }
         writer.finish().unwrap()
     }

@@ -132,10 +132,10 @@ pub(super) fn fold(
         section.clear();
         order_rows += encode_orders(&folded, written_before, &mut section, pace)?;
         orders_kept += folded.state.orders_kept();
-        orders.section(&section)?;
+        orders.section(&section, || Ok::<_, FoldError>(pace.step()?))?;
         section.clear();
         state::encode(&folded, &mut section);
-        states.section(&section)?;
+        states.section(&section, || Ok::<_, FoldError>(pace.step()?))?;
         pace.step()?;
     }
     let order_bytes = orders.finish()?;
@@ -144,7 +144,7 @@ pub(super) fn fold(
     let manifest = Manifest { chain: index.chain, orders_kept, order_files };
     section.clear();
     manifest.encode(&mut section);
-    states.section(&section)?;
+    states.section(&section, || Ok::<_, FoldError>(pace.step()?))?;
     let state_bytes = states.finish()?;
 
     // The orders first: the snapshot's name says that everything it needs is there.

@@ -68,6 +68,7 @@ impl SnapshotKeeper {
         let stop = Arc::new(Stop::default());
         let stopped = stop.clone();
         let work = move || {
+            give_way();
             let pace = SharedProcessor::new(config.cpu_percent, stopped.clone());
             let upkeep = Upkeep::new(folder, config, noted);
             run(upkeep, &journal, &stopped, pace);
@@ -91,6 +92,23 @@ impl Drop for SnapshotKeeper {
         }
     }
 }
+
+/// Lets this thread run only where no other wants to: each piece of its work may be long, and the
+/// system ends it at once when a thread that serves requests wakes up.
+#[cfg(target_os = "linux")]
+fn give_way() {
+    /// The lowest priority that there is.
+    const NICE: i32 = 19;
+    // Without a process the call is about the calling thread. Where it is not allowed, the share of
+    // the processor alone has to do.
+    if let Err(error) = rustix::process::setpriority_process(None, NICE) {
+        tracing::warn!("snapshots cannot be made at a low priority: {error}");
+    }
+}
+
+/// Elsewhere a priority belongs to the whole process.
+#[cfg(not(target_os = "linux"))]
+const fn give_way() {}
 
 fn run(mut upkeep: Upkeep, journal: &Journal, stop: &Stop, mut pace: SharedProcessor) {
     let mut pause = Duration::ZERO;
