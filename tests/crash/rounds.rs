@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use paperbourse::journal::segment_number;
 use serde_json::json;
 
 use crate::books::Books;
@@ -22,6 +23,10 @@ const ANSWERS_MAX: usize = 1_500;
 const DELAY_MICROS_MAX: usize = 5_000;
 /// One restart in so many is killed itself.
 const KILLED_STARTS_ONE_IN: usize = 4;
+
+/// One restart in so many is given the time for the snapshot that is due.
+const FINISHED_SNAPSHOTS_ONE_IN: usize = 4;
+const SNAPSHOT_TIME_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Default, Debug)]
 struct Totals {
@@ -88,6 +93,9 @@ impl Run {
         }
         self.look_at_snapshots(data);
         let server = Server::start(data);
+        if self.random.below(FINISHED_SNAPSHOTS_ONE_IN) == 0 {
+            await_snapshot(data);
+        }
         let mut connection = Connection::open(server.address).expect("it is ready");
         self.send_again(&mut sent, &mut connection);
         self.replay(&sent, &mut connection);
@@ -192,6 +200,21 @@ impl Run {
 }
 
 /// Lets so much time pass without giving up the processor, which would round it up.
+/// Waits until no closed segment is left with the journal: the one that is written and the one that
+/// is prepared stay.
+fn await_snapshot(data: &Path) {
+    let started = Instant::now();
+    let segments = || {
+        let entries = std::fs::read_dir(data.join("journal")).expect("it is there").flatten();
+        // A torn end that was cut leaves a copy there, which is no segment.
+        entries.filter(|entry| segment_number(&entry.file_name().to_string_lossy()).is_some())
+    };
+    while segments().count() > 2 {
+        assert!(started.elapsed() < SNAPSHOT_TIME_MAX, "no snapshot was made");
+        std::thread::yield_now();
+    }
+}
+
 fn spin(delay: Duration) {
     let started = Instant::now();
     while started.elapsed() < delay {
