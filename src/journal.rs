@@ -86,7 +86,9 @@ use std::sync::atomic::Ordering;
 pub use crate::disk::DiskError;
 pub use crate::ids::Place;
 pub use block::{Damage, LogId};
+pub(crate) use block::{u32_at, u64_at};
 pub use directory::DataDirectory;
+pub(crate) use directory::{ARCHIVE_NAME, JOURNAL_NAME};
 pub use local::LocalJournal;
 #[cfg(test)]
 pub(crate) use local::Steps;
@@ -97,6 +99,7 @@ pub use reader::{
 };
 pub use recovery::{OpenError, ReadError, RecoveryReport, TornTail, UnopenedJournal};
 use ring::Ticket;
+pub(crate) use segment::number_before;
 use waiters::Progress;
 pub use waiters::{DurableWait, WAITER_GROUPS_MAX, Waiters};
 

@@ -422,12 +422,14 @@ pub(super) fn zero_sector_count(bytes: &[u8]) -> usize {
     bytes.chunks(SECTOR_BYTES).filter(|sector| is_zero(sector)).count()
 }
 
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(*bytes[at..].first_chunk().expect("the offsets lie in the header"))
+/// The number at this offset, which the caller knows to lie within.
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(*bytes[at..].first_chunk().expect("the offset lies in the bytes"))
 }
 
-pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(*bytes[at..].first_chunk().expect("the offsets lie in the header"))
+/// The number at this offset, which the caller knows to lie within.
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(*bytes[at..].first_chunk().expect("the offset lies in the bytes"))
 }
 
 pub(super) fn put_u32(bytes: &mut [u8], at: usize, value: u32) {

@@ -8,6 +8,12 @@ use crate::disk::{Disk, DiskLock};
 
 const LOCK_NAME: &str = "lock";
 
+/// Where the segments are that a start reads.
+pub(crate) const JOURNAL_NAME: &str = "journal";
+
+/// Where segments go that a snapshot covers.
+pub(crate) const ARCHIVE_NAME: &str = "archive";
+
 /// A data directory that no other process can open as long as this or a clone of it lives.
 #[derive(Clone, Debug)]
 pub struct DataDirectory {

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::block::{self, BLOCK_BYTES_MAX, Builder, Chain, Damage, LogId, SECTOR_BYTES};
+use super::directory::{ARCHIVE_NAME, JOURNAL_NAME};
 use super::local::LocalJournal;
 #[cfg(test)]
 use super::local::Steps;
@@ -21,9 +22,6 @@ use super::tail;
 use super::writer::Tail;
 use super::{DataDirectory, Journal, JournalConfig, Place};
 use crate::disk::{self, Disk, DiskError};
-
-const JOURNAL_NAME: &str = "journal";
-const ARCHIVE_NAME: &str = "archive";
 
 /// What the opening of a journal found and did.
 #[derive(Clone, Debug)]

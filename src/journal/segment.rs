@@ -62,7 +62,13 @@ pub(super) fn file_name(number: u64) -> String {
 
 /// The number of the segment with this name. `None` for any other file.
 pub(super) fn number_of(file_name: &str) -> Option<u64> {
-    let digits = file_name.strip_suffix(SUFFIX)?;
+    number_before(file_name, SUFFIX)
+}
+
+/// The number of a file that is named by its number in 20 digits and this suffix. `None` for any
+/// other.
+pub(crate) fn number_before(file_name: &str, suffix: &str) -> Option<u64> {
+    let digits = file_name.strip_suffix(suffix)?;
     let is_number = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
     if is_number { digits.parse().ok() } else { None }
 }

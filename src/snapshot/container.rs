@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, DiskError, DiskFile};
 use crate::faults::{self, Fault};
-use crate::journal::LogId;
+use crate::journal::{LogId, u32_at, u64_at};
 
 /// The version of the format that this server writes.
 pub(super) const VERSION: u32 = 1;
@@ -344,14 +344,6 @@ impl Header {
         let log = bytes[LOG_AT..].first_chunk().expect("the id lies in the header");
         Ok(Self { kind, log: LogId::from_bytes(*log), number: u64_at(bytes, NUMBER_AT) })
     }
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(*bytes[at..].first_chunk().expect("the offsets lie in the bytes"))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(*bytes[at..].first_chunk().expect("the offsets lie in the bytes"))
 }
 
 #[cfg(test)]

@@ -17,11 +17,9 @@
 use std::path::{Path, PathBuf};
 
 use crate::disk::{Disk, DiskError};
-use crate::journal::{segment_name, segment_number};
+use crate::journal::{ARCHIVE_NAME, JOURNAL_NAME, number_before, segment_name, segment_number};
 
-const JOURNAL_NAME: &str = "journal";
 const SNAPSHOTS_NAME: &str = "snapshots";
-const ARCHIVE_NAME: &str = "archive";
 const SNAPSHOT_SUFFIX: &str = ".snapshot";
 const ORDERS_SUFFIX: &str = ".orders";
 const TEMPORARY_SUFFIX: &str = ".tmp";
@@ -180,11 +178,4 @@ impl Folder {
         }
         if has_changed { self.disk.sync_directory(&directory) } else { Ok(()) }
     }
-}
-
-/// The number of a file with this name, in 20 digits.
-fn number_before(name: &str, suffix: &str) -> Option<u64> {
-    let digits = name.strip_suffix(suffix)?;
-    let is_number = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    if is_number { digits.parse().ok() } else { None }
 }
