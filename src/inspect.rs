@@ -25,7 +25,7 @@ pub use verify::{VerifyReport, verify};
 use crate::disk::{Disk, DiskError};
 use crate::journal::OpenError;
 use crate::journal::record::RecordError;
-use crate::snapshot::{ContainerError, Folder, LoadError, ReplayError};
+use crate::snapshot::{ContainerError, Folder, LoadError, RefusedRecord, ReplayError};
 
 /// Why a data directory could not be read to its end.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +67,13 @@ pub enum InspectError {
         /// Why.
         source: ReplayError,
     },
+}
+
+impl From<RefusedRecord> for InspectError {
+    fn from(refused: RefusedRecord) -> Self {
+        let RefusedRecord { path, offset, reason } = refused;
+        Self::Replay { path, offset, source: reason }
+    }
 }
 
 impl From<DiskError> for InspectError {
@@ -115,10 +122,9 @@ impl InspectError {
 
     fn disk_error(&self) -> Option<&DiskError> {
         match self {
-            Self::Journal(OpenError::Disk(error))
-            | Self::Snapshot(
-                LoadError::Disk(error) | LoadError::Container(ContainerError::Disk(error)),
-            ) => Some(error),
+            Self::Journal(OpenError::Disk(error)) | Self::Snapshot(LoadError::Disk(error)) => {
+                Some(error)
+            }
             _ => None,
         }
     }
@@ -156,8 +162,7 @@ impl DamageReport {
                 LoadError::Container(ContainerError::Damaged { path, offset, .. }) => {
                     (Some(path), Some(*offset))
                 }
-                LoadError::Container(ContainerError::Disk(DiskError { path, .. }))
-                | LoadError::Manifest { path, .. }
+                LoadError::Manifest { path, .. }
                 | LoadError::Mismatch { path }
                 | LoadError::Shard { path, .. }
                 | LoadError::Disk(DiskError { path, .. }) => (Some(path), None),

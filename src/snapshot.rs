@@ -32,6 +32,7 @@
 mod container;
 mod fold;
 mod folder;
+mod index;
 mod keeper;
 mod load;
 mod manifest;
@@ -43,6 +44,7 @@ mod state;
 pub use container::ContainerError;
 pub use fold::{FoldError, FoldReport};
 pub use folder::Folder;
+pub(crate) use index::{RecordIndex, RefusedRecord};
 pub use keeper::{SnapshotConfig, SnapshotKeeper, SnapshotMetrics};
 pub use load::{LoadError, Snapshot};
 pub use pace::Stopped;

@@ -12,10 +12,9 @@ use serde::Serialize;
 use super::stats::SnapshotStats;
 use super::text::{count, run};
 use super::{DamageReport, InspectError, folder, walk};
-use crate::disk::DiskFile;
-use crate::ids::{SHARD_COUNT, ShardId};
-use crate::journal::{Batch, RecordAt, SegmentReader, record};
-use crate::snapshot::{Folder, ShardState, Snapshot};
+use crate::ids::ShardId;
+use crate::journal::{Batch, SegmentReader};
+use crate::snapshot::{Folder, RecordIndex, ShardState, Snapshot};
 
 /// What was found in a data directory. Parts behind damage are left out.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
@@ -92,12 +91,14 @@ fn check(folder: &Folder, report: &mut VerifyReport) -> Result<(), InspectError>
         report.covered = check_covered(folder, snapshot)?;
     }
     let first = snapshot.as_ref().map_or(1, |snapshot| snapshot.number + 1);
-    let mut index = Index { files: Vec::new(), records: vec![Vec::new(); SHARD_COUNT] };
+    let mut index = RecordIndex::new();
     let mut part = Part { first_segment: first, last_segment: first, records: 0 };
     let reader = SegmentReader::after(snapshot.as_ref().map(Snapshot::mark));
     let end = walk::read_to_end(folder, reader, first, &mut |batch: &Batch| {
         part.add(batch);
-        index.add(folder, batch)
+        let file =
+            walk::with_segment(folder, batch.segment(), |path| Ok(folder.disk.open_read(path)?))?;
+        index.add(batch, file, || Ok::<_, InspectError>(()))
     })?;
     let (_, chain) = end.chain;
     report.last_position = chain.position;
@@ -116,8 +117,8 @@ fn check(folder: &Folder, report: &mut VerifyReport) -> Result<(), InspectError>
         if let Some(stats) = &mut snapshot_stats {
             stats.add(&state.state);
         }
-        index.replay(&mut state)?;
-        report.replayed_records += index.records[shard.index()].len() as u64;
+        index.replay(&mut state, || Ok::<_, InspectError>(()))?;
+        report.replayed_records += index.count(shard);
     }
     report.snapshot = snapshot_stats;
     Ok(())
@@ -145,43 +146,6 @@ impl Part {
     fn add(&mut self, batch: &Batch) {
         self.last_segment = batch.segment();
         self.records += batch.records().len() as u64;
-    }
-}
-
-/// Where each shard's records are.
-struct Index {
-    files: Vec<DiskFile>,
-    /// By shard: the number of the file, and the place in it.
-    records: Vec<Vec<(u32, RecordAt)>>,
-}
-
-impl Index {
-    fn add(&mut self, folder: &Folder, batch: &Batch) -> Result<(), InspectError> {
-        let file = u32::try_from(self.files.len()).expect("a process has fewer files open");
-        for &at in batch.records() {
-            // What is not a shard's record is found out when it is replayed.
-            let shard = record::shard_of(batch.record(at)).map_or(0, ShardId::index);
-            self.records[shard].push((file, at));
-        }
-        self.files.push(walk::with_segment(folder, batch.segment(), |path| {
-            Ok(folder.disk.open_read(path)?)
-        })?);
-        Ok(())
-    }
-
-    fn replay(&self, state: &mut ShardState) -> Result<(), InspectError> {
-        let mut bytes = Vec::new();
-        for &(file, at) in &self.records[state.state.shard().index()] {
-            let file = &self.files[file as usize];
-            bytes.resize(at.bytes as usize, 0);
-            file.read_at(&mut bytes, at.offset.into())?;
-            state.replay(&bytes).map_err(|source| InspectError::Replay {
-                path: file.path().to_path_buf(),
-                offset: at.offset.into(),
-                source,
-            })?;
-        }
-        Ok(())
     }
 }
 

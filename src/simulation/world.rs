@@ -23,8 +23,7 @@ use crate::market::book::{Book, Ladder, Level};
 use crate::market::catalogue::{MarketInfo, Outcome};
 use crate::money::{Price, Shares, Usd};
 use crate::snapshot::{
-    ContainerError, FoldError, LoadError, Pace, RecoverError, SnapshotConfig, Stopped, Upkeep,
-    open_stepped,
+    FoldError, LoadError, Pace, RecoverError, SnapshotConfig, Stopped, Upkeep, open_stepped,
 };
 
 const DATA: &str = "/data";
@@ -511,7 +510,7 @@ fn disk_error(error: &RecoverError) -> Option<&DiskError> {
 
 fn load_disk_error(error: &LoadError) -> Option<&DiskError> {
     match error {
-        LoadError::Disk(error) | LoadError::Container(ContainerError::Disk(error)) => Some(error),
+        LoadError::Disk(error) => Some(error),
         _ => None,
     }
 }

@@ -11,18 +11,15 @@ use std::path::PathBuf;
 
 use super::container::{self, ContainerError, Header, Kind};
 use super::folder::Folder;
+use super::index::{ROWS_PER_STEP, RecordIndex, RefusedRecord};
 use super::load::{LoadError, Snapshot};
 use super::manifest::{Manifest, ORDER_FILE_COUNT_MAX, OrderFile};
 use super::pace::{Pace, Stopped};
 use super::replay::{ReplayError, ShardState};
 use super::state;
-use crate::disk::{DiskError, DiskFile, temporary_name};
-use crate::ids::{OrderId, SHARD_COUNT, ShardId};
-use crate::journal::record;
+use crate::disk::{DiskError, temporary_name};
+use crate::ids::{OrderId, ShardId};
 use crate::journal::{ChainMark, LogId, OpenError, SegmentReader};
-
-/// Between two steps of the pace at most so many records or rows are worked on.
-const ROWS_PER_STEP: usize = 64;
 
 /// Orders in files that no account remembers are left there until they are as many as the others
 /// and more than this.
@@ -61,6 +58,13 @@ pub enum FoldError {
     Stopped(#[from] Stopped),
 }
 
+impl From<RefusedRecord> for FoldError {
+    fn from(refused: RefusedRecord) -> Self {
+        let RefusedRecord { path, offset, reason } = refused;
+        Self::Replay { path, offset, reason }
+    }
+}
+
 impl From<ContainerError> for FoldError {
     fn from(error: ContainerError) -> Self {
         Self::Load(error.into())
@@ -78,18 +82,9 @@ pub struct FoldReport {
     pub bytes: u64,
 }
 
-/// Where a record is.
-#[derive(Clone, Copy)]
-struct RecordAt {
-    segment: u32,
-    offset: u32,
-    bytes: u32,
-}
-
 /// The closed segments, with the records of each shard in order.
-struct Index {
-    segments: Vec<DiskFile>,
-    records: Vec<Vec<RecordAt>>,
+struct Closed {
+    records: RecordIndex,
     chain: ChainMark,
     log: LogId,
 }
@@ -102,7 +97,7 @@ pub(super) fn fold(
     pace: &mut dyn Pace,
 ) -> Result<FoldReport, FoldError> {
     let before = Snapshot::newest(folder)?;
-    let index = index(folder, before.as_ref(), through, pace)?;
+    let closed = read_closed(folder, before.as_ref(), through, pace)?;
     let old_files = before.as_ref().map_or(&[][..], |snapshot| &snapshot.manifest.order_files);
     let rewrites_orders = before.as_ref().is_some_and(|snapshot| {
         let rows: u64 = old_files.iter().map(|file| file.rows).sum();
@@ -115,7 +110,7 @@ pub(super) fn fold(
     disk.create_directory(&folder.snapshots())?;
     let paths = [folder.snapshot_path(through), folder.orders_path(through)];
     let temporary = paths.each_ref().map(|path| temporary_name(path));
-    let header = |kind| Header { kind, log: index.log, number: through };
+    let header = |kind| Header { kind, log: closed.log, number: through };
     let mut states = container::Writer::create(disk, &temporary[0], header(Kind::Snapshot))?;
     let mut orders = container::Writer::create(disk, &temporary[1], header(Kind::Orders))?;
     let mut orders_kept = 0;
@@ -127,7 +122,7 @@ pub(super) fn fold(
             None => ShardState::new(shard),
         };
         let written_before = if rewrites_orders { 0 } else { folded.state.head().orders_ever };
-        replay(&index, shard, &mut folded, pace)?;
+        closed.records.replay(&mut folded, || Ok::<_, FoldError>(pace.step()?))?;
 
         section.clear();
         order_rows += encode_orders(&folded, written_before, &mut section, pace)?;
@@ -141,7 +136,7 @@ pub(super) fn fold(
     let order_bytes = orders.finish()?;
     let mut order_files = if rewrites_orders { Vec::new() } else { old_files.to_vec() };
     order_files.push(OrderFile { number: through, bytes: order_bytes, rows: order_rows });
-    let manifest = Manifest { chain: index.chain, orders_kept, order_files };
+    let manifest = Manifest { chain: closed.chain, orders_kept, order_files };
     section.clear();
     manifest.encode(&mut section);
     states.section(&section, || Ok::<_, FoldError>(pace.step()?))?;
@@ -152,61 +147,27 @@ pub(super) fn fold(
         disk.rename(&temporary[at], &paths[at])?;
         disk.sync_directory(&folder.snapshots())?;
     }
-    let records = index.records.iter().map(|records| records.len() as u64).sum();
+    let records = ShardId::all().map(|shard| closed.records.count(shard)).sum();
     Ok(FoldReport { number: through, records, bytes: state_bytes + order_bytes })
 }
 
 /// Reads the closed segments after a snapshot and notes where each shard's records are.
-fn index(
+fn read_closed(
     folder: &Folder,
     before: Option<&Snapshot>,
     through: u64,
     pace: &mut dyn Pace,
-) -> Result<Index, FoldError> {
+) -> Result<Closed, FoldError> {
     let first = before.map_or(1, |snapshot| snapshot.number + 1);
     let mut reader = SegmentReader::after(before.map(Snapshot::mark));
-    let mut records = vec![Vec::new(); SHARD_COUNT];
-    let mut segments = Vec::new();
+    let mut records = RecordIndex::new();
     for number in first..=through {
         let path = folder.segment_path(number)?.ok_or(FoldError::Missing { number })?;
         let batch = reader.read_closed(&folder.disk, &path, number)?;
-        let segment = u32::try_from(segments.len()).expect("fewer segments than a u32 counts");
-        for (row, at) in batch.records().iter().enumerate() {
-            let shard = record::shard_of(batch.record(*at));
-            // What is not a shard's record is found out when it is read.
-            let index = shard.map_or(0, ShardId::index);
-            records[index].push(RecordAt { segment, offset: at.offset, bytes: at.bytes });
-            if row % ROWS_PER_STEP == 0 {
-                pace.step()?;
-            }
-        }
-        segments.push(folder.disk.open_read(&path)?);
+        records.add(&batch, folder.disk.open_read(&path)?, || pace.step())?;
     }
     let (log, chain) = reader.end().expect("at least one segment is folded");
-    Ok(Index { segments, records, chain, log })
-}
-
-fn replay(
-    index: &Index,
-    shard: ShardId,
-    folded: &mut ShardState,
-    pace: &mut dyn Pace,
-) -> Result<(), FoldError> {
-    let mut buffer = Vec::new();
-    for (row, at) in index.records[shard.index()].iter().enumerate() {
-        let file = &index.segments[at.segment as usize];
-        buffer.resize(at.bytes as usize, 0);
-        file.read_at(&mut buffer, at.offset.into())?;
-        folded.replay(&buffer).map_err(|reason| FoldError::Replay {
-            path: file.path().to_path_buf(),
-            offset: at.offset.into(),
-            reason,
-        })?;
-        if row % ROWS_PER_STEP == 0 {
-            pace.step()?;
-        }
-    }
-    Ok(())
+    Ok(Closed { records, chain, log })
 }
 
 /// Writes the orders that came after the first so many and are still kept. Returns how many.

@@ -192,9 +192,9 @@ impl Upkeep {
         Ok(Some(report))
     }
 
-    /// Goes on where an earlier process stopped.
+    /// Goes on where an earlier process, or a fold that failed, stopped. What that left half made
+    /// was removed when the directory was opened, or when the fold failed.
     fn begin(&mut self) -> Result<u64, FoldError> {
-        self.folder.settle()?;
         let covered = self.folder.snapshot_numbers()?.last().copied().unwrap_or(0);
         self.covered = Some(covered);
         self.metrics.covered_segment.store(covered, Ordering::Relaxed);

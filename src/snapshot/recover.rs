@@ -54,7 +54,8 @@ impl Recovered {
     }
 
     /// Applies the next record of the journal.
-    pub fn replay(&mut self, bytes: &[u8]) -> Result<(), ReplayError> {
+    #[cfg(test)]
+    pub(crate) fn replay(&mut self, bytes: &[u8]) -> Result<(), ReplayError> {
         let shard = record::shard_of(bytes).map_or(0, ShardId::index);
         self.shards[shard].replay(bytes)
     }
