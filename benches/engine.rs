@@ -4,7 +4,6 @@
 //! commands is not counted, freeing the events of a command is.
 
 use std::hint::black_box;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -13,13 +12,18 @@ use paperbourse::engine::command::{Command, Identity, OrderNames, Owner, Trade, 
 use paperbourse::engine::event::{Event, Events};
 use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::{Rules, State, Verdict};
-use paperbourse::ids::{AccountId, OutcomeIndex, Place, ShardId, Timestamp};
+use paperbourse::ids::{AccountId, Place, ShardId, Timestamp};
 use paperbourse::journal::record::{self, RecordHeader};
-use paperbourse::market::book::{Book, Ladder, Level, Side};
-use paperbourse::market::catalogue::{Fees, MarketInfo, Outcome};
+use paperbourse::market::MarketSnapshot;
+use paperbourse::market::book::{Ladder, Side};
 use paperbourse::market::walk::Liquidity;
-use paperbourse::market::{MarketSnapshot, Markets};
-use paperbourse::money::{FeeRate, Price, Shares, Usd};
+use paperbourse::money::{Price, Shares, Usd};
+
+#[path = "../perf/market.rs"]
+#[expect(dead_code, reason = "shared with those that want a shorter book")]
+mod market;
+
+use market::{MARKET_ID, level};
 
 /// As the server has it.
 #[global_allocator]
@@ -31,7 +35,6 @@ const ORDERS_PER_BATCH: u64 = 50_000;
 /// Orders that the state has at the beginning, and with which it begins anew.
 const ORDERS_KEPT_MIN: u64 = 1_000_000;
 const ORDERS_KEPT_MAX: u64 = 2 * ORDERS_KEPT_MIN;
-const MARKET_ID: &str = "0x5f65177b394277fd294cd75650044e32ba009a95022d88a0c1d565897d72f8f1";
 const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
 
 /// One order as a bench sends it.
@@ -53,28 +56,10 @@ fn rules() -> Rules {
     Rules { starting_balance: Usd::from_micros(1_000_000_000_000), ..Rules::default() }
 }
 
-fn level(cents: i64, shares: i64) -> Level {
-    Level {
-        price: Price::from_micros(cents * 10_000),
-        size: Shares::from_micros(shares * 1_000_000),
-    }
-}
-
-/// A market with the usual fee and a book of five levels a side.
+/// Its book has five levels a side.
 fn market() -> MarketSnapshot {
-    let outcomes = ["Yes", "No"].map(|label| Outcome {
-        label: label.into(),
-        token_id: format!("7132104567933{label}").into(),
-    });
-    let rate = FeeRate::from_micros(70_000);
-    let info =
-        MarketInfo { fees: Fees::from_schedule(rate, 1), ..MarketInfo::bare(MARKET_ID, outcomes) };
-    let markets = Markets::new();
-    markets.list(vec![info]).expect("a new market");
-    let market = markets.by_condition(MARKET_ID).expect("it was listed");
-    let book = Book::new(five_levels(), NOW);
-    markets.publish(&market, OutcomeIndex(0), Arc::new(book));
-    market.snapshot()
+    let markets = market::markets(["Yes", "No"], five_levels(), NOW);
+    markets.by_condition(MARKET_ID).expect("it was listed").snapshot()
 }
 
 fn five_levels() -> Ladder {
@@ -245,12 +230,23 @@ fn parts(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("engine");
     group.sample_size(20).warm_up_time(Duration::from_millis(500));
 
-    // More levels than fit inline (four), so one allocation. A regression means that walks copy or
-    // allocate more than that.
+    // No more levels than stand inline, so no allocation. A regression means that walks allocate
+    // or copy.
     let ladder = five_levels();
     let quantity = Shares::from_micros(70 * 1_000_000);
     group.bench_function("walk of five levels", |bencher| {
         bencher.iter(|| black_box(Liquidity::own(&ladder)).walk(Side::Buy, black_box(quantity)));
+    });
+
+    // What finds the shard of a command: a key names an account, whose id names the shard, and a
+    // token an identity, whose digest does. A regression means that one of them looks something up.
+    let owners = [Owner::Account(account(41)), Owner::Identity(identity(42))];
+    let mut turn = 0;
+    group.bench_function("route to a shard", |bencher| {
+        bencher.iter(|| {
+            turn ^= 1;
+            black_box(&owners[turn]).shard()
+        });
     });
 
     // Into a buffer that is there, as into the journal's ring. A regression means that the record

@@ -6,11 +6,11 @@
 //! what it holds in advance included; what the allocator rounds up is not. The table of keys that
 //! requests are checked against stands beside the engine and is not counted.
 
-#![expect(unsafe_code, reason = "an allocator that counts is an unsafe trait around a safe one")]
+#[path = "../perf/counts/allocator.rs"]
+#[expect(dead_code, reason = "only what is alive is asked for here")]
+mod allocator;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use paperbourse::engine::command::{
     Command, CreateKey, Identity, OrderNames, Owner, Trade, TradeOrder,
@@ -30,27 +30,8 @@ const ACCOUNTS_DEFAULT: usize = 100_000;
 const ORDERS: usize = 10;
 const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
 
-struct Counting;
-
-static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call goes to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE_BYTES.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promised.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE_BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promised.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: allocator::Counting = allocator::Counting;
 
 /// All shards of a server, without one.
 struct Server {
@@ -89,7 +70,7 @@ impl Server {
 
     /// Has every account do something, and tells how many bytes each of them has more.
     fn bytes_for_each(&mut self, command: impl Fn(&mut Self, Identity) -> (Command, usize)) -> f64 {
-        let before = LIVE_BYTES.load(Ordering::Relaxed);
+        let before = allocator::live_bytes();
         for number in 0..self.account_count {
             let shard = number % SHARD_COUNT;
             let (command, market) = command(self, identity(number));
@@ -99,7 +80,7 @@ impl Server {
             let Ok(Verdict::Happens(events)) = verdict else { panic!("{command:?}: {verdict:?}") };
             state.apply(&events, Place::new(0, state.sequence() + 1));
         }
-        let bytes = LIVE_BYTES.load(Ordering::Relaxed) - before;
+        let bytes = allocator::live_bytes() - before;
         #[expect(clippy::cast_precision_loss, reason = "a mean for people")]
         let mean = bytes as f64 / self.account_count as f64;
         mean

@@ -16,7 +16,8 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
 
 /// Connections that the kernel holds until they are accepted.
@@ -102,9 +103,9 @@ async fn accept(listener: &TcpListener) -> io::Result<()> {
     }
 }
 
-async fn serve_connection(stream: TcpStream) {
-    let connection =
-        http1::Builder::new().serve_connection(TokioIo::new(stream), service_fn(answer));
+/// Answers one client until it leaves.
+pub(crate) async fn serve_connection(io: impl AsyncRead + AsyncWrite + Unpin) {
+    let connection = http1::Builder::new().serve_connection(TokioIo::new(io), service_fn(answer));
     // A client that hangs up in the middle of a request is its own affair.
     let _ = connection.await;
 }

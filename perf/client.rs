@@ -8,7 +8,7 @@
 mod tests;
 
 use std::fmt::Write as _;
-use std::io;
+use std::io::{self, BufRead as _};
 use std::net::SocketAddr;
 
 use bytes::BytesMut;
@@ -169,7 +169,7 @@ fn parse_head(received: &[u8]) -> Result<Option<Head>, ResponseError> {
     let mut status = None;
     let mut body_byte_count = None;
     let mut offset = 0;
-    while let Some(length) = received[offset..].iter().position(|&byte| byte == b'\n') {
+    while let Some(length) = find(b'\n', &received[offset..]) {
         let line = &received[offset..offset + length];
         offset += length + 1;
         if offset > HEAD_BYTES_MAX {
@@ -188,6 +188,14 @@ fn parse_head(received: &[u8]) -> Result<Option<Head>, ResponseError> {
     if received.len() > HEAD_BYTES_MAX { Err(ResponseError::HeadTooLong) } else { Ok(None) }
 }
 
+/// The place of a byte. The standard library searches many at a time here, and only here: a loop
+/// over the bytes of the heads was a tenth of what the generator burned.
+fn find(byte: u8, mut bytes: &[u8]) -> Option<usize> {
+    let all = bytes;
+    let length = bytes.skip_until(byte).expect("reading from memory does not fail");
+    all[..length].ends_with(&[byte]).then(|| length - 1)
+}
+
 fn parse_status(line: &[u8]) -> Result<u16, ResponseError> {
     let digits = line.strip_prefix(b"HTTP/1.1 ").and_then(|rest| rest.get(..3));
     digits
@@ -198,7 +206,7 @@ fn parse_status(line: &[u8]) -> Result<u16, ResponseError> {
 
 /// Takes from one header what decides the length of the body.
 fn read_header(line: &[u8], body_byte_count: &mut Option<usize>) -> Result<(), ResponseError> {
-    let colon = line.iter().position(|&byte| byte == b':');
+    let colon = find(b':', line);
     let (name, value) =
         colon.map(|at| (&line[..at], &line[at + 1..])).ok_or_else(|| header_error(line))?;
     if name.eq_ignore_ascii_case(b"transfer-encoding") {

@@ -47,8 +47,8 @@ pub(crate) struct Load {
     pub(crate) warm_up: Duration,
     /// What counts.
     pub(crate) measured: Duration,
-    /// The process that serves.
-    pub(crate) server_pid: u32,
+    /// The processes that serve; what they have started serves too.
+    pub(crate) server_pids: Vec<u32>,
     /// Different in each load of a run, so that no idempotency key comes twice.
     pub(crate) run_number: u32,
 }
@@ -97,10 +97,10 @@ impl Load {
         thread::sleep(window.begin.saturating_duration_since(Instant::now()));
         let own_clock = CpuClock::Own;
         let (own_before, server_before) =
-            (cpu_seconds(own_clock)?, cpu_seconds(CpuClock::Process(self.server_pid))?);
+            (cpu_seconds(own_clock)?, cpu_seconds(CpuClock::Trees(&self.server_pids))?);
         thread::sleep(window.end.saturating_duration_since(Instant::now()));
         let generator_cpu_seconds = cpu_seconds(own_clock)? - own_before;
-        let server_cpu_seconds = cpu_seconds(CpuClock::Process(self.server_pid))? - server_before;
+        let server_cpu_seconds = cpu_seconds(CpuClock::Trees(&self.server_pids))? - server_before;
 
         let mut total = Recorder::new();
         for thread in threads {
@@ -180,8 +180,8 @@ impl Load {
         // The run, the connection and the request, each in bits of its own.
         let first_name = u128::from(self.run_number) << 96 | (number as u128) << 64;
         // The share that a key has bought is sold with the same key; then comes another's turn.
-        let keys = self.keys.iter().cycle().skip(number % self.keys.len());
-        let keys = keys.step_by(self.connection_count);
+        let keys = (number..).step_by(self.connection_count);
+        let keys = keys.map(|turn| &self.keys[turn % self.keys.len()]);
         let trades = keys.flat_map(|key| [(key, Side::Buy), (key, Side::Sell)]);
         for (name, (key, side)) in (first_name..).zip(trades) {
             self.template.write(side, key, name, &mut request);
@@ -294,7 +294,7 @@ mod tests {
             thread_count: 2,
             warm_up: Duration::ZERO,
             measured: Duration::from_millis(200),
-            server_pid: std::process::id(),
+            server_pids: vec![std::process::id()],
             run_number: 1,
         };
         let outcome = load.run().unwrap();

@@ -1,61 +1,151 @@
 //! What the measurement ran on: the machine, its disk, and how much processor time went where.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use hdrhistogram::Histogram;
+use serde::Serialize;
 
 /// Ticks of the processor clock in `/proc`, which Linux fixes at 100 a second for its users.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Syncs that are timed to know the disk.
+/// Syncs one after the other that are timed to know the disk, unless they take too long; and what
+/// each writes.
 const SYNC_COUNT: u64 = 2_000;
+const SYNCS_MAX: Duration = Duration::from_secs(2);
+const SYNC_BYTES: usize = 512;
 
 /// Whose processor time.
 #[derive(Clone, Copy)]
-pub(crate) enum CpuClock {
+pub(crate) enum CpuClock<'a> {
     /// This process's.
     Own,
-    /// Another's.
-    Process(u32),
+    /// That of the children of this process that have ended.
+    EndedChildren,
+    /// That of these processes, and of all that they have started.
+    Trees(&'a [u32]),
 }
 
-/// Seconds of processor time that a process has burned, its threads together.
-pub(crate) fn cpu_seconds(clock: CpuClock) -> anyhow::Result<f64> {
-    let path = match clock {
-        CpuClock::Own => "/proc/self/stat".to_owned(),
-        CpuClock::Process(pid) => format!("/proc/{pid}/stat"),
+/// What a line of `/proc/PID/stat` says about a process.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct ProcessTimes {
+    parent: u32,
+    own_seconds: f64,
+    ended_children_seconds: f64,
+}
+
+impl ProcessTimes {
+    fn parse(stat: &str) -> Option<Self> {
+        // The name stands in parentheses and may hold anything; the numbers come behind it.
+        let (_, numbers) = stat.rsplit_once(')')?;
+        let number = |index| numbers.split_whitespace().nth(index);
+        let seconds = |index| Some(number(index)?.parse::<f64>().ok()? / TICKS_PER_SECOND);
+        Some(Self {
+            parent: number(1)?.parse().ok()?,
+            own_seconds: seconds(11)? + seconds(12)?,
+            ended_children_seconds: seconds(13)? + seconds(14)?,
+        })
+    }
+
+    fn read(process: &str) -> anyhow::Result<Self> {
+        let path = format!("/proc/{process}/stat");
+        let stat = fs::read_to_string(&path).with_context(|| format!("failed to read {path}"))?;
+        Self::parse(&stat).with_context(|| format!("{path} has no processor times"))
+    }
+}
+
+/// Seconds of processor time that processes have burned, their threads together.
+pub(crate) fn cpu_seconds(clock: CpuClock<'_>) -> anyhow::Result<f64> {
+    match clock {
+        CpuClock::Own => Ok(ProcessTimes::read("self")?.own_seconds),
+        CpuClock::EndedChildren => Ok(ProcessTimes::read("self")?.ended_children_seconds),
+        CpuClock::Trees(roots) => trees_cpu_seconds(roots),
+    }
+}
+
+fn trees_cpu_seconds(roots: &[u32]) -> anyhow::Result<f64> {
+    let mut all = BTreeMap::new();
+    for entry in fs::read_dir("/proc").context("failed to read /proc")? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        let Ok(pid) = name.parse::<u32>() else { continue };
+        // A process may end between the list and the look.
+        let Ok(times) = ProcessTimes::read(&name) else { continue };
+        all.insert(pid, times);
+    }
+    for root in roots {
+        ensure!(all.contains_key(root), "process {root} has ended");
+    }
+    let belongs = |mut pid: u32| {
+        while let Some(times) = all.get(&pid) {
+            if roots.contains(&pid) {
+                return true;
+            }
+            pid = times.parent;
+        }
+        false
     };
-    let stat = fs::read_to_string(&path).with_context(|| format!("failed to read {path}"))?;
-    // The name stands in parentheses and may hold anything; the numbers come behind it.
-    let numbers = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let ticks = |index| -> Option<f64> { numbers.split_whitespace().nth(index)?.parse().ok() };
-    let total = ticks(11).zip(ticks(12)).map(|(user, system)| user + system);
-    Ok(total.with_context(|| format!("{path} has no processor times"))? / TICKS_PER_SECOND)
+    let members = all.iter().filter(|&(&pid, _)| belongs(pid));
+    Ok(members.map(|(_, times)| times.own_seconds + times.ended_children_seconds).sum())
 }
 
-/// How long the disk takes for 512 bytes, in microseconds: half of the syncs, and all but one in a
-/// hundred, stay below.
-pub(crate) fn sync_us(folder: &Path) -> anyhow::Result<[f64; 2]> {
+/// How long the disk takes for 512 bytes, in microseconds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct SyncTimes {
+    /// One after the other: half stay below.
+    pub(crate) p50: f64,
+    /// One after the other: all but one in a hundred stay below.
+    pub(crate) p99: f64,
+    /// Due at half of the highest rate, from when each was due: the same, and one in a thousand.
+    pub(crate) open_loop: [f64; 3],
+}
+
+/// Times the disk alone: one sync after the other, and then for so long as an open loop.
+pub(crate) fn sync_times(folder: &Path, open_loop: Duration) -> anyhow::Result<SyncTimes> {
     let path = folder.join("sync-probe");
     let file = File::create(&path).with_context(|| format!("failed to make {}", path.display()))?;
     let blank = vec![0; 1 << 20];
     file.write_all_at(&blank, 0)?;
     file.sync_all()?;
+    let mut offset = 0;
+    let mut sync = || {
+        offset = (offset + SYNC_BYTES as u64) % blank.len() as u64;
+        file.write_all_at(&[7; SYNC_BYTES], offset)?;
+        file.sync_data()
+    };
+    let quantile_us = |taken_ns: &Histogram<u64>, quantile| {
+        #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
+        let nanos = taken_ns.value_at_quantile(quantile) as f64;
+        nanos / 1e3
+    };
     let mut taken_ns = Histogram::<u64>::new(3)?;
-    for index in 0..SYNC_COUNT {
+    let all_began = Instant::now();
+    while taken_ns.len() < SYNC_COUNT && all_began.elapsed() < SYNCS_MAX {
         let began = Instant::now();
-        file.write_all_at(&[7; 512], index * 512 % blank.len() as u64)?;
-        file.sync_data()?;
+        sync()?;
         taken_ns.record(u64::try_from(began.elapsed().as_nanos())?)?;
     }
+    let interval = all_began.elapsed() / u32::try_from(taken_ns.len())? * 2;
+    let [p50, p99] = [0.5, 0.99].map(|quantile| quantile_us(&taken_ns, quantile));
+    taken_ns.reset();
+    let began = Instant::now();
+    let mut due = began;
+    while due < began + open_loop {
+        // Only what the sync before took too long counts; how long a sleep takes is not the disk.
+        let is_late = Instant::now() >= due;
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        let from = if is_late { due } else { Instant::now() };
+        sync()?;
+        taken_ns.record(u64::try_from(from.elapsed().as_nanos())?)?;
+        due += interval;
+    }
     fs::remove_file(&path)?;
-    #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
-    Ok([0.5, 0.99].map(|quantile| taken_ns.value_at_quantile(quantile) as f64 / 1e3))
+    let open_loop = [0.5, 0.99, 0.999].map(|quantile| quantile_us(&taken_ns, quantile));
+    Ok(SyncTimes { p50, p99, open_loop })
 }
 
 /// The type of the filesystem that holds this folder; an error when it is in memory, where a sync
@@ -102,15 +192,25 @@ pub(crate) fn description(filesystem: String) -> Vec<(&'static str, String)> {
         ("load before the run", format!("{load} (average of a minute)")),
         ("compiler", first_line("rustc", &["--version"])),
         ("build of the generator", build().to_owned()),
-        ("commit", first_line("git", &COMMIT)),
+        ("commit of the checkout", first_line("git", &COMMIT)),
     ]
 }
 
-/// Names the commit, and says `-dirty` when what is built may differ from it.
-const COMMIT: [&str; 6] = ["describe", "--always", "--dirty", "--abbrev=12", "--exclude", "*"];
+/// Names the commit of the checkout that this was built from, wherever it is run, and says `-dirty`
+/// when what is built may differ from it.
+const COMMIT: [&str; 8] = [
+    "-C",
+    env!("CARGO_MANIFEST_DIR"),
+    "describe",
+    "--always",
+    "--dirty",
+    "--abbrev=12",
+    "--exclude",
+    "*",
+];
 
 const fn build() -> &'static str {
-    if cfg!(debug_assertions) { "debug: not a measurement" } else { "release, fat LTO" }
+    if cfg!(debug_assertions) { "debug: not a measurement" } else { "release" }
 }
 
 fn first_line(program: &str, arguments: &[&str]) -> String {
@@ -122,6 +222,9 @@ fn first_line(program: &str, arguments: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead as _, BufReader};
+    use std::process::Stdio;
+
     use super::*;
 
     #[test]
@@ -152,6 +255,34 @@ mod tests {
         }
         std::hint::black_box(sum);
         let pid = std::process::id();
-        assert!(cpu_seconds(CpuClock::Process(pid)).unwrap() > before);
+        assert!(cpu_seconds(CpuClock::Trees(&[pid])).unwrap() > before);
+        assert!(cpu_seconds(CpuClock::Trees(&[u32::MAX])).is_err());
+    }
+
+    #[test]
+    fn a_process_is_told_by_what_stands_behind_its_name() {
+        let stat = "17 (a) b (c) S 5 17 17 0 -1 4194304 100 0 0 0 150 50 25 75 20 0 1 0 9 9 9";
+        let expected = ProcessTimes { parent: 5, own_seconds: 2.0, ended_children_seconds: 1.0 };
+        assert_eq!(ProcessTimes::parse(stat), Some(expected));
+        assert_eq!(ProcessTimes::parse("17 (a) S 5"), None);
+    }
+
+    #[test]
+    fn what_children_burn_counts_with_their_root() {
+        let mut child = Command::new("sh")
+            .args(["-c", "while :; do :; done & echo $!; wait"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut looper = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut looper).unwrap();
+        while cpu_seconds(CpuClock::Trees(&[child.id()])).unwrap() < 0.05 {
+            std::thread::yield_now();
+        }
+        // The loop is a child of the shell, and it alone burns.
+        let own = ProcessTimes::read(&child.id().to_string()).unwrap().own_seconds;
+        Command::new("kill").args(["-KILL", looper.trim()]).status().unwrap();
+        child.wait().unwrap();
+        assert!(own < 0.05, "{own}");
     }
 }

@@ -1,27 +1,40 @@
-//! How fast the server is, beside what it could be at best: one command, one table.
+//! How fast the server is, beside what it could be at best and beside what people know: one
+//! command, one table.
 //!
-//! `paperbourse-perf run` starts the bare server, the server with its journal on disk and the
-//! server with its journal in memory, sends them the same closed-loop load in turn, at several
-//! numbers of connections and in several rounds, and prints medians with their spread.
-//! `paperbourse-perf snapshots` measures what snapshots cost in an open loop. What the columns mean
-//! and what is fair about them stands in `perf/README.md`.
+//! `paperbourse-perf run` measures everything; the other commands measure one thing each, some of
+//! them closer. What the columns mean and what is fair about them stands in `perf/README.md`.
 
 #[cfg(test)]
 mod canned;
 mod client;
+mod closed;
+mod engine;
+mod growth;
 mod load;
 mod machine;
+mod open;
+mod peers;
+mod plot;
 mod prepared;
+mod process;
 mod report;
 mod run;
 mod schedule;
 mod server;
+mod setup;
 mod snapshots;
+mod sockets;
+mod spread;
+mod subscribers;
 mod trade;
 
-use std::path::PathBuf;
-
 use clap::{Args, Parser, Subcommand};
+
+use report::Part;
+use setup::{Setup, SetupArgs};
+
+/// Accounts that trade where nobody says how many.
+const ACCOUNTS: u32 = 64;
 
 /// The load generator of paperbourse.
 #[derive(Parser, Debug)]
@@ -33,63 +46,48 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Measure all servers side by side and print the table
-    Run(RunArgs),
-    /// Measure what snapshots cost those who trade meanwhile, in an open loop on much state
-    Snapshots(snapshots::SnapshotArgs),
+    /// Measure everything beside all peers and print the table
+    Run(Box<run::RunArgs>),
+    /// Measure what snapshots cost those who trade meanwhile: with snapshots and with none
+    Snapshots(One<snapshots::SnapshotArgs>),
+    /// Measure with many accounts, keys and orders
+    Growth(One<growth::GrowthArgs>),
+    /// Measure subscribers of the price socket and what they cost those who trade
+    Subscribers(One<subscribers::SubscriberArgs>),
 }
 
-/// The choices of `paperbourse-perf run`.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct RunArgs {
-    /// The server's binary [default: `paperbourse` beside this program]
-    #[arg(long, value_name = "FILE")]
-    server: Option<PathBuf>,
-
-    /// The bare server's binary [default: `paperbourse-bare` beside this program]
-    #[arg(long, value_name = "FILE")]
-    bare: Option<PathBuf>,
-
-    /// Where the servers keep their data; must be on the disk that is to be measured
-    #[arg(long, default_value_os_t = std::env::temp_dir(), value_name = "DIR")]
-    scratch: PathBuf,
-
-    /// Numbers of connections
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 64, 256], value_name = "N")]
-    connections: Vec<usize>,
-
-    /// How often each server is measured
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..100))]
-    rounds: u32,
-
-    /// Seconds of each measurement
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..3600))]
-    seconds: u64,
-
-    /// Seconds of load before each measurement
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..3600))]
-    warm_up_seconds: u64,
-
-    /// Threads that send the load
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..64))]
-    threads: u32,
-
-    /// Accounts that trade, each with one key
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..10_000))]
-    accounts: u32,
-
-    /// Threads that serve requests
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..64))]
-    workers: u32,
-
-    /// Where to write the figures as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+/// The choices of a command that measures one thing.
+#[derive(Args, Debug)]
+struct One<A: Args> {
+    #[command(flatten)]
+    setup: SetupArgs,
+    #[command(flatten)]
+    own: A,
 }
 
 fn main() -> anyhow::Result<()> {
-    match Cli::parse().command {
+    let cli = Cli::parse();
+    process::end_children_on_signals()?;
+    match cli.command {
         Command::Run(arguments) => run::run(&arguments),
-        Command::Snapshots(arguments) => snapshots::run(&arguments),
+        Command::Snapshots(One { setup, own }) => {
+            measure(&setup, |setup| Ok(snapshots::run(setup, &own, None, true)?.part()))
+        }
+        Command::Growth(One { setup, own }) => {
+            measure(&setup, |setup| Ok(growth::run(setup, &own)?.part()))
+        }
+        Command::Subscribers(One { setup, own }) => {
+            measure(&setup, |setup| Ok(subscribers::run(setup, &own, ACCOUNTS)?.part()))
+        }
     }
+}
+
+fn measure(
+    arguments: &SetupArgs,
+    work: impl FnOnce(&Setup) -> anyhow::Result<Part>,
+) -> anyhow::Result<()> {
+    let setup = Setup::prepare(arguments)?;
+    let mut report = run::report(&setup);
+    report.parts.push(work(&setup)?);
+    report.publish(arguments.json.as_deref())
 }

@@ -6,48 +6,76 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use paperbourse::auth::api_key::{KEY_SECRET_BYTES, RawKey};
 use paperbourse::disk::Disk;
-use paperbourse::engine::command::{Command, Identity, OrderNames, Owner, Trade, TradeOrder};
+use paperbourse::engine::command::{
+    Command, CreateKey, Identity, OrderNames, Owner, Trade, TradeOrder,
+};
 use paperbourse::engine::event::Event;
 use paperbourse::engine::idempotency::NameHash;
+use paperbourse::engine::key::{KeyGrant, Permissions};
 use paperbourse::engine::{Rules, State, Verdict};
-use paperbourse::ids::{AccountId, OutcomeIndex, Place, SHARD_COUNT, ShardId, Timestamp};
+use paperbourse::ids::{AccountId, Place, SHARD_COUNT, ShardId, Timestamp};
 use paperbourse::journal::record::{self, RecordHeader};
 use paperbourse::journal::{Journal, JournalConfig, Refused, SyncMode};
-use paperbourse::market::book::{Book, Ladder, Level, Side};
-use paperbourse::market::catalogue::{Fees, MarketInfo, Outcome};
-use paperbourse::market::{MarketSnapshot, Markets};
-use paperbourse::money::{FeeRate, Price, Shares, Usd};
+use paperbourse::limits::tier::Tier;
+use paperbourse::market::MarketSnapshot;
+use paperbourse::market::book::Side;
+use paperbourse::money::{Price, Shares, Usd};
 use paperbourse::snapshot::{self, Opened, SnapshotConfig, SnapshotKeeper};
 
-const MARKET_ID: &str = "0x5f65177b394277fd294cd75650044e32ba009a95022d88a0c1d565897d72f8f1";
+#[path = "market.rs"]
+mod market;
+
+use market::MARKET_ID;
+
 const NOW: Timestamp = Timestamp::from_seconds(1_700_000_000);
 /// As often as a server writes it.
 const STATE_CHECK_INTERVAL: u64 = 1024;
 
-/// Writes so many accounts and so many trades, dealt out over them in an order that no cache
-/// foresees; each trade has two names, takes two levels and pays a fee.
-pub(crate) fn write(data: &Path, accounts: u64, trades: u64) -> anyhow::Result<()> {
+/// What a data directory holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Contents {
+    pub(crate) accounts: u64,
+    /// Whether every account has a key: [`raw_key`] tells which.
+    pub(crate) has_keys: bool,
+    /// Dealt out over the accounts in an order that no cache foresees; each trade has two names,
+    /// takes two levels and pays a fee.
+    pub(crate) trades: u64,
+}
+
+/// Writes a data directory.
+pub(crate) fn write(data: &Path, contents: Contents) -> anyhow::Result<()> {
     let config = JournalConfig { sync: SyncMode::Never, ..JournalConfig::default() };
     let Opened { journal, recovered, .. } =
         snapshot::open(Disk::System, data, &config, NonZeroUsize::MIN)?;
     let mut states: Vec<State> =
         recovered.into_shards().into_iter().map(|shard| shard.state).collect();
     let market = market();
-    for number in 0..accounts {
+    for number in 0..contents.accounts {
         let identity = identity(number);
         let state = &mut states[identity.shard().index()];
         happen(&journal, state, &Command::OpenAccount(identity), &market);
+        if contents.has_keys {
+            happen(&journal, state, &Command::CreateKey(key(number)), &market);
+        }
     }
     let mut seed: u64 = 0x2545_f491_4f6c_dd1d;
-    for number in 0..trades {
+    for number in 0..contents.trades {
         seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        let account = account((seed >> 32) % accounts);
+        let account = account((seed >> 32) % contents.accounts);
         let state = &mut states[account.shard().index()];
         happen(&journal, state, &order(account, number), &market);
     }
     journal.flush_blocking();
     Ok(())
+}
+
+/// The key of an account, by its number.
+pub(crate) fn raw_key(number: u64) -> RawKey {
+    let mut secret = [0; KEY_SECRET_BYTES];
+    secret[..8].copy_from_slice(&number.to_be_bytes());
+    RawKey::from_secret(secret)
 }
 
 /// Makes a snapshot of all closed segments, at full speed.
@@ -105,6 +133,23 @@ fn account(number: u64) -> AccountId {
     AccountId::new(shard, number / SHARD_COUNT as u64 + 1).expect("a small counter")
 }
 
+fn key(number: u64) -> CreateKey {
+    let raw = raw_key(number);
+    CreateKey {
+        owner: Owner::Account(account(number)),
+        is_bootstrap: true,
+        created_by: None,
+        grant: KeyGrant {
+            hash: *raw.hash().as_bytes(),
+            prefix: raw.prefix().into(),
+            name: None,
+            tier: Tier::Free,
+            permissions: Permissions::ALL,
+            expires_at: None,
+        },
+    }
+}
+
 fn shard_number(number: u64) -> u8 {
     u8::try_from(number % SHARD_COUNT as u64).expect("there are 64")
 }
@@ -125,23 +170,8 @@ fn order(account: AccountId, number: u64) -> Command {
     Command::Trade(Trade::new(Owner::Account(account), order, names))
 }
 
-/// A market with the usual fee; an order takes two levels of its book.
+/// An order takes two levels of its book.
 fn market() -> MarketSnapshot {
-    let outcomes = ["Yes", "No"].map(|label| Outcome {
-        label: label.into(),
-        token_id: format!("7132104567933{label}").into(),
-    });
-    let fees = Fees::from_schedule(FeeRate::from_micros(70_000), 1);
-    let markets = Markets::new();
-    let info = MarketInfo { fees, ..MarketInfo::bare(MARKET_ID, outcomes) };
-    markets.list(vec![info]).expect("a new market");
-    let market = markets.by_condition(MARKET_ID).expect("it was listed");
-    let level = |cents: i64| Level {
-        price: Price::from_micros(cents * 10_000),
-        size: Shares::from_micros(5_000_000),
-    };
-    let ladder = Ladder::from_levels(vec![level(57)], vec![level(58), level(59)]);
-    let book = Book::new(ladder.expect("levels of a book"), NOW);
-    markets.publish(&market, OutcomeIndex(0), Arc::new(book));
-    market.snapshot()
+    let markets = market::markets(["Yes", "No"], market::three_levels([5; 3]), NOW);
+    markets.by_condition(MARKET_ID).expect("it was listed").snapshot()
 }

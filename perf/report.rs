@@ -1,197 +1,138 @@
-//! The table: medians over the rounds, with the spread between the lowest and the highest.
+//! The report: a table of what must be shown, then the parts of the run, as Markdown and as JSON.
 
 use std::fmt::Write as _;
 
-use crate::RunArgs;
-use crate::load::Outcome;
-use crate::server::Kind;
+use serde::Serialize;
+use serde_json::{Value, json};
 
-/// The parts of the answers whose latencies are told.
-const QUANTILES: [(&str, f64); 6] =
-    [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999), ("max", 1.0)];
+/// What a run has found out about one promise.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub(crate) struct Goal {
+    /// Under which conditions.
+    what: String,
+    measured: f64,
+    bound: f64,
+    is_least: bool,
+}
+
+/// One part of the run.
+pub(crate) struct Part {
+    /// Its name on the command line and in the JSON.
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    /// Tables and notes.
+    pub(crate) markdown: String,
+    pub(crate) goals: Vec<Goal>,
+    pub(crate) json: Value,
+}
 
 /// Everything that a run has measured.
+#[derive(Default)]
 pub(crate) struct Report {
-    /// One for each server, number of connections and round.
-    pub(crate) samples: Vec<Sample>,
-    /// The median and the 99th percentile of a sync alone, one pair for each round.
-    pub(crate) sync_us: Vec<[f64; 2]>,
-    description: Vec<(&'static str, String)>,
-    arguments: RunArgs,
+    pub(crate) parts: Vec<Part>,
+    /// What was left out, and why.
+    pub(crate) skipped: Vec<String>,
+    /// The machine and the build, and the shape of the load.
+    pub(crate) description: Vec<(&'static str, String)>,
 }
 
-/// One measurement.
-pub(crate) struct Sample {
-    kind: Kind,
-    connection_count: usize,
-    throughput: f64,
-    quantiles_us: [f64; QUANTILES.len()],
-    generator_cpu_us: f64,
-    server_cpu_us: f64,
-}
-
-impl Sample {
-    /// What is kept of an outcome.
-    #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
-    pub(crate) fn of(kind: Kind, connection_count: usize, outcome: &Outcome) -> Self {
-        let count = outcome.latency_ns.len() as f64;
-        Self {
-            kind,
-            connection_count,
-            throughput: outcome.throughput(),
-            quantiles_us: QUANTILES.map(|(_, quantile)| outcome.quantile_us(quantile)),
-            generator_cpu_us: outcome.generator_cpu_seconds * 1e6 / count,
-            server_cpu_us: outcome.server_cpu_seconds * 1e6 / count,
-        }
+impl Goal {
+    /// It must be so much or more.
+    pub(crate) fn at_least(what: impl Into<String>, measured: f64, bound: f64) -> Self {
+        Self { what: what.into(), measured, bound, is_least: true }
     }
 
-    /// For whoever watches the run.
-    pub(crate) fn line(&self) -> String {
-        let [p50, _, p99, ..] = self.quantiles_us;
-        format!(
-            "{}, {} connections: {:.0}/s, p50 {p50:.0} us, p99 {p99:.0} us",
-            self.kind.name(),
-            self.connection_count,
-            self.throughput
-        )
+    /// It must be so much or less.
+    pub(crate) fn at_most(what: impl Into<String>, measured: f64, bound: f64) -> Self {
+        Self { what: what.into(), measured, bound, is_least: false }
+    }
+
+    fn holds(&self) -> bool {
+        if self.is_least { self.measured >= self.bound } else { self.measured <= self.bound }
+    }
+
+    /// What came of it.
+    fn verdict(&self) -> String {
+        if self.measured.is_nan() {
+            "not measured".to_owned()
+        } else if self.holds() {
+            "holds".to_owned()
+        } else {
+            format!("missed by {:.0} %", (self.measured / self.bound - 1.0).abs() * 100.0)
+        }
     }
 }
 
 impl Report {
-    /// Nothing measured yet.
-    pub(crate) fn new(arguments: &RunArgs, description: Vec<(&'static str, String)>) -> Self {
-        let arguments = arguments.clone();
-        Self { samples: Vec::new(), sync_us: Vec::new(), description, arguments }
-    }
-
-    /// The table for people.
+    /// For people.
     pub(crate) fn markdown(&self) -> String {
         let mut out = String::new();
-        let names = QUANTILES.map(|(name, _)| name).join(" | ");
-        let _ = writeln!(
-            out,
-            "| server | connections | requests/s | of bare | {names} | server CPU | load CPU |"
-        );
-        let _ = writeln!(out, "|---|---|---|---|{}---|---|", "---|".repeat(QUANTILES.len()));
-        for &connection_count in &self.arguments.connections {
-            for kind in Kind::ALL {
-                self.write_row(&mut out, kind, connection_count);
+        if self.parts.iter().any(|part| !part.goals.is_empty()) {
+            out.push_str("| what | measured | goal | |\n|---|---|---|---|\n");
+        }
+        for goal in self.parts.iter().flat_map(|part| &part.goals) {
+            let sign = if goal.is_least { "≥" } else { "≤" };
+            let [measured, bound] = [goal.measured, goal.bound].map(number);
+            let (what, verdict) = (&goal.what, goal.verdict());
+            let _ = writeln!(out, "| {what} | {measured} | {sign} {bound} | {verdict} |");
+        }
+        for part in &self.parts {
+            let _ = write!(out, "\n### {}\n\n{}", part.title, part.markdown);
+        }
+        if !self.skipped.is_empty() {
+            out.push_str("\n### Left out\n\n");
+            for reason in &self.skipped {
+                let _ = writeln!(out, "- {reason}");
             }
         }
-        let _ = writeln!(out, "\n{}", self.notes());
-        out
-    }
-
-    fn write_row(&self, out: &mut String, kind: Kind, connection_count: usize) {
-        let rounds: Vec<&Sample> = self.rounds(kind, connection_count);
-        let throughput = Spread::of(rounds.iter().map(|sample| sample.throughput));
-        let bare = self.rounds(Kind::Bare, connection_count);
-        let ratio =
-            throughput.median / Spread::of(bare.iter().map(|sample| sample.throughput)).median;
-        let _ = write!(
-            out,
-            "| {} | {connection_count} | {:.0} ({:.0}–{:.0}) | {ratio:.2} |",
-            kind.name(),
-            throughput.median,
-            throughput.lowest,
-            throughput.highest
-        );
-        for index in 0..QUANTILES.len() {
-            let spread = Spread::of(rounds.iter().map(|sample| sample.quantiles_us[index]));
-            let _ = write!(out, " {:.0} |", spread.median);
-        }
-        let server = Spread::of(rounds.iter().map(|sample| sample.server_cpu_us));
-        let generator = Spread::of(rounds.iter().map(|sample| sample.generator_cpu_us));
-        let _ = writeln!(out, " {:.1} | {:.1} |", server.median, generator.median);
-    }
-
-    fn rounds(&self, kind: Kind, connection_count: usize) -> Vec<&Sample> {
-        let is_wanted =
-            |sample: &&Sample| sample.kind == kind && sample.connection_count == connection_count;
-        self.samples.iter().filter(is_wanted).collect()
-    }
-
-    fn notes(&self) -> String {
-        let RunArgs { rounds, seconds, warm_up_seconds, threads, workers, accounts, .. } =
-            &self.arguments;
-        let sync = |index: usize| Spread::of(self.sync_us.iter().map(|pair| pair[index])).median;
-        let mut notes = format!(
-            "Latencies and processor time a request in microseconds; medians of {rounds} \
-             interleaved rounds, with the lowest and the highest throughput. Closed loop: \
-             {threads} generator threads on the same machine, {warm_up_seconds} s of warm-up and \
-             {seconds} s measured each, {workers} server workers, {accounts} accounts with a key \
-             each, BUY 1 and SELL 1 in turn, an idempotency key of its own on every request. \
-             `fdatasync` of 512 bytes alone: p50 {:.0}, p99 {:.0}.\n\n",
-            sync(0),
-            sync(1)
-        );
+        out.push_str("\n### The machine and the run\n\n");
         for (name, value) in &self.description {
-            let _ = writeln!(notes, "- {name}: {value}");
+            let _ = writeln!(out, "- {name}: {value}");
         }
-        notes
+        out
     }
 
     /// Everything for scripts.
     pub(crate) fn json(&self) -> String {
-        let samples: Vec<_> = self
-            .samples
-            .iter()
-            .map(|sample| {
-                let latency: serde_json::Map<_, _> = QUANTILES
-                    .iter()
-                    .zip(sample.quantiles_us)
-                    .map(|((name, _), value)| ((*name).to_owned(), value.into()))
-                    .collect();
-                serde_json::json!({
-                    "server": sample.kind.name(),
-                    "connections": sample.connection_count,
-                    "requests_per_second": sample.throughput,
-                    "latency_us": latency,
-                    "server_cpu_us_per_request": sample.server_cpu_us,
-                    "generator_cpu_us_per_request": sample.generator_cpu_us,
-                })
-            })
-            .collect();
         let machine: serde_json::Map<_, _> = self
             .description
             .iter()
             .map(|(name, value)| ((*name).to_owned(), value.clone().into()))
             .collect();
-        let report = serde_json::json!({
-            "machine": machine,
-            "sync_us": self.sync_us,
-            "threads": self.arguments.threads,
-            "workers": self.arguments.workers,
-            "accounts": self.arguments.accounts,
-            "seconds": self.arguments.seconds,
-            "samples": samples,
-        });
+        let goals: Vec<Value> = self
+            .parts
+            .iter()
+            .flat_map(|part| &part.goals)
+            .map(|goal| json!({ "goal": goal, "verdict": goal.verdict() }))
+            .collect();
+        let parts: serde_json::Map<_, _> =
+            self.parts.iter().map(|part| (part.name.to_owned(), part.json.clone())).collect();
+        let report =
+            json!({ "machine": machine, "goals": goals, "parts": parts, "skipped": self.skipped });
         format!("{report:#}\n")
+    }
+
+    /// Prints it, and writes the JSON where that was asked for.
+    pub(crate) fn publish(&self, json: Option<&std::path::Path>) -> anyhow::Result<()> {
+        use anyhow::Context as _;
+        print!("{}", self.markdown());
+        if let Some(path) = json {
+            std::fs::write(path, self.json())
+                .with_context(|| format!("failed to write {}", path.display()))?;
+        }
+        Ok(())
     }
 }
 
-/// The middle of several values, and their ends.
-#[derive(Clone, Copy, PartialEq, Debug)]
-struct Spread {
-    lowest: f64,
-    median: f64,
-    highest: f64,
-}
-
-impl Spread {
-    fn of(values: impl Iterator<Item = f64>) -> Self {
-        let mut values: Vec<f64> = values.collect();
-        values.sort_by(f64::total_cmp);
-        let (Some(&lowest), Some(&highest)) = (values.first(), values.last()) else {
-            return Self { lowest: f64::NAN, median: f64::NAN, highest: f64::NAN };
-        };
-        let middle = values.len() / 2;
-        let median = if values.len() % 2 == 1 {
-            values[middle]
-        } else {
-            f64::midpoint(values[middle - 1], values[middle])
-        };
-        Self { lowest, median, highest }
+/// A figure with about three digits.
+fn number(value: f64) -> String {
+    if value.is_nan() {
+        "–".to_owned()
+    } else if value.abs() >= 100.0 {
+        format!("{value:.0}")
+    } else {
+        let text = format!("{value:.2}");
+        text.strip_suffix(".00").map_or(text.clone(), str::to_owned)
     }
 }
 
@@ -200,14 +141,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_median_is_the_middle() {
-        for (values, expected) in [
-            (&[3.0, 1.0, 2.0][..], (1.0, 2.0, 3.0)),
-            (&[4.0, 1.0, 2.0, 3.0], (1.0, 2.5, 4.0)),
-            (&[5.0], (5.0, 5.0, 5.0)),
+    fn a_goal_holds_or_says_by_how_much_it_was_missed() {
+        for (goal, verdict) in [
+            (Goal::at_least("a", 1.0, 1.0), "holds"),
+            (Goal::at_least("a", 0.5, 1.0), "missed by 50 %"),
+            (Goal::at_most("a", 4.0, 4.0), "holds"),
+            (Goal::at_most("a", 6.0, 4.0), "missed by 50 %"),
+            (Goal::at_least("a", f64::NAN, 1.0), "not measured"),
+            (Goal::at_most("a", f64::NAN, 1.0), "not measured"),
         ] {
-            let (lowest, median, highest) = expected;
-            assert_eq!(Spread::of(values.iter().copied()), Spread { lowest, median, highest });
+            assert_eq!(goal.verdict(), verdict, "{goal:?}");
         }
+    }
+
+    #[test]
+    fn a_report_shows_goals_first_and_then_the_parts() {
+        let part = Part {
+            name: "open",
+            title: "Open loop",
+            markdown: "a table\n".into(),
+            goals: vec![Goal::at_most("p99 / p50", 3.456, 4.0)],
+            json: json!([1]),
+        };
+        let report = Report {
+            parts: vec![part],
+            skipped: vec!["redis: there is no redis-server".into()],
+            description: vec![("kernel", "Linux".into())],
+        };
+        assert_eq!(
+            report.markdown(),
+            "| what | measured | goal | |\n|---|---|---|---|\n\
+             | p99 / p50 | 3.46 | ≤ 4 | holds |\n\
+             \n### Open loop\n\na table\n\
+             \n### Left out\n\n- redis: there is no redis-server\n\
+             \n### The machine and the run\n\n- kernel: Linux\n"
+        );
+        let json: Value = serde_json::from_str(&report.json()).unwrap();
+        assert_eq!(json["goals"][0]["verdict"], "holds");
+        assert_eq!(json["parts"]["open"], json!([1]));
+        assert_eq!(json["machine"]["kernel"], "Linux");
     }
 }

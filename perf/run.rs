@@ -1,137 +1,171 @@
-//! The comparison: every server, every number of connections, several rounds.
+//! Everything in one run: the parts one after the other, one table.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
+use clap::{Args, ValueEnum};
 
-use crate::RunArgs;
-use crate::load::{Load, Outcome};
+use crate::closed::Comparison;
+use crate::engine;
+use crate::growth::{self, GrowthArgs};
 use crate::machine;
-use crate::report::{Report, Sample};
-use crate::server::{Binaries, Kind, Server};
-use crate::trade::{Instrument, TradeTemplate};
+use crate::open::{self, Highest};
+use crate::peers::Peer;
+use crate::report::Report;
+use crate::setup::{Setup, SetupArgs};
+use crate::snapshots::{self, SnapshotArgs};
+use crate::subscribers::{self, SubscriberArgs};
 
-/// A market of the simulated venue that can always be traded.
-pub(crate) const MARKET_ID: &str = paperbourse::venue::simulated::DEEP_MARKET_CONDITION_ID;
+/// The choices of `paperbourse-perf run`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    setup: SetupArgs,
 
-/// A folder that is removed with this value, on every path.
-pub(crate) struct ScratchFolder(pub(crate) PathBuf);
+    /// Which parts
+    #[arg(long, value_delimiter = ',', value_enum, default_values_t = PartName::ALL)]
+    only: Vec<PartName>,
 
-/// A server that is up, and the keys of its accounts.
-struct Peer {
-    kind: Kind,
-    server: Server,
-    keys: Arc<[String]>,
+    /// What the server is compared with. A peer whose programs are missing is left out, and the
+    /// table says so
+    #[arg(long, value_delimiter = ',', value_enum, default_values_t = Peer::ALL)]
+    peers: Vec<Peer>,
+
+    /// Numbers of connections in the closed loop
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 64, 256], value_name = "N")]
+    connections: Vec<usize>,
+
+    /// Accounts that trade, each with one key
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..10_000))]
+    accounts: u32,
+
+    /// A Python interpreter that has the packages of perf/fastapi/requirements.txt [default: a
+    /// virtual environment is made]
+    #[arg(long, value_name = "FILE")]
+    python: Option<PathBuf>,
+
+    /// Where criterion has left the results of `cargo bench` [default: `../criterion` beside this
+    /// program]
+    #[arg(long, value_name = "DIR")]
+    criterion: Option<PathBuf>,
+
+    /// Where to draw latency against offered load, as SVG
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+
+    #[command(flatten)]
+    snapshots: SnapshotArgs,
+
+    #[command(flatten)]
+    growth: GrowthArgs,
+
+    #[command(flatten)]
+    subscribers: SubscriberArgs,
+}
+
+/// A part of the run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum PartName {
+    /// Throughput beside all peers
+    Closed,
+    /// Latency against offered load
+    Open,
+    /// Half of the highest load while snapshots are made
+    Snapshots,
+    /// Many accounts, keys and orders
+    Growth,
+    /// Subscribers of the price socket
+    Subscribers,
+    /// The engine alone: nothing is measured, what `cargo bench` has left is told
+    Engine,
+}
+
+impl PartName {
+    const ALL: [Self; 6] =
+        [Self::Closed, Self::Open, Self::Snapshots, Self::Growth, Self::Subscribers, Self::Engine];
 }
 
 /// Measures and prints.
 pub(crate) fn run(arguments: &RunArgs) -> anyhow::Result<()> {
-    let binaries = Binaries {
-        server: beside(arguments.server.as_ref(), "paperbourse")?,
-        bare: beside(arguments.bare.as_ref(), "paperbourse-bare")?,
-    };
-    let name = format!("paperbourse-perf-{}", std::process::id());
-    let scratch = ScratchFolder::make(arguments.scratch.join(name))?;
-    let filesystem = machine::disk_filesystem(&scratch.0)?;
-    let mut report = Report::new(arguments, machine::description(filesystem));
-    let mut run_number = 0;
-    for round in 0..arguments.rounds {
-        report.sync_us.push(machine::sync_us(&scratch.0)?);
-        let mut peers = Vec::new();
-        for kind in Kind::ALL {
-            let folder = scratch.0.join(format!("{round}-{kind:?}"));
-            peers.push(Peer::start(kind, &binaries, &folder, arguments)?);
-        }
-        // Each comes first, in the middle and last in turn.
-        peers.rotate_left(round as usize % Kind::ALL.len());
-        for &connection_count in &arguments.connections {
-            for peer in &peers {
-                run_number += 1;
-                let outcome = measure(arguments, peer, connection_count, run_number)?;
-                ensure!(
-                    outcome.failure_count() == 0,
-                    "{} at {connection_count} connections: not every answer was a success: {:?}",
-                    peer.kind.name(),
-                    outcome.statuses
-                );
-                let sample = Sample::of(peer.kind, connection_count, &outcome);
-                eprintln!("round {}: {}", round + 1, sample.line());
-                report.samples.push(sample);
-            }
-        }
-    }
-    print!("{}", report.markdown());
-    if let Some(path) = &arguments.json {
-        std::fs::write(path, report.json())
-            .with_context(|| format!("failed to write {}", path.display()))?;
-    }
-    Ok(())
-}
-
-fn measure(
-    arguments: &RunArgs,
-    peer: &Peer,
-    connection_count: usize,
-    run_number: u32,
-) -> anyhow::Result<Outcome> {
-    let instrument = Instrument { market_id: MARKET_ID.to_owned(), outcome: "Yes".to_owned() };
-    Load {
-        address: peer.server.address,
-        template: Arc::new(TradeTemplate::new(peer.server.address, &instrument)),
-        keys: peer.keys.clone(),
-        rate: None,
-        connection_count,
-        thread_count: arguments.threads as usize,
-        warm_up: Duration::from_secs(arguments.warm_up_seconds),
-        measured: Duration::from_secs(arguments.seconds),
-        server_pid: peer.server.pid(),
-        run_number,
-    }
-    .run()
-}
-
-impl Peer {
-    fn start(
-        kind: Kind,
-        binaries: &Binaries,
-        folder: &Path,
-        arguments: &RunArgs,
-    ) -> anyhow::Result<Self> {
-        std::fs::create_dir_all(folder)
-            .with_context(|| format!("failed to make {}", folder.display()))?;
-        let server = Server::start(kind, binaries, folder, arguments.workers, &[])?;
-        let keys = match kind {
-            Kind::Bare => vec!["ps_live_".to_owned() + &"0".repeat(64)],
-            Kind::Durable | Kind::Memory => server.make_keys(arguments.accounts)?,
+    let setup = Setup::prepare(&arguments.setup)?;
+    let mut report = report(&setup);
+    let peers = available(&arguments.peers, &mut report.skipped);
+    ensure!(peers.iter().any(|&peer| peer != Peer::Wrk), "there is no server to compare");
+    let wants = |part| arguments.only.contains(&part);
+    let mut highest = None;
+    if wants(PartName::Closed) {
+        let comparison = Comparison {
+            setup: &setup,
+            peers: &peers,
+            connections: &arguments.connections,
+            account_count: arguments.accounts,
+            python: arguments.python.as_deref(),
         };
-        Ok(Self { kind, server, keys: keys.into() })
+        let figures = comparison.run()?;
+        highest = figures
+            .highest_durable()
+            .map(|(throughput, connection_count)| Highest { throughput, connection_count });
+        report.parts.push(figures.part(&arguments.connections));
     }
+    if wants(PartName::Open) {
+        let found = match highest {
+            Some(highest) => highest,
+            None => Highest::find(&setup, arguments.accounts)?,
+        };
+        highest = Some(found);
+        let figures = open::run(&setup, found, arguments.accounts)?;
+        if let Some(path) = &arguments.plot {
+            std::fs::write(path, figures.plot())
+                .with_context(|| format!("failed to write {}", path.display()))?;
+        }
+        report.parts.push(figures.part(arguments.plot.as_deref()));
+    }
+    if wants(PartName::Snapshots) {
+        let figures = snapshots::run(&setup, &arguments.snapshots, highest, false)?;
+        report.parts.push(figures.part());
+    }
+    if wants(PartName::Engine) {
+        let folder = arguments.criterion.clone().or_else(engine::Figures::default_folder);
+        report.parts.push(engine::Figures::read(&folder.unwrap_or_default()).part());
+    }
+    if wants(PartName::Growth) {
+        report.parts.push(growth::run(&setup, &arguments.growth)?.part());
+    }
+    if wants(PartName::Subscribers) {
+        let figures = subscribers::run(&setup, &arguments.subscribers, arguments.accounts)?;
+        report.parts.push(figures.part());
+    }
+    report.publish(arguments.setup.json.as_deref())
 }
 
-impl ScratchFolder {
-    pub(crate) fn make(path: PathBuf) -> anyhow::Result<Self> {
-        std::fs::create_dir_all(&path)
-            .with_context(|| format!("failed to make {}", path.display()))?;
-        Ok(Self(path))
-    }
+/// A report without parts: it knows the machine, the build and the shape of the load.
+pub(crate) fn report(setup: &Setup) -> Report {
+    let SetupArgs { rounds, seconds, warm_up_seconds, threads, workers, .. } = &setup.arguments;
+    let mut description = machine::description(setup.filesystem.clone());
+    description.push((
+        "load",
+        format!(
+            "{rounds} interleaved rounds; {warm_up_seconds} s of warm-up and {seconds} s measured \
+             each; {threads} generator threads on the same machine, {workers} server workers; \
+             BUY 1 and SELL 1 in turn, an idempotency key of its own on every request"
+        ),
+    ));
+    Report { description, ..Report::default() }
 }
 
-impl Drop for ScratchFolder {
-    fn drop(&mut self) {
-        // What cannot be removed now is left where temporary files are.
-        let _ = std::fs::remove_dir_all(&self.0);
+/// The peers that this machine has all programs for; of the others it is told, now and in the
+/// table.
+fn available(peers: &[Peer], skipped: &mut Vec<String>) -> Vec<Peer> {
+    let mut available = Vec::new();
+    for &peer in peers {
+        let missing = peer.missing_programs();
+        if missing.is_empty() {
+            available.push(peer);
+        } else {
+            let reason = format!("{}: there is no {}", peer.name(), missing.join(", no "));
+            eprintln!("LEFT OUT: {reason}");
+            skipped.push(reason);
+        }
     }
-}
-
-/// The binary that was named, or the one beside this program.
-pub(crate) fn beside(named: Option<&PathBuf>, name: &str) -> anyhow::Result<PathBuf> {
-    if let Some(path) = named {
-        return Ok(path.clone());
-    }
-    let own = std::env::current_exe().context("failed to find this program's own path")?;
-    let path = own.with_file_name(name);
-    ensure!(path.is_file(), "no {name} beside {}: build it or name it", own.display());
-    Ok(path)
+    available
 }

@@ -3,17 +3,18 @@
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 
 use crate::client::{Connection, encode_request};
+use crate::process::{Ending, Process};
 
 /// How long a server may take to be ready.
-const READY_SECONDS_MAX: u64 = 30;
+const READY_SECONDS_MAX: u64 = 120;
 
-/// What is measured.
+/// Which server of this package.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// HTTP alone.
@@ -22,20 +23,6 @@ pub(crate) enum Kind {
     Durable,
     /// The server, its journal in memory.
     Memory,
-}
-
-impl Kind {
-    /// All of them, in the order of the table.
-    pub(crate) const ALL: [Self; 3] = [Self::Bare, Self::Durable, Self::Memory];
-
-    /// Its name in the table.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Bare => "bare hyper",
-            Self::Durable => "paperbourse, durable",
-            Self::Memory => "paperbourse, in memory",
-        }
-    }
 }
 
 /// Where the binaries are.
@@ -54,9 +41,6 @@ pub(crate) struct Server {
     binary: PathBuf,
 }
 
-/// A child process that ends with this value, on every path.
-struct Process(Child);
-
 impl Server {
     /// Starts a server with its data in `folder` and waits until it is ready.
     pub(crate) fn start(
@@ -73,8 +57,13 @@ impl Server {
         let mut command = command(binary);
         if kind != Kind::Bare {
             command.arg("serve");
-            command.args(["--venue", "simulated", "--address-limits", "off"]);
-            command.args(["--tier", "free=unlimited/unlimited/2/5"]);
+            if !flags.contains(&"--venue") {
+                command.args(["--venue", "simulated"]);
+            }
+            if !flags.contains(&"--address-limits") {
+                command.args(["--address-limits", "off"]);
+            }
+            command.args(["--tier", "free=unlimited/unlimited/1000/5"]);
             command.args(["--starting-balance", "1000000"]);
             command.arg("--issuer-data").arg(folder);
             match kind {
@@ -84,31 +73,28 @@ impl Server {
         }
         command.args(["--listen", "127.0.0.1:0", "--workers", &worker_count.to_string()]);
         command.args(flags);
-        let mut process = command
-            .stdout(Stdio::piped())
-            .spawn()
-            .map(Process)
-            .with_context(|| format!("failed to start {}", binary.display()))?;
-        let stdout = process.0.stdout.take().expect("the child's output is a pipe");
+        let mut process = Process::start(command.stdout(Stdio::piped()), Ending::Kill)?;
+        let stdout = process.child().stdout.take().expect("the child's output is a pipe");
         let mut lines = BufReader::new(stdout).lines();
-        let first = lines.next().context("the server said nothing")??;
+        let address = loop {
+            let line = lines.next().context("the server ended before it listened")??;
+            if let Some((_, address)) = line.split_once("listening on http://") {
+                break address.trim().parse().with_context(|| format!("no address in {line}"))?;
+            }
+        };
         // What it says later must be read, or a full pipe would stop it.
         std::thread::spawn(move || lines.for_each(drop));
-        let address = first
-            .split_once("http://")
-            .and_then(|(_, address)| address.trim().parse().ok())
-            .with_context(|| format!("no address in the server's first line: {first}"))?;
         let issuer_data = folder.to_owned();
         let server = Self { process, address, issuer_data, binary: binary.clone() };
         if kind != Kind::Bare {
-            server.wait_until_ready()?;
+            wait_until_ready(address, || Ok(()))?;
         }
         Ok(server)
     }
 
     /// The server's process.
     pub(crate) fn pid(&self) -> u32 {
-        self.process.0.id()
+        self.process.pid()
     }
 
     /// Opens so many accounts and returns a key of each.
@@ -117,14 +103,19 @@ impl Server {
         (0..count).map(|number| runtime.block_on(self.make_key(number))).collect()
     }
 
-    async fn make_key(&self, number: u32) -> anyhow::Result<String> {
+    /// An access token.
+    pub(crate) fn token(&self, subject: &str) -> anyhow::Result<String> {
         let output = command(&self.binary)
-            .args(["token", "--subject", &format!("load-{number}"), "--data"])
+            .args(["token", "--subject", subject, "--data"])
             .arg(&self.issuer_data)
             .output()
             .context("failed to run the token command")?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
-        let token = format!("Bearer {}", String::from_utf8(output.stdout)?.trim());
+        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+    }
+
+    async fn make_key(&self, number: u32) -> anyhow::Result<String> {
+        let token = format!("Bearer {}", self.token(&format!("load-{number}"))?);
         let headers = [("Authorization", token.as_str())];
         let request = encode_request("POST", "/v1/keys/bootstrap", self.address, &headers, "{}");
         let mut connection = Connection::open(self.address).await?;
@@ -135,30 +126,28 @@ impl Server {
             _ => bail!("bootstrap answered {}: {body}", response.status),
         }
     }
-
-    fn wait_until_ready(&self) -> anyhow::Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let deadline = Instant::now() + Duration::from_secs(READY_SECONDS_MAX);
-        let request = encode_request("GET", "/v1/health/ready", self.address, &[], "");
-        runtime.block_on(async {
-            loop {
-                let mut connection = Connection::open(self.address).await?;
-                if connection.exchange(request.as_bytes()).await?.status == 200 {
-                    return Ok(());
-                }
-                ensure!(Instant::now() < deadline, "not ready after {READY_SECONDS_MAX} s");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        })
-    }
 }
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        // A server that is gone already is as good.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Waits until a server says that it is ready, or until `is_alive` says why it never will be.
+pub(crate) fn wait_until_ready(
+    address: SocketAddr,
+    mut is_alive: impl FnMut() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let deadline = Instant::now() + Duration::from_secs(READY_SECONDS_MAX);
+    let request = encode_request("GET", "/v1/health/ready", address, &[], "");
+    let is_ready = || async {
+        let Ok(mut connection) = Connection::open(address).await else { return false };
+        connection.exchange(request.as_bytes()).await.is_ok_and(|answer| answer.status == 200)
+    };
+    runtime.block_on(async {
+        while !is_ready().await {
+            is_alive()?;
+            ensure!(Instant::now() < deadline, "not ready after {READY_SECONDS_MAX} s");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
+    })
 }
 
 /// A program that is told everything by its arguments: a `PAPERBOURSE_JOURNAL_SYNC` of the caller's

@@ -1,35 +1,35 @@
 //! What a snapshot costs those who trade meanwhile: the same open-loop load on a server with much
 //! state, with snapshots all the time and with none, in turn.
 
+use std::fmt::Write as _;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail};
 use clap::Args;
 use paperbourse::disk::Disk;
+use serde::Serialize;
 
-use crate::load::{Load, Outcome};
-use crate::machine;
-use crate::prepared;
-use crate::run::{MARKET_ID, ScratchFolder, beside};
-use crate::server::{Binaries, Kind, Server};
-use crate::trade::{Instrument, TradeTemplate};
+use crate::machine::{self, SyncTimes};
+use crate::open::{Highest, QUANTILES, Sample};
+use crate::prepared::{self, Contents};
+use crate::report::{Goal, Part};
+use crate::server::{Kind, Server};
+use crate::setup::{NO_SNAPSHOTS, Setup, Shape, Target};
+use crate::spread::{Spread, median};
 
-/// More journal than any run writes: no snapshot is due.
-const NEVER_BYTES: &str = "1000000000000";
+/// Accounts that trade.
+const TRADING_ACCOUNTS: u32 = 64;
 
-/// The choices of `paperbourse-perf snapshots`.
+/// How many loads at full speed may be needed until a segment of the journal is full.
+const WARM_UPS_MAX: u32 = 60;
+
+/// How long the disk alone is measured in each round.
+const SYNC_OPEN_LOOP: Duration = Duration::from_secs(2);
+
+/// The choices of this measurement.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SnapshotArgs {
-    /// The server's binary [default: `paperbourse` beside this program]
-    #[arg(long, value_name = "FILE")]
-    server: Option<std::path::PathBuf>,
-
-    /// Where the servers keep their data; must be on the disk that is to be measured
-    #[arg(long, default_value_os_t = std::env::temp_dir(), value_name = "DIR")]
-    scratch: std::path::PathBuf,
-
     /// Accounts that are there before
     #[arg(long, default_value_t = 1_000_000, value_name = "N")]
     prepared_accounts: u64,
@@ -38,140 +38,147 @@ pub(crate) struct SnapshotArgs {
     #[arg(long, default_value_t = 1_000_000, value_name = "N")]
     prepared_orders: u64,
 
-    /// Requests a second [default: half of what a closed loop of 64 connections reaches before the
-    /// first round]
+    /// Requests a second [default: half of the highest throughput of a closed loop]
     #[arg(long, value_name = "N")]
     rate: Option<f64>,
 
-    /// How often each is measured
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..100))]
-    rounds: u32,
-
-    /// Seconds of each measurement
-    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..3600))]
-    seconds: u64,
-
-    /// Connections
-    #[arg(long, default_value_t = 64, value_name = "N")]
-    connections: usize,
+    /// Seconds of each measurement with snapshots: enough to begin a segment of the journal, which
+    /// takes some 270,000 trades
+    #[arg(long, default_value_t = 15.0, value_name = "SECONDS")]
+    snapshot_seconds: f64,
 }
 
 /// One measurement.
-struct Sample {
+#[derive(Serialize)]
+struct Measured {
     has_snapshots: bool,
-    /// How many snapshots were made or being made in the measured time.
-    snapshots: u64,
-    throughput: f64,
-    /// p50, p99, p99.9, p99.99 and the longest, in microseconds.
-    latencies_us: [f64; 5],
+    sample: Sample,
+    /// Whether a snapshot was being made at the end, and whether the newest one was newer than at
+    /// the start.
+    is_making: bool,
+    has_completed: bool,
+    /// How many segments of the journal were begun in the measured time.
+    segments: u64,
 }
 
-/// Measures and prints.
-pub(crate) fn run(arguments: &SnapshotArgs) -> anyhow::Result<()> {
-    let server = beside(arguments.server.as_ref(), "paperbourse")?;
-    // The bare server is not started here.
-    let binaries = Binaries { bare: server.clone(), server };
-    let name = format!("paperbourse-snapshots-{}", std::process::id());
-    let scratch = ScratchFolder::make(arguments.scratch.join(name))?;
-    machine::disk_filesystem(&scratch.0)?;
-    let prepared = scratch.0.join("prepared");
-    let (accounts, orders) = (arguments.prepared_accounts, arguments.prepared_orders);
-    prepared::write(&prepared, accounts, orders)?;
+/// What was measured.
+pub(crate) struct Figures {
+    rate: f64,
+    connection_count: usize,
+    contents: (u64, u64),
+    measured: Vec<Measured>,
+    sync: Vec<SyncTimes>,
+}
+
+/// Measures. `with_and_without` tells whether the same is measured without snapshots too.
+pub(crate) fn run(
+    setup: &Setup,
+    arguments: &SnapshotArgs,
+    highest: Option<Highest>,
+    with_and_without: bool,
+) -> anyhow::Result<Figures> {
+    let prepared = setup.scratch.0.join("prepared");
+    let (accounts, trades) = (arguments.prepared_accounts, arguments.prepared_orders);
+    prepared::write(&prepared, Contents { accounts, has_keys: false, trades })?;
     prepared::take_snapshot(&prepared)?;
-    eprintln!("{accounts} accounts and {orders} orders are prepared");
-    let mut run_number = 0;
-    let rate = if let Some(rate) = arguments.rate {
-        rate
-    } else {
-        let folder = scratch.0.join("rate");
-        let peer = Peer::start(arguments, &binaries, &prepared, &folder, false)?;
-        peer.load(arguments, None, run_number, 5)?.throughput() / 2.0
+    eprintln!("{accounts} accounts and {trades} orders are prepared");
+    let highest = match highest {
+        Some(highest) => highest,
+        None => Highest::find(setup, TRADING_ACCOUNTS)?,
     };
-    eprintln!("open loop at {rate:.0} requests/s");
-    let mut samples = Vec::new();
-    for round in 0..arguments.rounds {
+    let rate = arguments.rate.unwrap_or(highest.throughput / 2.0);
+    let mut figures = Figures {
+        rate,
+        connection_count: highest.connection_count,
+        contents: (accounts, trades),
+        measured: Vec::new(),
+        sync: Vec::new(),
+    };
+    for round in 1..=setup.arguments.rounds {
+        figures.sync.push(machine::sync_times(&setup.scratch.0, SYNC_OPEN_LOOP)?);
         // Each comes first in turn.
-        for has_snapshots in [round % 2 == 0, round % 2 != 0] {
-            run_number += 1;
-            let folder = scratch.0.join(format!("{round}-{has_snapshots}"));
-            let peer = Peer::start(arguments, &binaries, &prepared, &folder, has_snapshots)?;
-            let outcome = peer.load(arguments, Some(rate), run_number, arguments.seconds)?;
-            let failed = outcome.failure_count();
-            ensure!(failed == 0, "not every answer was a success: {:?}", outcome.statuses);
-            let sample = Sample {
+        let both = [round % 2 != 0, round % 2 == 0];
+        let modes = if with_and_without { &both[..] } else { &[true] };
+        for &has_snapshots in modes {
+            let folder = setup.scratch.0.join(format!("snapshots-{round}-{has_snapshots}"));
+            copy(&prepared, &folder).context("failed to copy the prepared data")?;
+            let (server, target) = start(setup, &folder, has_snapshots)?;
+            let Highest { connection_count, .. } = highest;
+            let shape = |seconds| Shape { connection_count, rate: Some(rate), seconds };
+            let full = setup.closed_loop(connection_count);
+            warm_up(setup, &target, full, &folder, has_snapshots)?;
+            let before = newest(&folder)?;
+            let outcome = setup.load(&target, shape(arguments.snapshot_seconds))?;
+            let after = newest(&folder)?;
+            let measured = Measured {
                 has_snapshots,
-                snapshots: newest_snapshot(&folder)?,
-                throughput: outcome.throughput(),
-                latencies_us: [0.5, 0.99, 0.999, 0.9999, 1.0]
-                    .map(|quantile| outcome.quantile_us(quantile)),
+                sample: Sample::of(round, rate, &outcome),
+                is_making: is_making(&folder)?,
+                has_completed: after.0 > before.0,
+                segments: after.1.saturating_sub(before.1),
             };
-            eprintln!("round {}: {}", round + 1, sample.line());
-            samples.push(sample);
-            drop(peer);
+            eprintln!("snapshots {}, {}", measured.mode(), measured.sample.line());
+            figures.measured.push(measured);
+            drop(server);
             std::fs::remove_dir_all(&folder).context("failed to remove a round's data")?;
         }
     }
-    print_table(&samples);
-    Ok(())
+    std::fs::remove_dir_all(&prepared).context("failed to remove the prepared data")?;
+    Ok(figures)
 }
 
-/// The last segment that the newest snapshot covers: none at the start of a round.
-fn newest_snapshot(folder: &Path) -> anyhow::Result<u64> {
-    let Ok(entries) = std::fs::read_dir(folder.join("snapshots")) else { return Ok(0) };
-    let mut newest = 0;
-    for entry in entries {
-        let name = entry?.file_name().to_string_lossy().into_owned();
-        if let Some(number) = name.strip_suffix(".snapshot") {
-            newest = newest.max(number.parse().unwrap_or(0));
+/// Loads a server at full speed until a segment of the journal is full, and a snapshot therefore in
+/// the making where one is to be. What a start has left cold is warm then.
+fn warm_up(
+    setup: &Setup,
+    target: &Target,
+    full: Shape,
+    folder: &Path,
+    has_snapshots: bool,
+) -> anyhow::Result<()> {
+    let (_, before) = newest(folder)?;
+    for _ in 0..WARM_UPS_MAX {
+        setup.load(target, Shape { seconds: 1.0, ..full })?;
+        let (_, segment) = newest(folder)?;
+        if segment > before && (!has_snapshots || is_making(folder)?) {
+            return Ok(());
         }
     }
-    Ok(newest)
+    bail!("after {WARM_UPS_MAX} loads no snapshot is being made: the journal grows too slowly")
 }
 
-struct Peer {
-    server: Server,
-    keys: Arc<[String]>,
-}
-
-impl Peer {
-    /// A server on a copy of the prepared data.
-    fn start(
-        arguments: &SnapshotArgs,
-        binaries: &Binaries,
-        prepared: &Path,
-        folder: &Path,
-        has_snapshots: bool,
-    ) -> anyhow::Result<Self> {
-        copy(prepared, folder)?;
-        let bytes = if has_snapshots { "1" } else { NEVER_BYTES };
-        let flags = ["--snapshot-bytes", bytes, "--snapshot-interval", "1000000"];
-        let server = Server::start(Kind::Durable, binaries, folder, 2, &flags)?;
-        let keys = server.make_keys(u32::try_from(arguments.connections)?)?.into();
-        Ok(Self { server, keys })
-    }
-
-    fn load(
-        &self,
-        arguments: &SnapshotArgs,
-        rate: Option<f64>,
-        run_number: u32,
-        seconds: u64,
-    ) -> anyhow::Result<Outcome> {
-        let instrument = Instrument { market_id: MARKET_ID.to_owned(), outcome: "Yes".to_owned() };
-        Load {
-            address: self.server.address,
-            template: Arc::new(TradeTemplate::new(self.server.address, &instrument)),
-            keys: self.keys.clone(),
-            rate,
-            connection_count: arguments.connections,
-            thread_count: 2,
-            warm_up: Duration::from_secs(2),
-            measured: Duration::from_secs(seconds),
-            server_pid: self.server.pid(),
-            run_number,
+/// The last segment that a snapshot covers, and the newest segment of the journal.
+fn newest(folder: &Path) -> anyhow::Result<(u64, u64)> {
+    let newest = |folder: &Path, end: &str| -> anyhow::Result<u64> {
+        let mut newest = 0;
+        for entry in std::fs::read_dir(folder).into_iter().flatten() {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            let number = name.strip_suffix(end).and_then(|number| number.parse().ok());
+            newest = newest.max(number.unwrap_or(0));
         }
-        .run()
+        Ok(newest)
+    };
+    let snapshot = newest(&folder.join("snapshots"), ".snapshot")?;
+    Ok((snapshot, newest(&folder.join("journal"), ".segment")?))
+}
+
+/// Whether there is a snapshot that has not got its name yet.
+fn is_making(folder: &Path) -> anyhow::Result<bool> {
+    for entry in std::fs::read_dir(folder.join("snapshots"))? {
+        if entry?.file_name().to_string_lossy().ends_with(".tmp") {
+            return Ok(true);
+        }
     }
+    Ok(false)
+}
+
+fn start(setup: &Setup, folder: &Path, has_snapshots: bool) -> anyhow::Result<(Server, Target)> {
+    let always = ["--snapshot-bytes", "1", "--snapshot-interval", "1000000"];
+    let flags = if has_snapshots { always } else { NO_SNAPSHOTS };
+    let server = setup.start(Kind::Durable, folder, &flags)?;
+    let keys = server.make_keys(TRADING_ACCOUNTS)?;
+    let target = Target::of(&server, keys);
+    Ok((server, target))
 }
 
 /// Copies a folder, with all of it on disk: what the system writes back later would be measured.
@@ -189,40 +196,121 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Sample {
-    fn line(&self) -> String {
-        let [p50, p99, p999, p9999, max] = self.latencies_us;
-        format!(
-            "snapshots {}: {:.0}/s, p50 {p50:.0}, p99 {p99:.0}, p99.9 {p999:.0}, p99.99 \
-             {p9999:.0}, max {max:.0} us; newest snapshot covers segment {}",
-            if self.has_snapshots { "on" } else { "off" },
-            self.throughput,
-            self.snapshots
-        )
+impl Measured {
+    const fn mode(&self) -> &'static str {
+        if self.has_snapshots { "all the time" } else { "none" }
     }
 }
 
-fn print_table(samples: &[Sample]) {
-    println!("| snapshots | requests/s | p50 | p99 | p99.9 | p99.99 | max |");
-    println!("|---|---|---|---|---|---|---|");
-    let mut p999 = Vec::new();
-    for has_snapshots in [false, true] {
-        let rows: Vec<_> =
-            samples.iter().filter(|sample| sample.has_snapshots == has_snapshots).collect();
-        let median = |value: &dyn Fn(&Sample) -> f64| {
-            let mut values: Vec<f64> = rows.iter().map(|sample| value(sample)).collect();
-            values.sort_by(f64::total_cmp);
-            (values[values.len() / 2], values[0], values[values.len() - 1])
-        };
-        let name = if has_snapshots { "all the time" } else { "none" };
-        let (throughput, ..) = median(&|sample| sample.throughput);
-        print!("| {name} | {throughput:.0} |");
-        for index in 0..5 {
-            let (middle, least, most) = median(&|sample| sample.latencies_us[index]);
-            print!(" {middle:.0} ({least:.0}–{most:.0}) |");
+impl Figures {
+    /// What it says for the report.
+    pub(crate) fn part(&self) -> Part {
+        Part {
+            name: "snapshots",
+            title: "Half of the highest throughput while snapshots are made",
+            markdown: self.markdown(),
+            goals: self.goals(),
+            json: serde_json::json!({
+                "rate": self.rate,
+                "connections": self.connection_count,
+                "prepared_accounts": self.contents.0,
+                "prepared_orders": self.contents.1,
+                "samples": self.measured,
+                "fdatasync_us": self.sync,
+            }),
         }
-        println!();
-        p999.push(median(&|sample| sample.latencies_us[2]).0);
     }
-    println!("\np99.9 with snapshots / without: {:.2}", p999[1] / p999[0]);
+
+    fn with(&self, has_snapshots: bool) -> Vec<&Measured> {
+        self.measured.iter().filter(|measured| measured.has_snapshots == has_snapshots).collect()
+    }
+
+    /// The median of a latency, by its place in [`QUANTILES`].
+    fn latency_us(&self, has_snapshots: bool, index: usize) -> f64 {
+        median(self.with(has_snapshots), |measured| measured.sample.quantile_us(index))
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "small counts")]
+    fn goals(&self) -> Vec<Goal> {
+        let [p50, p99, p999] = [0, 1, 2].map(|index| self.latency_us(true, index));
+        let with = self.with(true);
+        let segments = Spread::of(with.iter().map(|row| row.segments as f64));
+        let made = with.iter().filter(|row| row.is_making || row.has_completed).count();
+        let throughput = median(self.with(true), |row| row.sample.throughput());
+        vec![
+            // A server that does not keep up has one latency, which is long, and good ratios.
+            Goal::at_least(
+                "4: open loop at half load, with snapshots: answered / offered",
+                throughput / self.rate,
+                0.99,
+            ),
+            Goal::at_most("4: open loop at half load, with snapshots: p99 / p50", p99 / p50, 4.0),
+            Goal::at_most(
+                "4: open loop at half load, with snapshots: p99.9 / p50",
+                p999 / p50,
+                10.0,
+            ),
+            Goal::at_least(
+                "4: segments of the journal begun in that time, in the round with the fewest",
+                segments.lowest,
+                1.0,
+            ),
+            Goal::at_least(
+                "4: part of the rounds in which a snapshot was made",
+                made as f64 / with.len() as f64,
+                1.0,
+            ),
+        ]
+    }
+
+    fn markdown(&self) -> String {
+        let names = QUANTILES.map(|(name, _)| name).join(" | ");
+        let (accounts, orders) = self.contents;
+        let mut out = format!(
+            "A durable server on {accounts} accounts and {orders} kept orders, {} connections, an \
+             open loop at {:.0} requests a second. *All the time* means that a snapshot is being \
+             made, paced as by default, from the first second to the last. Latencies from when a \
+             request was due, in microseconds: medians, with the lowest and the highest.\n\n\
+             | snapshots | requests/s | {names} | p99 / p50 | p99.9 / p50 | segments begun |\n\
+             |---|---|{}---|---|---|\n",
+            self.connection_count,
+            self.rate,
+            "---|".repeat(QUANTILES.len())
+        );
+        for has_snapshots in [false, true] {
+            let rows = self.with(has_snapshots);
+            let Some(first) = rows.first() else { continue };
+            let throughput = median(self.with(has_snapshots), |row| row.sample.throughput());
+            let _ = write!(out, "| {} | {throughput:.0} |", first.mode());
+            for index in 0..QUANTILES.len() {
+                let spread = Spread::of(rows.iter().map(|row| row.sample.quantile_us(index)));
+                let _ = write!(out, " {} |", spread.cell(0));
+            }
+            let [p50, p99, p999] = [0, 1, 2].map(|index| self.latency_us(has_snapshots, index));
+            #[expect(clippy::cast_precision_loss, reason = "a small count")]
+            let segments = Spread::of(rows.iter().map(|row| row.segments as f64));
+            let (first, second) = (p99 / p50, p999 / p50);
+            let _ = writeln!(out, " {first:.2} | {second:.2} | {} |", segments.cell(0));
+        }
+        let [p50, p99, p999] =
+            [0, 1, 2].map(|index| median(&self.sync, |times| times.open_loop[index]));
+        let _ = writeln!(
+            out,
+            "| `fdatasync` alone, open loop | | {p50:.0} | {p99:.0} | {p999:.0} | | | {:.2} | \
+             {:.2} | |",
+            p99 / p50,
+            p999 / p50
+        );
+        let with = self.with(true);
+        let count = |is: fn(&Measured) -> bool| with.iter().filter(|row| is(row)).count();
+        let _ = writeln!(
+            out,
+            "\nOf {} rounds with snapshots, one was being made at the end of {}, and one had been \
+             completed in {}.",
+            with.len(),
+            count(|row| row.is_making),
+            count(|row| row.has_completed)
+        );
+        out
+    }
 }

@@ -1,0 +1,43 @@
+//! The market that orders are decided against where nothing else of a venue is wanted.
+
+use std::sync::Arc;
+
+use paperbourse::ids::{OutcomeIndex, Timestamp};
+use paperbourse::market::Markets;
+use paperbourse::market::book::{Book, Ladder, Level};
+use paperbourse::market::catalogue::{Fees, MarketInfo, Outcome};
+use paperbourse::money::{FeeRate, Price, Shares};
+
+/// The venue's name of the market.
+pub(crate) const MARKET_ID: &str =
+    "0x5f65177b394277fd294cd75650044e32ba009a95022d88a0c1d565897d72f8f1";
+
+/// One market with the usual fee, and this book for its first outcome.
+pub(crate) fn markets(labels: [&str; 2], ladder: Ladder, now: Timestamp) -> Markets {
+    let outcomes = labels.map(|label| Outcome {
+        label: label.into(),
+        token_id: format!("7132104567933{label}").into(),
+    });
+    let fees = Fees::from_schedule(FeeRate::from_micros(70_000), 1);
+    let markets = Markets::new();
+    let info = MarketInfo { fees, ..MarketInfo::bare(MARKET_ID, outcomes) };
+    markets.list(vec![info]).expect("a new market");
+    let market = markets.by_condition(MARKET_ID).expect("it was listed");
+    markets.publish(&market, OutcomeIndex(0), Arc::new(Book::new(ladder, now)));
+    markets
+}
+
+/// A bid at 57 cents and asks at 58 and 59, each for so many shares.
+pub(crate) fn three_levels(shares: [i64; 3]) -> Ladder {
+    let [bid, near, far] = shares;
+    Ladder::from_levels(vec![level(57, bid)], vec![level(58, near), level(59, far)])
+        .expect("levels of a book")
+}
+
+/// A level at a price in cents.
+pub(crate) fn level(cents: i64, shares: i64) -> Level {
+    Level {
+        price: Price::from_micros(cents * 10_000),
+        size: Shares::from_micros(shares * 1_000_000),
+    }
+}

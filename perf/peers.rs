@@ -1,0 +1,95 @@
+//! What the server is compared with, each as child processes of this program.
+
+pub(crate) mod fastapi;
+mod postgres;
+pub(crate) mod redis;
+pub(crate) mod wrk;
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::process::{Command, Stdio};
+
+use clap::ValueEnum;
+
+/// One row's server or load generator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Peer {
+    /// HTTP alone, the ceiling
+    Bare,
+    /// paperbourse as a user runs it
+    Durable,
+    /// paperbourse without a disk
+    Memory,
+    /// Redis with `appendfsync always`, loaded by redis-benchmark
+    Redis,
+    /// FastAPI, Postgres and Redis with one worker
+    Fastapi,
+    /// The same with two workers
+    Fastapi2,
+    /// The rows of 64 connections once more, loaded by wrk
+    Wrk,
+}
+
+impl Peer {
+    /// All of them.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Bare,
+        Self::Durable,
+        Self::Memory,
+        Self::Redis,
+        Self::Fastapi,
+        Self::Fastapi2,
+        Self::Wrk,
+    ];
+
+    /// The servers that trades are sent to, in the order of the table.
+    pub(crate) const TRADED: [Self; 5] =
+        [Self::Bare, Self::Durable, Self::Memory, Self::Fastapi, Self::Fastapi2];
+
+    /// Its name in the table.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Bare => "bare hyper",
+            Self::Durable => "paperbourse, durable",
+            Self::Memory => "paperbourse, in memory",
+            Self::Redis => "Redis, `SET` of 200 bytes, `appendfsync always`",
+            Self::Fastapi => "FastAPI + PostgreSQL + Redis, 1 worker",
+            Self::Fastapi2 => "FastAPI + PostgreSQL + Redis, 2 workers",
+            Self::Wrk => "wrk",
+        }
+    }
+
+    /// What it needs that this machine may lack: the programs that are not there.
+    pub(crate) fn missing_programs(self) -> Vec<&'static str> {
+        let needed: &[&str] = match self {
+            Self::Bare | Self::Durable | Self::Memory => &[],
+            Self::Redis => &["redis-server", "redis-benchmark"],
+            Self::Fastapi | Self::Fastapi2 => &["redis-server", "python3", "psql"],
+            Self::Wrk => &["wrk"],
+        };
+        let mut missing: Vec<_> = needed.iter().copied().filter(|name| !is_program(name)).collect();
+        let is_fastapi = matches!(self, Self::Fastapi | Self::Fastapi2);
+        if is_fastapi && postgres::program("postgres").is_none() {
+            missing.push("postgres");
+        }
+        missing
+    }
+}
+
+fn is_program(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> anyhow::Result<u16> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    Ok(TcpListener::bind(address)?.local_addr()?.port())
+}
+
+/// A program that writes what it says into a file.
+fn logged(program: impl AsRef<std::ffi::OsStr>, log: &std::path::Path) -> anyhow::Result<Command> {
+    let file = std::fs::File::create(log)?;
+    let mut command = Command::new(program);
+    command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+    Ok(command)
+}

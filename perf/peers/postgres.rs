@@ -1,0 +1,133 @@
+//! A Postgres cluster of our own, in a folder, reached by a socket in it.
+
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+
+use super::{is_program, logged};
+use crate::process::{self, Ending, Process};
+
+/// How long it may take to be ready.
+const READY_SECONDS_MAX: u64 = 30;
+
+/// Every commit is on disk before its answer, as by default; memory for all of the data, and no
+/// checkpoint in the measured time, which favours it.
+const SETTINGS: [&str; 7] = [
+    "fsync=on",
+    "synchronous_commit=on",
+    "listen_addresses=",
+    "max_connections=100",
+    "shared_buffers=512MB",
+    "max_wal_size=8GB",
+    "checkpoint_timeout=1h",
+];
+
+/// A running cluster.
+pub(super) struct Postgres {
+    process: Process,
+    /// Where its socket is.
+    pub(super) folder: PathBuf,
+}
+
+impl Postgres {
+    /// Makes a cluster in a new folder and starts it.
+    pub(super) fn start(folder: &Path) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(folder)?;
+        let user = unprivileged_user()?;
+        if let Some((user, group)) = user {
+            std::os::unix::fs::chown(folder, Some(user), Some(group))?;
+        }
+        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700))?;
+        let run_as = |command: &mut Command| {
+            command.current_dir("/");
+            if let Some((user, group)) = user {
+                command.uid(user).gid(group);
+            }
+        };
+        let find = |name| program(name).with_context(|| format!("there is no {name}"));
+        let data = folder.join("data");
+        let mut command = Command::new(find("initdb")?);
+        run_as(&mut command);
+        command.args(["--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C"]);
+        process::output(command.arg("-D").arg(&data)).context("failed to make a cluster")?;
+        let log = folder.join("log");
+        let mut command = logged(find("postgres")?, &log)?;
+        run_as(&mut command);
+        command.arg("-D").arg(&data).arg("-k").arg(folder);
+        for setting in SETTINGS {
+            command.args(["-c", setting]);
+        }
+        let process = Process::start(&mut command, Ending::Interrupt)?;
+        let mut postgres = Self { process, folder: folder.to_owned() };
+        let deadline = Instant::now() + Duration::from_secs(READY_SECONDS_MAX);
+        while postgres.query(&["-c", "SELECT 1"]).is_err() {
+            postgres.process.ensure_runs(&log).context("PostgreSQL does not start")?;
+            ensure!(
+                Instant::now() < deadline,
+                "PostgreSQL is not ready after {READY_SECONDS_MAX} s"
+            );
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Ok(postgres)
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Runs `psql` with these arguments.
+    pub(super) fn query(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        let mut command = Command::new("psql");
+        command.args(["-U", "postgres", "-X", "-q", "-t", "-A", "-v", "ON_ERROR_STOP=1"]);
+        process::output(command.arg("-h").arg(&self.folder).args(arguments))
+    }
+}
+
+/// A program of Postgres, which distributions keep out of the search path.
+pub(super) fn program(name: &str) -> Option<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let newest = versions
+        .filter_map(|entry| {
+            let version: u32 = entry.file_name().to_str()?.parse().ok()?;
+            let path = entry.path().join("bin").join(name);
+            path.is_file().then_some((version, path))
+        })
+        .max();
+    newest.map(|(_, path)| path).or_else(|| is_program(name).then(|| name.into()))
+}
+
+/// The user and the group that run it where we are root, as whom it refuses to run.
+fn unprivileged_user() -> anyhow::Result<Option<(u32, u32)>> {
+    if std::fs::metadata("/proc/self").context("failed to see who runs this")?.uid() != 0 {
+        return Ok(None);
+    }
+    let users = std::fs::read_to_string("/etc/passwd")?;
+    let user = find_user(&users, "postgres");
+    Ok(Some(user.context("run by root, it needs the user postgres, whom there is not")?))
+}
+
+fn find_user(users: &str, name: &str) -> Option<(u32, u32)> {
+    users.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let id = |index: usize| fields.get(index)?.parse().ok();
+        if fields[0] == name { Some((id(2)?, id(3)?)) } else { None }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_found_by_its_whole_name() {
+        let users = "root:x:0:0:root:/root:/bin/bash\npostgresql:x:1:2::/:/bin/false\n\
+            postgres:x:104:111:PostgreSQL administrator:/var/lib/postgresql:/bin/bash\n";
+        assert_eq!(find_user(users, "postgres"), Some((104, 111)));
+        assert_eq!(find_user(users, "root"), Some((0, 0)));
+        assert_eq!(find_user(users, "nobody"), None);
+    }
+}

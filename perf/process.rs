@@ -1,0 +1,196 @@
+//! Child processes that end with what started them, on every path.
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+
+/// How long a process may take to end before it is killed.
+const END_SECONDS_MAX: u64 = 10;
+
+/// What must not outlive this program when a signal ends it.
+static LEFTOVERS: Mutex<Leftovers> =
+    Mutex::new(Leftovers { processes: Vec::new(), folders: Vec::new() });
+
+struct Leftovers {
+    processes: Vec<(u32, Ending)>,
+    folders: Vec<PathBuf>,
+}
+
+/// How a process is ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ending {
+    /// At once: it has no children and nothing to tidy up.
+    Kill,
+    /// It is asked, as by a terminal, since it must end its own children first.
+    Interrupt,
+}
+
+/// A child process that ends with this value.
+pub(crate) struct Process {
+    child: Child,
+    ending: Ending,
+}
+
+/// A folder that is removed with this value, on every path.
+pub(crate) struct ScratchFolder(pub(crate) PathBuf);
+
+impl Process {
+    /// Starts a program.
+    pub(crate) fn start(command: &mut Command, ending: Ending) -> anyhow::Result<Self> {
+        let child = command
+            .spawn()
+            .with_context(|| format!("failed to start {}", command.get_program().display()))?;
+        leftovers(|left| left.processes.push((child.id(), ending)));
+        Ok(Self { child, ending })
+    }
+
+    /// Its id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The child itself, for its pipes.
+    pub(crate) fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// An error when it has ended before it should.
+    pub(crate) fn ensure_runs(&mut self, log: &Path) -> anyhow::Result<()> {
+        if let Some(status) = self.child.try_wait()? {
+            let said = std::fs::read_to_string(log).unwrap_or_default();
+            anyhow::bail!("it ended with {status}: {}", said.trim());
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Option<ExitStatus> {
+        if self.ending == Ending::Interrupt && self.child.try_wait().ok()?.is_none() {
+            send("-INT", self.child.id());
+            let deadline = Instant::now() + Duration::from_secs(END_SECONDS_MAX);
+            while Instant::now() < deadline {
+                if let Some(status) = self.child.try_wait().ok()? {
+                    return Some(status);
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        self.child.kill().ok()?;
+        self.child.wait().ok()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // One that is gone already is as good.
+        let _ = self.end();
+        let pid = self.child.id();
+        leftovers(|left| left.processes.retain(|&(known, _)| known != pid));
+    }
+}
+
+impl ScratchFolder {
+    /// Makes it.
+    pub(crate) fn make(path: PathBuf) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(&path)
+            .with_context(|| format!("failed to make {}", path.display()))?;
+        leftovers(|left| left.folders.push(path.clone()));
+        Ok(Self(path))
+    }
+}
+
+impl Drop for ScratchFolder {
+    fn drop(&mut self) {
+        // What cannot be removed now is left where temporary files are.
+        let _ = std::fs::remove_dir_all(&self.0);
+        leftovers(|left| left.folders.retain(|folder| *folder != self.0));
+    }
+}
+
+/// From now on a signal that ends this program ends its children first and removes its folders.
+pub(crate) fn end_children_on_signals() -> anyhow::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (mut interrupted, mut terminated) = {
+        let _entered = runtime.enter();
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+    };
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                _ = interrupted.recv() => (),
+                _ = terminated.recv() => (),
+            }
+        });
+        eprintln!("ending what was started");
+        leftovers(|left| {
+            for &(pid, ending) in &left.processes {
+                send(if ending == Ending::Kill { "-KILL" } else { "-INT" }, pid);
+            }
+            std::thread::sleep(Duration::from_secs(2));
+            for folder in &left.folders {
+                let _ = std::fs::remove_dir_all(folder);
+            }
+            std::process::exit(130);
+        });
+    });
+    Ok(())
+}
+
+/// Runs a program to its end and returns what it printed; an error when it fails.
+pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
+    let program = command.get_program().display().to_string();
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = Process::start(command, Ending::Interrupt)?;
+    let mut stderr = process.child.stderr.take().expect("a pipe was asked for");
+    let errors = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        stderr.read_to_end(&mut bytes).map(|_| bytes)
+    });
+    let mut stdout = Vec::new();
+    process.child.stdout.take().expect("a pipe was asked for").read_to_end(&mut stdout)?;
+    let status = process.child.wait()?;
+    let stderr = errors.join().expect("reading a pipe does not panic")?;
+    let output = Output { status, stdout, stderr };
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{program} ended with {status}: {}", said.trim());
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn leftovers<T>(change: impl FnOnce(&mut Leftovers) -> T) -> T {
+    change(&mut LEFTOVERS.lock().expect("nothing panics while it holds this"))
+}
+
+fn send(signal: &str, pid: u32) {
+    // A process that is gone already is as good.
+    let _ = Command::new("kill").args([signal, &pid.to_string()]).stderr(Stdio::null()).status();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_ends_with_its_value() {
+        for ending in [Ending::Kill, Ending::Interrupt] {
+            let mut command = Command::new("sleep");
+            let process = Process::start(command.arg("600"), ending).unwrap();
+            let path = PathBuf::from(format!("/proc/{}", process.pid()));
+            assert!(path.exists());
+            drop(process);
+            assert!(!path.exists(), "{ending:?}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_fails_says_why() {
+        let text = output(Command::new("sh").args(["-c", "echo fine"])).unwrap();
+        assert_eq!(text, "fine\n");
+        let error = output(Command::new("sh").args(["-c", "echo broken >&2; exit 3"]));
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("exit status: 3") && error.ends_with("broken"), "{error}");
+    }
+}

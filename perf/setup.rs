@@ -1,0 +1,219 @@
+//! What every measurement needs: the binaries, a folder on the disk that is measured, and how long
+//! and how often.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use clap::Args;
+
+use crate::client::{Connection, encode_request};
+use crate::load::{Load, Outcome};
+use crate::machine;
+use crate::process::ScratchFolder;
+use crate::server::{Binaries, Kind, Server};
+use crate::trade::{Instrument, TradeTemplate};
+
+/// A market of the simulated venue that can always be traded.
+pub(crate) const MARKET_ID: &str = paperbourse::venue::simulated::DEEP_MARKET_CONDITION_ID;
+
+/// More journal than any run writes: no snapshot is due.
+pub(crate) const NO_SNAPSHOTS: [&str; 4] =
+    ["--snapshot-bytes", "1000000000000", "--snapshot-interval", "1000000"];
+
+/// Shares that every account gets before wrk trades, whose sales may overtake its purchases.
+const STOCK_SHARES: u32 = 100;
+
+/// The choices that all measurements share.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SetupArgs {
+    /// The server's binary [default: `paperbourse` beside this program]
+    #[arg(long, value_name = "FILE")]
+    server: Option<PathBuf>,
+
+    /// The bare server's binary [default: `paperbourse-bare` beside this program]
+    #[arg(long, value_name = "FILE")]
+    bare: Option<PathBuf>,
+
+    /// Where the servers keep their data; must be on the disk that is to be measured
+    #[arg(long, default_value_os_t = std::env::temp_dir(), value_name = "DIR")]
+    scratch: PathBuf,
+
+    /// How often everything is measured
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..100))]
+    pub(crate) rounds: u32,
+
+    /// Seconds of each measurement
+    #[arg(long, default_value = "3", value_parser = seconds)]
+    pub(crate) seconds: f64,
+
+    /// Seconds of load before each measurement
+    #[arg(long, default_value = "0.5", value_parser = seconds)]
+    pub(crate) warm_up_seconds: f64,
+
+    /// Threads that send the load
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..64))]
+    pub(crate) threads: u32,
+
+    /// Threads of a server that serve requests
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..64))]
+    pub(crate) workers: u32,
+
+    /// Where to write the figures as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+/// What every measurement uses.
+pub(crate) struct Setup {
+    pub(crate) arguments: SetupArgs,
+    pub(crate) binaries: Binaries,
+    pub(crate) scratch: ScratchFolder,
+    /// The type of the filesystem under the scratch folder.
+    pub(crate) filesystem: String,
+    run_number: Cell<u32>,
+}
+
+/// Where a load is sent.
+pub(crate) struct Target {
+    pub(crate) address: SocketAddr,
+    /// The processes that serve; what they have started serves too.
+    pub(crate) pids: Vec<u32>,
+    /// The keys of its accounts.
+    pub(crate) keys: Arc<[String]>,
+}
+
+/// The shape of a load.
+#[derive(Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) connection_count: usize,
+    /// Requests a second in an open loop; without it, a closed one.
+    pub(crate) rate: Option<f64>,
+    pub(crate) seconds: f64,
+}
+
+impl Setup {
+    /// Finds the binaries and makes the folder.
+    pub(crate) fn prepare(arguments: &SetupArgs) -> anyhow::Result<Self> {
+        let binaries = Binaries {
+            server: beside(arguments.server.as_ref(), "paperbourse")?,
+            bare: beside(arguments.bare.as_ref(), "paperbourse-bare")?,
+        };
+        let name = format!("paperbourse-perf-{}", std::process::id());
+        let parent = arguments.scratch.canonicalize().with_context(|| {
+            format!("there is no scratch folder {}", arguments.scratch.display())
+        })?;
+        let scratch = ScratchFolder::make(parent.join(name))?;
+        let filesystem = machine::disk_filesystem(&scratch.0)?;
+        let arguments = arguments.clone();
+        Ok(Self { arguments, binaries, scratch, filesystem, run_number: Cell::new(0) })
+    }
+
+    /// A number that no load of this run had before.
+    pub(crate) fn next_run_number(&self) -> u32 {
+        self.run_number.update(|number| number + 1);
+        self.run_number.get()
+    }
+
+    /// Starts a server of this package with its data in `folder`.
+    pub(crate) fn start(
+        &self,
+        kind: Kind,
+        folder: &Path,
+        flags: &[&str],
+    ) -> anyhow::Result<Server> {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("failed to make {}", folder.display()))?;
+        Server::start(kind, &self.binaries, folder, self.arguments.workers, flags)
+    }
+
+    /// The usual shape: a closed loop for the usual time.
+    pub(crate) fn closed_loop(&self, connection_count: usize) -> Shape {
+        Shape { connection_count, rate: None, seconds: self.arguments.seconds }
+    }
+
+    /// Sends trades; an error unless each is a success.
+    pub(crate) fn load(&self, target: &Target, shape: Shape) -> anyhow::Result<Outcome> {
+        let outcome = Load {
+            address: target.address,
+            template: Arc::new(TradeTemplate::new(target.address, &instrument())),
+            keys: target.keys.clone(),
+            rate: shape.rate,
+            connection_count: shape.connection_count,
+            thread_count: self.arguments.threads as usize,
+            warm_up: Duration::from_secs_f64(self.arguments.warm_up_seconds),
+            measured: Duration::from_secs_f64(shape.seconds),
+            server_pids: target.pids.clone(),
+            run_number: self.next_run_number(),
+        }
+        .run()?;
+        let failed = outcome.failure_count();
+        ensure!(failed == 0, "not every answer was a success: {:?}", outcome.statuses);
+        Ok(outcome)
+    }
+}
+
+impl Target {
+    /// A server of this package.
+    pub(crate) fn of(server: &Server, keys: Vec<String>) -> Self {
+        Self { address: server.address, pids: vec![server.pid()], keys: keys.into() }
+    }
+
+    /// Buys some shares for each account, so that sales may overtake purchases.
+    pub(crate) fn stock(&self) -> anyhow::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let Instrument { market_id, outcome } = instrument();
+        let body = serde_json::json!({
+            "market_id": market_id, "outcome": outcome, "side": "BUY", "quantity": STOCK_SHARES,
+        });
+        runtime.block_on(async {
+            let mut connection = Connection::open(self.address).await?;
+            for key in &*self.keys {
+                let headers = [("X-API-Key", key.as_str())];
+                let body = body.to_string();
+                let request = encode_request("POST", "/trade", self.address, &headers, &body);
+                let answer = connection.exchange(request.as_bytes()).await?;
+                let text = String::from_utf8_lossy(answer.body);
+                ensure!(answer.status == 200, "a purchase was answered {}: {text}", answer.status);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// What is traded.
+pub(crate) fn instrument() -> Instrument {
+    Instrument { market_id: MARKET_ID.to_owned(), outcome: "Yes".to_owned() }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    if (0.0..=3600.0).contains(&value) { Ok(value) } else { Err("0 to 3600 seconds".to_owned()) }
+}
+
+/// The binary that was named, or the one beside this program.
+fn beside(named: Option<&PathBuf>, name: &str) -> anyhow::Result<PathBuf> {
+    if let Some(path) = named {
+        return Ok(path.clone());
+    }
+    let own = std::env::current_exe().context("failed to find this program's own path")?;
+    let path = own.with_file_name(name);
+    ensure!(path.is_file(), "no {name} beside {}: build it or name it", own.display());
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_a_number_that_ends() {
+        assert_eq!(seconds("0.5"), Ok(0.5));
+        for text in ["", "-1", "nan", "inf", "3601", "1s"] {
+            assert!(seconds(text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! What subscribers of the price socket receive, how late, and what that costs those who trade.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use clap::Args;
+use serde::Serialize;
+
+use crate::client::{Connection, encode_request};
+use crate::machine::{CpuClock, cpu_seconds};
+use crate::report::Part;
+use crate::server::Kind;
+use crate::setup::{Setup, Target};
+use crate::sockets::{Counts, Sockets, Stamp};
+use crate::spread::Spread;
+
+/// Connections of those who trade.
+const CONNECTIONS: usize = 64;
+
+/// A socket may subscribe to so many markets.
+const MARKETS_PER_SOCKET: usize = 50;
+
+/// The choices of this measurement.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SubscriberArgs {
+    /// Sockets that are subscribed to all markets
+    #[arg(long, default_value_t = 1000, value_name = "N")]
+    subscribers: usize,
+
+    /// How fast the venue's time passes, that is how many frames there are
+    #[arg(long, default_value = "1", value_name = "X")]
+    venue_speed: String,
+}
+
+/// One round: the sockets alone, the trades alone, and both together.
+#[derive(Serialize)]
+struct Sample {
+    round: u32,
+    sockets_alone: SocketFigures,
+    trades_alone: TradeFigures,
+    sockets_beside_trades: SocketFigures,
+    trades_beside_sockets: TradeFigures,
+}
+
+/// What arrived at the sockets. Times are in milliseconds, the clock of the frames; the rest too,
+/// but the processor time of the server for each frame, which is in microseconds.
+#[derive(Clone, Copy, Serialize)]
+struct SocketFigures {
+    frames_per_second: f64,
+    megabytes_per_second: f64,
+    /// The part of the frames that stand for more than one change.
+    conflated: f64,
+    delay_p50_ms: u64,
+    delay_p99_ms: u64,
+    delay_max_ms: u64,
+    /// Not a number while others trade, since nobody can tell whose it is.
+    server_cpu_us: f64,
+}
+
+/// How those who trade fared.
+#[derive(Clone, Copy, Serialize)]
+struct TradeFigures {
+    throughput: f64,
+    p50_us: f64,
+    p99_us: f64,
+    server_cpu_us: f64,
+}
+
+/// One of the two sides of a round.
+type Of<T> = fn(&Sample) -> &T;
+
+/// What was measured.
+pub(crate) struct Figures {
+    arguments: SubscriberArgs,
+    samples: Vec<Sample>,
+}
+
+/// Measures.
+pub(crate) fn run(
+    setup: &Setup,
+    arguments: &SubscriberArgs,
+    account_count: u32,
+) -> anyhow::Result<Figures> {
+    let folder = setup.scratch.0.join("subscribers");
+    let server = setup.start(Kind::Durable, &folder, &["--venue-speed", &arguments.venue_speed])?;
+    let target = Target::of(&server, server.make_keys(account_count)?);
+    let subscriptions = vec![markets(&target)?; arguments.subscribers];
+    let mut samples = Vec::new();
+    for round in 1..=setup.arguments.rounds {
+        let trades_alone = trade(setup, &target)?;
+        let mut sockets = Sockets::open(&target, &subscriptions, Stamp::Emitted)?;
+        let seconds = Duration::from_secs_f64(setup.arguments.seconds);
+        let clock = || cpu_seconds(CpuClock::Trees(&target.pids));
+        let cpu_before = clock()?;
+        let alone = observe(&mut sockets, || {
+            std::thread::sleep(seconds);
+            clock()
+        })?;
+        let server_cpu = alone.result - cpu_before;
+        let together = observe(&mut sockets, || trade(setup, &target))?;
+        sockets.close()?;
+        let sample = Sample {
+            round,
+            sockets_alone: SocketFigures::of(&alone, server_cpu),
+            trades_alone,
+            sockets_beside_trades: SocketFigures::of(&together, f64::NAN),
+            trades_beside_sockets: together.result,
+        };
+        eprintln!("round {round}: {}", sample.line());
+        samples.push(sample);
+    }
+    drop(server);
+    std::fs::remove_dir_all(&folder).context("failed to remove the server's data")?;
+    Ok(Figures { arguments: arguments.clone(), samples })
+}
+
+/// What the sockets received while something was done, and what came of that.
+struct Observed<T> {
+    counts: Counts,
+    elapsed: Duration,
+    result: T,
+}
+
+fn observe<T>(
+    sockets: &mut Sockets,
+    work: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<Observed<T>> {
+    drop(sockets.take());
+    let began = Instant::now();
+    let result = work()?;
+    let counts = sockets.take();
+    sockets.ensure_open()?;
+    Ok(Observed { counts, elapsed: began.elapsed(), result })
+}
+
+fn trade(setup: &Setup, target: &Target) -> anyhow::Result<TradeFigures> {
+    let outcome = setup.load(target, setup.closed_loop(CONNECTIONS))?;
+    #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
+    let count = outcome.latency_ns.len() as f64;
+    Ok(TradeFigures {
+        throughput: outcome.throughput(),
+        p50_us: outcome.quantile_us(0.5),
+        p99_us: outcome.quantile_us(0.99),
+        server_cpu_us: outcome.server_cpu_seconds * 1e6 / count,
+    })
+}
+
+/// The markets that a socket can be subscribed to.
+fn markets(target: &Target) -> anyhow::Result<Vec<String>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let path = format!("/v1/markets?limit={MARKETS_PER_SOCKET}");
+    let request = encode_request("GET", &path, target.address, &[], "");
+    let listed: serde_json::Value = runtime.block_on(async {
+        let mut connection = Connection::open(target.address).await?;
+        anyhow::Ok(serde_json::from_slice(connection.exchange(request.as_bytes()).await?.body)?)
+    })?;
+    let rows = listed.as_array().or_else(|| listed["markets"].as_array());
+    let ids: Vec<String> = rows
+        .into_iter()
+        .flatten()
+        .filter_map(|row| Some(row["condition_id"].as_str()?.to_owned()))
+        .collect();
+    ensure!(!ids.is_empty(), "there are no markets: {listed}");
+    Ok(ids)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
+impl SocketFigures {
+    fn of<T>(observed: &Observed<T>, server_cpu_seconds: f64) -> Self {
+        let Observed { counts, elapsed, .. } = observed;
+        let (frames, seconds) = (counts.frame_count as f64, elapsed.as_secs_f64());
+        Self {
+            frames_per_second: frames / seconds,
+            megabytes_per_second: counts.byte_count as f64 / 1e6 / seconds,
+            conflated: counts.conflated_count as f64 / frames,
+            delay_p50_ms: counts.delay_ms.value_at_quantile(0.5),
+            delay_p99_ms: counts.delay_ms.value_at_quantile(0.99),
+            delay_max_ms: counts.delay_ms.max(),
+            server_cpu_us: server_cpu_seconds * 1e6 / frames,
+        }
+    }
+}
+
+impl Sample {
+    fn line(&self) -> String {
+        format!(
+            "{:.0} frames/s, p99 {} ms; beside trades {:.0} frames/s, p99 {} ms; trades {:.0}/s \
+             alone, {:.0}/s beside",
+            self.sockets_alone.frames_per_second,
+            self.sockets_alone.delay_p99_ms,
+            self.sockets_beside_trades.frames_per_second,
+            self.sockets_beside_trades.delay_p99_ms,
+            self.trades_alone.throughput,
+            self.trades_beside_sockets.throughput
+        )
+    }
+}
+
+impl Figures {
+    /// What it says for the report.
+    pub(crate) fn part(&self) -> Part {
+        Part {
+            name: "subscribers",
+            title: "Subscribers of the price socket",
+            markdown: self.markdown(),
+            goals: Vec::new(),
+            json: serde_json::json!({
+                "subscribers": self.arguments.subscribers,
+                "venue_speed": self.arguments.venue_speed,
+                "samples": self.samples,
+            }),
+        }
+    }
+
+    fn markdown(&self) -> String {
+        let SubscriberArgs { subscribers, venue_speed } = &self.arguments;
+        let mut out = format!(
+            "{subscribers} sockets on the durable server, each subscribed to all markets of the \
+             simulated venue at speed {venue_speed}; {CONNECTIONS} connections trade in a closed \
+             loop. The delay is from when a frame was made to when the client had it, in whole \
+             milliseconds, since that is the clock of the frames. Medians, with the lowest and the \
+             highest.\n\n| | frames/s | MB/s | conflated | delay p50 (ms) | p99 (ms) | max (ms) | \
+             server CPU a frame (µs) |\n|---|---|---|---|---|---|---|---|\n"
+        );
+        let rows: [(&str, Of<SocketFigures>); 2] = [
+            ("sockets alone", |sample| &sample.sockets_alone),
+            ("sockets beside trades", |sample| &sample.sockets_beside_trades),
+        ];
+        for (name, figures) in rows {
+            let cell = |digits, value: fn(&SocketFigures) -> f64| {
+                Spread::of(self.samples.iter().map(|sample| value(figures(sample)))).cell(digits)
+            };
+            #[expect(clippy::cast_precision_loss, reason = "delays of seconds at most")]
+            let _ = writeln!(
+                out,
+                "| {name} | {} | {} | {} | {} | {} | {} | {} |",
+                cell(0, |figures| figures.frames_per_second),
+                cell(1, |figures| figures.megabytes_per_second),
+                cell(3, |figures| figures.conflated),
+                cell(0, |figures| figures.delay_p50_ms as f64),
+                cell(0, |figures| figures.delay_p99_ms as f64),
+                cell(0, |figures| figures.delay_max_ms as f64),
+                cell(1, |figures| figures.server_cpu_us)
+            );
+        }
+        out.push_str(
+            "\n| | trades/s | p50 (µs) | p99 (µs) | server CPU a trade (µs) |\n\
+             |---|---|---|---|---|\n",
+        );
+        let rows: [(&str, Of<TradeFigures>); 2] = [
+            ("trades alone", |sample| &sample.trades_alone),
+            ("trades beside sockets", |sample| &sample.trades_beside_sockets),
+        ];
+        for (name, figures) in rows {
+            let cell = |digits, value: fn(&TradeFigures) -> f64| {
+                Spread::of(self.samples.iter().map(|sample| value(figures(sample)))).cell(digits)
+            };
+            let _ = writeln!(
+                out,
+                "| {name} | {} | {} | {} | {} |",
+                cell(0, |figures| figures.throughput),
+                cell(0, |figures| figures.p50_us),
+                cell(0, |figures| figures.p99_us),
+                cell(1, |figures| figures.server_cpu_us)
+            );
+        }
+        out
+    }
+}
