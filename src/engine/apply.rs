@@ -9,8 +9,7 @@ use super::comment::{COMMENTS_PER_ORDER_MAX, Comment};
 use super::contradiction::{Contradiction, Flaw};
 use super::event::{Event, OrderFilled};
 use super::key::Key;
-use super::order::{Order, OrderRow};
-use super::position::Position;
+use super::order::Order;
 use super::state_hash::{StateHash, Term, TermKind};
 use super::{State, UsedMarket};
 use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, Place, Timestamp};
@@ -211,42 +210,16 @@ impl State {
 
         let slot = self.account_slot(fill.account).ok_or(flaw("is of no account"))?;
         let account = &mut self.accounts[slot];
-        self.hash -= account.term();
-        let ledger = account.ledger().after_fill(fill.side, fill.notional, fill.fee);
-        let ledger = ledger.ok_or(flaw("has sums out of range"))?;
-        if ledger.cash() != fill.balance {
-            return Err(flaw("does not conserve money"));
-        }
-        if fill.balance < Usd::ZERO {
-            return Err(flaw("leaves a debt"));
-        }
-        let order_count = account.order_count_ever().checked_add(1);
-        account.set_ledger(ledger);
-        account.set_order_count_ever(order_count.ok_or(flaw("is one too many"))?);
-        account.position_in_log = position_in_log;
-        self.hash += account.term();
-
-        let before = account
-            .position(fill.market, fill.outcome)
-            .copied()
-            .unwrap_or(Position::empty(fill.market, fill.outcome));
-        let after = before
-            .after_fill(fill.side, fill.quantity, fill.notional)
-            .ok_or(flaw("sells more than is held, or leaves a position out of range"))?;
-        if after.shares != fill.position_shares {
-            return Err(flaw("does not conserve shares"));
-        }
-        if after.cost != fill.position_cost {
-            return Err(flaw("does not conserve cost"));
-        }
-        if let Some(before) = account.set_position(after) {
-            self.hash -= before.term(fill.account);
-        }
-        self.hash += after.term(fill.account);
-
-        let order = OrderRow::filled(fill).and_then(|row| Order::pack(row, position_in_log));
+        let order = Order::filled(fill, position_in_log);
         let order = order.ok_or(flaw("has numbers out of range"))?;
-        self.insert_order(order, slot).ok_or(flaw("has a name that is used"))
+        self.hash += order.term();
+        // Before the account, so that the index of names is looked at while that is on its way.
+        let order_slot = self.orders.insert(order).ok_or(flaw("has a name that is used"))?;
+
+        self.hash += account.fill(fill).map_err(flaw)?;
+        account.push_order(order_slot);
+        account.position_in_log = position_in_log;
+        Ok(())
     }
 
     /// Adds an order behind the others of its account, which is in this slot. `None` when a name

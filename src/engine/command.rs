@@ -156,14 +156,18 @@ impl TradeOrder {
     /// What makes two requests the same order: the trading fields as they were sent, the case of
     /// the outcome apart.
     pub fn fingerprint(&self) -> Fingerprint {
-        let outcome = self.outcome.to_lowercase();
+        let outcome: SmallVec<[u8; 32]> = if self.outcome.is_ascii() {
+            self.outcome.bytes().map(|byte| byte.to_ascii_lowercase()).collect()
+        } else {
+            self.outcome.to_lowercase().into_bytes().into()
+        };
         let side = [u8::from(self.side == Side::Sell)];
         let quantity = self.quantity.micros().to_le_bytes();
         let expected_price = self.expected_price.map(|price| price.micros().to_le_bytes());
         let max_slippage_bps = self.max_slippage_bps.map(u16::to_le_bytes);
         let sent = [
             (b'm', self.market_id.as_bytes()),
-            (b'o', outcome.as_bytes()),
+            (b'o', &outcome[..]),
             (b's', &side[..]),
             (b'q', &quantity[..]),
         ];

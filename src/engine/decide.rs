@@ -2,6 +2,7 @@
 
 use smallvec::smallvec;
 
+use super::account::Account;
 use super::command::{CreateKey, Identity, Owner};
 use super::comment::COMMENTS_PER_ORDER_MAX;
 use super::event::{Event, Events};
@@ -19,7 +20,8 @@ impl State {
         if self.account_of(&identity.digest).is_some() {
             return Ok(Verdict::Already);
         }
-        Ok(Verdict::Happens(smallvec![self.opening(identity, now, rules)?]))
+        let opening = opening(identity, self.next_account()?, now, rules);
+        Ok(Verdict::Happens(smallvec![opening]))
     }
 
     pub(super) fn decide_create_key(
@@ -28,7 +30,7 @@ impl State {
         now: Timestamp,
         rules: &Rules,
     ) -> Result<Verdict, Rejection> {
-        let (opening, account) = self.owner(&create.owner, now, rules)?;
+        let actor = self.actor(&create.owner)?;
         // A key that ends while its request is on its way makes no other key: what was revoked with
         // its descendants has none that came later.
         if let Some(maker) = create.created_by
@@ -36,8 +38,8 @@ impl State {
         {
             return Err(Rejection::MakerEnded);
         }
-        let mut events = Events::from_iter(opening);
-        if let Some(account) = self.account(account) {
+        let mut events = Events::from_iter(actor.opening(now, rules));
+        if let Actor::Known(account) = actor {
             let active_count = self.keys_of(account).filter(|key| key.is_active(now)).count();
             if create.is_bootstrap && active_count > 0 {
                 return Err(Rejection::BootstrapNotAllowed);
@@ -52,7 +54,7 @@ impl State {
         let key = KeyId::new(self.shard, self.keys_ever + 1).ok_or(IDS_EXHAUSTED)?;
         events.push(Event::KeyCreated {
             key,
-            account,
+            account: actor.id(),
             grant: create.grant.clone(),
             created_by: create.created_by,
             at: now,
@@ -114,44 +116,69 @@ impl State {
         Ok(Verdict::Happens(smallvec![Event::CommentDeleted { comment: comment.id }]))
     }
 
-    /// The account that a command acts on, and the event that opens it if the command does.
-    pub(super) fn owner(
-        &self,
-        owner: &Owner,
-        now: Timestamp,
-        rules: &Rules,
-    ) -> Result<(Option<Event>, AccountId), Rejection> {
+    /// The account that a command acts on.
+    pub(super) fn actor<'a>(&'a self, owner: &'a Owner) -> Result<Actor<'a>, Rejection> {
         match owner {
-            Owner::Account(account) => {
-                self.account(*account).ok_or(Rejection::AccountNotFound)?;
-                Ok((None, *account))
-            }
-            Owner::Identity(identity) => {
-                if let Some(account) = self.account_of(&identity.digest) {
-                    return Ok((None, account.id));
-                }
-                let opening = self.opening(identity, now, rules)?;
-                Ok((Some(opening), self.next_account()?))
-            }
+            Owner::Account(id) => match self.account(*id) {
+                Some(account) => Ok(Actor::Known(account)),
+                None => Err(Rejection::AccountNotFound),
+            },
+            Owner::Identity(identity) => match self.account_of(&identity.digest) {
+                Some(account) => Ok(Actor::Known(account)),
+                None => Ok(Actor::New { id: self.next_account()?, identity }),
+            },
         }
-    }
-
-    fn opening(
-        &self,
-        identity: &Identity,
-        now: Timestamp,
-        rules: &Rules,
-    ) -> Result<Event, Rejection> {
-        assert_eq!(identity.shard(), self.shard, "an account lives in the shard of its identity");
-        Ok(Event::AccountOpened {
-            account: self.next_account()?,
-            identity: identity.clone(),
-            granted: rules.starting_balance,
-            at: now,
-        })
     }
 
     fn next_account(&self) -> Result<AccountId, Rejection> {
         AccountId::new(self.shard, self.accounts.len() as u64 + 1).ok_or(IDS_EXHAUSTED)
+    }
+}
+
+/// The account that a command acts on.
+#[derive(Clone, Copy)]
+pub(super) enum Actor<'a> {
+    /// One that is there.
+    Known(&'a Account),
+    /// One that the command opens.
+    New {
+        /// What it will be called.
+        id: AccountId,
+        /// Whose it is.
+        identity: &'a Identity,
+    },
+}
+
+impl<'a> Actor<'a> {
+    pub(super) fn id(self) -> AccountId {
+        match self {
+            Self::Known(account) => account.id,
+            Self::New { id, .. } => id,
+        }
+    }
+
+    pub(super) fn known(self) -> Option<&'a Account> {
+        match self {
+            Self::Known(account) => Some(account),
+            Self::New { .. } => None,
+        }
+    }
+
+    /// The event that opens the account, unless it is there.
+    pub(super) fn opening(self, now: Timestamp, rules: &Rules) -> Option<Event> {
+        match self {
+            Self::Known(_) => None,
+            Self::New { id, identity } => Some(opening(identity, id, now, rules)),
+        }
+    }
+}
+
+fn opening(identity: &Identity, account: AccountId, now: Timestamp, rules: &Rules) -> Event {
+    assert_eq!(identity.shard(), account.shard(), "an account lives in the shard of its identity");
+    Event::AccountOpened {
+        account,
+        identity: identity.clone(),
+        granted: rules.starting_balance,
+        at: now,
     }
 }

@@ -9,7 +9,8 @@ use super::idempotency::{Fingerprint, NameHash};
 use super::key::KeyGrant;
 use super::state_hash::StateHash;
 use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex, Timestamp};
-use crate::market::book::{Level, Side};
+use crate::market::book::Side;
+use crate::market::walk::Fills;
 use crate::money::{FeeRate, Shares, Usd};
 
 /// The events of one command: one frame in the journal, on disk all together or not at all.
@@ -130,7 +131,7 @@ pub struct OrderFilled {
     /// Which way.
     pub side: Side,
     /// What was taken, best price first.
-    pub levels: SmallVec<[Level; 4]>,
+    pub levels: Fills,
     /// The sequence of the book that it was taken from.
     pub book_sequence: u64,
     /// The sum of the sizes.

@@ -13,17 +13,27 @@ const FEE_STEP_MICROS: i64 = 10;
 /// largest product (10¹² micro-shares, a rate of 1, exponent 2) stays below 10³³.
 pub fn level_fee(curve: FeeCurve, fill: Level) -> Usd {
     debug_assert!(fill.price.is_quotable());
-    let price = i128::from(fill.price.micros() / 100);
+    let price = fill.price.micros() / 100;
     let spread = price * (10_000 - price);
-    let (weight, decimals) = match curve.exponent {
-        FeeExponent::One => (spread, 8),
-        FeeExponent::Two => (spread * spread, 16),
+    // At most 10¹² micro-shares at a rate of at most 1.
+    let amount = fill.size.micros() * curve.rate.micros();
+    // Each with a scale that is known when this is compiled.
+    let steps = match curve.exponent {
+        FeeExponent::One => div_half_even(product(amount, spread), scale(8)),
+        FeeExponent::Two => div_half_even(product(amount, spread * spread), scale(16)),
     };
-    let product = i128::from(fill.size.micros()) * i128::from(curve.rate.micros()) * weight;
-    let unit = i128::from(MICROS_PER_UNIT);
-    let scale = unit * unit * 10_i128.pow(decimals) / 100_000;
-    let steps = i64::try_from(div_half_even(product, scale)).expect("a fee is below its notional");
+    let steps = i64::try_from(steps).expect("a fee is below its notional");
     Usd::from_micros(steps * FEE_STEP_MICROS)
+}
+
+fn product(amount: i64, weight: i64) -> i128 {
+    i128::from(amount) * i128::from(weight)
+}
+
+/// What the product of size, rate and a weight of so many decimals is divided by to count steps.
+const fn scale(decimals: u32) -> i128 {
+    let unit = MICROS_PER_UNIT as i128;
+    unit * unit * 10_i128.pow(decimals) / 100_000
 }
 
 #[cfg(test)]

@@ -67,14 +67,36 @@ impl Row for Order {
 }
 
 impl Order {
+    /// The order that a fill made. `None` when a number is outside of what an order can have.
+    pub(super) fn filled(fill: &OrderFilled, position_in_log: u64) -> Option<Self> {
+        if fill.account.shard() != fill.order.shard() {
+            return None;
+        }
+        Some(Self {
+            id: fill.order,
+            quantity: fill.quantity,
+            notional: fill.notional,
+            fee: fill.fee,
+            balance: fill.balance,
+            position_shares: fill.position_shares,
+            position_cost: fill.position_cost,
+            at: fill.at,
+            position_in_log,
+            client_order_id: fill.client_order_id.clone(),
+            fingerprint: fill.fingerprint,
+            names: packed_names(fill.names.as_slice())?,
+            account: u32::try_from(fill.account.counter()).ok()?,
+            market: fill.market,
+            fee_rate: u32::try_from(fill.fee_rate.micros()).ok()?,
+            slippage_bps: fill.slippage_bps.unwrap_or(0),
+            level_count: u16::try_from(fill.levels.len()).ok()?,
+            outcome: fill.outcome,
+            flags: flags(fill.side, fill.slippage_bps, &fill.names),
+        })
+    }
+
     /// The packed form. `None` when a number is outside of what an order can have.
     pub(super) fn pack(row: OrderRow, position_in_log: u64) -> Option<Self> {
-        let mut names = [NameHash::from_bytes([0; 16]); NAMES_PER_ORDER_MAX];
-        names.get_mut(..row.names.len())?.copy_from_slice(&row.names);
-        let name_count = u8::try_from(row.names.len()).ok()?;
-        let flags = name_count << NAME_COUNT_SHIFT
-            | if row.slippage_bps.is_some() { FLAG_SLIPPAGE } else { 0 }
-            | if row.side == Side::Sell { FLAG_SELL } else { 0 };
         if row.account.shard() != row.id.shard() {
             return None;
         }
@@ -90,14 +112,14 @@ impl Order {
             position_in_log,
             client_order_id: row.client_order_id,
             fingerprint: row.fingerprint,
-            names,
+            names: packed_names(&row.names)?,
             account: u32::try_from(row.account.counter()).ok()?,
             market: row.market,
             fee_rate: u32::try_from(row.fee_rate.micros()).ok()?,
             slippage_bps: row.slippage_bps.unwrap_or(0),
             level_count: row.level_count,
             outcome: row.outcome,
-            flags,
+            flags: flags(row.side, row.slippage_bps, &row.names),
         })
     }
 
@@ -208,6 +230,24 @@ impl Order {
     }
 }
 
+/// `None` when there are more than an order can have.
+fn packed_names(names: &[NameHash]) -> Option<[NameHash; NAMES_PER_ORDER_MAX]> {
+    let none = NameHash::from_bytes([0; 16]);
+    match *names {
+        [] => Some([none; NAMES_PER_ORDER_MAX]),
+        [one] => Some([one, none]),
+        [one, other] => Some([one, other]),
+        _ => None,
+    }
+}
+
+/// The names are at most [`NAMES_PER_ORDER_MAX`].
+fn flags(side: Side, slippage_bps: Option<u32>, names: &[NameHash]) -> u8 {
+    names.len().to_le_bytes()[0] << NAME_COUNT_SHIFT
+        | if slippage_bps.is_some() { FLAG_SLIPPAGE } else { 0 }
+        | if side == Side::Sell { FLAG_SELL } else { 0 }
+}
+
 /// A finished order, all of it but its comments: what a snapshot writes and reads.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrderRow {
@@ -247,32 +287,6 @@ pub struct OrderRow {
     pub client_order_id: Option<Box<str>>,
     /// When it filled.
     pub at: Timestamp,
-}
-
-impl OrderRow {
-    /// The order that a fill made. `None` when it took more levels than a book has.
-    pub(super) fn filled(fill: &OrderFilled) -> Option<Self> {
-        Some(Self {
-            id: fill.order,
-            account: fill.account,
-            market: fill.market,
-            outcome: fill.outcome,
-            side: fill.side,
-            level_count: u16::try_from(fill.levels.len()).ok()?,
-            quantity: fill.quantity,
-            notional: fill.notional,
-            fee: fill.fee,
-            fee_rate: fill.fee_rate,
-            balance: fill.balance,
-            position_shares: fill.position_shares,
-            position_cost: fill.position_cost,
-            slippage_bps: fill.slippage_bps,
-            fingerprint: fill.fingerprint,
-            names: fill.names.clone(),
-            client_order_id: fill.client_order_id.clone(),
-            at: fill.at,
-        })
-    }
 }
 
 /// Everything that an answer about an order shows. The first answer and every replay are written

@@ -5,9 +5,10 @@ use std::hash::BuildHasher as _;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
+use smallvec::SmallVec;
 
 use super::idempotency::NameHash;
-use super::order::Order;
+use super::order::{NAMES_PER_ORDER_MAX, Order};
 use super::slab::Table;
 use crate::ids::{AccountId, OrderId};
 
@@ -89,10 +90,12 @@ impl OrderTable {
     /// Adds an order whose id no other has, and tells its slot. `None` when a name of it is that
     /// of another order of the account: then the table is spoilt.
     pub(super) fn insert(&mut self, order: Order) -> Option<u32> {
+        // Taken out first: memory that was just written is slow to read where it is new.
+        let account = order.account();
+        let names: SmallVec<[NameHash; NAMES_PER_ORDER_MAX]> = SmallVec::from_slice(order.names());
         let slot = self.rows.insert(order);
         let rows = &self.rows;
-        let account = rows[slot].account();
-        for (index, &name) in rows[slot].names().iter().enumerate() {
+        for (index, name) in names.into_iter().enumerate() {
             let name = (account, name);
             let tag = Tag::of(&self.hasher, name);
             let is_same = |other: &NameEntry| other.tag == tag && other.name(rows) == name;
@@ -121,6 +124,7 @@ impl OrderTable {
 impl std::ops::Index<u32> for OrderTable {
     type Output = Order;
 
+    #[inline]
     fn index(&self, slot: u32) -> &Order {
         &self.rows[slot]
     }

@@ -38,6 +38,7 @@ impl Position {
 
     /// The position after a fill. A sale takes cost out in proportion, rounded down, so that
     /// closing leaves exactly 0. `None` when a sum leaves its range or more is sold than held.
+    #[inline]
     pub fn after_fill(mut self, side: Side, quantity: Shares, notional: Usd) -> Option<Self> {
         match side {
             Side::Buy => {
@@ -58,6 +59,7 @@ impl Position {
     }
 
     /// The position's term in the state hash.
+    #[inline]
     pub(super) fn term(&self, account: AccountId) -> StateHash {
         Term::new(TermKind::Position)
             .pair(account.get(), u64::from(self.market.0) << 8 | u64::from(self.outcome.0))

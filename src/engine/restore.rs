@@ -120,9 +120,9 @@ impl Restorer {
         }
         for position in row.positions {
             check_position(state, position).map_err(error)?;
-            if account.set_position(*position).is_some() {
-                return Err(error("has two positions in one outcome"));
-            }
+            account
+                .add_position(*position)
+                .ok_or_else(|| error("has two positions in one outcome"))?;
         }
         state.insert_account(account);
         self.oldest_orders.push(row.oldest_order);

@@ -65,12 +65,14 @@ impl<T> Slab<T> {
 impl<T> std::ops::Index<u32> for Slab<T> {
     type Output = T;
 
+    #[inline]
     fn index(&self, slot: u32) -> &T {
         self.chunks[chunk(slot)][offset(slot)].as_ref().expect("a slot with a row")
     }
 }
 
 impl<T> std::ops::IndexMut<u32> for Slab<T> {
+    #[inline]
     fn index_mut(&mut self, slot: u32) -> &mut T {
         self.chunks[chunk(slot)][offset(slot)].as_mut().expect("a slot with a row")
     }
@@ -180,12 +182,14 @@ impl<T: Row> Table<T> {
 impl<T> std::ops::Index<u32> for Table<T> {
     type Output = T;
 
+    #[inline]
     fn index(&self, slot: u32) -> &T {
         &self.rows[slot]
     }
 }
 
 impl<T> std::ops::IndexMut<u32> for Table<T> {
+    #[inline]
     fn index_mut(&mut self, slot: u32) -> &mut T {
         &mut self.rows[slot]
     }

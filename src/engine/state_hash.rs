@@ -23,12 +23,14 @@ impl StateHash {
 }
 
 impl AddAssign for StateHash {
+    #[inline]
     fn add_assign(&mut self, term: Self) {
         self.0 = self.0.wrapping_add(term.0);
     }
 }
 
 impl SubAssign for StateHash {
+    #[inline]
     fn sub_assign(&mut self, term: Self) {
         self.0 = self.0.wrapping_sub(term.0);
     }
@@ -69,11 +71,13 @@ const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Term {
     /// Starts a term.
+    #[inline]
     pub const fn new(kind: TermKind) -> Self {
         Self { sum: (kind as u64).wrapping_mul(0xa076_1d64_78bd_642f), key: STEP }
     }
 
     /// Adds two numbers: both halves of a 128-bit product, which no small change leaves alone.
+    #[inline]
     #[must_use]
     pub fn pair(self, one: u64, other: u64) -> Self {
         let left = u128::from(one ^ self.key);
@@ -83,24 +87,28 @@ impl Term {
     }
 
     /// Adds a number.
+    #[inline]
     #[must_use]
     pub fn number(self, value: u64) -> Self {
         self.pair(value, 0)
     }
 
     /// Adds two signed numbers.
+    #[inline]
     #[must_use]
     pub fn signed_pair(self, one: i64, other: i64) -> Self {
         self.pair(one.cast_unsigned(), other.cast_unsigned())
     }
 
     /// Adds a signed number.
+    #[inline]
     #[must_use]
     pub fn signed(self, value: i64) -> Self {
         self.number(value.cast_unsigned())
     }
 
     /// Adds a number that may be absent.
+    #[inline]
     #[must_use]
     pub fn optional(self, value: Option<i64>) -> Self {
         self.pair(value.is_some().into(), value.unwrap_or(0).cast_unsigned())
@@ -118,16 +126,18 @@ impl Term {
     /// Adds a text of any length.
     #[must_use]
     pub fn bytes(self, bytes: &[u8]) -> Self {
-        let mut term = self.number(bytes.len() as u64);
-        for chunk in bytes.chunks(16) {
-            let mut words = [0; 16];
-            words[..chunk.len()].copy_from_slice(chunk);
-            term = term.sixteen(&words);
+        let (whole, rest) = bytes.as_chunks();
+        let term = whole.iter().fold(self.number(bytes.len() as u64), Term::sixteen);
+        if rest.is_empty() {
+            return term;
         }
-        term
+        let mut words = [0; 16];
+        words[..rest.len()].copy_from_slice(rest);
+        term.sixteen(&words)
     }
 
     /// Adds 16 bytes.
+    #[inline]
     #[must_use]
     pub fn sixteen(self, bytes: &[u8; 16]) -> Self {
         let [one, other] = split(u128::from_le_bytes(*bytes));
@@ -135,12 +145,14 @@ impl Term {
     }
 
     /// The finished term.
+    #[inline]
     pub const fn finish(self) -> StateHash {
         let mixed = (self.sum ^ (self.sum >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
         StateHash(mixed ^ (mixed >> 29))
     }
 }
 
+#[inline]
 const fn split(product: u128) -> [u64; 2] {
     let bytes = product.to_le_bytes();
     let (low, high) = bytes.split_at(8);

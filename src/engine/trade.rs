@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::account::{Account, Ledger};
+use super::account::{Account, Holdings, Ledger};
 use super::command::{OrderNames, Trade, TradeOrder};
 use super::event::{Event, Events, OrderFilled};
 use super::fee::level_fee;
@@ -15,7 +15,7 @@ use crate::market::MarketSnapshot;
 use crate::market::book::Side;
 use crate::market::catalogue::{Fees, MarketInfo, MarketStatus};
 use crate::market::walk::Walk;
-use crate::money::{FeeRate, Notional, Price, Shares, Usd};
+use crate::money::{FeeRate, Notional, Price, Shares, Usd, div_ceil};
 
 /// Every trade forgets at most so many orders of its account: the work of a command is bounded, and
 /// still an account that keeps too many, since the operator now allows fewer, comes to keep fewer.
@@ -35,8 +35,11 @@ pub(super) fn decide(
         return Err(Rejection::Broken { rule: "an order is for no shares, or for too many" });
     }
     let fingerprint = trade.fingerprint();
-    let (opening, account_id) = state.owner(&trade.owner, now, rules)?;
-    if let Some(earlier) = replayed(state, account_id, trade.names(), fingerprint)? {
+    let actor = state.actor(&trade.owner)?;
+    let account = actor.known();
+    let holdings =
+        account.map_or_else(|| Holdings::opened_with(rules.starting_balance), Account::holdings);
+    if let Some(earlier) = replayed(state, actor.id(), trade.names(), fingerprint)? {
         return Ok(Verdict::Replay(earlier));
     }
 
@@ -44,21 +47,23 @@ pub(super) fn decide(
     if used.is_some_and(|market| state.settled.contains(&market)) {
         return Err(Rejection::MarketClosed { status: MarketStatus::Resolved });
     }
-    let market =
-        market.ok_or_else(|| Rejection::MarketNotFound { market_id: order.market_id.clone() })?;
+    let Some(market) = market else {
+        return Err(Rejection::MarketNotFound { market_id: order.market_id.clone() });
+    };
     let info = market.info();
     debug_assert_eq!(*info.condition_id, *order.market_id, "the market that the order names");
-    let outcome = info.outcome(&order.outcome).ok_or_else(|| outcome_not_found(info, order))?;
+    let Some(outcome) = info.outcome(&order.outcome) else {
+        return Err(outcome_not_found(info, order));
+    };
     if !info.status.is_tradable() {
         return Err(Rejection::MarketClosed { status: info.status });
     }
     if info.fees == Fees::Unsupported {
         return Err(Rejection::FeesUnsupported);
     }
-    let quoted = market.quoted(outcome).ok_or(Rejection::VenueUnavailable)?;
-    if quoted.book.stale {
+    let Some(quoted) = market.quoted(outcome).filter(|quoted| !quoted.book.stale) else {
         return Err(Rejection::VenueUnavailable);
-    }
+    };
 
     if let Some(used) = used
         && !state.used_market(used).is_still(info)
@@ -66,11 +71,8 @@ pub(super) fn decide(
         return Err(Rejection::MarketChanged);
     }
 
-    let account = state.account(account_id);
     let index = used.unwrap_or_else(|| next_market(state));
-    let held = account
-        .and_then(|account| account.position(index, outcome).copied())
-        .unwrap_or(Position::empty(index, outcome));
+    let held = holdings.position(index, outcome);
     if order.side == Side::Sell && order.quantity > held.shares {
         return Err(Rejection::InsufficientPosition { held: held.shares, asked: order.quantity });
     }
@@ -82,23 +84,33 @@ pub(super) fn decide(
     let slippage = Slippage::of(order, &walk);
     slippage.check(order, &walk)?;
     let cost = Cost::of(order.side, &walk, info.fees);
-    let ledger = cost.charge(order.side, account_ledger(account, rules))?;
-    let position = held
-        .after_fill(order.side, order.quantity, cost.notional)
-        .ok_or(Rejection::Broken { rule: "a position outgrows its range" })?;
-    audit(&ledger, &position)?;
+    let ledger = cost.charge(order.side, holdings.ledger)?;
+    let Some(position) = held.after_fill(order.side, order.quantity, cost.notional) else {
+        return Err(Rejection::Broken { rule: "a position outgrows its range" });
+    };
+    let balance = ledger.cash();
+    audit(balance, &position)?;
 
-    let order_id = OrderId::new(state.shard, state.orders_ever + 1).ok_or(IDS_EXHAUSTED)?;
-    let mut events = Events::from_iter(opening);
-    if let Some(account) = account {
-        events.extend(forgotten(state, account, rules));
+    let Some(order_id) = OrderId::new(state.shard, state.orders_ever + 1) else {
+        return Err(IDS_EXHAUSTED);
+    };
+    let mut events = Events::new();
+    match account {
+        Some(account) => {
+            let kept_max = rules.kept_orders_max.max(1) as usize;
+            let excess = (holdings.kept_order_count + 1).saturating_sub(kept_max);
+            if excess > 0 {
+                forget_oldest(state, account, excess, &mut events);
+            }
+        }
+        None => events.extend(actor.opening(now, rules)),
     }
     if used.is_none() {
         events.push(introduction(index, info));
     }
     events.push(Event::OrderFilled(Box::new(OrderFilled {
         order: order_id,
-        account: account_id,
+        account: actor.id(),
         market: index,
         outcome,
         side: order.side,
@@ -108,25 +120,24 @@ pub(super) fn decide(
         notional: cost.notional,
         fee: cost.fee,
         fee_rate: cost.fee_rate,
-        balance: ledger.cash(),
+        balance,
         position_shares: position.shares,
         position_cost: position.cost,
         slippage_bps: slippage.reported_bps(),
         fingerprint,
-        names: trade.names().hashes().into(),
+        names: SmallVec::from_slice(trade.names().hashes()),
         client_order_id: trade.names().client_order_id().map(Into::into),
         at: now,
     })));
     Ok(Verdict::Happens(events))
 }
 
-/// The orders that the account forgets when it gets another one: its oldest, as far as it would
-/// keep too many.
-fn forgotten(state: &State, account: &Account, rules: &Rules) -> impl Iterator<Item = Event> {
-    let kept_max = rules.kept_orders_max.max(1) as usize;
-    let excess = (account.kept_order_count() + 1).saturating_sub(kept_max);
-    let oldest = account.orders().take(excess.min(FORGOTTEN_PER_TRADE_MAX));
-    oldest.map(|slot| Event::OrderForgotten { order: state.orders[slot].id() })
+/// Adds the orders that the account forgets when it gets another one: its oldest, as many as it
+/// would keep too many.
+fn forget_oldest(state: &State, account: &Account, excess: usize, events: &mut Events) {
+    for slot in account.orders().take(excess.min(FORGOTTEN_PER_TRADE_MAX)) {
+        events.push(Event::OrderForgotten { order: state.orders[slot].id() });
+    }
 }
 
 /// The earlier order that the request's names stand for, if it is the same request.
@@ -136,12 +147,11 @@ fn replayed(
     names: &OrderNames,
     fingerprint: Fingerprint,
 ) -> Result<Option<OrderId>, Rejection> {
-    let known: SmallVec<[_; 2]> =
-        names.hashes().iter().filter_map(|&name| state.order_named(account, name)).collect();
-    let Some(first) = known.first() else {
+    let mut known = names.hashes().iter().filter_map(|&name| state.order_named(account, name));
+    let Some(first) = known.next() else {
         return Ok(None);
     };
-    if known.iter().any(|order| order.id() != first.id() || order.fingerprint() != fingerprint) {
+    if first.fingerprint() != fingerprint || known.any(|order| order.id() != first.id()) {
         return Err(Rejection::NameReused);
     }
     Ok(Some(first.id()))
@@ -168,14 +178,6 @@ fn introduction(index: MarketIndex, info: &MarketInfo) -> Event {
             .map(|outcome| (outcome.label.clone(), outcome.token_id.clone()))
             .collect(),
     }
-}
-
-/// The money of the account, or what it will start with when this order opens it.
-fn account_ledger(account: Option<&Account>, rules: &Rules) -> Ledger {
-    account.map_or_else(
-        || Ledger { granted: rules.starting_balance, ..Ledger::default() },
-        Account::ledger,
-    )
 }
 
 /// The adverse difference between what a fill costs and what it would cost at the reference price,
@@ -210,7 +212,9 @@ impl Slippage {
         let Some(reference) = self.reference else {
             return Ok(());
         };
-        if self.adverse * 10_000 > i128::from(bound) * self.at_reference {
+        if self.adverse > 0
+            && self.adverse_in_bps() > self.at_reference.wrapping_mul(i128::from(bound))
+        {
             let average = walk.notional.floor().per_share(order.quantity);
             return Err(Rejection::SlippageExceeded {
                 price: average.unwrap_or(Price::ZERO),
@@ -226,8 +230,17 @@ impl Slippage {
         if self.at_reference == 0 {
             return None;
         }
-        let bps = (self.adverse.max(0) * 10_000 + self.at_reference - 1) / self.at_reference;
+        if self.adverse <= 0 {
+            return Some(0);
+        }
+        let bps = div_ceil(self.adverse_in_bps(), self.at_reference);
         Some(u32::try_from(bps).unwrap_or(u32::MAX))
+    }
+
+    /// The difference × 10,000. An order is for less than 2⁴⁰ micro-shares at prices below 2⁶³, so
+    /// that neither this nor a bound × the reference leaves its range.
+    fn adverse_in_bps(&self) -> i128 {
+        self.adverse.wrapping_mul(10_000)
     }
 }
 
@@ -257,22 +270,22 @@ impl Cost {
     /// more than its proceeds.
     fn charge(&self, side: Side, ledger: Ledger) -> Result<Ledger, Rejection> {
         let available = ledger.cash();
-        let broken = Rejection::Broken { rule: "an account's sums outgrow their range" };
+        let broken = || Rejection::Broken { rule: "an account's sums outgrow their range" };
         let needed = match side {
             Side::Buy => self.notional.checked_add(self.fee),
             Side::Sell => self.fee.checked_sub(self.notional),
         }
-        .ok_or_else(|| broken.clone())?;
+        .ok_or_else(broken)?;
         if needed > available {
             return Err(Rejection::InsufficientBalance { needed, available });
         }
-        ledger.after_fill(side, self.notional, self.fee).ok_or(broken)
+        ledger.after_fill(side, self.notional, self.fee).ok_or_else(broken)
     }
 }
 
 /// What must never be, checked before anything changes.
-fn audit(ledger: &Ledger, position: &Position) -> Result<(), Rejection> {
-    let rule = if ledger.cash() < Usd::ZERO {
+fn audit(balance: Usd, position: &Position) -> Result<(), Rejection> {
+    let rule = if balance < Usd::ZERO {
         "a fill leaves a debt"
     } else if position.shares < Shares::ZERO {
         "a position is below zero"

@@ -94,7 +94,8 @@ impl MarketInfo {
 
 /// Labels match whatever their case.
 fn same_label(left: &str, right: &str) -> bool {
-    left.eq_ignore_ascii_case(right) || left.to_lowercase() == right.to_lowercase()
+    left.eq_ignore_ascii_case(right)
+        || !(left.is_ascii() && right.is_ascii()) && left.to_lowercase() == right.to_lowercase()
 }
 
 /// One thing that can happen, and the token that pays if it does.

@@ -5,11 +5,15 @@ use smallvec::SmallVec;
 use super::book::{Ladder, Level, Side};
 use crate::money::{Notional, Price, Shares};
 
+/// What was taken at each price. Most orders take one or two levels, and hardly any takes more
+/// than stand here without an allocation.
+pub type Fills = SmallVec<[Level; 8]>;
+
 /// What a taker would get from a book, before any rule about prices or balances.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Walk {
     /// What was taken, best price first; each size is what was taken there, above 0.
-    pub fills: SmallVec<[Level; 4]>,
+    pub fills: Fills,
     /// The exact Σ price × size.
     pub notional: Notional,
     /// What the book could not give: 0 when the whole quantity was found.
@@ -56,18 +60,19 @@ impl<'a> Liquidity<'a> {
     /// Takes `quantity` shares, best price first, as far as the book goes.
     pub fn walk(self, taker: Side, quantity: Shares) -> Walk {
         debug_assert!(quantity > Shares::ZERO);
-        let mut walk =
-            Walk { fills: SmallVec::new(), notional: Notional::ZERO, shortfall: quantity };
+        let mut fills = Fills::new();
+        let mut notional = Notional::ZERO;
+        let mut shortfall = quantity;
         for level in self.taken_by(taker) {
-            let size = level.size.min(walk.shortfall);
-            walk.fills.push(Level { price: level.price, size });
-            walk.notional += Notional::of(level.price, size);
-            walk.shortfall -= size;
-            if walk.shortfall == Shares::ZERO {
+            let size = level.size.min(shortfall);
+            fills.push(Level { price: level.price, size });
+            notional += Notional::of(level.price, size);
+            shortfall -= size;
+            if shortfall == Shares::ZERO {
                 break;
             }
         }
-        walk
+        Walk { fills, notional, shortfall }
     }
 }
 

@@ -39,6 +39,9 @@ pub enum DecimalError {
 /// A value past the range of an `i64` is clamped to it, so that the range check of the field, and
 /// not this function, says what is wrong with it.
 pub fn micros_from_text(text: &str, rounding: Rounding) -> Result<i64, DecimalError> {
+    if let Some(micros) = short(text.as_bytes()) {
+        return Ok(micros);
+    }
     if text.len() > DECIMAL_TEXT_BYTES_MAX {
         return Err(DecimalError::TooLong);
     }
@@ -48,6 +51,32 @@ pub fn micros_from_text(text: &str, rounding: Rounding) -> Result<i64, DecimalEr
     }
     let magnitude = number.micros(rounding);
     Ok(if number.negative { magnitude.saturating_neg() } else { magnitude })
+}
+
+/// The millionths of text as almost all numbers are written: at most 12 characters, digits with an
+/// optional point and at most six of them behind it. `None` says nothing of other text.
+fn short(text: &[u8]) -> Option<i64> {
+    const BYTES_MAX: usize = 12;
+    const SCALES: [i64; 7] = [1_000_000, 100_000, 10_000, 1_000, 100, 10, 1];
+    if text.len() > BYTES_MAX {
+        return None;
+    }
+    let mut digits: i64 = 0;
+    let mut point = None;
+    for (place, &byte) in text.iter().enumerate() {
+        match byte {
+            b'0'..=b'9' => digits = digits * 10 + i64::from(byte - b'0'),
+            b'.' if point.is_none() => point = Some(place),
+            _ => return None,
+        }
+    }
+    let decimal_count = match point {
+        Some(place) => text.len() - place - 1,
+        None => 0,
+    };
+    // Whether a number is there at all, the other way tells.
+    let is_number = text.last().is_some_and(u8::is_ascii_digit);
+    SCALES.get(decimal_count).filter(|_| is_number).map(|scale| digits * scale)
 }
 
 /// The digits of a number and where its point stands.
@@ -158,18 +187,59 @@ fn read_exponent(bytes: &[u8]) -> Option<i32> {
     Some(if negative { -magnitude } else { magnitude })
 }
 
+/// The longest text of millionths: a sign, thirteen digits, a point and six more.
+pub const MICROS_TEXT_BYTES_MAX: usize = 21;
+
 /// Appends the trimmed decimal text of so many millionths.
 pub fn write_micros(out: &mut Vec<u8>, micros: i64) {
-    let (whole, fraction) = split(micros);
-    if micros < 0 {
-        out.push(b'-');
-    }
-    out.extend_from_slice(itoa::Buffer::new().format(whole).as_bytes());
-    if let Some((digits, digit_count)) = trimmed(fraction) {
-        out.push(b'.');
-        out.extend_from_slice(&digits[..digit_count]);
-    }
+    let mut text = [0; MICROS_TEXT_BYTES_MAX];
+    let end = put_micros(&mut text, micros);
+    out.extend_from_slice(&text[..end]);
 }
+
+/// Writes the trimmed decimal text of so many millionths to the begin of this place, and tells how
+/// long it is. What stands behind it there may change.
+pub fn put_micros(text: &mut [u8; MICROS_TEXT_BYTES_MAX], micros: i64) -> usize {
+    let (whole, fraction) = split(micros);
+    let mut end = 0;
+    if micros < 0 {
+        text[0] = b'-';
+        end = 1;
+    }
+    if let digit @ 0..=9 = whole {
+        text[end] = b'0' + u8::try_from(digit).expect("it is one digit");
+        end += 1;
+    } else {
+        let mut buffer = itoa::Buffer::new();
+        let digits = buffer.format(whole).as_bytes();
+        text[end..end + digits.len()].copy_from_slice(digits);
+        end += digits.len();
+    }
+    if fraction == 0 {
+        return end;
+    }
+    text[end] = b'.';
+    let pairs = [fraction / 10_000, fraction / 100 % 100, fraction % 100];
+    for (place, pair) in text[end + 1..end + 7].chunks_exact_mut(2).zip(pairs) {
+        place.copy_from_slice(&PAIRS[usize::try_from(pair).expect("it is below a hundred")]);
+    }
+    end += 7;
+    while text[end - 1] == b'0' {
+        end -= 1;
+    }
+    end
+}
+
+/// The numbers below a hundred, in two digits each.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[b'0'; 2]; 100];
+    let mut number: u8 = 0;
+    while number < 100 {
+        pairs[number as usize] = [b'0' + number / 10, b'0' + number % 10];
+        number += 1;
+    }
+    pairs
+};
 
 /// The same text for a formatter.
 pub(super) fn format_micros(micros: i64, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -182,19 +252,4 @@ fn split(micros: i64) -> (u64, u64) {
     let magnitude = micros.unsigned_abs();
     let unit = MICROS_PER_UNIT.unsigned_abs();
     (magnitude / unit, magnitude % unit)
-}
-
-/// The six digits of a fraction and how many are left without its trailing zeros.
-fn trimmed(fraction: u64) -> Option<([u8; 6], usize)> {
-    if fraction == 0 {
-        return None;
-    }
-    let mut digits = [b'0'; 6];
-    let mut rest = fraction;
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + u8::try_from(rest % 10).expect("a digit is below 10");
-        rest /= 10;
-    }
-    let last = digits.iter().rposition(|&digit| digit != b'0').expect("the fraction is not 0");
-    Some((digits, last + 1))
 }

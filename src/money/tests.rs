@@ -110,6 +110,25 @@ proptest! {
     }
 
     #[test]
+    fn short_text_is_no_other_number_than_with_zeros_before_it(
+        text in "-?[0-9]{0,9}(\\.[0-9]{0,8})?"
+    ) {
+        // What has more than 12 characters is read the long way.
+        let padded = match text.strip_prefix('-') {
+            Some(rest) => format!("-00000000000000{rest}"),
+            None => format!("00000000000000{text}"),
+        };
+        for rounding in [Rounding::Exact, Rounding::TowardZero, Rounding::HalfEven] {
+            let expected = match text.trim_start_matches('-') {
+                // Zeros before the point make a number of what is none without them.
+                "" => Err(DecimalError::Malformed),
+                _ => micros_from_text(&padded, rounding),
+            };
+            prop_assert_eq!(micros_from_text(&text, rounding), expected);
+        }
+    }
+
+    #[test]
     fn any_text_gets_an_answer(text in ".{0,45}") {
         let _ = micros_from_text(&text, Rounding::HalfEven);
     }
@@ -125,6 +144,23 @@ proptest! {
         let even = i64::try_from(div_half_even(exact, 1_000_000)).unwrap();
         prop_assert_eq!(micros_from_text(&text, Rounding::TowardZero), Ok(floor));
         prop_assert_eq!(micros_from_text(&text, Rounding::HalfEven), Ok(even));
+    }
+
+    /// Whether a quotient takes the way of 64 bits or that of 128, it is the same one.
+    #[test]
+    fn quotients_agree_with_plain_division(
+        dividend in any::<i128>(), dividend_bits in 1_u32..126,
+        divisor in 1..i128::MAX, divisor_bits in 1_u32..126, zeros in 0_u32..40,
+    ) {
+        let dividend = dividend >> (127 - dividend_bits);
+        let divisor = (divisor >> (127 - divisor_bits) | 1) << zeros.min(126 - divisor_bits);
+        let (floor, rest) = (dividend.div_euclid(divisor), dividend.rem_euclid(divisor));
+        prop_assert_eq!(div_floor(dividend, divisor), (floor, rest));
+        prop_assert_eq!(div_ceil(dividend, divisor), floor + i128::from(rest > 0));
+        let half_even = div_half_even(dividend, divisor);
+        let twice_off = (dividend - half_even * divisor) * 2;
+        prop_assert!(twice_off.abs() <= divisor);
+        prop_assert!(twice_off.abs() < divisor || half_even % 2 == 0);
     }
 
     #[test]
