@@ -171,7 +171,7 @@ fn copy(from: &Folder, to: &Folder) -> Result<BackupReport, InspectError> {
     walk::read_to_end(from, reader, first, &mut |batch: &Batch| -> Result<(), InspectError> {
         let path = to.journal().join(segment_name(batch.segment()));
         let bytes = batch.content().len() as u64;
-        disk.create_zeroed(&path, &batch.content()[..batch.end() as usize], bytes)?;
+        disk.create_zeroed(&path, &batch.content()[..batch.end() as usize], bytes, || ())?;
         report.segments += 1;
         report.bytes += bytes;
         Ok(())

@@ -16,7 +16,7 @@ use crate::faults::{self, Fault};
 
 /// Long files are written and synced in parts of this size, so that the flushes of the journal
 /// never stand behind a whole file.
-const PART_BYTES: usize = 1 << 20;
+const PART_BYTES: usize = 256 << 10;
 
 /// An operation on a file or directory that failed.
 #[derive(Debug, thiserror::Error)]
@@ -94,12 +94,14 @@ impl Disk {
     }
 
     /// Creates a file of `bytes` zeros after `head`, all on disk, under a name that nothing reads,
-    /// and then gives it its name. The directory is left to sync.
+    /// and then gives it its name. The directory is left to sync. Calls `between_parts` where it
+    /// may take its time: the disk has nothing to do then.
     pub fn create_zeroed(
         &self,
         path: &Path,
         head: &[u8],
         bytes: u64,
+        mut between_parts: impl FnMut(),
     ) -> Result<DiskFile, DiskError> {
         let temporary = temporary_name(path);
         let mut file = self.create(&temporary)?;
@@ -117,6 +119,7 @@ impl Disk {
             file.write_at(&zeros[..part], written)?;
             file.sync_data()?;
             written += part as u64;
+            between_parts();
         }
         file.sync_all()?;
         self.rename(&temporary, path)?;
@@ -403,7 +406,7 @@ mod tests {
             let head: Vec<u8> =
                 (0..head_bytes).map(|at| u8::try_from(at % 251).unwrap() + 1).collect();
             let bytes = 2 * PART_BYTES;
-            Disk::System.create_zeroed(&path, &head, bytes as u64).unwrap();
+            Disk::System.create_zeroed(&path, &head, bytes as u64, || ()).unwrap();
             let content = std::fs::read(&path).unwrap();
             assert_eq!(content.len(), bytes);
             assert!(content.starts_with(&head), "{head_bytes}");

@@ -12,7 +12,9 @@
 //! - [`Reservation::fill`] copies the record. Records become durable in the order of their places:
 //!   one that is not filled holds back all after it.
 //! - [`Waiters::durable`] ends when the record at a place, and with it every one before, is on
-//!   disk. No answer that rests on a record may leave before.
+//!   disk. No answer that rests on a record may leave before. A wait is what has records put on
+//!   disk: those that nobody waits for go with the next that somebody does, or with
+//!   [`Journal::tend`].
 //! - **Lost**: a write or a sync that fails is final, since the system may have thrown the bytes
 //!   away and marked them clean. It is never tried again: the process ends with
 //!   [`EXIT_JOURNAL_LOST`], for its state runs ahead of the disk and must be forgotten.
@@ -20,9 +22,9 @@
 //! # On disk
 //!
 //! The data directory holds the file `lock` and the directory `journal`; in it segments
-//! ([`segment`]) full of blocks ([`block`]). One thread writes ([`writer`]), one prepares segments
-//! ([`maker`]), and [`recovery`] reads it all back. A reservation is a promise of space in segments
-//! that are on disk already, so a full disk refuses new records and never hurts one.
+//! ([`segment`]) full of blocks ([`block`]). One thread at a time writes ([`writer`]), one prepares
+//! segments ([`maker`]), and [`recovery`] reads it all back. A reservation is a promise of space in
+//! segments that are on disk already, so a full disk refuses new records and never hurts one.
 //!
 //! # The rules of a write-ahead log, and the tests that hold them
 //!
@@ -302,7 +304,22 @@ impl Journal {
 
     /// A group for the waits of one worker. At most [`WAITER_GROUPS_MAX`] live at a time.
     pub fn register(&self) -> Arc<Waiters> {
-        self.progress().register()
+        self.progress().register(false)
+    }
+
+    /// A group for the waits of a worker that calls [`Self::tend`] each time before it sleeps.
+    pub fn register_tending(&self) -> Arc<Waiters> {
+        self.progress().register(true)
+    }
+
+    /// Has the records that are there put on disk, by a worker that has nothing else to do and
+    /// calls this each time before it sleeps. On a quick disk it returns when they are there.
+    pub fn tend(&self, waiters: &Waiters) {
+        waiters.begin_tending();
+        match self {
+            Self::Local(local) => local.tend(),
+            Self::Memory(_) => {}
+        }
     }
 
     /// The epoch in which records are written now. In memory it is always 1.
@@ -359,7 +376,8 @@ impl Reservation<'_> {
         self.journal.progress().place(self.ticket.position)
     }
 
-    /// Writes the record into an empty buffer, no longer than was reserved, and publishes it.
+    /// Writes the record into an empty buffer, no longer than was reserved, and publishes it: from
+    /// now on a flush will take it along.
     pub fn fill(mut self, write: impl FnOnce(&mut Vec<u8>)) -> Place {
         let record_bytes = self.record_bytes;
         let write = |buffer: &mut Vec<u8>| {

@@ -138,12 +138,21 @@ impl Worker {
     /// runtime that ends them, since before the start is complete there is no journal to wait for.
     pub fn waiters(&self, exchange: &Exchange) -> &Arc<Waiters> {
         self.waiters.get_or_init(|| {
-            let waiters = exchange.journal.register();
+            let waiters = exchange.journal.register_tending();
             tokio::spawn({
                 let waiters = waiters.clone();
                 async move { waiters.run().await }
             });
             waiters
         })
+    }
+
+    /// Called before this worker's thread sleeps, since it has nothing to do.
+    pub fn before_sleep(&self) {
+        if let Some(waiters) = self.waiters.get()
+            && let Some(exchange) = self.stage.exchange()
+        {
+            exchange.journal.tend(waiters);
+        }
     }
 }

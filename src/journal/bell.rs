@@ -43,6 +43,19 @@ impl Bell {
     }
 }
 
+#[cfg(test)]
+impl Bell {
+    /// As if the sleeper slept.
+    pub(super) fn pretend_sleep(&self) {
+        self.is_asleep.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether nobody has rung since then.
+    pub(super) fn is_silent(&self) -> bool {
+        self.is_asleep.load(Ordering::Relaxed)
+    }
+}
+
 #[cfg(all(test, paperbourse_loom))]
 mod model {
     use loom::sync::Arc;

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
-use super::bell::Bell;
+use parking_lot::Mutex;
+
 use super::maker::{Maker, Stock};
 use super::ring::{Ring, Ticket};
 use super::waiters::Progress;
-use super::writer::{self, Writer};
+use super::writer::{self, Desk, Writer};
 use super::{
     DataDirectory, JournalConfig, JournalMetrics, LOCAL_LOG, OnLost, Refused, block, recovery,
     segment,
@@ -19,6 +20,8 @@ use crate::disk::DiskError;
 pub struct LocalJournal {
     pub(super) shared: Arc<writer::Shared>,
     pub(super) stock: Arc<Stock>,
+    desk: Arc<Desk>,
+    on_lost: OnLost,
     threads: Vec<JoinHandle<()>>,
     pub(super) epoch: u64,
     record_bytes_max: usize,
@@ -29,9 +32,10 @@ pub struct LocalJournal {
 impl LocalJournal {
     /// A journal with both its threads at work.
     pub(super) fn start(recovered: recovery::Recovered, config: &JournalConfig) -> Self {
-        let (mut journal, writer, maker) = Self::assemble(recovered, config);
+        let (mut journal, maker) = Self::assemble(recovered, config);
+        let desk = journal.desk.clone();
         journal.threads = vec![
-            spawn("journal", &config.on_lost, move || writer.run()),
+            spawn("journal", &config.on_lost, move || desk.run()),
             spawn("journal-maker", &config.on_lost, move || maker.run()),
         ];
         journal
@@ -43,11 +47,12 @@ impl LocalJournal {
         recovered: recovery::Recovered,
         config: &JournalConfig,
     ) -> (Self, Steps) {
-        let (journal, writer, maker) = Self::assemble(recovered, config);
-        (journal, Steps { writer, maker })
+        let (journal, maker) = Self::assemble(recovered, config);
+        let desk = journal.desk.clone();
+        (journal, Steps { desk, maker })
     }
 
-    fn assemble(recovered: recovery::Recovered, config: &JournalConfig) -> (Self, Writer, Maker) {
+    fn assemble(recovered: recovery::Recovered, config: &JournalConfig) -> (Self, Maker) {
         let recovery::Recovered { data, mould, tail, ready, next_number, .. } = recovered;
         let (epoch, position) = (tail.chain.epoch, tail.chain.position);
         let (ring, taker) = Ring::new(config.ring_slots, config.ring_bytes, position);
@@ -60,7 +65,7 @@ impl LocalJournal {
         let shared = Arc::new(writer::Shared {
             ring: ring.clone(),
             progress: Arc::new(Progress::new(LOCAL_LOG, position)),
-            bell: Bell::default(),
+            newest_flush_us: AtomicU64::new(0),
             metrics: JournalMetrics::default(),
             segment: AtomicU64::new(tail.number),
             is_closing: AtomicBool::new(false),
@@ -83,13 +88,21 @@ impl LocalJournal {
         };
         let record_bytes_max = config.record_bytes_max;
         let threads = Vec::new();
-        let journal = Self { shared, stock, threads, epoch, record_bytes_max, _data: data };
-        (journal, writer, maker)
+        let desk = Arc::new(Desk { shared: shared.clone(), writer: Mutex::new(Some(writer)) });
+        let on_lost = config.on_lost.clone();
+        let journal =
+            Self { shared, stock, desk, on_lost, threads, epoch, record_bytes_max, _data: data };
+        (journal, maker)
     }
 
     pub(super) fn reserve(&self, record_bytes: usize) -> Result<Ticket, Refused> {
         assert!(record_bytes <= self.record_bytes_max, "a record is too long: {record_bytes}");
-        self.shared.ring.reserve(block::alone_bytes(record_bytes) as u64)
+        let result = self.shared.ring.reserve(block::alone_bytes(record_bytes) as u64);
+        if result.is_err() {
+            // It may be that nobody waits for the records that take the room.
+            self.shared.progress.bell.ring();
+        }
+        result
     }
 
     pub(super) fn newest_position(&self) -> u64 {
@@ -98,14 +111,19 @@ impl LocalJournal {
 
     pub(super) fn fill(&self, ticket: &Ticket, write: impl FnOnce(&mut Vec<u8>)) {
         self.shared.ring.fill(ticket, write);
-        self.shared.bell.ring();
+    }
+
+    pub(super) fn tend(&self) {
+        if let Err(error) = self.desk.tend() {
+            (self.on_lost)(&error);
+        }
     }
 }
 
 impl Drop for LocalJournal {
     fn drop(&mut self) {
         self.shared.is_closing.store(true, Ordering::Release);
-        self.shared.bell.ring();
+        self.shared.progress.bell.ring();
         self.stock.close();
         for thread in self.threads.drain(..) {
             // A thread that panicked has said why, and with `panic = "abort"` there is none.
@@ -118,7 +136,7 @@ impl Drop for LocalJournal {
 /// in an order of its own. After an error the journal is lost.
 #[cfg(test)]
 pub(crate) struct Steps {
-    writer: Writer,
+    desk: Arc<Desk>,
     maker: Maker,
 }
 
@@ -126,12 +144,12 @@ pub(crate) struct Steps {
 impl Steps {
     /// Puts the records that are there on disk, as one block. False when there were none.
     pub(crate) fn flush(&mut self) -> Result<bool, DiskError> {
-        self.writer.flush()
+        self.desk.flush()
     }
 
     /// Makes a segment if one is wanted. False when none is, and when the disk is full.
     pub(crate) fn make_segment(&mut self) -> Result<bool, DiskError> {
-        self.maker.make_segment()
+        self.maker.make_segment(|| ())
     }
 }
 

@@ -17,6 +17,9 @@ use crate::disk::{self, Disk, DiskError, DiskFile};
 /// How long a full disk is left alone before the next attempt.
 const FULL_DISK_PAUSE: Duration = Duration::from_secs(1);
 
+/// How long the disk is left alone after each part of a segment's zeros.
+const PART_PAUSE: Duration = Duration::from_millis(2);
+
 /// A segment with its header and nothing in it.
 #[derive(Debug)]
 pub(super) struct BlankSegment {
@@ -33,11 +36,17 @@ pub(super) struct Mould {
 }
 
 impl Mould {
-    /// Makes the segment with this number, on disk with its name.
-    pub(super) fn make(&self, number: u64) -> Result<BlankSegment, DiskError> {
+    /// Makes the segment with this number, on disk with its name. Calls `between_parts` where it
+    /// may take its time.
+    pub(super) fn make(
+        &self,
+        number: u64,
+        between_parts: impl FnMut(),
+    ) -> Result<BlankSegment, DiskError> {
         let path = self.directory.join(segment::file_name(number));
         let header = Header { log: self.log, number, segment_bytes: self.segment_bytes };
-        let file = self.disk.create_zeroed(&path, &header.to_bytes(), self.segment_bytes)?;
+        let head = header.to_bytes();
+        let file = self.disk.create_zeroed(&path, &head, self.segment_bytes, between_parts)?;
         self.disk.sync_directory(&self.directory)?;
         Ok(BlankSegment { file, header })
     }
@@ -89,11 +98,11 @@ impl Stock {
         !state.is_closing
     }
 
-    /// Leaves a full disk alone for a while.
-    fn pause(&self) {
+    /// Leaves the disk alone for a while, which the end of the journal cuts short.
+    fn pause(&self, duration: Duration) {
         let mut state = self.state.lock();
         if !state.is_closing {
-            self.changed.wait_for(&mut state, FULL_DISK_PAUSE);
+            self.changed.wait_for(&mut state, duration);
         }
     }
 
@@ -117,19 +126,19 @@ impl Maker {
     /// Keeps the stock filled until it is closed.
     pub(super) fn run(&self) -> Result<(), DiskError> {
         while self.stock.wait_until_wanted(self.segments_ahead) {
-            if !self.make_segment()? {
-                self.stock.pause();
+            if !self.make_segment(|| self.give_way())? {
+                self.stock.pause(FULL_DISK_PAUSE);
             }
         }
         Ok(())
     }
 
     /// Makes a segment if one is wanted. False when none is, and when the disk is full.
-    pub(super) fn make_segment(&self) -> Result<bool, DiskError> {
+    pub(super) fn make_segment(&self, between_parts: impl FnMut()) -> Result<bool, DiskError> {
         let Some(number) = self.stock.wanted_number(self.segments_ahead) else {
             return Ok(false);
         };
-        match self.mould.make(number) {
+        match self.mould.make(number, between_parts) {
             Ok(segment) => {
                 let bytes = segment.header.segment_bytes;
                 self.stock.put(segment);
@@ -141,6 +150,14 @@ impl Maker {
                 Ok(false)
             }
             Err(error) => Err(error),
+        }
+    }
+
+    /// Lets the flushes that happen meanwhile have the disk to themselves for a moment, unless the
+    /// segment is wanted soon.
+    fn give_way(&self) {
+        if self.ring.space_left() > self.mould.segment_bytes / 2 {
+            self.stock.pause(PART_PAUSE);
         }
     }
 

@@ -1,10 +1,12 @@
 //! The journal without a disk, for tests, benches and servers that may forget.
 //!
-//! A record is durable as soon as it and all before it are filled in, unless a gate is held: then
-//! nothing beyond the gate is durable until the test that holds it lets it go. That is how a test
-//! proves that no answer leaves early.
+//! One that forgets gives places and nothing else: each is durable from the start. One that keeps
+//! its records calls a record durable as soon as it and all before it are filled in, unless a gate
+//! is held: then nothing beyond the gate is durable until the test that holds it lets it go. That
+//! is how a test proves that no answer leaves early.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -23,10 +25,22 @@ pub struct MemoryJournal {
 }
 
 struct Shared {
-    ring: Arc<Ring>,
     progress: Arc<Progress>,
-    state: Mutex<State>,
+    records: Records,
     record_bytes_max: usize,
+}
+
+/// What becomes of records.
+enum Records {
+    /// They are forgotten: the newest position that was given away.
+    Forgotten(AtomicU64),
+    Kept(Kept),
+}
+
+/// Where records are kept.
+struct Kept {
+    ring: Arc<Ring>,
+    state: Mutex<State>,
 }
 
 struct State {
@@ -35,39 +49,49 @@ struct State {
     filled: u64,
     /// Nothing beyond it is durable.
     gate: u64,
-    kept: Option<Vec<Vec<u8>>>,
+    records: Vec<Vec<u8>>,
 }
 
 impl MemoryJournal {
     /// A journal that forgets its records.
     pub fn new(config: &JournalConfig) -> Self {
-        Self::with(config, u64::MAX, None)
+        Self::with(config, Progress::new(LOG, u64::MAX), Records::Forgotten(AtomicU64::new(0)))
     }
 
     /// A journal that keeps its records, without a bound: for tests.
     pub fn keeping(config: &JournalConfig) -> Self {
-        Self::with(config, u64::MAX, Some(Vec::new()))
+        Self::kept_behind(config, u64::MAX)
     }
 
     /// A journal that keeps its records, and a gate that holds all of them back.
     pub fn gated(config: &JournalConfig) -> (Self, Gate) {
-        let journal = Self::with(config, 0, Some(Vec::new()));
+        let journal = Self::kept_behind(config, 0);
         let gate = Gate { journal: journal.clone() };
         (journal, gate)
     }
 
-    fn with(config: &JournalConfig, gate: u64, kept: Option<Vec<Vec<u8>>>) -> Self {
+    fn kept_behind(config: &JournalConfig, gate: u64) -> Self {
         let (ring, taker) = Ring::new(config.ring_slots, config.ring_bytes, 0);
         ring.add_space(u64::MAX / 2);
-        let state = Mutex::new(State { taker, filled: 0, gate, kept });
-        let progress = Arc::new(Progress::new(LOG, 0));
-        let record_bytes_max = config.record_bytes_max;
-        Self { shared: Arc::new(Shared { ring, progress, state, record_bytes_max }) }
+        let state = Mutex::new(State { taker, filled: 0, gate, records: Vec::new() });
+        Self::with(config, Progress::new(LOG, 0), Records::Kept(Kept { ring, state }))
+    }
+
+    fn with(config: &JournalConfig, progress: Progress, records: Records) -> Self {
+        let (progress, record_bytes_max) = (Arc::new(progress), config.record_bytes_max);
+        Self { shared: Arc::new(Shared { progress, records, record_bytes_max }) }
+    }
+
+    fn kept(&self) -> Option<&Kept> {
+        match &self.shared.records {
+            Records::Kept(kept) => Some(kept),
+            Records::Forgotten(_) => None,
+        }
     }
 
     /// All records in order, of a journal that keeps them; otherwise none.
     pub fn records(&self) -> Vec<Vec<u8>> {
-        self.shared.state.lock().kept.clone().unwrap_or_default()
+        self.kept().map(|kept| kept.state.lock().records.clone()).unwrap_or_default()
     }
 
     pub(super) fn progress(&self) -> &Arc<Progress> {
@@ -77,21 +101,28 @@ impl MemoryJournal {
     pub(super) fn reserve(&self, record_bytes: usize) -> Result<Ticket, Refused> {
         let record_bytes_max = self.shared.record_bytes_max;
         assert!(record_bytes <= record_bytes_max, "a record is too long: {record_bytes}");
-        self.shared.ring.reserve(alone_bytes(record_bytes) as u64)
+        match &self.shared.records {
+            Records::Kept(kept) => kept.ring.reserve(alone_bytes(record_bytes) as u64),
+            Records::Forgotten(newest) => {
+                Ok(Ticket::of_nothing(newest.fetch_add(1, Ordering::Relaxed) + 1))
+            }
+        }
     }
 
     pub(super) fn newest_position(&self) -> u64 {
-        self.shared.ring.newest_position()
+        match &self.shared.records {
+            Records::Kept(kept) => kept.ring.newest_position(),
+            Records::Forgotten(newest) => newest.load(Ordering::Relaxed),
+        }
     }
 
     pub(super) fn fill(&self, ticket: &Ticket, write: impl FnOnce(&mut Vec<u8>)) {
-        self.shared.ring.fill(ticket, write);
-        let mut state = self.shared.state.lock();
-        let State { taker, kept, .. } = &mut *state;
+        let Some(Kept { ring, state }) = self.kept() else { return };
+        ring.fill(ticket, write);
+        let mut state = state.lock();
+        let State { taker, records, .. } = &mut *state;
         let taken = taker.take(|bytes| {
-            if let Some(kept) = kept {
-                kept.push(bytes.to_vec());
-            }
+            records.push(bytes.to_vec());
             true
         });
         if taken.count > 0 {
@@ -132,7 +163,8 @@ impl Gate {
     }
 
     fn set(&self, position: u64) {
-        let mut state = self.journal.shared.state.lock();
+        let kept = self.journal.kept().expect("a gate holds what is kept");
+        let mut state = kept.state.lock();
         state.gate = position;
         self.journal.publish(&state);
     }

@@ -24,14 +24,23 @@
 //! old one is read for ever. A reader that meets a kind it does not know refuses to start.
 
 pub(crate) mod field;
+pub(crate) mod kind;
 
 use field::{Fields, Reader};
 
 use crate::engine::event::{Event, Events};
 use crate::ids::{ShardId, Timestamp};
 
+const SHARD_AT: usize = 0;
+const ZERO_AT: usize = SHARD_AT + 1;
+const COUNT_AT: usize = ZERO_AT + 1;
+const ZEROS_AT: usize = COUNT_AT + 2;
+const EPOCH_AT: usize = ZEROS_AT + 4;
+const SEQUENCE_AT: usize = EPOCH_AT + 8;
+const TIME_AT: usize = SEQUENCE_AT + 8;
 /// Before the events.
-const HEADER_BYTES: usize = 32;
+const HEADER_BYTES: usize = TIME_AT + 8;
+const _: () = assert!(HEADER_BYTES == 32);
 /// Before the body of an event.
 const EVENT_HEADER_BYTES: usize = 8;
 /// Bodies are padded to this.
@@ -117,17 +126,22 @@ pub fn shard_of(bytes: &[u8]) -> Option<ShardId> {
 /// Reads a record.
 pub fn decode(bytes: &[u8]) -> Result<(RecordHeader, Events), RecordError> {
     let mut reader = Reader::new(bytes);
-    let shard = reader.valid("shard", |reader| Ok(ShardId::new(reader.u8("shard")?)))?;
-    reader.zeros(1, "zero after the shard")?;
-    let count = reader.u16("event count")?;
-    reader.zeros(4, "zeros after the event count")?;
+    let fixed = reader.chunk::<HEADER_BYTES>("header of the record")?;
+    let invalid = |offset, field| RecordError::Invalid { offset, field };
+    let shard = ShardId::new(fixed.u8(SHARD_AT)).ok_or_else(|| invalid(SHARD_AT, "shard"))?;
+    if fixed.u8(ZERO_AT) != 0 {
+        return Err(invalid(ZERO_AT, "zero after the shard"));
+    }
+    if fixed.u32(ZEROS_AT) != 0 {
+        return Err(invalid(ZEROS_AT, "zeros after the event count"));
+    }
+    let count = fixed.u16(COUNT_AT);
     let header = RecordHeader {
         shard,
-        epoch: reader.u64("epoch")?,
-        sequence: reader.u64("shard sequence")?,
-        at: reader.timestamp("time")?,
+        epoch: fixed.u64(EPOCH_AT),
+        sequence: fixed.u64(SEQUENCE_AT),
+        at: Timestamp::from_nanos(fixed.u64(TIME_AT).cast_signed()),
     };
-    debug_assert_eq!(reader.offset(), HEADER_BYTES);
     let mut events =
         Events::with_capacity(usize::from(count).min(bytes.len() / EVENT_HEADER_BYTES));
     for _ in 0..count {
@@ -139,9 +153,13 @@ pub fn decode(bytes: &[u8]) -> Result<(RecordHeader, Events), RecordError> {
 
 fn read_event(reader: &mut Reader<'_>) -> Result<Event, RecordError> {
     let start = reader.offset();
-    let kind = reader.u16("event kind")?;
-    reader.zeros(2, "zeros after the event kind")?;
-    let body_bytes = reader.u32("event length")? as usize;
+    let fixed = reader.chunk::<EVENT_HEADER_BYTES>("header of an event")?;
+    let kind = fixed.u16(0);
+    if fixed.u16(2) != 0 {
+        let (offset, field) = (start + 2, "zeros after the event kind");
+        return Err(RecordError::Invalid { offset, field });
+    }
+    let body_bytes = fixed.u32(4) as usize;
     let mut body = reader.part(body_bytes, "event body")?;
     let event = body.event(kind)?.ok_or(RecordError::UnknownKind { offset: start, kind })?;
     body.end("end of the event")?;

@@ -307,7 +307,7 @@ impl UnopenedJournal {
                 segment
             } else {
                 next_number += 1;
-                mould.make(next_number - 1)?
+                mould.make(next_number - 1, || ())?
             };
             tail = Tail::at_start_of(segment, tail.chain, tail.sync);
         }
@@ -333,7 +333,7 @@ fn create(data: &DataDirectory, directory: &Path, config: &JournalConfig) -> Res
         log: LogId(id),
         segment_bytes: config.segment_bytes,
     };
-    mould.make(1)?;
+    mould.make(1, || ())?;
     disk.rename(&temporary, directory)?;
     Ok(())
 }

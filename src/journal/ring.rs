@@ -67,6 +67,13 @@ pub(super) struct Ticket {
     promised: u64,
 }
 
+impl Ticket {
+    /// A position without a slot, of whoever keeps no records.
+    pub(super) const fn of_nothing(position: u64) -> Self {
+        Self { position, promised: 0 }
+    }
+}
+
 /// The one that takes records out, in the order of their positions.
 pub(super) struct Taker {
     ring: Arc<Ring>,
@@ -171,6 +178,19 @@ impl Ring {
             write(&mut content.bytes);
         }
         slot.filled.store(ticket.position, Ordering::Release);
+    }
+
+    /// Whether a record is there that nobody has taken. It may also say so of one that is being
+    /// taken.
+    pub(super) fn has_next(&self) -> bool {
+        let next = self.exit.taken.load(Ordering::Acquire) + 1;
+        self.slot(next).filled.load(Ordering::Acquire) >= next
+    }
+
+    /// How many bytes of prepared disk space are not promised yet.
+    pub(super) fn space_left(&self) -> u64 {
+        let space = self.exit.space.load(Ordering::Acquire);
+        space.saturating_sub(self.entrance.promised.load(Ordering::Relaxed))
     }
 
     /// Lets so many more bytes be promised.

@@ -1,12 +1,16 @@
-//! The one thread that writes: takes what is there, one block, one write, one sync, tells everyone.
+//! Putting records on disk: takes what is there, one block, one write, one sync, tells everyone.
 //!
-//! There is no delay to collect more records: those that arrive during a flush share the next.
+//! One thread at a time does it, and there is one whose duty it is. A worker that would otherwise
+//! sleep does it too, with what it has just filled in: on an idle server an answer then waits for
+//! the disk and for no other thread. There is no delay to collect more records: those that arrive
+//! during a flush share the next.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::bell::Bell;
+use parking_lot::Mutex;
+
 use super::block::{Builder, Chain};
 use super::maker::{BlankSegment, Stock};
 use super::metrics::JournalMetrics;
@@ -19,12 +23,18 @@ use crate::faults::{self, Fault};
 /// A flush that takes longer than this is warned about.
 const SLOW_FLUSH: Duration = Duration::from_secs(1);
 
+/// A disk is quick while its newest flush took at most this. Nothing else of a worker's happens
+/// while it writes, so it stands still for no longer than that, but for the first flush of a disk
+/// that turns slow.
+const QUICK_FLUSH_US_MAX: u64 = 500;
+
 /// What the writer shares with those who reserve and wait.
 pub(super) struct Shared {
     pub(super) ring: Arc<Ring>,
     pub(super) progress: Arc<Progress>,
-    pub(super) bell: Bell,
     pub(super) metrics: JournalMetrics,
+    /// How long the newest flush took, in microseconds.
+    pub(super) newest_flush_us: AtomicU64,
     /// The number of the segment that is written now.
     pub(super) segment: AtomicU64,
     /// Set when there will be no further reservations.
@@ -76,7 +86,67 @@ impl Tail {
     }
 }
 
-/// The writer's thread.
+/// Where the writer is when it does not write: whoever puts records on disk takes it from here.
+pub(super) struct Desk {
+    pub(super) shared: Arc<Shared>,
+    /// `None` once the journal is lost.
+    pub(super) writer: Mutex<Option<Writer>>,
+}
+
+impl Desk {
+    /// Writes until the journal closes and everything reserved is on disk, or is lost: what the
+    /// journal's own thread does.
+    pub(super) fn run(&self) -> Result<(), DiskError> {
+        let Shared { progress, ring, is_closing, .. } = &*self.shared;
+        progress.bell.attach();
+        loop {
+            // Read before looking for records: what was filled before the closing is then seen.
+            let is_last_look = is_closing.load(Ordering::Acquire);
+            if self.flush()? {
+                continue;
+            }
+            if is_last_look || self.writer.lock().is_none() {
+                return Ok(());
+            }
+            progress.bell.sleep_unless(|| ring.has_next() || is_closing.load(Ordering::Acquire));
+        }
+    }
+
+    /// Puts the records that are there on disk, as one block. False when there were none, and once
+    /// the journal is lost.
+    pub(super) fn flush(&self) -> Result<bool, DiskError> {
+        flush(&mut self.writer.lock())
+    }
+
+    /// Sees to it that the records that are there reach the disk, for a thread that has nothing
+    /// else to do. It writes them itself, which spares the time of two changes of threads, unless
+    /// the disk is slow or somebody writes at the moment: then the journal's own thread will.
+    pub(super) fn tend(&self) -> Result<(), DiskError> {
+        let Shared { progress, ring, newest_flush_us, .. } = &*self.shared;
+        if !ring.has_next() {
+            return Ok(());
+        }
+        if newest_flush_us.load(Ordering::Relaxed) <= QUICK_FLUSH_US_MAX
+            && let Some(mut writer) = self.writer.try_lock()
+        {
+            return flush(&mut writer).map(|_| ());
+        }
+        progress.bell.ring();
+        Ok(())
+    }
+}
+
+fn flush(desk: &mut Option<Writer>) -> Result<bool, DiskError> {
+    let Some(writer) = desk else { return Ok(false) };
+    let result = writer.flush();
+    if result.is_err() {
+        // What the system does with pages after a failed sync is not knowable: no second attempt.
+        *desk = None;
+    }
+    result
+}
+
+/// Takes what is there and puts it on disk.
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
     pub(super) stock: Arc<Stock>,
@@ -88,27 +158,8 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Writes until the journal closes and everything reserved is on disk, or an operation fails.
-    pub(super) fn run(mut self) -> Result<(), DiskError> {
-        self.shared.bell.attach();
-        loop {
-            // Read before looking for records: what was filled before the closing is then seen.
-            let is_closing = self.shared.is_closing.load(Ordering::Acquire);
-            if self.flush()? {
-                continue;
-            }
-            if is_closing {
-                return Ok(());
-            }
-            let Self { shared, taker, .. } = &self;
-            shared
-                .bell
-                .sleep_unless(|| taker.has_next() || shared.is_closing.load(Ordering::Acquire));
-        }
-    }
-
     /// Puts the records that are there on disk. False when there were none.
-    pub(super) fn flush(&mut self) -> Result<bool, DiskError> {
+    fn flush(&mut self) -> Result<bool, DiskError> {
         let mut taken = self.take();
         // Only a record that was there and did not fit ends a segment: to ask again whether one is
         // there would also find a record that came just now, for which there is room.
@@ -128,6 +179,8 @@ impl Writer {
         let bytes = self.tail.append(&mut self.builder)?;
         let elapsed = started.elapsed();
         assert_eq!(self.tail.chain.position, taken.last_position, "positions are contiguous");
+        let elapsed_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
+        self.shared.newest_flush_us.store(elapsed_us, Ordering::Relaxed);
         self.shared.progress.publish(taken.last_position);
         self.shared.ring.add_space(taken.promised - bytes);
         self.shared.metrics.record_flush(elapsed, taken.count as u64, bytes);

@@ -47,6 +47,10 @@ impl Workers {
 fn run(socket: StdListener, worker: &Arc<Worker>, alive: mpsc::Sender<()>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        .on_thread_park({
+            let worker = worker.clone();
+            move || worker.before_sleep()
+        })
         .build()
         .expect("a runtime of one thread needs an epoll instance and a waker");
     runtime.block_on(async {

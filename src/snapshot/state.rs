@@ -43,7 +43,8 @@ use crate::engine::{UsedMarket, comment::Comment, key::Key};
 use crate::faults::{self, Fault};
 use crate::ids::{AccountId, KeyId, MarketIndex, OrderId, OutcomeIndex, ShardId, Timestamp};
 use crate::journal::record::RecordError;
-use crate::journal::record::field::{Fields, Reader, kind, side_code};
+use crate::journal::record::field::{Fields, Reader, side_code};
+use crate::journal::record::kind;
 use crate::money::{FeeRate, Shares, Usd};
 
 /// Why bytes are not a shard's state.

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
 use super::RecordError;
+use super::kind;
 use crate::engine::command::Identity;
 use crate::engine::event::{Event, OrderFilled};
 use crate::engine::idempotency::{Fingerprint, NameHash};
@@ -16,23 +15,33 @@ use crate::limits::tier::Tier;
 use crate::market::book::{Level, Side};
 use crate::money::{FeeRate, Price, Shares, Usd};
 
-/// The numbers of the kinds. They are part of the format: never reused, never changed.
-pub(crate) mod kind {
-    pub(crate) const ACCOUNT_OPENED: u16 = 1;
-    pub(crate) const KEY_CREATED: u16 = 2;
-    pub(crate) const KEY_REVOKED: u16 = 3;
-    pub(crate) const MARKET_INTRODUCED: u16 = 4;
-    pub(crate) const ORDER_FILLED: u16 = 5;
-    pub(crate) const COMMENT_ADDED: u16 = 6;
-    pub(crate) const COMMENT_DELETED: u16 = 7;
-    pub(crate) const STATE_CHECKED: u16 = 8;
-    pub(crate) const ORDER_FORGOTTEN: u16 = 9;
-    pub(crate) const KEY_FORGOTTEN: u16 = 10;
+/// Where the fields stand that every fill has, in front of its names, its levels and its text.
+mod fill_at {
+    pub(super) const ORDER: usize = 0;
+    pub(super) const ACCOUNT: usize = ORDER + 8;
+    pub(super) const MARKET: usize = ACCOUNT + 8;
+    pub(super) const OUTCOME: usize = MARKET + 4;
+    pub(super) const SIDE: usize = OUTCOME + 1;
+    pub(super) const NAME_COUNT: usize = SIDE + 1;
+    pub(super) const SLIPPAGE_FLAG: usize = NAME_COUNT + 1;
+    pub(super) const SLIPPAGE: usize = SLIPPAGE_FLAG + 1;
+    pub(super) const LEVEL_COUNT: usize = SLIPPAGE + 4;
+    pub(super) const BOOK_SEQUENCE: usize = LEVEL_COUNT + 4;
+    pub(super) const QUANTITY: usize = BOOK_SEQUENCE + 8;
+    pub(super) const NOTIONAL: usize = QUANTITY + 8;
+    pub(super) const FEE: usize = NOTIONAL + 8;
+    pub(super) const FEE_RATE: usize = FEE + 8;
+    pub(super) const BALANCE: usize = FEE_RATE + 8;
+    pub(super) const POSITION_SHARES: usize = BALANCE + 8;
+    pub(super) const POSITION_COST: usize = POSITION_SHARES + 8;
+    pub(super) const TIME: usize = POSITION_COST + 8;
+    pub(super) const FINGERPRINT: usize = TIME + 8;
+    pub(super) const END: usize = FINGERPRINT + 16;
 }
 
-/// What stands in front of the names, the levels and the text of a fill: two ids, the market, four
-/// numbers of a byte, two of four bytes, nine of eight, and the fingerprint.
-const FILL_FIXED_BYTES: usize = 2 * 8 + 4 + 4 + 2 * 4 + 9 * 8 + 16;
+/// A name, and a level with its price and its size.
+const NAME_BYTES: usize = 16;
+const LEVEL_BYTES: usize = 16;
 
 /// Writes fields behind what is there.
 pub(crate) struct Fields<'a>(pub(crate) &'a mut Vec<u8>);
@@ -194,6 +203,53 @@ const fn tier_code(tier: Tier) -> u8 {
     }
 }
 
+const fn side_of(code: u8) -> Option<Side> {
+    match code {
+        0 => Some(Side::Buy),
+        1 => Some(Side::Sell),
+        _ => None,
+    }
+}
+
+fn level(bytes: &[u8; LEVEL_BYTES]) -> Level {
+    let level = Chunk(bytes);
+    Level {
+        price: Price::from_micros(level.u64(0).cast_signed()),
+        size: Shares::from_micros(level.u64(8).cast_signed()),
+    }
+}
+
+/// Bytes whose number is known when this is compiled: reading a field at a known place cannot fail.
+#[derive(Clone, Copy)]
+pub(super) struct Chunk<'a, const N: usize>(&'a [u8; N]);
+
+impl<const N: usize> Chunk<'_, N> {
+    #[inline]
+    fn array<const M: usize>(self, at: usize) -> [u8; M] {
+        *self.0[at..].first_chunk().expect("a field that lies within")
+    }
+
+    #[inline]
+    pub(super) fn u8(self, at: usize) -> u8 {
+        self.0[at]
+    }
+
+    #[inline]
+    pub(super) fn u16(self, at: usize) -> u16 {
+        u16::from_le_bytes(self.array(at))
+    }
+
+    #[inline]
+    pub(super) fn u32(self, at: usize) -> u32 {
+        u32::from_le_bytes(self.array(at))
+    }
+
+    #[inline]
+    pub(super) fn u64(self, at: usize) -> u64 {
+        u64::from_le_bytes(self.array(at))
+    }
+}
+
 /// Reads fields, and knows where it stands so that an error can tell.
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
@@ -202,7 +258,7 @@ pub(crate) struct Reader<'a> {
     at: usize,
 }
 
-type Read<T> = Result<T, RecordError>;
+pub(super) type Read<T> = Result<T, RecordError>;
 
 impl<'a> Reader<'a> {
     pub(crate) const fn new(bytes: &'a [u8]) -> Self {
@@ -296,60 +352,57 @@ impl<'a> Reader<'a> {
         Ok(Event::KeyCreated { key, account, grant, created_by, at })
     }
 
+    /// Most records are fills, and a start reads millions of them: each part of a known length is
+    /// taken as a whole, so that its fields are loads from places that are known.
     fn fill(&mut self) -> Read<Box<OrderFilled>> {
-        // Of a known length, so that its fields are read without looking for the end of each.
-        let mut fixed = self.fixed::<FILL_FIXED_BYTES>("fill")?;
-        let order = fixed.id("order", OrderId::from_raw)?;
-        let account = fixed.id("account", AccountId::from_raw)?;
-        let market = MarketIndex(fixed.u32("market index")?);
-        let outcome = OutcomeIndex(fixed.u8("outcome index")?);
-        let side = fixed.side()?;
-        let name_count = fixed.name_count()?;
-        let slippage_bps = fixed.slippage()?;
-        let level_count = fixed.u32("level count")?;
-        let mut fill = Box::new(OrderFilled {
-            order,
-            account,
-            market,
-            outcome,
-            side,
-            levels: SmallVec::new(),
-            book_sequence: fixed.u64("book sequence")?,
-            quantity: Shares::from_micros(fixed.i64("quantity")?),
-            notional: Usd::from_micros(fixed.i64("notional")?),
-            fee: Usd::from_micros(fixed.i64("fee")?),
-            fee_rate: FeeRate::from_micros(fixed.i64("fee rate")?),
-            balance: Usd::from_micros(fixed.i64("balance")?),
-            position_shares: Shares::from_micros(fixed.i64("position shares")?),
-            position_cost: Usd::from_micros(fixed.i64("position cost")?),
-            at: fixed.timestamp("time")?,
-            fingerprint: Fingerprint::from_bytes(fixed.array("fingerprint")?),
+        let base = self.offset();
+        let fixed = self.chunk::<{ fill_at::END }>("fill")?;
+        let invalid = |at, field| RecordError::Invalid { offset: base + at, field };
+        let micros = |at| fixed.u64(at).cast_signed();
+        let order = OrderId::from_raw(fixed.u64(fill_at::ORDER));
+        let account = AccountId::from_raw(fixed.u64(fill_at::ACCOUNT));
+        let side = side_of(fixed.u8(fill_at::SIDE));
+        let name_count = usize::from(fixed.u8(fill_at::NAME_COUNT));
+        let slippage_bps = fixed.u32(fill_at::SLIPPAGE);
+        let slippage_bps = match fixed.u8(fill_at::SLIPPAGE_FLAG) {
+            0 if slippage_bps == 0 => None,
+            1 => Some(slippage_bps),
+            _ => return Err(invalid(fill_at::SLIPPAGE_FLAG, "slippage")),
+        };
+        if name_count > NAMES_PER_ORDER_MAX {
+            return Err(invalid(fill_at::NAME_COUNT, "name count"));
+        }
+        let names = self.take(name_count * NAME_BYTES, "names")?;
+        let level_count = fixed.u32(fill_at::LEVEL_COUNT) as usize;
+        let levels = self.take(level_count.saturating_mul(LEVEL_BYTES), "levels")?;
+        let names = names.as_chunks::<NAME_BYTES>().0.iter();
+        let levels = levels.as_chunks::<LEVEL_BYTES>().0.iter();
+        Ok(Box::new(OrderFilled {
+            order: order.ok_or_else(|| invalid(fill_at::ORDER, "order"))?,
+            account: account.ok_or_else(|| invalid(fill_at::ACCOUNT, "account"))?,
+            market: MarketIndex(fixed.u32(fill_at::MARKET)),
+            outcome: OutcomeIndex(fixed.u8(fill_at::OUTCOME)),
+            side: side.ok_or_else(|| invalid(fill_at::SIDE, "side"))?,
+            levels: levels.map(level).collect(),
+            book_sequence: fixed.u64(fill_at::BOOK_SEQUENCE),
+            quantity: Shares::from_micros(micros(fill_at::QUANTITY)),
+            notional: Usd::from_micros(micros(fill_at::NOTIONAL)),
+            fee: Usd::from_micros(micros(fill_at::FEE)),
+            fee_rate: FeeRate::from_micros(micros(fill_at::FEE_RATE)),
+            balance: Usd::from_micros(micros(fill_at::BALANCE)),
+            position_shares: Shares::from_micros(micros(fill_at::POSITION_SHARES)),
+            position_cost: Usd::from_micros(micros(fill_at::POSITION_COST)),
             slippage_bps,
-            names: SmallVec::new(),
-            client_order_id: None,
-        });
-        fixed.end("end of the fixed part of a fill")?;
-        for _ in 0..name_count {
-            fill.names.push(NameHash::from_bytes(self.array("name")?));
-        }
-        for _ in 0..level_count {
-            let price = Price::from_micros(self.i64("level price")?);
-            let size = Shares::from_micros(self.i64("level size")?);
-            fill.levels.push(Level { price, size });
-        }
-        fill.client_order_id = self.optional_text("client order id")?;
-        Ok(fill)
+            fingerprint: Fingerprint::from_bytes(fixed.array(fill_at::FINGERPRINT)),
+            names: names.map(|name| NameHash::from_bytes(*name)).collect(),
+            client_order_id: self.optional_text("client order id")?,
+            at: Timestamp::from_nanos(micros(fill_at::TIME)),
+        }))
     }
 
     #[inline]
     pub(crate) fn side(&mut self) -> Read<Side> {
-        self.valid("side", |reader| {
-            Ok(match reader.u8("side")? {
-                0 => Some(Side::Buy),
-                1 => Some(Side::Sell),
-                _ => None,
-            })
-        })
+        self.valid("side", |reader| Ok(side_of(reader.u8("side")?)))
     }
 
     #[inline]
@@ -379,13 +432,13 @@ impl<'a> Reader<'a> {
         Ok(Reader { bytes: self.take(count, field)?, base, at: 0 })
     }
 
-    /// The next `N` bytes as a reader of their own.
+    /// The next `N` bytes.
     #[inline]
-    fn fixed<const N: usize>(&mut self, field: &'static str) -> Read<Reader<'a>> {
+    pub(super) fn chunk<const N: usize>(&mut self, field: &'static str) -> Read<Chunk<'a, N>> {
         let (offset, rest) = (self.offset(), &self.bytes[self.at..]);
         let bytes = rest.first_chunk::<N>().ok_or(RecordError::Short { offset, field })?;
         self.at += N;
-        Ok(Reader { bytes, base: offset, at: 0 })
+        Ok(Chunk(bytes))
     }
 
     /// Reads something that may turn out not to be what should stand there.

@@ -64,14 +64,14 @@ fn segments_are_made_of_zeros() {
         segment_bytes: 3 << 20,
     };
     disk::trace::take();
-    mould.make(7).unwrap();
+    mould.make(7, || ()).unwrap();
     let bytes = std::fs::read(data.path().join(segment::file_name(7))).unwrap();
     assert_eq!(bytes.len(), 3 << 20);
     assert_eq!(segment::Header::read(&bytes).unwrap().number, 7);
     assert!(block::is_zero(&bytes[segment::HEADER_BYTES..]));
     let trace = disk::trace::take();
     let written = trace.iter().filter(|(action, _)| *action == "write").count();
-    assert_eq!(written, 1 + 3, "zeros are written, not left out");
+    assert_eq!(written, 1 + 12, "zeros are written, not left out");
 }
 
 #[test]

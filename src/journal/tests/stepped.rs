@@ -1,13 +1,20 @@
 //! The journal without threads: what happens is what the steps make happen.
 
+use std::task::{Context, Poll, Waker};
+
 use super::*;
+
+fn open_stepped(directory: &DataDirectory) -> (Journal, Steps) {
+    let replay = |_, _, _: &[u8]| Ok::<_, std::convert::Infallible>(());
+    let (journal, steps, _) = Journal::open_stepped(directory, &config(), replay).unwrap();
+    (journal, steps)
+}
 
 #[test]
 fn nothing_happens_between_the_steps() {
     let data = TempDir::new().unwrap();
     let directory = DataDirectory::open(Disk::System, data.path()).unwrap();
-    let replay = |_, _, _: &[u8]| Ok::<_, std::convert::Infallible>(());
-    let (journal, mut steps, _) = Journal::open_stepped(&directory, &config(), replay).unwrap();
+    let (journal, mut steps) = open_stepped(&directory);
     assert!(!steps.flush().unwrap(), "there is nothing to flush");
     let mut written = Vec::new();
     loop {
@@ -33,6 +40,37 @@ fn nothing_happens_between_the_steps() {
     assert!(!steps.make_segment().unwrap(), "one is kept ready");
     written.push(record(99, 900));
     journal.reserve(900).unwrap().fill_from(&record(99, 900));
+    assert!(steps.flush().unwrap());
+    drop((journal, directory));
+    assert_eq!(open(data.path()).bytes(), written);
+}
+
+#[test]
+fn a_worker_that_tends_puts_records_on_disk_itself() {
+    let data = TempDir::new().unwrap();
+    let directory = DataDirectory::open(Disk::System, data.path()).unwrap();
+    let (journal, mut steps) = open_stepped(&directory);
+    let Journal::Local(local) = &journal else { unreachable!("it has a directory") };
+    let newest_flush_us = &local.shared.newest_flush_us;
+    let waiters = journal.register_tending();
+    let mut written = Vec::new();
+    for seed in 0..5 {
+        written.push(record(seed, 100));
+        let place = write(&journal, &written[seed]);
+        let mut wait = std::pin::pin!(waiters.durable(place));
+        let mut context = Context::from_waker(Waker::noop());
+        assert_eq!(wait.as_mut().poll(&mut context), Poll::Pending, "nobody has tended");
+        // However slow the disk of this machine is at the moment.
+        newest_flush_us.store(0, Ordering::Relaxed);
+        journal.tend(&waiters);
+        assert_eq!(wait.as_mut().poll(&mut context), Poll::Ready(()));
+        assert!(!steps.flush().unwrap(), "there is nothing left for the thread");
+    }
+    newest_flush_us.store(10_000, Ordering::Relaxed);
+    written.push(record(5, 100));
+    let place = write(&journal, &written[5]);
+    journal.tend(&waiters);
+    assert!(!journal.is_durable(place), "a slow disk is left to the thread");
     assert!(steps.flush().unwrap());
     drop((journal, directory));
     assert_eq!(open(data.path()).bytes(), written);

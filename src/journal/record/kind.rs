@@ -1,0 +1,12 @@
+//! The numbers of the kinds of events. They are part of the format: never reused, never changed.
+
+pub(crate) const ACCOUNT_OPENED: u16 = 1;
+pub(crate) const KEY_CREATED: u16 = 2;
+pub(crate) const KEY_REVOKED: u16 = 3;
+pub(crate) const MARKET_INTRODUCED: u16 = 4;
+pub(crate) const ORDER_FILLED: u16 = 5;
+pub(crate) const COMMENT_ADDED: u16 = 6;
+pub(crate) const COMMENT_DELETED: u16 = 7;
+pub(crate) const STATE_CHECKED: u16 = 8;
+pub(crate) const ORDER_FORGOTTEN: u16 = 9;
+pub(crate) const KEY_FORGOTTEN: u16 = 10;
