@@ -13,3 +13,4 @@ pub mod respond;
 pub mod route;
 
 mod percent;
+mod plain;

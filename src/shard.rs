@@ -14,8 +14,10 @@ mod ticket;
 
 use std::future::poll_fn;
 use std::num::NonZeroUsize;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
 
 use parking_lot::Mutex;
 
@@ -33,7 +35,7 @@ use crate::engine::view::Observed;
 use crate::engine::{Rules, State};
 use crate::faults::{self, Fault};
 use crate::ids::{AccountId, Clock, Place, ShardId};
-use crate::journal::{Journal, Refused, Waiters};
+use crate::journal::{DurableWait, Journal, Refused, Waiters};
 use crate::market::Markets;
 use crate::snapshot::Recovered;
 
@@ -81,6 +83,27 @@ struct Shard {
     core: Mutex<Core>,
 }
 
+/// The wait for what came of a task: until it has run, and until that is durable. `None` when there
+/// was no room in the queue.
+///
+/// Written out, and not an `async fn`, because it is part of the future of each request, which is
+/// moved: this holds what came of the task once, and the task itself not at all.
+struct Visit<'w, T> {
+    waiters: &'w Arc<Waiters>,
+    stage: Stage<T>,
+}
+
+enum Stage<T> {
+    /// Whoever has the turn runs it.
+    Queued(Arc<Ticket<T>>),
+    /// It has run, and its record is on its way to the disk.
+    Ran(T, DurableWait),
+    /// There was no room.
+    Refused,
+    /// The answer was given.
+    Over,
+}
+
 /// What came of a command.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Outcome {
@@ -91,7 +114,7 @@ pub enum Outcome {
     /// The order has filled, now or earlier.
     Order {
         /// What the answer is written from.
-        receipt: Box<OrderReceipt>,
+        receipt: OrderReceipt,
         /// It filled earlier: nothing has happened now.
         is_replay: bool,
     },
@@ -149,16 +172,20 @@ impl Shards {
         Self { shards, around: Surroundings { journal, markets, rules, clock, room, observer } }
     }
 
-    /// Executes a command. Resolves when its answer is durable.
-    pub async fn execute(
+    /// Executes a command, or leaves it in the queue, before this returns. Resolves when its answer
+    /// is durable.
+    pub fn execute(
         self: &Arc<Self>,
         shard: ShardId,
         command: Command,
         waiters: &Arc<Waiters>,
-    ) -> Result<Outcome, Refusal> {
-        self.visit(shard, waiters, move |core, around| core.execute(&command, around))
-            .await
-            .unwrap_or(Err(Refusal::Busy))
+    ) -> impl Future<Output = Result<Outcome, Refusal>> + Unpin {
+        let mut visit =
+            self.visit(shard, waiters, move |core, around| core.execute(&command, around));
+        // An `async` block would hold the visit twice.
+        poll_fn(move |context| {
+            Pin::new(&mut visit).poll(context).map(|answer| answer.unwrap_or(Err(Refusal::Busy)))
+        })
     }
 
     /// Executes the commands of a batch one after the other, with one wait for all of them.
@@ -201,32 +228,29 @@ impl Shards {
         self.visit(shard, waiters, read).await.ok_or(Refusal::Busy)
     }
 
-    /// Runs one task in a shard, or has it run; `None` when the queue is full. Once the task is in
-    /// the queue it runs, whether or not this future is polled to its end.
-    async fn visit<T: Send + 'static>(
+    /// Runs one task in a shard, or leaves it in the queue, before this returns: a task in the
+    /// queue runs, whether or not the visit is polled.
+    fn visit<'w, T: Send + 'static>(
         self: &Arc<Self>,
         shard_id: ShardId,
-        waiters: &Arc<Waiters>,
+        waiters: &'w Arc<Waiters>,
         task: impl FnOnce(&mut Core, &Surroundings) -> Observed<T> + Send + 'static,
-    ) -> Option<T> {
+    ) -> Visit<'w, T> {
         let shard = &self.shards[shard_id.index()];
-        let observed = if let Some(turn) = shard.queue.try_turn() {
+        if let Some(turn) = shard.queue.try_turn() {
             let observed = ending_on_panic(|| task(&mut shard.core.lock(), &self.around));
             self.serve(shard_id, turn);
-            observed
-        } else {
-            let ticket = Arc::new(Ticket::new(waiters.clone()));
-            let filled = ticket.clone();
-            let task: Task = Box::new(move |core, around| filled.fill(task(core, around)));
-            match shard.queue.offer(task) {
-                Offered::Full(_) => return None,
-                Offered::Queued => {}
-                Offered::Yours(turn) => self.serve(shard_id, turn),
-            }
-            poll_fn(|context| ticket.poll(context)).await
-        };
-        waiters.durable(observed.place).await;
-        Some(observed.value)
+            return Visit::ran(observed, waiters);
+        }
+        let ticket = Arc::new(Ticket::new(waiters.clone()));
+        let filled = ticket.clone();
+        let task: Task = Box::new(move |core, around| filled.fill(task(core, around)));
+        match shard.queue.offer(task) {
+            Offered::Full(_) => return Visit { waiters, stage: Stage::Refused },
+            Offered::Queued => {}
+            Offered::Yours(turn) => self.serve(shard_id, turn),
+        }
+        Visit { waiters, stage: Stage::Queued(ticket) }
     }
 
     /// Runs what is queued. Past a bound, the rest is left to a task of its own, so that the
@@ -241,6 +265,35 @@ impl Shards {
         }
         let rest = Rest { shards: self.clone(), shard_id, suspended: Some(turn.suspend()) };
         tokio::spawn(async move { rest.go_on() });
+    }
+}
+
+impl<'w, T> Visit<'w, T> {
+    fn ran(observed: Observed<T>, waiters: &'w Arc<Waiters>) -> Self {
+        let wait = waiters.durable(observed.place);
+        Self { waiters, stage: Stage::Ran(observed.value, wait) }
+    }
+}
+
+/// Nothing in it is pinned.
+impl<T> Unpin for Visit<'_, T> {}
+
+impl<T> Future for Visit<'_, T> {
+    type Output = Option<T>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        let this = self.get_mut();
+        if let Stage::Queued(ticket) = &this.stage {
+            *this = Self::ran(ready!(ticket.poll(context)), this.waiters);
+        }
+        if let Stage::Ran(_, wait) = &mut this.stage {
+            ready!(Pin::new(wait).poll(context));
+        }
+        match std::mem::replace(&mut this.stage, Stage::Over) {
+            Stage::Ran(value, _) => Poll::Ready(Some(value)),
+            Stage::Refused => Poll::Ready(None),
+            Stage::Queued(_) | Stage::Over => unreachable!("a visit is over once"),
+        }
     }
 }
 

@@ -1,10 +1,12 @@
 //! The body of a request: read whole, up to the size that its operation takes.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use http_body_util::BodyExt;
-use hyper::body::{Body, Incoming};
+use hyper::body::{Body, Frame, Incoming};
 
 use super::connection::{Activity, Phase};
 
@@ -55,10 +57,46 @@ impl RequestBody {
             return Ok(Bytes::new());
         }
         self.activity.enter(Phase::Body);
-        let result = collect(&mut self.incoming, bytes_max).await;
+        let result = self.collect(bytes_max).await;
         self.activity.enter(Phase::Handling);
         self.is_read = result.is_ok();
         result
+    }
+
+    /// Gathers the pieces; a body of one piece is not copied.
+    async fn collect(&mut self, bytes_max: usize) -> Result<Bytes, BodyError> {
+        let mut first = Bytes::new();
+        let mut rest = BytesMut::new();
+        while !self.incoming.is_end_stream()
+            && let Some(frame) = poll_fn(|context| self.poll_frame(context)).await
+        {
+            // Trailers are no part of the body.
+            let Ok(data) = frame?.into_data() else { continue };
+            if first.len() + rest.len() + data.len() > bytes_max {
+                return Err(BodyError::TooLarge { bytes_max });
+            }
+            if first.is_empty() && rest.is_empty() {
+                first = data;
+                continue;
+            }
+            if rest.is_empty() {
+                rest.reserve(FIRST_CAPACITY_BYTES.max(first.len() + data.len()));
+                rest.extend_from_slice(&std::mem::take(&mut first));
+            }
+            rest.extend_from_slice(&data);
+        }
+        Ok(if rest.is_empty() { first } else { rest.freeze() })
+    }
+
+    fn poll_frame(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+        let Self { incoming, activity, .. } = self;
+        activity.poll_body(|| {
+            let polled = Pin::new(&mut *incoming).poll_frame(context);
+            (polled, incoming.is_end_stream())
+        })
     }
 }
 
@@ -68,27 +106,4 @@ impl Drop for RequestBody {
             self.activity.note_unread_body(true);
         }
     }
-}
-
-/// Gathers the pieces; a body of one piece is not copied.
-async fn collect(incoming: &mut Incoming, bytes_max: usize) -> Result<Bytes, BodyError> {
-    let mut first = Bytes::new();
-    let mut rest = BytesMut::new();
-    while let Some(frame) = incoming.frame().await {
-        // Trailers are no part of the body.
-        let Ok(data) = frame?.into_data() else { continue };
-        if first.len() + rest.len() + data.len() > bytes_max {
-            return Err(BodyError::TooLarge { bytes_max });
-        }
-        if first.is_empty() && rest.is_empty() {
-            first = data;
-            continue;
-        }
-        if rest.is_empty() {
-            rest.reserve(FIRST_CAPACITY_BYTES.max(first.len() + data.len()));
-            rest.extend_from_slice(&std::mem::take(&mut first));
-        }
-        rest.extend_from_slice(&data);
-    }
-    Ok(if rest.is_empty() { first } else { rest.freeze() })
 }

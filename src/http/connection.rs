@@ -18,7 +18,8 @@ use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -113,6 +114,9 @@ where
     let connection = http1::Builder::new()
         .max_header_size(HEAD_BYTES_MAX)
         .max_buf_size(BUFFER_BYTES_MAX)
+        // Whoever has sent a request and closes their side may still read the answer. hyper would
+        // look for that end between a request and its answer, into a new buffer of 8 KiB each time.
+        .half_close(true)
         .header_read_timeout(None)
         .serve_connection(io, service)
         .with_upgrades();
@@ -120,12 +124,20 @@ where
     let mut shutdown = pin!(shutdown);
     let mut watchdog = pin!(Watchdog::new(&activity, deadlines));
     let mut is_closing = false;
-    poll_fn(|context| {
-        if !is_closing && shutdown.as_mut().poll(context).is_ready() {
+    let waker = Waker::from(activity.clone());
+    let bell = Arc::new(Bell { has_rung: AtomicBool::new(true), activity: activity.clone() });
+    let bell_waker = Waker::from(bell.clone());
+    let served = poll_fn(|context| {
+        activity.set_task(context.waker());
+        if !is_closing
+            && bell.has_rung.load(Ordering::Acquire)
+            && bell.has_rung.swap(false, Ordering::AcqRel)
+            && shutdown.as_mut().poll(&mut Context::from_waker(&bell_waker)).is_ready()
+        {
             is_closing = true;
             connection.as_mut().graceful_shutdown();
         }
-        if let Poll::Ready(result) = connection.as_mut().poll(context) {
+        if let Poll::Ready(result) = connection.as_mut().poll(&mut Context::from_waker(&waker)) {
             return Poll::Ready(result.map_err(ConnectionError::Broken));
         }
         watchdog.as_mut().poll(context).map(|phase| match phase {
@@ -134,7 +146,24 @@ where
             phase => Err(ConnectionError::Stalled { phase }),
         })
     })
-    .await
+    .await;
+    // An upgraded transport keeps the notes, and would keep the memory of this task.
+    activity.forget_task();
+    served
+}
+
+/// Rings when there is a reason to look whether the process ends, which a busy connection does not
+/// ask each time that it is polled.
+struct Bell {
+    has_rung: AtomicBool,
+    activity: Arc<Activity>,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.has_rung.store(true, Ordering::Release);
+        self.activity.pass_on();
+    }
 }
 
 #[cfg(test)]

@@ -5,16 +5,15 @@
 
 use std::borrow::Cow;
 
-use bytes::Bytes;
-use http_body_util::Full;
+use hyper::StatusCode;
 use hyper::header::{
-    ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, SEC_WEBSOCKET_VERSION, UPGRADE,
+    ALLOW, CONNECTION, HeaderName, HeaderValue, RETRY_AFTER, SEC_WEBSOCKET_VERSION, UPGRADE,
     WWW_AUTHENTICATE,
 };
-use hyper::{Response, StatusCode};
 
 use super::body::BodyError;
 use super::request::{FieldError, Invalid};
+use super::respond::Reply;
 use super::respond::json::{JsonObject, write_list, write_text};
 use super::route::RouteError;
 use crate::auth::identity::TokenFlaw;
@@ -22,7 +21,7 @@ use crate::engine::key::Permission;
 use crate::engine::rejection::Rejection;
 
 /// The header that carries the code of an error.
-pub const CODE_HEADER: &str = "x-polysim-code";
+pub const CODE_HEADER: HeaderName = HeaderName::from_static("x-polysim-code");
 
 /// An answer that is not a success.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -233,12 +232,10 @@ impl ApiError {
         out
     }
 
-    /// The whole response.
-    pub fn into_response(self) -> Response<Full<Bytes>> {
-        let mut response = Response::new(Full::new(Bytes::from(self.body())));
-        *response.status_mut() = self.status;
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    /// The answer that tells it.
+    pub fn into_reply(self) -> Reply {
+        let mut reply = Reply::json(self.status, self.body());
+        let headers = &mut reply.headers;
         headers.insert(CODE_HEADER, HeaderValue::from_static(self.code));
         if let Some(seconds) = self.retry_after_seconds {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
@@ -258,7 +255,7 @@ impl ApiError {
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        response
+        reply
     }
 }
 

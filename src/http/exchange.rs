@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
 use super::connection::{ConnectionGuard, ConnectionLimit};
@@ -43,8 +44,8 @@ pub struct Stage {
     shutdown: watch::Sender<bool>,
     /// Open connections and their cap.
     pub connections: Arc<ConnectionLimit>,
-    /// What has been counted.
-    pub metrics: Metrics,
+    /// What each worker has counted.
+    metrics: Mutex<Vec<Arc<Metrics>>>,
     started: Instant,
 }
 
@@ -56,7 +57,7 @@ impl Stage {
             is_draining: AtomicBool::new(false),
             shutdown: watch::Sender::new(false),
             connections: ConnectionLimit::new(connections_max),
-            metrics: Metrics::default(),
+            metrics: Mutex::default(),
             started: Instant::now(),
         }
     }
@@ -102,7 +103,8 @@ impl Stage {
             gauges.keys = exchange.service.key_count();
         }
         let journal = exchange.and_then(|exchange| exchange.journal.metrics());
-        self.metrics.render(gauges, journal, snapshots)
+        let metrics = Metrics::sum(self.metrics.lock().iter().map(Arc::as_ref));
+        metrics.render(gauges, journal, snapshots)
     }
 }
 
@@ -125,13 +127,17 @@ impl Seat {
 pub struct Worker {
     /// The process.
     pub stage: Arc<Stage>,
+    /// What it has counted.
+    pub metrics: Arc<Metrics>,
     waiters: OnceLock<Arc<Waiters>>,
 }
 
 impl Worker {
     /// A worker that has not served yet.
     pub fn new(stage: Arc<Stage>) -> Self {
-        Self { stage, waiters: OnceLock::new() }
+        let metrics = Arc::new(Metrics::default());
+        stage.metrics.lock().push(metrics.clone());
+        Self { stage, metrics, waiters: OnceLock::new() }
     }
 
     /// Where this worker's waits for the disk are parked. The first call starts the task of its

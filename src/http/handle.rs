@@ -17,24 +17,28 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::{AUTHORIZATION, HeaderValue};
+use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Response};
 
-use self::reply::{RequestId, write_limits};
+use self::reply::{RequestId, response_of};
 use super::body::RequestBody;
 use super::error::ApiError;
-use super::exchange::{Exchange, Seat, Stage, Worker};
+use super::exchange::{Exchange, Seat, Worker};
+use super::respond::Reply;
 use super::route::{Access, Route};
 use crate::auth::presented::{Precedence, Presented};
-use crate::service::{Admission, Caller, Denied, Visit};
+use crate::service::{Admission, Caller, Denied, Moment, Visit};
+use crate::telemetry::Metrics;
+
+static API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// What an operation answers with.
-type Answer = Result<Response<Full<Bytes>>, ApiError>;
+type Answer = Result<Reply, ApiError>;
 
 /// One request on its way, once it is known who sends it.
 struct Call<'a> {
-    stage: &'a Stage,
+    metrics: &'a Metrics,
     exchange: &'a Exchange,
     visit: Visit<'a>,
     caller: Caller,
@@ -49,7 +53,7 @@ impl Call<'_> {
 
     /// The value of a header; of one that comes several times, all values as one list, which is
     /// what that means.
-    fn header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+    fn header(&self, name: &HeaderName) -> Option<Cow<'_, [u8]>> {
         let mut values = self.head.headers.get_all(name).iter().map(HeaderValue::as_bytes);
         let first = values.next()?;
         Some(
@@ -58,41 +62,41 @@ impl Call<'_> {
     }
 }
 
-/// Answers one request. Whatever happens, there is an answer.
-pub async fn handle(
+/// Answers one request of a connection from `peer`. Whatever happens, there is an answer.
+pub fn handle(
     worker: &Worker,
     seat: &Arc<Seat>,
-    address: IpAddr,
+    peer: IpAddr,
     request: Request<RequestBody>,
-) -> Response<Full<Bytes>> {
-    let request_id = RequestId::of(request.headers());
-    let mut admission = None;
-    let answer = answer(worker, seat, address, request, &mut admission).await;
-    let mut response = answer.unwrap_or_else(|error| {
-        if let Some(cause) = error.cause {
-            tracing::error!(%request_id, "a bug, please report it: {cause}");
-        }
-        error.into_response()
-    });
-    let headers = response.headers_mut();
-    request_id.write(headers);
-    if let Some((admission, moment)) = admission {
-        write_limits(headers, &admission, moment);
+) -> impl Future<Output = Response<Full<Bytes>>> {
+    // The future holds the parts once. An `async fn` would hold the request and the parts.
+    let (mut head, body) = request.into_parts();
+    async move {
+        let request_id = RequestId::of(&head.headers);
+        let mut admitted = None;
+        let answer = answer(worker, seat, peer, &mut head, body, &mut admitted).await;
+        let reply = answer.unwrap_or_else(|error| {
+            if let Some(cause) = error.cause {
+                tracing::error!(%request_id, "a bug, please report it: {cause}");
+            }
+            error.into_reply()
+        });
+        worker.metrics.responded(reply.status.as_u16());
+        response_of(reply, request_id, admitted, head.headers)
     }
-    worker.stage.metrics.responded(response.status().as_u16());
-    response
 }
 
-type Admitted = Option<(Admission, crate::service::Moment)>;
+/// What the answer tells of the caller's limits; nothing before they were looked at.
+type Admitted = Option<(Admission, Moment)>;
 
 async fn answer(
     worker: &Worker,
     seat: &Arc<Seat>,
-    address: IpAddr,
-    request: Request<RequestBody>,
+    peer: IpAddr,
+    head: &mut Parts,
+    body: RequestBody,
     admitted: &mut Admitted,
 ) -> Answer {
-    let (head, body) = request.into_parts();
     let route = Route::find(&head.method, head.uri.path())?;
     let stage = &*worker.stage;
     if let Some(answer) = health::answer(&route, stage, head.uri.query()) {
@@ -103,26 +107,33 @@ async fn answer(
     };
     let service = &exchange.service;
     let body = body.read(route.body_bytes_max()).await?;
+    let address = peer;
     let visit = Visit { moment: service.moment(), address, waiters: worker.waiters(exchange) };
     if route == Route::PriceSocket {
-        return socket::open(worker, exchange, seat, head, visit).await;
+        let head = std::mem::replace(head, Request::new(()).into_parts().0);
+        return Box::pin(socket::open(worker, exchange, seat, head, visit)).await;
     }
-    let caller = service.identify(&presented(&head, &route), address, visit.moment)?;
+    let caller = service.identify(&presented(head, &route), address, visit.moment)?;
     require_credential(&caller, route.access())?;
-    admit(stage, exchange, &route, &caller, visit, admitted)?;
+    admit(&worker.metrics, exchange, &route, &caller, visit, admitted)?;
     require_permission(&caller, route.access())?;
-    let call = Call { stage, exchange, visit, caller, head: &head, body };
-    perform(&call, route).await
+    let call = Call { metrics: &worker.metrics, exchange, visit, caller, head, body };
+    if route == Route::Trade {
+        return orders::trade(&call).await;
+    }
+    // A connection has room for the largest of these, and moves it with each request: the hot one
+    // is small, and the others are worth an allocation.
+    Box::pin(perform(&call, route)).await
 }
 
 /// Which credential the headers present.
 fn presented<'a>(head: &'a Parts, route: &Route<'_>) -> Presented<'a> {
-    let value = |name: &str| head.headers.get(name).map(HeaderValue::as_bytes);
+    let value = |name: &HeaderName| head.headers.get(name).map(HeaderValue::as_bytes);
     let precedence = match route.access() {
         Access::Token => Precedence::Bearer,
         _ => Precedence::Key,
     };
-    Presented::from_headers(value("x-api-key"), value(AUTHORIZATION.as_str()), precedence)
+    Presented::from_headers(value(&API_KEY), value(&AUTHORIZATION), precedence)
 }
 
 /// Refuses a caller who has brought nothing, or the wrong kind of credential.
@@ -147,7 +158,7 @@ fn require_permission(caller: &Caller, access: Access) -> Result<(), Denied> {
 /// Counts the request against its limits. What the answer tells of them is left in `admitted`,
 /// whether the request passes or not.
 fn admit(
-    stage: &Stage,
+    metrics: &Metrics,
     exchange: &Exchange,
     route: &Route<'_>,
     caller: &Caller,
@@ -162,7 +173,7 @@ fn admit(
         _ => Ok(()),
     });
     if result.is_err() {
-        stage.metrics.rate_limited.increment();
+        metrics.rate_limited.increment();
     }
     result
 }
@@ -175,7 +186,6 @@ async fn perform(call: &Call<'_>, route: Route<'_>) -> Answer {
         Route::RevokeKey { key_id } => keys::revoke(call, &key_id).await,
         Route::ListTiers => Ok(keys::list_tiers(call)),
         Route::CreateSocketToken => keys::create_socket_token(call).await,
-        Route::Trade => orders::trade(call).await,
         Route::AddComment { order_id } => orders::comment(call, &order_id).await,
         Route::ListComments { order_id } => orders::comments(call, &order_id).await,
         Route::DeleteComment { comment_id } => orders::delete_comment(call, &comment_id).await,
@@ -189,8 +199,10 @@ async fn perform(call: &Call<'_>, route: Route<'_>) -> Answer {
         Route::GetBook => markets::get_book(call),
         Route::GetBalance => account::balance(call).await,
         Route::ListPositions => account::positions(call).await,
-        Route::PriceSocket | Route::Health | Route::HealthLive | Route::HealthReady => {
-            unreachable!("answered before the credential")
-        }
+        Route::Trade
+        | Route::PriceSocket
+        | Route::Health
+        | Route::HealthLive
+        | Route::HealthReady => unreachable!("answered before"),
     }
 }

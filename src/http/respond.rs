@@ -13,17 +13,25 @@ pub mod order;
 pub mod price;
 pub mod trade;
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
-use hyper::{Response, StatusCode};
+use hyper::StatusCode;
+use hyper::header::HeaderMap;
 
-/// A JSON answer.
-pub fn json_response(status: StatusCode, body: Vec<u8>) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(body)));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
+/// An answer without the headers that all answers carry.
+#[derive(Debug)]
+pub struct Reply {
+    /// The status of the response.
+    pub status: StatusCode,
+    /// JSON, or nothing.
+    pub body: Vec<u8>,
+    /// What only this answer carries; mostly nothing.
+    pub headers: HeaderMap,
+}
+
+impl Reply {
+    /// A JSON answer.
+    pub fn json(status: StatusCode, body: Vec<u8>) -> Self {
+        Self { status, body, headers: HeaderMap::new() }
+    }
 }
 
 #[cfg(test)]

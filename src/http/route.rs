@@ -126,15 +126,74 @@ impl<'a> Route<'a> {
     /// The operation that a method and a path (without its query) ask for. `HEAD` asks for what
     /// `GET` does.
     pub fn find(method: &Method, path: &'a str) -> Result<Self, RouteError> {
-        let methods = Methods::of_path(path).ok_or(RouteError::NotFound)?;
-        let allow = methods.allow();
-        match *method {
-            Method::GET | Method::HEAD => methods.get,
-            Method::POST => methods.post,
-            Method::DELETE => methods.delete,
-            _ => None,
+        use Verb::{Delete, Get, Post};
+        let not_allowed = |allow| Err(RouteError::MethodNotAllowed { allow });
+        let mut segments = [""; SEGMENTS_MAX];
+        let segments = split(path, &mut segments).ok_or(RouteError::NotFound)?;
+        Ok(match (segments, Verb::of(method)) {
+            (["trade"], Post) => Self::Trade,
+            (["trade"], _) => return not_allowed("POST"),
+            (["trades", order_id, "comments"], verb) => {
+                let order_id = parameter(order_id)?;
+                match verb {
+                    Get => Self::ListComments { order_id },
+                    Post => Self::AddComment { order_id },
+                    _ => return not_allowed("GET, HEAD, POST"),
+                }
+            }
+            (["comments", comment_id], verb) => {
+                let comment_id = parameter(comment_id)?;
+                match verb {
+                    Delete => Self::DeleteComment { comment_id },
+                    _ => return not_allowed("DELETE"),
+                }
+            }
+            (["v1", rest @ ..], verb) => return Self::find_v1(verb, rest),
+            _ => return Err(RouteError::NotFound),
+        })
+    }
+
+    fn find_v1(verb: Verb, segments: &[&'a str]) -> Result<Self, RouteError> {
+        use Verb::{Delete, Get, Post};
+        let not_allowed = |allow| Err(RouteError::MethodNotAllowed { allow });
+        let get = |route| if verb == Get { Ok(route) } else { not_allowed("GET, HEAD") };
+        let post = |route| if verb == Post { Ok(route) } else { not_allowed("POST") };
+        match segments {
+            ["keys"] => match verb {
+                Get => Ok(Self::ListKeys),
+                Post => Ok(Self::CreateKey),
+                _ => not_allowed("GET, HEAD, POST"),
+            },
+            ["keys", "bootstrap"] => post(Self::BootstrapKey),
+            ["keys", "tiers"] => get(Self::ListTiers),
+            ["keys", "ws-token"] => post(Self::CreateSocketToken),
+            ["keys", key_id] => {
+                let key_id = parameter(key_id)?;
+                match verb {
+                    Delete => Ok(Self::RevokeKey { key_id }),
+                    _ => not_allowed("DELETE"),
+                }
+            }
+            ["orders"] => get(Self::ListOrders),
+            ["orders", "batch"] => post(Self::PlaceBatch),
+            ["orders", order_id] => get(Self::GetOrder { order_id: parameter(order_id)? }),
+            ["prices", "batch"] => post(Self::ListPrices),
+            ["markets"] => get(Self::ListMarkets),
+            ["markets", condition_id] => {
+                get(Self::GetMarket { condition_id: parameter(condition_id)? })
+            }
+            ["markets", condition_id, "book"] => {
+                get(Self::GetMarketBook { condition_id: parameter(condition_id)? })
+            }
+            ["book"] => get(Self::GetBook),
+            ["account", "balance"] => get(Self::GetBalance),
+            ["account", "positions"] => get(Self::ListPositions),
+            ["ws", "prices"] => get(Self::PriceSocket),
+            ["health"] => get(Self::Health),
+            ["health", "live"] => get(Self::HealthLive),
+            ["health", "ready"] => get(Self::HealthReady),
+            _ => Err(RouteError::NotFound),
         }
-        .ok_or(RouteError::MethodNotAllowed { allow })
     }
 
     /// Who may call it.
@@ -182,97 +241,57 @@ impl<'a> Route<'a> {
     }
 }
 
-/// What a path does, by method.
-#[derive(Default)]
-struct Methods<'a> {
-    get: Option<Route<'a>>,
-    post: Option<Route<'a>>,
-    delete: Option<Route<'a>>,
+/// A method, as far as any path tells them apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verb {
+    Get,
+    Post,
+    Patch,
+    Delete,
+    Other,
 }
 
-impl<'a> Methods<'a> {
-    fn of_path(path: &'a str) -> Option<Self> {
-        let mut segments = [""; SEGMENTS_MAX];
-        let mut count = 0;
-        for segment in path.strip_prefix('/')?.split('/') {
-            *segments.get_mut(count)? = segment;
+impl Verb {
+    const fn of(method: &Method) -> Self {
+        match *method {
+            Method::GET | Method::HEAD => Self::Get,
+            Method::POST => Self::Post,
+            Method::PATCH => Self::Patch,
+            Method::DELETE => Self::Delete,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// The segments of a path that begins with a slash; `None` for other paths and for longer ones.
+fn split<'p, 's>(
+    path: &'p str,
+    segments: &'s mut [&'p str; SEGMENTS_MAX],
+) -> Option<&'s [&'p str]> {
+    let path = path.strip_prefix('/')?;
+    let mut start = 0;
+    let mut count = 0;
+    for (end, byte) in path.bytes().enumerate() {
+        if byte == b'/' {
+            *segments.get_mut(count)? = &path[start..end];
             count += 1;
-        }
-        Some(match segments[..count] {
-            ["trade"] => Self::post(Route::Trade),
-            ["trades", order_id, "comments"] => {
-                let order_id = parameter(order_id)?;
-                Self {
-                    get: Some(Route::ListComments { order_id: order_id.clone() }),
-                    ..Self::post(Route::AddComment { order_id })
-                }
-            }
-            ["comments", comment_id] => {
-                Self::delete(Route::DeleteComment { comment_id: parameter(comment_id)? })
-            }
-            ["v1", "keys"] => Self { get: Some(Route::ListKeys), ..Self::post(Route::CreateKey) },
-            ["v1", "keys", "bootstrap"] => Self::post(Route::BootstrapKey),
-            ["v1", "keys", "tiers"] => Self::get(Route::ListTiers),
-            ["v1", "keys", "ws-token"] => Self::post(Route::CreateSocketToken),
-            ["v1", "keys", key_id] => Self::delete(Route::RevokeKey { key_id: parameter(key_id)? }),
-            ["v1", "orders"] => Self::get(Route::ListOrders),
-            ["v1", "orders", "batch"] => Self::post(Route::PlaceBatch),
-            ["v1", "orders", order_id] => {
-                Self::get(Route::GetOrder { order_id: parameter(order_id)? })
-            }
-            ["v1", "prices", "batch"] => Self::post(Route::ListPrices),
-            ["v1", "markets"] => Self::get(Route::ListMarkets),
-            ["v1", "markets", condition_id] => {
-                Self::get(Route::GetMarket { condition_id: parameter(condition_id)? })
-            }
-            ["v1", "markets", condition_id, "book"] => {
-                Self::get(Route::GetMarketBook { condition_id: parameter(condition_id)? })
-            }
-            ["v1", "book"] => Self::get(Route::GetBook),
-            ["v1", "account", "balance"] => Self::get(Route::GetBalance),
-            ["v1", "account", "positions"] => Self::get(Route::ListPositions),
-            ["v1", "ws", "prices"] => Self::get(Route::PriceSocket),
-            ["v1", "health"] => Self::get(Route::Health),
-            ["v1", "health", "live"] => Self::get(Route::HealthLive),
-            ["v1", "health", "ready"] => Self::get(Route::HealthReady),
-            _ => return None,
-        })
-    }
-
-    fn get(route: Route<'a>) -> Self {
-        Self { get: Some(route), ..Self::default() }
-    }
-
-    fn post(route: Route<'a>) -> Self {
-        Self { post: Some(route), ..Self::default() }
-    }
-
-    fn delete(route: Route<'a>) -> Self {
-        Self { delete: Some(route), ..Self::default() }
-    }
-
-    const fn allow(&self) -> &'static str {
-        match (self.get.is_some(), self.post.is_some(), self.delete.is_some()) {
-            (false, false, false) => "",
-            (true, false, false) => "GET, HEAD",
-            (false, true, false) => "POST",
-            (false, false, true) => "DELETE",
-            (true, true, false) => "GET, HEAD, POST",
-            (true, false, true) => "GET, HEAD, DELETE",
-            (false, true, true) => "POST, DELETE",
-            (true, true, true) => "GET, HEAD, POST, DELETE",
+            start = end + 1;
         }
     }
+    *segments.get_mut(count)? = &path[start..];
+    Some(&segments[..=count])
 }
 
-/// A segment as text; `None` when it is empty or not UTF-8, which names nothing.
-fn parameter(segment: &str) -> Option<Cow<'_, str>> {
+/// A segment as text. One that is empty or not UTF-8 names nothing.
+fn parameter(segment: &str) -> Result<Cow<'_, str>, RouteError> {
     if segment.is_empty() {
-        return None;
+        return Err(RouteError::NotFound);
     }
     match percent::decode(segment, false) {
-        Cow::Borrowed(_) => Some(Cow::Borrowed(segment)),
-        Cow::Owned(bytes) => String::from_utf8(bytes).ok().map(Cow::Owned),
+        Cow::Borrowed(_) => Ok(Cow::Borrowed(segment)),
+        Cow::Owned(bytes) => {
+            String::from_utf8(bytes).map(Cow::Owned).map_err(|_| RouteError::NotFound)
+        }
     }
 }
 
@@ -320,7 +339,23 @@ mod tests {
                 check(&Method::HEAD, path, &Ok(route.clone()));
             }
             check(&method, path, &Ok(route));
+            check_allow(path);
         }
+    }
+
+    /// What the refusal of a method says is what the path takes.
+    #[track_caller]
+    fn check_allow(path: &str) {
+        let methods = [Method::GET, Method::HEAD, Method::POST, Method::PATCH, Method::DELETE];
+        let taken: Vec<_> = methods
+            .into_iter()
+            .filter(|method| Route::find(method, path).is_ok())
+            .map(|method| method.to_string())
+            .collect();
+        let Err(RouteError::MethodNotAllowed { allow }) = Route::find(&Method::PUT, path) else {
+            panic!("{path} takes PUT");
+        };
+        assert_eq!(allow, taken.join(", "), "{path}");
     }
 
     #[test]
@@ -336,7 +371,9 @@ mod tests {
             (Method::GET, "/v1/markets/", Err(RouteError::NotFound)),
             (Method::GET, "/v1/markets//book", Err(RouteError::NotFound)),
             (Method::GET, "/v1/markets/%FF", Err(RouteError::NotFound)),
+            (Method::PATCH, "/v1/markets/%FF", Err(RouteError::NotFound)),
             (Method::GET, "/v1/markets/a/book/b", Err(RouteError::NotFound)),
+            (Method::GET, "/v1/markets/a/book/b/c/d", Err(RouteError::NotFound)),
             (Method::GET, "/trade", not_allowed("POST")),
             (Method::POST, "/v1/orders", not_allowed("GET, HEAD")),
             (Method::PATCH, "/v1/keys/64", not_allowed("DELETE")),

@@ -84,7 +84,7 @@ async fn accept(listener: TcpListener, worker: &Arc<Worker>, seats: &mpsc::Sende
 
 fn welcome(stream: TcpStream, peer: SocketAddr, worker: &Arc<Worker>, seats: &mpsc::Sender<()>) {
     let Some(counted) = worker.stage.connections.admit() else {
-        worker.stage.metrics.connections_refused.increment();
+        worker.metrics.connections_refused.increment();
         tokio::spawn(refuse(stream));
         return;
     };

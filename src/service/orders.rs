@@ -1,6 +1,9 @@
 //! Trading, and reading orders back.
 
-use super::{Caller, Service, ServiceError, Visit};
+use std::future::poll_fn;
+use std::pin::Pin;
+
+use super::{Caller, Denied, Service, ServiceError, Visit};
 use crate::engine::command::{Command, OrderNames, Trade, TradeOrder};
 use crate::engine::idempotency::NameHash;
 use crate::engine::order::OrderReceipt;
@@ -28,18 +31,20 @@ pub struct OrderList {
 }
 
 impl Service {
-    /// Buys or sells at the market. The flag tells a replay.
-    pub async fn trade(
+    /// Buys or sells at the market before this returns. What it returns resolves when that is
+    /// durable; the flag tells a replay.
+    pub fn trade(
         &self,
         caller: &Caller,
         order: TradeOrder,
         names: OrderNames,
         visit: Visit<'_>,
-    ) -> Result<(OrderReceipt, bool), ServiceError> {
+    ) -> Result<impl Future<Output = Result<(OrderReceipt, bool), Refusal>>, Denied> {
         let owner = caller.owner()?;
         let shard = owner.shard();
         let command = Command::Trade(Trade::new(owner, order, names));
-        Ok(filled(self.shards.execute(shard, command, visit.waiters).await)?)
+        let mut executed = self.shards.execute(shard, command, visit.waiters);
+        Ok(poll_fn(move |context| Pin::new(&mut executed).poll(context).map(filled)))
     }
 
     /// The orders of a batch, one after the other, each for itself.
@@ -139,7 +144,7 @@ impl Service {
 
 fn filled(outcome: Result<Outcome, Refusal>) -> Result<(OrderReceipt, bool), Refusal> {
     match outcome? {
-        Outcome::Order { receipt, is_replay } => Ok((*receipt, is_replay)),
+        Outcome::Order { receipt, is_replay } => Ok((receipt, is_replay)),
         _ => unreachable!("a trade makes an order"),
     }
 }

@@ -63,7 +63,7 @@ impl Core {
                 let order = self.state.order(order).expect("a replay names an order of the shard");
                 Observed {
                     value: Ok(Outcome::Order {
-                        receipt: Box::new(self.state.receipt(order)),
+                        receipt: self.state.receipt(order),
                         is_replay: true,
                     }),
                     place: self.state.rests_on(command),
@@ -128,7 +128,7 @@ impl Core {
             }
             Event::OrderFilled(fill) => {
                 let order = state.order(fill.order).expect("just filled");
-                Outcome::Order { receipt: Box::new(state.receipt(order)), is_replay: false }
+                Outcome::Order { receipt: state.receipt(order), is_replay: false }
             }
             Event::CommentAdded { comment, .. } => {
                 Outcome::Comment(Box::new(state.comment(*comment).expect("just added").clone()))

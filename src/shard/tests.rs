@@ -144,7 +144,7 @@ fn is_pending(future: Pin<&mut impl Future>) -> bool {
 
 fn receipt(outcome: Result<Outcome, Refusal>) -> (OrderReceipt, bool) {
     match outcome {
-        Ok(Outcome::Order { receipt, is_replay }) => (*receipt, is_replay),
+        Ok(Outcome::Order { receipt, is_replay }) => (receipt, is_replay),
         other => panic!("not an order: {other:?}"),
     }
 }

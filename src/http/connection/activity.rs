@@ -1,11 +1,13 @@
-//! What a connection is doing, and whether it has done it for too long.
+//! What a connection is doing, whether it has done it for too long, and who is woken for it.
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep};
 
 use super::Deadlines;
@@ -46,6 +48,10 @@ impl Phase {
 
 /// The notes of one connection: its phase, and a count of what restarts the phase's deadline.
 ///
+/// It is also what hyper wakes. When the last piece of a body is taken, hyper wakes the connection
+/// to read the next one, although there is none: the whole connection would be polled once more
+/// for each request. So wakes are held back while a body is polled, and passed on for a reason.
+///
 /// Transport, body and handler are polled by the same task as the watchdog, so nothing is ordered
 /// by these writes. They are atomic because an upgraded transport may move to another thread.
 #[derive(Debug, Default)]
@@ -53,9 +59,29 @@ pub struct Activity {
     note: AtomicU32,
     /// Part of the newest request's body was not read.
     has_unread_body: AtomicBool,
+    /// The task of the connection, once it was polled.
+    task: Mutex<Option<Waker>>,
+    /// Wakes are held back.
+    is_holding: AtomicBool,
+    /// A wake was held back.
+    was_woken: AtomicBool,
 }
 
 const PHASE_BITS: u32 = 3;
+
+impl Wake for Activity {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.is_holding.load(Ordering::Relaxed) {
+            self.was_woken.store(true, Ordering::Relaxed);
+        } else {
+            self.pass_on();
+        }
+    }
+}
 
 impl Activity {
     /// What the connection is doing.
@@ -74,6 +100,37 @@ impl Activity {
         self.has_unread_body.store(is_unread, Ordering::Relaxed);
     }
 
+    /// Polls a body. What it wakes for is passed on, unless the poll says that nothing is left.
+    pub(in crate::http) fn poll_body<T>(&self, poll: impl FnOnce() -> (T, bool)) -> T {
+        self.is_holding.store(true, Ordering::Relaxed);
+        let (polled, is_complete) = poll();
+        self.is_holding.store(false, Ordering::Relaxed);
+        if self.was_woken.swap(false, Ordering::Relaxed) && !is_complete {
+            self.pass_on();
+        }
+        polled
+    }
+
+    /// From now on this task is woken.
+    pub(super) fn set_task(&self, waker: &Waker) {
+        let mut task = self.task.lock();
+        if !task.as_ref().is_some_and(|task| task.will_wake(waker)) {
+            *task = Some(waker.clone());
+        }
+    }
+
+    /// From now on nobody is woken.
+    pub(super) fn forget_task(&self) {
+        *self.task.lock() = None;
+    }
+
+    /// Wakes the task of the connection.
+    pub(super) fn pass_on(&self) {
+        if let Some(task) = &*self.task.lock() {
+            task.wake_by_ref();
+        }
+    }
+
     /// Whether the client may still be sending something that nobody will read: a body that was
     /// given up, or the rest of a head that was refused.
     pub(super) fn has_unread(&self) -> bool {
@@ -87,8 +144,9 @@ impl Activity {
 
 /// Fires when a phase has made no progress until its deadline.
 ///
-/// The clock is read once for each poll that finds a new note. The timer is set only when there is
-/// none or it would fire too late; one that fires too early is set again.
+/// The clock is read once for each poll that finds a new note with a deadline. The timer is set
+/// only when there is none or it would fire too late; one that fires too early is set again. It is
+/// looked at only when it has fired or would wake somebody else: a busy connection leaves it alone.
 pub(super) struct Watchdog<'a> {
     activity: &'a Activity,
     deadlines: Deadlines,
@@ -96,6 +154,8 @@ pub(super) struct Watchdog<'a> {
     seen: u32,
     since: Instant,
     timer: Pin<Box<Sleep>>,
+    /// Whom the timer wakes; nobody while it has yet to be polled.
+    waker: Option<Waker>,
 }
 
 impl<'a> Watchdog<'a> {
@@ -103,30 +163,95 @@ impl<'a> Watchdog<'a> {
         let since = Instant::now();
         let timer = Box::pin(tokio::time::sleep_until(since + deadlines.idle));
         let seen = activity.note.load(Ordering::Relaxed);
-        Self { activity, deadlines, seen, since, timer }
+        Self { activity, deadlines, seen, since, timer, waker: None }
     }
 
     /// Ready with the phase that took too long.
     pub(super) fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Phase> {
         let note = self.activity.note.load(Ordering::Relaxed);
-        if note != self.seen {
-            self.seen = note;
-            self.since = Instant::now();
-        }
         let phase = Activity::phase_of(note);
         let Some(limit) = phase.deadline(&self.deadlines) else {
             return Poll::Pending;
         };
+        if note != self.seen {
+            self.seen = note;
+            self.since = Instant::now();
+        }
         let deadline = self.since + limit;
         if deadline < self.timer.deadline() {
-            self.timer.as_mut().reset(deadline);
+            self.reset(deadline);
+        }
+        let wakes_caller =
+            self.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker()));
+        if wakes_caller && !self.timer.is_elapsed() {
+            return Poll::Pending;
         }
         while self.timer.as_mut().poll(context).is_ready() {
             if self.timer.deadline() >= deadline {
                 return Poll::Ready(phase);
             }
-            self.timer.as_mut().reset(deadline);
+            self.reset(deadline);
         }
+        self.waker = Some(context.waker().clone());
         Poll::Pending
+    }
+
+    fn reset(&mut self, deadline: Instant) {
+        self.timer.as_mut().reset(deadline);
+        self.waker = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn wakes_for_a_body_that_is_complete_go_nowhere() {
+        let activity = Arc::new(Activity::default());
+        let waker = Waker::from(activity.clone());
+        waker.wake_by_ref();
+        let task = Arc::new(Count::default());
+        activity.set_task(&task.clone().into());
+        let mut expected = 0;
+        for (is_woken, is_complete, is_passed_on) in [
+            (true, true, false),
+            (false, false, false),
+            (true, false, true),
+            (false, true, false),
+            (true, false, true),
+        ] {
+            let polled = activity.poll_body(|| {
+                if is_woken {
+                    waker.wake_by_ref();
+                }
+                assert_eq!(task.0.load(Ordering::Relaxed), expected, "held back");
+                (7, is_complete)
+            });
+            assert_eq!(polled, 7);
+            expected += usize::from(is_passed_on);
+            assert_eq!(task.0.load(Ordering::Relaxed), expected, "{is_woken} {is_complete}");
+            waker.wake_by_ref();
+            expected += 1;
+            assert_eq!(task.0.load(Ordering::Relaxed), expected, "nothing is held back now");
+        }
+        let other = Arc::new(Count::default());
+        activity.set_task(&other.clone().into());
+        waker.wake();
+        assert_eq!(
+            (task.0.load(Ordering::Relaxed), other.0.load(Ordering::Relaxed)),
+            (expected, 1)
+        );
     }
 }

@@ -32,11 +32,17 @@ async fn answer(request: Request<RequestBody>) -> Response<Full<Bytes>> {
     }
     match body.read(LIMIT).await {
         Ok(body) => Response::new(Full::new(format!("got {}", body.len()).into())),
-        Err(BodyError::TooLarge { bytes_max }) => {
-            ApiError::body_too_large(bytes_max).into_response()
-        }
-        Err(BodyError::Broken(_)) => ApiError::internal("the body broke").into_response(),
+        Err(BodyError::TooLarge { bytes_max }) => refusal(ApiError::body_too_large(bytes_max)),
+        Err(BodyError::Broken(_)) => refusal(ApiError::internal("the body broke")),
     }
+}
+
+fn refusal(error: ApiError) -> Response<Full<Bytes>> {
+    let reply = error.into_reply();
+    let mut response = Response::new(Full::new(reply.body.into()));
+    *response.status_mut() = reply.status;
+    *response.headers_mut() = reply.headers;
+    response
 }
 
 impl Client {
@@ -165,6 +171,20 @@ fn a_handler_has_the_time_that_it_wants() {
         assert!(client.read_until("got 0").await.starts_with("HTTP/1.1 200"));
         assert_eq!(client.started.elapsed().as_secs(), 60);
         client.expect_drop(Phase::Idle, 60 + 75).await;
+    });
+}
+
+#[test]
+fn a_client_that_has_said_all_gets_its_answer() {
+    run(async {
+        let mut client = Client::connect();
+        client.send(GET.replace("/ ", "/slow ")).await;
+        sleep(Duration::from_secs(1)).await;
+        client.io.shutdown().await.unwrap();
+        let (text, result, seconds) = client.end().await;
+        assert!(text.starts_with("HTTP/1.1 200") && text.ends_with("got 0"), "{text}");
+        assert!(result.is_ok(), "{result:?}");
+        assert_eq!(seconds, 60);
     });
 }
 

@@ -1,5 +1,3 @@
-use http_body_util::BodyExt;
-
 use super::*;
 use crate::engine::command::TradeOrder;
 use crate::http::request::order::TradeRequest;
@@ -7,70 +5,61 @@ use crate::market::catalogue::MarketStatus;
 use crate::money::{Price, Shares, Usd};
 
 /// Status, headers and body of one error, as a client sees them.
-async fn shown(error: ApiError) -> String {
-    let response = error.into_response();
-    let (head, body) = response.into_parts();
-    let body = body.collect().await.unwrap().to_bytes();
+fn shown(error: ApiError) -> String {
+    let Reply { status, body, headers } = error.into_reply();
     let parsed: serde_json::Value = serde_json::from_slice(&body).unwrap();
-    assert_eq!(parsed["error"], head.headers[CODE_HEADER].to_str().unwrap());
+    assert_eq!(parsed["error"], headers[CODE_HEADER].to_str().unwrap());
     if !parsed["detail"].is_array() {
         assert_eq!(parsed["detail"], parsed["message"]);
     }
-    let mut text = head.status.as_u16().to_string();
+    let mut text = status.as_u16().to_string();
     for name in [RETRY_AFTER, ALLOW, CONNECTION, WWW_AUTHENTICATE] {
-        if let Some(value) = head.headers.get(&name) {
+        if let Some(value) = headers.get(&name) {
             text += &[" ", name.as_str(), ": ", value.to_str().unwrap()].concat();
         }
     }
     text + "\n" + std::str::from_utf8(&body).unwrap() + "\n"
 }
 
-async fn all_shown(errors: Vec<ApiError>) -> String {
-    let mut text = String::new();
-    for error in errors {
-        text += &shown(error).await;
-    }
-    text
+fn all_shown(errors: Vec<ApiError>) -> String {
+    errors.into_iter().map(shown).collect()
 }
 
-#[tokio::test]
-async fn errors_of_the_edge() {
+#[test]
+fn errors_of_the_edge() {
     let invalid = TradeRequest::read(b"{\"side\":\"\\u00e9\",\"quantity\":0}", None).unwrap_err();
     let malformed = TradeRequest::read(b"{", None).unwrap_err();
-    insta::assert_snapshot!(
-        all_shown(vec![
-            RouteError::NotFound.into(),
-            RouteError::MethodNotAllowed { allow: "GET, HEAD" }.into(),
-            ApiError::body_too_large(65_536),
-            ApiError::missing_auth(),
-            ApiError::invalid_key(),
-            ApiError::key_deactivated(),
-            ApiError::key_expired(),
-            ApiError::invalid_token(&TokenFlaw::Signature),
-            ApiError::token_expired(),
-            ApiError::token_not_accepted(),
-            ApiError::insufficient_permission(Permission::Trade),
-            ApiError::escalation(),
-            ApiError::tier_not_authorized(),
-            ApiError::rate_limited(0),
-            ApiError::rate_limited(42),
-            invalid.into(),
-            malformed.into(),
-            ApiError::batch_limit_exceeded(6, 5),
-            ApiError::token_not_found(),
-            ApiError::book_unavailable(),
-            ApiError::upgrade_required(),
-            ApiError::server_busy(),
-            ApiError::journal_full(),
-            ApiError::not_ready(),
-            ApiError::internal("a bug"),
-        ])
-        .await
-    );
+    insta::assert_snapshot!(all_shown(vec![
+        RouteError::NotFound.into(),
+        RouteError::MethodNotAllowed { allow: "GET, HEAD" }.into(),
+        ApiError::body_too_large(65_536),
+        ApiError::missing_auth(),
+        ApiError::invalid_key(),
+        ApiError::key_deactivated(),
+        ApiError::key_expired(),
+        ApiError::invalid_token(&TokenFlaw::Signature),
+        ApiError::token_expired(),
+        ApiError::token_not_accepted(),
+        ApiError::insufficient_permission(Permission::Trade),
+        ApiError::escalation(),
+        ApiError::tier_not_authorized(),
+        ApiError::rate_limited(0),
+        ApiError::rate_limited(42),
+        invalid.into(),
+        malformed.into(),
+        ApiError::batch_limit_exceeded(6, 5),
+        ApiError::token_not_found(),
+        ApiError::book_unavailable(),
+        ApiError::upgrade_required(),
+        ApiError::server_busy(),
+        ApiError::journal_full(),
+        ApiError::not_ready(),
+        ApiError::internal("a bug"),
+    ]));
 }
 
-#[tokio::test]
-async fn rejections_of_the_engine() {
+#[test]
+fn rejections_of_the_engine() {
     let shares = Shares::from_micros;
     let rejections = vec![
         Rejection::NameReused,
@@ -103,7 +92,7 @@ async fn rejections_of_the_engine() {
         Rejection::CommentLimitExceeded { comments_max: 1_000 },
         Rejection::Broken { rule: "a secret of the house" },
     ];
-    let text = all_shown(rejections.into_iter().map(ApiError::from).collect()).await;
+    let text = all_shown(rejections.into_iter().map(ApiError::from).collect());
     assert!(!text.contains("secret"), "what is broken stays inside");
     insta::assert_snapshot!(text);
 }

@@ -4,8 +4,8 @@ use hyper::StatusCode;
 
 use super::{Answer, Call};
 use crate::http::request::query::{PositionStatus, read_position_status};
+use crate::http::respond::Reply;
 use crate::http::respond::account::{PricedPosition, write_balance, write_positions};
-use crate::http::respond::json_response;
 use crate::money::Usd;
 use crate::service::MarkedPosition;
 
@@ -16,7 +16,7 @@ pub(super) async fn balance(call: &Call<'_>) -> Answer {
         open.map(|marked| priced(marked).value().unwrap_or(marked.row.position.cost)).sum();
     let mut body = Vec::with_capacity(192);
     write_balance(&mut body, &portfolio.ledger, worth);
-    Ok(json_response(StatusCode::OK, body))
+    Ok(Reply::json(StatusCode::OK, body))
 }
 
 pub(super) async fn positions(call: &Call<'_>) -> Answer {
@@ -28,7 +28,7 @@ pub(super) async fn positions(call: &Call<'_>) -> Answer {
     });
     let mut body = Vec::with_capacity(64 + 384 * portfolio.positions.len());
     write_positions(&mut body, wanted.map(priced));
-    Ok(json_response(StatusCode::OK, body))
+    Ok(Reply::json(StatusCode::OK, body))
 }
 
 fn priced(marked: &MarkedPosition) -> PricedPosition<'_> {

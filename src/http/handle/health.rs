@@ -6,8 +6,8 @@ use super::Answer;
 use crate::http::error::ApiError;
 use crate::http::exchange::{Exchange, Stage};
 use crate::http::request::query::read_strict;
+use crate::http::respond::Reply;
 use crate::http::respond::json::JsonObject;
-use crate::http::respond::json_response;
 use crate::http::route::Route;
 use crate::ids::Timestamp;
 
@@ -21,12 +21,12 @@ pub(super) fn answer(route: &Route<'_>, stage: &Stage, query: Option<&str>) -> O
     }
 }
 
-fn alive(status: &'static str) -> hyper::Response<http_body_util::Full<bytes::Bytes>> {
+fn alive(status: &'static str) -> Reply {
     let mut body = Vec::with_capacity(96);
     let mut object = JsonObject::new(&mut body);
     write_head(&mut object, status);
     object.end();
-    json_response(StatusCode::OK, body)
+    Reply::json(StatusCode::OK, body)
 }
 
 /// Ready from the end of recovery to the begin of draining. A venue that shows nothing makes it
@@ -47,7 +47,7 @@ fn ready(stage: &Stage, query: Option<&str>) -> Answer {
     object.end();
     let is_refused = is_strict && trouble.is_some();
     let status = if is_refused { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
-    Ok(json_response(status, body))
+    Ok(Reply::json(status, body))
 }
 
 fn write_head(object: &mut JsonObject<'_>, status: &str) {

@@ -1,16 +1,14 @@
 //! Keys, tiers and the tokens for sockets.
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::{Response, StatusCode};
+use hyper::StatusCode;
 
 use super::{Answer, Call};
 use crate::auth::ws_token::WS_TOKEN_SECONDS;
 use crate::http::request::key::KeyRequest;
 use crate::http::request::path::read_id;
 use crate::http::request::query::read_descendants;
+use crate::http::respond::Reply;
 use crate::http::respond::json::{JsonObject, write_list};
-use crate::http::respond::json_response;
 use crate::http::respond::key::{write_keys, write_message, write_new_key, write_socket_token};
 use crate::service::NewKeyRequest;
 
@@ -21,7 +19,7 @@ pub(super) async fn create(call: &Call<'_>, is_bootstrap: bool) -> Answer {
         call.exchange.service.create_key(&call.caller, request, is_bootstrap, call.visit).await?;
     let mut body = Vec::with_capacity(320);
     write_new_key(&mut body, &new.key, new.raw.expose());
-    Ok(json_response(StatusCode::CREATED, body))
+    Ok(Reply::json(StatusCode::CREATED, body))
 }
 
 pub(super) async fn list(call: &Call<'_>) -> Answer {
@@ -29,7 +27,7 @@ pub(super) async fn list(call: &Call<'_>) -> Answer {
     let mut body = Vec::with_capacity(64 + 256 * keys.len());
     let rows = keys.iter().map(|listing| (&listing.key, listing.last_used_at));
     write_keys(&mut body, rows, call.visit.moment.now);
-    Ok(json_response(StatusCode::OK, body))
+    Ok(Reply::json(StatusCode::OK, body))
 }
 
 pub(super) async fn revoke(call: &Call<'_>, key_id: &str) -> Answer {
@@ -43,10 +41,10 @@ pub(super) async fn revoke(call: &Call<'_>, key_id: &str) -> Answer {
         "The key is revoked."
     };
     write_message(&mut body, message);
-    Ok(json_response(StatusCode::OK, body))
+    Ok(Reply::json(StatusCode::OK, body))
 }
 
-pub(super) fn list_tiers(call: &Call<'_>) -> Response<Full<Bytes>> {
+pub(super) fn list_tiers(call: &Call<'_>) -> Reply {
     let mut body = Vec::with_capacity(512);
     write_list(&mut body, call.exchange.service.tiers().iter(), |out, (tier, limits)| {
         let mut row = JsonObject::new(out);
@@ -57,12 +55,12 @@ pub(super) fn list_tiers(call: &Call<'_>) -> Response<Full<Bytes>> {
         row.integer("max_batch_size", limits.batch_max.into());
         row.end();
     });
-    json_response(StatusCode::OK, body)
+    Reply::json(StatusCode::OK, body)
 }
 
 pub(super) async fn create_socket_token(call: &Call<'_>) -> Answer {
     let token = call.exchange.service.mint_ws_token(&call.caller, call.visit).await?;
     let mut body = Vec::with_capacity(192);
     write_socket_token(&mut body, &token, WS_TOKEN_SECONDS.into());
-    Ok(json_response(StatusCode::OK, body))
+    Ok(Reply::json(StatusCode::OK, body))
 }

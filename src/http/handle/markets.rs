@@ -9,9 +9,9 @@ use crate::engine::rejection::Rejection;
 use crate::http::error::ApiError;
 use crate::http::request::price::read_prices;
 use crate::http::request::query::{BookQuery, MarketBookQuery, MarketsQuery};
+use crate::http::respond::Reply;
 use crate::http::respond::book::{ShownBook, write_book};
 use crate::http::respond::json::write_list;
-use crate::http::respond::json_response;
 use crate::http::respond::market::{is_hot, write_market, write_market_row};
 use crate::http::respond::price::{write_price, write_unpriced};
 use crate::ids::OutcomeIndex;
@@ -29,7 +29,7 @@ pub(super) fn list(call: &Call<'_>) -> Answer {
         let snapshot = market.snapshot();
         write_market_row(out, snapshot.info(), &MarketPrices::of(&snapshot));
     });
-    Ok(json_response(StatusCode::OK, body))
+    Ok(Reply::json(StatusCode::OK, body))
 }
 
 fn is_wanted(info: &MarketInfo, query: &MarketsQuery<'_>) -> bool {
@@ -50,7 +50,7 @@ pub(super) fn get(call: &Call<'_>, condition_id: &str) -> Answer {
     let snapshot = market.snapshot();
     let mut body = Vec::with_capacity(1536);
     write_market(&mut body, snapshot.info(), &MarketPrices::of(&snapshot));
-    Ok(json_response(StatusCode::OK, body))
+    Ok(Reply::json(StatusCode::OK, body))
 }
 
 pub(super) fn get_market_book(call: &Call<'_>, condition_id: &str) -> Answer {
@@ -87,7 +87,7 @@ fn book(market: &Arc<Market>, outcome: OutcomeIndex, depth: Option<usize>) -> An
     };
     let mut body = Vec::with_capacity(4096);
     write_book(&mut body, shown);
-    Ok(json_response(StatusCode::OK, body))
+    Ok(Reply::json(StatusCode::OK, body))
 }
 
 pub(super) fn list_prices(call: &Call<'_>) -> Answer {
@@ -102,7 +102,7 @@ pub(super) fn list_prices(call: &Call<'_>) -> Answer {
         }
         None => write_unpriced(out, id),
     });
-    Ok(json_response(StatusCode::OK, body))
+    Ok(Reply::json(StatusCode::OK, body))
 }
 
 fn find(call: &Call<'_>, condition_id: &str) -> Result<Arc<Market>, ApiError> {

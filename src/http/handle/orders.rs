@@ -11,37 +11,40 @@ use crate::http::request::comment::read_comment;
 use crate::http::request::order::{TradeRequest, read_batch};
 use crate::http::request::path::read_id;
 use crate::http::request::query::{OrderStatus, OrdersQuery, read_comments_page};
+use crate::http::respond::Reply;
 use crate::http::respond::comment::{write_comment, write_comments};
-use crate::http::respond::json_response;
 use crate::http::respond::key::write_message;
 use crate::http::respond::order::{BatchResult, write_batch, write_order_row, write_orders};
 use crate::http::respond::trade::write_trade;
 use crate::ids::OrderId;
 use crate::service::{BatchEntry, OrderList};
 
-const IDEMPOTENCY_KEY: &str = "idempotency-key";
+static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 pub(super) async fn trade(call: &Call<'_>) -> Answer {
     let TradeRequest { order, names } =
-        TradeRequest::read(&call.body, call.header(IDEMPOTENCY_KEY).as_deref())?;
-    let metrics = &call.stage.metrics;
-    let traded = call.exchange.service.trade(&call.caller, order, names, call.visit).await;
+        TradeRequest::read(&call.body, call.header(&IDEMPOTENCY_KEY).as_deref())?;
+    let metrics = call.metrics;
+    let traded = match call.exchange.service.trade(&call.caller, order, names, call.visit) {
+        Ok(durable) => durable.await.map_err(ApiError::from),
+        Err(denied) => Err(denied.into()),
+    };
     let (receipt, is_replay) = traded.inspect_err(|_| metrics.orders_rejected.increment())?;
     let mut body = Vec::with_capacity(512);
     write_trade(&mut body, &receipt);
-    let mut response = json_response(StatusCode::OK, body);
+    let mut reply = Reply::json(StatusCode::OK, body);
     if is_replay {
         metrics.orders_replayed.increment();
-        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+        reply.headers.insert(REPLAYED, HeaderValue::from_static("true"));
     } else {
         metrics.orders_filled.increment();
     }
-    Ok(response)
+    Ok(reply)
 }
 
 pub(super) async fn place_batch(call: &Call<'_>) -> Answer {
-    let requests = read_batch(&call.body, call.header(IDEMPOTENCY_KEY).as_deref())?;
+    let requests = read_batch(&call.body, call.header(&IDEMPOTENCY_KEY).as_deref())?;
     let entries = requests
         .iter()
         .map(|TradeRequest { order, names }| BatchEntry {
@@ -50,7 +53,7 @@ pub(super) async fn place_batch(call: &Call<'_>) -> Answer {
         })
         .collect();
     let outcomes = call.exchange.service.trade_all(&call.caller, entries, call.visit).await?;
-    let metrics = &call.stage.metrics;
+    let metrics = call.metrics;
     let outcomes: Vec<_> = outcomes
         .into_iter()
         .map(|outcome| {
@@ -76,7 +79,7 @@ pub(super) async fn place_batch(call: &Call<'_>) -> Answer {
         .collect();
     let mut body = Vec::with_capacity(64 + 512 * results.len());
     write_batch(&mut body, &results);
-    Ok(json_response(StatusCode::OK, body))
+    Ok(Reply::json(StatusCode::OK, body))
 }
 
 pub(super) async fn list(call: &Call<'_>) -> Answer {
@@ -105,7 +108,7 @@ pub(super) async fn list(call: &Call<'_>) -> Answer {
     };
     let mut body = Vec::with_capacity(96 + 384 * list.orders.len());
     write_orders(&mut body, &list.orders, list.has_more);
-    Ok(json_response(StatusCode::OK, body))
+    Ok(Reply::json(StatusCode::OK, body))
 }
 
 pub(super) async fn get(call: &Call<'_>, order_id: &str) -> Answer {
@@ -113,7 +116,7 @@ pub(super) async fn get(call: &Call<'_>, order_id: &str) -> Answer {
     let receipt = call.exchange.service.order(&call.caller, order, call.visit).await?;
     let mut body = Vec::with_capacity(384);
     write_order_row(&mut body, &receipt);
-    Ok(json_response(StatusCode::OK, body))
+    Ok(Reply::json(StatusCode::OK, body))
 }
 
 pub(super) async fn comment(call: &Call<'_>, order_id: &str) -> Answer {
@@ -123,10 +126,10 @@ pub(super) async fn comment(call: &Call<'_>, order_id: &str) -> Answer {
     let (order, content) = ApiError::both(order.map_err(Into::into), content)?;
     let service = &call.exchange.service;
     let comment = service.comment(&call.caller, order, content, call.visit).await?;
-    call.stage.metrics.comments_added.increment();
+    call.metrics.comments_added.increment();
     let mut body = Vec::with_capacity(128 + comment.content.len());
     write_comment(&mut body, &comment);
-    Ok(json_response(StatusCode::OK, body))
+    Ok(Reply::json(StatusCode::OK, body))
 }
 
 pub(super) async fn comments(call: &Call<'_>, order_id: &str) -> Answer {
@@ -137,7 +140,7 @@ pub(super) async fn comments(call: &Call<'_>, order_id: &str) -> Answer {
     let comments = service.comments(order, page.offset, page.limit, call.visit).await?;
     let mut body = Vec::with_capacity(64 + 256 * comments.len());
     write_comments(&mut body, &comments);
-    Ok(json_response(StatusCode::OK, body))
+    Ok(Reply::json(StatusCode::OK, body))
 }
 
 pub(super) async fn delete_comment(call: &Call<'_>, comment_id: &str) -> Answer {
@@ -145,5 +148,5 @@ pub(super) async fn delete_comment(call: &Call<'_>, comment_id: &str) -> Answer 
     call.exchange.service.delete_comment(&call.caller, comment, call.visit).await?;
     let mut body = Vec::with_capacity(64);
     write_message(&mut body, "The comment is deleted.");
-    Ok(json_response(StatusCode::OK, body))
+    Ok(Reply::json(StatusCode::OK, body))
 }

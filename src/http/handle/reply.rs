@@ -1,84 +1,168 @@
 //! What every answer carries besides its body, and how refusals of the use cases read on the wire.
 
+use std::cell::Cell;
 use std::fmt;
+use std::ops::Range;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::Response;
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 
 use crate::auth::identity::{TokenError, TokenFlaw};
 use crate::auth::key_table::KeyError;
 use crate::auth::policy::PolicyError;
 use crate::http::error::ApiError;
+use crate::http::respond::Reply;
+use crate::ids::Timestamp;
 use crate::limits::retry_after_seconds;
 use crate::service::{Admission, Denied, Moment, ServiceError};
 use crate::shard::Refusal;
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const TIER: HeaderName = HeaderName::from_static("x-ratelimit-tier");
+const LIMIT_NUMBERS: usize = 5;
+const LIMIT_NAMES: [HeaderName; LIMIT_NUMBERS] = [
+    HeaderName::from_static("x-ratelimit-limit"),
+    HeaderName::from_static("x-ratelimit-limit-per-second"),
+    HeaderName::from_static("x-ratelimit-remaining"),
+    HeaderName::from_static("x-ratelimit-remaining-per-second"),
+    HeaderName::from_static("x-ratelimit-reset"),
+];
+/// Content type, request id and limits.
+const HEADERS_OF_ALL: usize = 3 + LIMIT_NUMBERS;
+/// The numbers of a request id and of the limits, 20 digits each, and the hyphen of the former.
+const HEADER_TEXT_BYTES_MAX: usize = (2 + LIMIT_NUMBERS) * 20 + 1;
+/// So many numbers of requests are taken by a thread at a time.
+const NUMBERS_AT_ONCE: u64 = 1024;
 /// A caller's own id is echoed when it is at most this long.
 const REQUEST_ID_BYTES_MAX: usize = 64;
 
 /// The name of a request in answers and logs: the caller's own, else a number of ours.
-pub(super) struct RequestId(HeaderValue);
+pub(super) enum RequestId {
+    Callers(HeaderValue),
+    Ours(u64),
+}
 
 impl RequestId {
     pub(super) fn of(headers: &HeaderMap) -> Self {
-        let own = headers.get(REQUEST_ID).filter(|value| {
+        let callers = headers.get(&REQUEST_ID).filter(|value| {
             let bytes = value.as_bytes();
             (1..=REQUEST_ID_BYTES_MAX).contains(&bytes.len())
                 && bytes.iter().all(|byte| (0x21..=0x7e).contains(byte))
         });
-        Self(own.cloned().unwrap_or_else(next_request_id))
-    }
-
-    pub(super) fn write(self, headers: &mut HeaderMap) {
-        headers.insert(REQUEST_ID, self.0);
+        match callers {
+            Some(value) => Self::Callers(value.clone()),
+            None => Self::Ours(next_number()),
+        }
     }
 }
 
 impl fmt::Display for RequestId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.0.to_str().unwrap_or("?"))
+        match self {
+            Self::Callers(value) => formatter.write_str(value.to_str().unwrap_or("?")),
+            Self::Ours(number) => write!(formatter, "{}{number}", process_name()),
+        }
     }
 }
 
-/// A number that no other request of this process has, behind the time of its start.
-fn next_request_id() -> HeaderValue {
-    static STARTED: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| {
-        let seconds = crate::ids::Timestamp::now().seconds();
-        format!("{seconds:x}-")
-    });
+/// A number that no other request of this process has. Each thread takes many at a time.
+fn next_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let mut text = [0_u8; 32];
-    let prefix = STARTED.as_bytes();
-    text[..prefix.len()].copy_from_slice(prefix);
-    let mut buffer = itoa::Buffer::new();
-    let digits = buffer.format(number).as_bytes();
-    let length = prefix.len() + digits.len();
-    text[prefix.len()..length].copy_from_slice(digits);
-    HeaderValue::from_bytes(&text[..length]).expect("digits are visible ASCII")
+    thread_local!(static TAKEN: Cell<Range<u64>> = const { Cell::new(0..0) });
+    TAKEN.with(|taken| {
+        let mut numbers = taken.take();
+        let number = numbers.next().unwrap_or_else(|| {
+            let first = NEXT.fetch_add(NUMBERS_AT_ONCE, Ordering::Relaxed);
+            numbers = first + 1..first + NUMBERS_AT_ONCE;
+            first
+        });
+        taken.set(numbers);
+        number
+    })
 }
 
-/// Tells the caller's limits.
-pub(super) fn write_limits(headers: &mut HeaderMap, admission: &Admission, moment: Moment) {
-    const TIER: HeaderName = HeaderName::from_static("x-ratelimit-tier");
-    const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
-    const PER_SECOND: HeaderName = HeaderName::from_static("x-ratelimit-limit-per-second");
-    const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
-    const REMAINING_PER_SECOND: HeaderName =
-        HeaderName::from_static("x-ratelimit-remaining-per-second");
-    const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+/// What stands before the numbers of this process: the time of its start.
+fn process_name() -> &'static str {
+    static NAME: LazyLock<String> = LazyLock::new(|| format!("{:x}-", Timestamp::now().seconds()));
+    &NAME
+}
+
+/// The response: the headers of the reply, then the name of the request, then the caller's limits.
+///
+/// This runs for every trade, so it allocates next to nothing. `headers` is the request's own map,
+/// whose room is used again; the texts of headers stand behind the body in its buffer.
+pub(super) fn response_of(
+    reply: Reply,
+    request_id: RequestId,
+    admitted: Option<(Admission, Moment)>,
+    mut headers: HeaderMap,
+) -> Response<Full<Bytes>> {
+    let Reply { status, body: mut buffer, headers: own_headers } = reply;
+    headers.clear();
+    headers.reserve(own_headers.len() + HEADERS_OF_ALL);
+    if !buffer.is_empty() {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    }
+    headers.extend(own_headers);
+
+    let body_bytes = buffer.len();
+    buffer.reserve_exact(HEADER_TEXT_BYTES_MAX);
+    if let RequestId::Ours(number) = request_id {
+        buffer.extend_from_slice(process_name().as_bytes());
+        write_number(&mut buffer, number);
+    }
+    let id_span = body_bytes..buffer.len();
+    let limit_spans = admitted.as_ref().map(|(admission, moment)| {
+        limit_numbers(admission, *moment).map(|number| write_number(&mut buffer, number))
+    });
+
+    let mut body = Bytes::from(buffer);
+    let text = |span: Range<usize>| {
+        HeaderValue::from_maybe_shared(body.slice(span)).expect("digits are visible ASCII")
+    };
+    let request_id = match request_id {
+        RequestId::Callers(value) => value,
+        RequestId::Ours(_) => text(id_span),
+    };
+    headers.insert(&REQUEST_ID, request_id);
+    if let (Some((admission, _)), Some(spans)) = (&admitted, limit_spans) {
+        headers.insert(TIER, HeaderValue::from_static(admission.tier.as_str()));
+        for (name, span) in LIMIT_NAMES.into_iter().zip(spans) {
+            headers.insert(name, text(span));
+        }
+    }
+    body.truncate(body_bytes);
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}
+
+/// The values of [`LIMIT_NAMES`].
+fn limit_numbers(admission: &Admission, moment: Moment) -> [i64; LIMIT_NUMBERS] {
     let decision = &admission.decision;
-    headers.insert(TIER, HeaderValue::from_static(admission.tier.as_str()));
-    headers.insert(LIMIT, decision.per_minute.limit.into());
-    headers.insert(PER_SECOND, decision.per_second.limit.into());
-    headers.insert(REMAINING, decision.per_minute.remaining.into());
-    headers.insert(REMAINING_PER_SECOND, decision.per_second.remaining.into());
     let wait_ns = i64::try_from(decision.wait_ns).unwrap_or(i64::MAX);
     let reset_ns = moment.now.nanos().saturating_add(wait_ns);
     let reset_seconds =
         reset_ns.div_euclid(1_000_000_000) + i64::from(reset_ns.rem_euclid(1_000_000_000) != 0);
-    headers.insert(RESET, reset_seconds.into());
+    [
+        decision.per_minute.limit.into(),
+        decision.per_second.limit.into(),
+        decision.per_minute.remaining.into(),
+        decision.per_second.remaining.into(),
+        reset_seconds,
+    ]
+}
+
+/// Appends a number; the span of its text.
+fn write_number(out: &mut Vec<u8>, number: impl itoa::Integer) -> Range<usize> {
+    let start = out.len();
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+    start..out.len()
 }
 
 impl From<ServiceError> for ApiError {

@@ -6,15 +6,14 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http_body_util::Full;
+use hyper::Request;
 use hyper::http::request::Parts;
-use hyper::{Request, Response};
 
 use super::{Answer, presented};
 use crate::http::error::ApiError;
 use crate::http::exchange::{Exchange, Seat, Worker};
 use crate::http::request::query::socket_token;
+use crate::http::respond::Reply;
 use crate::http::route::Route;
 use crate::limits::bucket::{BucketRule, TokenBucket};
 use crate::service::{Denied, ServiceError, SocketCaller, Visit};
@@ -43,7 +42,8 @@ pub(super) async fn open(
     let mut request = Request::from_parts(head, ());
     let (response, upgrading) = upgrade(&mut request).map_err(|_| ApiError::upgrade_required())?;
     tokio::spawn(serve(upgrading, peer, exchange.clone(), seat.clone(), worker.stage.shutdown()));
-    Ok(empty(response))
+    let (head, _) = response.into_parts();
+    Ok(Reply { status: head.status, body: Vec::new(), headers: head.headers })
 }
 
 /// A place among the sockets of the account, as far as its tier has one.
@@ -77,8 +77,4 @@ async fn serve(
     tracing::debug!("a socket ended: {ended:?}");
     // The socket counted as a connection until here.
     drop(seat);
-}
-
-fn empty(response: Response<http_body_util::Empty<Bytes>>) -> Response<Full<Bytes>> {
-    response.map(|_| Full::default())
 }

@@ -3,9 +3,7 @@
 
 use std::borrow::Cow;
 
-use serde_json::value::RawValue;
-
-use super::json::{self, List, Object};
+use super::json::{self, List, Object, RawText};
 use super::{FieldError, Location};
 use crate::money::{
     DECIMAL_TEXT_BYTES_MAX, DecimalError, MICROS_PER_UNIT, Rounding, micros_from_text,
@@ -38,12 +36,12 @@ impl<'a, 'e> Fields<'a, 'e> {
     }
 
     /// The value as it was sent; `None` when it is absent or null.
-    pub(super) fn optional(&self, name: &str) -> Option<&'a RawValue> {
+    pub(super) fn optional(&self, name: &str) -> Option<RawText<'a>> {
         self.object.get(name)
     }
 
     /// The value as it was sent; a note when there is none.
-    pub(super) fn required(&mut self, name: &'static str) -> Option<&'a RawValue> {
+    pub(super) fn required(&mut self, name: &'static str) -> Option<RawText<'a>> {
         let value = self.object.get(name);
         if value.is_none() {
             self.note(name, "missing", "the field is required");
@@ -70,7 +68,7 @@ impl<'a, 'e> Fields<'a, 'e> {
     }
 
     /// Text of any length.
-    pub(super) fn text(&mut self, name: &'static str, value: &'a RawValue) -> Option<Cow<'a, str>> {
+    pub(super) fn text(&mut self, name: &'static str, value: RawText<'a>) -> Option<Cow<'a, str>> {
         let text = json::text(value);
         match &text {
             Some(_) => {}
@@ -86,7 +84,7 @@ impl<'a, 'e> Fields<'a, 'e> {
     pub(super) fn bounded_text(
         &mut self,
         name: &'static str,
-        value: &'a RawValue,
+        value: RawText<'a>,
         min: usize,
         max: usize,
     ) -> Option<Cow<'a, str>> {
@@ -115,7 +113,7 @@ impl<'a, 'e> Fields<'a, 'e> {
     pub(super) fn micros(
         &mut self,
         name: &'static str,
-        value: &'a RawValue,
+        value: RawText<'a>,
         noise: Rounding,
         range: &Range,
     ) -> Option<i64> {
@@ -127,7 +125,7 @@ impl<'a, 'e> Fields<'a, 'e> {
     pub(super) fn integer(
         &mut self,
         name: &'static str,
-        value: &'a RawValue,
+        value: RawText<'a>,
         range: &Range,
     ) -> Option<i64> {
         let result = match number(value, Rounding::Exact) {
@@ -146,10 +144,10 @@ impl<'a, 'e> Fields<'a, 'e> {
     pub(super) fn list(
         &mut self,
         name: &'static str,
-        value: &'a RawValue,
+        value: RawText<'a>,
         min: usize,
         max: usize,
-    ) -> Option<Vec<&'a RawValue>> {
+    ) -> Option<Vec<RawText<'a>>> {
         let Some(list) = List::of_value(value, max) else {
             self.note(name, "list_type", "should be a list");
             return None;
@@ -197,7 +195,7 @@ impl Range {
 }
 
 /// Reads a JSON number, which may carry float noise, or numeric text, which may not.
-fn number(value: &RawValue, noise: Rounding) -> Result<i64, Mistake> {
+fn number(value: RawText<'_>, noise: Rounding) -> Result<i64, Mistake> {
     let result = match value.get().as_bytes().first() {
         Some(b'-' | b'0'..=b'9') => micros_from_text(value.get(), noise),
         Some(b'"') => match json::text(value) {

@@ -1,8 +1,14 @@
 //! JSON text one level at a time: the fields of an object and the elements of a list, each still as
 //! text. The text of a value is only read further by whoever knows what the value should be.
 //!
+//! Most objects are plain: names and values without escapes, and nothing nested. Those are read in
+//! one pass. Everything else, and everything that is wrong, is left to serde, whose words about it
+//! clients are told.
+//!
 //! Stricter than most readers: the whole text must be one value, an object may not name a field
 //! twice, and nothing may nest deeper than [`DEPTH_MAX`].
+
+mod scan;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -12,15 +18,30 @@ use serde::de::{Deserializer as _, Error as _, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::value::RawValue;
 use smallvec::SmallVec;
 
+use self::scan::scan;
 use super::{FieldError, Location};
+use crate::http::plain::plain_length;
 
 /// Values nest at most this deep.
 const DEPTH_MAX: usize = 64;
 /// Up to so many fields a repeated name is found by looking at all of them.
 const FIELDS_COMPARED_MAX: usize = 16;
 
+/// The text of one JSON value, without spaces around it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct RawText<'a>(&'a str);
+
+impl<'a> RawText<'a> {
+    pub(super) const fn get(self) -> &'a str {
+        self.0
+    }
+}
+
 /// The fields of an object, in the order in which they were sent.
-pub(super) struct Object<'a>(SmallVec<[(Cow<'a, str>, &'a RawValue); 10]>);
+#[derive(PartialEq, Debug)]
+pub(super) struct Object<'a>(ObjectFields<'a>);
+
+type ObjectFields<'a> = SmallVec<[(Cow<'a, str>, RawText<'a>); 10]>;
 
 impl<'a> Object<'a> {
     /// Reads a body that should be an object.
@@ -43,7 +64,7 @@ impl<'a> Object<'a> {
     }
 
     /// Reads a value that should be an object and stands at `location`.
-    pub(super) fn of_value(value: &'a RawValue, location: &Location) -> Result<Self, FieldError> {
+    pub(super) fn of_value(value: RawText<'a>, location: &Location) -> Result<Self, FieldError> {
         if !value.get().starts_with('{') {
             return Err(error(
                 location.clone(),
@@ -55,6 +76,14 @@ impl<'a> Object<'a> {
     }
 
     fn read(text: &'a str, location: &Location) -> Result<Self, FieldError> {
+        match scan(text) {
+            Some(object) => Ok(object),
+            None => Self::read_any(text, location),
+        }
+    }
+
+    #[cold]
+    fn read_any(text: &'a str, location: &Location) -> Result<Self, FieldError> {
         let mut reader = serde_json::Deserializer::from_str(text);
         let object = reader.deserialize_map(ObjectVisitor).map_err(|cause| malformed(&cause))?;
         reader.end().map_err(|cause| malformed(&cause))?;
@@ -68,7 +97,7 @@ impl<'a> Object<'a> {
     }
 
     /// The value of a field; `None` when it was not sent or is null.
-    pub(super) fn get(&self, name: &str) -> Option<&'a RawValue> {
+    pub(super) fn get(&self, name: &str) -> Option<RawText<'a>> {
         let (_, value) = self.0.iter().find(|(field, _)| field == name)?;
         (value.get() != "null").then_some(*value)
     }
@@ -77,14 +106,14 @@ impl<'a> Object<'a> {
 /// The elements of a list: the first of them, and how many there are.
 pub(super) struct List<'a> {
     /// At most as many as were asked for.
-    pub(super) elements: Vec<&'a RawValue>,
+    pub(super) elements: Vec<RawText<'a>>,
     /// All of them.
     pub(super) count: usize,
 }
 
 impl<'a> List<'a> {
     /// Reads a list and keeps at most `kept_max` elements. `None` for what is not a list.
-    pub(super) fn of_value(value: &'a RawValue, kept_max: usize) -> Option<Self> {
+    pub(super) fn of_value(value: RawText<'a>, kept_max: usize) -> Option<Self> {
         if !value.get().starts_with('[') {
             return None;
         }
@@ -95,12 +124,13 @@ impl<'a> List<'a> {
 }
 
 /// The text of a JSON string. `None` for what is not a string, or an escape that is not Unicode.
-pub(super) fn text(value: &RawValue) -> Option<Cow<'_, str>> {
+pub(super) fn text(value: RawText<'_>) -> Option<Cow<'_, str>> {
     let inner = value.get().strip_prefix('"')?.strip_suffix('"')?;
-    if inner.as_bytes().contains(&b'\\') {
-        serde_json::from_str::<String>(value.get()).ok().map(Cow::Owned)
-    } else {
+    // What is not plain inside of a string that was read is a backslash.
+    if plain_length(inner.as_bytes()) == inner.len() {
         Some(Cow::Borrowed(inner))
+    } else {
+        serde_json::from_str::<String>(value.get()).ok().map(Cow::Owned)
     }
 }
 
@@ -141,7 +171,7 @@ impl<'de> Visitor<'de> for ObjectVisitor {
     }
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
-        let mut fields: SmallVec<[(Cow<'de, str>, &'de RawValue); 10]> = SmallVec::new();
+        let mut fields = ObjectFields::new();
         // Comparing all pairs of names is cheap for an order and not for 10,000 fields.
         let mut names: HashSet<Cow<'de, str>, foldhash::fast::RandomState> = HashSet::default();
         while let Some(name) = map.next_key_seed(FieldName)? {
@@ -156,7 +186,7 @@ impl<'de> Visitor<'de> for ObjectVisitor {
             if is_known {
                 return Err(M::Error::custom("a field is named twice"));
             }
-            fields.push((name, map.next_value()?));
+            fields.push((name, raw_text(map.next_value()?)));
         }
         Ok(Object(fields))
     }
@@ -177,7 +207,7 @@ impl<'de> Visitor<'de> for ListVisitor {
         let mut list = List { elements: Vec::new(), count: 0 };
         while list.elements.len() < self.kept_max {
             match sequence.next_element()? {
-                Some(element) => list.elements.push(element),
+                Some(element) => list.elements.push(raw_text(element)),
                 None => break,
             }
         }
@@ -187,6 +217,10 @@ impl<'de> Visitor<'de> for ListVisitor {
         }
         Ok(list)
     }
+}
+
+fn raw_text(value: &RawValue) -> RawText<'_> {
+    RawText(value.get())
 }
 
 /// Whether brackets outside of strings nest deeper than this in text that is valid JSON.
@@ -316,7 +350,6 @@ mod tests {
         assert_eq!(list.elements.iter().map(|raw| raw.get()).collect::<Vec<_>>(), ["1", "[2]"]);
         assert_eq!(list.count, 3);
         assert!(List::of_value(object.get("e").unwrap(), 2).is_none());
-        let half: &RawValue = serde_json::from_str(r#""\ud800""#).unwrap();
-        assert_eq!(text(half), None, "half of a surrogate pair is no text");
+        assert_eq!(text(RawText(r#""\ud800""#)), None, "half of a surrogate pair is no text");
     }
 }

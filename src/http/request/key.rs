@@ -1,9 +1,7 @@
 //! What a client says about a key that it wants.
 
-use serde_json::value::RawValue;
-
 use super::field::Fields;
-use super::json::{self, Object};
+use super::json::{self, Object, RawText};
 use super::{Invalid, Location, unless_invalid};
 use crate::engine::key::{Permission, Permissions};
 use crate::limits::tier::Tier;
@@ -48,7 +46,7 @@ impl KeyRequest {
     }
 }
 
-fn read_tier(fields: &mut Fields<'_, '_>, value: &RawValue) -> Option<Tier> {
+fn read_tier(fields: &mut Fields<'_, '_>, value: RawText<'_>) -> Option<Tier> {
     let tier = json::text(value).as_deref().and_then(Tier::parse);
     if tier.is_none() {
         fields.note("tier", "enum", "should be free, pro or enterprise");
@@ -56,7 +54,7 @@ fn read_tier(fields: &mut Fields<'_, '_>, value: &RawValue) -> Option<Tier> {
     tier
 }
 
-fn read_permissions<'a>(fields: &mut Fields<'a, '_>, value: &'a RawValue) -> Option<Permissions> {
+fn read_permissions<'a>(fields: &mut Fields<'a, '_>, value: RawText<'a>) -> Option<Permissions> {
     let listed = fields.list("permissions", value, 1, PERMISSIONS_LISTED_MAX)?;
     let mut permissions = Vec::with_capacity(listed.len());
     for (index, element) in listed.into_iter().enumerate() {

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use serde_json::value::RawValue;
+use smallvec::SmallVec;
 
 use super::field::{Fields, Range};
-use super::json::Object;
+use super::json::{Object, RawText};
 use super::{FieldError, Invalid, Location, unless_invalid};
 use crate::engine::command::{OrderNames, TradeOrder};
 use crate::engine::idempotency::NameHash;
@@ -50,7 +50,7 @@ impl TradeRequest {
         };
         let request = request.map(|(order, client_order_id)| {
             let names = [header, client_order_id.as_deref()].into_iter().flatten();
-            let hashes: Vec<_> = names.map(NameHash::of_order).collect();
+            let hashes: SmallVec<[_; 2]> = names.map(NameHash::of_order).collect();
             Self { order, names: OrderNames::new(hashes, client_order_id) }
         });
         unless_invalid(errors, request)
@@ -98,7 +98,7 @@ pub fn read_batch(
 }
 
 fn read_entry(
-    entry: &RawValue,
+    entry: RawText<'_>,
     location: Location,
     errors: &mut Vec<FieldError>,
 ) -> Option<(TradeOrder, Option<Box<str>>)> {
@@ -161,7 +161,7 @@ fn read_trade(fields: &mut Fields<'_, '_>) -> Option<(TradeOrder, Option<Box<str
     Some((order, name))
 }
 
-fn read_side(fields: &mut Fields<'_, '_>, value: &RawValue) -> Option<Side> {
+fn read_side(fields: &mut Fields<'_, '_>, value: RawText<'_>) -> Option<Side> {
     match value.get() {
         "\"BUY\"" => Some(Side::Buy),
         "\"SELL\"" => Some(Side::Sell),
@@ -176,7 +176,7 @@ fn read_side(fields: &mut Fields<'_, '_>, value: &RawValue) -> Option<Side> {
 fn optional<'a, 'e, T>(
     fields: &mut Fields<'a, 'e>,
     name: &str,
-    read: impl FnOnce(&mut Fields<'a, 'e>, &'a RawValue) -> Option<T>,
+    read: impl FnOnce(&mut Fields<'a, 'e>, RawText<'a>) -> Option<T>,
 ) -> Option<T> {
     fields.optional(name).and_then(|value| read(fields, value))
 }

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use crate::http::plain::plain_length;
 use crate::ids::Timestamp;
 use crate::money::write_micros;
 
@@ -135,9 +136,10 @@ pub fn write_text(out: &mut Vec<u8>, text: &str) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     out.push(b'"');
     let mut rest = text.as_bytes();
-    while let Some(place) = rest.iter().position(|&byte| needs_escape(byte)) {
-        out.extend_from_slice(&rest[..place]);
-        let byte = rest[place];
+    loop {
+        let (plain, special) = rest.split_at(plain_length(rest));
+        out.extend_from_slice(plain);
+        let Some((&byte, after)) = special.split_first() else { break };
         match byte {
             b'"' => out.extend_from_slice(b"\\\""),
             b'\\' => out.extend_from_slice(b"\\\\"),
@@ -152,14 +154,9 @@ pub fn write_text(out: &mut Vec<u8>, text: &str) {
                 out.push(HEX[usize::from(byte & 15)]);
             }
         }
-        rest = &rest[place + 1..];
+        rest = after;
     }
-    out.extend_from_slice(rest);
     out.push(b'"');
-}
-
-const fn needs_escape(byte: u8) -> bool {
-    byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
 #[cfg(test)]

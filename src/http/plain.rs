@@ -1,0 +1,65 @@
+//! Where the text of a JSON string stops being plain: at a quote, a backslash or a control
+//! character. Both who reads JSON and who writes it asks that of every string.
+
+/// Each byte of a word holds 1.
+const ONES: u64 = u64::from_ne_bytes([1; 8]);
+/// The highest bit of each byte of a word.
+const HIGH_BITS: u64 = ONES << 7;
+
+/// How many bytes at the front of `bytes` stand for themselves in a JSON string.
+pub(super) fn plain_length(bytes: &[u8]) -> usize {
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let special = special_bytes(u64::from_le_bytes(*word));
+        if special != 0 {
+            return index * 8 + special.trailing_zeros() as usize / 8;
+        }
+    }
+    let is_plain = |byte: &u8| !matches!(byte, b'"' | b'\\' | 0..0x20);
+    bytes.len() - rest.len() + rest.iter().take_while(|byte| is_plain(byte)).count()
+}
+
+/// The high bit of each byte that is not plain. What stands above the lowest such byte is not to be
+/// relied on: a subtraction borrows from the byte above.
+const fn special_bytes(word: u64) -> u64 {
+    const fn below(word: u64, bound: u8) -> u64 {
+        word.wrapping_sub(ONES * bound as u64) & !word
+    }
+    let quote = below(word ^ (ONES * b'"' as u64), 1);
+    let backslash = below(word ^ (ONES * b'\\' as u64), 1);
+    (below(word, 0x20) | quote | backslash) & HIGH_BITS
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn naive(bytes: &[u8]) -> usize {
+        let is_special = |&byte: &u8| byte < 0x20 || byte == b'"' || byte == b'\\';
+        bytes.iter().position(is_special).unwrap_or(bytes.len())
+    }
+
+    #[test]
+    fn every_byte_is_judged_at_every_place() {
+        for byte in 0..=u8::MAX {
+            for place in 0..20 {
+                for around in [b'a', 0x7f, 0x80, 0xff, b' ', b'!', b'#', b'[', b']'] {
+                    let mut bytes = [around; 20];
+                    bytes[place] = byte;
+                    assert_eq!(plain_length(&bytes), naive(&bytes), "{byte:#x} at {place}");
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_agrees_with_looking_at_each_byte(
+            bytes in prop::collection::vec(any::<u8>(), 0..64),
+        ) {
+            prop_assert_eq!(plain_length(&bytes), naive(&bytes));
+        }
+    }
+}
