@@ -2,15 +2,26 @@
 //! else is looked at.
 //!
 //! `one_key` is the arithmetic: if it grows, a decision searches longer, divides more or retries.
-//! `100k_keys` is memory: each key has a ring of 2.4 kB, so a decision about a key that was not
+//! `100k_keys` is memory: each key has a log of 4 kB, so a decision about a key that was not
 //! seen lately waits for its cache lines; if it grows alone, a decision touches more of them.
 //! Refusing must stay no dearer than admitting, since it is what a flood is answered with.
+//!
+//! `compare` sets whole decisions side by side, each with the look-up of its key: both windows as
+//! the server has them; `governor`, whose one bucket a key is exact about no window; and an exact
+//! log of admissions behind locks. To be no slower than `governor` with keys is the goal.
+
+#[path = "limits/others.rs"]
+mod others;
 
 use std::hint::black_box;
 use std::net::IpAddr;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 
+use others::{Governor, GovernorByKey, LogByKey, Windows};
+use paperbourse::auth::api_key::KeyHash;
 use paperbourse::limits::bucket::{AddressTable, BucketRule};
 use paperbourse::limits::tier::{Tier, Tiers};
 use paperbourse::limits::window::KeyLimiter;
@@ -21,6 +32,13 @@ const SECOND_NS: u64 = 1_000_000_000;
 const PACE_NS: u64 = SECOND_NS / 5;
 
 const KEYS: usize = 100_000;
+
+/// Decides about one request of a key at a time.
+trait Decider: Sync {
+    fn is_admitted(&self, key: &KeyHash, now_ns: u64) -> bool;
+}
+
+type Make = fn() -> Box<dyn Decider>;
 
 /// A key that has sent at its full pace for longer than a minute, and the time of its last request.
 fn busy_key() -> (KeyLimiter, u64) {
@@ -127,5 +145,79 @@ fn addresses(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, one_key, first_decision, addresses, many_keys);
+/// The hashes of so many keys.
+fn hashes(count: usize) -> Vec<KeyHash> {
+    let hash = |number: usize| {
+        let mut bytes = [0x5a; 32];
+        bytes[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+        KeyHash::from_bytes(bytes)
+    };
+    (0..count).map(hash).collect()
+}
+
+/// The time that so many decisions take on so many threads, from when all have started. All keys
+/// together send at their full pace of the clock's time, so that some are admitted, some are not.
+fn time(
+    decider: &dyn Decider,
+    keys: &[KeyHash],
+    threads: u64,
+    count: u64,
+    now_ns: u64,
+) -> Duration {
+    let step_ns = PACE_NS * threads / keys.len() as u64;
+    let decide = |thread: u64| {
+        let (mut state, mut now_ns) = (thread + 1, now_ns);
+        for _ in 0..count.div_ceil(threads) {
+            now_ns += step_ns;
+            let key = &keys[next_key(&mut state) % keys.len()];
+            black_box(decider.is_admitted(key, now_ns));
+        }
+    };
+    let began = Instant::now();
+    thread::scope(|scope| {
+        for thread in 1..threads {
+            scope.spawn(move || decide(thread));
+        }
+        decide(0);
+    });
+    began.elapsed()
+}
+
+fn compare(criterion: &mut Criterion) {
+    let deciders: [(&str, Make); 5] = [
+        ("windows", || Box::new(Windows::new(&hashes(KEYS)))),
+        ("governor", || Box::new(Governor::new())),
+        ("governor_by_key", || Box::new(GovernorByKey::new())),
+        ("log_behind_one_lock", || Box::new(LogByKey::new(1))),
+        ("log_behind_64_locks", || Box::new(LogByKey::new(64))),
+    ];
+    for key_count in [1, KEYS] {
+        let keys = hashes(key_count);
+        let mut group = criterion.benchmark_group(format!("compare/{key_count}_keys"));
+        group.throughput(Throughput::Elements(1));
+        for (name, make) in deciders {
+            if key_count > 1 && name == "governor" {
+                // It knows one key.
+                continue;
+            }
+            let decider = make();
+            // A minute and more of the clock, until every key has all the stamps that it can have.
+            let mut now_ns = SECOND_NS;
+            let mut run = |threads, count: u64| {
+                let elapsed = time(&*decider, &keys, threads, count, now_ns);
+                now_ns += count.div_ceil(threads) * (PACE_NS * threads / keys.len() as u64);
+                elapsed
+            };
+            run(1, 350 * key_count as u64);
+            for threads in [1, 2] {
+                group.bench_function(format!("{threads}_threads/{name}"), |bencher| {
+                    bencher.iter_custom(|count| run(threads, count));
+                });
+            }
+        }
+        group.finish();
+    }
+}
+
+criterion_group!(benches, one_key, first_decision, addresses, many_keys, compare);
 criterion_main!(benches);

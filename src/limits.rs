@@ -24,8 +24,8 @@ pub const LIMIT_MAX: u32 = 1_000_000;
 /// What a window without a limit shows as its limit and as what is left of it.
 pub const UNLIMITED_SHOWN: u32 = 2_147_483_647;
 
-/// Times past this, 292 years after the zero of the clock, are read as this.
-pub const CLOCK_NS_MAX: u64 = (1 << 63) - 1;
+/// Times past this, 146 years after the zero of the clock, are read as this.
+pub const CLOCK_NS_MAX: u64 = (1 << 62) - 1;
 
 const SECOND_NS: u64 = 1_000_000_000;
 const MINUTE_NS: u64 = 60 * SECOND_NS;

@@ -25,6 +25,9 @@ use worker::Workers;
 /// How long what is in flight may take to finish after the signal to end.
 const DRAIN_SECONDS_MAX: u64 = 10;
 
+/// How often idle keys give back what they hold for their limits: the longest of their windows.
+const RELEASE_INTERVAL: Duration = Duration::from_mins(1);
+
 /// Serves until a signal says to end.
 pub fn run(arguments: &ServeArgs) -> anyhow::Result<()> {
     let worker_count = arguments.workers.map_or_else(default_worker_count, usize::from);
@@ -59,6 +62,7 @@ pub fn run(arguments: &ServeArgs) -> anyhow::Result<()> {
             async move { exchange.fanout.run().await }
         });
         tokio::spawn(async move { venue.run().await });
+        tokio::spawn(release_limiters(exchange.clone()));
         let ending = ending_signal()?;
         stage.open(exchange.clone());
         tracing::info!("ready");
@@ -69,6 +73,17 @@ pub fn run(arguments: &ServeArgs) -> anyhow::Result<()> {
         drop(snapshots);
         Ok(())
     })
+}
+
+/// Has idle keys give back their memory, again and again, beside the runtime: a million of them
+/// take a while to look at.
+async fn release_limiters(exchange: Arc<Exchange>) {
+    loop {
+        tokio::time::sleep(RELEASE_INTERVAL).await;
+        let exchange = exchange.clone();
+        let released = tokio::task::spawn_blocking(move || exchange.service.release_limiters());
+        released.await.expect("giving back memory does not panic");
+    }
 }
 
 /// Ends in the order that loses nothing. A second signal ends the process at once.

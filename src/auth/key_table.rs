@@ -62,6 +62,11 @@ impl<L> KeyTable<L> {
         self.entries.pin().get(hash).cloned()
     }
 
+    /// Shows what limits each key, in any order; a key that comes or goes meanwhile may be missed.
+    pub fn for_each_limiter(&self, mut visit: impl FnMut(&L)) {
+        self.entries.pin().values().for_each(|entry| visit(entry.limiter()));
+    }
+
     /// Whether there is room for one more key. To be asked before a key is decided on.
     pub fn has_room(&self) -> bool {
         self.key_count() < self.key_count_max
@@ -265,6 +270,10 @@ mod tests {
         assert_eq!(table.authenticate(b"", NOW).unwrap_err(), KeyError::Unknown);
         assert_eq!(table.authenticate(b"ps_live_zz", NOW).unwrap_err(), KeyError::Unknown);
         assert_eq!(table.key_count(), 300);
+        let mut limiters = Vec::new();
+        table.for_each_limiter(|&limiter| limiters.push(limiter));
+        limiters.sort_unstable();
+        assert_eq!(limiters, (0..300).collect::<Vec<_>>());
     }
 
     #[test]

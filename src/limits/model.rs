@@ -14,9 +14,22 @@ use super::{Limit, MINUTE_NS, SECOND_NS};
 /// interrupted where it need not be (`None`: every order there is); `LOOM_MAX_PREEMPTIONS` wins.
 #[track_caller]
 fn check(
+    limits: (Limit, Limit),
+    sent_before: &[u64],
+    sent: &'static [&[u64]],
+    preemptions_max: Option<usize>,
+) {
+    check_released(limits, sent_before, sent, None, preemptions_max);
+}
+
+/// The same while a thread more gives back the memory of the key, if no stamp counts any more at
+/// this time.
+#[track_caller]
+fn check_released(
     (per_second, per_minute): (Limit, Limit),
     sent_before: &[u64],
     sent: &'static [&[u64]],
+    released_at: Option<u64>,
     preemptions_max: Option<usize>,
 ) {
     let limits = TierLimits {
@@ -33,8 +46,6 @@ fn check(
         let decide = |limiter: &KeyLimiter, times: &[u64]| -> Vec<Decision> {
             times.iter().map(|&now_ns| limiter.decide(now_ns)).collect()
         };
-        // The first decision allocates the ring, before there are threads: how the standard
-        // library shares an allocation is not the question here.
         let mut decisions = decide(&limiter, &sent_before);
         let (here, elsewhere) = sent.split_first().expect("some thread sends");
         let threads: Vec<_> = elsewhere
@@ -44,9 +55,16 @@ fn check(
                 thread::spawn(move || decide(&limiter, times))
             })
             .collect();
+        let release = released_at.map(|now_ns| {
+            let limiter = Arc::clone(&limiter);
+            thread::spawn(move || limiter.release(now_ns))
+        });
         decisions.extend(decide(&limiter, here));
         for thread in threads {
             decisions.extend(thread.join().unwrap());
+        }
+        if let Some(release) = release {
+            release.join().unwrap();
         }
         assert_exact(&limits, &decisions);
     });
@@ -77,7 +95,7 @@ fn a_second(count: u32) -> (Limit, Limit) {
 #[test]
 fn two_threads_at_one_moment() {
     check(a_second(1), &[0], &[&[SECOND_NS], &[SECOND_NS]], None);
-    check(a_second(2), &[0], &[&[5], &[5]], None);
+    check(a_second(2), &[0], &[&[5], &[5]], Some(3));
 }
 
 #[test]
@@ -106,11 +124,38 @@ fn two_threads_and_both_windows() {
 #[test]
 fn two_threads_and_a_stamp_that_must_be_seen() {
     let limits = (Limit::new(1).unwrap(), Limit::new(3).unwrap());
-    check(limits, &[0], &[&[SECOND_NS], &[3 * SECOND_NS / 2]], None);
+    check(limits, &[0], &[&[SECOND_NS], &[3 * SECOND_NS / 2]], Some(3));
 }
 
 #[test]
 fn three_threads() {
-    check(a_second(1), &[0], &[&[SECOND_NS], &[SECOND_NS], &[2 * SECOND_NS]], Some(3));
-    check(a_second(2), &[0], &[&[SECOND_NS], &[SECOND_NS], &[SECOND_NS]], Some(3));
+    check(a_second(1), &[0], &[&[SECOND_NS], &[SECOND_NS], &[2 * SECOND_NS]], Some(2));
+    check(a_second(2), &[0], &[&[SECOND_NS], &[SECOND_NS], &[SECOND_NS]], Some(2));
+}
+
+#[test]
+fn two_threads_that_find_no_log() {
+    check(a_second(1), &[], &[&[5], &[5]], Some(4));
+    check(a_second(2), &[], &[&[5], &[5, 5]], Some(3));
+}
+
+/// A log is sealed for a larger one while others append to it, refuse on it, or replace it too.
+#[test]
+fn two_threads_whose_log_grows() {
+    check(a_second(3), &[0], &[&[5], &[5]], Some(3));
+    check(a_second(3), &[0], &[&[5, 5], &[5]], Some(2));
+    check(a_second(2), &[0], &[&[5, SECOND_NS], &[5, SECOND_NS]], Some(2));
+    check((Limit::new(2).unwrap(), Limit::new(3).unwrap()), &[0], &[&[5], &[SECOND_NS]], Some(3));
+}
+
+/// What was forgotten must not be admitted twice, whether a thread reads the clock before that or
+/// after it.
+#[test]
+fn two_threads_and_a_log_that_is_given_back() {
+    let early_and_late: &[&[u64]] = &[&[SECOND_NS], &[SECOND_NS - 1]];
+    check_released(a_second(1), &[0], early_and_late, Some(SECOND_NS), Some(2));
+    check_released(a_second(1), &[0], &[&[5, SECOND_NS]], Some(SECOND_NS), Some(3));
+    check_released(a_second(2), &[0, 0], &[&[5, SECOND_NS]], Some(SECOND_NS), Some(3));
+    let minute = (Limit::UNLIMITED, Limit::new(1).unwrap());
+    check_released(minute, &[0], &[&[MINUTE_NS - 1, MINUTE_NS]], Some(MINUTE_NS), Some(3));
 }

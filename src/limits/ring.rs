@@ -6,9 +6,10 @@
 //! by one:
 //!
 //! ```text
-//!   slot (64 bits)   | 63: lap bit | 62..0: stamp in ns |     the lap bit of even laps is 1
+//!   slot (64 bits)   | 63: lap bit | 62: seal | 61..0: stamp in ns |   1 in even laps
 //!
 //!   append at n      compare-and-swap slot[n % capacity] from its old value, then head n -> n + 1
+//!   seal at n        compare-and-swap slot[n % capacity] from its old value to that with the seal
 //! ```
 //!
 //! The first swap is the append. Whoever finds the slot of number `head` already written moves
@@ -29,24 +30,41 @@
 //! Acquire and release suffice. Whoever reads `head == n` sees stamps 0 to `n - 1`, because `head`
 //! was moved by a thread that had seen, or made, the write of `n - 1`. Whoever reads a stamp above
 //! `n` sees that `n` was written, because its writer did, and so fails the second look.
+//!
+//! # How a log ends
+//!
+//! A log is sealed where the next stamp would go, by the same swap that would append it: of an
+//! append and a seal that meet, one fails. What is sealed never changes again, so that whoever
+//! finds the seal can put another log with the same stamps in its place. The seal leaves the old
+//! lap bit and the old stamp, so that a view finds it like any slot that is not yet written.
+
+use triomphe::ThinArc;
 
 use super::CLOCK_NS_MAX;
 use super::atomics::{AtomicU64, Ordering};
 
-const STAMP_BITS: u32 = 63;
-const STAMP_MASK: u64 = (1 << STAMP_BITS) - 1;
+const LAP_BIT: u64 = 1 << 63;
+const SEAL_BIT: u64 = 1 << 62;
+const STAMP_MASK: u64 = SEAL_BIT - 1;
 const _: () = assert!(CLOCK_NS_MAX <= STAMP_MASK, "every time of the clock fits a slot");
 
-/// The log.
-pub(super) struct Ring {
+/// The log: its counts and its slots in one piece of memory, so that the newest stamps of a short
+/// log lie in the cache line of the counts. The number of slots is a power of two.
+pub(super) type Ring = ThinArc<Counts, AtomicU64>;
+
+/// What is known of all slots.
+pub(super) struct Counts {
     /// How many stamps were appended, or one less.
     head: AtomicU64,
-    slots: Box<[AtomicU64]>,
+    /// What the newest decision has counted in the second and in the minute: where the next one
+    /// begins to look. Nothing rests on it, so the model checker need not see it.
+    counted: std::sync::atomic::AtomicU64,
 }
 
 /// The log as it was at one moment, if [`View::is_current`] or [`View::append`] confirms it.
 pub(super) struct View<'ring> {
-    ring: &'ring Ring,
+    counts: &'ring Counts,
+    slots: &'ring [AtomicU64],
     /// How many stamps there are.
     count: u64,
     /// The slot of the next one, its old value, and the bit of its next lap.
@@ -55,79 +73,133 @@ pub(super) struct View<'ring> {
     lap_bit: u64,
 }
 
-impl Ring {
-    /// An empty log that keeps the newest `capacity` stamps, at least one.
-    pub(super) fn new(capacity: usize) -> Self {
-        assert!(capacity > 0, "a log of nothing has no slot to append to");
-        Self { head: AtomicU64::new(0), slots: (0..capacity).map(|_| AtomicU64::new(0)).collect() }
-    }
+/// A log of these stamps, the oldest first, with room for one more at least.
+pub(super) fn log(capacity_min: usize, mut stamps: impl ExactSizeIterator<Item = u64>) -> Ring {
+    let count = stamps.len();
+    let capacity = (count + 1).max(capacity_min).next_power_of_two();
+    let mut value = || stamps.next().map_or(0, |stamp_ns| LAP_BIT | stamp_ns);
+    let counts = Counts {
+        head: AtomicU64::new(count as u64),
+        counted: std::sync::atomic::AtomicU64::new(0),
+    };
+    Ring::from_header_and_iter(counts, (0..capacity).map(|_| AtomicU64::new(value())))
+}
 
+impl<'ring> View<'ring> {
     /// The log at this moment, to be confirmed.
-    pub(super) fn view(&self) -> View<'_> {
-        let capacity = self.slots.len() as u64;
+    #[inline]
+    pub(super) fn of(ring: &'ring Ring) -> Self {
+        let (counts, slots) = (&ring.header.header, &ring.slice);
+        let capacity = slots.len() as u64;
         loop {
-            let count = self.head.load(Ordering::Acquire);
-            let next = usize::try_from(count % capacity)
-                .expect("what is below the number of slots is an index");
-            let lap_bit = (!(count / capacity) & 1) << STAMP_BITS;
-            let next_before = self.slots[next].load(Ordering::Acquire);
-            if next_before & !STAMP_MASK == lap_bit {
-                self.advance(count);
-            } else if self.head.load(Ordering::Acquire) == count {
-                return View { ring: self, count, next, next_before, lap_bit };
+            let count = counts.head.load(Ordering::Acquire);
+            let next = index(count) & (slots.len() - 1);
+            let lap_bit = if count & capacity == 0 { LAP_BIT } else { 0 };
+            let next_before = slots[next].load(Ordering::Acquire);
+            if next_before & LAP_BIT == lap_bit {
+                counts.advance(count);
+            } else if counts.head.load(Ordering::Acquire) == count {
+                return Self { counts, slots, count, next, next_before, lap_bit };
             }
         }
     }
 
+    /// How many stamps can be read, at most the capacity.
+    #[inline]
+    pub(super) fn len(&self) -> u64 {
+        self.count.min(self.slots.len() as u64)
+    }
+
+    /// What the newest decision has counted in the second and in the minute, about.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "each is a half of what was packed")]
+    pub(super) fn counted(&self) -> (u32, u32) {
+        let packed = self.counts.counted.load(Ordering::Relaxed);
+        (packed as u32, (packed >> u32::BITS) as u32)
+    }
+
+    /// Leaves what was counted in the second and in the minute to the next decision.
+    #[inline]
+    pub(super) fn leave_counted(&self, in_second: u32, in_minute: u32) {
+        let packed = u64::from(in_minute) << u32::BITS | u64::from(in_second);
+        self.counts.counted.store(packed, Ordering::Relaxed);
+    }
+
+    /// The stamp of the `age`-th newest append, counted from 1 up to [`View::len`].
+    #[inline]
+    pub(super) fn stamp_ns(&self, age: u64) -> u64 {
+        debug_assert!((1..=self.len()).contains(&age), "stamp {age} of {}", self.len());
+        let slot = self.next.wrapping_sub(index(age)) & (self.slots.len() - 1);
+        self.slots[slot].load(Ordering::Acquire) & STAMP_MASK
+    }
+
+    /// The newest stamp, if there is one.
+    #[inline]
+    pub(super) fn newest_ns(&self) -> Option<u64> {
+        (self.count > 0).then(|| self.stamp_ns(1))
+    }
+
+    /// The stamp that the next one takes the place of, if it does.
+    #[inline]
+    pub(super) fn overwritten_ns(&self) -> Option<u64> {
+        (self.count >= self.slots.len() as u64).then_some(self.next_before & STAMP_MASK)
+    }
+
+    /// Whether nothing was appended since the view was taken.
+    #[inline]
+    pub(super) fn is_current(&self) -> bool {
+        self.slots[self.next].load(Ordering::Acquire) == self.next_before
+    }
+
+    /// Whether nothing will ever be appended: what the view shows is what the log holds for good.
+    #[inline]
+    pub(super) fn is_sealed(&self) -> bool {
+        self.next_before & SEAL_BIT != 0
+    }
+
+    /// Appends a stamp if nothing was appended since the view was taken; tells whether it did.
+    ///
+    /// The stamp must be no lower than the newest, and higher than the one that it overwrites.
+    #[inline]
+    pub(super) fn append(&self, stamp_ns: u64) -> bool {
+        let is_appended = self.claim(stamp_ns);
+        if is_appended {
+            self.counts.advance(self.count);
+        }
+        is_appended
+    }
+
+    /// Ends the log if nothing was appended since the view was taken; tells whether it did.
+    pub(super) fn seal(&self) -> bool {
+        self.write(self.next_before | SEAL_BIT)
+    }
+
+    #[inline]
+    fn claim(&self, stamp_ns: u64) -> bool {
+        debug_assert!(stamp_ns <= CLOCK_NS_MAX, "{stamp_ns} needs the bits beside it");
+        self.write(self.lap_bit | stamp_ns)
+    }
+
+    #[inline]
+    fn write(&self, value: u64) -> bool {
+        assert!(!self.is_sealed(), "a log that has ended is not written");
+        self.slots[self.next]
+            .compare_exchange(self.next_before, value, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+    }
+}
+
+impl Counts {
     /// Counts stamp number `count`, which is written. Failing means that another thread did.
     fn advance(&self, count: u64) {
         let _ = self.head.compare_exchange(count, count + 1, Ordering::AcqRel, Ordering::Acquire);
     }
 }
 
-impl View<'_> {
-    /// How many stamps can be read, at most the capacity.
-    pub(super) fn len(&self) -> usize {
-        usize::try_from(self.count).unwrap_or(usize::MAX).min(self.ring.slots.len())
-    }
-
-    /// The stamp of the `age`-th newest append, counted from 1 up to [`View::len`].
-    pub(super) fn stamp_ns(&self, age: usize) -> u64 {
-        debug_assert!((1..=self.len()).contains(&age), "stamp {age} of {}", self.len());
-        let index = match self.next.checked_sub(age) {
-            Some(index) => index,
-            None => self.next + self.ring.slots.len() - age,
-        };
-        self.ring.slots[index].load(Ordering::Acquire) & STAMP_MASK
-    }
-
-    /// Whether nothing was appended since the view was taken.
-    pub(super) fn is_current(&self) -> bool {
-        self.ring.slots[self.next].load(Ordering::Acquire) == self.next_before
-    }
-
-    /// Appends a stamp if nothing was appended since the view was taken; tells whether it did.
-    ///
-    /// The stamp must be no lower than the newest, and higher than the one that it overwrites.
-    pub(super) fn append(&self, stamp_ns: u64) -> bool {
-        let is_appended = self.claim(stamp_ns);
-        if is_appended {
-            self.ring.advance(self.count);
-        }
-        is_appended
-    }
-
-    fn claim(&self, stamp_ns: u64) -> bool {
-        debug_assert!(stamp_ns <= CLOCK_NS_MAX, "{stamp_ns} needs the lap bit");
-        self.ring.slots[self.next]
-            .compare_exchange(
-                self.next_before,
-                self.lap_bit | stamp_ns,
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            )
-            .is_ok()
-    }
+/// A number whose place in the slots is to be found.
+#[expect(clippy::cast_possible_truncation, reason = "the lowest bits name the place")]
+const fn index(number: u64) -> usize {
+    number as usize
 }
 
 #[cfg(test)]
@@ -136,17 +208,21 @@ mod tests {
     use super::*;
 
     fn stamps(ring: &Ring) -> Vec<u64> {
-        let view = ring.view();
+        let view = View::of(ring);
         (1..=view.len()).rev().map(|age| view.stamp_ns(age)).collect()
+    }
+
+    fn ring(capacity: usize) -> Ring {
+        log(capacity, std::iter::empty())
     }
 
     #[test]
     fn keeps_the_newest_stamps_lap_after_lap() {
-        for capacity in 1..=4 {
-            let ring = Ring::new(capacity);
+        for capacity in [1, 2, 4] {
+            let ring = ring(capacity);
             assert!(stamps(&ring).is_empty());
             for stamp_ns in 0..20 {
-                assert!(ring.view().append(stamp_ns));
+                assert!(View::of(&ring).append(stamp_ns));
                 let oldest = (stamp_ns + 1).saturating_sub(capacity as u64);
                 let expected: Vec<u64> = (oldest..=stamp_ns).collect();
                 assert_eq!(stamps(&ring), expected, "{capacity} slots");
@@ -156,17 +232,17 @@ mod tests {
 
     #[test]
     fn an_old_view_neither_confirms_nor_appends_however_many_laps_went_by() {
-        for capacity in 1..=3 {
+        for capacity in [1, 2, 4] {
             for appended_before in 0..7 {
                 for appended_since in 1..10 {
-                    let ring = Ring::new(capacity);
+                    let ring = ring(capacity);
                     for stamp_ns in 0..appended_before {
-                        assert!(ring.view().append(stamp_ns));
+                        assert!(View::of(&ring).append(stamp_ns));
                     }
-                    let old = ring.view();
+                    let old = View::of(&ring);
                     for stamp_ns in appended_before..appended_before + appended_since {
                         assert!(old.is_current() == (stamp_ns == appended_before));
-                        assert!(ring.view().append(stamp_ns));
+                        assert!(View::of(&ring).append(stamp_ns));
                     }
                     let before = stamps(&ring);
                     assert!(!old.is_current());
@@ -179,10 +255,48 @@ mod tests {
 
     #[test]
     fn a_writer_that_stops_halfway_holds_up_nobody() {
-        let ring = Ring::new(2);
+        let ring = ring(2);
         for stamp_ns in 0..9 {
-            assert!(ring.view().claim(stamp_ns), "stamp {stamp_ns}");
+            assert!(View::of(&ring).claim(stamp_ns), "stamp {stamp_ns}");
         }
         assert_eq!(stamps(&ring), [7, 8]);
+    }
+
+    #[test]
+    fn a_log_begins_with_the_stamps_that_it_is_given() {
+        for (capacity_min, count, capacity) in
+            [(1, 0, 1), (8, 0, 8), (8, 7, 8), (8, 8, 16), (1, 1, 2), (1, 3, 4), (3, 0, 4)]
+        {
+            let ring = log(capacity_min, (0..count).collect::<Vec<_>>().into_iter());
+            assert_eq!(ring.slice.len(), capacity, "{count} stamps");
+            for stamp_ns in count..40 {
+                let oldest = stamp_ns.saturating_sub(capacity as u64);
+                assert_eq!(stamps(&ring), (oldest..stamp_ns).collect::<Vec<_>>());
+                let overwritten_ns = (stamp_ns >= capacity as u64).then_some(oldest);
+                assert_eq!(View::of(&ring).overwritten_ns(), overwritten_ns);
+                assert_eq!(View::of(&ring).newest_ns(), stamp_ns.checked_sub(1));
+                assert!(View::of(&ring).append(stamp_ns));
+            }
+        }
+    }
+
+    #[test]
+    fn a_seal_keeps_every_stamp_and_lets_no_other_in() {
+        for capacity in [1, 2, 4] {
+            for count in 0..10_u64 {
+                let ring = ring(capacity);
+                for stamp_ns in 0..count {
+                    assert!(View::of(&ring).append(stamp_ns));
+                }
+                let (before, old) = (stamps(&ring), View::of(&ring));
+                assert!(!old.is_sealed());
+                assert!(View::of(&ring).seal());
+                assert!(!old.append(1000), "a view from before the seal");
+                assert!(!old.seal(), "it is sealed already");
+                let sealed = View::of(&ring);
+                assert!(sealed.is_sealed() && sealed.is_current());
+                assert_eq!(stamps(&ring), before, "{count} stamps in {capacity} slots");
+            }
+        }
     }
 }

@@ -287,6 +287,14 @@ impl Service {
         }
     }
 
+    /// Gives back the memory of all limiters that no request counts in any more. To be called every
+    /// minute or so, where it holds up nobody: it looks at every key.
+    pub fn release_limiters(&self) {
+        let now_ns = self.moment().monotonic_ns;
+        self.keys.for_each_limiter(|limiter| limiter.release(now_ns));
+        self.access.tokens.pin().values().for_each(|limiter| limiter.release(now_ns));
+    }
+
     /// Counts a bootstrap against those of the address.
     pub fn admit_bootstrap(&self, address: IpAddr, moment: Moment) -> Result<(), Denied> {
         passed(self.access.bootstrap(address, moment))

@@ -10,11 +10,13 @@ use super::*;
 struct Log {
     limits: TierLimits,
     stamps: Vec<u64>,
+    /// No stamp is lower, since memory was given back.
+    floor_ns: u64,
 }
 
 impl Log {
     fn new(limits: TierLimits) -> Self {
-        Self { limits, stamps: Vec::new() }
+        Self { limits, stamps: Vec::new(), floor_ns: 0 }
     }
 
     fn windows(&self) -> [(Option<u32>, u64); 2] {
@@ -25,7 +27,7 @@ impl Log {
     }
 
     fn stamp_at(&self, now_ns: u64) -> u64 {
-        self.stamps.last().map_or(now_ns, |&last| last.max(now_ns))
+        self.stamps.last().map_or(now_ns, |&last| last.max(now_ns)).max(self.floor_ns)
     }
 
     /// What is left of each window that ends at the stamp of a request that comes now.
@@ -59,7 +61,7 @@ impl Log {
             for (index, &end_ns) in self.stamps.iter().enumerate() {
                 let inside =
                     self.stamps[..=index].iter().filter(|&&stamp| end_ns - stamp < length_ns);
-                assert!(inside.count() <= count_to_usize(limit), "window that ends at {end_ns}");
+                assert!(inside.count() as u64 <= u64::from(limit), "window that ends at {end_ns}");
             }
         }
     }
@@ -156,7 +158,7 @@ fn a_key_without_limits_is_always_admitted_and_allocates_nothing() {
         assert_eq!(limiter.decide(now_ns), expected);
         assert_eq!(limiter.peek(now_ns), expected);
     }
-    assert!(limiter.ring.get().is_none());
+    assert!(limiter.log.load().is_none());
 }
 
 #[test]
@@ -166,7 +168,7 @@ fn a_look_at_an_unused_key_allocates_nothing() {
     assert!(peek.is_admitted);
     assert_eq!(peek.per_second, Allowance { limit: 5, remaining: 5 });
     assert_eq!(peek.per_minute, Allowance { limit: 300, remaining: 300 });
-    assert!(limiter.ring.get().is_none());
+    assert!(limiter.log.load().is_none());
 }
 
 #[test]
@@ -188,6 +190,9 @@ enum Arrival {
     After { steps: u64, step_ns: u64, beside_ns: i64 },
     /// When the last decision said that one would be admitted, and a few nanoseconds beside it.
     AsTold { beside_ns: i64 },
+    /// Not at all: this long after the last one all memory that can be is given back, and the
+    /// clock stays where it was.
+    Release { after_ns: u64 },
 }
 
 fn arrivals(count_max: usize) -> impl Strategy<Value = Vec<Arrival>> {
@@ -197,8 +202,24 @@ fn arrivals(count_max: usize) -> impl Strategy<Value = Vec<Arrival>> {
         3 => (0..3_u64, steps, -2..=2_i64)
             .prop_map(|(steps, step_ns, beside_ns)| Arrival::After { steps, step_ns, beside_ns }),
         2 => (-1..=1_i64).prop_map(|beside_ns| Arrival::AsTold { beside_ns }),
+        1 => prop_oneof![Just(0), Just(SECOND_NS - 1), Just(SECOND_NS), Just(MINUTE_NS)]
+            .prop_map(|after_ns| Arrival::Release { after_ns }),
     ];
     prop::collection::vec(arrival, 1..count_max)
+}
+
+/// Gives back memory, and expects all of it or none, by whether a stamp still counts.
+#[track_caller]
+fn release(limiter: &KeyLimiter, log: &mut Log, now_ns: u64) {
+    let had_log = limiter.log.load().is_some();
+    limiter.release(now_ns);
+    let retention_ns = limiter.retention_ns().unwrap_or(0);
+    let end_ns = log.stamps.last().map_or(0, |last_ns| last_ns + retention_ns);
+    let is_released = end_ns <= now_ns;
+    if had_log && is_released {
+        log.floor_ns = log.floor_ns.max(end_ns);
+    }
+    assert_eq!(limiter.log.load().is_some(), had_log && !is_released, "released at {now_ns}");
 }
 
 fn run(limits: TierLimits, arrivals: &[Arrival]) {
@@ -209,6 +230,10 @@ fn run(limits: TierLimits, arrivals: &[Arrival]) {
         let (step_ns, beside_ns) = match arrival {
             Arrival::After { steps, step_ns, beside_ns } => (steps * step_ns, beside_ns),
             Arrival::AsTold { beside_ns } => (wait_ns, beside_ns),
+            Arrival::Release { after_ns } => {
+                release(&limiter, &mut log, now_ns + after_ns);
+                continue;
+            }
         };
         now_ns = (now_ns + step_ns).saturating_add_signed(beside_ns);
         wait_ns = check(&limiter, &mut log, now_ns).wait_ns;
@@ -246,6 +271,39 @@ proptest! {
             let (per_second, per_minute) = limits.split_once('/').unwrap();
             run(tier(per_second, per_minute), &arrivals);
         }
+    }
+}
+
+#[test]
+fn a_log_grows_as_far_as_it_must_and_is_given_back_once_it_counts_no_more() {
+    let slots =
+        |limiter: &KeyLimiter| limiter.log.load().as_ref().map_or(0, |ring| ring.slice.len());
+    for (per_second, per_minute, capacity_max) in
+        [("5", "300", 512), ("50", "3000", 4096), ("50", "8", 8), ("50", "unlimited", 64)]
+    {
+        let limits = tier(per_second, per_minute);
+        let (limiter, mut log) = (KeyLimiter::new(&limits), Log::new(limits));
+        assert_eq!(slots(&limiter), 0);
+        let mut now_ns = 0;
+        for number in 0..5000_usize {
+            // Ten in a burst, so that both windows are full time and again.
+            now_ns += if number % 10 == 0 { SECOND_NS / 5 } else { 0 };
+            let (is_admitted, wait_ns) = (log.decide(now_ns), limiter.decide(now_ns).wait_ns);
+            assert_eq!(limiter.peek(now_ns).wait_ns, wait_ns);
+            let live = log.stamps.len().max(CAPACITY_MIN).next_power_of_two();
+            assert!(slots(&limiter) <= live.min(capacity_max), "{number} {is_admitted}");
+        }
+        assert_eq!(slots(&limiter), capacity_max, "{per_second}/{per_minute}");
+        let end_ns = log.stamps.last().unwrap() + limiter.retention_ns().unwrap();
+        release(&limiter, &mut log, end_ns - 1);
+        assert_eq!(slots(&limiter), capacity_max);
+        release(&limiter, &mut log, end_ns);
+        assert_eq!(slots(&limiter), 0);
+        // A thread whose clock is behind meets windows that are empty, and not before they are.
+        let decision = check(&limiter, &mut log, end_ns - 5);
+        assert_eq!((decision.is_admitted, decision.stamp_ns), (true, end_ns));
+        assert_eq!(slots(&limiter), CAPACITY_MIN);
+        log.assert_within_limits();
     }
 }
 
@@ -312,12 +370,13 @@ fn threads_on_a_running_clock_never_break_a_window_and_are_never_refused_in_vain
                 let until = log.stamps.partition_point(|&stamp| stamp <= refused.stamp_ns);
                 let from =
                     log.stamps.partition_point(|&stamp| stamp + length_ns <= refused.stamp_ns);
-                limit.is_some_and(|limit| until - from == count_to_usize(limit))
+                limit.is_some_and(|limit| (until - from) as u64 == u64::from(limit))
             });
             assert!(is_full, "refused at {} with room in both windows", refused.stamp_ns);
         }
 
-        let view = limiter.ring.get().unwrap().view();
+        let held = limiter.log.load();
+        let view = View::of(held.as_ref().unwrap());
         let recorded: Vec<u64> = (1..=view.len()).rev().map(|age| view.stamp_ns(age)).collect();
         assert_eq!(recorded, log.stamps[log.stamps.len() - recorded.len()..]);
     }

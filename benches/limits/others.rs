@@ -1,0 +1,166 @@
+//! What is compared: each takes a key and a time and says whether one more request may pass.
+
+use std::cell::Cell;
+use std::collections::{HashMap, VecDeque};
+use std::num::NonZeroU32;
+use std::ops::Add;
+
+use governor::clock::{Clock, Reference};
+use governor::middleware::NoOpMiddleware;
+use governor::nanos::Nanos;
+use governor::state::keyed::DashMapStateStore;
+use governor::state::{InMemoryState, NotKeyed};
+use governor::{Quota, RateLimiter};
+use parking_lot::Mutex;
+
+use paperbourse::auth::api_key::KeyHash;
+use paperbourse::auth::key_table::{KEYS_MAX, KeyEntry, KeyFacts, KeyTable};
+use paperbourse::engine::key::Permissions;
+use paperbourse::ids::{AccountId, KeyId, Timestamp};
+use paperbourse::limits::tier::{Tier, Tiers};
+use paperbourse::limits::window::KeyLimiter;
+
+use super::{Decider, SECOND_NS};
+
+type Middleware = NoOpMiddleware<Told>;
+type Hasher = foldhash::fast::RandomState;
+
+/// Both windows of a free key, found by the hash of the key as a request finds them.
+pub(super) struct Windows(KeyTable<KeyLimiter>);
+
+impl Windows {
+    pub(super) fn new(keys: &[KeyHash]) -> Self {
+        let table = KeyTable::new(KEYS_MAX);
+        for (number, hash) in (0..).zip(keys) {
+            let facts = KeyFacts {
+                key_id: KeyId::from_raw(64 + number).expect("a small number"),
+                account_id: AccountId::from_raw(64).expect("a small number"),
+                tier: Tier::Free,
+                permissions: Permissions::DEFAULT,
+                created_at: Timestamp::from_seconds(0),
+                expires_at: None,
+            };
+            let limiter = KeyLimiter::new(Tiers::default().get(Tier::Free));
+            table.insert(*hash, KeyEntry::new(facts, limiter)).expect("all keys differ");
+        }
+        Self(table)
+    }
+}
+
+impl Decider for Windows {
+    fn is_admitted(&self, key: &KeyHash, now_ns: u64) -> bool {
+        let entry = self.0.get(key).expect("every key is in the table");
+        entry.limiter().decide(now_ns).is_admitted
+    }
+}
+
+thread_local! {
+    /// The time for a thread's next decision. `governor` asks a clock where the others are told.
+    static NOW_NS: Cell<u64> = const { Cell::new(0) };
+}
+
+#[derive(Clone, Copy, Debug)]
+struct ToldClock;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Told(u64);
+
+impl Clock for ToldClock {
+    type Instant = Told;
+
+    fn now(&self) -> Told {
+        Told(NOW_NS.get())
+    }
+}
+
+impl Add<Nanos> for Told {
+    type Output = Self;
+
+    fn add(self, other: Nanos) -> Self {
+        Self(self.0 + other.as_u64())
+    }
+}
+
+impl Reference for Told {
+    fn duration_since(&self, earlier: Self) -> Nanos {
+        self.0.saturating_sub(earlier.0).into()
+    }
+
+    fn saturating_sub(&self, duration: Nanos) -> Self {
+        Self(self.0.saturating_sub(duration.as_u64()))
+    }
+}
+
+/// A free key's second. A bucket for its minute would be asked as well, and is left out.
+fn quota() -> Quota {
+    Quota::per_second(NonZeroU32::new(5).expect("more than nothing"))
+}
+
+/// One key, which need not be found.
+pub(super) struct Governor(RateLimiter<NotKeyed, InMemoryState, ToldClock, Middleware>);
+
+impl Governor {
+    pub(super) fn new() -> Self {
+        NOW_NS.set(0);
+        Self(RateLimiter::direct_with_clock(quota(), ToldClock))
+    }
+}
+
+impl Decider for Governor {
+    fn is_admitted(&self, _: &KeyHash, now_ns: u64) -> bool {
+        NOW_NS.set(now_ns);
+        self.0.check().is_ok()
+    }
+}
+
+/// Keys in `governor`'s concurrent map, with the hasher that the server's table has.
+pub(super) struct GovernorByKey(
+    RateLimiter<KeyHash, DashMapStateStore<KeyHash, Hasher>, ToldClock, Middleware>,
+);
+
+impl GovernorByKey {
+    pub(super) fn new() -> Self {
+        NOW_NS.set(0);
+        let hasher = Hasher::default();
+        Self(RateLimiter::dashmap_with_clock_and_hasher(quota(), ToldClock, hasher))
+    }
+}
+
+impl Decider for GovernorByKey {
+    fn is_admitted(&self, key: &KeyHash, now_ns: u64) -> bool {
+        NOW_NS.set(now_ns);
+        self.0.check_key(key).is_ok()
+    }
+}
+
+type Logs = HashMap<KeyHash, VecDeque<u64>, Hasher>;
+
+/// A log of the admissions of the last minute for each key, in maps behind locks: exact about both
+/// windows of a free key.
+pub(super) struct LogByKey(Box<[Mutex<Logs>]>);
+
+impl LogByKey {
+    pub(super) fn new(lock_count: usize) -> Self {
+        Self((0..lock_count).map(|_| Mutex::default()).collect())
+    }
+}
+
+impl Decider for LogByKey {
+    fn is_admitted(&self, key: &KeyHash, now_ns: u64) -> bool {
+        // A hash is as good as random.
+        let lock = usize::from(key.as_bytes()[0]) % self.0.len();
+        let mut logs = self.0[lock].lock();
+        let log = logs.entry(*key).or_default();
+        let now_ns = log.back().map_or(now_ns, |&newest_ns| now_ns.max(newest_ns));
+        while log.front().is_some_and(|&oldest_ns| now_ns - oldest_ns >= 60 * SECOND_NS) {
+            log.pop_front();
+        }
+        let fifth_newest_ns = log.len().checked_sub(5).map(|index| log[index]);
+        let is_admitted =
+            log.len() < 300 && fifth_newest_ns.is_none_or(|ns| now_ns - ns >= SECOND_NS);
+        if is_admitted {
+            log.push_back(now_ns);
+        }
+        is_admitted
+    }
+}
