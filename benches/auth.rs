@@ -34,7 +34,6 @@ fn entry(number: u64) -> KeyEntry<()> {
         tier: Tier::Free,
         permissions: Permissions::DEFAULT,
         created_at: NOW,
-        expires_at: None,
     };
     KeyEntry::new(facts, ())
 }

@@ -190,6 +190,10 @@ impl State {
         match command {
             Command::OpenAccount(identity) => self.decide_open(identity, now, rules),
             Command::CreateKey(create) => self.decide_create_key(create, now, rules),
+            Command::RenameKey { account, key, name, asked_with } => {
+                self.decide_rename(*account, *key, name.as_deref(), *asked_with, now)
+            }
+            Command::RotateKey(rotate) => self.decide_rotate(rotate, now),
             Command::RevokeKey { account, key, descendants } => {
                 self.decide_revoke(*account, *key, *descendants, now)
             }
@@ -247,7 +251,10 @@ impl State {
         match command {
             Command::OpenAccount(identity) => self.identity_place(identity),
             Command::CreateKey(create) => owner_place(&create.owner),
-            Command::RevokeKey { account, .. } => self.account_place(*account),
+            Command::RotateKey(rotate) => self.account_place(rotate.account),
+            Command::RenameKey { account, .. } | Command::RevokeKey { account, .. } => {
+                self.account_place(*account)
+            }
             Command::Trade(trade) => owner_place(&trade.owner),
             Command::Comment { order, .. } => self.comments_place(*order),
             Command::DeleteComment { comment, .. } => match self.comment(*comment) {

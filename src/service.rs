@@ -201,7 +201,8 @@ pub fn key_table<'a>(
 }
 
 /// What the shards call at once when an event is applied, so in the order of the shard: a new key
-/// enters the table, a revoked one is refused from then on, a forgotten one is not known any more.
+/// enters the table, a rotated one gets its end, a revoked one is refused from then on, a forgotten
+/// one is not known any more.
 ///
 /// None of it waits for the disk. To refuse too early is the safe side. And nobody can use a key
 /// that is not on disk yet, since its text leaves only with an answer that waits for that; but a
@@ -214,6 +215,9 @@ pub fn key_observer(keys: Arc<Keys>, tiers: Tiers) -> crate::shard::Observer {
     Box::new(move |event, state| match event {
         Event::KeyCreated { key, account, grant, at, .. } => {
             insert_key(&keys, *key, *account, grant, *at, &tiers);
+        }
+        Event::KeyExpirySet { key, expires_at } => {
+            keys.set_expiry(&hash_of(state, *key), *expires_at);
         }
         Event::KeyRevoked { key, .. } => drop(keys.revoke(&hash_of(state, *key))),
         Event::KeyForgotten { key } => keys.remove(&hash_of(state, *key)),
@@ -235,11 +239,13 @@ fn insert_key(
         tier: grant.tier,
         permissions: grant.permissions,
         created_at,
-        expires_at: grant.expires_at,
     };
+    let hash = KeyHash::from_bytes(grant.hash);
     let entry = KeyEntry::new(facts, KeyLimiter::new(tiers.get(grant.tier)));
-    keys.insert(KeyHash::from_bytes(grant.hash), entry)
-        .expect("two keys of 256 random bits are never the same");
+    keys.insert(hash, entry).expect("two keys of 256 random bits are never the same");
+    if let Some(expires_at) = grant.expires_at {
+        keys.set_expiry(&hash, expires_at);
+    }
 }
 
 #[cfg(test)]

@@ -109,7 +109,7 @@ enum Stage<T> {
 pub enum Outcome {
     /// The account is open.
     Account(AccountId),
-    /// The key was made.
+    /// The key was made, or has its name.
     Key(Box<Key>),
     /// The order has filled, now or earlier.
     Order {

@@ -1,11 +1,13 @@
 //! What an earlier version wrote is read for ever.
 //!
 //! `tests/fixtures/golden/v1` is a data directory as version 1 of the format left it: records of
-//! every kind, a snapshot with its order file, an archive, a segment that was written at the end.
+//! every kind that it had, a snapshot with its order file, an archive, a segment that was written
+//! at the end.
 //! Its content is told as text and compared with what was told when it was made. A version that
-//! changes the format adds a directory; it never replaces one.
+//! changes the format adds a directory; it never replaces one. So do kinds of events that came
+//! later: `v1_key_life` has those of keys that are renamed and rotated.
 //!
-//! `PAPERBOURSE_GOLDEN=DIR cargo test --test golden` writes a new one into an empty directory.
+//! `PAPERBOURSE_GOLDEN=DIR cargo test --test golden` writes new ones into an empty directory.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its files has failed")]
 
@@ -49,6 +51,17 @@ const KINDS: [&str; 10] = [
     "state checked",
 ];
 
+/// Those of keys that are renamed and rotated.
+const KEY_LIFE_KINDS: [&str; 7] = [
+    "account opened",
+    "key created",
+    "key expiry set",
+    "key renamed",
+    "key revoked",
+    "market introduced",
+    "state checked",
+];
+
 fn config() -> JournalConfig {
     JournalConfig {
         segment_bytes: 8 << 10,
@@ -63,6 +76,8 @@ const fn kind(event: &Event) -> &'static str {
     match event {
         Event::AccountOpened { .. } => "account opened",
         Event::KeyCreated { .. } => "key created",
+        Event::KeyRenamed { .. } => "key renamed",
+        Event::KeyExpirySet { .. } => "key expiry set",
         Event::KeyRevoked { .. } => "key revoked",
         Event::KeyForgotten { .. } => "key forgotten",
         Event::MarketIntroduced { .. } => "market introduced",
@@ -82,32 +97,76 @@ fn open(data: &Path) -> Opened {
     snapshot::open(Disk::System, data, &config(), NonZeroUsize::MIN).unwrap()
 }
 
+/// Makes something happen, and waits until it is on disk.
+fn happen(state: &mut State, journal: &Journal, mut events: Vec<Event>) {
+    events.insert(0, Event::StateChecked { hash: state.hash() });
+    let header = RecordHeader {
+        shard: shard(),
+        epoch: journal.epoch(),
+        sequence: state.sequence() + 1,
+        at: at(i64::try_from(state.sequence()).unwrap()),
+    };
+    let mut bytes = Vec::new();
+    record::encode(header, &events, &mut bytes);
+    state.apply(&events, Place::START);
+    let place = loop {
+        match journal.reserve(bytes.len()) {
+            Ok(reservation) => break reservation.fill_from(&bytes),
+            Err(_) => std::thread::yield_now(),
+        }
+    };
+    journal.wait_blocking(place);
+}
+
+/// Renames and rotates keys, before a snapshot and behind it.
+fn write_key_life(data: &Path) {
+    let Opened { journal, recovered, folder, .. } = open(data);
+    let mut state = recovered.into_shards().swap_remove(usize::from(SHARD)).state;
+    let journal = Arc::new(journal);
+    happen(&mut state, &journal, opening());
+    let key = |number| KeyId::new(shard(), number).unwrap();
+    for half in 0..2 {
+        let mut count = 0;
+        while count < 3 || journal.segment() == Some(1) {
+            count += 1;
+            let name = (count > 1).then(|| format!("{} {count}", "älter".repeat(15)).into());
+            let renamed = Event::KeyRenamed { key: key(2 + half), name };
+            happen(&mut state, &journal, vec![renamed]);
+        }
+        let rotated = key(1 + 2 * half);
+        let expires_at = at(86_400);
+        let successor = |number: u64, of: KeyId| Event::KeyCreated {
+            key: key(number),
+            account: account(),
+            grant: KeyGrant {
+                hash: [u8::try_from(number).unwrap(); 32],
+                prefix: format!("ps_live_{number:08x}").into(),
+                ..state.key(of).unwrap().grant
+            },
+            created_by: Some(of),
+            at: at(200),
+        };
+        // With an overlap, and at once.
+        let next = state.head().keys_ever + 1;
+        let later =
+            vec![Event::KeyExpirySet { key: rotated, expires_at }, successor(next, rotated)];
+        let at_once = vec![
+            Event::KeyRevoked { key: key(2 + 2 * half), at: at(201) },
+            successor(next + 1, key(2 + 2 * half)),
+        ];
+        happen(&mut state, &journal, later);
+        happen(&mut state, &journal, at_once);
+        if half == 0 {
+            take_snapshot(&folder, &journal);
+        }
+    }
+}
+
 /// Writes records of every kind, half of them before a snapshot and half behind it.
 fn write(data: &Path) {
     let Opened { journal, recovered, folder, .. } = open(data);
     let mut state = recovered.into_shards().swap_remove(usize::from(SHARD)).state;
     let journal = Arc::new(journal);
-    let mut second = 0;
-    let mut happen = |state: &mut State, journal: &Journal, mut events: Vec<Event>| {
-        events.insert(0, Event::StateChecked { hash: state.hash() });
-        let header = RecordHeader {
-            shard: shard(),
-            epoch: journal.epoch(),
-            sequence: state.sequence() + 1,
-            at: at(second),
-        };
-        second += 1;
-        let mut bytes = Vec::new();
-        record::encode(header, &events, &mut bytes);
-        state.apply(&events, Place::START);
-        let place = loop {
-            match journal.reserve(bytes.len()) {
-                Ok(reservation) => break reservation.fill_from(&bytes),
-                Err(_) => std::thread::yield_now(),
-            }
-        };
-        journal.wait_blocking(place);
-    };
     happen(&mut state, &journal, opening());
     let mut order = 0;
     for half in 0..2 {
@@ -298,23 +357,44 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-#[test]
-fn what_version_1_wrote_is_read() {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/golden/v1");
+/// Reads what an earlier version wrote.
+#[track_caller]
+fn check_read(name: &str, expected_kinds: &[&'static str], snapshot: &str) {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/golden").join(name);
     let folder = TempDir::new().unwrap();
     copy(&golden, folder.path());
     let (text, kinds) = told(folder.path());
-    assert_eq!(kinds, BTreeSet::from(KINDS), "a kind of event is not in it");
-    insta::assert_snapshot!("golden", text);
+    assert_eq!(kinds, expected_kinds.iter().copied().collect(), "a kind of event is not in it");
+    insta::assert_snapshot!(snapshot, text);
 }
 
 /// What is written today reads as what was written then.
-#[test]
-fn what_is_written_today_reads_the_same() {
+#[track_caller]
+fn check_written(name: &str, write: fn(&Path), snapshot: &str) {
     let folder = TempDir::new().unwrap();
     let chosen = std::env::var_os("PAPERBOURSE_GOLDEN");
-    let data = chosen.as_deref().map_or(folder.path(), Path::new);
-    write(data);
-    let (text, _) = told(data);
-    insta::assert_snapshot!("golden", text);
+    let data = chosen.as_deref().map_or(folder.path(), Path::new).join(name);
+    write(&data);
+    let (text, _) = told(&data);
+    insta::assert_snapshot!(snapshot, text);
+}
+
+#[test]
+fn what_version_1_wrote_is_read() {
+    check_read("v1", &KINDS, "golden");
+}
+
+#[test]
+fn what_is_written_today_reads_the_same() {
+    check_written("v1", write, "golden");
+}
+
+#[test]
+fn what_was_written_of_the_life_of_keys_is_read() {
+    check_read("v1_key_life", &KEY_LIFE_KINDS, "key_life");
+}
+
+#[test]
+fn what_is_written_today_of_the_life_of_keys_reads_the_same() {
+    check_written("v1_key_life", write_key_life, "key_life");
 }

@@ -38,7 +38,6 @@ impl Windows {
                 tier: Tier::Free,
                 permissions: Permissions::DEFAULT,
                 created_at: Timestamp::from_seconds(0),
-                expires_at: None,
             };
             let limiter = KeyLimiter::new(Tiers::default().get(Tier::Free));
             table.insert(*hash, KeyEntry::new(facts, limiter)).expect("all keys differ");

@@ -7,8 +7,8 @@
 //! what each request needs, and nothing of accounts. What limits a key is a type of the caller's
 //! choice: the table only keeps it beside the key.
 //!
-//! A revoked key stays for as long as its shard keeps it, so that its holder is told that it was
-//! revoked.
+//! A key that has ended stays for as long as its shard keeps it, so that its holder is told how it
+//! ended.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,6 +28,9 @@ const LAST_USED_STEP_NS: u64 = 1_000_000_000;
 
 /// The `last_used_ns` of a key that was never used.
 const NEVER_NS: i64 = i64::MIN;
+
+/// The `expires_at_ns` of a key that has no end. No time comes after it.
+const ENDLESS_NS: i64 = i64::MAX;
 
 /// All keys.
 pub struct KeyTable<L> {
@@ -104,6 +107,16 @@ impl<L> KeyTable<L> {
         Some(entry)
     }
 
+    /// Gives a key an end: every check that begins after this returns refuses it from that time on,
+    /// on every thread.
+    ///
+    /// Returns the key, or `None` when it is not known.
+    pub fn set_expiry(&self, hash: &KeyHash, expires_at: Timestamp) -> Option<Arc<KeyEntry<L>>> {
+        let entry = self.get(hash)?;
+        entry.expires_at_ns.store(expires_at.nanos(), Ordering::Release);
+        Some(entry)
+    }
+
     /// Takes a key out that has ended: it is not known any more, and makes room for another one.
     /// Whoever holds its entry still finds that it has ended.
     pub fn remove(&self, hash: &KeyHash) {
@@ -122,6 +135,7 @@ impl<L> fmt::Debug for KeyTable<L> {
 #[derive(Debug)]
 pub struct KeyEntry<L> {
     facts: KeyFacts,
+    expires_at_ns: AtomicI64,
     is_revoked: AtomicBool,
     last_used_ns: AtomicI64,
     limiter: L,
@@ -140,15 +154,18 @@ pub struct KeyFacts {
     pub permissions: Permissions,
     /// When it was created.
     pub created_at: Timestamp,
-    /// From when on it is refused, if ever.
-    pub expires_at: Option<Timestamp>,
 }
 
 impl<L> KeyEntry<L> {
-    /// A key that is neither revoked nor used, with what limits it.
+    /// A key without an end that is neither revoked nor used, with what limits it.
     pub const fn new(facts: KeyFacts, limiter: L) -> Self {
-        let is_revoked = AtomicBool::new(false);
-        Self { facts, is_revoked, last_used_ns: AtomicI64::new(NEVER_NS), limiter }
+        Self {
+            facts,
+            expires_at_ns: AtomicI64::new(ENDLESS_NS),
+            is_revoked: AtomicBool::new(false),
+            last_used_ns: AtomicI64::new(NEVER_NS),
+            limiter,
+        }
     }
 
     /// What the key is.
@@ -171,9 +188,17 @@ impl<L> KeyEntry<L> {
         if self.is_revoked.load(Ordering::Acquire) {
             return Err(KeyError::Revoked);
         }
-        match self.facts.expires_at {
+        match self.expires_at() {
             Some(expires_at) if now >= expires_at => Err(KeyError::Expired { expires_at }),
             _ => Ok(()),
+        }
+    }
+
+    /// From when on the key is refused, if ever: only a key that was rotated has an end.
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        match self.expires_at_ns.load(Ordering::Acquire) {
+            ENDLESS_NS => None,
+            nanos => Some(Timestamp::from_nanos(nanos)),
         }
     }
 
@@ -239,7 +264,6 @@ mod tests {
             tier: Tier::Pro,
             permissions: Permissions::DEFAULT,
             created_at: NOW,
-            expires_at: None,
         }
     }
 
@@ -293,13 +317,22 @@ mod tests {
 
     #[test]
     fn a_key_ends_at_its_time() {
-        let table = KeyTable::new(KEYS_MAX);
-        let facts = KeyFacts { expires_at: Some(NOW), ..facts(0) };
-        table.insert(raw(0).hash(), KeyEntry::new(facts, 0)).unwrap();
+        let table = table(0..1);
+        let end_of_time = Timestamp::from_nanos(i64::MAX);
+        let open_socket = authenticate(&table, 0, end_of_time).unwrap();
+        assert_eq!(open_socket.expires_at(), None);
+        assert!(table.set_expiry(&raw(1).hash(), NOW).is_none());
+        table.set_expiry(&raw(0).hash(), NOW).unwrap();
+        assert_eq!(open_socket.expires_at(), Some(NOW));
         let before = Timestamp::from_nanos(NOW.nanos() - 1);
-        assert!(authenticate(&table, 0, before).is_ok());
         let expired = KeyError::Expired { expires_at: NOW };
-        assert_eq!(authenticate(&table, 0, NOW).unwrap_err(), expired);
+        // The clock on the wall says, also when it was set back.
+        for (now, expected) in
+            [(before, Ok(())), (NOW, Err(expired)), (before, Ok(())), (end_of_time, Err(expired))]
+        {
+            assert_eq!(authenticate(&table, 0, now).map(|_| ()), expected);
+            assert_eq!(open_socket.check(now), expected);
+        }
         table.revoke(&raw(0).hash()).unwrap();
         assert_eq!(authenticate(&table, 0, NOW).unwrap_err(), KeyError::Revoked);
     }

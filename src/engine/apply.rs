@@ -9,6 +9,7 @@ use super::comment::{COMMENTS_PER_ORDER_MAX, Comment};
 use super::contradiction::{Contradiction, Flaw};
 use super::event::{Event, OrderFilled};
 use super::key::Key;
+use super::key_row::KeyRow;
 use super::order::Order;
 use super::state_hash::{StateHash, Term, TermKind};
 use super::{State, UsedMarket};
@@ -63,7 +64,17 @@ impl State {
                 };
                 self.add_key(key, position_in_log)
             }
-            Event::KeyRevoked { key, at } => self.revoke_key(*key, *at, position_in_log),
+            Event::KeyRenamed { key, name } => self.change_key(*key, position_in_log, |row| {
+                row.rename(name.clone());
+                Some(())
+            }),
+            Event::KeyExpirySet { key, expires_at } => {
+                self.change_key(*key, position_in_log, |row| row.set_expiry(*expires_at))
+            }
+            Event::KeyRevoked { key, at } => self.change_key(*key, position_in_log, |row| {
+                row.revoke(*at);
+                Some(())
+            }),
             Event::KeyForgotten { key } => self.forget_key(*key, position_in_log),
             Event::MarketIntroduced { index, condition_id, outcomes } => {
                 self.introduce_market(*index, condition_id, outcomes)
@@ -152,10 +163,16 @@ impl State {
         Ok(())
     }
 
-    fn revoke_key(&mut self, id: KeyId, at: Timestamp, position_in_log: u64) -> Result<(), Flaw> {
+    /// Changes a key that is kept; the change says `None` when it cannot follow.
+    fn change_key(
+        &mut self,
+        id: KeyId,
+        position_in_log: u64,
+        change: impl FnOnce(&mut KeyRow) -> Option<()>,
+    ) -> Result<(), Flaw> {
         let slot = self.keys.slot(id).ok_or(Flaw::key(id, NOT_KEPT))?;
         self.hash -= self.key_term(&self.keys[slot]);
-        self.keys[slot].revoke(at);
+        change(&mut self.keys[slot]).ok_or(Flaw::key(id, "has an end already"))?;
         self.hash += self.key_term(&self.keys[slot]);
         self.touch_account(self.keys[slot].account(), position_in_log);
         Ok(())

@@ -17,6 +17,19 @@ pub enum Command {
     OpenAccount(Identity),
     /// Makes a key.
     CreateKey(CreateKey),
+    /// Gives a key another name.
+    RenameKey {
+        /// Whose.
+        account: AccountId,
+        /// Which.
+        key: KeyId,
+        /// What it will be called.
+        name: Option<Box<str>>,
+        /// With which key the caller came; none for a token.
+        asked_with: Option<KeyId>,
+    },
+    /// Makes a key that takes the place of another one, which ends then or some time later.
+    RotateKey(RotateKey),
     /// Ends a key, and on request all keys that were made with it.
     RevokeKey {
         /// Whose.
@@ -95,6 +108,24 @@ pub struct CreateKey {
     pub created_by: Option<KeyId>,
     /// What the new key is and may do.
     pub grant: KeyGrant,
+}
+
+/// A key to be replaced by one that is and may do the same. Whether the caller may give that was
+/// decided before.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RotateKey {
+    /// Whose.
+    pub account: AccountId,
+    /// Which.
+    pub key: KeyId,
+    /// With which key the caller came; none for a token.
+    pub asked_with: Option<KeyId>,
+    /// How much longer the old key works; with 0 it is revoked.
+    pub overlap_seconds: u32,
+    /// SHA-256 of the new raw key.
+    pub hash: [u8; 32],
+    /// The first characters of the new raw key.
+    pub prefix: Box<str>,
 }
 
 /// A market order and the names it goes by.

@@ -3,9 +3,11 @@
 use smallvec::smallvec;
 
 use super::account::Account;
-use super::command::{CreateKey, Identity, Owner};
+use super::command::{CreateKey, Identity, Owner, RotateKey};
 use super::comment::COMMENTS_PER_ORDER_MAX;
 use super::event::{Event, Events};
+use super::key::{KeyGrant, OVERLAPPING_KEYS_PER_ACCOUNT_MAX};
+use super::key_row::KeyRow;
 use super::rejection::Rejection;
 use super::{IDS_EXHAUSTED, Rules, State, Verdict};
 use crate::ids::{AccountId, CommentId, KeyId, OrderId, Timestamp};
@@ -31,20 +33,14 @@ impl State {
         rules: &Rules,
     ) -> Result<Verdict, Rejection> {
         let actor = self.actor(&create.owner)?;
-        // A key that ends while its request is on its way makes no other key: what was revoked with
-        // its descendants has none that came later.
-        if let Some(maker) = create.created_by
-            && !self.keys.slot(maker).is_some_and(|slot| self.keys[slot].is_active(now))
-        {
-            return Err(Rejection::MakerEnded);
-        }
+        self.require_lasting(create.created_by, now)?;
         let mut events = Events::from_iter(actor.opening(now, rules));
         if let Actor::Known(account) = actor {
-            let active_count = self.keys_of(account).filter(|key| key.is_active(now)).count();
-            if create.is_bootstrap && active_count > 0 {
+            if create.is_bootstrap && self.keys_of(account).any(|key| key.is_active(now)) {
                 return Err(Rejection::BootstrapNotAllowed);
             }
-            if active_count >= rules.active_keys_max as usize {
+            let lasting_count = self.keys_of(account).filter(|key| key.is_lasting(now)).count();
+            if lasting_count >= rules.active_keys_max as usize {
                 let active_keys_max = rules.active_keys_max;
                 return Err(Rejection::KeyLimitExceeded { active_keys_max });
             }
@@ -62,6 +58,91 @@ impl State {
         Ok(Verdict::Happens(events))
     }
 
+    /// A key that ends while its request is on its way makes no other key: what was revoked with
+    /// its descendants has none that came later. And one that was rotated is on its way out.
+    fn require_lasting(&self, asked_with: Option<KeyId>, now: Timestamp) -> Result<(), Rejection> {
+        let Some(id) = asked_with else { return Ok(()) };
+        let key = self.keys.slot(id).map(|slot| &self.keys[slot]);
+        match key.filter(|key| key.is_active(now)) {
+            None => Err(Rejection::MakerEnded),
+            Some(key) if !key.is_lasting(now) => Err(Rejection::MakerRotated),
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn key_of(&self, account: &Account, key: KeyId) -> Result<&KeyRow, Rejection> {
+        self.keys_of(account).find(|own| own.id == key).ok_or(Rejection::KeyNotFound)
+    }
+
+    pub(super) fn decide_rename(
+        &self,
+        account: AccountId,
+        key: KeyId,
+        name: Option<&str>,
+        asked_with: Option<KeyId>,
+        now: Timestamp,
+    ) -> Result<Verdict, Rejection> {
+        let account = self.account(account).ok_or(Rejection::AccountNotFound)?;
+        self.require_lasting(asked_with, now)?;
+        if self.key_of(account, key)?.name() == name {
+            return Ok(Verdict::Already);
+        }
+        Ok(Verdict::Happens(smallvec![Event::KeyRenamed { key, name: name.map(Into::into) }]))
+    }
+
+    /// The new key counts as made by the old one: whatever ends the old one with its descendants
+    /// ends it too.
+    pub(super) fn decide_rotate(
+        &self,
+        rotate: &RotateKey,
+        now: Timestamp,
+    ) -> Result<Verdict, Rejection> {
+        let account = self.account(rotate.account).ok_or(Rejection::AccountNotFound)?;
+        self.require_lasting(rotate.asked_with, now)?;
+        let old = self.key_of(account, rotate.key)?;
+        if !old.is_active(now) {
+            return Err(Rejection::KeyEnded);
+        }
+        if let Some(expires_at) = old.expires_at() {
+            return Err(Rejection::KeyRotated { expires_at });
+        }
+        let is_overlapping = |key: &&KeyRow| key.is_active(now) && !key.is_lasting(now);
+        let overlapping_keys_max = OVERLAPPING_KEYS_PER_ACCOUNT_MAX;
+        if rotate.overlap_seconds > 0
+            && self.keys_of(account).filter(is_overlapping).count() >= overlapping_keys_max
+        {
+            return Err(Rejection::OverlapLimitExceeded { overlapping_keys_max });
+        }
+        let key = KeyId::new(self.shard, self.keys_ever + 1).ok_or(IDS_EXHAUSTED)?;
+        let forgotten = self.forgotten_keys(account, now);
+        let mut events: Events =
+            forgotten.into_iter().map(|key| Event::KeyForgotten { key }).collect();
+        // An end at once is for good. An end at a time would be taken back by whoever sets the
+        // clock back.
+        events.push(match i64::from(rotate.overlap_seconds) {
+            0 => Event::KeyRevoked { key: old.id, at: now },
+            seconds => Event::KeyExpirySet {
+                key: old.id,
+                expires_at: Timestamp::from_nanos(
+                    now.nanos().saturating_add(seconds * 1_000_000_000),
+                ),
+            },
+        });
+        let grant = KeyGrant {
+            hash: rotate.hash,
+            prefix: rotate.prefix.clone(),
+            ..self.unpacked(old).grant
+        };
+        events.push(Event::KeyCreated {
+            key,
+            account: rotate.account,
+            grant,
+            created_by: Some(old.id),
+            at: now,
+        });
+        Ok(Verdict::Happens(events))
+    }
+
     pub(super) fn decide_revoke(
         &self,
         account: AccountId,
@@ -70,9 +151,7 @@ impl State {
         now: Timestamp,
     ) -> Result<Verdict, Rejection> {
         let account = self.account(account).ok_or(Rejection::AccountNotFound)?;
-        if !self.keys_of(account).any(|own| own.id == key) {
-            return Err(Rejection::KeyNotFound);
-        }
+        self.key_of(account, key)?;
         let ended = self.revoked_with(key, descendants, now, account);
         if ended.is_empty() {
             return Ok(Verdict::Already);

@@ -38,10 +38,24 @@ pub enum Event {
         account: AccountId,
         /// What it is and may do.
         grant: KeyGrant,
-        /// With which key it was made; none for a token.
+        /// With which key it was made, or whose place it took; none for a token.
         created_by: Option<KeyId>,
         /// When.
         at: Timestamp,
+    },
+    /// A key is called something else.
+    KeyRenamed {
+        /// Which.
+        key: KeyId,
+        /// What it is called now.
+        name: Option<Box<str>>,
+    },
+    /// A key was rotated: it has an end now.
+    KeyExpirySet {
+        /// Which.
+        key: KeyId,
+        /// From when on it is accepted no more.
+        expires_at: Timestamp,
     },
     /// A key is accepted no more.
     KeyRevoked {
@@ -105,10 +119,12 @@ impl Event {
         match self {
             Self::AccountOpened { .. }
             | Self::KeyCreated { .. }
+            | Self::KeyRenamed { .. }
             | Self::MarketIntroduced { .. }
             | Self::OrderFilled(_)
             | Self::CommentAdded { .. } => true,
-            Self::KeyRevoked { .. }
+            Self::KeyExpirySet { .. }
+            | Self::KeyRevoked { .. }
             | Self::KeyForgotten { .. }
             | Self::OrderForgotten { .. }
             | Self::CommentDeleted { .. }

@@ -85,6 +85,16 @@ pub const KEY_PREFIX_BYTES_MAX: usize = 16;
 /// An account keeps this many keys that have ended, the newest.
 pub const ENDED_KEYS_PER_ACCOUNT_MAX: usize = 100;
 
+/// A key that was rotated works on for at most so long: 30 days.
+pub const OVERLAP_SECONDS_MAX: u32 = 30 * 24 * 3600;
+
+/// A key that was rotated works on for so long when nobody says: a day.
+pub const OVERLAP_SECONDS_DEFAULT: u32 = 24 * 3600;
+
+/// An account has at most this many keys that were rotated and still work. They do not count among
+/// its active keys, and rotating on and on must not make keys without end.
+pub const OVERLAPPING_KEYS_PER_ACCOUNT_MAX: usize = 20;
+
 /// What a key is and may do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeyGrant {
@@ -99,7 +109,8 @@ pub struct KeyGrant {
     pub tier: Tier,
     /// What it may do.
     pub permissions: Permissions,
-    /// When it ends by itself.
+    /// When it ends by itself: only a key that was rotated does. What it still may do in between
+    /// is said at [`Key::is_rotated`].
     pub expires_at: Option<Timestamp>,
 }
 
@@ -112,7 +123,7 @@ pub struct Key {
     pub account: AccountId,
     /// What it is and may do.
     pub grant: KeyGrant,
-    /// With which key it was made; none for a token.
+    /// With which key it was made, or whose place it took; none for a token.
     pub created_by: Option<KeyId>,
     /// The nearest key in the line of its makers that the account still keeps. It ends with that
     /// one's descendants, also when keys between the two were forgotten.
@@ -127,6 +138,12 @@ impl Key {
     /// Whether it is accepted at `now`.
     pub fn is_active(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.grant.expires_at.is_none_or(|expires_at| now < expires_at)
+    }
+
+    /// Whether another key has taken its place. Until its end it does all that it did, but for
+    /// making, rotating and renaming keys, and it does not count among the active ones.
+    pub const fn is_rotated(&self) -> bool {
+        self.grant.expires_at.is_some()
     }
 }
 

@@ -91,12 +91,30 @@ impl KeyRow {
         AccountId::new(self.id.shard(), self.account.into()).expect("it was packed from an id")
     }
 
-    fn expires_at(&self) -> Option<Timestamp> {
+    pub(super) fn expires_at(&self) -> Option<Timestamp> {
         (self.flags & FLAG_EXPIRES != 0).then_some(self.expires_at)
     }
 
     fn revoked_at(&self) -> Option<Timestamp> {
         (self.flags & FLAG_REVOKED != 0).then_some(self.revoked_at)
+    }
+
+    pub(super) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    pub(super) fn rename(&mut self, name: Option<Box<str>>) {
+        self.name = name;
+    }
+
+    /// Gives it an end; `None` when it has one.
+    pub(super) fn set_expiry(&mut self, expires_at: Timestamp) -> Option<()> {
+        if self.flags != 0 {
+            return None;
+        }
+        self.expires_at = expires_at;
+        self.flags |= FLAG_EXPIRES;
+        Some(())
     }
 
     pub(super) fn revoke(&mut self, at: Timestamp) {
@@ -107,6 +125,11 @@ impl KeyRow {
     /// Whether it is accepted at `now`.
     pub(super) fn is_active(&self, now: Timestamp) -> bool {
         self.revoked_at().is_none() && self.expires_at().is_none_or(|expires_at| now < expires_at)
+    }
+
+    /// Whether it is accepted at `now` and no other key has taken its place.
+    pub(super) fn is_lasting(&self, now: Timestamp) -> bool {
+        self.is_active(now) && self.expires_at().is_none()
     }
 }
 
@@ -152,7 +175,7 @@ impl State {
 
     /// The keys that end with `root` at `now`: itself, and on request every key made with it or
     /// with one of those. Only active keys end, so there are no more of them than an account may
-    /// have, however many expired ones it has.
+    /// have, in force or in overlap, however many expired ones it has.
     pub(super) fn revoked_with(
         &self,
         root: KeyId,

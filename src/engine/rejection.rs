@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::ids::Timestamp;
 use crate::market::catalogue::MarketStatus;
 use crate::money::{Price, Shares, Usd};
 
@@ -94,9 +95,36 @@ pub enum Rejection {
         /// The bound.
         active_keys_max: u32,
     },
-    /// The key that was to make another one has been revoked or has expired.
+    /// The key that the request came with has been revoked or has expired since.
     #[error("the API key was revoked or has expired")]
     MakerEnded,
+    /// The key that the request came with was rotated.
+    #[error(
+        "the API key was rotated: until it ends it makes, rotates and renames no keys; use the one \
+         that took its place"
+    )]
+    MakerRotated,
+    /// The key to be rotated was rotated before.
+    #[error(
+        "the key was rotated before, and works until {expires_at}; rotate the key that took its \
+         place, or revoke this one"
+    )]
+    KeyRotated {
+        /// When the key ends.
+        expires_at: Timestamp,
+    },
+    /// The key to be rotated does not work any more.
+    #[error("the key was revoked or has expired, so there is nothing to rotate; make a new one")]
+    KeyEnded,
+    /// Too many keys that were rotated still work.
+    #[error(
+        "{overlapping_keys_max} rotated keys of this account still work, the most that may; revoke \
+         one, or rotate with overlap_seconds 0"
+    )]
+    OverlapLimitExceeded {
+        /// The bound.
+        overlapping_keys_max: usize,
+    },
     /// No such order.
     #[error("no order has this id")]
     OrderNotFound,

@@ -205,6 +205,15 @@ impl State {
         }
     }
 
+    /// A key of this account.
+    pub fn observe_key(&self, account: AccountId, key: KeyId) -> Observed<Option<Key>> {
+        let own = self.account(account).and_then(|account| {
+            self.keys_of(account).find(|row| row.id == key).map(|row| self.unpacked(row))
+        });
+        // What it had and has no more was forgotten by a record that changed it.
+        Observed { value: own, place: self.account_place(account) }
+    }
+
     /// The newest keys of an account, oldest of them first; at most [`ROWS_PER_VISIT_MAX`].
     pub fn observe_keys(&self, account: AccountId) -> Observed<Option<Vec<Key>>> {
         let Some(account) = self.account(account) else {

@@ -324,12 +324,18 @@ impl From<Rejection> for ApiError {
             Rejection::AccountNotFound => (S::NOT_FOUND, "ACCOUNT_NOT_FOUND"),
             Rejection::KeyNotFound => (S::NOT_FOUND, "KEY_NOT_FOUND"),
             Rejection::BootstrapNotAllowed => (S::BAD_REQUEST, "BOOTSTRAP_NOT_ALLOWED"),
-            Rejection::KeyLimitExceeded { .. } => (S::BAD_REQUEST, "TIER_KEY_LIMIT_EXCEEDED"),
+            Rejection::KeyLimitExceeded { .. } | Rejection::OverlapLimitExceeded { .. } => {
+                (S::BAD_REQUEST, "TIER_KEY_LIMIT_EXCEEDED")
+            }
             Rejection::MarketChanged => (S::BAD_REQUEST, "MARKET_CLOSED"),
             Rejection::MakerEnded => (S::UNAUTHORIZED, "KEY_DEACTIVATED"),
+            Rejection::KeyRotated { .. } => (S::CONFLICT, "KEY_ROTATED"),
+            Rejection::KeyEnded => (S::CONFLICT, "KEY_ENDED"),
             Rejection::OrderNotFound => (S::NOT_FOUND, "ORDER_NOT_FOUND"),
             Rejection::CommentNotFound => (S::NOT_FOUND, "COMMENT_NOT_FOUND"),
-            Rejection::CommentNotOwn => (S::FORBIDDEN, "INSUFFICIENT_PERMISSION"),
+            Rejection::MakerRotated | Rejection::CommentNotOwn => {
+                (S::FORBIDDEN, "INSUFFICIENT_PERMISSION")
+            }
             Rejection::CommentLimitExceeded { .. } => (S::BAD_REQUEST, "COMMENT_LIMIT_EXCEEDED"),
             Rejection::Broken { rule } => return Self::internal(rule),
         };

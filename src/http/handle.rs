@@ -183,6 +183,8 @@ async fn perform(call: &Call<'_>, route: Route<'_>) -> Answer {
         Route::BootstrapKey => keys::create(call, true).await,
         Route::CreateKey => keys::create(call, false).await,
         Route::ListKeys => keys::list(call).await,
+        Route::RenameKey { key_id } => keys::rename(call, &key_id).await,
+        Route::RotateKey { key_id } => keys::rotate(call, &key_id).await,
         Route::RevokeKey { key_id } => keys::revoke(call, &key_id).await,
         Route::ListTiers => Ok(keys::list_tiers(call)),
         Route::CreateSocketToken => keys::create_socket_token(call).await,

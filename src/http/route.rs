@@ -27,6 +27,16 @@ pub enum Route<'a> {
     CreateKey,
     /// `GET /v1/keys`
     ListKeys,
+    /// `PATCH /v1/keys/{key_id}`
+    RenameKey {
+        /// As it stands in the path.
+        key_id: Cow<'a, str>,
+    },
+    /// `POST /v1/keys/{key_id}/rotate`
+    RotateKey {
+        /// As it stands in the path.
+        key_id: Cow<'a, str>,
+    },
     /// `DELETE /v1/keys/{key_id}`
     RevokeKey {
         /// As it stands in the path.
@@ -154,7 +164,7 @@ impl<'a> Route<'a> {
     }
 
     fn find_v1(verb: Verb, segments: &[&'a str]) -> Result<Self, RouteError> {
-        use Verb::{Delete, Get, Post};
+        use Verb::{Delete, Get, Patch, Post};
         let not_allowed = |allow| Err(RouteError::MethodNotAllowed { allow });
         let get = |route| if verb == Get { Ok(route) } else { not_allowed("GET, HEAD") };
         let post = |route| if verb == Post { Ok(route) } else { not_allowed("POST") };
@@ -170,10 +180,12 @@ impl<'a> Route<'a> {
             ["keys", key_id] => {
                 let key_id = parameter(key_id)?;
                 match verb {
+                    Patch => Ok(Self::RenameKey { key_id }),
                     Delete => Ok(Self::RevokeKey { key_id }),
-                    _ => not_allowed("DELETE"),
+                    _ => not_allowed("PATCH, DELETE"),
                 }
             }
+            ["keys", key_id, "rotate"] => post(Self::RotateKey { key_id: parameter(key_id)? }),
             ["orders"] => get(Self::ListOrders),
             ["orders", "batch"] => post(Self::PlaceBatch),
             ["orders", order_id] => get(Self::GetOrder { order_id: parameter(order_id)? }),
@@ -200,9 +212,11 @@ impl<'a> Route<'a> {
     pub const fn access(&self) -> Access {
         match self {
             Self::BootstrapKey => Access::Token,
-            Self::CreateKey | Self::RevokeKey { .. } | Self::CreateSocketToken => {
-                Access::KeyOrToken(None)
-            }
+            Self::CreateKey
+            | Self::RenameKey { .. }
+            | Self::RotateKey { .. }
+            | Self::RevokeKey { .. }
+            | Self::CreateSocketToken => Access::KeyOrToken(None),
             Self::ListKeys | Self::GetBalance | Self::ListPositions => {
                 Access::KeyOrToken(Some(Permission::Read))
             }
@@ -313,6 +327,8 @@ mod tests {
             (Method::POST, "/v1/keys/bootstrap", Route::BootstrapKey),
             (Method::POST, "/v1/keys", Route::CreateKey),
             (Method::GET, "/v1/keys", Route::ListKeys),
+            (Method::PATCH, "/v1/keys/77", Route::RenameKey { key_id: id() }),
+            (Method::POST, "/v1/keys/77/rotate", Route::RotateKey { key_id: id() }),
             (Method::DELETE, "/v1/keys/77", Route::RevokeKey { key_id: id() }),
             (Method::GET, "/v1/keys/tiers", Route::ListTiers),
             (Method::POST, "/v1/keys/ws-token", Route::CreateSocketToken),
@@ -376,7 +392,10 @@ mod tests {
             (Method::GET, "/v1/markets/a/book/b/c/d", Err(RouteError::NotFound)),
             (Method::GET, "/trade", not_allowed("POST")),
             (Method::POST, "/v1/orders", not_allowed("GET, HEAD")),
-            (Method::PATCH, "/v1/keys/64", not_allowed("DELETE")),
+            (Method::POST, "/v1/keys/64", not_allowed("PATCH, DELETE")),
+            (Method::PATCH, "/v1/keys/64/rotate", not_allowed("POST")),
+            (Method::POST, "/v1/keys//rotate", Err(RouteError::NotFound)),
+            (Method::PATCH, "/v1/keys/tiers", not_allowed("GET, HEAD")),
             (Method::PUT, "/v1/keys", not_allowed("GET, HEAD, POST")),
             (Method::DELETE, "/trades/64/comments", not_allowed("GET, HEAD, POST")),
         ] {
@@ -405,6 +424,8 @@ mod tests {
             Route::BootstrapKey,
             Route::CreateKey,
             Route::ListKeys,
+            Route::RenameKey { key_id: "1".into() },
+            Route::RotateKey { key_id: "1".into() },
             Route::RevokeKey { key_id: "1".into() },
             Route::ListTiers,
             Route::CreateSocketToken,

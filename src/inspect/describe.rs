@@ -95,6 +95,10 @@ pub enum EventRow<'a> {
     },
     /// [`Event::KeyRevoked`].
     KeyRevoked { key: u64, at: Text<Timestamp> },
+    /// [`Event::KeyRenamed`].
+    KeyRenamed { key: u64, name: Option<&'a str> },
+    /// [`Event::KeyExpirySet`].
+    KeyExpirySet { key: u64, expires_at: Text<Timestamp> },
     /// [`Event::KeyForgotten`].
     KeyForgotten { key: u64 },
     /// [`Event::MarketIntroduced`].
@@ -118,6 +122,8 @@ pub const fn kind(event: &Event) -> &'static str {
         Event::KeyCreated { .. } => "key_created",
         Event::KeyRevoked { .. } => "key_revoked",
         Event::KeyForgotten { .. } => "key_forgotten",
+        Event::KeyRenamed { .. } => "key_renamed",
+        Event::KeyExpirySet { .. } => "key_expiry_set",
         Event::MarketIntroduced { .. } => "market_introduced",
         Event::OrderFilled(_) => "order_filled",
         Event::OrderForgotten { .. } => "order_forgotten",
@@ -198,6 +204,12 @@ impl<'a> EventRow<'a> {
             },
             Event::KeyRevoked { key, at } => Self::KeyRevoked { key: key.get(), at: Text(*at) },
             Event::KeyForgotten { key } => Self::KeyForgotten { key: key.get() },
+            Event::KeyRenamed { key, name } => {
+                Self::KeyRenamed { key: key.get(), name: name.as_deref() }
+            }
+            Event::KeyExpirySet { key, expires_at } => {
+                Self::KeyExpirySet { key: key.get(), expires_at: Text(*expires_at) }
+            }
             Event::MarketIntroduced { index, condition_id, outcomes } => {
                 let outcomes = outcomes.iter();
                 let row =
@@ -297,6 +309,15 @@ impl fmt::Display for EventRow<'_> {
             }
             Self::KeyRevoked { key, .. } => write!(formatter, "revoked key {key}"),
             Self::KeyForgotten { key } => write!(formatter, "forgot key {key}"),
+            Self::KeyRenamed { key, name: Some(name) } => {
+                write!(formatter, "named key {key} {name:?}")
+            }
+            Self::KeyRenamed { key, name: None } => {
+                write!(formatter, "took the name of key {key} away")
+            }
+            Self::KeyExpirySet { key, expires_at } => {
+                write!(formatter, "rotated key {key}, which ends {expires_at}")
+            }
             Self::MarketIntroduced { market_index, market_id, outcomes } => {
                 let market_id = market_id.escape_debug();
                 write!(formatter, "introduced market {market_index}: {market_id} with")?;

@@ -85,6 +85,9 @@ pub enum Denied {
     /// An access token is not accepted here.
     #[error("an access token is not accepted here; use an API key, which POST /v1/keys makes")]
     TokenNotAccepted,
+    /// The key was rotated, and may do everything else.
+    #[error("the API key was rotated: use the one that took its place")]
+    Rotated,
     /// The credential may not do this, or not give what it was asked to give.
     #[error(transparent)]
     Policy(#[from] PolicyError),
@@ -160,6 +163,22 @@ impl Caller {
         match self {
             Self::Key(key) => Some(key.facts().key_id),
             Self::Anonymous | Self::Token(_) => None,
+        }
+    }
+
+    /// Refuses a key that was rotated: until it ends it makes, rotates and renames no keys.
+    pub fn require_unrotated(&self) -> Result<(), Denied> {
+        match self {
+            Self::Key(key) if key.expires_at().is_some() => Err(Denied::Rotated),
+            Self::Anonymous | Self::Key(_) | Self::Token(_) => Ok(()),
+        }
+    }
+
+    /// Refuses a caller that may not do this to a key: only `admin` and tokens to another one.
+    pub(super) fn require_over(&self, key: Option<KeyId>) -> Result<(), Denied> {
+        match self.key_id() {
+            Some(own) if Some(own) != key => self.require(Permission::Admin),
+            _ => Ok(()),
         }
     }
 

@@ -1,11 +1,13 @@
-//! Making, listing and ending keys, and the tokens for sockets.
+//! Making, listing, renaming, rotating and ending keys, and the tokens for sockets.
 
 use super::{Caller, Denied, Service, ServiceError, Visit};
 use crate::auth::api_key::{KeyHash, RawKey};
-use crate::engine::command::{Command, CreateKey};
+use crate::engine::State;
+use crate::engine::command::{Command, CreateKey, RotateKey};
 use crate::engine::key::{Key, KeyGrant, Permission, Permissions};
 use crate::engine::rejection::Rejection;
-use crate::ids::{KeyId, Timestamp};
+use crate::engine::view::Observed;
+use crate::ids::{KeyId, Place, Timestamp};
 use crate::limits::tier::Tier;
 use crate::shard::Outcome;
 
@@ -20,7 +22,7 @@ pub struct NewKeyRequest {
     pub permissions: Permissions,
 }
 
-/// A key that was made, and the only copy of its raw form.
+/// A key that was made, anew or in the place of another one, and the only copy of its raw form.
 pub struct NewKey {
     /// The raw key.
     pub raw: RawKey,
@@ -49,10 +51,7 @@ impl Service {
         let owner = caller.owner()?;
         let actor = caller.actor().ok_or(Denied::MissingCredential)?;
         actor.may_create(request.permissions, request.tier).map_err(Denied::from)?;
-        if !self.keys.has_room() {
-            return Err(ServiceError::KeysFull);
-        }
-        let raw = RawKey::generate().map_err(|_| ServiceError::NoRandomBytes)?;
+        let raw = self.new_raw_key()?;
         let command = CreateKey {
             owner,
             is_bootstrap,
@@ -98,14 +97,87 @@ impl Service {
         Ok(keys
             .into_iter()
             .filter(|key| sees_all || Some(key.id) == own)
-            .map(|key| KeyListing {
-                last_used_at: self
-                    .keys
-                    .get(&KeyHash::from_bytes(key.grant.hash))
-                    .and_then(|entry| entry.last_used()),
-                key,
-            })
+            .map(|key| self.listing(key))
             .collect())
+    }
+
+    /// Gives a key another name. A key without `admin` can rename only itself.
+    pub async fn rename_key(
+        &self,
+        caller: &Caller,
+        key: Option<KeyId>,
+        name: Option<Box<str>>,
+        visit: Visit<'_>,
+    ) -> Result<KeyListing, ServiceError> {
+        let account = self.account(caller, visit).await?;
+        caller.require_over(key)?;
+        let key = key.ok_or(Rejection::KeyNotFound)?;
+        let command = Command::RenameKey { account, key, name, asked_with: caller.key_id() };
+        let outcome = self.shards.execute(account.shard(), command, visit.waiters).await?;
+        let Outcome::Key(key) = outcome else {
+            unreachable!("renaming a key tells the key");
+        };
+        Ok(self.listing(*key))
+    }
+
+    /// Makes a key that is and may do what another one is and may, and ends that one after so many
+    /// seconds. A key without `admin` can rotate only itself; nobody gets what they could not have
+    /// made.
+    pub async fn rotate_key(
+        &self,
+        caller: &Caller,
+        key: Option<KeyId>,
+        overlap_seconds: u32,
+        visit: Visit<'_>,
+    ) -> Result<NewKey, ServiceError> {
+        let account = self.account(caller, visit).await?;
+        caller.require_over(key)?;
+        let key = key.ok_or(Rejection::KeyNotFound)?;
+        let actor = caller.actor().ok_or(Denied::MissingCredential)?;
+        let allow = move |state: &State| {
+            let Observed { value, place } = state.observe_key(account, key);
+            let allowed = match value {
+                None => Err(Rejection::KeyNotFound.into()),
+                Some(Key { grant, .. }) => actor
+                    .may_create(grant.permissions, grant.tier)
+                    .map_err(|error| Denied::from(error).into()),
+            };
+            // Only a refusal is an answer already: the rotation is behind all that this rests on.
+            let place = if allowed.is_ok() { Place::START } else { place };
+            Observed { value: allowed, place }
+        };
+        // What a key may do never changes, so it need not be looked at once more.
+        let allowed: Result<(), ServiceError> =
+            self.shards.observe(account.shard(), visit.waiters, allow).await?;
+        allowed?;
+        let raw = self.new_raw_key()?;
+        let command = RotateKey {
+            account,
+            key,
+            asked_with: caller.key_id(),
+            overlap_seconds,
+            hash: *raw.hash().as_bytes(),
+            prefix: raw.prefix().into(),
+        };
+        let command = Command::RotateKey(command);
+        let outcome = self.shards.execute(account.shard(), command, visit.waiters).await?;
+        let Outcome::Key(key) = outcome else {
+            unreachable!("rotating a key makes a key");
+        };
+        Ok(NewKey { raw, key: *key })
+    }
+
+    /// A raw key, as long as there is room for its key.
+    fn new_raw_key(&self) -> Result<RawKey, ServiceError> {
+        if !self.keys.has_room() {
+            return Err(ServiceError::KeysFull);
+        }
+        RawKey::generate().map_err(|_| ServiceError::NoRandomBytes)
+    }
+
+    fn listing(&self, key: Key) -> KeyListing {
+        let entry = self.keys.get(&KeyHash::from_bytes(key.grant.hash));
+        KeyListing { last_used_at: entry.and_then(|entry| entry.last_used()), key }
     }
 
     /// Ends a key, and on request those made with it. A key without `admin` can end only itself.
@@ -117,9 +189,7 @@ impl Service {
         visit: Visit<'_>,
     ) -> Result<(), ServiceError> {
         let account = self.account(caller, visit).await?;
-        if caller.key_id().is_some_and(|own| Some(own) != key) {
-            caller.require(Permission::Admin)?;
-        }
+        caller.require_over(key)?;
         let key = key.ok_or(Rejection::KeyNotFound)?;
         let command = Command::RevokeKey { account, key, descendants };
         self.shards.execute(account.shard(), command, visit.waiters).await?;

@@ -126,6 +126,9 @@ impl Core {
             Event::KeyCreated { key, .. } => {
                 Outcome::Key(Box::new(state.key(*key).expect("just created")))
             }
+            Event::KeyRenamed { key, .. } => {
+                Outcome::Key(Box::new(state.key(*key).expect("just renamed")))
+            }
             Event::OrderFilled(fill) => {
                 let order = state.order(fill.order).expect("just filled");
                 Outcome::Order { receipt: state.receipt(order), is_replay: false }
@@ -134,7 +137,8 @@ impl Core {
                 Outcome::Comment(Box::new(state.comment(*comment).expect("just added").clone()))
             }
             Event::KeyRevoked { .. } | Event::CommentDeleted { .. } => Outcome::Done,
-            Event::KeyForgotten { .. }
+            Event::KeyExpirySet { .. }
+            | Event::KeyForgotten { .. }
             | Event::MarketIntroduced { .. }
             | Event::OrderForgotten { .. }
             | Event::StateChecked { .. } => unreachable!("no command ends with these"),
@@ -146,6 +150,9 @@ impl Core {
             Command::OpenAccount(identity) => {
                 let account = self.state.account_of(&identity.digest);
                 Outcome::Account(account.expect("it is already open").id())
+            }
+            Command::RenameKey { key, .. } => {
+                Outcome::Key(Box::new(self.state.key(*key).expect("it is already called so")))
             }
             _ => Outcome::Done,
         }

@@ -38,21 +38,7 @@ pub(super) fn tell(
                 totals.acknowledged += 1;
                 auditor.acknowledged(noted.shard, noted.sequence);
             }
-            match (request, outcome) {
-                (&Request::Comment { trader, .. }, Outcome::Comment(comment)) => {
-                    auditor.told_comment(&comment)?;
-                    clients.commented(comment.id, trader);
-                }
-                (&Request::CreateKey { trader, .. }, Outcome::Key(key)) => {
-                    auditor.told_key(&key)?;
-                    clients.made_key(key.id, trader);
-                }
-                (&Request::DeleteComment { comment, .. }, Outcome::Done) => {
-                    auditor.told_deleted(comment);
-                }
-                (&Request::RevokeKey { key, .. }, Outcome::Done) => auditor.told_revoked(key),
-                (_, outcome) => return unexpected(&outcome),
-            }
+            tell_outcome(request, outcome, clients, auditor)?;
         }
         (_, Answer::Command(Err(Refusal::Rejected(rejection)))) => {
             totals.rejected += 1;
@@ -62,10 +48,23 @@ pub(super) fn tell(
                 }
                 (
                     &Request::CreateKey { trader, .. },
-                    Rejection::KeyLimitExceeded { .. } | Rejection::MakerEnded,
+                    Rejection::KeyLimitExceeded { .. }
+                    | Rejection::MakerEnded
+                    | Rejection::MakerRotated,
+                )
+                | (
+                    &Request::RotateKey { trader, .. },
+                    Rejection::KeyRotated { .. }
+                    | Rejection::KeyEnded
+                    | Rejection::OverlapLimitExceeded { .. },
                 ) => auditor.told_of(trader, noted.order_count),
                 // The oldest that has ended is forgotten.
-                (Request::RevokeKey { .. }, Rejection::KeyNotFound) => {}
+                (
+                    Request::RevokeKey { .. }
+                    | Request::RenameKey { .. }
+                    | Request::RotateKey { .. },
+                    Rejection::KeyNotFound,
+                ) => {}
                 _ => return unexpected(&rejection),
             }
         }
@@ -91,6 +90,37 @@ pub(super) fn tell(
             }
         }
         _ => return Err(format!("{request:?} was answered with something else")),
+    }
+    Ok(())
+}
+
+/// A command was carried out.
+fn tell_outcome(
+    request: &Request,
+    outcome: Outcome,
+    clients: &mut Clients,
+    auditor: &mut Auditor,
+) -> Result<(), String> {
+    match (request, outcome) {
+        (&Request::Comment { trader, .. }, Outcome::Comment(comment)) => {
+            auditor.told_comment(&comment)?;
+            clients.commented(comment.id, trader);
+        }
+        (&Request::CreateKey { trader, .. }, Outcome::Key(key)) => {
+            auditor.told_key(&key)?;
+            clients.made_key(key.id, trader);
+        }
+        (&Request::DeleteComment { comment, .. }, Outcome::Done) => {
+            auditor.told_deleted(comment);
+        }
+        (Request::RenameKey { .. }, Outcome::Key(key)) => auditor.told_key(&key)?,
+        (&Request::RotateKey { trader, key: old, overlap_seconds }, Outcome::Key(key)) => {
+            auditor.told_key(&key)?;
+            auditor.told_rotated(old, overlap_seconds);
+            clients.made_key(key.id, trader);
+        }
+        (&Request::RevokeKey { key, .. }, Outcome::Done) => auditor.told_revoked(key),
+        (_, outcome) => return Err(format!("{request:?} was answered {outcome:?}")),
     }
     Ok(())
 }

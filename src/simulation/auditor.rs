@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use super::clients::{Clients, KEPT_ORDERS_MAX, MARKETS, Request, START_MICROS, TRADER_COUNT};
 use crate::engine::State;
 use crate::engine::comment::Comment;
-use crate::engine::key::Key;
+use crate::engine::key::{Key, KeyGrant};
 use crate::engine::order::{Order, OrderReceipt};
 use crate::engine::view::AccountPage;
 use crate::ids::{AccountId, CommentId, KeyId, OrderId, SHARD_COUNT, ShardId};
@@ -82,6 +82,11 @@ pub(super) struct Auditor {
     books: Vec<Book>,
     comments: BTreeMap<CommentId, Entry<Comment>>,
     keys: BTreeMap<KeyId, Entry<Key>>,
+    /// What each key was to be called, ever.
+    names: BTreeMap<KeyId, Vec<Option<Box<str>>>>,
+    /// The keys that were to be rotated with an overlap, and whether somebody was told that they
+    /// were.
+    rotations: BTreeMap<KeyId, bool>,
     /// How many answers were compared with what was known.
     pub(super) compared: u64,
 }
@@ -102,6 +107,8 @@ impl Auditor {
             books: (0..TRADER_COUNT).map(|_| Book::default()).collect(),
             comments: BTreeMap::new(),
             keys: BTreeMap::new(),
+            names: BTreeMap::new(),
+            rotations: BTreeMap::new(),
             compared: 0,
         }
     }
@@ -224,7 +231,13 @@ impl Auditor {
             Request::DeleteComment { comment, .. } => {
                 self.comments.entry(comment).and_modify(|entry| entry.may_be_gone = true);
             }
-            Request::RevokeKey { key, .. } => {
+            Request::RenameKey { key, ref name, .. } => {
+                self.names.entry(key).or_default().push(name.clone());
+            }
+            Request::RotateKey { key, overlap_seconds: 1.., .. } => {
+                self.rotations.entry(key).or_default();
+            }
+            Request::RevokeKey { key, .. } | Request::RotateKey { key, overlap_seconds: 0, .. } => {
                 self.keys.entry(key).and_modify(|entry| entry.may_be_gone = true);
             }
             _ => {}
@@ -239,12 +252,21 @@ impl Auditor {
         self.compared += 1;
         let entry = self.keys.entry(key.id).or_insert_with(|| Entry::new(key.clone()));
         ensure!(is_same_key(&entry.value, key), "key {} was told in two ways", key.id);
+        check_changes(&entry.value, key, &self.names, &self.rotations)?;
         if key.revoked_at.is_some() {
             ensure!(entry.may_be_gone, "key {} was revoked by nobody", key.id);
             entry.is_gone = true;
         }
         ensure!(key.revoked_at.is_some() == entry.is_gone, "key {} works again", key.id);
         Ok(())
+    }
+
+    pub(super) fn told_rotated(&mut self, key: KeyId, overlap_seconds: u32) {
+        if overlap_seconds == 0 {
+            self.told_revoked(key);
+        } else {
+            self.rotations.insert(key, true);
+        }
     }
 
     pub(super) fn told_revoked(&mut self, key: KeyId) {
@@ -331,6 +353,7 @@ impl Auditor {
                 continue;
             };
             ensure!(is_same_key(&found, &entry.value), "key {id} has come back as {found:?}");
+            check_changes(&entry.value, &found, &self.names, &self.rotations)?;
             if found.revoked_at.is_some() {
                 ensure!(entry.may_be_gone, "key {id} was revoked by nobody");
             } else {
@@ -438,10 +461,29 @@ fn market_index(id: &str) -> usize {
     MARKETS.iter().position(|market| market.id == id).expect("a market that is traded")
 }
 
-/// The same key, whether or not it was revoked.
+/// A key has the name that it was first told with or one that it was to have, and an end if it was
+/// rotated. That of several names the right one came back is for the hashes of the states to say.
+fn check_changes(
+    first: &Key,
+    key: &Key,
+    names: &BTreeMap<KeyId, Vec<Option<Box<str>>>>,
+    rotations: &BTreeMap<KeyId, bool>,
+) -> Result<(), String> {
+    let (id, grant) = (key.id, &key.grant);
+    let is_asked = names.get(&id).is_some_and(|names| names.contains(&grant.name));
+    ensure!(is_asked || grant.name == first.grant.name, "key {id} was never called {grant:?}");
+    match (key.is_rotated(), rotations.get(&id)) {
+        (true, None) => Err(format!("key {id} was rotated by nobody")),
+        (false, Some(true)) => Err(format!("key {id} has no end any more")),
+        _ => Ok(()),
+    }
+}
+
+/// The same key, whether or not it was renamed, rotated or revoked.
 fn is_same_key(one: &Key, other: &Key) -> bool {
+    let lasting = |key: &Key| KeyGrant { name: None, expires_at: None, ..key.grant.clone() };
     one.account == other.account
-        && one.grant == other.grant
+        && lasting(one) == lasting(other)
         && one.created_by == other.created_by
         && one.created_at == other.created_at
 }

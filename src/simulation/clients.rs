@@ -6,9 +6,11 @@
 use std::collections::VecDeque;
 
 use crate::disk::simulated::random::Random;
-use crate::engine::command::{Command, CreateKey, Identity, OrderNames, Owner, Trade, TradeOrder};
+use crate::engine::command::{
+    Command, CreateKey, Identity, OrderNames, Owner, RotateKey, Trade, TradeOrder,
+};
 use crate::engine::idempotency::NameHash;
-use crate::engine::key::{KeyGrant, Permissions};
+use crate::engine::key::{KeyGrant, OVERLAP_SECONDS_MAX, Permissions};
 use crate::ids::{AccountId, CommentId, KeyId, OrderId, ShardId};
 use crate::limits::tier::Tier;
 use crate::market::book::Side;
@@ -86,6 +88,16 @@ pub(super) enum Request {
     CreateKey {
         trader: usize,
         created_by: Option<KeyId>,
+    },
+    RenameKey {
+        trader: usize,
+        key: KeyId,
+        name: Option<Box<str>>,
+    },
+    RotateKey {
+        trader: usize,
+        key: KeyId,
+        overlap_seconds: u32,
     },
     RevokeKey {
         trader: usize,
@@ -244,9 +256,22 @@ impl Clients {
                 let created_by = maker.filter(|&(_, owner)| owner == trader).map(|(key, _)| key);
                 self.traders[trader].account.map(|_| Request::CreateKey { trader, created_by })
             }
-            5 if random.one_in(2) => {
+            5 => {
                 let (key, trader) = chosen(&self.keys, random)?;
-                Some(Request::RevokeKey { trader, key })
+                Some(match random.below(5) {
+                    0 | 1 => Request::RevokeKey { trader, key },
+                    2 | 3 => {
+                        let name = (!random.one_in(4))
+                            .then(|| format!("name {}", random.below(1000)).into());
+                        Request::RenameKey { trader, key, name }
+                    }
+                    // At once, or long after the end of the simulation.
+                    _ => {
+                        let overlap_seconds =
+                            if random.one_in(3) { 0 } else { OVERLAP_SECONDS_MAX };
+                        Request::RotateKey { trader, key, overlap_seconds }
+                    }
+                })
             }
             6 if random.one_in(2) => {
                 self.traders[trader].account.map(|_| Request::ReadKeys { trader })
@@ -302,6 +327,14 @@ impl Clients {
         Command::Trade(Trade::new(owner, order, names))
     }
 
+    /// The hash of a key that nobody has asked for yet.
+    fn next_hash(&mut self) -> [u8; 32] {
+        self.keys_asked += 1;
+        let mut hash = [0; 32];
+        hash[..8].copy_from_slice(&self.keys_asked.to_le_bytes());
+        hash
+    }
+
     /// The command of a request that is one, and no order.
     pub(super) fn command(&mut self, request: &Request) -> Option<(ShardId, Command)> {
         let account = |trader: usize| self.traders[trader].account.expect("it has an account");
@@ -314,11 +347,26 @@ impl Clients {
                 let author = account(trader);
                 (comment.shard(), Command::DeleteComment { comment, author })
             }
+            Request::RenameKey { trader, key, ref name } => {
+                let account = account(trader);
+                let name = name.clone();
+                (key.shard(), Command::RenameKey { account, key, name, asked_with: None })
+            }
+            Request::RotateKey { trader, key, overlap_seconds } => {
+                let account = account(trader);
+                let rotate = RotateKey {
+                    account,
+                    key,
+                    asked_with: None,
+                    overlap_seconds,
+                    hash: self.next_hash(),
+                    prefix: "ps_live_89abcdef".into(),
+                };
+                (key.shard(), Command::RotateKey(rotate))
+            }
             Request::CreateKey { trader, created_by } => {
                 let owner = Owner::Account(account(trader));
-                self.keys_asked += 1;
-                let mut hash = [0; 32];
-                hash[..8].copy_from_slice(&self.keys_asked.to_le_bytes());
+                let hash = self.next_hash();
                 let grant = KeyGrant {
                     hash,
                     prefix: "ps_live_01234567".into(),

@@ -227,6 +227,8 @@ fn about(request: &Request, clients: &Clients) -> (ShardId, usize) {
         Request::DeleteComment { comment, trader } => (comment.shard(), trader),
         Request::ReadComments { order } => (order.shard(), 0),
         Request::CreateKey { trader, .. }
+        | Request::RenameKey { trader, .. }
+        | Request::RotateKey { trader, .. }
         | Request::RevokeKey { trader, .. }
         | Request::ReadAccount { trader }
         | Request::ReadOrder { trader, .. }

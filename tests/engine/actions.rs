@@ -45,7 +45,19 @@ pub(crate) enum Action {
         by_token: bool,
         is_bootstrap: bool,
         maker: usize,
-        seconds: Option<i64>,
+    },
+    Rename {
+        account: usize,
+        key: usize,
+        /// By an active key of the account, else by its token.
+        with: usize,
+        name: Option<usize>,
+    },
+    Rotate {
+        account: usize,
+        key: usize,
+        with: usize,
+        overlap_seconds: u32,
     },
     Revoke {
         account: usize,
@@ -178,10 +190,15 @@ fn action() -> impl Strategy<Value = Action> {
         2 => (0..LABELS.len(), status, fees)
             .prop_map(|(market, status, fees)| Action::Market { market, status, fees }),
         1 => (0..ACCOUNTS).prop_map(|account| Action::Open { account }),
-        7 => (0..2_usize, any::<bool>(), prop::bool::weighted(0.2), 0..3_usize,
-            prop::option::weighted(0.3, 1_i64..50))
-            .prop_map(|(account, by_token, is_bootstrap, maker, seconds)| Action::Key {
-                account, by_token, is_bootstrap, maker, seconds,
+        7 => (0..2_usize, any::<bool>(), prop::bool::weighted(0.2), 0..3_usize)
+            .prop_map(|(account, by_token, is_bootstrap, maker)| Action::Key {
+                account, by_token, is_bootstrap, maker,
+            }),
+        1 => (0..2_usize, any_key.clone(), 0..5_usize, prop::option::weighted(0.7, 0..3_usize))
+            .prop_map(|(account, key, with, name)| Action::Rename { account, key, with, name }),
+        3 => (0..2_usize, 0..4_usize, 0..5_usize, prop_oneof![Just(0_u32), 1..50_u32])
+            .prop_map(|(account, key, with, overlap_seconds)| Action::Rotate {
+                account, key, with, overlap_seconds,
             }),
         1 => (0..2_usize, any_key, any::<bool>())
             .prop_map(|(account, key, descendants)| Action::Revoke { account, key, descendants }),
@@ -189,7 +206,7 @@ fn action() -> impl Strategy<Value = Action> {
             .prop_map(|(author, order)| Action::Comment { author, order }),
         1 => (0..ACCOUNTS, 0..4_usize)
             .prop_map(|(author, comment)| Action::DeleteComment { author, comment }),
-        1 => (1_i64..30).prop_map(|seconds| Action::Pass { seconds }),
+        2 => (1_i64..30).prop_map(|seconds| Action::Pass { seconds }),
     ]
 }
 

@@ -78,8 +78,13 @@ fn ended_keys(script: &mut String, first: u32, last: u32) {
 
 #[test]
 fn an_account_keeps_its_newest_hundred_ended_keys() {
-    let mut script = "key token:A1 K1 bootstrap expires=60 -> created K1\n".to_owned();
-    ended_keys(&mut script, 2, 101);
+    let mut script = "
+        key token:A1 K1 bootstrap   -> created K1
+        rotate A1 K1 K2 overlap=60  -> created K2 ends K1
+        revoke A1 K2                -> revoked K2
+    "
+    .to_owned();
+    ended_keys(&mut script, 3, 101);
     script += "
         # One more has ended than is kept, and a key that lives is not among them.
         key A1 K102                 -> created K102

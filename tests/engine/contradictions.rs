@@ -11,7 +11,9 @@ use paperbourse::engine::State;
 use paperbourse::engine::contradiction::{Contradiction, Flaw};
 use paperbourse::engine::event::{Event, OrderFilled};
 use paperbourse::engine::idempotency::NameHash;
-use paperbourse::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, Place, ShardId};
+use paperbourse::ids::{
+    AccountId, CommentId, KeyId, MarketIndex, OrderId, Place, ShardId, Timestamp,
+};
 use paperbourse::journal::record;
 use paperbourse::market::book::Side;
 use paperbourse::money::{FeeRate, Shares, Usd};
@@ -227,7 +229,7 @@ fn what_contradicts_a_record_before_it_is_refused() {
         order,
         author: AccountId::from_raw(69).expect("an id"),
         content: "late".into(),
-        at: paperbourse::ids::Timestamp::EPOCH,
+        at: Timestamp::EPOCH,
     };
     check(add(said(4, order(4))), "comment 261 is not the next one of the shard");
     check(add(said(3, order(1))), "comment 197 is on no order");
@@ -235,6 +237,18 @@ fn what_contradicts_a_record_before_it_is_refused() {
         |history| history.extend((3..=1002).map(|counter| vec![said(counter, order(4))])),
         "comment 64133 is one more than its order may have",
     );
+}
+
+#[test]
+fn a_key_changes_as_long_as_it_is_kept_and_ends_once() {
+    let key = |counter| KeyId::new(restore::shard(), counter).expect("a small counter");
+    let add = |events: Vec<Event>| move |history: &mut History| history.push(events);
+    let ends = |counter| Event::KeyExpirySet { key: key(counter), expires_at: Timestamp::EPOCH };
+    let revoked = Event::KeyRevoked { key: key(2), at: Timestamp::EPOCH };
+    check(add(vec![Event::KeyRenamed { key: key(3), name: None }]), "key 197 is not kept");
+    check(add(vec![ends(3)]), "key 197 is not kept");
+    check(add(vec![ends(2), ends(2)]), "key 133 has an end already");
+    check(add(vec![revoked, ends(2)]), "key 133 has an end already");
 }
 
 /// The hash is that of the state right before the event, wherever that stands.

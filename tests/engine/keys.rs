@@ -1,5 +1,7 @@
 //! Keys: the first one, the cap, and how they end.
 
+use paperbourse::engine::key::OVERLAPPING_KEYS_PER_ACCOUNT_MAX;
+
 use crate::script::check;
 
 #[test]
@@ -29,26 +31,21 @@ fn an_account_has_at_most_five_active_keys() {
         key A1 K2 by=K1                 -> created K2
         key A1 K3 by=K1                 -> created K3
         key A1 K4 by=K1                 -> created K4
-        key A1 K5 by=K1 expires=60      -> created K5
+        key A1 K5 by=K1                 -> created K5
         key A1 K6 by=K1                 -> TIER_KEY_LIMIT_EXCEEDED
         key token:A1 K6                 -> TIER_KEY_LIMIT_EXCEEDED
         # Of both reasons the first is told.
         key token:A1 K6 bootstrap       -> BOOTSTRAP_NOT_ALLOWED
         revoke A1 K2                    -> revoked K2
         key A1 K6 by=K1                 -> created K6
-        # A key ends at its expiry, to the second.
-        after 59
         key A1 K7 by=K1                 -> TIER_KEY_LIMIT_EXCEEDED
-        after 1
-        key A1 K7 by=K1                 -> created K7
-        key A1 K8 by=K1                 -> TIER_KEY_LIMIT_EXCEEDED
         # The number is the operator's.
         rules keys 6
-        key A1 K8 by=K1                 -> created K8
+        key A1 K7 by=K1                 -> created K7
         rules keys 1
-        key A1 K9 by=K1                 -> TIER_KEY_LIMIT_EXCEEDED
-        key token:A2 K9 bootstrap       -> created K9
-        key token:A2 K10                -> TIER_KEY_LIMIT_EXCEEDED
+        key A1 K8 by=K1                 -> TIER_KEY_LIMIT_EXCEEDED
+        key token:A2 K8 bootstrap       -> created K8
+        key token:A2 K9                 -> TIER_KEY_LIMIT_EXCEEDED
         ",
     );
 }
@@ -57,11 +54,13 @@ fn an_account_has_at_most_five_active_keys() {
 fn a_key_that_expired_does_not_stand_in_the_way_of_a_bootstrap() {
     check(
         "
-        key token:A1 K1 bootstrap expires=10    -> created K1
+        key token:A1 K1 bootstrap       -> created K1
+        rotate A1 K1 K2 overlap=10      -> created K2 ends K1
+        revoke A1 K2                    -> revoked K2
         after 9
-        key token:A1 K2 bootstrap               -> BOOTSTRAP_NOT_ALLOWED
+        key token:A1 K3 bootstrap       -> BOOTSTRAP_NOT_ALLOWED
         after 1
-        key token:A1 K2 bootstrap               -> created K2
+        key token:A1 K3 bootstrap       -> created K3
         ",
     );
 }
@@ -94,11 +93,12 @@ fn a_key_that_expired_has_ended_already() {
     check(
         "
         key token:A1 K1 bootstrap       -> created K1
-        key A1 K2 by=K1 expires=10      -> created K2
+        key A1 K2 by=K1                 -> created K2
         key A1 K3 by=K2                 -> created K3
+        rotate A1 K2 K4 overlap=10      -> created K4 ends K2
         after 10
         revoke A1 K2                    -> already
-        revoke A1 K1 descendants        -> revoked K1 K3
+        revoke A1 K1 descendants        -> revoked K1 K3 K4
         ",
     );
 }
@@ -122,13 +122,146 @@ fn a_key_that_has_ended_makes_no_other_key() {
     check(
         "
         key token:A1 K1 bootstrap       -> created K1
-        key A1 K2 by=K1 expires=10      -> created K2
+        key A1 K2 by=K1                 -> created K2
         revoke A1 K1 descendants        -> revoked K1 K2
         key A1 K3 by=K1                 -> KEY_DEACTIVATED
-        key token:A1 K3 expires=10      -> created K3
+        rename A1 K2 Desk by=K2         -> KEY_DEACTIVATED
+        rotate A1 K2 K3 by=K2           -> KEY_DEACTIVATED
+        key token:A1 K3                 -> created K3
+        rotate A1 K3 K4 by=K3 overlap=10    -> created K4 ends K3
         after 10
-        key A1 K4 by=K3                 -> KEY_DEACTIVATED
-        key token:A1 K4                 -> created K4
+        key A1 K5 by=K3                 -> KEY_DEACTIVATED
+        key A1 K5 by=K4                 -> created K5
         ",
+    );
+}
+
+#[test]
+fn a_key_is_renamed() {
+    check(
+        "
+        key token:A1 K1 bootstrap       -> created K1
+        key A1 K2 by=K1                 -> created K2
+        rename A1 K2 NOTHING by=K2      -> already
+        rename A1 K2 Desk by=K2         -> named K2 Desk
+        rename A1 K2 Desk by=K1         -> already
+        rename A1 K2 Lap                -> named K2 Lap
+        rename A1 K2 NOTHING by=K1      -> named K2 NOTHING
+        rename A1 K7 Desk               -> KEY_NOT_FOUND
+        rename A2 K1 Desk               -> ACCOUNT_NOT_FOUND
+        open A2                         -> opened A2
+        rename A2 K1 Desk               -> KEY_NOT_FOUND
+        # One that has ended can be told apart as well.
+        revoke A1 K2                    -> revoked K2
+        rename A1 K2 Old by=K1          -> named K2 Old
+        ",
+    );
+}
+
+#[test]
+fn a_rotated_key_works_on_and_manages_nothing() {
+    check(
+        "
+        key token:A1 K1 bootstrap               -> created K1
+        rotate A1 K1 K2 by=K1 overlap=60        -> created K2 ends K1
+        key A1 K3 by=K1                         -> MAKER_ROTATED
+        rename A1 K1 Desk by=K1                 -> MAKER_ROTATED
+        rename A1 K2 Desk by=K1                 -> MAKER_ROTATED
+        rotate A1 K2 K3 by=K1                   -> MAKER_ROTATED
+        rotate A1 K1 K3 by=K1                   -> MAKER_ROTATED
+        rotate A1 K1 K3 by=K2                   -> KEY_ROTATED
+        rotate A1 K1 K3                         -> KEY_ROTATED
+        rename A1 K1 Old by=K2                  -> named K1 Old
+        after 59
+        rotate A1 K1 K3 by=K2                   -> KEY_ROTATED
+        after 1
+        rotate A1 K1 K3 by=K2                   -> KEY_ENDED
+        revoke A1 K1                            -> already
+        key A1 K3 by=K2                         -> created K3
+        revoke A1 K3                            -> revoked K3
+        rotate A1 K3 K4                         -> KEY_ENDED
+        # Without an overlap it ends at once, whatever the clock does.
+        rotate A1 K2 K4 by=K2                   -> revoked K2 created K4
+        rotate A1 K9 K5                         -> KEY_NOT_FOUND
+        rotate A2 K4 K5                         -> ACCOUNT_NOT_FOUND
+        open A2                                 -> opened A2
+        rotate A2 K4 K5                         -> KEY_NOT_FOUND
+        ",
+    );
+}
+
+#[test]
+fn a_rotated_key_does_not_count_and_its_successor_takes_its_place() {
+    check(
+        "
+        rules keys 2
+        key token:A1 K1 bootstrap           -> created K1
+        key A1 K2 by=K1                     -> created K2
+        rotate A1 K1 K3 overlap=60          -> created K3 ends K1
+        rotate A1 K2 K4 overlap=60          -> created K4 ends K2
+        rotate A1 K4 K5                     -> revoked K4 created K5
+        key token:A1 K6                     -> TIER_KEY_LIMIT_EXCEEDED
+        # A rotated key that is revoked makes no room, since it took none.
+        revoke A1 K1                        -> revoked K1
+        key token:A1 K6                     -> TIER_KEY_LIMIT_EXCEEDED
+        revoke A1 K3                        -> revoked K3
+        key token:A1 K6                     -> created K6
+        ",
+    );
+}
+
+#[test]
+fn whatever_ends_a_key_with_its_descendants_ends_its_successors() {
+    let family = "
+        rules keys 9
+        key token:A1 K1 bootstrap           -> created K1
+        key A1 K2 by=K1                     -> created K2
+        key A1 K3 by=K2                     -> created K3
+        rotate A1 K2 K4 overlap=60          -> created K4 ends K2
+        key A1 K5 by=K4                     -> created K5
+        rotate A1 K4 K6                     -> revoked K4 created K6
+        rotate A1 K1 K7 overlap=60          -> created K7 ends K1
+        key A1 K8 by=K7                     -> created K8
+    ";
+    for revocation in [
+        "revoke A1 K1 descendants           -> revoked K1 K2 K3 K5 K6 K7 K8",
+        "revoke A1 K2 descendants           -> revoked K2 K3 K5 K6",
+        // What the old key has made is not the new one's.
+        "revoke A1 K4 descendants           -> revoked K5 K6",
+        "revoke A1 K7 descendants           -> revoked K7 K8",
+        "revoke A1 K1                       -> revoked K1",
+        // Also when the old one has expired since.
+        "after 60
+        revoke A1 K2 descendants            -> revoked K3 K5 K6",
+    ] {
+        check(&format!("{family}\n        {revocation}"));
+    }
+}
+
+/// Rotating on and on makes no keys without end.
+#[test]
+fn only_so_many_rotated_keys_work_at_a_time() {
+    use std::fmt::Write as _;
+    let mut script = "key token:A1 K1 bootstrap -> created K1\n".to_owned();
+    for number in 1..=OVERLAPPING_KEYS_PER_ACCOUNT_MAX {
+        let next = number + 1;
+        writeln!(
+            script,
+            "rotate A1 K{number} K{next} overlap=60 -> created K{next} ends K{number}"
+        )
+        .expect("a string grows");
+    }
+    check(
+        &(script
+            + "
+            rotate A1 K21 K22 overlap=1     -> OVERLAP_LIMIT_EXCEEDED
+            rotate A1 K21 K22               -> revoked K21 created K22
+            rotate A1 K22 K23 overlap=1     -> OVERLAP_LIMIT_EXCEEDED
+            revoke A1 K7                    -> revoked K7
+            rotate A1 K22 K23 overlap=1     -> created K23 ends K22
+            rotate A1 K23 K24 overlap=1     -> OVERLAP_LIMIT_EXCEEDED
+            after 60
+            rotate A1 K23 K24 overlap=1     -> created K24 ends K23
+            "),
     );
 }

@@ -6,6 +6,7 @@ mod actions;
 mod bounds;
 mod comments;
 mod contradictions;
+mod escalation;
 mod fills;
 mod idempotency;
 mod keys;

@@ -96,6 +96,8 @@ struct Trade {
 struct Key {
     account: usize,
     created_by: Option<usize>,
+    name: Option<usize>,
+    /// When it ends, once it was rotated.
     expires_at: Option<i64>,
     is_revoked: bool,
 }
@@ -255,24 +257,100 @@ impl Naive {
         by_token: bool,
         is_bootstrap: bool,
         created_by: Option<usize>,
-        expires_at: Option<i64>,
     ) -> Outcome {
+        if !self.accounts.contains(&account) && !by_token {
+            return Outcome::Refused("ACCOUNT_NOT_FOUND");
+        }
+        if created_by.is_some_and(|maker| self.keys[maker].expires_at.is_some()) {
+            return Outcome::Refused("MAKER_ROTATED");
+        }
         if !self.accounts.contains(&account) {
-            if !by_token {
-                return Outcome::Refused("ACCOUNT_NOT_FOUND");
-            }
             self.accounts.push(account);
         }
-        let own = self.keys.iter().filter(|key| key.account == account);
-        let active_count = own.filter(|key| self.is_active(key)).count();
-        if is_bootstrap && active_count > 0 {
+        let active: Vec<&Key> =
+            self.keys.iter().filter(|key| key.account == account && self.is_active(key)).collect();
+        if is_bootstrap && !active.is_empty() {
             return Outcome::Refused("BOOTSTRAP_NOT_ALLOWED");
         }
-        if active_count >= ACTIVE_KEYS_MAX {
+        if active.iter().filter(|key| key.expires_at.is_none()).count() >= ACTIVE_KEYS_MAX {
             return Outcome::Refused("TIER_KEY_LIMIT_EXCEEDED");
         }
-        self.keys.push(Key { account, created_by, expires_at, is_revoked: false });
+        self.keys.push(Key {
+            account,
+            created_by,
+            name: None,
+            expires_at: None,
+            is_revoked: false,
+        });
         Outcome::Done
+    }
+
+    /// What stands in the way of a change to a key of this account by one of its active keys, or by
+    /// the token.
+    fn refuse_change(&self, account: usize, key: usize, with: Option<usize>) -> Option<Outcome> {
+        let refused = |code| Some(Outcome::Refused(code));
+        if !self.accounts.contains(&account) {
+            return refused("ACCOUNT_NOT_FOUND");
+        }
+        if with.is_some_and(|with| self.keys[with].expires_at.is_some()) {
+            return refused("MAKER_ROTATED");
+        }
+        match self.keys.get(key) {
+            Some(key) if key.account == account => None,
+            _ => refused("KEY_NOT_FOUND"),
+        }
+    }
+
+    pub(crate) fn rename(
+        &mut self,
+        account: usize,
+        key: usize,
+        with: Option<usize>,
+        name: Option<usize>,
+    ) -> Outcome {
+        if let Some(refusal) = self.refuse_change(account, key, with) {
+            return refusal;
+        }
+        if self.keys[key].name == name {
+            return Outcome::Already;
+        }
+        self.keys[key].name = name;
+        Outcome::Done
+    }
+
+    pub(crate) fn rotate(
+        &mut self,
+        account: usize,
+        key: usize,
+        with: Option<usize>,
+        overlap_seconds: u32,
+    ) -> Outcome {
+        if let Some(refusal) = self.refuse_change(account, key, with) {
+            return refusal;
+        }
+        if !self.is_active(&self.keys[key]) {
+            return Outcome::Refused("KEY_ENDED");
+        }
+        if self.keys[key].expires_at.is_some() {
+            return Outcome::Refused("KEY_ROTATED");
+        }
+        let name = self.keys[key].name;
+        let created_by = Some(key);
+        self.keys.push(Key { account, created_by, name, expires_at: None, is_revoked: false });
+        if overlap_seconds == 0 {
+            self.keys[key].is_revoked = true;
+            return Outcome::Revoked(BTreeSet::from([key]));
+        }
+        self.keys[key].expires_at = Some(self.now + i64::from(overlap_seconds));
+        Outcome::Done
+    }
+
+    pub(crate) fn name_of(&self, key: usize) -> Option<usize> {
+        self.keys[key].name
+    }
+
+    pub(crate) fn key_count(&self) -> usize {
+        self.keys.len()
     }
 
     pub(crate) fn revoke(&mut self, account: usize, root: usize, descendants: bool) -> Outcome {

@@ -6,7 +6,9 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
-use paperbourse::engine::command::{Command, CreateKey, OrderNames, Owner, Trade, TradeOrder};
+use paperbourse::engine::command::{
+    Command, CreateKey, OrderNames, Owner, RotateKey, Trade, TradeOrder,
+};
 use paperbourse::engine::event::{Event, Events, OrderFilled};
 use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::{KeyGrant, Permissions};
@@ -60,6 +62,7 @@ impl Pair {
         };
         assert_eq!(actual, expected, "{action:?}");
         self.check_sums();
+        self.check_keys();
         Some(actual)
     }
 
@@ -111,8 +114,30 @@ impl Pair {
                 Command::OpenAccount(World::identity(&subject(*account))),
                 self.naive.open(*account),
             ),
-            Action::Key { account, by_token, is_bootstrap, maker, seconds } => {
-                self.create_key(*account, *by_token, *is_bootstrap, *maker, *seconds)
+            Action::Key { account, by_token, is_bootstrap, maker } => {
+                self.create_key(*account, *by_token, *is_bootstrap, *maker)
+            }
+            Action::Rename { account, key, with, name } => {
+                let with = self.naive.active_keys_of(*account).get(*with).copied();
+                let command = Command::RenameKey {
+                    account: self.account(*account),
+                    key: self.id(*key, KeyId::new),
+                    name: name.map(key_name),
+                    asked_with: with.map(|with| self.id(with, KeyId::new)),
+                };
+                (command, self.naive.rename(*account, *key, with, *name))
+            }
+            Action::Rotate { account, key, with, overlap_seconds } => {
+                let with = self.naive.active_keys_of(*account).get(*with).copied();
+                let command = Command::RotateKey(RotateKey {
+                    account: self.account(*account),
+                    key: self.id(*key, KeyId::new),
+                    asked_with: with.map(|with| self.id(with, KeyId::new)),
+                    overlap_seconds: *overlap_seconds,
+                    hash: [8; 32],
+                    prefix: "ps_live_89abcdef".into(),
+                });
+                (command, self.naive.rotate(*account, *key, with, *overlap_seconds))
             }
             Action::Revoke { account, key, descendants } => {
                 let command = Command::RevokeKey {
@@ -160,12 +185,10 @@ impl Pair {
         by_token: bool,
         is_bootstrap: bool,
         maker: usize,
-        seconds: Option<i64>,
     ) -> (Command, Outcome) {
         // A key is made with an active key of its own account, or with the token.
         let makers = self.naive.active_keys_of(account);
         let maker = if by_token { None } else { makers.get(maker).copied() };
-        let expires_at = seconds.map(|seconds| self.naive.now + seconds);
         let command = Command::CreateKey(CreateKey {
             owner: self.owner(account, by_token),
             is_bootstrap,
@@ -176,10 +199,10 @@ impl Pair {
                 name: None,
                 tier: Tier::Free,
                 permissions: Permissions::DEFAULT,
-                expires_at: expires_at.map(Timestamp::from_seconds),
+                expires_at: None,
             },
         });
-        let expected = self.naive.create_key(account, by_token, is_bootstrap, maker, expires_at);
+        let expected = self.naive.create_key(account, by_token, is_bootstrap, maker);
         (command, expected)
     }
 
@@ -200,6 +223,18 @@ impl Pair {
     /// The id of the record at this place among those of its kind.
     fn id<T>(&self, place: usize, of: fn(ShardId, u64) -> Option<T>) -> T {
         of(self.world.state.shard(), place as u64 + 1).expect("a small counter")
+    }
+
+    /// Every key has its name, and works as long as it should.
+    fn check_keys(&self) {
+        for place in 0..self.naive.key_count() {
+            let key = self.world.state.key(self.id(place, KeyId::new)).expect("few have ended");
+            assert_eq!(key.grant.name, self.naive.name_of(place).map(key_name));
+            let is_active =
+                (0..ACCOUNTS).any(|account| self.naive.active_keys_of(account).contains(&place));
+            assert_eq!(key.is_active(self.world.now), is_active, "key {place}");
+        }
+        assert_eq!(self.world.state.keys().count(), self.naive.key_count());
     }
 
     /// Money and shares of every account are what the list of fills sums up to.
@@ -276,6 +311,10 @@ fn writer(author: usize) -> AccountId {
 
 fn subject(account: usize) -> String {
     format!("trader-{account}")
+}
+
+fn key_name(number: usize) -> Box<str> {
+    format!("key-{number}").into()
 }
 
 fn market_id(index: usize) -> String {
@@ -384,7 +423,10 @@ fn the_random_commands_reach_every_rule() {
         "INSUFFICIENT_BALANCE",
         "INSUFFICIENT_LIQUIDITY",
         "INSUFFICIENT_POSITION",
+        "KEY_ENDED",
         "KEY_NOT_FOUND",
+        "KEY_ROTATED",
+        "MAKER_ROTATED",
         "MARKET_CLOSED",
         "MARKET_NOT_FOUND",
         "ORDER_NOT_FOUND",

@@ -25,6 +25,10 @@ pub(crate) fn code(rejection: &Rejection) -> &'static str {
         Rejection::KeyLimitExceeded { .. } => "TIER_KEY_LIMIT_EXCEEDED",
         Rejection::MarketChanged => "MARKET_CHANGED",
         Rejection::MakerEnded => "KEY_DEACTIVATED",
+        Rejection::MakerRotated => "MAKER_ROTATED",
+        Rejection::KeyRotated { .. } => "KEY_ROTATED",
+        Rejection::KeyEnded => "KEY_ENDED",
+        Rejection::OverlapLimitExceeded { .. } => "OVERLAP_LIMIT_EXCEEDED",
         Rejection::OrderNotFound => "ORDER_NOT_FOUND",
         Rejection::CommentNotFound => "COMMENT_NOT_FOUND",
         Rejection::CommentNotOwn => "COMMENT_NOT_OWN",
@@ -62,7 +66,7 @@ pub(crate) fn refusal(rejection: &Rejection) -> String {
 /// counters, `O1` and `C1`.
 pub(crate) fn happened(state: &State, events: &[Event]) -> String {
     let mut text = String::new();
-    let mut opens = String::new();
+    let (mut opens, mut ends) = (String::new(), String::new());
     let mut forgotten = Vec::new();
     for event in events {
         match event {
@@ -77,6 +81,16 @@ pub(crate) fn happened(state: &State, events: &[Event]) -> String {
                 let name = &state.key(*key).expect("it was revoked").grant.prefix;
                 let verb = if text.is_empty() { "revoked " } else { "" };
                 write!(text, "{verb}{name} ").expect("a string grows");
+            }
+            Event::KeyRenamed { key, name } => {
+                let key = &state.key(*key).expect("it was renamed").grant.prefix;
+                let name = name.as_deref().unwrap_or("NOTHING");
+                write!(text, "named {key} {name} ").expect("a string grows");
+            }
+            Event::KeyExpirySet { key, expires_at } => {
+                let key = state.key(*key).expect("it was rotated");
+                assert_eq!(key.grant.expires_at, Some(*expires_at));
+                write!(ends, "ends {} ", key.grant.prefix).expect("a string grows");
             }
             Event::KeyForgotten { key } => {
                 forgotten.push(format!("K{}", key.counter()));
@@ -97,7 +111,7 @@ pub(crate) fn happened(state: &State, events: &[Event]) -> String {
     if !forgotten.is_empty() {
         write!(text, "forgets {} ", forgotten.join(" ")).expect("a string grows");
     }
-    (text + &opens).trim_end().to_owned()
+    (text + &ends + &opens).trim_end().to_owned()
 }
 
 fn filled(state: &State, fill: &OrderFilled) -> String {

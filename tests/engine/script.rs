@@ -10,8 +10,10 @@
 //! after 60                            seconds pass
 //! open A1                             -> opened A1
 //! buy A1 M1 yes 10 expected=0.57 max_bps=100 name=a,b  -> filled 10 @0.58 cash 994.2
-//! key A1 K1 by=K0 expires=60 bootstrap                 -> created K1
+//! key A1 K1 by=K0 bootstrap                            -> created K1
 //! revoke A1 K1 descendants            -> revoked K1 K2
+//! rename A1 K1 Desk by=K1             -> named K1 Desk
+//! rotate A1 K1 K3 by=K1 overlap=60    -> created K3 ends K1
 //! comment A2 O1 words                 -> commented C1
 //! delete A2 C1                        -> COMMENT_NOT_OWN
 //! ```
@@ -24,7 +26,9 @@ use std::collections::HashMap;
 
 use paperbourse::engine::Verdict;
 use paperbourse::engine::account::Account;
-use paperbourse::engine::command::{Command, CreateKey, OrderNames, Owner, Trade, TradeOrder};
+use paperbourse::engine::command::{
+    Command, CreateKey, OrderNames, Owner, RotateKey, Trade, TradeOrder,
+};
 use paperbourse::engine::event::Event;
 use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::{KeyGrant, Permissions};
@@ -128,6 +132,21 @@ impl Run {
                 key: self.key(key),
                 descendants: options == ["descendants"],
             }),
+            ["rename", account, key, name, options @ ..] => Some(Command::RenameKey {
+                account: self.account(account),
+                key: self.key(key),
+                name: (*name != "NOTHING").then(|| (*name).into()),
+                asked_with: option(options, "by").map(|key| self.key(key)),
+            }),
+            ["rotate", account, key, new, options @ ..] => Some(Command::RotateKey(RotateKey {
+                account: self.account(account),
+                key: self.key(key),
+                asked_with: option(options, "by").map(|key| self.key(key)),
+                overlap_seconds: option(options, "overlap")
+                    .map_or(0, |seconds| seconds.parse().expect("seconds")),
+                hash: [1; 32],
+                prefix: (*new).into(),
+            })),
             ["comment", author, order, content @ ..] => Some(Command::Comment {
                 order: OrderId::new(self.world.state.shard(), counter(order)).expect("an id"),
                 author: self.account(author),
@@ -240,10 +259,6 @@ impl Run {
             match option.split_once('=') {
                 None if *option == "bootstrap" => create.is_bootstrap = true,
                 Some(("by", key)) => create.created_by = Some(self.key(key)),
-                Some(("expires", text)) => {
-                    let nanos = self.world.now.nanos() + seconds_of(text).nanos();
-                    create.grant.expires_at = Some(Timestamp::from_nanos(nanos));
-                }
                 _ => panic!("no such option: {option}"),
             }
         }
@@ -300,6 +315,13 @@ impl Run {
         let unknown = || KeyId::new(self.world.state.shard(), UNKNOWN).expect("an id");
         self.keys.get(name).copied().unwrap_or_else(unknown)
     }
+}
+
+/// The value of an option; `None` when it is not given.
+#[track_caller]
+fn option<'a>(options: &[&'a str], wanted: &str) -> Option<&'a str> {
+    let mut given = options.iter().map(|option| option.split_once('=').expect("name=value"));
+    given.find(|(name, _)| *name == wanted).map(|(_, value)| value)
 }
 
 #[track_caller]

@@ -26,6 +26,10 @@ pub(crate) fn post(path: impl Into<String>, body: impl Into<Value>) -> Request {
     Request { method: "POST", body, ..get(path) }
 }
 
+pub(crate) fn patch(path: impl Into<String>, body: impl Into<Value>) -> Request {
+    Request { method: "PATCH", ..post(path, body) }
+}
+
 pub(crate) fn delete(path: impl Into<String>) -> Request {
     Request { method: "DELETE", ..get(path) }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::client::{Frame, Request, delete, get, post, upgrade};
+use crate::client::{Frame, Request, delete, get, patch, post, upgrade};
 use crate::world::{Person, World, number, text};
 
 fn grant() -> serde_json::Value {
@@ -85,4 +85,42 @@ async fn a_revoked_key_is_refused_at_once_and_its_200_waits() {
     let row = list.as_array().unwrap().iter().find(|row| row["id"] == second.key_id).unwrap();
     assert_eq!(row["is_active"], false);
     assert_eq!(answers[3].next_frame().await, Frame::Closed(4001));
+}
+
+/// What the old key may not do any more is refused at once, which is the safe side.
+#[tokio::test(start_paused = true)]
+async fn a_new_name_and_a_rotation_wait_and_hold_back_what_shows_them() {
+    let world = World::new().await;
+    let ann = &world.ann;
+    let second = second_key(&world, ann).await;
+    let path = format!("/v1/keys/{}", second.key_id);
+    let rename = || patch(&*path, json!({"name": "bot"})).key(&ann.key);
+    let rotate = || post(format!("{path}/rotate"), ()).key(&ann.key);
+
+    let mut held = world.hold();
+    held.waits("the name", rename(), 200).await;
+    held.waits("the name again", rename(), 200).await;
+    held.waits("the rotation", rotate(), 200).await;
+    held.waits("another one", rotate(), 409).await;
+    held.waits("the list", get("/v1/keys").key(&ann.key), 200).await;
+    for request in [post("/v1/keys", grant()), patch(&*path, json!({"name": "x"}))] {
+        let refused = held.answers(request.key(&second.key), 403).await;
+        assert_eq!(text(&refused.get("error")), "INSUFFICIENT_PERMISSION");
+    }
+    held.answers(get("/v1/markets").key(&second.key), 200).await;
+    let answers = held.release().await;
+    assert_eq!(text(&answers[3].get("error")), "KEY_ROTATED");
+    let list = answers[4].json();
+    let row = |id: u64| {
+        let mut rows = list.as_array().unwrap().iter();
+        rows.find(|row| row["id"] == id).unwrap()
+    };
+    let successor = row(number(&answers[2].get("id")));
+    assert_eq!(
+        (&successor["name"], &successor["created_by"]),
+        (&json!("bot"), &json!(second.key_id))
+    );
+    assert!(row(second.key_id)["expires_at"].is_string());
+    let key = text(&answers[2].get("raw_key"));
+    world.done(get("/v1/account/balance").key(&key), 200).await;
 }

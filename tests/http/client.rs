@@ -47,6 +47,10 @@ impl Request {
         Self::new("POST", path).body(body.to_string())
     }
 
+    pub(crate) fn patch(path: impl Into<String>, body: &Value) -> Self {
+        Self::new("PATCH", path).body(body.to_string())
+    }
+
     pub(crate) fn delete(path: impl Into<String>) -> Self {
         Self::new("DELETE", path)
     }

@@ -13,6 +13,8 @@ fn guarded_requests() -> Vec<Request> {
         Request::post("/v1/keys/bootstrap", &json!({})),
         Request::post("/v1/keys", &json!({})),
         Request::get("/v1/keys"),
+        Request::patch("/v1/keys/64", &json!({"name": "x"})),
+        Request::post("/v1/keys/64/rotate", &json!({})),
         Request::delete("/v1/keys/64"),
         Request::post("/v1/keys/ws-token", &json!({})),
         Request::post("/trade", &buy(1)),
@@ -130,7 +132,13 @@ fn a_token_without_an_account_finds_nothing_until_it_writes() {
         check_error(&send(Request::get(path)), 404, "ACCOUNT_NOT_FOUND");
     }
     check_error(&send(Request::post("/v1/keys/ws-token", &json!({}))), 404, "ACCOUNT_NOT_FOUND");
-    check_error(&send(Request::delete("/v1/keys/64")), 404, "ACCOUNT_NOT_FOUND");
+    for request in [
+        Request::patch("/v1/keys/64", &json!({"name": "x"})),
+        Request::post("/v1/keys/64/rotate", &json!({})),
+        Request::delete("/v1/keys/64"),
+    ] {
+        check_error(&send(request), 404, "ACCOUNT_NOT_FOUND");
+    }
     let trade = send(Request::post("/trade", &buy(1))).ok(200);
     assert_eq!(trade["account_balance"], 999.5);
     send(Request::get("/v1/account/balance")).ok(200);

@@ -8,7 +8,8 @@ use super::expect::check_fields;
 use super::recording::{BOOKLESS, PLAIN, buy, sell};
 use super::server::shared;
 
-fn check_new_key(key: &Value, name: Kind) {
+/// The answer to a request for a key.
+pub(crate) fn check_new_key(key: &Value, name: Kind) {
     check_fields(
         key,
         &[

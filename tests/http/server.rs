@@ -245,6 +245,10 @@ impl Account<'_> {
         self.send(Request::post(path, body))
     }
 
+    pub(crate) fn patch(&self, path: impl Into<String>, body: &Value) -> Response {
+        self.send(Request::patch(path, body))
+    }
+
     pub(crate) fn delete(&self, path: impl Into<String>) -> Response {
         self.send(Request::delete(path))
     }

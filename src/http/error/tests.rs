@@ -1,6 +1,7 @@
 use super::*;
 use crate::engine::command::TradeOrder;
 use crate::http::request::order::TradeRequest;
+use crate::ids::Timestamp;
 use crate::market::catalogue::MarketStatus;
 use crate::money::{Price, Shares, Usd};
 
@@ -86,6 +87,11 @@ fn rejections_of_the_engine() {
         Rejection::KeyNotFound,
         Rejection::BootstrapNotAllowed,
         Rejection::KeyLimitExceeded { active_keys_max: 5 },
+        Rejection::MakerEnded,
+        Rejection::MakerRotated,
+        Rejection::KeyRotated { expires_at: Timestamp::from_seconds(1_800_000_000) },
+        Rejection::KeyEnded,
+        Rejection::OverlapLimitExceeded { overlapping_keys_max: 20 },
         Rejection::OrderNotFound,
         Rejection::CommentNotFound,
         Rejection::CommentNotOwn,

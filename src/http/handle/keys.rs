@@ -4,15 +4,21 @@ use hyper::StatusCode;
 
 use super::{Answer, Call};
 use crate::auth::ws_token::WS_TOKEN_SECONDS;
-use crate::http::request::key::KeyRequest;
+use crate::http::error::ApiError;
+use crate::http::request::Invalid;
+use crate::http::request::key::{KeyRequest, RenameRequest, RotateRequest};
 use crate::http::request::path::read_id;
 use crate::http::request::query::read_descendants;
 use crate::http::respond::Reply;
 use crate::http::respond::json::{JsonObject, write_list};
-use crate::http::respond::key::{write_keys, write_message, write_new_key, write_socket_token};
+use crate::http::respond::key::{
+    write_key, write_keys, write_message, write_new_key, write_socket_token,
+};
+use crate::ids::KeyId;
 use crate::service::NewKeyRequest;
 
 pub(super) async fn create(call: &Call<'_>, is_bootstrap: bool) -> Answer {
+    call.caller.require_unrotated()?;
     let KeyRequest { name, tier, permissions } = KeyRequest::read(&call.body)?;
     let request = NewKeyRequest { name, tier, permissions };
     let new =
@@ -28,6 +34,31 @@ pub(super) async fn list(call: &Call<'_>) -> Answer {
     let rows = keys.iter().map(|listing| (&listing.key, listing.last_used_at));
     write_keys(&mut body, rows, call.visit.moment.now);
     Ok(Reply::json(StatusCode::OK, body))
+}
+
+pub(super) async fn rename(call: &Call<'_>, key_id: &str) -> Answer {
+    call.caller.require_unrotated()?;
+    let (key, request) = read_both(key_id, RenameRequest::read(&call.body))?;
+    let service = &call.exchange.service;
+    let renamed = service.rename_key(&call.caller, key, request.name, call.visit).await?;
+    let mut body = Vec::with_capacity(256);
+    write_key(&mut body, &renamed.key, renamed.last_used_at, call.visit.moment.now);
+    Ok(Reply::json(StatusCode::OK, body))
+}
+
+pub(super) async fn rotate(call: &Call<'_>, key_id: &str) -> Answer {
+    call.caller.require_unrotated()?;
+    let (key, request) = read_both(key_id, RotateRequest::read(&call.body))?;
+    let service = &call.exchange.service;
+    let new = service.rotate_key(&call.caller, key, request.overlap_seconds, call.visit).await?;
+    let mut body = Vec::with_capacity(320);
+    write_new_key(&mut body, &new.key, new.raw.expose());
+    Ok(Reply::json(StatusCode::OK, body))
+}
+
+/// What is wrong with the path and with the body is told together.
+fn read_both<T>(key_id: &str, request: Result<T, Invalid>) -> Result<(Option<KeyId>, T), ApiError> {
+    ApiError::both(read_id(key_id).map_err(Invalid::from), request)
 }
 
 pub(super) async fn revoke(call: &Call<'_>, key_id: &str) -> Answer {

@@ -14,6 +14,7 @@ use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use crate::auth::identity::{TokenError, TokenFlaw};
 use crate::auth::key_table::KeyError;
 use crate::auth::policy::PolicyError;
+use crate::engine::rejection::Rejection;
 use crate::http::error::ApiError;
 use crate::http::respond::Reply;
 use crate::ids::Timestamp;
@@ -201,6 +202,7 @@ impl From<Denied> for ApiError {
             Denied::Token(TokenError::Invalid(flaw)) => Self::invalid_token(&flaw),
             Denied::SocketToken => Self::invalid_token(&TokenFlaw::Malformed),
             Denied::TokenNotAccepted => Self::token_not_accepted(),
+            Denied::Rotated => Rejection::MakerRotated.into(),
             Denied::Policy(PolicyError::InsufficientPermission { missing }) => {
                 Self::insufficient_permission(missing)
             }

@@ -49,6 +49,11 @@ impl<'a, 'e> Fields<'a, 'e> {
         value
     }
 
+    /// The value as it was sent, `None` when it is null; a note when it is absent.
+    pub(super) fn nullable(&mut self, name: &'static str) -> Option<RawText<'a>> {
+        if self.object.has(name) { self.optional(name) } else { self.required(name) }
+    }
+
     /// Notes that a field cannot be used.
     pub(super) fn note(
         &mut self,

@@ -101,6 +101,11 @@ impl<'a> Object<'a> {
         let (_, value) = self.0.iter().find(|(field, _)| field == name)?;
         (value.get() != "null").then_some(*value)
     }
+
+    /// Whether the field was sent, null or not.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(field, _)| field == name)
+    }
 }
 
 /// The elements of a list: the first of them, and how many there are.

@@ -1,10 +1,11 @@
-//! What a client says about a key that it wants.
+//! What a client says about a key that it wants, or has.
 
-use super::field::Fields;
+use super::field::{Fields, Range};
 use super::json::{self, Object, RawText};
 use super::{Invalid, Location, unless_invalid};
-use crate::engine::key::{Permission, Permissions};
+use crate::engine::key::{OVERLAP_SECONDS_DEFAULT, OVERLAP_SECONDS_MAX, Permission, Permissions};
 use crate::limits::tier::Tier;
+use crate::money::MICROS_PER_UNIT;
 
 /// The name of a key has at most this many characters.
 pub const KEY_NAME_CHARACTERS_MAX: usize = 100;
@@ -28,10 +29,8 @@ impl KeyRequest {
         let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
         let mut errors = Vec::new();
         let mut fields = Fields::new(Object::of_body(body)?, Location::body(), &mut errors);
-        let name = fields
-            .optional("name")
-            .and_then(|value| fields.bounded_text("name", value, 0, KEY_NAME_CHARACTERS_MAX))
-            .map(Into::into);
+        let name = fields.optional("name");
+        let name = name.and_then(|value| read_name(&mut fields, value));
         let tier = match fields.optional("tier") {
             None => Some(Tier::Free),
             Some(value) => read_tier(&mut fields, value),
@@ -44,6 +43,55 @@ impl KeyRequest {
         let request = request.map(|(tier, permissions)| Self { name, tier, permissions });
         unless_invalid(errors, request)
     }
+}
+
+/// The body of `PATCH /v1/keys/{key_id}`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RenameRequest {
+    /// What to call it; null takes the name away.
+    pub name: Option<Box<str>>,
+}
+
+impl RenameRequest {
+    /// Reads the body. It has to say something about the name.
+    pub fn read(body: &[u8]) -> Result<Self, Invalid> {
+        let mut errors = Vec::new();
+        let mut fields = Fields::new(Object::of_body(body)?, Location::body(), &mut errors);
+        let name = fields.nullable("name");
+        let name = name.and_then(|value| read_name(&mut fields, value));
+        unless_invalid(errors, Some(Self { name }))
+    }
+}
+
+/// The body of `POST /v1/keys/{key_id}/rotate`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RotateRequest {
+    /// How much longer the old key works.
+    pub overlap_seconds: u32,
+}
+
+impl RotateRequest {
+    /// Reads the body, which may be empty.
+    pub fn read(body: &[u8]) -> Result<Self, Invalid> {
+        const RANGE: Range =
+            Range { above: None, min: 0, max: OVERLAP_SECONDS_MAX as i64 * MICROS_PER_UNIT };
+        let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
+        let mut errors = Vec::new();
+        let mut fields = Fields::new(Object::of_body(body)?, Location::body(), &mut errors);
+        let overlap_seconds = match fields.optional("overlap_seconds") {
+            None => Some(OVERLAP_SECONDS_DEFAULT),
+            Some(value) => {
+                let seconds = fields.integer("overlap_seconds", value, &RANGE);
+                seconds.map(|seconds| u32::try_from(seconds).expect("it is in range"))
+            }
+        };
+        let request = overlap_seconds.map(|overlap_seconds| Self { overlap_seconds });
+        unless_invalid(errors, request)
+    }
+}
+
+fn read_name<'a>(fields: &mut Fields<'a, '_>, value: RawText<'a>) -> Option<Box<str>> {
+    fields.bounded_text("name", value, 0, KEY_NAME_CHARACTERS_MAX).map(Into::into)
 }
 
 fn read_tier(fields: &mut Fields<'_, '_>, value: RawText<'_>) -> Option<Tier> {
@@ -92,6 +140,53 @@ mod tests {
         assert_eq!(KeyRequest::read(body.as_bytes()), Ok(expected));
         let empty = KeyRequest::read(br#"{"name":"","tier":"pro"}"#).unwrap();
         assert_eq!((empty.name.as_deref(), empty.tier), (Some(""), Tier::Pro));
+    }
+
+    #[test]
+    fn a_new_name_has_to_be_said_and_may_be_none() {
+        let read = |body: &str| RenameRequest::read(body.as_bytes());
+        let named = |name: Option<&str>| Ok(RenameRequest { name: name.map(Into::into) });
+        let longest = "é".repeat(KEY_NAME_CHARACTERS_MAX);
+        assert_eq!(read(&format!(r#"{{"name":"{longest}"}}"#)), named(Some(&longest)));
+        assert_eq!(read(r#"{"name":"","x":1}"#), named(Some("")));
+        assert_eq!(read(r#"{"name":null}"#), named(None));
+        for (body, expected) in [
+            ("", "body: missing"),
+            ("[]", "body: model_attributes_type"),
+            ("{}", "body.name: missing"),
+            (r#"{"Name":"x"}"#, "body.name: missing"),
+            (r#"{"name":5}"#, "body.name: string_type"),
+            (r#"{"name":"a","name":"b"}"#, "body: json_invalid"),
+            (&format!(r#"{{"name":"{longest}x"}}"#), "body.name: string_too_long"),
+        ] {
+            assert_eq!(told(&read(body)), [expected], "{body}");
+        }
+    }
+
+    #[test]
+    fn an_overlap_is_a_number_of_seconds() {
+        let read = |body: &str| RotateRequest::read(body.as_bytes());
+        for (body, overlap_seconds) in [
+            ("", 86_400),
+            ("{}", 86_400),
+            (r#"{"overlap_seconds":null}"#, 86_400),
+            (r#"{"overlap_seconds":0}"#, 0),
+            (r#"{"overlap_seconds":"60"}"#, 60),
+            (r#"{"overlap_seconds":2592000}"#, OVERLAP_SECONDS_MAX),
+        ] {
+            assert_eq!(read(body), Ok(RotateRequest { overlap_seconds }), "{body}");
+        }
+        for (value, kind) in [
+            ("-1", "greater_than_equal"),
+            ("2592001", "less_than_equal"),
+            ("1e30", "less_than_equal"),
+            ("0.5", "int_from_float"),
+            ("true", "int_type"),
+            (r#""soon""#, "int_parsing"),
+        ] {
+            let found = told(&read(&format!(r#"{{"overlap_seconds":{value}}}"#)));
+            assert_eq!(found, [format!("body.overlap_seconds: {kind}")], "{value}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::json::{JsonObject, write_list, write_text};
 use crate::engine::key::{Key, Permissions};
 use crate::ids::Timestamp;
 
-/// The answer to making a key.
+/// The answer to making a key and to rotating one.
 pub fn write_new_key(out: &mut Vec<u8>, key: &Key, raw_key: &str) {
     let mut body = JsonObject::new(out);
     body.integer("id", key.id.get());
@@ -23,23 +23,26 @@ pub fn write_keys<'a>(
     keys: impl IntoIterator<Item = (&'a Key, Option<Timestamp>)>,
     now: Timestamp,
 ) {
-    write_list(out, keys, |out, (key, last_used_at)| {
-        let mut row = JsonObject::new(out);
-        row.integer("id", key.id.get());
-        row.text("key_prefix", &key.grant.prefix);
-        row.text_or_null("name", key.grant.name.as_deref());
-        row.word("rate_limit_tier", key.grant.tier.as_str());
-        write_permissions(row.value("permissions"), key.grant.permissions);
-        row.flag("is_active", key.is_active(now));
-        row.time("created_at", key.created_at);
-        row.time_or_null("last_used_at", last_used_at);
-        row.time_or_null("expires_at", key.grant.expires_at);
-        match key.created_by {
-            Some(maker) => row.integer("created_by", maker.get()),
-            None => row.null("created_by"),
-        }
-        row.end();
-    });
+    write_list(out, keys, |out, (key, last_used_at)| write_key(out, key, last_used_at, now));
+}
+
+/// A row of the list, and the answer to a new name.
+pub fn write_key(out: &mut Vec<u8>, key: &Key, last_used_at: Option<Timestamp>, now: Timestamp) {
+    let mut row = JsonObject::new(out);
+    row.integer("id", key.id.get());
+    row.text("key_prefix", &key.grant.prefix);
+    row.text_or_null("name", key.grant.name.as_deref());
+    row.word("rate_limit_tier", key.grant.tier.as_str());
+    write_permissions(row.value("permissions"), key.grant.permissions);
+    row.flag("is_active", key.is_active(now));
+    row.time("created_at", key.created_at);
+    row.time_or_null("last_used_at", last_used_at);
+    row.time_or_null("expires_at", key.grant.expires_at);
+    match key.created_by {
+        Some(maker) => row.integer("created_by", maker.get()),
+        None => row.null("created_by"),
+    }
+    row.end();
 }
 
 /// The answer to `POST /v1/keys/ws-token`.

@@ -77,6 +77,16 @@ impl Fields<'_> {
                 self.i64(at.nanos());
                 kind::KEY_REVOKED
             }
+            Event::KeyRenamed { key, name } => {
+                self.u64(key.get());
+                self.optional_text(name.as_deref());
+                kind::KEY_RENAMED
+            }
+            Event::KeyExpirySet { key, expires_at } => {
+                self.u64(key.get());
+                self.i64(expires_at.nanos());
+                kind::KEY_EXPIRY_SET
+            }
             Event::KeyForgotten { key } => {
                 self.u64(key.get());
                 kind::KEY_FORGOTTEN
@@ -317,6 +327,14 @@ impl<'a> Reader<'a> {
                 Event::OrderForgotten { order: self.id("order", OrderId::from_raw)? }
             }
             kind::KEY_FORGOTTEN => Event::KeyForgotten { key: self.id("key", KeyId::from_raw)? },
+            kind::KEY_RENAMED => Event::KeyRenamed {
+                key: self.id("key", KeyId::from_raw)?,
+                name: self.optional_text("key name")?,
+            },
+            kind::KEY_EXPIRY_SET => Event::KeyExpirySet {
+                key: self.id("key", KeyId::from_raw)?,
+                expires_at: self.timestamp("expiry")?,
+            },
             _ => return Ok(None),
         }))
     }

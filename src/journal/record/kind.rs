@@ -10,3 +10,5 @@ pub(crate) const COMMENT_DELETED: u16 = 7;
 pub(crate) const STATE_CHECKED: u16 = 8;
 pub(crate) const ORDER_FORGOTTEN: u16 = 9;
 pub(crate) const KEY_FORGOTTEN: u16 = 10;
+pub(crate) const KEY_RENAMED: u16 = 11;
+pub(crate) const KEY_EXPIRY_SET: u16 = 12;

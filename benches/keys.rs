@@ -1,0 +1,178 @@
+//! What a credential costs on the way of a request, and what making a key costs, at 1,000 keys and
+//! at 1,000,000: must be the same but for the memory that is not in the processor's cache.
+//!
+//! `keys/admit` is the whole way from the text of the header to the decision of the key's limiter.
+//! `keys/create` and `keys/rotate` are what a shard does for a key: decide, tell the table, apply.
+//! Of a request for a key they leave out the disk, and the HTTP around them. More at the larger
+//! size than misses of the cache explain would mean that the work depends on how many keys there
+//! are.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use paperbourse::auth::api_key::RawKey;
+use paperbourse::auth::key_table::KEYS_MAX;
+use paperbourse::engine::command::{Command, CreateKey, Identity, Owner, RotateKey};
+use paperbourse::engine::key::{KeyGrant, OVERLAP_SECONDS_DEFAULT, Permissions};
+use paperbourse::engine::{Rules, State, Verdict};
+use paperbourse::ids::{KeyId, Place, SHARD_COUNT, ShardId, Timestamp};
+use paperbourse::limits::tier::{Tier, Tiers};
+use paperbourse::service::{Keys, key_observer};
+use paperbourse::shard::Observer;
+
+const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
+
+/// Every account has so many keys, and gets one more or a successor for its newest.
+const KEYS_PER_ACCOUNT: usize = 4;
+
+/// So many keys are presented in turn, so that the entries are not all in the cache.
+const PRESENTED: usize = 65_536;
+
+fn raw(number: usize) -> RawKey {
+    let mut secret = [0; 32];
+    secret[..8].copy_from_slice(&(number as u64).to_le_bytes());
+    RawKey::from_secret(secret)
+}
+
+/// All shards and the table of their keys.
+struct Server {
+    states: Vec<State>,
+    keys: Arc<Keys>,
+    observer: Observer,
+    key_count: usize,
+}
+
+impl Server {
+    fn new(key_count: usize) -> Self {
+        let keys = Arc::new(Keys::new(KEYS_MAX));
+        let states = ShardId::all().map(State::new).collect();
+        let observer = key_observer(keys.clone(), Tiers::default());
+        let mut server = Self { states, keys, observer, key_count: 0 };
+        for number in 0..key_count {
+            let command = server.create(number / KEYS_PER_ACCOUNT);
+            server.run(number / KEYS_PER_ACCOUNT, &command);
+        }
+        server
+    }
+
+    fn next_raw(&mut self) -> RawKey {
+        self.key_count += 1;
+        raw(self.key_count - 1)
+    }
+
+    /// Another key of an account.
+    fn create(&mut self, account: usize) -> Command {
+        let raw = self.next_raw();
+        let mut digest = [0; 32];
+        digest[0] = u8::try_from(account % SHARD_COUNT).expect("below 64");
+        digest[8..16].copy_from_slice(&(account as u64).to_le_bytes());
+        let identity = Identity { digest, issuer: "bench".into(), subject: "someone".into() };
+        Command::CreateKey(CreateKey {
+            owner: Owner::Identity(identity),
+            is_bootstrap: false,
+            created_by: None,
+            grant: KeyGrant {
+                hash: *raw.hash().as_bytes(),
+                prefix: raw.prefix().into(),
+                name: Some("a bot".into()),
+                tier: Tier::Free,
+                permissions: Permissions::DEFAULT,
+                expires_at: None,
+            },
+        })
+    }
+
+    /// A successor for the newest key of an account.
+    fn rotate(&mut self, account: usize) -> Command {
+        let state = &self.states[account % SHARD_COUNT];
+        // A shard gives its ids in the order in which its accounts got their keys.
+        let newest = (account / SHARD_COUNT + 1) * KEYS_PER_ACCOUNT;
+        let key = KeyId::new(state.shard(), newest as u64).expect("a small number");
+        let account = state.key(key).expect("it was made").account;
+        let raw = self.next_raw();
+        Command::RotateKey(RotateKey {
+            account,
+            key,
+            asked_with: Some(key),
+            overlap_seconds: OVERLAP_SECONDS_DEFAULT,
+            hash: *raw.hash().as_bytes(),
+            prefix: raw.prefix().into(),
+        })
+    }
+
+    fn run(&mut self, account: usize, command: &Command) {
+        let state = &mut self.states[account % SHARD_COUNT];
+        let verdict = state.decide(command, None, NOW, &Rules::default());
+        let Ok(Verdict::Happens(events)) = verdict else { panic!("{command:?}: {verdict:?}") };
+        for event in &events {
+            (self.observer)(event, state);
+        }
+        state.apply(&events, Place::new(0, state.sequence() + 1));
+    }
+}
+
+/// How long so many commands take, one for each account of a server with `key_count` keys; a new
+/// server when each account has had its turn.
+fn commands(
+    key_count: usize,
+    iterations: u64,
+    command: fn(&mut Server, usize) -> Command,
+) -> Duration {
+    let account_count = key_count / KEYS_PER_ACCOUNT;
+    let mut elapsed = Duration::ZERO;
+    let mut rest = usize::try_from(iterations).expect("few iterations");
+    while rest > 0 {
+        let mut server = Server::new(key_count);
+        // A stride that is prime to both sizes visits the accounts in an order that no cache
+        // foresees.
+        let turns = rest.min(account_count);
+        let accounts = (0..turns).map(|turn| turn * 7919 % account_count);
+        let commands: Vec<_> =
+            accounts.map(|account| (account, command(&mut server, account))).collect();
+        let start = Instant::now();
+        for (account, command) in &commands {
+            server.run(*account, command);
+        }
+        elapsed += start.elapsed();
+        rest -= turns;
+    }
+    elapsed
+}
+
+fn keys(criterion: &mut Criterion) {
+    for key_count in [1_000, 1_000_000] {
+        let server = Server::new(key_count);
+        let presented: Vec<_> = (0..PRESENTED).map(|index| raw(index * 7919 % key_count)).collect();
+        let mut turns = presented.iter().cycle().zip(0_u64..);
+        criterion.bench_function(&format!("keys/admit/{key_count}"), |bencher| {
+            bencher.iter(|| {
+                let (key, turn) = turns.next().expect("a cycle has no end");
+                let entry = server.keys.authenticate(black_box(key.expose().as_bytes()), NOW);
+                let entry = entry.expect("a key of the table");
+                // A millisecond from one to the next: each key is far below its limits.
+                entry.limiter().decide(turn * 1_000_000).is_admitted
+            });
+        });
+        drop(server);
+        for (name, command) in [
+            ("create", Server::create as fn(&mut Server, usize) -> Command),
+            ("rotate", Server::rotate),
+        ] {
+            criterion.bench_function(&format!("keys/{name}/{key_count}"), |bencher| {
+                bencher.iter_custom(|iterations| commands(key_count, iterations, command));
+            });
+        }
+    }
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .sample_size(10)
+        .warm_up_time(Duration::from_secs(1))
+        .measurement_time(Duration::from_secs(2));
+    targets = keys
+}
+criterion_main!(benches);

@@ -1,0 +1,366 @@
+//! Nobody gets more than they were given, by any way through making, rotating, renaming and ending
+//! keys: random trees of keys and random operations, beside an oracle that only remembers who was
+//! given what.
+//!
+//! The engine and the policy act together here as in the service: the policy says what a caller may
+//! give, the engine what can be.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+
+use paperbourse::auth::policy::Actor;
+use paperbourse::engine::account::Account;
+use paperbourse::engine::command::{Command, CreateKey, Owner, RotateKey};
+use paperbourse::engine::key::{
+    Key, KeyGrant, OVERLAPPING_KEYS_PER_ACCOUNT_MAX, Permission, Permissions,
+};
+use paperbourse::engine::rejection::Rejection;
+use paperbourse::engine::{State, Verdict};
+use paperbourse::ids::{AccountId, KeyId, Timestamp};
+use paperbourse::limits::tier::Tier;
+
+use crate::world::World;
+
+const TIERS: [Tier; 3] = [Tier::Free, Tier::Pro, Tier::Enterprise];
+const SUBJECTS: [&str; 2] = ["A1", "A2"];
+
+/// Who does something.
+#[derive(Clone, Copy, Debug)]
+enum By {
+    /// The holder of the active key with this number, modulo how many there are.
+    Key(usize),
+    /// The owner of an account, at this tier.
+    Token(usize, usize),
+}
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Create { permissions: Permissions, tier: usize },
+    Rename { key: Index },
+    Rotate { key: Index, overlap_seconds: u32 },
+    Revoke { key: Index, descendants: bool },
+    Pass { seconds: i64 },
+}
+
+fn steps() -> impl Strategy<Value = Vec<(By, Operation)>> {
+    let by = prop_oneof![
+        6 => (0..14_usize).prop_map(By::Key),
+        1 => (0..SUBJECTS.len(), 0..TIERS.len())
+            .prop_map(|(account, tier)| By::Token(account, tier)),
+    ];
+    let permissions = (1_u8..=7).prop_map(|bits| Permissions::from_bits(bits).expect("a set"));
+    let key = || any::<Index>();
+    let overlap = prop_oneof![1 => Just(0_u32), 3 => 1..60_u32];
+    let operation = prop_oneof![
+        8 => (permissions, 0..TIERS.len())
+            .prop_map(|(permissions, tier)| Operation::Create { permissions, tier }),
+        2 => key().prop_map(|key| Operation::Rename { key }),
+        6 => (key(), overlap)
+            .prop_map(|(key, overlap_seconds)| Operation::Rotate { key, overlap_seconds }),
+        2 => (key(), any::<bool>())
+            .prop_map(|(key, descendants)| Operation::Revoke { key, descendants }),
+        2 => (1_i64..40).prop_map(|seconds| Operation::Pass { seconds }),
+    ];
+    let opening =
+        (0..SUBJECTS.len(), 0..TIERS.len(), 1_u8..=7).prop_map(|(account, tier, bits)| {
+            let permissions = Permissions::from_bits(bits).expect("a set");
+            (By::Token(account, tier), Operation::Create { permissions, tier })
+        });
+    (prop::collection::vec(opening, 1..4), prop::collection::vec((by, operation), 1..60))
+        .prop_map(|(opening, rest)| opening.into_iter().chain(rest).collect())
+}
+
+/// The words of the rule: with `admin` anything, else what one has; and never a higher tier.
+#[derive(Clone, PartialEq, Debug)]
+struct Reach {
+    permissions: BTreeSet<&'static str>,
+    tier: usize,
+}
+
+impl Reach {
+    fn of(permissions: Permissions, tier: Tier) -> Self {
+        let mut names: BTreeSet<_> = permissions.iter().map(Permission::as_str).collect();
+        if names.contains("admin") {
+            names = ["read", "trade", "admin"].into();
+        }
+        let tier = TIERS.iter().position(|known| *known == tier).expect("a tier");
+        Self { permissions: names, tier }
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        other.permissions.is_subset(&self.permissions) && other.tier <= self.tier
+    }
+}
+
+/// What the oracle knows of a key, from the answers alone.
+struct Told {
+    account: usize,
+    /// What the one who got it from a token could hand out, at the head of the chain of those who
+    /// told each other.
+    root: Reach,
+    maker: Option<usize>,
+    is_revoked: bool,
+    ends_at: Option<i64>,
+}
+
+struct Run {
+    world: World,
+    told: Vec<Told>,
+    reached: BTreeMap<&'static str, usize>,
+}
+
+impl Run {
+    fn new() -> Self {
+        let mut world = World::new();
+        world.now = Timestamp::EPOCH;
+        Self { world, told: Vec::new(), reached: BTreeMap::new() }
+    }
+
+    fn now(&self) -> i64 {
+        self.world.now.seconds()
+    }
+
+    fn is_active(&self, key: usize) -> bool {
+        let told = &self.told[key];
+        !told.is_revoked && told.ends_at.is_none_or(|end| self.now() < end)
+    }
+
+    fn id(&self, key: usize) -> KeyId {
+        KeyId::new(self.world.state.shard(), key as u64 + 1).expect("a small counter")
+    }
+
+    fn account(&self, account: usize) -> Option<AccountId> {
+        let digest = World::identity(SUBJECTS[account]).digest;
+        self.world.state.account_of(&digest).map(Account::id)
+    }
+
+    fn grant_of(&self, key: usize) -> KeyGrant {
+        self.world.state.key(self.id(key)).expect("few have ended").grant
+    }
+
+    fn note(&mut self, what: &'static str) {
+        *self.reached.entry(what).or_default() += 1;
+    }
+
+    /// Does what the caller asks for as far as they may, and compares all keys with what the rule
+    /// allows.
+    fn step(&mut self, by: By, operation: &Operation) {
+        if let Operation::Pass { seconds } = operation {
+            self.world.now = Timestamp::from_seconds(self.now() + seconds);
+            return self.check();
+        }
+        let before: Vec<Key> = self.world.state.keys().collect();
+        let (account, actor, with) = match by {
+            By::Key(number) => {
+                // One that is a key no more is refused before anything else.
+                let active: Vec<_> =
+                    (0..self.told.len()).filter(|&key| self.is_active(key)).collect();
+                let Some(&key) = active.get(number % active.len().max(1)) else { return };
+                let grant = self.grant_of(key);
+                let actor = Actor::Key { permissions: grant.permissions, tier: grant.tier };
+                (self.told[key].account, actor, Some(key))
+            }
+            By::Token(account, tier) => {
+                (account, Actor::Token { entitled_tier: TIERS[tier] }, None)
+            }
+        };
+        self.perform(account, actor, with, operation);
+        self.check_own_account(account, &before);
+        self.check();
+    }
+
+    fn perform(
+        &mut self,
+        account: usize,
+        actor: Actor,
+        with: Option<usize>,
+        operation: &Operation,
+    ) {
+        let asked_with = with.map(|with| self.id(with));
+        let is_over = |key: usize| {
+            with.is_none_or(|own| own == key) || actor.permissions().allows(Permission::Admin)
+        };
+        let reach = || match with {
+            Some(with) => self.told[with].root.clone(),
+            None => Reach::of(Permissions::ALL, actor.tier()),
+        };
+        match *operation {
+            Operation::Create { permissions, tier } => {
+                if actor.may_create(permissions, TIERS[tier]).is_err() {
+                    return self.note("not given");
+                }
+                let root = reach();
+                let owner = match (with, self.account(account)) {
+                    (Some(_), Some(id)) => Owner::Account(id),
+                    _ => Owner::Identity(World::identity(SUBJECTS[account])),
+                };
+                let grant = KeyGrant {
+                    hash: [3; 32],
+                    prefix: "ps_live_01234567".into(),
+                    name: None,
+                    tier: TIERS[tier],
+                    permissions,
+                    expires_at: None,
+                };
+                let create =
+                    CreateKey { owner, is_bootstrap: false, created_by: asked_with, grant };
+                if self.happens(&Command::CreateKey(create), "made") {
+                    self.tell(account, root, with);
+                }
+            }
+            Operation::Rename { key } => {
+                let key = self.chosen(key);
+                let Some(id) = self.account(account).filter(|_| is_over(key)) else { return };
+                let (key, name) = (self.id(key), Some("another".into()));
+                let rename = Command::RenameKey { account: id, key, name, asked_with };
+                self.happens(&rename, "renamed");
+            }
+            Operation::Rotate { key, overlap_seconds } => {
+                let key = self.chosen(key);
+                let Some(id) = self.account(account).filter(|_| is_over(key)) else { return };
+                let Some(old) = self.world.state.key(self.id(key)) else { return };
+                if old.account == id
+                    && actor.may_create(old.grant.permissions, old.grant.tier).is_err()
+                {
+                    return self.note("not rotated for another");
+                }
+                let root = reach();
+                let rotate = RotateKey {
+                    account: id,
+                    key: self.id(key),
+                    asked_with,
+                    overlap_seconds,
+                    hash: [4; 32],
+                    prefix: "ps_live_89abcdef".into(),
+                };
+                if self.happens(&Command::RotateKey(rotate), "rotated") {
+                    let now = self.now();
+                    let told = &mut self.told[key];
+                    told.is_revoked = overlap_seconds == 0;
+                    told.ends_at = (overlap_seconds > 0).then(|| now + i64::from(overlap_seconds));
+                    // Whoever rotates knows the new raw key: it must be within their reach too.
+                    self.tell(account, root, Some(key));
+                }
+            }
+            Operation::Revoke { key, descendants } => {
+                let key = self.chosen(key);
+                let Some(id) = self.account(account).filter(|_| is_over(key)) else { return };
+                let command = Command::RevokeKey { account: id, key: self.id(key), descendants };
+                if self.happens(&command, "revoked") {
+                    let ended: Vec<usize> = (0..self.told.len())
+                        .filter(|&other| other == key || (descendants && self.descends(other, key)))
+                        .filter(|&other| self.is_active(other))
+                        .collect();
+                    for other in ended {
+                        self.told[other].is_revoked = true;
+                    }
+                }
+            }
+            Operation::Pass { .. } => unreachable!("done before"),
+        }
+    }
+
+    /// Any key that there ever was, and one that there never was.
+    fn chosen(&self, key: Index) -> usize {
+        key.index(self.told.len() + 1)
+    }
+
+    fn happens(&mut self, command: &Command, what: &'static str) -> bool {
+        let verdict = self.world.run(command);
+        match &verdict {
+            Ok(Verdict::Happens(_)) => self.note(what),
+            Err(Rejection::MakerRotated) => self.note("on its way out"),
+            Err(Rejection::KeyLimitExceeded { .. }) => self.note("no room"),
+            _ => {}
+        }
+        matches!(verdict, Ok(Verdict::Happens(_)))
+    }
+
+    fn tell(&mut self, account: usize, root: Reach, maker: Option<usize>) {
+        self.told.push(Told { account, root, maker, is_revoked: false, ends_at: None });
+    }
+
+    fn descends(&self, key: usize, ancestor: usize) -> bool {
+        let maker = self.told[key].maker;
+        maker.is_some_and(|maker| maker == ancestor || self.descends(maker, ancestor))
+    }
+
+    /// What was done has touched no key of another account.
+    fn check_own_account(&self, account: usize, before: &[Key]) {
+        let own = self.account(account);
+        for key in before.iter().filter(|key| Some(key.account) != own) {
+            assert_eq!(self.world.state.key(key.id).as_ref(), Some(key), "another's key");
+        }
+    }
+
+    fn check(&self) {
+        let state: &State = &self.world.state;
+        assert_eq!(state.keys().count(), self.told.len(), "each key was told once");
+        for (number, key) in state.keys().enumerate() {
+            let told = &self.told[number];
+            let reach = Reach::of(key.grant.permissions, key.grant.tier);
+            assert!(told.root.covers(&reach), "{key:?} is beyond {:?}", told.root);
+            if let Some(maker) = told.maker {
+                let maker = self.grant_of(maker);
+                assert!(Reach::of(maker.permissions, maker.tier).covers(&reach), "{key:?}");
+            }
+            assert_eq!(key.is_active(self.world.now), self.is_active(number), "{key:?}");
+            assert_eq!(Some(key.account), self.account(told.account));
+        }
+        for account in 0..SUBJECTS.len() {
+            let active = || {
+                let own = (0..self.told.len()).filter(|&key| self.told[key].account == account);
+                own.filter(|&key| self.is_active(key))
+            };
+            let overlapping = active().filter(|&key| self.told[key].ends_at.is_some()).count();
+            assert!(active().count() - overlapping <= 5, "the cap");
+            assert!(overlapping <= OVERLAPPING_KEYS_PER_ACCOUNT_MAX);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_way_leads_to_more_than_was_given(steps in steps()) {
+        let mut run = Run::new();
+        for (by, operation) in &steps {
+            run.step(*by, operation);
+        }
+    }
+}
+
+/// The property is worth what its cases reach.
+#[test]
+fn the_random_operations_reach_every_outcome() {
+    let mut runner = TestRunner::deterministic();
+    let mut reached = BTreeMap::<_, usize>::new();
+    for _ in 0..60 {
+        let mut run = Run::new();
+        let steps = steps().new_tree(&mut runner).expect("nothing is filtered").current();
+        for (by, operation) in &steps {
+            run.step(*by, operation);
+        }
+        for (what, count) in run.reached {
+            *reached.entry(what).or_default() += count;
+        }
+    }
+    println!("{reached:?}");
+    for what in [
+        "made",
+        "no room",
+        "not given",
+        "not rotated for another",
+        "on its way out",
+        "renamed",
+        "revoked",
+        "rotated",
+    ] {
+        assert!(reached.get(what).is_some_and(|count| *count >= 5), "{what}: {reached:?}");
+    }
+}
