@@ -14,6 +14,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use crate::engine::KEPT_ORDERS_MAX_DEFAULT;
+use crate::http::forwarded::TrustedProxy;
+use crate::limits::bucket::{AddressRules, BucketRule};
 use crate::limits::tier::{Tier, TierSetting, Tiers};
 use crate::money::{Rounding, Usd};
 use crate::snapshot::SnapshotConfig;
@@ -46,6 +48,16 @@ pub struct ServeArgs {
     #[arg(long, env = "PAPERBOURSE_LISTEN", default_value = "127.0.0.1:8080", value_name = "ADDR",
           value_parser = address)]
     pub listen: SocketAddr,
+
+    /// A proxy, or a network of them, whose `X-Forwarded-For` tells who the client is, such as
+    /// `10.0.0.5` or `fd00::/8`. May be given several times
+    #[arg(
+        long = "trusted-proxy",
+        env = "PAPERBOURSE_TRUSTED_PROXY",
+        value_delimiter = ',',
+        value_name = "CIDR"
+    )]
+    pub trusted_proxies: Vec<TrustedProxy>,
 
     /// Where to serve /metrics; off unless given
     #[arg(long, env = "PAPERBOURSE_ADMIN_LISTEN", value_name = "ADDR", value_parser = address)]
@@ -143,6 +155,22 @@ pub struct ServeArgs {
     #[arg(long, env = "PAPERBOURSE_ADDRESS_LIMITS", default_value = "on", value_name = "on|off")]
     pub address_limits: Switch,
 
+    /// Requests without a credential, for each address: how many a second, and how many at once
+    #[arg(long, env = "PAPERBOURSE_PUBLIC_RATE", default_value = "10/20",
+          value_name = "PER_SECOND/BURST", value_parser = BucketRule::per_second_from_text)]
+    pub public_rate: BucketRule,
+
+    /// First keys of accounts, for each address: how many a minute, and how many at once
+    #[arg(long, env = "PAPERBOURSE_BOOTSTRAP_RATE", default_value = "1/5",
+          value_name = "PER_MINUTE/BURST", value_parser = BucketRule::per_minute_from_text)]
+    pub bootstrap_rate: BucketRule,
+
+    /// Wrong credentials, for each address: how many a second, and how many at once, are told why;
+    /// the others only to wait. A good one is never refused for them
+    #[arg(long, env = "PAPERBOURSE_FAILURE_RATE", default_value = "10/50",
+          value_name = "PER_SECOND/BURST", value_parser = BucketRule::per_second_from_text)]
+    pub failure_rate: BucketRule,
+
     /// How many connections may be open; the one past them is told to come back
     #[arg(long, env = "PAPERBOURSE_CONNECTIONS_MAX", default_value_t = CONNECTIONS_MAX_DEFAULT,
           value_name = "N", value_parser = connection_count)]
@@ -158,6 +186,20 @@ impl ServeArgs {
             cpu_percent: self.snapshot_cpu,
             archive_bytes: self.archive_bytes,
         }
+    }
+
+    /// Whether others can reach the server, and no proxy is known to stand in front of it.
+    pub fn is_exposed(&self) -> bool {
+        !self.listen.ip().to_canonical().is_loopback() && self.trusted_proxies.is_empty()
+    }
+
+    /// How callers without a valid key are limited by their address, if they are.
+    pub fn address_rules(&self) -> Option<AddressRules> {
+        (self.address_limits == Switch::On).then_some(AddressRules {
+            public: self.public_rate,
+            bootstrap: self.bootstrap_rate,
+            failures: self.failure_rate,
+        })
     }
 
     /// The table of tiers with the operator's changes.
@@ -319,17 +361,70 @@ fn starting_balance(text: &str) -> Result<Usd, String> {
 mod tests {
     use super::*;
 
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        serve: ServeArgs,
+    }
+
+    fn serve(flags: &[&str]) -> Result<ServeArgs, clap::Error> {
+        let words = ["paperbourse"].iter().chain(flags);
+        <Line as clap::Parser>::try_parse_from(words).map(|line| line.serve)
+    }
+
     #[test]
-    fn venues_are_named() {
-        for (text, expected) in [
-            ("simulated", Ok(VenueChoice::Simulated { seed: DEFAULT_SEED })),
-            ("simulated:7", Ok(VenueChoice::Simulated { seed: 7 })),
-            ("recorded:/a:b", Ok(VenueChoice::Recorded("/a:b".into()))),
-            ("recorded:", Err(VenueChoiceError)),
-            ("simulated:x", Err(VenueChoiceError)),
-            ("polymarket", Err(VenueChoiceError)),
+    fn addresses_are_limited_as_documented_unless_the_operator_says_otherwise() {
+        let documented = AddressRules {
+            public: BucketRule::PUBLIC_READS,
+            bootstrap: BucketRule::BOOTSTRAP,
+            failures: BucketRule::FAILED_CREDENTIALS,
+        };
+        let rule = |rate, burst| BucketRule::per_second(rate, burst).unwrap();
+        for (flags, expected) in [
+            (&[][..], Some(documented)),
+            (&["--address-limits", "off"], None),
+            (&["--public-rate", "1/2"], Some(AddressRules { public: rule(1, 2), ..documented })),
+            (
+                &["--bootstrap-rate", "60/2"],
+                Some(AddressRules { bootstrap: rule(1, 2), ..documented }),
+            ),
+            (&["--failure-rate", "3/4"], Some(AddressRules { failures: rule(3, 4), ..documented })),
         ] {
-            assert_eq!(text.parse(), expected, "{text}");
+            assert_eq!(serve(flags).unwrap().address_rules(), expected, "{flags:?}");
+        }
+        let error = serve(&["--public-rate", "10"]).unwrap_err().to_string();
+        assert!(error.contains("not RATE/BURST, for example 10/20"), "{error}");
+    }
+
+    #[test]
+    fn proxies_are_a_list_however_it_is_written() {
+        for flags in [
+            &["--trusted-proxy", "10.0.0.5,fd00::/8"][..],
+            &["--trusted-proxy", "10.0.0.5", "--trusted-proxy", "fd00::/8"],
+        ] {
+            let proxies = serve(flags).unwrap().trusted_proxies;
+            let told: Vec<String> = proxies.iter().map(ToString::to_string).collect();
+            assert_eq!(told, ["10.0.0.5/32", "fd00::/8"]);
+        }
+        let error = serve(&["--trusted-proxy", "10.0.0.5/8"]).unwrap_err().to_string();
+        assert!(error.contains("the network is 10.0.0.0/8"), "{error}");
+    }
+
+    #[test]
+    fn a_server_that_others_can_reach_without_a_proxy_says_so() {
+        for (listen, proxy, is_exposed) in [
+            ("127.0.0.1:8080", None, false),
+            ("[::1]:8080", None, false),
+            ("[::ffff:127.0.0.1]:8080", None, false),
+            ("0.0.0.0:8080", None, true),
+            ("192.0.2.1:8080", None, true),
+            ("[::]:8080", None, true),
+            ("[::]:8080", Some("10.0.0.5"), false),
+        ] {
+            let flags = proxy.map(|proxy| ["--trusted-proxy", proxy]);
+            let flags: Vec<&str> =
+                ["--listen", listen].into_iter().chain(flags.into_iter().flatten()).collect();
+            assert_eq!(serve(&flags).unwrap().is_exposed(), is_exposed, "{flags:?}");
         }
     }
 

@@ -7,6 +7,7 @@ pub mod body;
 pub mod connection;
 pub mod error;
 pub mod exchange;
+pub mod forwarded;
 pub mod handle;
 pub mod request;
 pub mod respond;

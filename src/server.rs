@@ -19,6 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::ServeArgs;
 use crate::http::exchange::{Exchange, Stage};
+use crate::http::forwarded::TrustedProxies;
 use start::Started;
 use worker::Workers;
 
@@ -35,15 +36,19 @@ pub fn run(arguments: &ServeArgs) -> anyhow::Result<()> {
         format!("failed to listen on {} (--listen chooses another address)", arguments.listen)
     })?;
     tracing::info!("listening on http://{}", listeners.address);
-    if !arguments.listen.ip().is_loopback() {
+    if arguments.is_exposed() {
         tracing::warn!(
             "listening beyond this machine without TLS: put a proxy that speaks TLS in front, \
-             since keys and tokens travel in the clear"
+             since keys and tokens travel in the clear, and name it with --trusted-proxy"
         );
+    }
+    for proxy in &arguments.trusted_proxies {
+        tracing::info!("proxies: X-Forwarded-For is believed from {proxy}");
     }
     let admin = arguments.admin_listen.map(listener::bind_admin).transpose()?;
 
-    let stage = Arc::new(Stage::new(arguments.connections_max));
+    let proxies = TrustedProxies::new(&arguments.trusted_proxies);
+    let stage = Arc::new(Stage::new(arguments.connections_max).trusting(proxies));
     let mut workers = Workers::start(listeners.sockets, &stage)?;
     // One thread of its own for what is not a request: the venue, the fan-out, signals.
     let runtime = tokio::runtime::Builder::new_current_thread()

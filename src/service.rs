@@ -28,6 +28,7 @@ use crate::engine::key::KeyGrant;
 use crate::engine::rejection::Rejection;
 use crate::ids::{AccountId, KeyId, Timestamp};
 use crate::journal::Waiters;
+use crate::limits::bucket::AddressRules;
 use crate::limits::tier::{Tier, Tiers};
 use crate::limits::window::KeyLimiter;
 use crate::market::Markets;
@@ -67,8 +68,8 @@ pub struct Parts {
     pub tiers: Tiers,
     /// What a token may ask for that does not say.
     pub default_tier: Tier,
-    /// Whether callers without a valid key are limited by address.
-    pub address_limits: bool,
+    /// The limits of callers without a valid key, by their address; none without them.
+    pub address_rules: Option<AddressRules>,
 }
 
 /// When a request is served: read once, passed down.
@@ -135,7 +136,7 @@ impl Service {
             ws_tokens: parts.ws_tokens,
             tiers: parts.tiers,
             default_tier: parts.default_tier,
-            access: AccessLimits::new(parts.address_limits),
+            access: AccessLimits::new(parts.address_rules),
             started: Instant::now(),
         }
     }

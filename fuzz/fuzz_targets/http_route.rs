@@ -113,7 +113,7 @@ fn exchange() -> (Exchange, String) {
         ws_tokens: WsTokens::from_secret([7; 32]),
         tiers,
         default_tier: paperbourse::limits::tier::Tier::Free,
-        address_limits: false,
+        address_rules: None,
     });
     (Exchange::new(service, journal), token)
 }

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
 use super::connection::{ConnectionGuard, ConnectionLimit};
+use super::forwarded::TrustedProxies;
 use crate::journal::{Journal, Waiters};
 use crate::service::Service;
 use crate::snapshot::SnapshotMetrics;
@@ -44,6 +45,8 @@ pub struct Stage {
     shutdown: watch::Sender<bool>,
     /// Open connections and their cap.
     pub connections: Arc<ConnectionLimit>,
+    /// Who is believed about the addresses of clients.
+    pub proxies: TrustedProxies,
     /// What each worker has counted.
     metrics: Mutex<Vec<Arc<Metrics>>>,
     started: Instant,
@@ -57,9 +60,15 @@ impl Stage {
             is_draining: AtomicBool::new(false),
             shutdown: watch::Sender::new(false),
             connections: ConnectionLimit::new(connections_max),
+            proxies: TrustedProxies::default(),
             metrics: Mutex::default(),
             started: Instant::now(),
         }
+    }
+
+    /// The same with proxies that are believed about the addresses of clients.
+    pub fn trusting(self, proxies: TrustedProxies) -> Self {
+        Self { proxies, ..self }
     }
 
     /// Begins to serve.

@@ -107,7 +107,7 @@ async fn answer(
     };
     let service = &exchange.service;
     let body = body.read(route.body_bytes_max()).await?;
-    let address = peer;
+    let address = stage.proxies.client(peer, &head.headers);
     let visit = Visit { moment: service.moment(), address, waiters: worker.waiters(exchange) };
     if route == Route::PriceSocket {
         let head = std::mem::replace(head, Request::new(()).into_parts().0);

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use parking_lot::Mutex;
 
-use super::{CLOCK_NS_MAX, LIMIT_MAX, MINUTE_NS, SECOND_NS, retry_after_seconds};
+use super::{CLOCK_NS_MAX, LIMIT_MAX, MINUTE_NS, SECOND_NS, count_from_text, retry_after_seconds};
 
 /// How many addresses have a bucket of their own at a time: a table takes 2 MB, always.
 pub const ADDRESSES_MAX: usize = SET_COUNT * SET_ENTRIES;
@@ -27,6 +27,17 @@ pub struct BucketRule {
     capacity_ns: u64,
 }
 
+/// The rules of the callers that are limited by address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AddressRules {
+    /// Requests without a credential.
+    pub public: BucketRule,
+    /// First keys of accounts.
+    pub bootstrap: BucketRule,
+    /// Credentials that turn out to be wrong.
+    pub failures: BucketRule,
+}
+
 /// A rule that no bucket can have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a rate of {rate} with a burst of {burst}: both must be from 1 to {LIMIT_MAX}")]
@@ -36,6 +47,11 @@ pub struct BucketRuleError {
     /// Tokens of a full bucket.
     pub burst: u32,
 }
+
+/// Text that is no rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("not RATE/BURST, for example 10/20, with both from 1 to {LIMIT_MAX}")]
+pub struct BucketRuleTextError;
 
 /// Whether a token was there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,6 +130,22 @@ impl BucketRule {
     /// one token is rounded up to a nanosecond.
     pub const fn per_minute(rate: u32, burst: u32) -> Result<Self, BucketRuleError> {
         Self::new(rate, MINUTE_NS, burst)
+    }
+
+    /// `RATE/BURST`, with the rate in tokens a second.
+    pub fn per_second_from_text(text: &str) -> Result<Self, BucketRuleTextError> {
+        Self::from_text(text, SECOND_NS)
+    }
+
+    /// `RATE/BURST`, with the rate in tokens a minute.
+    pub fn per_minute_from_text(text: &str) -> Result<Self, BucketRuleTextError> {
+        Self::from_text(text, MINUTE_NS)
+    }
+
+    fn from_text(text: &str, period_ns: u64) -> Result<Self, BucketRuleTextError> {
+        let number = |text| count_from_text(text, LIMIT_MAX).ok_or(BucketRuleTextError);
+        let (rate, burst) = text.split_once('/').ok_or(BucketRuleTextError)?;
+        Self::new(number(rate)?, period_ns, number(burst)?).map_err(|_| BucketRuleTextError)
     }
 
     const fn new(rate: u32, period_ns: u64, burst: u32) -> Result<Self, BucketRuleError> {

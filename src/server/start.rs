@@ -10,7 +10,7 @@ use super::memory;
 use crate::auth::identity::IdentitySource;
 use crate::auth::identity::embedded::EmbeddedIssuer;
 use crate::auth::ws_token::WsTokens;
-use crate::config::{DataPlace, JournalSync, ServeArgs, Switch, VenueChoice};
+use crate::config::{DataPlace, JournalSync, ServeArgs, VenueChoice};
 use crate::disk::Disk;
 use crate::engine::Rules;
 use crate::http::exchange::Exchange;
@@ -66,7 +66,7 @@ pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
         ws_tokens: WsTokens::generate().context("the system gives no random bytes")?,
         tiers,
         default_tier: arguments.default_tier,
-        address_limits: arguments.address_limits == Switch::On,
+        address_rules: arguments.address_rules(),
     });
     let snapshots = folder
         .map(|folder| SnapshotKeeper::start(folder, journal.clone(), arguments.snapshot_config()));

@@ -14,7 +14,7 @@ use crate::auth::presented::Presented;
 use crate::engine::command::{Identity, Owner};
 use crate::engine::key::Permission;
 use crate::ids::{AccountId, KeyId, Timestamp};
-use crate::limits::bucket::{AddressTable, BucketRule, Draw};
+use crate::limits::bucket::{AddressRules, AddressTable, Draw};
 use crate::limits::tier::Tier;
 use crate::limits::window::{Decision, KeyLimiter};
 
@@ -123,12 +123,12 @@ struct AddressLimits {
 }
 
 impl AccessLimits {
-    pub(super) fn new(address_limits: bool) -> Self {
+    pub(super) fn new(address_rules: Option<AddressRules>) -> Self {
         let table = |rule| AddressTable::new(rule, std::hash::RandomState::new());
-        let addresses = address_limits.then(|| AddressLimits {
-            public: table(BucketRule::PUBLIC_READS),
-            bootstrap: table(BucketRule::BOOTSTRAP),
-            failures: table(BucketRule::FAILED_CREDENTIALS),
+        let addresses = address_rules.map(|rules| AddressLimits {
+            public: table(rules.public),
+            bootstrap: table(rules.bootstrap),
+            failures: table(rules.failures),
         });
         Self { addresses, tokens: papaya::HashMap::with_hasher(RandomState::default()) }
     }

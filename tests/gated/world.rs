@@ -256,7 +256,7 @@ fn exchange(issuer: EmbeddedIssuer, journal: &Arc<Journal>) -> Exchange {
         ws_tokens: WsTokens::generate().expect("the system has random bytes"),
         tiers,
         default_tier: Tier::Free,
-        address_limits: false,
+        address_rules: None,
     });
     Exchange::new(service, journal.clone())
 }

@@ -82,6 +82,33 @@ fn a_rule_has_bounds() {
 }
 
 #[test]
+fn a_rule_is_written_as_rate_and_burst() {
+    for (text, expected) in [
+        ("10/20", Some((10, 20))),
+        ("1/1000000", Some((1, LIMIT_MAX))),
+        ("1000001/1", None),
+        ("0/1", None),
+        ("1/0", None),
+        ("10", None),
+        ("10/", None),
+        ("/20", None),
+        ("10/20/5", None),
+        ("+10/20", None),
+        ("10 / 20", None),
+        ("1.5/20", None),
+        ("unlimited/20", None),
+    ] {
+        let rule = |new: fn(u32, u32) -> Result<BucketRule, BucketRuleError>| {
+            expected.map(|(rate, burst)| new(rate, burst).unwrap()).ok_or(BucketRuleTextError)
+        };
+        let second = BucketRule::per_second_from_text(text);
+        assert_eq!(second, rule(BucketRule::per_second), "{text:?}");
+        let minute = BucketRule::per_minute_from_text(text);
+        assert_eq!(minute, rule(BucketRule::per_minute), "{text:?}");
+    }
+}
+
+#[test]
 fn the_ends_of_the_clock_are_no_special_places() {
     let mut bucket = TokenBucket::new(BucketRule::per_minute(1, LIMIT_MAX).unwrap());
     assert!(bucket.draw(0).is_admitted);

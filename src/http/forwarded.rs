@@ -1,0 +1,240 @@
+//! Whose request it is when a proxy hands it on.
+//!
+//! A proxy writes into `X-Forwarded-For` who has connected to it, behind what was there already. So
+//! the list is worth as much as those who wrote it: it is read from its end, and only for as long
+//! as whoever wrote an entry is trusted. The first address that is nobody's proxy is the client;
+//! what stands before it may be the client's invention and is not looked at.
+//!
+//! ```text
+//!   X-Forwarded-For: 1.2.3.4, 203.0.113.9, 10.0.0.2     connected: 10.0.0.1
+//!                    ignored  the client   a proxy                 a proxy  (trusted: 10.0.0.0/8)
+//! ```
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use ipnet::{IpNet, Ipv4Net};
+
+/// So many entries of the list are read: more proxies than anybody has in a row.
+pub const HOPS_MAX: usize = 32;
+
+static FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// The proxies whose word is taken.
+#[derive(Clone, Default, Debug)]
+pub struct TrustedProxies(Box<[TrustedProxy]>);
+
+/// A network whose every address is a proxy that is trusted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TrustedProxy(IpNet);
+
+/// Why text names no [`TrustedProxy`].
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TrustedProxyError {
+    /// It is neither an address nor a network.
+    #[error("not an address or a network: use, for example, 10.0.0.5, 10.0.0.0/8 or fd00::/8")]
+    Form,
+    /// It is an address within the network that its length names: either may be meant.
+    #[error("the network is {network}: use that, or the address without a length")]
+    InsideNetwork {
+        /// All of it.
+        network: IpNet,
+    },
+    /// It is everybody: any client could then name any address as its own.
+    #[error("this trusts every client to say who it is: name the networks of the proxies")]
+    Everybody,
+}
+
+impl TrustedProxies {
+    /// These and no others.
+    pub fn new(proxies: &[TrustedProxy]) -> Self {
+        Self(proxies.into())
+    }
+
+    /// The address of whoever sent a request that came from `peer` with these headers, IPv4 always
+    /// as such. Never one that the client itself has chosen.
+    ///
+    /// Where a proxy hands on what is no address, the proxy itself counts as the client.
+    pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        let mut nearest = peer.to_canonical();
+        if !self.trusts(nearest) {
+            return nearest;
+        }
+        // Several lines are one list.
+        let lines = headers.get_all(&FORWARDED_FOR).iter().rev().map(HeaderValue::as_bytes);
+        let entries = lines.flat_map(|line| line.rsplit(|&byte| byte == b','));
+        for entry in entries.take(HOPS_MAX) {
+            let Some(address) = address_of(entry) else { break };
+            nearest = address;
+            if !self.trusts(nearest) {
+                break;
+            }
+        }
+        nearest
+    }
+
+    fn trusts(&self, address: IpAddr) -> bool {
+        self.0.iter().any(|proxy| proxy.0.contains(&address))
+    }
+}
+
+/// The address in an entry. Some proxies tell the port too, and then IPv6 in brackets.
+fn address_of(entry: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(entry.trim_ascii()).ok()?;
+    let address = text.parse().or_else(|_| match text.strip_prefix('[') {
+        Some(rest) if rest.ends_with(']') => rest[..rest.len() - 1].parse().map(IpAddr::V6),
+        _ => text.parse().map(|address: SocketAddr| address.ip()),
+    });
+    address.ok().map(|address| address.to_canonical())
+}
+
+impl FromStr for TrustedProxy {
+    type Err = TrustedProxyError;
+
+    fn from_str(text: &str) -> Result<Self, TrustedProxyError> {
+        let given: IpNet = text
+            .parse()
+            .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
+            .map_err(|_| TrustedProxyError::Form)?;
+        let network = given.trunc();
+        if network != given {
+            return Err(TrustedProxyError::InsideNetwork { network });
+        }
+        let network = canonical(network);
+        if network.prefix_len() == 0 {
+            return Err(TrustedProxyError::Everybody);
+        }
+        Ok(Self(network))
+    }
+}
+
+/// IPv4 in IPv6 form as what it is, since that is how addresses are compared.
+fn canonical(network: IpNet) -> IpNet {
+    const MAPPED_BITS: u8 = 96;
+    let IpNet::V6(mapped) = network else { return network };
+    let (Some(address), Some(length)) =
+        (mapped.addr().to_ipv4_mapped(), mapped.prefix_len().checked_sub(MAPPED_BITS))
+    else {
+        return network;
+    };
+    Ipv4Net::new(address, length).map_or(network, IpNet::V4)
+}
+
+/// The form that [`TrustedProxy::from_str`] reads.
+impl fmt::Display for TrustedProxy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proxies(text: &str) -> TrustedProxies {
+        let proxies: Vec<_> = text.split_whitespace().map(|one| one.parse().unwrap()).collect();
+        TrustedProxies::new(&proxies)
+    }
+
+    #[track_caller]
+    fn check(trusted: &str, peer: &str, lines: &[&[u8]], expected: &str) {
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            headers.append(&FORWARDED_FOR, HeaderValue::from_bytes(line).unwrap());
+        }
+        let client = proxies(trusted).client(peer.parse().unwrap(), &headers);
+        assert_eq!(client.to_string(), expected, "{trusted:?}, {peer}, {lines:?}");
+    }
+
+    #[test]
+    fn the_first_who_is_not_trusted_is_the_client() {
+        const CLIENT: &str = "203.0.113.9";
+        let private = "10.0.0.0/8 fd00::/8 127.0.0.1";
+        for (trusted, peer, lines, expected) in [
+            // Nobody is trusted: the header is only text.
+            ("", "192.0.2.1", &[b"203.0.113.9".as_slice()][..], "192.0.2.1"),
+            (private, "192.0.2.1", &[b"203.0.113.9"], "192.0.2.1"),
+            (private, "11.0.0.1", &[b"10.0.0.1, 10.0.0.2"], "11.0.0.1"),
+            // One proxy, and what the client invents before it.
+            (private, "10.0.0.1", &[b"203.0.113.9"], CLIENT),
+            (private, "10.0.0.1", &[b"1.2.3.4, 203.0.113.9"], CLIENT),
+            (private, "10.0.0.1", &[b"10.9.9.9,203.0.113.9"], CLIENT),
+            (private, "10.0.0.1", &[b"\xff\xfe rubbish, 203.0.113.9"], CLIENT),
+            // Several proxies, several lines.
+            (private, "10.0.0.1", &[b"1.2.3.4, 203.0.113.9 , 10.0.0.3,\t10.0.0.2"], CLIENT),
+            (private, "10.0.0.1", &[b"1.2.3.4", b"203.0.113.9", b"10.0.0.2"], CLIENT),
+            (private, "10.0.0.1", &[b"1.2.3.4, 203.0.113.9", b"fd12::7, 10.0.0.2"], CLIENT),
+            // Everybody is trusted: the first of them has sent it.
+            (private, "10.0.0.1", &[b"10.0.0.3, 10.0.0.2"], "10.0.0.3"),
+            (private, "127.0.0.1", &[], "127.0.0.1"),
+            (private, "127.0.0.2", &[b"203.0.113.9"], "127.0.0.2"),
+            // No address: whoever handed it on.
+            (private, "10.0.0.1", &[b""], "10.0.0.1"),
+            (private, "10.0.0.1", &[b"unknown"], "10.0.0.1"),
+            (private, "10.0.0.1", &[b"203.0.113.9, unknown"], "10.0.0.1"),
+            (private, "10.0.0.1", &[b"203.0.113.9, unknown, 10.0.0.2"], "10.0.0.2"),
+            (private, "10.0.0.1", &[b"203.0.113.9,"], "10.0.0.1"),
+            (private, "10.0.0.1", &[b"203.0.113.9", b""], "10.0.0.1"),
+            (private, "10.0.0.1", &[b"203.0.113.9, \xff"], "10.0.0.1"),
+            (private, "10.0.0.1", &[b"203.0.113.009"], "10.0.0.1"),
+            (private, "10.0.0.1", &[b"203.0.113.9 10.0.0.2"], "10.0.0.1"),
+            (private, "10.0.0.1", &[b"fe80::1%eth0"], "10.0.0.1"),
+            (private, "10.0.0.1", &[b"for=203.0.113.9"], "10.0.0.1"),
+            // With ports, as some proxies write them.
+            (private, "10.0.0.1", &[b"1.2.3.4:1, 203.0.113.9:51234"], CLIENT),
+            (private, "10.0.0.1", &[b"[2001:db8::1]:443"], "2001:db8::1"),
+            (private, "10.0.0.1", &[b"[2001:db8::1]"], "2001:db8::1"),
+            (private, "10.0.0.1", &[b"[203.0.113.9]"], "10.0.0.1"),
+            (private, "10.0.0.1", &[b"[2001:db8::1"], "10.0.0.1"),
+            (private, "10.0.0.1", &[b"["], "10.0.0.1"),
+            (private, "10.0.0.1", &[b"203.0.113.9:65536"], "10.0.0.1"),
+            // IPv6, and IPv4 in its form.
+            (private, "fd00::1", &[b"2001:db8::1, fd00::2"], "2001:db8::1"),
+            (private, "::ffff:10.0.0.1", &[b"::ffff:203.0.113.9"], CLIENT),
+            (private, "::ffff:10.0.0.1", &[b"203.0.113.9, ::ffff:10.0.0.2"], CLIENT),
+            ("::ffff:10.0.0.0/104", "10.0.0.1", &[b"203.0.113.9"], CLIENT),
+            ("::/1", "10.0.0.1", &[b"203.0.113.9"], "10.0.0.1"),
+        ] {
+            check(trusted, peer, lines, expected);
+        }
+    }
+
+    #[test]
+    fn the_work_has_a_bound() {
+        let chain = |hop_count: usize| ["203.0.113.9, ", &"10.0.0.2,".repeat(hop_count)].concat();
+        for (hop_count, expected) in [(HOPS_MAX - 1, "203.0.113.9"), (HOPS_MAX, "10.0.0.2")] {
+            let text = chain(hop_count);
+            check("10.0.0.0/8", "10.0.0.1", &[text.trim_end_matches(',').as_bytes()], expected);
+        }
+    }
+
+    #[test]
+    fn a_proxy_is_an_address_or_a_network() {
+        let inside = |network: &str| {
+            Err(TrustedProxyError::InsideNetwork { network: network.parse().unwrap() })
+        };
+        for (text, expected) in [
+            ("10.0.0.0/8", Ok("10.0.0.0/8")),
+            ("10.0.0.5", Ok("10.0.0.5/32")),
+            ("fd00::/8", Ok("fd00::/8")),
+            ("::1", Ok("::1/128")),
+            ("::ffff:10.0.0.0/104", Ok("10.0.0.0/8")),
+            ("::ffff:10.0.0.5", Ok("10.0.0.5/32")),
+            ("10.0.0.5/8", inside("10.0.0.0/8")),
+            ("fd00::1/64", inside("fd00::/64")),
+            ("0.0.0.0/0", Err(TrustedProxyError::Everybody)),
+            ("::/0", Err(TrustedProxyError::Everybody)),
+            ("::ffff:0.0.0.0/96", Err(TrustedProxyError::Everybody)),
+            ("", Err(TrustedProxyError::Form)),
+            ("10.0.0.0/33", Err(TrustedProxyError::Form)),
+            ("10.0.0", Err(TrustedProxyError::Form)),
+            ("proxy.example", Err(TrustedProxyError::Form)),
+            ("10.0.0.1:80", Err(TrustedProxyError::Form)),
+        ] {
+            let told = text.parse::<TrustedProxy>().map(|proxy| proxy.to_string());
+            assert_eq!(told, expected.map(str::to_owned), "{text:?}");
+        }
+    }
+}
