@@ -2,13 +2,14 @@
 
 mod backup;
 mod journal;
+mod print_config;
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::{Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use serde::Serialize;
 
 use backup::BackupArgs;
@@ -50,8 +51,12 @@ enum Command {
 
 /// Does what the command line says.
 pub fn run() -> ExitCode {
-    let cli = Cli::parse();
+    let matches = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let result = match cli.command {
+        Command::Serve(arguments) if arguments.print_config => {
+            print_config(&arguments, &matches).map(|()| ExitCode::SUCCESS)
+        }
         Command::Serve(arguments) => {
             telemetry::start_logging();
             server::run(&arguments).map(|()| ExitCode::SUCCESS)
@@ -67,6 +72,18 @@ pub fn run() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Says what a server would be started with, if that can be.
+fn print_config(arguments: &ServeArgs, matches: &ArgMatches) -> anyhow::Result<()> {
+    arguments.identity.config()?;
+    let (name, matches) = matches.subcommand().context("a command was given")?;
+    let mut commands = Cli::command();
+    // Completes it with what belongs to all of its commands.
+    commands.build();
+    let command = commands.find_subcommand(name).context("the command is one of ours")?;
+    let text = print_config::text(command, matches);
+    write!(io::stdout(), "{text}").context("failed to print the configuration")
 }
 
 fn print_token(arguments: &TokenArgs) -> anyhow::Result<()> {

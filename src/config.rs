@@ -3,6 +3,8 @@
 //! Every choice is a flag and an environment variable of the same name. This module reads and
 //! checks them; it starts nothing.
 
+pub mod identity;
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -13,6 +15,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use self::identity::IdentityArgs;
 use crate::engine::KEPT_ORDERS_MAX_DEFAULT;
 use crate::http::forwarded::TrustedProxy;
 use crate::limits::bucket::{AddressRules, BucketRule};
@@ -71,6 +74,10 @@ pub struct ServeArgs {
     /// is forgotten at the end]
     #[arg(long, env = "PAPERBOURSE_ISSUER_DATA", value_name = "DIR")]
     pub issuer_data: Option<PathBuf>,
+
+    /// Who vouches for the callers.
+    #[command(flatten)]
+    pub identity: IdentityArgs,
 
     /// Where prices come from: `simulated`, `simulated:SEED` or `recorded:DIR`
     #[arg(long, env = "PAPERBOURSE_VENUE", default_value = "simulated", value_name = "VENUE")]
@@ -175,6 +182,11 @@ pub struct ServeArgs {
     #[arg(long, env = "PAPERBOURSE_CONNECTIONS_MAX", default_value_t = CONNECTIONS_MAX_DEFAULT,
           value_name = "N", value_parser = connection_count)]
     pub connections_max: usize,
+
+    /// Print what these flags and variables come to, and start nothing. Of a secret the file is
+    /// named, and never what is in it
+    #[arg(long)]
+    pub print_config: bool,
 }
 
 impl ServeArgs {

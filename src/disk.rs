@@ -162,7 +162,7 @@ impl Disk {
         }
         self.create_directory(&parent)?;
         let created = match self {
-            Self::System => std::fs::create_dir(path),
+            Self::System => system::create_directory(path),
             #[cfg(test)]
             Self::Simulated(disk) => disk.create_directory(path),
         };

@@ -3,6 +3,7 @@
 pub mod auth;
 pub mod backup;
 pub mod cli;
+pub mod client;
 pub mod config;
 pub mod disk;
 pub mod engine;
@@ -19,6 +20,7 @@ pub mod service;
 pub mod shard;
 pub mod snapshot;
 pub mod telemetry;
+pub mod tls;
 pub mod venue;
 pub mod ws;
 

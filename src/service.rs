@@ -5,6 +5,8 @@
 
 mod access;
 mod accounts;
+#[cfg(test)]
+mod clocks;
 mod comments;
 mod keys;
 mod orders;

@@ -1,20 +1,29 @@
 //! Whose account it is: access tokens, and the sources that vouch for them.
 //!
 //! A token is believed when its signature verifies under a key of the one configured source, with
-//! the algorithm that the configuration fixes. Nothing that the token says of itself chooses a key,
-//! an algorithm or an address to fetch one from: of its header only `alg` is compared, and `kid`,
-//! `jwk`, `jku` and `x5u` are never followed. This module does not know accounts; it turns a text
-//! into an issuer and a subject, or says why not.
+//! the algorithm that belongs to that key. Nothing that the token says of itself chooses an
+//! algorithm or an address to fetch a key from: of its header, `alg` is compared, `kid` is looked
+//! up among the keys of the source, and `jwk`, `jku` and `x5u` are never followed. This module does
+//! not know accounts; it turns a text into an issuer and a subject, or says why not.
+//!
+//! A signature costs tens of microseconds to check, whether it is good or not. What keeps a
+//! stranger from spending them at will is the bucket of failed credentials that
+//! [`Service::identify`](crate::service::Service::identify) draws from for the caller's address.
 
 pub mod embedded;
 pub mod key_file;
+pub mod oidc;
+pub mod shared_secret;
+pub mod tier_claim;
+mod token;
 
 use aws_lc_rs::digest::{Context, SHA256};
-use jsonwebtoken::errors::ErrorKind;
-use jsonwebtoken::{DecodingKey, Validation};
-use serde::Deserialize;
+
+use std::sync::Arc;
 
 use embedded::EmbeddedIssuer;
+use oidc::OidcIssuer;
+use shared_secret::SharedSecret;
 
 use crate::ids::Timestamp;
 use crate::limits::tier::Tier;
@@ -33,6 +42,10 @@ pub const LEEWAY_SECONDS: i64 = 60;
 pub enum IdentitySource {
     /// The issuer that is part of this server.
     Embedded(EmbeddedIssuer),
+    /// A provider that signs with a secret which this server knows as well.
+    SharedSecret(SharedSecret),
+    /// A provider that publishes the keys it signs with. Shared with the task that reads them.
+    Oidc(Arc<OidcIssuer>),
 }
 
 impl IdentitySource {
@@ -40,6 +53,21 @@ impl IdentitySource {
     pub fn verify(&self, token: &str, now: Timestamp) -> Result<VerifiedIdentity, TokenError> {
         match self {
             Self::Embedded(issuer) => issuer.verify(token, now),
+            Self::SharedSecret(secret) => secret.verify(token, now),
+            Self::Oidc(issuer) => issuer.verify(token, now),
+        }
+    }
+
+    /// The same after a look for newer keys, where [`TokenError::may_pass_with_newer_keys`] gives
+    /// hope. Waits at most [`oidc::WAIT_MAX`].
+    pub async fn verify_with_newer_keys(
+        &self,
+        token: &str,
+        now: Timestamp,
+    ) -> Result<VerifiedIdentity, TokenError> {
+        match self {
+            Self::Oidc(issuer) => issuer.verify_with_newer_keys(token, now).await,
+            Self::Embedded(_) | Self::SharedSecret(_) => self.verify(token, now),
         }
     }
 }
@@ -79,9 +107,22 @@ pub enum TokenError {
         /// When it ended, without leeway.
         expired_at: Timestamp,
     },
+    /// `IDENTITY_UNAVAILABLE`: the keys that could tell are not to be had.
+    #[error("the access token cannot be checked: its issuer does not answer")]
+    Unavailable {
+        /// In how many seconds the issuer is asked again, at least 1.
+        retry_after_seconds: u64,
+    },
     /// `INVALID_TOKEN`: it never was good here, or is not yet.
     #[error("the access token {0}")]
     Invalid(TokenFlaw),
+}
+
+impl TokenError {
+    /// Whether keys that the issuer has published since could tell another story.
+    pub fn may_pass_with_newer_keys(&self) -> bool {
+        matches!(self, Self::Unavailable { .. } | Self::Invalid(TokenFlaw::UnknownKey))
+    }
 }
 
 /// What is wrong with a token.
@@ -96,9 +137,15 @@ pub enum TokenFlaw {
     /// Signed in another way than the source signs.
     #[error("is not signed with the algorithm of the identity source")]
     Algorithm,
+    /// Its header says that it was made for something else than access.
+    #[error("is not an access token: its header has another `typ`")]
+    Type,
     /// It demands that its reader understands extensions; this one knows none.
     #[error("demands an extension that is not supported")]
     Extension,
+    /// Signed, as it says, by a key that is not published, or is not for this; or it does not say.
+    #[error("names no key that the issuer publishes for signatures")]
+    UnknownKey,
     /// Signed by another key, or changed since.
     #[error("has a signature that does not match")]
     Signature,
@@ -123,6 +170,12 @@ pub enum TokenFlaw {
         /// When it begins, without leeway.
         begins_at: Timestamp,
     },
+    /// It says that it was made later than now.
+    #[error("was issued at {issued_at}, which is in the future: compare the clocks")]
+    IssuedLater {
+        /// When it says that it was made.
+        issued_at: Timestamp,
+    },
     /// It entitles to something that is not a tier.
     #[error("entitles to a tier that does not exist")]
     Tier,
@@ -131,99 +184,6 @@ pub enum TokenFlaw {
 impl From<TokenFlaw> for TokenError {
     fn from(flaw: TokenFlaw) -> Self {
         Self::Invalid(flaw)
-    }
-}
-
-/// The claims that are read here; `iss` and `aud` are compared by the library as well.
-#[derive(Deserialize)]
-struct Claims {
-    iss: Option<String>,
-    sub: Option<String>,
-    exp: Option<NumericDate>,
-    nbf: Option<NumericDate>,
-    tier: Option<String>,
-}
-
-/// Seconds since 1970, possibly with a fraction, as RFC 7519 has them.
-#[derive(Deserialize)]
-struct NumericDate(serde_json::Number);
-
-impl NumericDate {
-    fn timestamp(&self) -> Timestamp {
-        #[expect(clippy::cast_possible_truncation, reason = "the cast saturates, as is meant")]
-        let seconds = self.0.as_i64().or_else(|| self.0.as_f64().map(|float| float.floor() as i64));
-        Timestamp::from_seconds(seconds.unwrap_or(0))
-    }
-}
-
-/// What the library has to check: everything but time, for which it would look at a clock.
-fn validation(algorithm: jsonwebtoken::Algorithm, issuer: &str, audience: &str) -> Validation {
-    let mut validation = Validation::new(algorithm);
-    validation.set_required_spec_claims(&["iss", "aud"]);
-    validation.set_issuer(&[issuer]);
-    validation.set_audience(&[audience]);
-    validation.validate_exp = false;
-    validation.validate_nbf = false;
-    validation
-}
-
-/// Verifies a token under this key, and its times against `now`.
-fn verify(
-    token: &str,
-    key: &DecodingKey,
-    validation: &Validation,
-    now: Timestamp,
-) -> Result<VerifiedIdentity, TokenError> {
-    if token.len() > TOKEN_BYTES_MAX {
-        return Err(TokenFlaw::TooLong.into());
-    }
-    let decoded = jsonwebtoken::decode::<Claims>(token, key, validation)
-        .map_err(|error| flaw_of(error.kind()))?;
-    if decoded.header.crit.is_some() {
-        return Err(TokenFlaw::Extension.into());
-    }
-    let claims = decoded.claims;
-    let expires_at = claims.exp.ok_or(TokenFlaw::MissingClaim { claim: "exp" })?.timestamp();
-    let subject = claims.sub.ok_or(TokenFlaw::MissingClaim { claim: "sub" })?;
-    let issuer = claims.iss.ok_or(TokenFlaw::MissingClaim { claim: "iss" })?;
-    if !is_subject(&subject) {
-        return Err(TokenFlaw::Subject.into());
-    }
-    let entitled_tier =
-        claims.tier.map(|name| Tier::parse(&name).ok_or(TokenFlaw::Tier)).transpose()?;
-    let begins_at = claims.nbf.as_ref().map_or(Timestamp::EPOCH, NumericDate::timestamp);
-    if later_by_leeway(now) < begins_at {
-        return Err(TokenFlaw::NotYetValid { begins_at }.into());
-    }
-    if now >= later_by_leeway(expires_at) {
-        return Err(TokenError::Expired { expired_at: expires_at });
-    }
-    Ok(VerifiedIdentity { issuer, subject, entitled_tier, expires_at })
-}
-
-/// Whether a user can have this name.
-fn is_subject(text: &str) -> bool {
-    (1..=SUBJECT_CHARS_MAX).contains(&text.chars().count())
-}
-
-fn later_by_leeway(time: Timestamp) -> Timestamp {
-    const LEEWAY_NS: i64 = LEEWAY_SECONDS * 1_000_000_000;
-    Timestamp::from_nanos(time.nanos().saturating_add(LEEWAY_NS))
-}
-
-fn flaw_of(error: &ErrorKind) -> TokenFlaw {
-    match error {
-        ErrorKind::InvalidSignature => TokenFlaw::Signature,
-        ErrorKind::InvalidAlgorithm | ErrorKind::UnsupportedAlgorithm => TokenFlaw::Algorithm,
-        ErrorKind::InvalidIssuer => TokenFlaw::Issuer,
-        ErrorKind::InvalidAudience => TokenFlaw::Audience,
-        ErrorKind::MissingRequiredClaim(claim) if claim == "iss" => {
-            TokenFlaw::MissingClaim { claim: "iss" }
-        }
-        ErrorKind::MissingRequiredClaim(claim) if claim == "aud" => {
-            TokenFlaw::MissingClaim { claim: "aud" }
-        }
-        _ => TokenFlaw::Malformed,
     }
 }
 

@@ -1,15 +1,21 @@
 //! The file systems of this machine, where an operation takes more than one call.
 
 use std::any::Any;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use super::Access;
 
+/// What is kept says who trades what, under which name: it is nobody else's business. What is there
+/// already stays as its owner has made it.
+const DIRECTORY_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+
 pub(super) fn open(access: Access, path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.read(true);
+    options.read(true).mode(FILE_MODE);
     match access {
         Access::Read => {}
         Access::Write => _ = options.write(true),
@@ -26,9 +32,16 @@ pub(super) fn names(directory: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
+/// Makes a directory.
+pub(super) fn create_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(DIRECTORY_MODE).create(path)
+}
+
 /// The lock is held by the open file.
 pub(super) fn lock(path: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).write(true).mode(FILE_MODE);
+    let file = options.open(path)?;
     match file.try_lock() {
         Ok(()) => Ok(Some(Box::new(file))),
         Err(TryLockError::WouldBlock) => Ok(None),

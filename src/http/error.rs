@@ -105,6 +105,16 @@ impl ApiError {
         Self::unauthorized("TOKEN_EXPIRED", "The access token has expired; sign in again.")
     }
 
+    /// The issuer of access tokens cannot be asked for its keys.
+    pub fn identity_unavailable(retry_after_seconds: u64) -> Self {
+        let message = "The identity provider does not answer, so the access token cannot be \
+                       checked; API keys work. Retry.";
+        Self {
+            retry_after_seconds: Some(retry_after_seconds.max(1)),
+            ..Self::unavailable("IDENTITY_UNAVAILABLE", message)
+        }
+    }
+
     /// The operation takes keys only, and an access token was sent.
     pub fn token_not_accepted() -> Self {
         Self::unauthorized(

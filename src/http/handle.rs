@@ -113,7 +113,7 @@ async fn answer(
         let head = std::mem::replace(head, Request::new(()).into_parts().0);
         return Box::pin(socket::open(worker, exchange, seat, head, visit)).await;
     }
-    let caller = service.identify(&presented(head, &route), address, visit.moment)?;
+    let caller = service.identify(&presented(head, &route), address, visit.moment).await?;
     require_credential(&caller, route.access())?;
     admit(&worker.metrics, exchange, &route, &caller, visit, admitted)?;
     require_permission(&caller, route.access())?;

@@ -1,15 +1,22 @@
 //! From the operator's choices to a service: recover, find out who vouches, open the venue.
 
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::Context as _;
 
 use super::memory;
 use crate::auth::identity::IdentitySource;
 use crate::auth::identity::embedded::EmbeddedIssuer;
+use crate::auth::identity::oidc::OidcIssuer;
+use crate::auth::identity::oidc::discovery::{self, IssuerUrl};
+use crate::auth::identity::shared_secret::SharedSecret;
 use crate::auth::ws_token::WsTokens;
+use crate::client::Client;
+use crate::config::identity::IdentityConfig;
 use crate::config::{DataPlace, JournalSync, ServeArgs, VenueChoice};
 use crate::disk::Disk;
 use crate::engine::Rules;
@@ -20,10 +27,14 @@ use crate::market::Markets;
 use crate::service::{Parts, Service, key_observer, key_table};
 use crate::shard::{Room, Shards};
 use crate::snapshot::{self, Folder, Opened, Recovered, SnapshotKeeper};
+use crate::tls::{self, Roots};
 use crate::venue::Venue;
 use crate::venue::feed::{Feed, MismatchPolicy};
 use crate::venue::recorded::Recording;
 use crate::venue::speed::Speed;
+
+/// How long a provider of identities may take for each of its documents.
+const PROVIDER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What runs once everything is started.
 pub(super) struct Started {
@@ -35,9 +46,10 @@ pub(super) struct Started {
 
 /// Starts everything behind the listeners, and says in a line each what was chosen.
 pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
+    let identity = arguments.identity.config()?;
     let (journal, recovered, folder) = open_data(arguments)?;
     let journal = Arc::new(journal);
-    let issuer = open_issuer(arguments)?;
+    let issuer = open_identity(arguments, identity)?;
     let markets = Arc::new(Markets::new());
     let venue = open_venue(arguments, &markets)?;
 
@@ -112,12 +124,53 @@ fn watch_memory(arguments: &ServeArgs) -> Arc<Room> {
     room
 }
 
-fn open_issuer(arguments: &ServeArgs) -> anyhow::Result<IdentitySource> {
+fn open_identity(arguments: &ServeArgs, config: IdentityConfig) -> anyhow::Result<IdentitySource> {
+    match config {
+        IdentityConfig::Embedded => Ok(IdentitySource::Embedded(open_issuer(arguments)?)),
+        IdentityConfig::Oidc { url, audience, tier_claim, authorities } => {
+            let client = provider_client(&url, authorities.as_deref())?;
+            tracing::info!("identity: tokens of the OIDC provider {url} for {audience:?}");
+            let issuer = Arc::new(OidcIssuer::new(url.clone(), &audience, tier_claim));
+            let provider = Arc::new((client, url));
+            let fetch = move || {
+                let provider = provider.clone();
+                async move { discovery::fetch(&provider.0, &provider.1).await }
+            };
+            tokio::spawn({
+                let issuer = issuer.clone();
+                async move { issuer.keep_fresh(fetch).await }
+            });
+            Ok(IdentitySource::Oidc(issuer))
+        }
+        IdentityConfig::Hs256 { path, issuer, audience, tier_claim } => {
+            let secret = SharedSecret::open(&path, &issuer, &audience, tier_claim)
+                .with_context(|| format!("failed to open --identity hs256:{}", path.display()))?;
+            tracing::info!(
+                "identity: tokens of {issuer} for {audience:?}, signed with the secret in {}",
+                path.display()
+            );
+            Ok(IdentitySource::SharedSecret(secret))
+        }
+    }
+}
+
+/// What the keys of a provider are fetched with.
+fn provider_client(url: &IssuerUrl, authorities: Option<&Path>) -> anyhow::Result<Client> {
+    let roots = match authorities {
+        Some(path) => Roots::File(path),
+        None if url.is_https() => Roots::System,
+        None => Roots::Nobody,
+    };
+    let config = tls::client_config(roots).context("--identity-ca says whom to trust")?;
+    Ok(Client::new(config, PROVIDER_PATIENCE, 0))
+}
+
+fn open_issuer(arguments: &ServeArgs) -> anyhow::Result<EmbeddedIssuer> {
     let folder = match (&arguments.issuer_data, &arguments.data) {
         (Some(folder), _) | (None, DataPlace::Folder(folder)) => folder,
         (None, DataPlace::Memory) => {
             tracing::info!("identity: embedded issuer, with a key that no token was signed with");
-            return Ok(IdentitySource::Embedded(EmbeddedIssuer::in_memory()?));
+            return Ok(EmbeddedIssuer::in_memory()?);
         }
     };
     let issuer = EmbeddedIssuer::open(folder)
@@ -126,7 +179,7 @@ fn open_issuer(arguments: &ServeArgs) -> anyhow::Result<IdentitySource> {
         "identity: embedded issuer; `paperbourse token --subject NAME --data {}` makes a token",
         folder.display()
     );
-    Ok(IdentitySource::Embedded(issuer))
+    Ok(issuer)
 }
 
 /// Opens the venue and plays what comes before anybody reads.

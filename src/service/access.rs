@@ -192,7 +192,10 @@ impl Caller {
 impl Service {
     /// Finds out who calls. A wrong credential is refused even where none is needed, and more
     /// slowly the more of them an address sends; a valid one never waits for that.
-    pub fn identify(
+    ///
+    /// It waits only for the keys of a token's issuer, and only where the ones that are known do
+    /// not tell; a request with an API key never does.
+    pub async fn identify(
         &self,
         presented: &Presented<'_>,
         address: IpAddr,
@@ -203,7 +206,7 @@ impl Service {
             Presented::Key(text) => {
                 self.keys.authenticate(text, moment.now).map(Caller::Key).map_err(Denied::from)
             }
-            Presented::Token(token) => self.identify_token(token, moment),
+            Presented::Token(token) => self.identify_token(token, moment).await,
             Presented::Unreadable => Err(TokenError::Invalid(TokenFlaw::Malformed).into()),
         };
         caller.map_err(|denied| self.slowed(denied, address, moment))
@@ -211,14 +214,24 @@ impl Service {
 
     /// The refusal of a wrong credential; past its bucket the address is told to wait instead.
     fn slowed(&self, denied: Denied, address: IpAddr, moment: Moment) -> Denied {
+        // That an issuer does not answer says nothing about who asks.
+        if matches!(denied, Denied::Token(TokenError::Unavailable { .. })) {
+            return denied;
+        }
         match self.access.failed(address, moment) {
             Some(Draw { is_admitted: false, wait_ns, .. }) => Denied::TooOften { wait_ns },
             _ => denied,
         }
     }
 
-    fn identify_token(&self, token: &str, moment: Moment) -> Result<Caller, Denied> {
-        let verified = self.issuer.verify(token, moment.now)?;
+    async fn identify_token(&self, token: &str, moment: Moment) -> Result<Caller, Denied> {
+        let verified = match self.issuer.verify(token, moment.now) {
+            // Boxed, so that requests which never come here do not carry room for it.
+            Err(error) if error.may_pass_with_newer_keys() => {
+                Box::pin(self.issuer.verify_with_newer_keys(token, moment.now)).await?
+            }
+            verified => verified?,
+        };
         let entitled_tier = verified.entitled_tier.unwrap_or(self.default_tier);
         let identity = Identity {
             digest: identity_digest(&verified.issuer, &verified.subject),
@@ -239,7 +252,7 @@ impl Service {
         visit: Visit<'_>,
     ) -> Result<SocketCaller, ServiceError> {
         let Some(token) = token else {
-            let caller = self.identify(presented, visit.address, visit.moment)?;
+            let caller = self.identify(presented, visit.address, visit.moment).await?;
             let Caller::Key(key) = caller else {
                 return Err(Denied::MissingCredential.into());
             };

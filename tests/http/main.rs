@@ -26,6 +26,7 @@ mod order_of_checks;
 mod orders;
 mod recording;
 mod records;
+mod secrets;
 mod server;
 mod snapshots;
 mod socket;

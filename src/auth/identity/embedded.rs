@@ -11,7 +11,8 @@ use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 use serde::Serialize;
 
 use super::key_file::{self, KeyFileError};
-use super::{SUBJECT_CHARS_MAX, TokenError, VerifiedIdentity};
+use super::tier_claim::TierClaim;
+use super::{SUBJECT_CHARS_MAX, TokenError, VerifiedIdentity, token};
 use crate::ids::Timestamp;
 use crate::limits::tier::Tier;
 
@@ -26,6 +27,7 @@ pub struct EmbeddedIssuer {
     signing: EncodingKey,
     verifying: DecodingKey,
     validation: Validation,
+    tier_claim: TierClaim,
 }
 
 impl EmbeddedIssuer {
@@ -52,7 +54,8 @@ impl EmbeddedIssuer {
         Ok(Self {
             signing: EncodingKey::from_ed_der(pkcs8),
             verifying: DecodingKey::from_ed_der(pair.public_key().as_ref()),
-            validation: super::validation(Algorithm::EdDSA, EMBEDDED_ISSUER, EMBEDDED_AUDIENCE),
+            validation: token::validation(Algorithm::EdDSA, EMBEDDED_ISSUER, EMBEDDED_AUDIENCE),
+            tier_claim: TierClaim::embedded(),
         })
     }
 
@@ -66,7 +69,7 @@ impl EmbeddedIssuer {
         expires_seconds: u32,
         now: Timestamp,
     ) -> Result<String, MintError> {
-        if !super::is_subject(subject) {
+        if !token::is_subject(subject) {
             return Err(MintError::Subject);
         }
         let claims = MintedClaims {
@@ -82,8 +85,9 @@ impl EmbeddedIssuer {
     }
 
     /// Whom the token stands for, at this time.
-    pub fn verify(&self, token: &str, now: Timestamp) -> Result<VerifiedIdentity, TokenError> {
-        super::verify(token, &self.verifying, &self.validation, now)
+    pub fn verify(&self, text: &str, now: Timestamp) -> Result<VerifiedIdentity, TokenError> {
+        token::read_header(text)?;
+        token::verify(text, &self.verifying, &self.validation, Some(&self.tier_claim), now)
     }
 
     /// The public key in its 32 raw bytes.

@@ -9,7 +9,8 @@
 //! key is written under a name of its own, made durable, and linked to the final name, which
 //! succeeds for exactly one of any number of processes. The others read what that one wrote.
 //!
-//! This module knows files, not keys: what it stores are bytes.
+//! This module knows files, not keys: what it stores are bytes. A secret that somebody else has
+//! stored is read under the same rules.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -66,7 +67,8 @@ pub fn copy(from: &Path, to: &Path) -> Result<bool, KeyFileError> {
     Ok(true)
 }
 
-fn load(path: &Path) -> Result<Option<Vec<u8>>, KeyFileError> {
+/// The content of a file that nobody else may read; `None` when there is none.
+pub(super) fn load(path: &Path) -> Result<Option<Vec<u8>>, KeyFileError> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

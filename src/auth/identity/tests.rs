@@ -1,4 +1,6 @@
 use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 
@@ -36,17 +38,8 @@ fn eddsa() -> Header {
     Header::new(Algorithm::EdDSA)
 }
 
-fn base64url(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let mut text = String::new();
-    for chunk in bytes.chunks(3) {
-        let group = chunk.iter().fold(0_usize, |group, byte| group << 8 | usize::from(*byte));
-        let group = group << (8 * (3 - chunk.len()));
-        for digit in 0..=chunk.len() {
-            text.push(char::from(DIGITS[group >> (18 - 6 * digit) & 63]));
-        }
-    }
-    text
+pub(super) fn base64url(bytes: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
 }
 
 /// A token of these parts, as text: header, payload, signature.
@@ -134,7 +127,9 @@ fn claims_are_checked_however_good_the_signature() {
         (json!({"sub": "x".repeat(257)}), TokenFlaw::Subject),
         (json!({"sub": 7}), TokenFlaw::Malformed),
         (json!({"tier": "gold"}), TokenFlaw::Tier),
-        (json!({"tier": 2}), TokenFlaw::Malformed),
+        (json!({"tier": 2}), TokenFlaw::Tier),
+        (json!({"iat": NOW.seconds() + 61}), TokenFlaw::IssuedLater { issued_at: after(61) }),
+        (json!({"iat": "now"}), TokenFlaw::Malformed),
     ] {
         let token = issuer.sign(&eddsa(), &claims(&changes));
         assert_eq!(issuer.verify(&token, NOW), Err(expected.into()), "{changes}");

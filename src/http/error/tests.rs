@@ -40,6 +40,7 @@ fn errors_of_the_edge() {
         ApiError::key_expired(),
         ApiError::invalid_token(&TokenFlaw::Signature),
         ApiError::token_expired(),
+        ApiError::identity_unavailable(7),
         ApiError::token_not_accepted(),
         ApiError::insufficient_permission(Permission::Trade),
         ApiError::escalation(),

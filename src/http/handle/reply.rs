@@ -199,6 +199,9 @@ impl From<Denied> for ApiError {
             Denied::Key(KeyError::Revoked) => Self::key_deactivated(),
             Denied::Key(KeyError::Expired { .. }) => Self::key_expired(),
             Denied::Token(TokenError::Expired { .. }) => Self::token_expired(),
+            Denied::Token(TokenError::Unavailable { retry_after_seconds }) => {
+                Self::identity_unavailable(retry_after_seconds)
+            }
             Denied::Token(TokenError::Invalid(flaw)) => Self::invalid_token(&flaw),
             Denied::SocketToken => Self::invalid_token(&TokenFlaw::Malformed),
             Denied::TokenNotAccepted => Self::token_not_accepted(),

@@ -1,0 +1,142 @@
+//! Tokens of an OIDC provider, under the keys that it publishes.
+//!
+//! The newest good keys are one pointer, which a request reads without a lock and without a wait.
+//! One task replaces them, on a schedule and when a token names a key that is not there; whatever
+//! goes wrong with the provider, the keys that were good stay. Only a request that brings the name
+//! of an unknown key may wait for that task, and not for long.
+
+pub mod discovery;
+pub mod key_set;
+mod refresh;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use jsonwebtoken::Validation;
+
+use self::discovery::{FetchError, IssuerUrl};
+use self::key_set::{KeySet, SignatureAlgorithm};
+use self::refresh::Refresh;
+use super::tier_claim::TierClaim;
+use super::{TokenError, TokenFlaw, VerifiedIdentity, token};
+use crate::ids::Timestamp;
+
+/// How long a request waits for keys that may be on their way.
+pub const WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// A provider, and its keys as far as they are known.
+pub struct OidcIssuer {
+    url: IssuerUrl,
+    /// One for each algorithm, in the order of [`SignatureAlgorithm::ALL`].
+    validations: [Validation; SignatureAlgorithm::ALL.len()],
+    tier_claim: Option<TierClaim>,
+    /// The last good keys; none before the first.
+    keys: ArcSwapOption<KeySet>,
+    refresh: Refresh,
+}
+
+impl OidcIssuer {
+    /// The issuer at this address, of which no key is known yet.
+    pub fn new(url: IssuerUrl, audience: &str, tier_claim: Option<TierClaim>) -> Self {
+        let validations = SignatureAlgorithm::ALL
+            .map(|algorithm| token::validation(algorithm.of_library(), url.as_str(), audience));
+        let keys = ArcSwapOption::empty();
+        Self { url, validations, tier_claim, keys, refresh: Refresh::new() }
+    }
+
+    /// Whom the token stands for, at this time, as far as the keys that are known can tell.
+    pub fn verify(&self, text: &str, now: Timestamp) -> Result<VerifiedIdentity, TokenError> {
+        let header = token::read_header(text)?;
+        let keys = self.keys.load();
+        let Some(keys) = &*keys else {
+            return Err(self.unavailable());
+        };
+        let Some(public) = keys.find(header.kid.as_deref()) else {
+            return Err(TokenFlaw::UnknownKey.into());
+        };
+        let validation = &self.validations[public.algorithm as usize];
+        token::verify(text, &public.key, validation, self.tier_claim.as_ref(), now)
+    }
+
+    /// The same, where newer keys could tell more: asks for them unless that was done lately, and
+    /// waits for them, at most [`WAIT_MAX`].
+    ///
+    /// However many requests ask, one fetch answers them all.
+    pub async fn verify_with_newer_keys(
+        &self,
+        text: &str,
+        now: Timestamp,
+    ) -> Result<VerifiedIdentity, TokenError> {
+        let ticket = self.refresh.ticket();
+        // What came between the first look and the ticket is not waited for once more.
+        let verified = self.verify(text, now);
+        if !verified.as_ref().is_err_and(TokenError::may_pass_with_newer_keys) {
+            return verified;
+        }
+        self.refresh.wait(ticket, WAIT_MAX).await;
+        match self.verify(text, now) {
+            // Whether the provider knows the key, it did not tell.
+            Err(TokenError::Invalid(TokenFlaw::UnknownKey)) if self.refresh.is_undecided() => {
+                Err(self.unavailable())
+            }
+            verified => verified,
+        }
+    }
+
+    /// Keeps the keys fresh with what `fetch` brings, for as long as it is polled.
+    pub async fn keep_fresh<F>(&self, fetch: impl Fn() -> F)
+    where
+        F: Future<Output = Result<KeySet, FetchError>>,
+    {
+        loop {
+            self.refresh.begin();
+            let fetched = fetch().await;
+            self.refresh.end(self.replace(fetched));
+            self.refresh.pause().await;
+        }
+    }
+
+    /// Takes over new keys; false when there are none.
+    fn replace(&self, fetched: Result<KeySet, FetchError>) -> bool {
+        match fetched {
+            Ok(keys) => {
+                let keys = Arc::new(keys);
+                let before = self.keys.swap(Some(keys.clone()));
+                let is_new = before.is_none_or(|before| !keys.has_names_of(&before));
+                if is_new || self.refresh.has_failed() {
+                    tracing::info!(
+                        "identity: {} keys of {}, and {} that are not used",
+                        keys.key_count(),
+                        self.url,
+                        keys.passed_over()
+                    );
+                }
+                true
+            }
+            Err(error) => {
+                let consequence = if self.keys.load().is_some() {
+                    "the keys that are known stay in use"
+                } else {
+                    "until then access tokens are answered with 503, API keys work"
+                };
+                tracing::warn!("identity: {} gives no keys: {error}; {consequence}", self.url);
+                false
+            }
+        }
+    }
+
+    fn unavailable(&self) -> TokenError {
+        TokenError::Unavailable { retry_after_seconds: self.refresh.seconds_until_next() }
+    }
+}
+
+impl fmt::Debug for OidcIssuer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("OidcIssuer").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! Asking other servers: a document by HTTP, of a bounded size, in a bounded time.
+//!
+//! It follows no redirect, keeps no cookie and sends no credential.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
+use hyper::{Method, Request, StatusCode, Uri};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::ClientConfig;
+
+/// What the head of an answer may take, in bytes.
+const HEAD_BYTES_MAX: usize = 32 * 1024;
+
+/// How long a kept connection waits for the next request.
+const IDLE_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Who asks.
+pub const AGENT: &str = concat!("paperbourse/", env!("CARGO_PKG_VERSION"));
+
+/// Asks for documents.
+pub struct Client {
+    inner: hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    /// What one document may take, from the look-up of the name to its last byte.
+    patience: Duration,
+}
+
+/// Why there is no document.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ClientError {
+    /// It did not come in time.
+    #[error("no whole answer within {} ms", patience.as_millis())]
+    TimedOut {
+        /// How long was waited.
+        patience: Duration,
+    },
+    /// No connection, no TLS, or no HTTP.
+    #[error("{reason}")]
+    Unreachable {
+        /// What went wrong, and why.
+        reason: String,
+    },
+    /// The server is there, but not the document.
+    #[error("the answer has status {}", status.as_u16())]
+    Status {
+        /// The status of the answer.
+        status: StatusCode,
+        /// How long to wait before the next request, if the server says so.
+        retry_after: Option<Duration>,
+    },
+    /// The document is somewhere else.
+    #[error("the answer is a redirect ({}), which is not followed", status.as_u16())]
+    Redirect {
+        /// The status of the answer.
+        status: StatusCode,
+    },
+    /// There is more of it than can be right.
+    #[error("the answer is longer than {bytes_max} bytes")]
+    TooLong {
+        /// How long it may be.
+        bytes_max: usize,
+    },
+}
+
+impl Client {
+    /// A client that trusts whom this configuration trusts, waits for each document so long, and
+    /// keeps at most so many connections to a server between documents: none where it asks so
+    /// seldom that a kept one would be closed by then.
+    pub fn new(tls: ClientConfig, patience: Duration, kept_connections_max: usize) -> Self {
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .build();
+        let inner = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+            .pool_max_idle_per_host(kept_connections_max)
+            .pool_idle_timeout(IDLE_TIME_MAX)
+            .pool_timer(TokioTimer::new())
+            .http1_max_buf_size(HEAD_BYTES_MAX)
+            .build(connector);
+        Self { inner, patience }
+    }
+
+    /// The document at this address.
+    pub async fn get(&self, address: Uri, bytes_max: usize) -> Result<Bytes, ClientError> {
+        self.ask(request(Method::GET, address, Bytes::new()), bytes_max).await
+    }
+
+    /// The document that answers this JSON at this address.
+    pub async fn post(
+        &self,
+        address: Uri,
+        json: Vec<u8>,
+        bytes_max: usize,
+    ) -> Result<Bytes, ClientError> {
+        let mut request = request(Method::POST, address, json.into());
+        let json = HeaderValue::from_static("application/json");
+        request.headers_mut().insert(CONTENT_TYPE, json);
+        self.ask(request, bytes_max).await
+    }
+
+    async fn ask(
+        &self,
+        request: Request<Full<Bytes>>,
+        bytes_max: usize,
+    ) -> Result<Bytes, ClientError> {
+        let document = tokio::time::timeout(self.patience, self.ask_slowly(request, bytes_max));
+        document.await.unwrap_or(Err(ClientError::TimedOut { patience: self.patience }))
+    }
+
+    async fn ask_slowly(
+        &self,
+        request: Request<Full<Bytes>>,
+        bytes_max: usize,
+    ) -> Result<Bytes, ClientError> {
+        let response = self.inner.request(request).await.map_err(|error| unreachable(&error))?;
+        let status = response.status();
+        if status.is_redirection() {
+            return Err(ClientError::Redirect { status });
+        }
+        if status != StatusCode::OK {
+            let retry_after = retry_after(response.headers());
+            return Err(ClientError::Status { status, retry_after });
+        }
+        let body = Limited::new(response.into_body(), bytes_max).collect().await;
+        match body {
+            Ok(body) => Ok(body.to_bytes()),
+            Err(error) if error.is::<LengthLimitError>() => Err(ClientError::TooLong { bytes_max }),
+            Err(error) => Err(unreachable(&*error)),
+        }
+    }
+}
+
+fn request(method: Method, address: Uri, body: Bytes) -> Request<Full<Bytes>> {
+    let mut request = Request::new(Full::new(body));
+    *request.method_mut() = method;
+    *request.uri_mut() = address;
+    let headers = request.headers_mut();
+    headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+    request
+}
+
+/// The whole seconds that a server asks to wait; a date, which it may also say, is not read.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?;
+    text.trim().parse().ok().map(Duration::from_secs)
+}
+
+/// The error with its causes, since the outermost one tells nothing.
+fn unreachable(error: &(dyn Error + 'static)) -> ClientError {
+    let mut reason = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let text = inner.to_string();
+        if !reason.ends_with(&text) {
+            let _ = write!(reason, ": {text}");
+        }
+        cause = inner.source();
+    }
+    ClientError::Unreachable { reason }
+}

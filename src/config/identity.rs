@@ -1,0 +1,255 @@
+//! Who vouches for the callers: one source of identities, and what its tokens have to say.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+
+use crate::auth::identity::oidc::discovery::{IssuerUrl, IssuerUrlError};
+use crate::auth::identity::shared_secret::AUDIENCE_DEFAULT;
+use crate::auth::identity::tier_claim::TierClaim;
+
+/// The choices of `paperbourse serve` that are about identities.
+#[derive(Args, Clone, Debug)]
+pub struct IdentityArgs {
+    /// Who signs access tokens: `embedded` (this server), `oidc:URL` (an OIDC provider, by its
+    /// issuer URL) or `hs256:FILE` (a provider that shares the secret in a file)
+    #[arg(long, env = "PAPERBOURSE_IDENTITY", default_value = "embedded", value_name = "SOURCE")]
+    pub identity: IdentityChoice,
+
+    /// The `iss` of the tokens: needed with `hs256`; with `oidc` it is the URL
+    #[arg(long, env = "PAPERBOURSE_ISSUER", value_name = "ISSUER")]
+    pub issuer: Option<String>,
+
+    /// The `aud` that tokens have to have: needed with `oidc` [default: `authenticated` with
+    /// `hs256`]
+    #[arg(long, env = "PAPERBOURSE_AUDIENCE", value_name = "AUDIENCE")]
+    pub audience: Option<String>,
+
+    /// The claim that says which tier a token may ask for, such as `app_metadata.tier`; without
+    /// one, --default-tier says. The embedded issuer's is `tier`
+    #[arg(long, env = "PAPERBOURSE_TIER_CLAIM", value_name = "CLAIM")]
+    pub tier_claim: Option<TierClaim>,
+
+    /// Certificates, in PEM, of the only authorities to believe when the keys of an `oidc` provider
+    /// are fetched [default: those that the system trusts]
+    #[arg(long, env = "PAPERBOURSE_IDENTITY_CA", value_name = "FILE")]
+    pub identity_ca: Option<PathBuf>,
+}
+
+/// Which source of identities.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum IdentityChoice {
+    /// The issuer that is part of this server.
+    Embedded,
+    /// The provider at this address, which publishes its keys.
+    Oidc(IssuerUrl),
+    /// A provider that signs with the secret in this file.
+    Hs256(PathBuf),
+}
+
+/// Why text names no source of identities.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum IdentityChoiceError {
+    /// It begins with no word that is known.
+    #[error("not a source of identities: use `embedded`, `oidc:URL` or `hs256:FILE`")]
+    Unknown,
+    /// Keys cannot be fetched from there.
+    #[error(transparent)]
+    Url(#[from] IssuerUrlError),
+}
+
+impl FromStr for IdentityChoice {
+    type Err = IdentityChoiceError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once(':') {
+            None if text == "embedded" => Ok(Self::Embedded),
+            Some(("oidc", url)) => Ok(Self::Oidc(url.parse()?)),
+            Some(("hs256", path)) if !path.is_empty() => Ok(Self::Hs256(path.into())),
+            _ => Err(IdentityChoiceError::Unknown),
+        }
+    }
+}
+
+/// As the operator wrote it.
+impl fmt::Display for IdentityChoice {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Embedded => formatter.write_str("embedded"),
+            Self::Oidc(url) => write!(formatter, "oidc:{url}"),
+            Self::Hs256(path) => write!(formatter, "hs256:{}", path.display()),
+        }
+    }
+}
+
+/// A source of identities with everything that it needs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum IdentityConfig {
+    /// The issuer that is part of this server.
+    Embedded,
+    /// A provider that publishes its keys.
+    Oidc {
+        /// Its name and address.
+        url: IssuerUrl,
+        /// The `aud` of tokens for this server.
+        audience: String,
+        /// Where its tokens name a tier.
+        tier_claim: Option<TierClaim>,
+        /// Whose signature makes it believable; the system's choice where there is none.
+        authorities: Option<PathBuf>,
+    },
+    /// A provider that shares a secret.
+    Hs256 {
+        /// The file that holds the secret.
+        path: PathBuf,
+        /// The `iss` of its tokens.
+        issuer: String,
+        /// The `aud` of tokens for this server.
+        audience: String,
+        /// Where its tokens name a tier.
+        tier_claim: Option<TierClaim>,
+    },
+}
+
+/// Why the choices do not go together.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum IdentityConfigError {
+    /// The source cannot do without this flag.
+    #[error("--identity {source_name} needs {flag}")]
+    Missing {
+        /// The source.
+        source_name: String,
+        /// The flag, and what to write behind it.
+        flag: &'static str,
+    },
+    /// The flag would change nothing.
+    #[error("--identity {source_name} takes no {flag}: it would change nothing")]
+    Useless {
+        /// The source.
+        source_name: String,
+        /// The flag.
+        flag: &'static str,
+    },
+}
+
+impl IdentityArgs {
+    /// The source that these choices make, if they go together. An empty text counts as none, since
+    /// that is what a variable holds that is not set.
+    pub fn config(&self) -> Result<IdentityConfig, IdentityConfigError> {
+        let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        let (issuer, audience) = (given(&self.issuer), given(&self.audience));
+        let missing =
+            |flag| IdentityConfigError::Missing { source_name: self.identity.to_string(), flag };
+        if !matches!(self.identity, IdentityChoice::Oidc(_)) {
+            self.refuse("--identity-ca", self.identity_ca.is_some())?;
+        }
+        match &self.identity {
+            IdentityChoice::Embedded => {
+                self.refuse("--issuer", issuer.is_some())?;
+                self.refuse("--audience", audience.is_some())?;
+                self.refuse("--tier-claim", self.tier_claim.is_some())?;
+                Ok(IdentityConfig::Embedded)
+            }
+            IdentityChoice::Oidc(url) => {
+                self.refuse("--issuer", issuer.is_some())?;
+                Ok(IdentityConfig::Oidc {
+                    url: url.clone(),
+                    audience: audience.ok_or_else(|| {
+                        missing(
+                            "--audience AUDIENCE, the `aud` of tokens for this server: without \
+                             it, tokens for any other service of the provider would do",
+                        )
+                    })?,
+                    tier_claim: self.tier_claim.clone(),
+                    authorities: self.identity_ca.clone(),
+                })
+            }
+            IdentityChoice::Hs256(path) => Ok(IdentityConfig::Hs256 {
+                path: path.clone(),
+                issuer: issuer.ok_or_else(|| {
+                    missing(
+                        "--issuer ISSUER, the `iss` of the tokens, such as \
+                             https://PROJECT.supabase.co/auth/v1",
+                    )
+                })?,
+                audience: audience.unwrap_or_else(|| AUDIENCE_DEFAULT.to_owned()),
+                tier_claim: self.tier_claim.clone(),
+            }),
+        }
+    }
+
+    fn refuse(&self, flag: &'static str, is_given: bool) -> Result<(), IdentityConfigError> {
+        let source_name = self.identity.to_string();
+        if is_given { Err(IdentityConfigError::Useless { source_name, flag }) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        identity: IdentityArgs,
+    }
+
+    /// What these flags make, or what the operator reads.
+    fn config(line: &str) -> Result<IdentityConfig, String> {
+        let words = std::iter::once("serve").chain(line.split_whitespace());
+        let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
+        line.identity.config().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_source_has_what_it_needs() {
+        assert_eq!(config(""), Ok(IdentityConfig::Embedded));
+        assert_eq!(config("--identity embedded --audience="), Ok(IdentityConfig::Embedded));
+        let line = "--identity oidc:https://i.org/ --audience a --identity-ca /ca --tier-claim t";
+        let provider = IdentityConfig::Oidc {
+            url: "https://i.org/".parse().unwrap(),
+            audience: "a".into(),
+            tier_claim: Some("t".parse().unwrap()),
+            authorities: Some("/ca".into()),
+        };
+        assert_eq!(config(line), Ok(provider));
+        let shared = |audience: &str, claim: Option<&str>| IdentityConfig::Hs256 {
+            path: "/run/secret".into(),
+            issuer: "i".into(),
+            audience: audience.into(),
+            tier_claim: claim.map(|claim| claim.parse().unwrap()),
+        };
+        let line = "--identity hs256:/run/secret --issuer i";
+        assert_eq!(config(line), Ok(shared("authenticated", None)));
+        let line = format!("{line} --audience a --tier-claim app_metadata.tier");
+        assert_eq!(config(&line), Ok(shared("a", Some("app_metadata.tier"))));
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_told() {
+        for (line, expected) in [
+            ("--identity x", "use `embedded`"),
+            ("--identity hs256:", "use `embedded`"),
+            ("--identity hs256:f", "--identity hs256:f needs --issuer ISSUER"),
+            ("--identity hs256:f --issuer=", "--identity hs256:f needs --issuer ISSUER"),
+            ("--identity hs256:f --issuer i --identity-ca c", "takes no --identity-ca"),
+            ("--identity oidc:https://i.org", "needs --audience AUDIENCE"),
+            ("--identity oidc:https://i.org --audience a --issuer i", "takes no --issuer"),
+            ("--identity oidc:http://i.org", "keys have to come by https"),
+            ("--identity oidc:i.org", "not the address of an issuer"),
+            ("--identity oidc:", "not the address of an issuer"),
+            ("--identity-ca c", "--identity embedded takes no --identity-ca"),
+            ("--audience a", "--identity embedded takes no --audience"),
+            ("--issuer i", "--identity embedded takes no --issuer"),
+            ("--tier-claim t", "--identity embedded takes no --tier-claim"),
+            ("--identity hs256:f --tier-claim user_metadata.tier", "users can edit"),
+        ] {
+            let told = config(line).unwrap_err();
+            assert!(told.contains(expected), "{line}: {told}");
+        }
+    }
+}

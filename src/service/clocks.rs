@@ -1,0 +1,178 @@
+//! Two clocks: what the one on the wall decides and what the monotonic one does, however the wall's
+//! is set. Tests.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use super::{Caller, Denied, Moment, NewKeyRequest, Parts, Service, ServiceError, Visit};
+use super::{key_observer, key_table};
+use crate::auth::identity::embedded::EmbeddedIssuer;
+use crate::auth::identity::{IdentitySource, TokenError};
+use crate::auth::key_table::KeyError;
+use crate::auth::presented::Presented;
+use crate::auth::ws_token::WsTokens;
+use crate::engine::Rules;
+use crate::engine::key::Permissions;
+use crate::ids::{Clock, Timestamp};
+use crate::journal::{Journal, JournalConfig, MemoryJournal, Waiters};
+use crate::limits::bucket::{AddressRules, BucketRule};
+use crate::limits::tier::{Tier, Tiers};
+use crate::market::Markets;
+use crate::shard::Shards;
+use crate::snapshot::Recovered;
+
+const START_SECONDS: i64 = 1_800_000_000;
+const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// How far the clock on the wall is set back or forward, in seconds.
+const JUMPS: [i64; 6] = [0, -1, 3_600, -3_600, 40_000_000, -1_700_000_000];
+
+struct World {
+    service: Service,
+    wall: Arc<AtomicI64>,
+    waiters: Arc<Waiters>,
+    token: String,
+}
+
+impl World {
+    fn new() -> Self {
+        let issuer = EmbeddedIssuer::in_memory().unwrap();
+        let start = Timestamp::from_seconds(START_SECONDS);
+        let token = issuer.mint("someone", None, 3_600, start).unwrap();
+        let journal: Arc<Journal> = Arc::new(MemoryJournal::new(&JournalConfig::default()).into());
+        let wall = Arc::new(AtomicI64::new(start.nanos()));
+        let (markets, tiers, recovered) =
+            (Arc::new(Markets::new()), Tiers::default(), Recovered::default());
+        let keys = Arc::new(key_table(recovered.states(), &tiers).unwrap());
+        let shards = Shards::new(
+            recovered,
+            journal.clone(),
+            markets.clone(),
+            Rules::default(),
+            Clock::Virtual(wall.clone()),
+            Arc::default(),
+            key_observer(keys.clone(), tiers.clone()),
+        );
+        let service = Service::new(Parts {
+            markets,
+            shards: Arc::new(shards),
+            keys,
+            issuer: IdentitySource::Embedded(issuer),
+            ws_tokens: WsTokens::generate().unwrap(),
+            tiers,
+            default_tier: Tier::Free,
+            address_rules: Some(AddressRules {
+                public: BucketRule::PUBLIC_READS,
+                bootstrap: BucketRule::BOOTSTRAP,
+                failures: BucketRule::FAILED_CREDENTIALS,
+            }),
+        });
+        Self { service, wall, waiters: journal.register(), token }
+    }
+
+    /// The wall shows so many seconds after the start.
+    fn moment(&self, seconds: i64, monotonic_ns: u64) -> Moment {
+        let now = Timestamp::from_seconds(START_SECONDS + seconds);
+        self.wall.store(now.nanos(), Ordering::Relaxed);
+        Moment { now, monotonic_ns }
+    }
+
+    fn visit(&self, moment: Moment) -> Visit<'_> {
+        Visit { moment, address: ADDRESS, waiters: &self.waiters }
+    }
+
+    async fn by_token(&self, moment: Moment) -> Result<Caller, Denied> {
+        self.service.identify(&Presented::Token(&self.token), ADDRESS, moment).await
+    }
+
+    async fn by_key(&self, raw: &str, moment: Moment) -> Result<Caller, Denied> {
+        self.service.identify(&Presented::Key(raw.as_bytes()), ADDRESS, moment).await
+    }
+
+    /// The raw text of a new key, and a caller who came with it.
+    async fn key(&self) -> (String, Caller) {
+        let moment = self.moment(0, 0);
+        let owner = self.by_token(moment).await.unwrap_or_else(|denied| panic!("{denied}"));
+        let permissions = Permissions::ALL;
+        let request = NewKeyRequest { name: None, tier: Tier::Free, permissions };
+        let new = self.service.create_key(&owner, request, true, self.visit(moment)).await;
+        let new = new.unwrap_or_else(|error| panic!("{error}"));
+        let raw = new.raw.expose().to_owned();
+        let caller = self.by_key(&raw, moment).await.unwrap_or_else(|denied| panic!("{denied}"));
+        (raw, caller)
+    }
+
+    fn is_admitted(&self, caller: &Caller, moment: Moment) -> bool {
+        self.service.admit(caller, ADDRESS, moment).0.is_ok()
+    }
+}
+
+/// A jump of the wall's clock neither opens a window nor closes one: not of a key, not of a token,
+/// not of an address.
+#[tokio::test]
+async fn windows_stand_on_the_monotonic_clock() {
+    let world = World::new();
+    let (_, key) = world.key().await;
+    let token =
+        world.by_token(world.moment(0, 0)).await.unwrap_or_else(|denied| panic!("{denied}"));
+    // Five a second for who is free; a burst of twenty for who is nobody, then ten a second.
+    for (caller, burst, next_ns) in
+        [(key, 5, SECOND_NS), (token, 5, SECOND_NS), (Caller::Anonymous, 20, SECOND_NS / 10)]
+    {
+        let mut monotonic_ns = 0;
+        for (jump, next_jump) in JUMPS.into_iter().zip(JUMPS.into_iter().cycle().skip(1)) {
+            for number in 0..burst {
+                let jump = if number % 2 == 0 { jump } else { next_jump };
+                let moment = world.moment(jump, monotonic_ns);
+                assert!(world.is_admitted(&caller, moment), "{number} at {jump}");
+            }
+            for jump in JUMPS {
+                for wait_ns in [0, next_ns - 1] {
+                    let moment = world.moment(jump, monotonic_ns + wait_ns);
+                    assert!(!world.is_admitted(&caller, moment), "{jump} after {wait_ns} ns");
+                }
+            }
+            // The address table refills by and by: all of it after two seconds.
+            monotonic_ns += 2 * SECOND_NS;
+        }
+    }
+}
+
+/// What ends at a time ends when the wall says so, and is back when the wall is set back, whatever
+/// has passed.
+#[tokio::test]
+async fn ends_stand_on_the_wall() {
+    let world = World::new();
+    let (raw, caller) = world.key().await;
+    let moment = world.moment(0, 0);
+    let visit = world.visit(moment);
+    let socket_token = world.service.mint_ws_token(&caller, visit).await;
+    let socket_token = socket_token.unwrap_or_else(|error| panic!("{error}"));
+    let rotated = world.service.rotate_key(&caller, caller.key_id(), 600, visit).await;
+    let successor = rotated.unwrap_or_else(|error| panic!("{error}")).raw.expose().to_owned();
+    let expires_at = Timestamp::from_seconds(START_SECONDS + 600);
+    let walk = [0, 59, 60, 0, 599, 600, 100_000, 599, 3_659, 3_661, 0, -59, -61, 0];
+    for (monotonic_ns, seconds) in (0..).step_by(7).zip(walk) {
+        let moment = world.moment(seconds, monotonic_ns);
+        let by_key = world.by_key(&raw, moment).await.map(|_| ());
+        let ended = Err(Denied::Key(KeyError::Expired { expires_at }));
+        assert_eq!(by_key, if seconds < 600 { Ok(()) } else { ended }, "key at {seconds}");
+        assert!(world.by_key(&successor, moment).await.is_ok());
+
+        let by_token = world.by_token(moment).await.map(|_| ());
+        match seconds {
+            // With the leeway of a minute.
+            -60..3_660 => assert_eq!(by_token, Ok(()), "token at {seconds}"),
+            3_660.. => assert!(matches!(by_token, Err(Denied::Token(TokenError::Expired { .. })))),
+            _ => assert!(matches!(by_token, Err(Denied::Token(TokenError::Invalid(_))))),
+        }
+
+        let visit = world.visit(moment);
+        let socket = world.service.identify_socket(Some(&socket_token), &Presented::Nothing, visit);
+        let is_open = socket.await.map(|_| ());
+        let refused = Err(ServiceError::Denied(Denied::SocketToken));
+        assert_eq!(is_open, if seconds < 60 { Ok(()) } else { refused }, "socket at {seconds}");
+    }
+}

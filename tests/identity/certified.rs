@@ -1,0 +1,146 @@
+//! A session with a certified provider: sign in, make a key, trade; its keys change, it goes away,
+//! it comes back.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::client::{Answer, Client};
+use super::process::ServerProcess;
+use super::provider::{Provider, certificates, packages};
+
+/// The market that every simulated venue has and never closes.
+const MARKET: &str = "0xfbedbcd006f8debf0a24458901c7d2b6129d3a14e398cfb275c00cef14bcf8d9";
+
+/// After so long, what should have come back has not.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const AUDIENCE: [&str; 2] = ["--audience", "paperbourse"];
+
+fn serve(data: &Path, issuer: &str, flags: &[&str]) -> ServerProcess {
+    let source = format!("oidc:{issuer}");
+    let fixed = ["--journal-segment-bytes", "1048576", "--identity", &source];
+    ServerProcess::start(data, &[&fixed, &AUDIENCE[..], flags].concat())
+}
+
+fn with_token(server: &ServerProcess, token: &str) -> Client {
+    Client::connect(&server.address, &format!("Authorization: Bearer {token}"))
+}
+
+fn balance(server: &ServerProcess, token: &str) -> Answer {
+    with_token(server, token).get("/v1/account/balance")
+}
+
+#[track_caller]
+fn parsed(answer: &Answer, status: u16) -> Value {
+    assert_eq!(answer.status, status, "{}", answer.body);
+    serde_json::from_str(&answer.body).unwrap()
+}
+
+/// Opens the account of this token; its first key.
+#[track_caller]
+fn bootstrap(server: &ServerProcess, token: &str, tier: &str) -> String {
+    let body = json!({"tier": tier}).to_string();
+    let key = parsed(&with_token(server, token).post("/v1/keys/bootstrap", &body), 201);
+    assert_eq!(key["rate_limit_tier"], tier);
+    key["raw_key"].as_str().unwrap().to_owned()
+}
+
+#[track_caller]
+fn buy(server: &ServerProcess, key: &str) {
+    let mut client = Client::connect(&server.address, &format!("X-API-Key: {key}"));
+    let order = json!({"market_id": MARKET, "outcome": "Yes", "side": "BUY", "quantity": 10});
+    let trade = parsed(&client.post("/trade", &order.to_string()), 200);
+    assert_eq!(trade["status"], "FILLED", "{trade}");
+}
+
+#[test]
+fn a_user_signs_in_and_trades_while_keys_change_and_the_provider_comes_and_goes() {
+    let Some(packages) = packages() else { return };
+    let (folder, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut provider = Provider::start(&packages, folder.path(), 0, false);
+    let claim = ["--tier-claim", "https://example.org/tier"];
+    let server = serve(data.path(), &provider.issuer, &claim);
+
+    // One user, whichever key of the provider has signed; the token entitles to `pro`.
+    let first = provider.token("RS256");
+    let key = bootstrap(&server, &first, "pro");
+    buy(&server, &key);
+    for algorithm in ["ES256", "EdDSA"] {
+        let token = provider.token(algorithm);
+        let told = parsed(&balance(&server, &token), 200);
+        assert_ne!(told["balance"], "1000", "{algorithm}: {told}");
+        let again = with_token(&server, &token).post("/v1/keys/bootstrap", "{}");
+        assert_eq!(parsed(&again, 400)["error"], "BOOTSTRAP_NOT_ALLOWED", "{algorithm}");
+    }
+
+    // New keys: the first request with one of them is answered, and old ones stay good.
+    provider.rotate();
+    let second = provider.token("RS256");
+    parsed(&balance(&server, &second), 200);
+    parsed(&balance(&server, &first), 200);
+
+    // Without the provider, what is known goes on.
+    let port = provider.port();
+    drop(provider);
+    parsed(&balance(&server, &first), 200);
+    parsed(&balance(&server, &second), 200);
+    buy(&server, &key);
+
+    // It comes back as the same one, and so do its tokens.
+    let mut provider = Provider::start(&packages, folder.path(), port, false);
+    let third = provider.token("ES256");
+    parsed(&balance(&server, &third), 200);
+    server.interrupt();
+}
+
+#[test]
+fn a_server_starts_without_its_provider_and_takes_its_tokens_when_it_is_back() {
+    let Some(packages) = packages() else { return };
+    let (folder, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut provider = Provider::start(&packages, folder.path(), 0, false);
+    let token = provider.token("EdDSA");
+    let (issuer, port) = (provider.issuer.clone(), provider.port());
+    let server = serve(data.path(), &issuer, &[]);
+    let key = bootstrap(&server, &token, "free");
+    server.interrupt();
+    drop(provider);
+
+    let server = serve(data.path(), &issuer, &[]);
+    let refused = parsed(&balance(&server, &token), 503);
+    assert_eq!(refused["error"], "IDENTITY_UNAVAILABLE");
+    buy(&server, &key);
+
+    let _provider = Provider::start(&packages, folder.path(), port, false);
+    let since = Instant::now();
+    while balance(&server, &token).status == 503 {
+        assert!(since.elapsed() < PATIENCE, "the provider is back, and nobody has noticed");
+    }
+    parsed(&balance(&server, &token), 200);
+    let log = server.interrupt().join("\n");
+    assert!(log.contains("gives no keys") && log.contains("3 keys of http://localhost"), "{log}");
+}
+
+#[test]
+fn https_is_believed_with_the_operators_own_authority_only() {
+    let Some(packages) = packages() else { return };
+    let (folder, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut provider = Provider::start(&packages, folder.path(), 0, true);
+    let token = provider.token("RS256");
+
+    let authority = certificates().join("authority.pem");
+    let flags = ["--identity-ca", authority.to_str().unwrap()];
+    let server = serve(data.path(), &provider.issuer, &flags);
+    bootstrap(&server, &token, "free");
+    server.interrupt();
+
+    // A certificate that has signed nothing.
+    let stranger = certificates().join("localhost.pem");
+    let flags = ["--identity-ca", stranger.to_str().unwrap()];
+    let server = serve(data.path(), &provider.issuer, &flags);
+    let refused = parsed(&balance(&server, &token), 503);
+    assert_eq!(refused["error"], "IDENTITY_UNAVAILABLE");
+    let log = server.interrupt().join("\n");
+    assert!(log.contains("UnknownIssuer"), "{log}");
+}

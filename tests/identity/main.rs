@@ -1,0 +1,16 @@
+//! Who is calling, by tokens of others: a certified provider that runs beside the server, and a
+//! provider of our own that lies in every way that can be thought of.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod attacks;
+mod certified;
+#[path = "../server/client.rs"]
+mod client;
+mod forge;
+#[path = "../server/process.rs"]
+mod process;
+mod provider;
+mod scripted;
+mod start;
+mod unreachable;

@@ -1,0 +1,128 @@
+//! Providers that are slow, lie about themselves, or send too much.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use paperbourse::auth::identity::oidc::discovery::{
+    DISCOVERY_BYTES_MAX, FetchError, KEY_SET_BYTES_MAX, fetch,
+};
+use paperbourse::client::Client as Fetcher;
+use paperbourse::tls::{Roots, client_config};
+use serde_json::{Value, json};
+
+use super::client::Client;
+use super::forge::{Signer, now};
+use super::process::ServerProcess;
+use super::scripted::{DISCOVERY, Reply, Scripted};
+
+/// Longer than any request with a token may wait, with room for a machine that is busy.
+const WAIT_MAX: Duration = Duration::from_secs(15);
+
+fn serve(data: &tempfile::TempDir, provider: &Scripted, flags: &[&str]) -> ServerProcess {
+    let source = format!("oidc:{}", provider.issuer());
+    let fixed = ["--journal-segment-bytes", "1048576", "--address-limits", "off"];
+    let unlimited = ["--tier", "free=unlimited/unlimited/2/5"];
+    let identity = ["--identity", &source, "--audience", "paperbourse"];
+    ServerProcess::start(data.path(), &[&fixed[..], &unlimited, &identity, flags].concat())
+}
+
+fn token(signer: &Signer, provider: &Scripted, header: &Value) -> String {
+    let claims = json!({
+        "iss": provider.issuer(), "aud": "paperbourse", "sub": "ada", "exp": now() + 300,
+    });
+    signer.token(header, &claims)
+}
+
+fn ask(address: &str, token: &str) -> (u16, String) {
+    let header = format!("Authorization: Bearer {token}");
+    let answer = Client::connect(address, &header).get("/v1/keys");
+    (answer.status, answer.body)
+}
+
+#[test]
+fn a_silent_provider_holds_up_nobody_else() {
+    let signer = Signer::ed("ed");
+    let provider = Scripted::start(&json!([signer.jwk(&json!({}))]));
+    provider.reply(DISCOVERY, Reply::Silence);
+    let data = tempfile::tempdir().unwrap();
+    let server = serve(&data, &provider, &["--workers", "1"]);
+    let token = token(&signer, &provider, &json!({}));
+    let since = Instant::now();
+    let address = server.address.clone();
+    let waiting = std::thread::spawn(move || ask(&address, &token));
+    // The one worker answers others, again and again, while that request waits for its keys.
+    let mut others = 0;
+    while !waiting.is_finished() {
+        assert_eq!(Client::connect(&server.address, "").get("/v1/keys/tiers").status, 200);
+        others += 1;
+    }
+    assert!(others > 1, "{others} others were answered");
+    let (status, body) = waiting.join().unwrap();
+    assert!(status == 503 && body.contains("IDENTITY_UNAVAILABLE"), "{status} {body}");
+    assert!(since.elapsed() < WAIT_MAX, "{:?}", since.elapsed());
+}
+
+#[test]
+fn many_unknown_keys_are_one_fetch_and_a_new_key_is_found_by_it() {
+    let (old, new) = (Signer::ed("old"), Signer::ec("new"));
+    let provider = Scripted::start(&json!([old.jwk(&json!({}))]));
+    let data = tempfile::tempdir().unwrap();
+    let server = serve(&data, &provider, &[]);
+    assert_eq!(ask(&server.address, &token(&old, &provider, &json!({}))).0, 200);
+    assert_eq!(provider.count("/keys"), 1);
+
+    let both = json!({"keys": [new.jwk(&json!({})), old.jwk(&json!({}))]});
+    provider.reply("/keys", Reply::Body(both.to_string()));
+    let good = Arc::new(token(&new, &provider, &json!({})));
+    let askers: Vec<_> = (0..40)
+        .map(|index| {
+            let unknown = token(&new, &provider, &json!({"kid": format!("unknown-{index}")}));
+            let (address, good) = (server.address.clone(), good.clone());
+            std::thread::spawn(move || {
+                (index, ask(&address, if index % 2 == 0 { &good } else { &unknown }))
+            })
+        })
+        .collect();
+    for asker in askers {
+        let (index, (status, body)) = asker.join().unwrap();
+        assert_eq!(status, if index % 2 == 0 { 200 } else { 401 }, "{body}");
+    }
+    assert_eq!(provider.count("/keys"), 2, "one at the start, one for all of them");
+}
+
+#[tokio::test]
+async fn what_a_provider_may_not_send_is_named() {
+    let signer = Signer::ed("ed");
+    let jwk = signer.jwk(&json!({}));
+    let body = |value: &Value| Reply::Body(value.to_string());
+    let many: Vec<&Value> = std::iter::repeat_n(&jwk, 101).collect();
+    for (path, reply, expected) in [
+        (DISCOVERY, Reply::Status(404, "x: y"), "the answer has status 404"),
+        (DISCOVERY, Reply::Status(500, "x: y"), "the answer has status 500"),
+        (DISCOVERY, Reply::Status(302, "location: /keys"), "a redirect (302), which is not"),
+        (DISCOVERY, Reply::Status(308, "location: http://[::1]/"), "a redirect (308)"),
+        (DISCOVERY, Reply::Silence, "no whole answer within 500 ms"),
+        (DISCOVERY, Reply::Body("<html>".into()), "is not JSON with an `issuer`"),
+        (DISCOVERY, body(&json!({"issuer": "https://i.org", "jwks_uri": ""})), "https://i.org"),
+        (DISCOVERY, Reply::Body(" ".repeat(DISCOVERY_BYTES_MAX + 1)), "longer than 65536 bytes"),
+        ("/keys", Reply::Status(301, "location: /keys"), "a redirect (301)"),
+        ("/keys", Reply::Silence, "no whole answer within 500 ms"),
+        ("/keys", Reply::Body("{}".into()), "not JSON with a list of `keys`"),
+        ("/keys", body(&json!({"keys": []})), "none of the 0 keys"),
+        ("/keys", body(&json!({"keys": many})), "has 101 keys; at most 100 are read"),
+        ("/keys", Reply::Body(" ".repeat(KEY_SET_BYTES_MAX + 1)), "longer than 262144 bytes"),
+    ] {
+        let provider = Scripted::start(&json!([jwk]));
+        let client =
+            Fetcher::new(client_config(Roots::Nobody).unwrap(), Duration::from_millis(500), 0);
+        let issuer = provider.issuer().parse().unwrap();
+        assert_eq!(fetch(&client, &issuer).await.unwrap().key_count(), 1);
+        provider.reply(path, reply);
+        let error: FetchError = fetch(&client, &issuer).await.unwrap_err();
+        assert!(error.to_string().contains(expected), "{path}: {error}");
+    }
+    // Nobody listens there.
+    let client = Fetcher::new(client_config(Roots::Nobody).unwrap(), Duration::from_secs(5), 0);
+    let error = fetch(&client, &"http://127.0.0.1:1".parse().unwrap()).await.unwrap_err();
+    assert!(error.to_string().contains("refused"), "{error}");
+}
