@@ -93,6 +93,15 @@ fn trees_cpu_seconds(roots: &[u32]) -> anyhow::Result<f64> {
     Ok(members.map(|(_, times)| times.own_seconds + times.ended_children_seconds).sum())
 }
 
+/// The memory of a process that is not swapped out.
+pub(crate) fn resident_bytes(pid: u32) -> anyhow::Result<u64> {
+    let path = format!("/proc/{pid}/status");
+    let status = fs::read_to_string(&path).with_context(|| format!("failed to read {path}"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    Ok(kilobytes.with_context(|| format!("{path} does not tell the memory"))? * 1024)
+}
+
 /// How long the disk takes for 512 bytes, in microseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct SyncTimes {

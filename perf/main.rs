@@ -4,6 +4,7 @@
 //! `paperbourse-perf run` measures everything; the other commands measure one thing each, some of
 //! them closer. What the columns mean and what is fair about them stands in `perf/README.md`.
 
+mod attack;
 #[cfg(test)]
 mod canned;
 mod client;
@@ -52,6 +53,8 @@ enum Command {
     Snapshots(One<snapshots::SnapshotArgs>),
     /// Measure with many accounts, keys and orders
     Growth(One<growth::GrowthArgs>),
+    /// Measure what a bot notices of an attack, beside as many readers
+    Attack(One<attack::AttackArgs>),
     /// Measure subscribers of the price socket and what they cost those who trade
     Subscribers(One<subscribers::SubscriberArgs>),
 }
@@ -75,6 +78,9 @@ fn main() -> anyhow::Result<()> {
         }
         Command::Growth(One { setup, own }) => {
             measure(&setup, |setup| Ok(growth::run(setup, &own)?.part()))
+        }
+        Command::Attack(One { setup, own }) => {
+            measure(&setup, |setup| Ok(attack::run(setup, &own)?.part()))
         }
         Command::Subscribers(One { setup, own }) => {
             measure(&setup, |setup| Ok(subscribers::run(setup, &own, ACCOUNTS)?.part()))

@@ -1,0 +1,436 @@
+//! What a bot notices of an attack on the door: its latencies while callers without a credential
+//! press in from all sides, beside those while as many are served.
+
+mod attackers;
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use clap::Args;
+use serde::Serialize;
+
+use crate::load::Outcome;
+use crate::machine::resident_bytes;
+use crate::report::{Goal, Part};
+use crate::server::Kind as ServerKind;
+use crate::setup::{Setup, Shape, Target};
+use crate::spread::{Spread, median};
+use attackers::{Attackers, Counts, Kind, Plan};
+
+/// Keys of the bot, as many as one address may open accounts at once.
+const BOT_KEYS: u32 = 4;
+const BOT_CONNECTIONS: usize = 8;
+
+/// How often the memory of the server is looked at.
+const MEMORY_INTERVAL: Duration = Duration::from_secs(2);
+/// From when on it must not grow.
+const MEMORY_SETTLED: Duration = Duration::from_mins(1);
+
+/// The server as it stands behind a proxy, with the limits of addresses as they come.
+const FLAGS: [&str; 6] = [
+    "--trusted-proxy",
+    "127.0.0.1",
+    "--address-limits",
+    "on",
+    "--tier",
+    // A limit that the bot keeps to, so that its windows are at work.
+    "free=1000/60000/10/5",
+];
+
+/// The parts of the bot's answers whose latencies are told.
+const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
+
+/// The choices of this measurement.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct AttackArgs {
+    /// Trades of the bot, a second
+    #[arg(long, default_value_t = 200, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=800))]
+    bot_rate: u32,
+
+    /// Requests with a wrong key, a second
+    #[arg(long, default_value_t = 5_000, value_name = "N")]
+    wrong_keys: u32,
+
+    /// Requests from addresses that were never seen, a second, each with a forged token
+    #[arg(long, default_value_t = 500, value_name = "N")]
+    new_addresses: u32,
+
+    /// Sockets that are opened with a wrong token, a second
+    #[arg(long, default_value_t = 200, value_name = "N")]
+    socket_opens: u32,
+
+    /// Connections that send half the head of a request, all the time
+    #[arg(long, default_value_t = 1_000, value_name = "N")]
+    stalled_heads: usize,
+}
+
+/// What the others do while the bot trades.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+enum Beside {
+    /// They read what is public, each within its limits.
+    Readers,
+    /// They attack, as many times a second.
+    Attackers,
+}
+
+/// One round of one of the two.
+#[derive(Serialize)]
+struct Sample {
+    round: u32,
+    beside: Beside,
+    bot_count: u64,
+    /// From when a request was due.
+    quantiles_us: [f64; QUANTILES.len()],
+    counts: Counts,
+    /// Those of the others and of the bot together.
+    answers_per_second: f64,
+    /// For each second.
+    server_cpu: f64,
+    generator_cpu: f64,
+    /// At the begin, and then every two seconds.
+    resident_megabytes: Vec<f64>,
+}
+
+/// What was measured.
+pub(crate) struct Figures {
+    arguments: AttackArgs,
+    samples: Vec<Sample>,
+}
+
+/// Measures.
+pub(crate) fn run(setup: &Setup, arguments: &AttackArgs) -> anyhow::Result<Figures> {
+    let mut samples = Vec::new();
+    for round in 1..=setup.arguments.rounds {
+        // Each comes first in turn.
+        let mut order = [Beside::Readers, Beside::Attackers];
+        order.rotate_left(round as usize % 2);
+        for beside in order {
+            let sample = measure(setup, arguments, round, beside)?;
+            eprintln!("round {round}, {}", sample.line());
+            samples.push(sample);
+        }
+    }
+    Ok(Figures { arguments: arguments.clone(), samples })
+}
+
+fn measure(
+    setup: &Setup,
+    arguments: &AttackArgs,
+    round: u32,
+    beside: Beside,
+) -> anyhow::Result<Sample> {
+    let folder = setup.scratch.0.join(format!("attack-{round}-{beside:?}"));
+    let server = setup.start(ServerKind::Durable, &folder, &FLAGS)?;
+    let target = Target::of(&server, server.make_keys(BOT_KEYS)?);
+    let forged = forged(&server.token("an-attacker")?);
+    let seconds = setup.arguments.seconds;
+    let whole = setup.arguments.warm_up_seconds + seconds;
+    let memory = Memory::watch(server.pid());
+    let others = Attackers::start(
+        server.address,
+        forged,
+        arguments.plan(beside),
+        Duration::from_secs_f64(whole),
+    );
+    let shape = Shape {
+        connection_count: BOT_CONNECTIONS,
+        rate: Some(f64::from(arguments.bot_rate)),
+        seconds,
+    };
+    // A single refusal of the bot ends the run here.
+    let bot = setup.load(&target, shape).context("the bot was not served")?;
+    let counts = others.join()?;
+    let resident_megabytes = memory.stop()?;
+    ensure!(!counts.answers.is_empty(), "nobody else was answered");
+    drop(server);
+    std::fs::remove_dir_all(&folder).context("failed to remove a server's data")?;
+    Ok(Sample::of(round, beside, &bot, counts, resident_megabytes, whole))
+}
+
+/// The same token with another signature of the same form.
+fn forged(token: &str) -> String {
+    let (signed, signature) = token.rsplit_once('.').expect("a token has a signature");
+    let other = if signature.starts_with('A') { 'B' } else { 'A' };
+    format!("{signed}.{other}{}", &signature[1..])
+}
+
+impl AttackArgs {
+    fn plan(&self, beside: Beside) -> Plan {
+        let [wrong_keys, new_addresses, socket_opens] =
+            [self.wrong_keys, self.new_addresses, self.socket_opens].map(f64::from);
+        match beside {
+            Beside::Readers => Plan {
+                rates: vec![(Kind::Read, wrong_keys + new_addresses + socket_opens)],
+                stalled_heads: 0,
+            },
+            Beside::Attackers => Plan {
+                rates: vec![
+                    (Kind::WrongKey, wrong_keys),
+                    (Kind::NewAddress, new_addresses),
+                    (Kind::Socket, socket_opens),
+                ],
+                stalled_heads: self.stalled_heads,
+            },
+        }
+    }
+}
+
+/// Looks at the memory of a process again and again.
+struct Memory {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<anyhow::Result<Vec<f64>>>,
+}
+
+impl Memory {
+    fn watch(pid: u32) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let seen_over = is_over.clone();
+        let thread = std::thread::spawn(move || {
+            let mut seen = Vec::new();
+            let mut next = Instant::now();
+            while !seen_over.load(Ordering::Relaxed) {
+                if Instant::now() >= next {
+                    #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
+                    seen.push(resident_bytes(pid)? as f64 / 1e6);
+                    next += MEMORY_INTERVAL;
+                }
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            Ok(seen)
+        });
+        Self { is_over, thread }
+    }
+
+    fn stop(self) -> anyhow::Result<Vec<f64>> {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.join().expect("a look at a process ends with a result")
+    }
+}
+
+impl Sample {
+    #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
+    fn of(
+        round: u32,
+        beside: Beside,
+        bot: &Outcome,
+        counts: Counts,
+        resident_megabytes: Vec<f64>,
+        whole_seconds: f64,
+    ) -> Self {
+        let bot_count = bot.latency_ns.len();
+        let elapsed = bot.elapsed.as_secs_f64();
+        Self {
+            round,
+            beside,
+            bot_count,
+            quantiles_us: QUANTILES.map(|(_, quantile)| bot.quantile_us(quantile)),
+            answers_per_second: counts.answered() as f64 / whole_seconds
+                + bot_count as f64 / elapsed,
+            counts,
+            server_cpu: bot.server_cpu_seconds / elapsed,
+            generator_cpu: bot.generator_cpu_seconds / elapsed,
+            resident_megabytes,
+        }
+    }
+
+    /// By how much the memory has grown since it should be settled, as a ratio; not a number in a
+    /// run that is shorter than that.
+    fn growth(&self) -> f64 {
+        let settled = MEMORY_SETTLED.as_secs() / MEMORY_INTERVAL.as_secs();
+        let settled = usize::try_from(settled).expect("a few looks");
+        match (self.resident_megabytes.get(settled), self.resident_megabytes.last()) {
+            (Some(settled), Some(last)) => last / settled,
+            _ => f64::NAN,
+        }
+    }
+
+    fn line(&self) -> String {
+        let [p50, p99, p999, max] = self.quantiles_us;
+        let megabytes = |index: Option<&f64>| index.map_or(f64::NAN, |&megabytes| megabytes);
+        format!(
+            "{:?}: bot p50 {p50:.0}, p99 {p99:.0}, p99.9 {p999:.0}, max {max:.0} us of {}; {:.0} \
+             answers/s; server {:.2} cores and {:.0} to {:.0} MB, generator {:.2} cores; {:?}",
+            self.beside,
+            self.bot_count,
+            self.answers_per_second,
+            self.server_cpu,
+            megabytes(self.resident_megabytes.first()),
+            megabytes(self.resident_megabytes.last()),
+            self.generator_cpu,
+            self.counts,
+        )
+    }
+}
+
+impl Figures {
+    /// What it says for the report.
+    pub(crate) fn part(&self) -> Part {
+        Part {
+            name: "attack",
+            title: "A bot beside an attack",
+            markdown: self.markdown(),
+            goals: self.goals(),
+            json: serde_json::json!({ "samples": self.samples }),
+        }
+    }
+
+    fn of(&self, beside: Beside) -> impl Iterator<Item = &Sample> {
+        self.samples.iter().filter(move |sample| sample.beside == beside)
+    }
+
+    fn goals(&self) -> Vec<Goal> {
+        let p99 = |beside| median(self.of(beside), |sample| sample.quantiles_us[1]);
+        let growths = self.of(Beside::Attackers).map(Sample::growth);
+        #[expect(clippy::cast_precision_loss, reason = "none, one hopes")]
+        let got_in = self.samples.iter().map(|sample| sample.counts.got_in() as f64).sum();
+        vec![
+            Goal::at_most(
+                "the bot's p99 beside attackers / beside readers",
+                p99(Beside::Attackers) / p99(Beside::Readers),
+                2.0,
+            ),
+            Goal::at_most(
+                "memory at the end of an attack / after its first minute, in the worst round",
+                Spread::of(growths).highest,
+                // The trades of the bot stay in memory.
+                1.05,
+            ),
+            Goal::at_most("attackers who got in", got_in, 0.0),
+        ]
+    }
+
+    fn markdown(&self) -> String {
+        let AttackArgs { bot_rate, wrong_keys, new_addresses, socket_opens, stalled_heads } =
+            self.arguments;
+        let mut out = format!(
+            "A bot makes {bot_rate} durable trades a second over {BOT_CONNECTIONS} connections. \
+             Beside it attackers send, a second, {wrong_keys} requests with wrong keys, \
+             {new_addresses} with forged tokens from new addresses and {socket_opens} for sockets, \
+             and keep {stalled_heads} connections in the middle of a head; or readers send as many \
+             public reads. All is due on a clock, and the bot's latencies are from when a trade \
+             was due, in microseconds. Medians of the rounds, with the lowest and the \
+             highest.\n\n| beside | {} | answers/s | server (cores) | generator (cores) | memory \
+             at the begin (MB) | at the end |\n|---|{}---|---|---|---|---|\n",
+            QUANTILES.map(|(name, _)| name).join(" | "),
+            "---|".repeat(QUANTILES.len())
+        );
+        for (name, beside) in [("readers", Beside::Readers), ("attackers", Beside::Attackers)] {
+            let cell = |digits, value: &dyn Fn(&Sample) -> f64| {
+                Spread::of(self.of(beside).map(value)).cell(digits)
+            };
+            let _ = write!(out, "| {name} |");
+            for index in 0..QUANTILES.len() {
+                let _ = write!(out, " {} |", cell(0, &|sample| sample.quantiles_us[index]));
+            }
+            let megabytes = |value: Option<&f64>| value.map_or(f64::NAN, |&megabytes| megabytes);
+            let _ = writeln!(
+                out,
+                " {} | {} | {} | {} | {} |",
+                cell(0, &|sample| sample.answers_per_second),
+                cell(2, &|sample| sample.server_cpu),
+                cell(2, &|sample| sample.generator_cpu),
+                cell(0, &|sample| megabytes(sample.resident_megabytes.first())),
+                cell(0, &|sample| megabytes(sample.resident_megabytes.last()))
+            );
+        }
+        out.push_str("\n| what attackers got | |\n|---|---|\n");
+        for (kind, name) in [
+            (Kind::WrongKey, "wrong keys"),
+            (Kind::NewAddress, "forged tokens from new addresses"),
+            (Kind::Socket, "sockets (4001: closed at once)"),
+        ] {
+            let _ = writeln!(out, "| {name} | {} |", self.statuses(kind));
+        }
+        let sum = |value: fn(&Counts) -> u64| {
+            self.of(Beside::Attackers).map(|sample| value(&sample.counts)).sum::<u64>()
+        };
+        let dropped = sum(|counts| counts.heads_dropped);
+        let refused = sum(|counts| counts.heads_refused);
+        let _ = writeln!(out, "| stalled heads | {dropped} dropped, {refused} refused |");
+        out
+    }
+
+    /// The answers to attackers of one kind, of all rounds together.
+    fn statuses(&self, kind: Kind) -> String {
+        let mut total = std::collections::BTreeMap::<u16, u64>::new();
+        let mut unanswered = 0;
+        for sample in self.of(Beside::Attackers) {
+            for (&status, &count) in sample.counts.answers.get(&kind).into_iter().flatten() {
+                *total.entry(status).or_default() += count;
+            }
+            unanswered += sample.counts.unanswered.get(&kind).copied().unwrap_or(0);
+        }
+        let told: Vec<String> =
+            total.iter().map(|(status, count)| format!("{count} × {status}")).collect();
+        format!("{}; {unanswered} unanswered", told.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn sample(beside: Beside, p99_us: f64, status: u16, megabytes: Vec<f64>) -> Sample {
+        let answers = BTreeMap::from([(Kind::WrongKey, BTreeMap::from([(status, 7)]))]);
+        Sample {
+            round: 1,
+            beside,
+            bot_count: 1,
+            quantiles_us: [1.0, p99_us, 3.0, 4.0],
+            counts: Counts { answers, ..Counts::default() },
+            answers_per_second: 1.0,
+            server_cpu: 0.5,
+            generator_cpu: 0.25,
+            resident_megabytes: megabytes,
+        }
+    }
+
+    #[test]
+    fn goals_are_latency_memory_and_nobody_inside() {
+        let arguments = AttackArgs {
+            bot_rate: 1,
+            wrong_keys: 2,
+            new_addresses: 3,
+            socket_opens: 4,
+            stalled_heads: 5,
+        };
+        // The first minute is over at the thirty-first look.
+        let megabytes: Vec<f64> = (0..30).map(f64::from).chain([100.0, 120.0, 110.0]).collect();
+        let short = vec![1.0; 30];
+        for (statuses, megabytes, expected) in [
+            ([401, 429], megabytes, ["2.50", "1.10", "0"]),
+            ([200, 401], short, ["2.50", "NaN", "7"]),
+        ] {
+            let samples = vec![
+                sample(Beside::Readers, 2.0, 401, vec![]),
+                sample(Beside::Attackers, 5.0, statuses[0], megabytes.clone()),
+                sample(Beside::Attackers, 5.0, statuses[1], megabytes),
+            ];
+            let figures = Figures { arguments: arguments.clone(), samples };
+            let goals = serde_json::to_value(figures.goals()).unwrap();
+            for (goal, expected) in goals.as_array().unwrap().iter().zip(expected) {
+                let measured = goal["measured"].as_f64().unwrap_or(f64::NAN);
+                let expected: f64 = expected.parse().unwrap();
+                assert!(
+                    (measured - expected).abs() < 1e-9 || measured.is_nan() && expected.is_nan(),
+                    "{goal}"
+                );
+            }
+            let row = format!("| wrong keys | 7 × {}", statuses[0].min(statuses[1]));
+            assert!(figures.markdown().contains(&row), "{}", figures.markdown());
+        }
+    }
+
+    #[test]
+    fn a_forged_token_differs_in_its_signature_alone() {
+        assert_eq!(forged("head.body.signature"), "head.body.Aignature");
+        assert_eq!(forged("head.body.Ab"), "head.body.Bb");
+    }
+}
