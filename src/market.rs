@@ -216,6 +216,7 @@ impl Market {
         if !before.status.may_become(info.status) {
             info.status = before.status;
             info.payouts.clone_from(&before.payouts);
+            info.evidence.clone_from(&before.evidence);
         }
         self.info.store(Arc::new(info));
         Ok(())

@@ -5,7 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -16,7 +16,9 @@ use paperbourse::market::book::Side;
 use paperbourse::market::catalogue::{Fees, MarketInfo, MarketStatus, Outcome};
 use paperbourse::money::Price;
 use paperbourse::venue::feed::{BookHasher, Feed, FeedCounts, HashedBook, MismatchPolicy};
+use paperbourse::venue::polymarket::resolution::{self, Payouts, Pending, Resolution, Told};
 use paperbourse::venue::polymarket::wire::clob::{self, LastTradePrice};
+use paperbourse::venue::polymarket::wire::gamma;
 use paperbourse::venue::polymarket::wire::socket::{Frame, frame};
 use paperbourse::venue::recorded::{LoadReport, NotPlayable, Player, Recording};
 use paperbourse::venue::speed::Speed;
@@ -328,5 +330,101 @@ proptest! {
             bytes[index] = byte;
         }
         take_frames(std::str::from_utf8(&bytes).unwrap());
+    }
+}
+
+/// Each line of a file, or the whole of it.
+fn rows(path: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(path).unwrap();
+    if path.extension().is_some_and(|extension| extension == "jsonl") {
+        text.lines().map(str::to_owned).collect()
+    } else {
+        vec![text]
+    }
+}
+
+#[test]
+fn the_rule_on_every_recorded_resolution() {
+    let Some(directory) = recordings() else { return };
+    let mut winners = [0; 2];
+    for row in rows(&directory.join("gamma/resolved_btc_updown_5m_2026-07-24.jsonl")) {
+        let row: serde_json::Value = serde_json::from_str(&row).unwrap();
+        let described = gamma::market(&row["raw"].to_string()).unwrap();
+        let told = Told::of(resolution::Source::Gamma, &described, &described.info.outcomes);
+        let decided = resolution::decide(&[told]);
+        let Resolution::Final { payouts, evidence } = decided else { panic!("{decided:?}") };
+        // What the collector read from the same market, a column of its own.
+        let collected = row["outcome_prices"].to_string();
+        let first =
+            if collected.find('1') < collected.find('0') { Price::ONE } else { Price::ZERO };
+        assert_eq!(payouts, [first, first.complement()], "{collected}");
+        assert!(evidence.starts_with("Gamma: closed resolved pays "), "{evidence}");
+        winners[usize::from(first == Price::ZERO)] += 1;
+    }
+    assert_eq!(winners, [140, 152]);
+
+    // 578 name a winner and 9 show a half: one source alone. The others never resolve.
+    let page = directory.join("clob/simplified-markets_page1000.json");
+    let page: serde_json::Value = serde_json::from_str(&rows(&page)[0]).unwrap();
+    let mut counts = BTreeMap::new();
+    for row in page["data"].as_array().unwrap() {
+        let Ok(described) = clob::long_market(&row.to_string()) else {
+            *counts.entry(("unreadable".to_owned(), "nothing")).or_insert(0) += 1;
+            continue;
+        };
+        let told = Told::of(resolution::Source::Clob, &described, &described.info.outcomes);
+        let decided = format!("{:?}", resolution::decide(std::slice::from_ref(&told)));
+        let shown = match &told.payouts {
+            Payouts::Shown(payouts) if payouts[0] == payouts[1] => "half",
+            Payouts::Shown(_) => "winner",
+            _ => "nothing",
+        };
+        *counts.entry((decided, shown)).or_insert(0) += 1;
+    }
+    let counts: Vec<String> = counts
+        .iter()
+        .map(|((decided, shown), count)| format!("{count} {shown} {decided}"))
+        .collect();
+    assert_eq!(
+        counts,
+        [
+            "354 nothing Pending(NoPayouts)",
+            "5 nothing Pending(Open)",
+            "9 half Pending(Unconfirmed)",
+            "578 winner Pending(Unconfirmed)",
+            "54 nothing unreadable"
+        ]
+    );
+}
+
+/// The closed markets of which Gamma's row and the CLOB service's are recorded, and the old rows.
+#[test]
+fn the_rule_on_recorded_pairs_and_on_old_rows() {
+    let Some(directory) = recordings() else { return };
+    let row = |name: &str| rows(&directory.join(name)).remove(0);
+    for (kind, alone, both) in [
+        ("binary_accepting_true", "Pending(Unconfirmed)", [Price::ONE, Price::ZERO]),
+        ("binary_accepting_false", "Final", [Price::ZERO, Price::ONE]),
+    ] {
+        let described =
+            gamma::market(&row(&format!("gamma/gamma_market_closed_{kind}.json"))).unwrap();
+        let outcomes = &described.info.outcomes;
+        let gamma = Told::of(resolution::Source::Gamma, &described, outcomes);
+        let other =
+            clob::long_market(&row(&format!("clob/clob_market_closed_{kind}.json"))).unwrap();
+        let clob = Told::of(resolution::Source::Clob, &other, outcomes);
+        let decided = format!("{:?}", resolution::decide(std::slice::from_ref(&gamma)));
+        assert!(decided.starts_with(alone), "{kind}: {decided}");
+        match resolution::decide(&[gamma, clob]) {
+            Resolution::Final { payouts, .. } => assert_eq!(payouts, both, "{kind}"),
+            pending @ Resolution::Pending(_) => panic!("{kind}: {pending:?}"),
+        }
+    }
+    for kind in ["nonbinary_legacy", "zero_zero_legacy"] {
+        let described =
+            gamma::market(&row(&format!("gamma/gamma_market_closed_{kind}.json"))).unwrap();
+        let told = Told::of(resolution::Source::Gamma, &described, &described.info.outcomes);
+        let decided = resolution::decide(&[told]);
+        assert_eq!(decided, Resolution::Pending(Pending::NoPayouts), "{kind}");
     }
 }

@@ -43,6 +43,8 @@ pub struct MarketInfo {
     pub volume_total: Option<Usd>,
     /// What each outcome pays, in order, once resolved: empty before.
     pub payouts: Vec<Price>,
+    /// Who said that it is resolved like this, for people.
+    pub evidence: Option<Box<str>>,
 }
 
 impl MarketInfo {
@@ -65,6 +67,7 @@ impl MarketInfo {
             volume_24h: None,
             volume_total: None,
             payouts: Vec::new(),
+            evidence: None,
         }
     }
 

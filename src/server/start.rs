@@ -200,6 +200,11 @@ fn open_venue(arguments: &ServeArgs, markets: &Arc<Markets>) -> anyhow::Result<V
             for row in &report.malformed {
                 tracing::warn!("{row}");
             }
+            for id in &report.contradictory {
+                tracing::warn!(
+                    "market {id} stays closed: its sources contradict each other on what it pays"
+                );
+            }
             tracing::info!("recording: {report}");
             let player = recording.play(arguments.venue_speed.unwrap_or(Speed::Max), feed);
             tracing::info!("recording: played {}", player.feed().counts());

@@ -3,6 +3,7 @@
 //! `wire` reads what they send; here that becomes [`VenueEvent`]s. Recordings are played by
 //! [`super::recorded`]; nothing here opens a connection.
 
+pub mod resolution;
 pub mod wire;
 
 use std::sync::Arc;

@@ -113,7 +113,7 @@ impl Recording {
                 Err(why) => report.not_playable.push(NotPlayableFile { file, why }),
             }
         }
-        let listed = descriptions.finish();
+        let listed = descriptions.finish(&mut report);
         if listed.len() > MARKETS_MAX {
             return Err(LoadError::TooManyMarkets { count: listed.len() });
         }

@@ -18,6 +18,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::resolution::Stage;
 use crate::ids::Timestamp;
 use crate::market::catalogue::{MarketInfo, OUTCOMES_PER_MARKET_MAX, Outcome};
 use crate::money::{DecimalError, Price, Rounding, micros_from_text};
@@ -85,6 +86,10 @@ pub struct Description {
     /// The payouts that a closed market shows, when they are such as a market can resolve to.
     /// Final only when the status says so: one source alone may be early.
     pub payouts_shown: Option<Vec<Price>>,
+    /// Whether those payouts are what a named winner pays.
+    pub names_winner: bool,
+    /// How far the resolution is.
+    pub stage: Stage,
 }
 
 /// A field that may be missing, null, or of any type.

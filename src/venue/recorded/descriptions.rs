@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
+use super::report::LoadReport;
 use crate::ids::Timestamp;
 use crate::market::catalogue::{MarketInfo, MarketStatus, Outcome};
 use crate::money::{Price, Rounding, Usd};
+use crate::venue::polymarket::resolution::{self, Pending, Stage, Told};
 use crate::venue::polymarket::wire::{Description, ID_BYTES_MAX};
 
 /// Where a description comes from; those that tell more come first.
@@ -55,16 +57,21 @@ impl Descriptions {
         }
     }
 
-    /// One description of each market.
-    pub(super) fn finish(mut self) -> Vec<MarketInfo> {
+    /// One description of each market; the report gets to know whose sources contradict each
+    /// other on what it pays.
+    pub(super) fn finish(mut self, report: &mut LoadReport) -> Vec<MarketInfo> {
         let merged = self.order.iter().map(|condition_id| {
             let sources = self.markets.remove(condition_id).expect("each is listed once");
-            let mut sources = sources.into_iter().flatten();
-            let mut description = sources.next().expect("a market is known from some source");
-            for other in sources {
-                complement(&mut description, &other);
+            let mut known = sources.iter().flatten();
+            let mut description = known.next().expect("a market is known from some source").clone();
+            for other in known {
+                complement(&mut description, other);
             }
-            description.info
+            let mut info = description.info;
+            if !resolve(&mut info, &sources) {
+                report.note_contradiction(condition_id);
+            }
+            info
         });
         merged.collect()
     }
@@ -93,15 +100,21 @@ fn complement(description: &mut Description, other: &Description) {
         info.fees = other.info.fees;
         description.tells_fees = true;
     }
-    // Two sources that show the same payouts of a closed market confirm each other.
-    let is_confirmed = info.status == MarketStatus::Closed
-        && other.info.status.is_closed()
-        && info.outcomes == other.info.outcomes
-        && description.payouts_shown == other.payouts_shown;
-    if let (true, Some(payouts)) = (is_confirmed, &description.payouts_shown) {
-        info.status = MarketStatus::Resolved;
-        info.payouts.clone_from(payouts);
-    }
+}
+
+/// Says what a market pays as far as that is final. False when its sources contradict each other:
+/// then it is closed, and pays nothing yet.
+fn resolve(info: &mut MarketInfo, sources: &[Option<Description>; SOURCE_COUNT]) -> bool {
+    let told = [
+        (Source::Gamma, resolution::Source::Gamma),
+        (Source::LongMarket, resolution::Source::Clob),
+    ];
+    let told = told.into_iter().filter_map(|(place, source)| {
+        let description = sources[place as usize].as_ref()?;
+        Some(Told::of(source, description, &info.outcomes))
+    });
+    let told: Vec<Told> = told.collect();
+    resolution::decide(&told).describe(info) != Some(Pending::Contradiction)
 }
 
 /// What is only shown is taken from wherever it is known.
@@ -184,5 +197,12 @@ pub(super) fn recorder_row(text: &str) -> Result<Description, RecorderRowError> 
         .map(Timestamp::from_nanos);
     info.volume_24h =
         row.volume_24h.and_then(|raw| Usd::from_text(raw.get(), Rounding::TowardZero).ok());
-    Ok(Description { info, updated_at: None, tells_fees: false, payouts_shown: None })
+    Ok(Description {
+        info,
+        updated_at: None,
+        tells_fees: false,
+        payouts_shown: None,
+        names_winner: false,
+        stage: Stage::Untold,
+    })
 }

@@ -1,6 +1,7 @@
 //! What loading a recording found, for the log.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::market::catalogue::MarketStatus;
 
@@ -18,6 +19,10 @@ pub struct LoadReport {
     pub malformed_count: usize,
     /// The first [`MALFORMED_NAMED_MAX`] of them.
     pub malformed: Vec<MalformedRow>,
+    /// How many markets were closed whose sources contradict each other on what they pay.
+    pub contradictory_count: usize,
+    /// The first [`MALFORMED_NAMED_MAX`] of them.
+    pub contradictory: Vec<Arc<str>>,
     /// Markets by status, in the order of [`MarketStatus::ALL`].
     pub markets: [usize; MarketStatus::ALL.len()],
     /// Markets of which at least one outcome's book is recorded.
@@ -95,6 +100,13 @@ impl LoadReport {
     pub fn market_count(&self, status: MarketStatus) -> usize {
         let index = MarketStatus::ALL.iter().position(|&other| other == status);
         self.markets[index.expect("every status is one of all")]
+    }
+
+    pub(super) fn note_contradiction(&mut self, condition_id: &Arc<str>) {
+        self.contradictory_count += 1;
+        if self.contradictory.len() < MALFORMED_NAMED_MAX {
+            self.contradictory.push(condition_id.clone());
+        }
     }
 
     pub(super) fn note_malformed(&mut self, row: MalformedRow) {

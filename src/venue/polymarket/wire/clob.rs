@@ -14,6 +14,7 @@ use crate::ids::Timestamp;
 use crate::market::book::{Ladder, Level};
 use crate::market::catalogue::{Fees, MarketInfo, MarketStatus};
 use crate::money::{Price, Rounding, Shares};
+use crate::venue::polymarket::resolution::Stage;
 
 /// A full book, from the book endpoints or the socket. It borrows its names from the text.
 #[derive(Clone, PartialEq, Debug)]
@@ -219,7 +220,14 @@ pub fn compact_market(text: &str) -> Result<Description, WireError> {
         None => Fees::Free,
         Some(fees) => curve(fees.r, fees.e).unwrap_or(Fees::Unsupported),
     };
-    Ok(Description { info, updated_at: None, tells_fees: true, payouts_shown: None })
+    Ok(Description {
+        info,
+        updated_at: None,
+        tells_fees: true,
+        payouts_shown: None,
+        names_winner: false,
+        stage: Stage::Untold,
+    })
 }
 
 /// The row of `/markets/{condition_id}`, and of the simplified lists, which lack most of it.
@@ -311,7 +319,14 @@ pub fn long_market(text: &str) -> Result<Description, WireError> {
         })
         .collect();
     let payouts_shown = if closed { payouts_of(&numbers) } else { None };
-    Ok(Description { info, updated_at: None, tells_fees: is_free, payouts_shown })
+    Ok(Description {
+        info,
+        updated_at: None,
+        tells_fees: is_free,
+        payouts_shown,
+        names_winner: has_winner,
+        stage: Stage::Untold,
+    })
 }
 
 fn status(info: &MarketInfo, closed: bool, accepting: bool) -> MarketStatus {

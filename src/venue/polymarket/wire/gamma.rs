@@ -13,6 +13,7 @@ use super::{
 };
 use crate::market::catalogue::{Fees, MarketInfo, MarketStatus};
 use crate::money::{FeeRate, Price, Rounding, Usd};
+use crate::venue::polymarket::resolution::Stage;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -105,7 +106,8 @@ struct ScheduleObject<'a> {
     exponent: Raw<'a>,
 }
 
-/// Reads one market object.
+/// Reads one market object. Whether a closed market is resolved, the rule says: see
+/// [`crate::venue::polymarket::resolution`].
 pub fn market(text: &str) -> Result<Description, WireError> {
     let object: MarketObject<'_> = object(text)?;
     let condition_id = scalar("conditionId", object.condition_id)?
@@ -115,19 +117,14 @@ pub fn market(text: &str) -> Result<Description, WireError> {
     let tokens = list("clobTokenIds", object.clob_token_ids)?;
     let fees = fees(object.fees_enabled, object.fee_schedule)?;
     let mut info = MarketInfo::bare(&condition_id, outcomes(&labels, &tokens)?);
-    let prices = prices(object.outcome_prices)?;
+    // Orders never rest on them: while the market is open they are only shown, and what is no
+    // payout pays nothing.
+    let prices = prices(object.outcome_prices).unwrap_or_default();
     let closed = flag("closed", object.closed)?.unwrap_or(false);
     let payouts_shown =
         if closed && prices.len() == labels.len() { payouts_of(&prices) } else { None };
-    let is_final = shown(object.uma_resolution_status).as_deref() == Some("resolved");
     info.status = if closed {
-        match &payouts_shown {
-            Some(payouts) if is_final => {
-                info.payouts.clone_from(payouts);
-                MarketStatus::Resolved
-            }
-            _ => MarketStatus::Closed,
-        }
+        MarketStatus::Closed
     } else if !is_hydrated(&info.outcomes) {
         MarketStatus::Hydrating
     } else if object.accepts_orders()? {
@@ -157,6 +154,8 @@ pub fn market(text: &str) -> Result<Description, WireError> {
         updated_at: shown(object.updated_at).and_then(|text| time(&text)),
         tells_fees: fees.is_some(),
         payouts_shown,
+        names_winner: false,
+        stage: Stage::of(shown(object.uma_resolution_status).as_deref()),
     })
 }
 

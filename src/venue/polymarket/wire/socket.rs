@@ -17,6 +17,7 @@ use crate::ids::Timestamp;
 use crate::market::book::Side;
 use crate::market::catalogue::{Fees, MarketInfo, MarketStatus};
 use crate::money::{Price, Rounding, Shares};
+use crate::venue::polymarket::resolution::Stage;
 
 /// What one text frame holds.
 #[derive(Debug)]
@@ -390,8 +391,14 @@ fn new_market(text: &str) -> Result<NewMarket, WireError> {
     info.fees = fees.unwrap_or(Fees::Free);
     info.question = shown(object.question);
     info.slug = shown(object.slug);
-    let description =
-        Description { info, updated_at: Some(at), tells_fees: fees.is_some(), payouts_shown: None };
+    let description = Description {
+        info,
+        updated_at: Some(at),
+        tells_fees: fees.is_some(),
+        payouts_shown: None,
+        names_winner: false,
+        stage: Stage::Untold,
+    };
     Ok(NewMarket { at, description })
 }
 
