@@ -22,6 +22,7 @@ pub mod position;
 pub mod rejection;
 pub mod restore;
 pub mod rows;
+pub mod settlement;
 pub mod state_hash;
 pub mod view;
 
@@ -49,6 +50,7 @@ use key_row::KeyRow;
 use order::{Order, OrderReceipt};
 use order_table::OrderTable;
 use rejection::Rejection;
+use settlement::{Decided, SettledMarket};
 use slab::{Slab, Table};
 use state_hash::StateHash;
 
@@ -132,8 +134,13 @@ pub struct State {
     account_of: HashTable<u32>,
     hasher: RandomState,
     market_of: HashMap<Arc<str>, MarketIndex, RandomState>,
-    /// Markets that this shard has settled: no order touches them again.
-    settled: BTreeSet<MarketIndex>,
+    /// Markets that this shard settles or has settled: no order touches them again.
+    settled: BTreeMap<MarketIndex, SettledMarket>,
+    /// Positions with shares, each by the slot of its account: what a settlement has to pay.
+    open_positions: BTreeSet<(MarketIndex, u32, OutcomeIndex)>,
+    /// How markets were resolved whose decisions are kept here, by condition id: at most one for
+    /// each market that some shard has used.
+    decisions: BTreeMap<Arc<str>, Decided>,
     hash: StateHash,
 }
 
@@ -158,7 +165,9 @@ impl State {
             account_of: HashTable::new(),
             hasher: RandomState::default(),
             market_of: HashMap::default(),
-            settled: BTreeSet::new(),
+            settled: BTreeMap::new(),
+            open_positions: BTreeSet::new(),
+            decisions: BTreeMap::new(),
             hash: StateHash::default(),
         }
     }
@@ -202,6 +211,8 @@ impl State {
                 self.decide_comment(*order, *author, content, now)
             }
             Command::DeleteComment { comment, author } => self.decide_delete(*comment, *author),
+            Command::DecideSettlement(decision) => self.decide_settlement(decision, now),
+            Command::Settle(decision) => self.decide_settle(decision, now),
         }
     }
 
@@ -255,13 +266,27 @@ impl State {
             Command::RenameKey { account, .. } | Command::RevokeKey { account, .. } => {
                 self.account_place(*account)
             }
-            Command::Trade(trade) => owner_place(&trade.owner),
+            Command::Trade(trade) => {
+                owner_place(&trade.owner).max(self.settled_place(&trade.order().market_id))
+            }
             Command::Comment { order, .. } => self.comments_place(*order),
             Command::DeleteComment { comment, .. } => match self.comment(*comment) {
                 Some(comment) => self.comments_place(comment.order),
                 None => self.absence_place(comment.shard(), comment.counter(), self.comments_ever),
             },
+            // Decisions are never taken away: that there is none rests on nothing.
+            Command::DecideSettlement(decision) => self
+                .decision(&decision.condition_id)
+                .map_or(Place::START, |decided| self.place_at(decided.position_in_log)),
+            Command::Settle(decision) => self.settled_place(&decision.condition_id),
         }
+    }
+
+    /// What it rests on that a market is settled, if it is.
+    fn settled_place(&self, condition_id: &str) -> Place {
+        let market = self.market_of.get(condition_id);
+        let settled = market.and_then(|market| self.settled.get(market));
+        settled.map_or(Place::START, |settled| self.place_at(settled.position_in_log))
     }
 
     fn identity_place(&self, identity: &Identity) -> Place {

@@ -9,9 +9,9 @@ pub mod catalogue;
 pub mod price;
 pub mod walk;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use parking_lot::Mutex;
@@ -19,13 +19,18 @@ use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use book::Book;
-use catalogue::MarketInfo;
+use catalogue::{MarketInfo, MarketStatus};
 use walk::Liquidity;
 
 use crate::ids::OutcomeIndex;
+use crate::money::Price;
 
 /// At most this many markets are listed at a time; the venue lists some 50,000 active ones.
 pub const MARKETS_MAX: usize = 200_000;
+
+/// Of the markets that are settled, so many stay listed, so that people see how they ended. Those
+/// that were settled before them leave: venues open markets for five minutes, all year long.
+pub const SETTLED_LISTED_MAX: usize = 10_000;
 
 /// All markets.
 #[derive(Default)]
@@ -33,7 +38,19 @@ pub struct Markets {
     listing: ArcSwap<Listing>,
     changed: Mutex<Vec<Arc<Market>>>,
     change: Notify,
+    /// Markets that were resolved and not taken yet: each at most once.
+    resolved: Mutex<Vec<Arc<Market>>>,
+    resolution: Notify,
+    /// How many listed markets are resolved and not settled yet.
+    unsettled: AtomicUsize,
+    /// Listed markets in which nothing is left to pay, in the order in which they came to that.
+    settled: Mutex<VecDeque<Arc<Market>>>,
+    /// How markets were resolved before the start, by condition id. It stands.
+    decided: HashMap<Arc<str>, DecidedPayouts, foldhash::fast::RandomState>,
 }
+
+/// What each token pays.
+pub type DecidedPayouts = Vec<(Arc<str>, Price)>;
 
 /// The markets of one moment and the names that lead to them.
 #[derive(Default)]
@@ -77,6 +94,12 @@ impl Markets {
         Self::default()
     }
 
+    /// No markets yet, of which some were resolved before: whatever the venue says of those, they
+    /// are listed as resolved.
+    pub fn remembering(decided: impl IntoIterator<Item = (Arc<str>, DecidedPayouts)>) -> Self {
+        Self { decided: decided.into_iter().collect(), ..Self::default() }
+    }
+
     /// The markets of this moment.
     pub fn listing(&self) -> Guard<Arc<Listing>> {
         self.listing.load()
@@ -89,28 +112,48 @@ impl Markets {
 
     /// Adds markets and replaces the descriptions of those that are known. Only the feed calls
     /// this: it rebuilds the listing, so it takes many markets at a time.
-    pub fn list(&self, infos: Vec<MarketInfo>) -> Result<(), ListError> {
+    ///
+    /// Returns the markets that left the listing, of the settled ones those past
+    /// [`SETTLED_LISTED_MAX`].
+    pub fn list(&self, infos: Vec<MarketInfo>) -> Result<Vec<Arc<Market>>, ListError> {
         let before = self.listing.load_full();
         let mut markets = before.markets.clone();
         let mut added: HashMap<Arc<str>, Arc<Market>, foldhash::fast::RandomState> =
             HashMap::default();
-        for info in infos {
+        for mut info in infos {
             let condition_id = info.condition_id.clone();
+            if let Some(payouts) = self.decided.get(&condition_id) {
+                resolve(&mut info, payouts);
+            }
             let known = before.by_condition.get(&condition_id).or_else(|| added.get(&condition_id));
             if let Some(market) = known {
-                market.describe(info)?;
+                if market.describe(info)? {
+                    self.mark_resolved(market);
+                }
                 self.mark_changed(market);
             } else {
                 if markets.len() >= MARKETS_MAX {
                     return Err(ListError::TooMany);
                 }
                 let market = Arc::new(Market::new(info));
+                if market.info().status == MarketStatus::Resolved {
+                    self.mark_resolved(&market);
+                }
                 markets.push(market.clone());
                 added.insert(condition_id, market);
             }
         }
+        let leaving = self.settled_too_many();
+        let is_leaving: HashSet<*const Market> = leaving.iter().map(Arc::as_ptr).collect();
+        markets.retain(|market| !is_leaving.contains(&Arc::as_ptr(market)));
         self.listing.store(Arc::new(Listing::of(markets)));
-        Ok(())
+        Ok(leaving)
+    }
+
+    fn settled_too_many(&self) -> Vec<Arc<Market>> {
+        let mut settled = self.settled.lock();
+        let surplus = settled.len().saturating_sub(SETTLED_LISTED_MAX);
+        settled.drain(..surplus).collect()
     }
 
     /// Publishes the book of one outcome and puts its market on the list of changes.
@@ -125,6 +168,34 @@ impl Markets {
             self.changed.lock().push(market.clone());
             self.change.notify_one();
         }
+    }
+
+    fn mark_resolved(&self, market: &Arc<Market>) {
+        self.unsettled.fetch_add(1, Ordering::Relaxed);
+        self.resolved.lock().push(market.clone());
+        self.resolution.notify_one();
+    }
+
+    /// Waits until a market is resolved and takes all that are, each once. One task calls this.
+    pub async fn resolutions(&self) -> Vec<Arc<Market>> {
+        loop {
+            let resolved = std::mem::take(&mut *self.resolved.lock());
+            if !resolved.is_empty() {
+                return resolved;
+            }
+            self.resolution.notified().await;
+        }
+    }
+
+    /// Takes note that nothing is left to pay in a market, which [`Markets::resolutions`] told.
+    pub fn mark_settled(&self, market: Arc<Market>) {
+        self.settled.lock().push_back(market);
+        self.unsettled.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// How many markets are resolved and not settled yet.
+    pub fn unsettled_count(&self) -> usize {
+        self.unsettled.load(Ordering::Relaxed)
     }
 
     /// Waits until a market has changed and takes the whole list. One task calls this.
@@ -203,8 +274,8 @@ impl Market {
     }
 
     /// Replaces the description. A resolved market keeps its status and payouts: a late page of
-    /// the venue's catalogue must not reopen it.
-    fn describe(&self, mut info: MarketInfo) -> Result<(), ListError> {
+    /// the venue's catalogue must not reopen it. Tells whether it is resolved by this.
+    fn describe(&self, mut info: MarketInfo) -> Result<bool, ListError> {
         let before = self.info.load();
         if before.outcomes.len() != info.outcomes.len() {
             return Err(ListError::OutcomesChanged {
@@ -213,14 +284,37 @@ impl Market {
                 after: info.outcomes.len(),
             });
         }
-        if !before.status.may_become(info.status) {
+        let was_resolved = before.status == MarketStatus::Resolved;
+        if was_resolved || !before.status.may_become(info.status) {
             info.status = before.status;
             info.payouts.clone_from(&before.payouts);
             info.evidence.clone_from(&before.evidence);
         }
+        let is_resolved = info.status == MarketStatus::Resolved;
         self.info.store(Arc::new(info));
-        Ok(())
+        Ok(is_resolved && !was_resolved)
     }
+}
+
+/// Describes a market as it was decided. Where the venue lists other tokens now, nothing of what
+/// was decided can be shown: the market is closed.
+fn resolve(info: &mut MarketInfo, decided: &DecidedPayouts) {
+    let payout = |token_id: &Arc<str>| {
+        decided.iter().find(|(token, _)| token == token_id).map(|&(_, price)| price)
+    };
+    let payouts: Option<Vec<Price>> =
+        info.outcomes.iter().map(|outcome| payout(&outcome.token_id)).collect();
+    match payouts {
+        Some(payouts) if payouts.len() == decided.len() => {
+            info.status = MarketStatus::Resolved;
+            info.payouts = payouts;
+        }
+        _ => {
+            info.status = MarketStatus::Closed;
+            info.payouts.clear();
+        }
+    }
+    info.evidence = Some("it was decided before the start".into());
 }
 
 /// A market as one decision sees it.
@@ -327,6 +421,82 @@ mod tests {
         assert_eq!(market.info().payouts, [Price::ONE, Price::ZERO]);
     }
 
+    #[tokio::test]
+    async fn a_market_is_on_the_list_of_resolutions_once() {
+        let resolved = |id| MarketInfo {
+            payouts: vec![Price::ONE, Price::ZERO],
+            ..info(id, MarketStatus::Resolved)
+        };
+        let markets = Markets::new();
+        markets.list(vec![info("0xa", MarketStatus::Open), resolved("0xb")]).unwrap();
+        let taken = async || {
+            let taken = markets.resolutions().await;
+            taken.iter().map(|market| market.info().condition_id.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(taken().await, ["0xb"]);
+        markets.list(vec![resolved("0xb"), resolved("0xa")]).unwrap();
+        assert_eq!(taken().await, ["0xa"], "and the other one not again");
+        // What was said first stands.
+        let other = vec![Price::ZERO, Price::ONE];
+        markets.list(vec![MarketInfo { payouts: other, ..resolved("0xa") }]).unwrap();
+        let payouts = &markets.by_condition("0xa").unwrap().info().payouts.clone();
+        assert_eq!(*payouts, [Price::ONE, Price::ZERO]);
+    }
+
+    #[tokio::test]
+    async fn of_settled_markets_the_newest_stay_listed() {
+        let markets = Markets::new();
+        let resolved = |number: usize| MarketInfo {
+            payouts: vec![Price::ONE, Price::ZERO],
+            ..info(&format!("0x{number}"), MarketStatus::Resolved)
+        };
+        let mut infos: Vec<_> = (0..SETTLED_LISTED_MAX + 3).map(resolved).collect();
+        infos.push(info("0xopen", MarketStatus::Open));
+        markets.list(infos).unwrap();
+        for market in markets.resolutions().await {
+            // The last one is not paid yet.
+            if *market.info().condition_id != *resolved(SETTLED_LISTED_MAX + 2).condition_id {
+                markets.mark_settled(market);
+            }
+        }
+        assert_eq!(markets.unsettled_count(), 1);
+        let all = SETTLED_LISTED_MAX + 4;
+        assert_eq!(markets.listing().markets().len(), all, "until something is listed");
+
+        let left = markets.list(vec![]).unwrap();
+        let left: Vec<_> = left.iter().map(|it| it.info().condition_id.to_string()).collect();
+        assert_eq!(left, ["0x0", "0x1"]);
+        assert_eq!(markets.listing().markets().len(), all - 2);
+        assert!(markets.by_condition("0x0").is_none());
+        assert!(markets.listing().by_token("0x1-No").is_none());
+        assert!(markets.by_condition("0x2").is_some());
+        assert!(markets.by_condition("0xopen").is_some());
+        assert!(markets.list(vec![]).unwrap().is_empty(), "each leaves once");
+    }
+
+    #[test]
+    fn what_was_decided_before_the_start_is_listed_so() {
+        let decided = |id: &str, no: &str| {
+            let payouts = vec![
+                (format!("{id}-{no}").into(), Price::ONE),
+                (format!("{id}-Yes").into(), Price::ZERO),
+            ];
+            (Arc::from(id), payouts)
+        };
+        let markets = Markets::remembering([decided("0xa", "No"), decided("0xb", "Never")]);
+        let listed =
+            ["0xa", "0xb", "0xc"].map(|id| info(id, MarketStatus::Open)).into_iter().collect();
+        markets.list(listed).unwrap();
+        let now = |id: &str| {
+            let market = markets.by_condition(id).unwrap();
+            let info = market.info();
+            (info.status, info.payouts.clone())
+        };
+        assert_eq!(now("0xa"), (MarketStatus::Resolved, vec![Price::ZERO, Price::ONE]));
+        assert_eq!(now("0xb"), (MarketStatus::Closed, vec![]), "its tokens are others now");
+        assert_eq!(now("0xc"), (MarketStatus::Open, vec![]));
+    }
+
     #[test]
     fn outcomes_do_not_change_in_number() {
         let markets = Markets::new();
@@ -334,8 +504,8 @@ mod tests {
         let mut other = info("0xa", MarketStatus::Open);
         other.outcomes.pop();
         assert_eq!(
-            markets.list(vec![other]),
-            Err(ListError::OutcomesChanged { condition_id: "0xa".into(), before: 2, after: 1 })
+            markets.list(vec![other]).err(),
+            Some(ListError::OutcomesChanged { condition_id: "0xa".into(), before: 2, after: 1 })
         );
     }
 

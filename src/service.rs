@@ -10,6 +10,7 @@ mod clocks;
 mod comments;
 mod keys;
 mod orders;
+pub mod settlement;
 
 pub use access::{Admission, Caller, Denied, SocketCaller, TokenCaller};
 pub use accounts::{MarkedPosition, Portfolio};

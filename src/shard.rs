@@ -120,6 +120,8 @@ pub enum Outcome {
     },
     /// The comment was added.
     Comment(Box<Comment>),
+    /// A part is done: the same command does more of it.
+    Unfinished,
     /// It is so.
     Done,
 }

@@ -69,6 +69,8 @@ pub struct Gauges {
     pub sockets: usize,
     /// Known markets.
     pub markets: usize,
+    /// Those of them that are resolved and not settled yet.
+    pub markets_unsettled: usize,
     /// Known keys.
     pub keys: usize,
     /// Seconds since the start.
@@ -136,6 +138,11 @@ impl Metrics {
             ("http_connections", "Open connections.", gauges.connections as u64),
             ("active_websocket_connections", "Open sockets.", gauges.sockets as u64),
             ("markets", "Known markets.", gauges.markets as u64),
+            (
+                "markets_unsettled",
+                "Resolved markets in which something may be left to pay.",
+                gauges.markets_unsettled as u64,
+            ),
             ("api_keys", "Known keys.", gauges.keys as u64),
             ("uptime_seconds", "Seconds since the start.", gauges.uptime_seconds),
         ] {

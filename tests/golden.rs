@@ -1,8 +1,8 @@
 //! What an earlier version wrote is read for ever.
 //!
-//! `tests/fixtures/golden/v1` is a data directory as version 1 of the format left it: records of
-//! every kind that it had, a snapshot with its order file, an archive, a segment that was written
-//! at the end.
+//! `tests/fixtures/golden/v1` is a data directory as version 1 of the format left it, `v2` one of
+//! version 2: records of every kind that the version had, a snapshot with its order file, an
+//! archive, a segment that was written at the end.
 //! Its content is told as text and compared with what was told when it was made. A version that
 //! changes the format adds a directory; it never replaces one. So do kinds of events that came
 //! later: `v1_key_life` has those of keys that are renamed and rotated.
@@ -24,6 +24,9 @@ use paperbourse::engine::command::Identity;
 use paperbourse::engine::event::{Event, OrderFilled};
 use paperbourse::engine::idempotency::{Fingerprint, NameHash};
 use paperbourse::engine::key::{KeyGrant, Permissions};
+use paperbourse::engine::settlement::{
+    Decision, PaidPosition, Payouts, PositionsSettled, SettledMarket,
+};
 use paperbourse::ids::{
     AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex, Place, ShardId, Timestamp,
 };
@@ -31,13 +34,17 @@ use paperbourse::journal::record::{self, RecordHeader};
 use paperbourse::journal::{Journal, JournalConfig, SegmentReader};
 use paperbourse::limits::tier::Tier;
 use paperbourse::market::book::{Level, Side};
-use paperbourse::money::{FeeRate, Price, Shares, Usd};
+use paperbourse::money::{FeeRate, Notional, Price, Shares, Usd};
 use paperbourse::snapshot::{self, Folder, Opened, SnapshotConfig, SnapshotKeeper};
 use smallvec::smallvec;
 use tempfile::TempDir;
 
 const SHARD: u8 = 5;
-/// All kinds of events, as `kind` names them.
+/// The market whose decision this shard keeps, and one that is settled behind the snapshot.
+const SETTLED: [&str; 2] = ["M123", "M131"];
+/// The kinds of events that came with version 2, as `kind` names them.
+const KINDS_OF_VERSION_2: [&str; 3] = ["market settled", "positions settled", "settlement decided"];
+/// All kinds of events that the first version had, as `kind` names them.
 const KINDS: [&str; 10] = [
     "account opened",
     "comment added",
@@ -85,6 +92,9 @@ const fn kind(event: &Event) -> &'static str {
         Event::OrderForgotten { .. } => "order forgotten",
         Event::CommentAdded { .. } => "comment added",
         Event::CommentDeleted { .. } => "comment deleted",
+        Event::SettlementDecided { .. } => "settlement decided",
+        Event::PositionsSettled(_) => "positions settled",
+        Event::MarketSettled { .. } => "market settled",
         Event::StateChecked { .. } => "state checked",
     }
 }
@@ -170,10 +180,14 @@ fn write(data: &Path) {
     happen(&mut state, &journal, opening());
     let mut order = 0;
     for half in 0..2 {
+        order += 1;
+        for events in settle(&state, half, order) {
+            happen(&mut state, &journal, events);
+        }
         let first = order;
         while order < first + 3 || journal.segment() == Some(1) {
             order += 1;
-            let fill = Event::OrderFilled(Box::new(fill(&state, order)));
+            let fill = Event::OrderFilled(Box::new(fill(&state, order, MarketIndex(0))));
             happen(&mut state, &journal, vec![fill]);
         }
         let comments = state.head().comments_ever;
@@ -243,11 +257,55 @@ fn opening() -> Vec<Event> {
     events
 }
 
+/// A market is bought and resolved.
+fn settle(state: &State, half: u64, order: u64) -> Vec<Vec<Event>> {
+    let market = MarketIndex(u32::try_from(half).unwrap() + 1);
+    let condition_id: Arc<str> = SETTLED[market.0 as usize - 1].into();
+    let tokens: [Arc<str>; 2] =
+        ["Ja", "Nein"].map(|label| format!("{condition_id} {label}").into());
+    let outcomes = vec![("Ja".into(), tokens[0].clone()), ("Nein".into(), tokens[1].clone())];
+    let bought = fill(state, order, market);
+    let shares = bought.position_shares;
+    let payouts: Payouts = if half == 0 {
+        smallvec![Price::from_micros(500_000); 2]
+    } else {
+        smallvec![Price::ONE, Price::ZERO]
+    };
+    let payout = Notional::of(payouts[bought.outcome.index()], shares).floor();
+    let paid = PaidPosition {
+        account: account(),
+        outcome: bought.outcome,
+        shares,
+        payout,
+        balance: bought.balance + payout,
+    };
+    let decision = Arc::new(Decision {
+        condition_id: condition_id.clone(),
+        payouts: tokens.into_iter().zip(payouts.iter().copied()).collect(),
+        evidence: "gamma and clob say so ✓".into(),
+    });
+    let positions =
+        PositionsSettled { market, payouts: payouts.clone(), positions: vec![paid], at: at(70) };
+    vec![
+        vec![
+            Event::MarketIntroduced { index: market, condition_id, outcomes },
+            Event::OrderFilled(Box::new(bought)),
+        ],
+        vec![Event::SettlementDecided { decision, at: at(69) }],
+        vec![
+            Event::PositionsSettled(Box::new(positions)),
+            Event::MarketSettled { market, payouts, at: at(70) },
+        ],
+    ]
+}
+
 /// Buys two levels, and sells a part of it at every third order.
-fn fill(state: &State, number: u64) -> OrderFilled {
+fn fill(state: &State, number: u64, market: MarketIndex) -> OrderFilled {
     let row = state.accounts().next().unwrap();
     let outcome = OutcomeIndex(u8::from(number.is_multiple_of(5)));
-    let position = row.positions.iter().find(|position| position.outcome == outcome).copied();
+    let position = row.positions.iter();
+    let mut position = position.filter(|it| it.market == market && it.outcome == outcome);
+    let position = position.next().copied();
     let held = position.map_or(Shares::ZERO, |position| position.shares);
     let is_sale = number.is_multiple_of(3) && held > Shares::ZERO;
     let level = |cents: i64, micros: i64| Level {
@@ -263,14 +321,14 @@ fn fill(state: &State, number: u64) -> OrderFilled {
         (levels.iter().map(|level: &Level| level.size).sum(), Usd::from_micros(notional));
     let fee = Usd::from_micros(12_340);
     let before =
-        position.unwrap_or(paperbourse::engine::position::Position::empty(MarketIndex(0), outcome));
+        position.unwrap_or(paperbourse::engine::position::Position::empty(market, outcome));
     let after = before.after_fill(side, quantity, notional).unwrap();
     let balance = row.ledger.after_fill(side, notional, fee).unwrap().cash();
     let name = |kind: &str| NameHash::of_order(&format!("{kind} {number}"));
     OrderFilled {
         order: OrderId::new(shard(), number).unwrap(),
         account: account(),
-        market: MarketIndex(0),
+        market,
         outcome,
         side,
         levels,
@@ -341,6 +399,16 @@ fn told(data: &Path) -> (String, BTreeSet<&'static str>) {
     for comment in state.comments() {
         writeln!(text, "{comment:?}").unwrap();
     }
+    for (market, settled) in state.settled_markets() {
+        let SettledMarket { payouts, is_paid, .. } = settled;
+        writeln!(text, "{market:?} pays {payouts:?}, paid {is_paid}").unwrap();
+    }
+    for settlement in state.settlements() {
+        writeln!(text, "{settlement:?}").unwrap();
+    }
+    for decided in state.decisions() {
+        writeln!(text, "{:?} {:?}", decided.decision, decided.at).unwrap();
+    }
     (text, kinds)
 }
 
@@ -385,8 +453,14 @@ fn what_version_1_wrote_is_read() {
 }
 
 #[test]
+fn what_version_2_wrote_is_read() {
+    let kinds: Vec<_> = KINDS.into_iter().chain(KINDS_OF_VERSION_2).collect();
+    check_read("v2", &kinds, "golden_2");
+}
+
+#[test]
 fn what_is_written_today_reads_the_same() {
-    check_written("v1", write, "golden");
+    check_written("v2", write, "golden_2");
 }
 
 #[test]

@@ -9,11 +9,13 @@ use smallvec::SmallVec;
 
 use super::event::OrderFilled;
 use super::position::Position;
+use super::settlement;
+use super::settlement::{PaidPosition, SETTLEMENTS_PER_ACCOUNT_MAX, Settlement, Settlements};
 use super::slab::PackedSlot;
 use super::state_hash::{StateHash, Term, TermKind};
 use crate::ids::{AccountId, MarketIndex, OutcomeIndex, Timestamp};
 use crate::market::book::Side;
-use crate::money::Usd;
+use crate::money::{Price, Usd};
 
 /// Positions are searched one by one up to this many, and by an index past it.
 const POSITIONS_SEARCHED_MAX: usize = 16;
@@ -59,6 +61,8 @@ struct Activity {
     position_of: Option<Box<HashTable<u32>>>,
     /// In the order of opening; closed ones stay.
     positions: SmallVec<[Position; POSITIONS_INLINE]>,
+    /// What it was paid for positions in resolved markets; none for most.
+    settlements: Option<Box<Settlements>>,
 }
 
 const _: () = assert!(size_of::<Activity>() == 3 * 64, "an active account has three cache lines");
@@ -185,6 +189,69 @@ impl Account {
             None => activity.push_position(after),
         }
         Ok(change)
+    }
+
+    /// Pays and closes a position, and tells how the state hash changes with that. What
+    /// contradicts what there is is an error; the account is of no use any more after it.
+    pub(super) fn settle(
+        &mut self,
+        market: MarketIndex,
+        paid: &PaidPosition,
+        payout_per_share: Price,
+        at: Timestamp,
+    ) -> Result<StateHash, &'static str> {
+        let ledger = self.ledger();
+        let order_count = self.order_count_ever();
+        let after = ledger.after_payout(paid.payout).ok_or("has sums out of range")?;
+        if after.cash() != paid.balance {
+            return Err("is paid without conserving money");
+        }
+        let activity = self.activity.as_mut().ok_or("is paid and never traded")?;
+        let index = activity.find(market, paid.outcome).ok_or("is paid for what it never held")?;
+        let position = activity.positions[index];
+        if position.shares != paid.shares {
+            return Err("is paid for other shares than it holds");
+        }
+        if settlement::payout(paid.shares, payout_per_share) != paid.payout {
+            return Err("is paid something else than its shares pay");
+        }
+        let closed = position.after_payout(paid.payout).ok_or("has a profit out of range")?;
+        activity.set_ledger(after);
+        activity.positions[index] = closed;
+        let mut change = StateHash::default();
+        change -= money_term(self.id, &ledger, order_count);
+        change += money_term(self.id, &after, order_count);
+        change -= position.term(self.id);
+        change += closed.term(self.id);
+        let Position { shares, cost, .. } = position;
+        let settlement = Settlement { shares, cost, payout: paid.payout, payout_per_share, at };
+        let index = u32::try_from(index).expect("fewer outcomes than a u32 counts");
+        change += settlement.term(self.id, index);
+        if let Some((forgotten, index)) = self.add_settlement(index, settlement) {
+            change -= forgotten.term(self.id, index);
+        }
+        Ok(change)
+    }
+
+    /// Adds a settlement, and takes the oldest position's away when there are too many.
+    pub(super) fn add_settlement(
+        &mut self,
+        position: u32,
+        settlement: Settlement,
+    ) -> Option<(Settlement, u32)> {
+        let settlements = self.activity.get_or_insert_default().settlements.get_or_insert_default();
+        settlements.insert(position, settlement);
+        if settlements.len() <= SETTLEMENTS_PER_ACCOUNT_MAX {
+            return None;
+        }
+        settlements.pop_first().map(|(position, settlement)| (settlement, position))
+    }
+
+    /// What it was paid for positions, by their place among all that it ever had.
+    pub(super) fn settlements(&self) -> &Settlements {
+        static NONE: Settlements = Settlements::new();
+        let settlements = self.activity.as_ref().and_then(|activity| activity.settlements.as_ref());
+        settlements.map_or(&NONE, |settlements| settlements)
     }
 
     pub(super) fn set_ledger(&mut self, ledger: Ledger) {
@@ -378,6 +445,13 @@ impl Ledger {
         let received = wide(self.granted) + wide(self.sales) + wide(self.payouts);
         let spent = wide(self.purchases) + wide(self.fees);
         i64::try_from(received - spent).ok().map(Usd::from_micros)
+    }
+
+    /// The ledger after a payout; `None` when a sum or the cash leaves its range.
+    pub fn after_payout(mut self, payout: Usd) -> Option<Self> {
+        self.payouts = self.payouts.checked_add(payout)?;
+        self.checked_cash()?;
+        Some(self)
     }
 
     /// The ledger after a fill; `None` when a sum or the cash leaves its range.

@@ -11,9 +11,11 @@ use super::event::{Event, OrderFilled};
 use super::key::Key;
 use super::key_row::KeyRow;
 use super::order::Order;
+use super::settlement::Decision;
 use super::state_hash::{StateHash, Term, TermKind};
 use super::{State, UsedMarket};
 use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, Place, Timestamp};
+use crate::market::book::Side;
 use crate::money::{Shares, Usd};
 
 /// Ids are given one after the other, each by the shard that keeps what it names.
@@ -92,6 +94,14 @@ impl State {
                 self.add_comment(comment, position_in_log)
             }
             Event::CommentDeleted { comment } => self.delete_comment(*comment, position_in_log),
+            Event::SettlementDecided { decision, at } => {
+                let made = self.add_decision(decision, *at, position_in_log);
+                made.map_err(|flaw| Flaw::decision(Decision::home(&decision.condition_id), flaw))
+            }
+            Event::PositionsSettled(settled) => self.settle_positions(settled, position_in_log),
+            Event::MarketSettled { market, payouts, at: _ } => {
+                self.settle_market(*market, payouts, true, position_in_log)
+            }
             Event::StateChecked { hash } if *hash == self.hash => Ok(()),
             Event::StateChecked { hash } => Err(Flaw::hash(*hash, self.hash)),
         }
@@ -135,6 +145,9 @@ impl State {
         }
         let hash = self.hasher.hash_one(account.digest);
         let slot = self.accounts.insert(account);
+        let open = self.accounts[slot].positions().iter().filter(|position| position.is_open());
+        let open = open.map(|position| (position.market, slot, position.outcome));
+        self.open_positions.extend(open);
         let (accounts, hasher) = (&self.accounts, &self.hasher);
         let hash_at = |&slot: &u32| hasher.hash_one(accounts[slot].digest);
         self.account_of.insert_unique(hash, slot, hash_at);
@@ -224,6 +237,9 @@ impl State {
         if market.is_none_or(|market| fill.outcome.index() >= market.outcomes.len()) {
             return Err(flaw("is in no market"));
         }
+        if self.settled.contains_key(&fill.market) {
+            return Err(flaw("is in a settled market"));
+        }
 
         let slot = self.account_slot(fill.account).ok_or(flaw("is of no account"))?;
         let account = &mut self.accounts[slot];
@@ -236,6 +252,12 @@ impl State {
         self.hash += account.fill(fill).map_err(flaw)?;
         account.push_order(order_slot);
         account.position_in_log = position_in_log;
+        let position = (fill.market, slot, fill.outcome);
+        if fill.position_shares == Shares::ZERO {
+            self.open_positions.remove(&position);
+        } else if fill.side == Side::Buy && fill.position_shares == fill.quantity {
+            self.open_positions.insert(position);
+        }
         Ok(())
     }
 

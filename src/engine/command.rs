@@ -1,10 +1,13 @@
 //! What can be asked of a shard: commands, which may change it, and the values they carry.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use super::idempotency::{Fingerprint, NameHash};
 use super::key::KeyGrant;
 use super::order::NAMES_PER_ORDER_MAX;
+use super::settlement::Decision;
 use crate::ids::{AccountId, CommentId, KeyId, OrderId, ShardId};
 use crate::market::book::Side;
 use crate::money::{Price, Shares};
@@ -57,6 +60,11 @@ pub enum Command {
         /// Who asks: only the author may.
         author: AccountId,
     },
+    /// Keeps how a market is resolved, unless that was decided before. For the shard that
+    /// [`Decision::home`] names.
+    DecideSettlement(Arc<Decision>),
+    /// Pays some of the shard's positions in a market that is resolved, all of them in the end.
+    Settle(Arc<Decision>),
 }
 
 /// Who somebody is, as the identity provider says.

@@ -59,6 +59,10 @@ impl Flaw {
         Self::Event { kind: "market", id: index.0.into(), flaw }
     }
 
+    pub(super) const fn decision(home: ShardId, flaw: &'static str) -> Self {
+        Self::Event { kind: "decision of shard", id: home.get() as u64, flaw }
+    }
+
     pub(super) const fn hash(expected: StateHash, found: StateHash) -> Self {
         Self::Hash { expected: expected.get(), found: found.get() }
     }

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use super::command::Identity;
 use super::idempotency::{Fingerprint, NameHash};
 use super::key::KeyGrant;
+use super::settlement::{Decision, Payouts, PositionsSettled};
 use super::state_hash::StateHash;
 use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex, Timestamp};
 use crate::market::book::Side;
@@ -105,6 +106,25 @@ pub enum Event {
         /// Which.
         comment: CommentId,
     },
+    /// How a market is resolved. Each shard that has used it settles it by this.
+    SettlementDecided {
+        /// The decision.
+        decision: Arc<Decision>,
+        /// When.
+        at: Timestamp,
+    },
+    /// Positions of a resolved market were paid and closed. From the first of these on no order
+    /// touches the market.
+    PositionsSettled(Box<PositionsSettled>),
+    /// No position in a resolved market is left to pay.
+    MarketSettled {
+        /// Which market.
+        market: MarketIndex,
+        /// What a share of each outcome pays.
+        payouts: Payouts,
+        /// When.
+        at: Timestamp,
+    },
     /// What the shard's state hash was before this event: recovery and followers check themselves
     /// against it.
     StateChecked {
@@ -122,13 +142,17 @@ impl Event {
             | Self::KeyRenamed { .. }
             | Self::MarketIntroduced { .. }
             | Self::OrderFilled(_)
-            | Self::CommentAdded { .. } => true,
+            | Self::CommentAdded { .. }
+            | Self::SettlementDecided { .. } => true,
             Self::KeyExpirySet { .. }
             | Self::KeyRevoked { .. }
             | Self::KeyForgotten { .. }
             | Self::OrderForgotten { .. }
             | Self::CommentDeleted { .. }
-            | Self::StateChecked { .. } => false,
+            | Self::StateChecked { .. }
+            // What is owed is paid whatever there is: no more often than positions were opened.
+            | Self::PositionsSettled(_)
+            | Self::MarketSettled { .. } => false,
         }
     }
 }

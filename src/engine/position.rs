@@ -58,6 +58,15 @@ impl Position {
         Some(self)
     }
 
+    /// The position after its market has paid for all of its shares. `None` when the profit leaves
+    /// its range.
+    pub fn after_payout(mut self, payout: Usd) -> Option<Self> {
+        self.realised = self.realised.checked_add(payout.checked_sub(self.cost)?)?;
+        self.shares = Shares::ZERO;
+        self.cost = Usd::ZERO;
+        Some(self)
+    }
+
     /// The position's term in the state hash.
     #[inline]
     pub(super) fn term(&self, account: AccountId) -> StateHash {

@@ -4,6 +4,8 @@
 //! front of it, the sum of all against the head and its hash, and what does not fit is an error
 //! that names the row. A restored state rests on no place: all of it is on disk.
 
+use std::sync::Arc;
+
 use super::State;
 use super::UsedMarket;
 use super::account::Account;
@@ -12,8 +14,9 @@ use super::key::Key;
 use super::order::{Order, OrderRow};
 use super::position::Position;
 use super::rows::{AccountRow, StateHead};
+use super::settlement::{Decision, Payouts, Settlement};
 use super::state_hash::StateHash;
-use crate::ids::{CommentId, KeyId, MarketIndex, OrderId};
+use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, Timestamp};
 use crate::money::{Shares, Usd};
 
 /// Why rows are not a state.
@@ -49,8 +52,8 @@ pub enum RestoreError {
     },
 }
 
-/// Puts a state together: first markets, then accounts, then keys, orders and comments. After an
-/// error it is of no use any more.
+/// Puts a state together: first markets, then accounts, then keys, orders, comments, settlements
+/// and decisions. After an error it is of no use any more.
 #[derive(Debug)]
 pub struct Restorer {
     head: StateHead,
@@ -80,16 +83,58 @@ impl Restorer {
         inserted.ok_or(RestoreError::Row { kind: "market", id, flaw: "came before" })
     }
 
-    /// A market that is settled.
-    pub fn settled(&mut self, market: MarketIndex) -> Result<(), RestoreError> {
+    /// A market that is being settled or is settled.
+    pub fn settled(
+        &mut self,
+        market: MarketIndex,
+        payouts: &Payouts,
+        is_paid: bool,
+    ) -> Result<(), RestoreError> {
         let error = |flaw| RestoreError::Row { kind: "settled market", id: market.0.into(), flaw };
-        if market.0 as usize >= self.state.markets.len() {
-            return Err(error("is none of the markets"));
-        }
-        if !self.state.settled.insert(market) {
+        if self.state.settled.contains_key(&market) {
             return Err(error("came before"));
         }
+        let settled = self.state.settle_market(market, payouts, is_paid, 0);
+        settled.map_err(|_| error("is none of the markets, or pays what it cannot"))
+    }
+
+    /// What an account was paid for a position, which is in this place among all that it ever had.
+    pub fn settlement(
+        &mut self,
+        account: AccountId,
+        position: u32,
+        settlement: Settlement,
+    ) -> Result<(), RestoreError> {
+        let error =
+            |flaw| RestoreError::Row { kind: "settlement of account", id: account.get(), flaw };
+        let state = &mut self.state;
+        let slot = state.account_slot(account).ok_or_else(|| error("is of no account"))?;
+        let account = &mut state.accounts[slot];
+        let closed = account.positions().get(position as usize);
+        if closed
+            .is_none_or(|closed| closed.is_open() || !state.settled.contains_key(&closed.market))
+        {
+            return Err(error("is of no position that was settled"));
+        }
+        if account.settlement(position).is_some() {
+            return Err(error("came before"));
+        }
+        if account.add_settlement(position, settlement).is_some() {
+            return Err(error("is one more than its account keeps"));
+        }
+        state.hash += settlement.term(account.id, position);
         Ok(())
+    }
+
+    /// How a market was resolved.
+    pub fn decision(
+        &mut self,
+        decision: &Arc<Decision>,
+        at: Timestamp,
+    ) -> Result<(), RestoreError> {
+        let id = self.state.decisions.len() as u64;
+        let added = self.state.add_decision(decision, at, 0);
+        added.map_err(|flaw| RestoreError::Row { kind: "decision", id, flaw })
     }
 
     /// The next account, by id. All of them come before the first key and the first order.
@@ -229,6 +274,10 @@ fn check_position(state: &State, position: &Position) -> Result<(), &'static str
     }
     if position.shares < Shares::ZERO || position.cost < Usd::ZERO {
         return Err("has a position below zero");
+    }
+    let settled = state.settled.get(&position.market);
+    if position.is_open() && settled.is_some_and(|settled| settled.is_paid) {
+        return Err("has a position in a market that is paid");
     }
     Ok(())
 }

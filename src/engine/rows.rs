@@ -10,6 +10,7 @@ use super::comment::Comment;
 use super::key::Key;
 use super::order::{Order, OrderRow};
 use super::position::Position;
+use super::settlement::{SettledMarket, Settlement};
 use super::state_hash::StateHash;
 use crate::ids::{AccountId, MarketIndex, OrderId, ShardId, Timestamp};
 
@@ -86,9 +87,18 @@ impl State {
         &self.markets
     }
 
-    /// The markets that it has settled, by index.
-    pub fn settled_markets(&self) -> impl Iterator<Item = MarketIndex> {
-        self.settled.iter().copied()
+    /// The markets that it settles or has settled, by index.
+    pub fn settled_markets(&self) -> impl ExactSizeIterator<Item = (MarketIndex, &SettledMarket)> {
+        self.settled.iter().map(|(&market, settled)| (market, settled))
+    }
+
+    /// What all accounts were paid for positions, by account and the place of the position among
+    /// all that it ever had.
+    pub fn settlements(&self) -> impl Iterator<Item = (AccountId, u32, &Settlement)> {
+        self.accounts.iter().flat_map(|(_, account)| {
+            let settlements = account.settlements().iter();
+            settlements.map(|(&position, settlement)| (account.id, position, settlement))
+        })
     }
 
     /// All accounts, by id.
@@ -144,6 +154,8 @@ impl PartialEq for State {
         self.head() == other.head()
             && self.markets == other.markets
             && self.settled == other.settled
+            && self.settlements().eq(other.settlements())
+            && self.decisions().eq(other.decisions())
             && self.orders.len() == other.orders.len()
             && self.accounts().eq(other.accounts())
             && self.accounts().all(|account| orders(self, account.id) == orders(other, account.id))

@@ -53,6 +53,12 @@ pub enum TermKind {
     Comment = 6,
     /// Whose an account is.
     Identity = 7,
+    /// How a market is resolved.
+    Decision = 13,
+    /// What an account was paid for a position.
+    Settlement = 14,
+    /// A market that the shard settles or has settled.
+    SettledMarket = 15,
 }
 
 /// Folds the fields of one thing into a term. The function is part of the journal's format.

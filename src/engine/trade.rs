@@ -44,7 +44,7 @@ pub(super) fn decide(
     }
 
     let used = state.market_of.get(&*order.market_id).copied();
-    if used.is_some_and(|market| state.settled.contains(&market)) {
+    if used.is_some_and(|market| state.settled.contains_key(&market)) {
         return Err(Rejection::MarketClosed { status: MarketStatus::Resolved });
     }
     let Some(market) = market else {

@@ -9,7 +9,8 @@ use super::idempotency::NameHash;
 use super::key::Key;
 use super::order::OrderReceipt;
 use super::position::Position;
-use crate::ids::{AccountId, KeyId, OrderId, OutcomeIndex, Place};
+use super::settlement::Settlement;
+use crate::ids::{AccountId, KeyId, OrderId, OutcomeIndex, Place, Timestamp};
 use crate::market::book::Side;
 
 /// One visit to a shard reads at most this many rows; longer lists take several.
@@ -17,6 +18,9 @@ pub const ROWS_PER_VISIT_MAX: usize = 200;
 
 /// One visit looks at no more orders than this for those that a filter lets through.
 const ORDERS_PER_VISIT_MAX: usize = 2_000;
+
+/// The same of settlements.
+const SETTLEMENTS_PER_VISIT_MAX: usize = 2_000;
 
 /// Something that was read, and the newest record that it rests on. Nobody may be told before that
 /// record is durable.
@@ -81,6 +85,39 @@ pub struct OrderPage {
     pub looked_at: usize,
     /// Whether there are older ones.
     pub has_more: bool,
+}
+
+/// Which settlements of an account are wanted.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SettlementFilter {
+    /// Only of the market with this condition id.
+    pub market_id: Option<Box<str>>,
+    /// Only of this time and later.
+    pub from: Option<Timestamp>,
+    /// Only of this time and before.
+    pub to: Option<Timestamp>,
+}
+
+/// A settlement and the position that it paid, by the names that the venue uses.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SettlementRow {
+    /// The position's number within the account, from 1.
+    pub number: u64,
+    /// The market's condition id.
+    pub market_id: Arc<str>,
+    /// The outcome's label.
+    pub outcome: Arc<str>,
+    /// What was paid.
+    pub settlement: Settlement,
+}
+
+/// A page of an account's settlements, the newest position first.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SettlementPage {
+    /// Those that the filter lets through.
+    pub rows: Vec<SettlementRow>,
+    /// The last position that was looked at, if there are older settlements: where to go on.
+    pub next: Option<u64>,
 }
 
 impl State {
@@ -175,6 +212,46 @@ impl State {
         Observed { value: Some(page), place: self.place_at(account.position_in_log) }
     }
 
+    /// Settlements of an account, the newest position first, from the one before a position on; at
+    /// most `limit`.
+    pub fn observe_settlements(
+        &self,
+        account: AccountId,
+        filter: &SettlementFilter,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Observed<Option<SettlementPage>> {
+        let Some(account) = self.account(account) else {
+            return Observed::nothing(Place::START);
+        };
+        let limit = limit.min(ROWS_PER_VISIT_MAX);
+        // A position's number is its place and one more.
+        let end = before
+            .map_or(u32::MAX, |number| u32::try_from(number.saturating_sub(1)).unwrap_or(u32::MAX));
+        let mut newest_first = account.settlements().range(..end).rev().peekable();
+        let mut page = SettlementPage { rows: Vec::new(), next: None };
+        let mut looked_at = 0;
+        while page.rows.len() < limit && looked_at < SETTLEMENTS_PER_VISIT_MAX {
+            let Some((&place, settlement)) = newest_first.next() else {
+                break;
+            };
+            looked_at += 1;
+            let number = u64::from(place) + 1;
+            page.next = newest_first.peek().map(|_| number);
+            let position = &account.positions()[place as usize];
+            let market = self.used_market(position.market);
+            if filter.lets_through(&market.condition_id, settlement.at) {
+                page.rows.push(SettlementRow {
+                    number,
+                    market_id: market.condition_id.clone(),
+                    outcome: market.label(position.outcome),
+                    settlement: *settlement,
+                });
+            }
+        }
+        Observed { value: Some(page), place: self.place_at(account.position_in_log) }
+    }
+
     /// Comments of an order, oldest first; `None` when there is no such order. At most
     /// [`ROWS_PER_VISIT_MAX`].
     pub fn observe_comments(
@@ -223,5 +300,13 @@ impl State {
         let mut keys: Vec<Key> = newest.map(|key| self.unpacked(key)).collect();
         keys.reverse();
         Observed { value: Some(keys), place: self.place_at(account.position_in_log) }
+    }
+}
+
+impl SettlementFilter {
+    fn lets_through(&self, market_id: &str, at: Timestamp) -> bool {
+        self.market_id.as_ref().is_none_or(|id| **id == *market_id)
+            && self.from.is_none_or(|from| from <= at)
+            && self.to.is_none_or(|to| at <= to)
     }
 }

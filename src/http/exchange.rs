@@ -108,7 +108,9 @@ impl Stage {
         let exchange = self.exchange();
         if let Some(exchange) = exchange {
             gauges.sockets = exchange.fanout.socket_count();
-            gauges.markets = exchange.service.markets().listing().markets().len();
+            let markets = exchange.service.markets();
+            gauges.markets = markets.listing().markets().len();
+            gauges.markets_unsettled = markets.unsettled_count();
             gauges.keys = exchange.service.key_count();
         }
         let journal = exchange.and_then(|exchange| exchange.journal.metrics());

@@ -201,6 +201,7 @@ async fn perform(call: &Call<'_>, route: Route<'_>) -> Answer {
         Route::GetBook => markets::get_book(call),
         Route::GetBalance => account::balance(call).await,
         Route::ListPositions => account::positions(call).await,
+        Route::ListSettlements => account::settlements(call).await,
         Route::Trade
         | Route::PriceSocket
         | Route::Health

@@ -92,6 +92,8 @@ pub enum Route<'a> {
     GetBalance,
     /// `GET /v1/account/positions`
     ListPositions,
+    /// `GET /v1/account/settlements`
+    ListSettlements,
     /// `GET /v1/ws/prices`, an upgrade
     PriceSocket,
     /// `GET /v1/health`
@@ -200,6 +202,7 @@ impl<'a> Route<'a> {
             ["book"] => get(Self::GetBook),
             ["account", "balance"] => get(Self::GetBalance),
             ["account", "positions"] => get(Self::ListPositions),
+            ["account", "settlements"] => get(Self::ListSettlements),
             ["ws", "prices"] => get(Self::PriceSocket),
             ["health"] => get(Self::Health),
             ["health", "live"] => get(Self::HealthLive),
@@ -217,7 +220,7 @@ impl<'a> Route<'a> {
             | Self::RotateKey { .. }
             | Self::RevokeKey { .. }
             | Self::CreateSocketToken => Access::KeyOrToken(None),
-            Self::ListKeys | Self::GetBalance | Self::ListPositions => {
+            Self::ListKeys | Self::GetBalance | Self::ListPositions | Self::ListSettlements => {
                 Access::KeyOrToken(Some(Permission::Read))
             }
             Self::Trade | Self::AddComment { .. } | Self::DeleteComment { .. } => {
@@ -346,6 +349,7 @@ mod tests {
             (Method::GET, "/v1/orders/77", Route::GetOrder { order_id: id() }),
             (Method::GET, "/v1/account/balance", Route::GetBalance),
             (Method::GET, "/v1/account/positions", Route::ListPositions),
+            (Method::GET, "/v1/account/settlements", Route::ListSettlements),
             (Method::GET, "/v1/ws/prices", Route::PriceSocket),
             (Method::GET, "/v1/health", Route::Health),
             (Method::GET, "/v1/health/live", Route::HealthLive),

@@ -13,6 +13,7 @@ use super::text::Text;
 use crate::engine::UsedMarket;
 use crate::engine::event::{Event, OrderFilled};
 use crate::engine::key::Permission;
+use crate::engine::settlement::PositionsSettled;
 use crate::ids::{KeyId, MarketIndex, OutcomeIndex, Timestamp};
 use crate::journal::record::RecordHeader;
 use crate::market::book::Side;
@@ -111,6 +112,23 @@ pub enum EventRow<'a> {
     CommentAdded { comment: u64, order: u64, author: u64, content: &'a str, at: Text<Timestamp> },
     /// [`Event::CommentDeleted`].
     CommentDeleted { comment: u64 },
+    /// [`Event::SettlementDecided`].
+    SettlementDecided {
+        market_id: &'a str,
+        payouts: Vec<PayoutRow<'a>>,
+        evidence: &'a str,
+        at: Text<Timestamp>,
+    },
+    /// [`Event::PositionsSettled`].
+    PositionsSettled(Box<SettledRow>),
+    /// [`Event::MarketSettled`].
+    MarketSettled {
+        market_index: u32,
+        /// None when the record that names the market is gone.
+        market_id: Option<Text<Arc<str>>>,
+        payouts: Vec<Text<Price>>,
+        at: Text<Timestamp>,
+    },
     /// [`Event::StateChecked`].
     StateChecked { hash: String },
 }
@@ -129,8 +147,43 @@ pub const fn kind(event: &Event) -> &'static str {
         Event::OrderForgotten { .. } => "order_forgotten",
         Event::CommentAdded { .. } => "comment_added",
         Event::CommentDeleted { .. } => "comment_deleted",
+        Event::SettlementDecided { .. } => "settlement_decided",
+        Event::PositionsSettled(_) => "positions_settled",
+        Event::MarketSettled { .. } => "market_settled",
         Event::StateChecked { .. } => "state_checked",
     }
+}
+
+/// What a token pays.
+#[derive(Debug, Serialize)]
+pub struct PayoutRow<'a> {
+    /// The token.
+    pub token_id: &'a str,
+    /// Dollars a share.
+    pub payout: Text<Price>,
+}
+
+/// Positions that were paid.
+#[derive(Debug, Serialize)]
+#[expect(missing_docs, reason = "the fields are those of the event")]
+pub struct SettledRow {
+    pub market_index: u32,
+    /// None when the record that names the market is gone.
+    pub market_id: Option<Text<Arc<str>>>,
+    pub payouts: Vec<Text<Price>>,
+    pub positions: Vec<PaidRow>,
+    pub at: Text<Timestamp>,
+}
+
+/// A position that was paid.
+#[derive(Debug, Serialize)]
+#[expect(missing_docs, reason = "the fields are those of the event")]
+pub struct PaidRow {
+    pub account: u64,
+    pub outcome_index: u8,
+    pub shares: Text<Shares>,
+    pub payout: Text<Usd>,
+    pub balance: Text<Usd>,
 }
 
 /// An outcome of a market.
@@ -232,9 +285,48 @@ impl<'a> EventRow<'a> {
                 at: Text(*at),
             },
             Event::CommentDeleted { comment } => Self::CommentDeleted { comment: comment.get() },
+            Event::SettlementDecided { decision, at } => Self::SettlementDecided {
+                market_id: &decision.condition_id,
+                payouts: decision
+                    .payouts
+                    .iter()
+                    .map(|(token_id, payout)| PayoutRow { token_id, payout: Text(*payout) })
+                    .collect(),
+                evidence: &decision.evidence,
+                at: Text(*at),
+            },
+            Event::PositionsSettled(settled) => {
+                let market = market(settled.market);
+                Self::PositionsSettled(Box::new(SettledRow::new(settled, market)))
+            }
+            Event::MarketSettled { market: index, payouts, at } => Self::MarketSettled {
+                market_index: index.0,
+                market_id: market(*index).map(|market| Text(market.condition_id)),
+                payouts: payouts.iter().copied().map(Text).collect(),
+                at: Text(*at),
+            },
             Event::StateChecked { hash } => {
                 Self::StateChecked { hash: format!("{:016x}", hash.get()) }
             }
+        }
+    }
+}
+
+impl SettledRow {
+    fn new(settled: &PositionsSettled, market: Option<UsedMarket>) -> Self {
+        let paid = settled.positions.iter().map(|paid| PaidRow {
+            account: paid.account.get(),
+            outcome_index: paid.outcome.0,
+            shares: Text(paid.shares),
+            payout: Text(paid.payout),
+            balance: Text(paid.balance),
+        });
+        Self {
+            market_index: settled.market.0,
+            market_id: market.map(|market| Text(market.condition_id)),
+            payouts: settled.payouts.iter().copied().map(Text).collect(),
+            positions: paid.collect(),
+            at: Text(settled.at),
         }
     }
 }
@@ -334,7 +426,44 @@ impl fmt::Display for EventRow<'_> {
                 "account {author} wrote comment {comment} on order {order}: {content:?}"
             ),
             Self::CommentDeleted { comment } => write!(formatter, "deleted comment {comment}"),
+            Self::SettlementDecided { market_id, payouts, evidence, .. } => {
+                write!(formatter, "decided that market {} pays", market_id.escape_debug())?;
+                for (index, PayoutRow { token_id, payout }) in payouts.iter().enumerate() {
+                    let separator = if index == 0 { " " } else { ", " };
+                    write!(formatter, "{separator}{payout} for {}", token_id.escape_debug())?;
+                }
+                write!(formatter, ": {evidence:?}")
+            }
+            Self::PositionsSettled(settled) => {
+                let SettledRow { market_index, market_id, positions, .. } = &**settled;
+                write!(formatter, "paid in {}:", MarketName(*market_index, market_id.as_ref()))?;
+                for (index, paid) in positions.iter().enumerate() {
+                    let PaidRow { account, outcome_index, shares, payout, balance } = paid;
+                    let separator = if index == 0 { " " } else { ", " };
+                    write!(
+                        formatter,
+                        "{separator}account {account} {payout} for {shares} of outcome \
+                         {outcome_index}, balance {balance}"
+                    )?;
+                }
+                Ok(())
+            }
+            Self::MarketSettled { market_index, market_id, .. } => {
+                write!(formatter, "settled {}", MarketName(*market_index, market_id.as_ref()))
+            }
             Self::StateChecked { hash } => write!(formatter, "checked state {hash}"),
+        }
+    }
+}
+
+/// A market by the venue's name, or by the shard's when the record that names it is gone.
+struct MarketName<'a>(u32, Option<&'a Text<Arc<str>>>);
+
+impl fmt::Display for MarketName<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self(_, Some(Text(market_id))) => write!(formatter, "{}", market_id.escape_debug()),
+            Self(index, None) => write!(formatter, "market {index}"),
         }
     }
 }
@@ -348,10 +477,7 @@ impl fmt::Display for FillRow<'_> {
             Some(Text(label)) => write!(formatter, "{label:?}")?,
             None => write!(formatter, "outcome {}", self.outcome_index)?,
         }
-        match &self.market_id {
-            Some(Text(market_id)) => write!(formatter, " in {}", market_id.escape_debug())?,
-            None => write!(formatter, " in market {}", self.market_index)?,
-        }
+        write!(formatter, " in {}", MarketName(self.market_index, self.market_id.as_ref()))?;
         match self.levels.as_slice() {
             [level] => write!(formatter, " at {}", level.price)?,
             [first, .., last] => {

@@ -24,6 +24,7 @@ use crate::http::exchange::Exchange;
 use crate::ids::{Clock, Timestamp};
 use crate::journal::{Journal, JournalConfig, MemoryJournal, SyncMode};
 use crate::market::Markets;
+use crate::service::settlement::{Decisions, Settler};
 use crate::service::{Parts, Service, key_observer, key_table};
 use crate::shard::{Room, Shards};
 use crate::snapshot::{self, Folder, Opened, Recovered, SnapshotKeeper};
@@ -50,7 +51,12 @@ pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
     let (journal, recovered, folder) = open_data(arguments)?;
     let journal = Arc::new(journal);
     let issuer = open_identity(arguments, identity)?;
-    let markets = Arc::new(Markets::new());
+    let decisions = Decisions::of(recovered.states());
+    let decided = decisions.made.values().map(|decision| {
+        let payouts = decision.payouts.clone();
+        (decision.condition_id.clone(), payouts)
+    });
+    let markets = Arc::new(Markets::remembering(decided));
     let venue = open_venue(arguments, &markets)?;
 
     let tiers = arguments.tier_table();
@@ -70,6 +76,8 @@ pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
         room,
         key_observer(keys.clone(), tiers.clone()),
     ));
+    let settler = Settler::new(markets.clone(), shards.clone(), &journal, decisions.unpaid);
+    tokio::spawn(settler.run());
     let service = Service::new(Parts {
         markets,
         shards,

@@ -3,7 +3,7 @@
 use super::{Caller, Service, ServiceError, Visit};
 use crate::engine::account::Ledger;
 use crate::engine::rejection::Rejection;
-use crate::engine::view::PositionRow;
+use crate::engine::view::{PositionRow, SettlementFilter, SettlementPage};
 use crate::market::price::{MarketPrices, OutcomePrice};
 use crate::money::Price;
 
@@ -49,6 +49,36 @@ impl Service {
             positions.extend(page.positions.into_iter().map(|row| self.mark(row)));
             if !page.has_more {
                 return Ok(Portfolio { ledger: page.ledger, positions });
+            }
+        }
+    }
+
+    /// Settlements of the caller's account, the newest position first: at most `limit` that the
+    /// filter lets through, of positions before this one.
+    pub async fn settlements(
+        &self,
+        caller: &Caller,
+        filter: SettlementFilter,
+        before: Option<u64>,
+        limit: usize,
+        visit: Visit<'_>,
+    ) -> Result<SettlementPage, ServiceError> {
+        let account = self.account(caller, visit).await?;
+        let mut list = SettlementPage { rows: Vec::new(), next: before };
+        loop {
+            let (filter, next) = (filter.clone(), list.next);
+            let wanted = limit - list.rows.len();
+            let page = self
+                .shards
+                .observe(account.shard(), visit.waiters, move |state| {
+                    state.observe_settlements(account, &filter, next, wanted)
+                })
+                .await?
+                .ok_or(Rejection::AccountNotFound)?;
+            list.rows.extend(page.rows);
+            list.next = page.next;
+            if list.next.is_none() || list.rows.len() >= limit {
+                return Ok(list);
             }
         }
     }

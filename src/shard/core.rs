@@ -136,7 +136,11 @@ impl Core {
             Event::CommentAdded { comment, .. } => {
                 Outcome::Comment(Box::new(state.comment(*comment).expect("just added").clone()))
             }
-            Event::KeyRevoked { .. } | Event::CommentDeleted { .. } => Outcome::Done,
+            Event::KeyRevoked { .. }
+            | Event::CommentDeleted { .. }
+            | Event::SettlementDecided { .. }
+            | Event::MarketSettled { .. } => Outcome::Done,
+            Event::PositionsSettled(_) => Outcome::Unfinished,
             Event::KeyExpirySet { .. }
             | Event::KeyForgotten { .. }
             | Event::MarketIntroduced { .. }

@@ -37,7 +37,7 @@ use crate::faults::{self, Fault};
 use crate::journal::{LogId, u32_at, u64_at};
 
 /// The version of the format that this server writes.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// Files are synced in parts of this size, so that no flush of the journal stands behind a whole
 /// snapshot.
@@ -203,6 +203,7 @@ impl Writer {
 pub(super) struct Container {
     file: DiskFile,
     header: Header,
+    version: u32,
     bytes: u64,
     table: Vec<Entry>,
 }
@@ -219,8 +220,8 @@ impl Container {
         }
         let mut head = [0; SECTOR_BYTES];
         file.read_at(&mut head, 0)?;
-        let header = match Header::read(&head, kind) {
-            Ok(header) => header,
+        let (header, version) = match Header::read(&head, kind) {
+            Ok(read) => read,
             Err(HeaderError::Damaged(damage)) => return Err(damaged(0, damage)),
             Err(HeaderError::Newer(version)) => {
                 return Err(ContainerError::Newer { path: path.to_path_buf(), version });
@@ -228,11 +229,16 @@ impl Container {
         };
         let table = read_table(&file, bytes)?
             .ok_or_else(|| damaged(bytes - END_BYTES as u64, "the table is damaged"))?;
-        Ok(Self { file, header, bytes, table })
+        Ok(Self { file, header, version, bytes, table })
     }
 
     pub(super) const fn header(&self) -> Header {
         self.header
+    }
+
+    /// The version of the format that it was written in.
+    pub(super) const fn version(&self) -> u32 {
+        self.version
     }
 
     /// The length of the file.
@@ -325,24 +331,26 @@ impl Header {
         bytes
     }
 
-    fn read(bytes: &[u8; SECTOR_BYTES], kind: Kind) -> Result<Self, HeaderError> {
+    /// The header, and the version of the format.
+    fn read(bytes: &[u8; SECTOR_BYTES], kind: Kind) -> Result<(Self, u32), HeaderError> {
         if bytes[MAGIC_AT..VERSION_AT] != kind.magic() {
             return Err(HeaderError::Damaged("the file does not begin as it should"));
         }
         if crc32c::crc32c(&bytes[..CRC_AT]) != u32_at(bytes, CRC_AT) {
             return Err(HeaderError::Damaged("the header does not match its checksum"));
         }
-        match u32_at(bytes, VERSION_AT) {
-            VERSION => {}
+        let version = match u32_at(bytes, VERSION_AT) {
             version if version > VERSION => return Err(HeaderError::Newer(version)),
-            _ => return Err(HeaderError::Damaged("no such version was ever written")),
-        }
+            0 => return Err(HeaderError::Damaged("no such version was ever written")),
+            version => version,
+        };
         let zeros = bytes[ZERO_AT..LOG_AT].iter().chain(&bytes[RESERVED_AT..CRC_AT]);
         if zeros.into_iter().any(|&byte| byte != 0) {
             return Err(HeaderError::Damaged("reserved bytes of the header are not zero"));
         }
         let log = bytes[LOG_AT..].first_chunk().expect("the id lies in the header");
-        Ok(Self { kind, log: LogId::from_bytes(*log), number: u64_at(bytes, NUMBER_AT) })
+        let header = Self { kind, log: LogId::from_bytes(*log), number: u64_at(bytes, NUMBER_AT) };
+        Ok((header, version))
     }
 }
 
@@ -411,11 +419,11 @@ mod tests {
         let path = folder.path().join("file");
         write(&path, &[]);
         let mut bytes = std::fs::read(&path).unwrap();
-        bytes[VERSION_AT] = 2;
+        bytes[VERSION_AT] = 3;
         let crc = crc32c::crc32c(&bytes[..CRC_AT]);
         bytes[CRC_AT..SECTOR_BYTES].copy_from_slice(&crc.to_le_bytes());
         std::fs::write(&path, &bytes).unwrap();
         let error = read_all(&path).unwrap_err().to_string();
-        assert!(error.contains("format version 2, newer than 1"), "{error}");
+        assert!(error.contains("format version 3, newer than 2"), "{error}");
     }
 }

@@ -137,7 +137,7 @@ impl Snapshot {
         };
         let mut section = Vec::new();
         self.states.read(shard.index(), &mut section)?;
-        let mut reading = Reading::begin(shard, &section).map_err(wrong)?;
+        let mut reading = Reading::begin(shard, self.states.version(), &section).map_err(wrong)?;
         let mut rows = Vec::new();
         for container in &self.orders {
             container.read(shard.index(), &mut rows)?;

@@ -6,15 +6,20 @@
 //! │ sequence │ accounts  │ keys     │ orders   │ comments │ state │ epoch    │ time of the│ rows
 //! │ u64      │ ever u64  │ ever u64 │ ever u64 │ ever u64 │ hash  │ u64      │ newest i64 │
 //! └──────────┴───────────┴──────────┴──────────┴──────────┴───────┴──────────┴────────────┴──────
-//! rows: five lists, each a count u64 and its rows
+//! rows: seven lists, each a count u64 and its rows
 //!   markets     body of a MarketIntroduced
-//!   settled     market index u32
+//!   settled     body of a MarketSettled with time 0; whether it is paid u8
 //!   accounts    body of an AccountOpened; purchases, sales, fees, payouts i64;
 //!               orders ever u64; oldest kept order u64, 0 for none;
 //!               count of positions u32; for each: market u32, outcome u8,
 //!               shares, cost, realised i64
 //!   keys        body of a KeyCreated; revoked at (flag u8, i64); kept maker u64, 0 for none
 //!   comments    body of a CommentAdded
+//!   settlements account u64, place of the position u32, shares, cost, payout i64,
+//!               payout a share i64, time i64
+//!   decisions   body of a SettlementDecided
+//!
+//! version 1 has no settlements, no decisions, and no row in the list of settled markets
 //!
 //! section of an order file: rows up to its end
 //!   order u64, account u64, market u32, outcome u8, side u8, names u8, has slippage u8,
@@ -38,6 +43,7 @@ use crate::engine::order::OrderRow;
 use crate::engine::position::Position;
 use crate::engine::restore::{RestoreError, Restorer};
 use crate::engine::rows::{AccountRow, IdentityRow, StateHead};
+use crate::engine::settlement::Settlement;
 use crate::engine::state_hash::StateHash;
 use crate::engine::{UsedMarket, comment::Comment, key::Key};
 use crate::faults::{self, Fault};
@@ -45,7 +51,7 @@ use crate::ids::{AccountId, KeyId, MarketIndex, OrderId, OutcomeIndex, ShardId, 
 use crate::journal::record::RecordError;
 use crate::journal::record::field::{Fields, Reader, side_code};
 use crate::journal::record::kind;
-use crate::money::{FeeRate, Shares, Usd};
+use crate::money::{FeeRate, Price, Shares, Usd};
 
 /// Why bytes are not a shard's state.
 #[derive(Debug, thiserror::Error)]
@@ -83,7 +89,11 @@ pub(super) fn encode(shard: &ShardState, out: &mut Vec<u8>) {
             outcomes: market.outcomes.clone(),
         });
     });
-    list(&mut fields, state.settled_markets(), |fields, market| fields.u32(market.0));
+    list(&mut fields, state.settled_markets(), |fields, (market, settled)| {
+        let (payouts, at) = (settled.payouts.clone(), Timestamp::EPOCH);
+        fields.event(&Event::MarketSettled { market, payouts, at });
+        fields.u8(settled.is_paid.into());
+    });
     list(&mut fields, state.accounts(), |fields, account| write_account(fields, &account));
     list(&mut fields, state.keys(), |fields, key| {
         fields.event(&Event::KeyCreated {
@@ -104,6 +114,19 @@ pub(super) fn encode(shard: &ShardState, out: &mut Vec<u8>) {
             content: comment.content.clone(),
             at: comment.at,
         });
+    });
+    list(&mut fields, state.settlements(), |fields, (account, position, settlement)| {
+        fields.u64(account.get());
+        fields.u32(position);
+        fields.i64(settlement.shares.micros());
+        fields.i64(settlement.cost.micros());
+        fields.i64(settlement.payout.micros());
+        fields.i64(settlement.payout_per_share.micros());
+        fields.i64(settlement.at.nanos());
+    });
+    list(&mut fields, state.decisions(), |fields, decided| {
+        let (decision, at) = (decided.decision.clone(), decided.at);
+        fields.event(&Event::SettlementDecided { decision, at });
     });
 }
 
@@ -226,13 +249,15 @@ fn read_event(reader: &mut Reader<'_>, kind: u16) -> Result<Event, RecordError> 
 pub(super) struct Reading<'a> {
     reader: Reader<'a>,
     restorer: Restorer,
+    /// Of the file's format.
+    version: u32,
     epoch: u64,
     decided_at: Timestamp,
 }
 
 impl<'a> Reading<'a> {
     /// Reads a section of a snapshot up to where the orders are needed.
-    pub(super) fn begin(shard: ShardId, bytes: &'a [u8]) -> Result<Self, ShardError> {
+    pub(super) fn begin(shard: ShardId, version: u32, bytes: &'a [u8]) -> Result<Self, ShardError> {
         let mut reader = Reader::new(bytes);
         let head = StateHead {
             shard,
@@ -259,7 +284,19 @@ impl<'a> Reading<'a> {
             Ok(restorer.market(UsedMarket { condition_id, outcomes })?)
         })?;
         read_list(&mut reader, "count of settled markets", |reader| {
-            Ok(restorer.settled(MarketIndex(reader.u32("settled market")?))?)
+            if version == 1 {
+                let (offset, field) = (reader.offset(), "market settled by version 1");
+                return Err(RecordError::Invalid { offset, field }.into());
+            }
+            let (market, payouts) = reader.valid("market settled at time 0", |reader| {
+                let settled = read_event(reader, kind::MARKET_SETTLED)?;
+                let Event::MarketSettled { market, payouts, at } = settled else {
+                    unreachable!("an event of the kind that was asked for")
+                };
+                Ok((at == Timestamp::EPOCH).then_some((market, payouts)))
+            })?;
+            let is_paid = reader.flag("whether the market is paid")?;
+            Ok(restorer.settled(market, &payouts, is_paid)?)
         })?;
         read_list(&mut reader, "count of accounts", |reader| read_account(reader, &mut restorer))?;
         read_list(&mut reader, "count of keys", |reader| {
@@ -280,7 +317,7 @@ impl<'a> Reading<'a> {
                 revoked_at,
             })?)
         })?;
-        Ok(Self { reader, restorer, epoch, decided_at })
+        Ok(Self { reader, restorer, version, epoch, decided_at })
     }
 
     /// Reads the shard's section of an order file; the files come oldest first. Returns how many
@@ -297,7 +334,7 @@ impl<'a> Reading<'a> {
 
     /// Reads the rest and puts the state together.
     pub(super) fn finish(self) -> Result<ShardState, ShardError> {
-        let Self { mut reader, mut restorer, epoch, decided_at } = self;
+        let Self { mut reader, mut restorer, version, epoch, decided_at } = self;
         read_list(&mut reader, "count of comments", |reader| {
             let added = read_event(reader, kind::COMMENT_ADDED)?;
             let Event::CommentAdded { comment, order, author, content, at } = added else {
@@ -305,6 +342,27 @@ impl<'a> Reading<'a> {
             };
             Ok(restorer.comment(Comment { id: comment, order, author, content, at })?)
         })?;
+        if version > 1 {
+            read_list(&mut reader, "count of settlements", |reader| {
+                let account = reader.id("account", AccountId::from_raw)?;
+                let position = reader.u32("place of a position")?;
+                let settlement = Settlement {
+                    shares: Shares::from_micros(reader.i64("settled shares")?),
+                    cost: Usd::from_micros(reader.i64("settled cost")?),
+                    payout: Usd::from_micros(reader.i64("payout")?),
+                    payout_per_share: Price::from_micros(reader.i64("payout a share")?),
+                    at: reader.timestamp("time of the settlement")?,
+                };
+                Ok(restorer.settlement(account, position, settlement)?)
+            })?;
+            read_list(&mut reader, "count of decisions", |reader| {
+                let decided = read_event(reader, kind::SETTLEMENT_DECIDED)?;
+                let Event::SettlementDecided { decision, at } = decided else {
+                    unreachable!("an event of the kind that was asked for")
+                };
+                Ok(restorer.decision(&decision, at)?)
+            })?;
+        }
         reader.end("end of the state")?;
         Ok(ShardState { state: restorer.finish()?, epoch, decided_at })
     }

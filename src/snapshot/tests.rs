@@ -7,6 +7,7 @@ use std::time::Duration;
 use smallvec::{SmallVec, smallvec};
 use tempfile::TempDir;
 
+use super::container::VERSION;
 use super::keeper::Upkeep;
 use super::pace::Pace;
 use super::*;
@@ -269,7 +270,7 @@ fn a_shard_comes_back_from_its_bytes_and_half_of_them_do_not() {
             state::encode_order(&shard.state.order_row(id).unwrap(), &mut orders);
         }
         let read = |bytes: &[u8], orders: &[u8]| {
-            let mut reading = state::Reading::begin(shard.state.shard(), bytes)?;
+            let mut reading = state::Reading::begin(shard.state.shard(), VERSION, bytes)?;
             reading.orders(orders)?;
             reading.finish()
         };

@@ -75,6 +75,11 @@ pub(crate) enum Action {
     Pass {
         seconds: i64,
     },
+    /// A market is resolved; the result is one of few.
+    Settle {
+        market: usize,
+        result: usize,
+    },
 }
 
 /// Up to eight levels, mostly a few cents from the middle and of fewer shares than an order asks
@@ -210,12 +215,19 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
+/// Seldom more than once in a sequence: nobody trades a market after it.
+fn settle() -> impl Strategy<Value = Action> {
+    (0..LABELS.len(), 0..4_usize).prop_map(|(market, result)| Action::Settle { market, result })
+}
+
 /// Books for the first outcomes, so that trading begins at once, then anything.
 pub(crate) fn actions() -> impl Strategy<Value = Vec<Action>> {
     let books = (book(), book(), book(), book());
-    (books, prop::collection::vec(action(), 1..120)).prop_map(|(books, actions)| {
-        let first = [(0, 0, books.0), (1, 1, books.1), (2, 0, books.2), (2, 1, books.3)];
-        let first = first.map(|(market, outcome, book)| Action::Book { market, outcome, book });
-        first.into_iter().chain(actions).collect()
-    })
+    (books, prop::collection::vec(prop_oneof![150 => action(), 1 => settle()], 1..120)).prop_map(
+        |(books, actions)| {
+            let first = [(0, 0, books.0), (1, 1, books.1), (2, 0, books.2), (2, 1, books.3)];
+            let first = first.map(|(market, outcome, book)| Action::Book { market, outcome, book });
+            first.into_iter().chain(actions).collect()
+        },
+    )
 }

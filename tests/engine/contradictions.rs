@@ -23,13 +23,13 @@ use crate::properties::Pair;
 use crate::restore;
 
 /// A shard's records, each as its events.
-type History = Vec<Vec<Event>>;
+pub(crate) type History = Vec<Vec<Event>>;
 
-fn history(records: &[Vec<u8>]) -> History {
+pub(crate) fn history(records: &[Vec<u8>]) -> History {
     records.iter().map(|bytes| record::decode(bytes).expect("a record").1.into_vec()).collect()
 }
 
-fn replay(history: &[Vec<Event>], shard: ShardId) -> Result<State, Contradiction> {
+pub(crate) fn replay(history: &[Vec<Event>], shard: ShardId) -> Result<State, Contradiction> {
     let mut state = State::new(shard);
     for events in history {
         state.replay(events, Place::START)?;

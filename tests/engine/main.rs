@@ -17,4 +17,5 @@ mod refusals;
 mod report;
 mod restore;
 mod script;
+mod settlement;
 mod world;

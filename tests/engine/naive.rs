@@ -112,6 +112,8 @@ pub(crate) struct Naive {
     keys: Vec<Key>,
     /// Author and order; none where it was deleted.
     comments: Vec<Option<(usize, usize)>>,
+    /// Markets that are settled, and what each of their outcomes pays.
+    settled: BTreeMap<usize, Vec<Micros>>,
 }
 
 impl Naive {
@@ -124,25 +126,55 @@ impl Naive {
             trades: Vec::new(),
             keys: Vec::new(),
             comments: Vec::new(),
+            settled: BTreeMap::new(),
         }
     }
 
-    /// start + sales − purchases − fees.
+    /// start + sales + payouts − purchases − fees.
     pub(crate) fn cash(&self, account: usize) -> Micros {
         let trades = self.trades.iter().filter(|trade| trade.order.account == account);
         let change = |trade: &Trade| {
             (if trade.order.is_buy { -trade.notional } else { trade.notional }) - trade.fee
         };
-        self.starting_balance + trades.map(change).sum::<Micros>()
+        self.starting_balance + trades.map(change).sum::<Micros>() + self.payouts(account)
     }
 
-    /// Shares and what they cost.
+    /// What settled markets have paid, each position rounded down.
+    fn payouts(&self, account: usize) -> Micros {
+        let mut sum = 0;
+        for (&market, payouts) in &self.settled {
+            for (outcome, &price) in payouts.iter().enumerate() {
+                let shares = self.bought(account, market, outcome).0;
+                let pays = Ratio::micros(shares) * Ratio::micros(price);
+                sum += (pays * Ratio::whole(1_000_000)).floor();
+            }
+        }
+        sum
+    }
+
+    /// The market pays and is closed for ever, if anybody has ever traded it.
+    pub(crate) fn settle(&mut self, market: usize, payouts: Vec<Micros>) -> Outcome {
+        let is_used = self.trades.iter().any(|trade| trade.order.market == market);
+        if !is_used || self.settled.contains_key(&market) {
+            return Outcome::Already;
+        }
+        self.settled.insert(market, payouts);
+        Outcome::Done
+    }
+
+    /// Shares and what they cost: nothing in a market that is settled.
     pub(crate) fn position(
         &self,
         account: usize,
         market: usize,
         outcome: usize,
     ) -> (Micros, Micros) {
+        let is_settled = self.settled.contains_key(&market);
+        if is_settled { (0, 0) } else { self.bought(account, market, outcome) }
+    }
+
+    /// What orders have left, in shares and what they cost.
+    fn bought(&self, account: usize, market: usize, outcome: usize) -> (Micros, Micros) {
         let (mut shares, mut cost) = (0, 0);
         for trade in &self.trades {
             let order = &trade.order;
@@ -207,6 +239,7 @@ impl Naive {
             return Err(Outcome::Replay(first));
         }
 
+        require(!self.settled.contains_key(&order.market), "MARKET_CLOSED")?;
         let market = self.markets.get(order.market);
         let market = market.ok_or(Outcome::Refused("MARKET_NOT_FOUND"))?;
         let outcome = market.outcome(order.label).ok_or(Outcome::Refused("OUTCOME_NOT_FOUND"))?;

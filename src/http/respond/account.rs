@@ -3,7 +3,8 @@
 use super::json::{JsonObject, write_list};
 use super::trade::position_status;
 use crate::engine::account::Ledger;
-use crate::engine::view::PositionRow;
+use crate::engine::settlement::Settlement;
+use crate::engine::view::{PositionRow, SettlementPage};
 use crate::money::{Notional, Price, Usd};
 
 /// A position with what the market says about it now.
@@ -49,6 +50,43 @@ pub fn write_positions<'a>(
     });
 }
 
+/// The answer to `GET /v1/account/settlements`: a page, and the cursor of the next one, empty when
+/// there is none.
+pub fn write_settlements(out: &mut Vec<u8>, page: &SettlementPage) {
+    let mut body = JsonObject::new(out);
+    write_list(body.value("data"), &page.rows, |out, row| {
+        let Settlement { shares, cost, payout, payout_per_share, at } = row.settlement;
+        let mut object = JsonObject::new(out);
+        object.integer("position_id", row.number);
+        object.text("market_id", &row.market_id);
+        object.text("outcome", &row.outcome);
+        object.decimal("quantity", shares.micros());
+        let average = cost.per_share(shares).unwrap_or(Price::ZERO);
+        object.decimal("avg_entry_price", average.micros());
+        object.decimal("cost_basis", cost.micros());
+        object.decimal("payout", payout.micros());
+        object.decimal("payout_per_share", payout_per_share.micros());
+        object.decimal("realized_pnl", (payout - cost).micros());
+        object.word("result", result(payout_per_share));
+        object.time("settled_at", at);
+        object.end();
+    });
+    let cursor = page.next.map(|number| number.to_string()).unwrap_or_default();
+    body.text("next_cursor", &cursor);
+    body.end();
+}
+
+/// What became of a position.
+fn result(payout_per_share: Price) -> &'static str {
+    const HALF: Price = Price::from_micros(500_000);
+    match payout_per_share {
+        Price::ONE => "won",
+        Price::ZERO => "lost",
+        HALF => "split",
+        _ => "partial",
+    }
+}
+
 /// The answer to `GET /v1/account/balance`. `position_value` is what all open positions are worth,
 /// those without a price at their cost.
 pub fn write_balance(out: &mut Vec<u8>, ledger: &Ledger, position_value: Usd) {
@@ -67,7 +105,8 @@ mod tests {
     use super::super::fixture::written;
     use super::*;
     use crate::engine::position::Position;
-    use crate::ids::{MarketIndex, OutcomeIndex};
+    use crate::engine::view::SettlementRow;
+    use crate::ids::{MarketIndex, OutcomeIndex, Timestamp};
     use crate::money::Shares;
 
     #[test]
@@ -98,6 +137,33 @@ mod tests {
             PricedPosition { row: &closed, price: None, question: None },
         ];
         insta::assert_snapshot!(written(|out| write_positions(out, rows)));
+    }
+
+    #[test]
+    fn settlements_are_shown_with_what_became_of_them() {
+        let row = |number, (shares, cost), (payout, payout_per_share)| SettlementRow {
+            number,
+            market_id: "0xabc".into(),
+            outcome: "Yes".into(),
+            settlement: Settlement {
+                shares: Shares::from_micros(shares),
+                cost: Usd::from_micros(cost),
+                payout: Usd::from_micros(payout),
+                payout_per_share: Price::from_micros(payout_per_share),
+                at: Timestamp::from_seconds(1_800_000_000),
+            },
+        };
+        let rows = vec![
+            row(9, (3_000_000, 1_000_000), (3_000_000, 1_000_000)),
+            row(7, (3_000_000, 1_000_000), (0, 0)),
+            row(5, (3, 1), (1, 500_000)),
+            row(4, (3_000_000, 1_000_000), (750_000, 250_000)),
+        ];
+        let page = SettlementPage { rows, next: Some(4) };
+        insta::assert_snapshot!(written(|out| write_settlements(out, &page)));
+        let page = SettlementPage { rows: Vec::new(), next: None };
+        let empty = written(|out| write_settlements(out, &page));
+        assert_eq!(empty, "{\"data\":[],\"next_cursor\":\"\"}");
     }
 
     #[test]

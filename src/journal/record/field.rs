@@ -125,6 +125,11 @@ impl Fields<'_> {
                 self.u64(hash.get());
                 kind::STATE_CHECKED
             }
+            Event::SettlementDecided { decision, at } => self.settlement_decided(decision, *at),
+            Event::PositionsSettled(settled) => self.positions_settled(settled),
+            Event::MarketSettled { market, payouts, at } => {
+                self.market_settled(*market, payouts, *at)
+            }
         }
     }
 
@@ -335,6 +340,9 @@ impl<'a> Reader<'a> {
                 key: self.id("key", KeyId::from_raw)?,
                 expires_at: self.timestamp("expiry")?,
             },
+            kind::SETTLEMENT_DECIDED => self.settlement_decided()?,
+            kind::POSITIONS_SETTLED => self.positions_settled()?,
+            kind::MARKET_SETTLED => self.market_settled()?,
             _ => return Ok(None),
         }))
     }

@@ -12,3 +12,6 @@ pub(crate) const ORDER_FORGOTTEN: u16 = 9;
 pub(crate) const KEY_FORGOTTEN: u16 = 10;
 pub(crate) const KEY_RENAMED: u16 = 11;
 pub(crate) const KEY_EXPIRY_SET: u16 = 12;
+pub(crate) const SETTLEMENT_DECIDED: u16 = 13;
+pub(crate) const POSITIONS_SETTLED: u16 = 14;
+pub(crate) const MARKET_SETTLED: u16 = 15;

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use smallvec::smallvec;
 
 use super::*;
@@ -5,6 +7,7 @@ use crate::engine::command::Identity;
 use crate::engine::event::OrderFilled;
 use crate::engine::idempotency::{Fingerprint, NameHash};
 use crate::engine::key::{KeyGrant, Permissions};
+use crate::engine::settlement::{Decision, PaidPosition, PositionsSettled};
 use crate::engine::state_hash::StateHash;
 use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex};
 use crate::limits::tier::Tier;
@@ -100,6 +103,31 @@ pub(crate) fn every_kind() -> Vec<Event> {
         Event::KeyRenamed { key, name: Some("desk".into()) },
         Event::KeyRenamed { key, name: None },
         Event::KeyExpirySet { key, expires_at: at },
+        Event::SettlementDecided {
+            decision: Arc::new(Decision {
+                condition_id: "0xab".into(),
+                payouts: vec![("1".into(), Price::ONE), ("ß".into(), Price::ZERO)],
+                evidence: "the venue says so".into(),
+            }),
+            at,
+        },
+        Event::PositionsSettled(Box::new(PositionsSettled {
+            market: MarketIndex(2),
+            payouts: smallvec![Price::ZERO, Price::ONE],
+            positions: vec![PaidPosition {
+                account,
+                outcome: OutcomeIndex(1),
+                shares: Shares::from_micros(3),
+                payout: Usd::from_micros(4),
+                balance: Usd::from_micros(5),
+            }],
+            at,
+        })),
+        Event::MarketSettled {
+            market: MarketIndex(2),
+            payouts: smallvec![Price::ZERO, Price::ONE],
+            at,
+        },
     ]
 }
 
@@ -123,9 +151,11 @@ fn every_kind_of_event_reads_back() {
 /// The bytes are the format: a change of these numbers is a change of what is on disks.
 #[test]
 fn the_format_is_pinned() {
-    let [first_version, key_life] = [0..12, 12..15].map(|range| encoded(&every_kind()[range]));
+    let [first_version, key_life, settlement] =
+        [0..12, 12..15, 15..18].map(|range| encoded(&every_kind()[range]));
     assert_eq!(crc32c::crc32c(&first_version), 4_139_319_612);
     assert_eq!(crc32c::crc32c(&key_life), 70_980_373);
+    assert_eq!(crc32c::crc32c(&settlement), 563_179_161);
 }
 
 #[test]
