@@ -6,16 +6,19 @@
 //!   last share and micro-dollar: none is lost and none is there twice.
 //! - A recovered shard is in a state that it had when it lived, and in none before what was told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::clients::{Clients, KEPT_ORDERS_MAX, MARKETS, Request, START_MICROS, TRADER_COUNT};
+use super::clients::{
+    Clients, KEPT_ORDERS_MAX, MARKETS, Request, START_MICROS, TRADER_COUNT, payout_micros,
+};
 use crate::engine::State;
 use crate::engine::comment::Comment;
 use crate::engine::key::{Key, KeyGrant};
 use crate::engine::order::{Order, OrderReceipt};
+use crate::engine::settlement::Decision;
 use crate::engine::view::AccountPage;
 use crate::ids::{AccountId, CommentId, KeyId, OrderId, SHARD_COUNT, ShardId};
 use crate::market::book::Side;
@@ -50,6 +53,7 @@ impl History {
 /// What somebody was told of an account when it had so many orders.
 #[derive(Clone, Copy)]
 enum Told {
+    /// Without what resolved markets have paid.
     Balance(i64),
     /// In which market, and how many micro-shares.
     Position(usize, i64),
@@ -87,6 +91,10 @@ pub(super) struct Auditor {
     /// The keys that were to be rotated with an overlap, and whether somebody was told that they
     /// were.
     rotations: BTreeMap<KeyId, bool>,
+    /// Markets of which somebody was told that their decision is kept.
+    decided: BTreeSet<usize>,
+    /// Markets that shards have said to have settled.
+    paid: BTreeSet<(usize, ShardId)>,
     /// How many answers were compared with what was known.
     pub(super) compared: u64,
 }
@@ -109,6 +117,8 @@ impl Auditor {
             keys: BTreeMap::new(),
             names: BTreeMap::new(),
             rotations: BTreeMap::new(),
+            decided: BTreeSet::new(),
+            paid: BTreeSet::new(),
             compared: 0,
         }
     }
@@ -142,7 +152,8 @@ impl Auditor {
     }
 
     pub(super) fn told_account(&mut self, trader: usize, order_count: u64, page: &AccountPage) {
-        self.told_balance(trader, order_count, page.ledger.cash().micros());
+        let unpaid = page.ledger.cash() - page.ledger.payouts;
+        self.told_balance(trader, order_count, unpaid.micros());
         for row in &page.positions {
             let market = market_index(&row.market_id);
             self.told_position(trader, order_count, market, row.position.shares.micros());
@@ -269,6 +280,14 @@ impl Auditor {
         }
     }
 
+    pub(super) fn told_decided(&mut self, market: usize) {
+        self.decided.insert(market);
+    }
+
+    pub(super) fn told_paid(&mut self, market: usize, shard: ShardId) {
+        self.paid.insert((market, shard));
+    }
+
     pub(super) fn told_revoked(&mut self, key: KeyId) {
         self.keys.entry(key).and_modify(|entry| entry.is_gone = true);
     }
@@ -297,6 +316,7 @@ impl Auditor {
         }
         self.check_comments(&states)?;
         self.check_keys(&states)?;
+        self.check_settlements(&states)?;
         for (state, &told) in states.iter().zip(&self.sequences) {
             let (shard, sequence) = (state.shard(), state.sequence());
             ensure!(
@@ -315,6 +335,22 @@ impl Auditor {
             for trader in 0..TRADER_COUNT {
                 self.settle(trader, states[clients.traders[trader].shard().index()])?;
             }
+        }
+        Ok(())
+    }
+
+    /// What was decided is known, and what was paid is not owed any more.
+    fn check_settlements(&self, states: &[&State]) -> Result<(), String> {
+        for &market in &self.decided {
+            let id = MARKETS[market].id;
+            let home = Decision::home(id);
+            let decided = states[home.index()].decision(id);
+            ensure!(decided.is_some(), "the decision about {id} is lost");
+        }
+        for &(market, shard) in &self.paid {
+            let id = MARKETS[market].id;
+            let is_owed = states[shard.index()].is_unsettled(id);
+            ensure!(!is_owed, "{shard:?} owes again what it had paid in {id}");
         }
         Ok(())
     }
@@ -368,6 +404,24 @@ impl Auditor {
         let book = &mut self.books[trader];
         let Some(id) = book.account else { return Ok(()) };
         let account = state.account(id).ok_or_else(|| format!("account {id} is lost"))?;
+        let is_paid = |market: usize| {
+            let mut settled = state.settled_markets();
+            let id = MARKETS[market].id;
+            settled
+                .any(|(it, settled)| settled.is_paid && *state.used_market(it).condition_id == *id)
+        };
+        let is_paid: [bool; MARKETS.len()] = std::array::from_fn(is_paid);
+        let mut final_shares = [0; MARKETS.len()];
+        for (_, receipt) in book.executed.values() {
+            let market = market_index(&receipt.market_id);
+            final_shares[market] = receipt.position_shares.micros();
+        }
+        let owed = |market: usize| {
+            let shares = if is_paid[market] { final_shares[market] } else { 0 };
+            shares * payout_micros(market) / 1_000_000
+        };
+        let owed: [i64; MARKETS.len()] = std::array::from_fn(owed);
+        let mut paid_before = 0;
         let (mut cash, mut positions) = (START_MICROS, [0; MARKETS.len()]);
         book.told.sort_by_key(|&(order_count, _)| order_count);
         let mut told = book.told.drain(..).peekable();
@@ -376,6 +430,7 @@ impl Auditor {
                 self.compared += 1;
                 let is_true = match told {
                     Told::Balance(micros) => micros == cash,
+                    Told::Position(market, 0) if is_paid[market] => true,
                     Told::Position(market, micros) => positions[market] == micros,
                 };
                 ensure!(is_true, "trader {trader} was told what never was, at order {order_count}");
@@ -388,12 +443,16 @@ impl Auditor {
             let market = market_index(&receipt.market_id);
             cash -= sign * receipt.notional.micros();
             positions[market] += sign * receipt.quantity.micros();
+            // The balance holds what resolved markets had paid by then: some of them all they owe.
+            let paid = receipt.balance.micros() - cash;
             ensure!(
-                receipt.balance.micros() == cash
+                paid >= paid_before
+                    && is_sum_of_some(&owed, paid)
                     && receipt.position_shares.micros() == positions[market],
-                "order {number}, executed as {id}, left {} and not {cash}",
+                "order {number}, executed as {id}, left {} and not {cash} and some of {owed:?}",
                 receipt.balance.micros()
             );
+            paid_before = paid;
             check_told(order_count, cash, &positions)?;
         }
         let executed = book.executed.len() as u64;
@@ -403,11 +462,18 @@ impl Auditor {
             "account {id} has executed {} orders, and {executed} were told",
             account.order_count_ever()
         );
+        let (ledger, paid) = (account.ledger(), owed.iter().sum::<i64>());
         ensure!(
-            account.ledger().cash().micros() == cash,
-            "account {id} has {} and not {cash}",
-            account.ledger().cash().micros()
+            ledger.payouts.micros() == paid && ledger.cash().micros() == cash + paid,
+            "account {id} has {}, was paid {} and not {cash} and {paid}",
+            ledger.cash().micros(),
+            ledger.payouts.micros()
         );
+        for (market, is_paid) in is_paid.into_iter().enumerate() {
+            if is_paid {
+                positions[market] = 0;
+            }
+        }
         let mut held = [0; MARKETS.len()];
         for position in account.positions() {
             let id = &state.used_market(position.market).condition_id;
@@ -454,6 +520,14 @@ impl Book {
             compared += 1;
         }
         Ok(compared)
+    }
+}
+
+/// Whether some of these amounts add up to this.
+fn is_sum_of_some(amounts: &[i64], sum: i64) -> bool {
+    match amounts {
+        [] => sum == 0,
+        [first, rest @ ..] => is_sum_of_some(rest, sum) || is_sum_of_some(rest, sum - first),
     }
 }
 

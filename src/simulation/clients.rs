@@ -4,6 +4,7 @@
 //! without an answer than it remembers, and what got none is sent again before anything new.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use crate::disk::simulated::random::Random;
 use crate::engine::command::{
@@ -11,10 +12,11 @@ use crate::engine::command::{
 };
 use crate::engine::idempotency::NameHash;
 use crate::engine::key::{KeyGrant, OVERLAP_SECONDS_MAX, Permissions};
+use crate::engine::settlement::Decision;
 use crate::ids::{AccountId, CommentId, KeyId, OrderId, ShardId};
 use crate::limits::tier::Tier;
 use crate::market::book::Side;
-use crate::money::Shares;
+use crate::money::{Price, Shares};
 
 /// The shards of the traders: two of them share one.
 const SHARDS: [u8; TRADER_COUNT] = [3, 3, 17, 40];
@@ -38,10 +40,29 @@ pub(super) struct FixedMarket {
     pub(super) ask_micros: i64,
 }
 
-pub(super) const MARKETS: [FixedMarket; 2] = [
+/// The first of them are open for ever; the others are resolved, one after the other.
+pub(super) const MARKETS: [FixedMarket; LASTING_COUNT + RESOLVING_COUNT] = [
     FixedMarket { id: "0xaa", bid_micros: 400_000, ask_micros: 500_000 },
     FixedMarket { id: "0xbb", bid_micros: 70_000, ask_micros: 90_000 },
+    FixedMarket { id: "0xc0", bid_micros: 310_000, ask_micros: 320_000 },
+    FixedMarket { id: "0xc1", bid_micros: 320_000, ask_micros: 340_000 },
+    FixedMarket { id: "0xc2", bid_micros: 330_000, ask_micros: 360_000 },
+    FixedMarket { id: "0xc3", bid_micros: 340_000, ask_micros: 380_000 },
+    FixedMarket { id: "0xc4", bid_micros: 350_000, ask_micros: 400_000 },
+    FixedMarket { id: "0xc5", bid_micros: 360_000, ask_micros: 420_000 },
 ];
+
+pub(super) const LASTING_COUNT: usize = 2;
+pub(super) const RESOLVING_COUNT: usize = 6;
+
+/// What a share of the outcome that is traded pays when its market is resolved.
+pub(super) const fn payout_micros(market: usize) -> i64 {
+    match market % 3 {
+        0 => 1_000_000,
+        1 => 0,
+        _ => 500_000,
+    }
+}
 
 /// What everyone starts with, in micro-dollars.
 pub(super) const START_MICROS: i64 = 1_000_000_000;
@@ -116,6 +137,23 @@ pub(super) enum Request {
     ReadKeys {
         trader: usize,
     },
+    /// Keeps how a market is resolved.
+    Decide {
+        market: usize,
+    },
+    /// Pays what a shard owes in it.
+    Settle {
+        market: usize,
+        shard: ShardId,
+    },
+}
+
+/// How far the settlement of a market is, by what was answered.
+#[derive(Default)]
+struct Settling {
+    is_decided: bool,
+    /// Those of [`SHARDS`] that have paid.
+    paid: Vec<ShardId>,
 }
 
 pub(super) struct Trader {
@@ -172,6 +210,8 @@ pub(super) struct Clients {
     comments: Vec<(CommentId, usize)>,
     keys: Vec<(KeyId, usize)>,
     keys_asked: u64,
+    /// The resolving markets that are resolved, in order.
+    settling: Vec<Settling>,
 }
 
 /// Comments and keys that are deleted or used are among so many that came last.
@@ -186,6 +226,7 @@ impl Clients {
             comments: Vec::new(),
             keys: Vec::new(),
             keys_asked: 0,
+            settling: Vec::new(),
         }
     }
 
@@ -207,6 +248,50 @@ impl Clients {
     /// Whether every order that was ever sent has its answer.
     pub(super) fn all_answered(&self) -> bool {
         self.traders.iter().all(|trader| trader.unanswered.is_empty() && trader.in_flight == 0)
+    }
+
+    /// The next market is resolved; `None` when all are.
+    pub(super) fn resolve(&mut self) -> Option<usize> {
+        let market = LASTING_COUNT + self.settling.len();
+        if market == MARKETS.len() {
+            return None;
+        }
+        self.settling.push(Settling::default());
+        Some(market)
+    }
+
+    pub(super) fn is_resolved(&self, market: usize) -> bool {
+        (LASTING_COUNT..LASTING_COUNT + self.settling.len()).contains(&market)
+    }
+
+    /// Whether every market that is resolved was settled in every shard, by what was answered.
+    pub(super) fn all_settled(&self) -> bool {
+        self.settling.iter().all(|settling| settling.is_decided && settling.paid.len() == 3)
+    }
+
+    pub(super) fn decided(&mut self, market: usize) {
+        self.settling[market - LASTING_COUNT].is_decided = true;
+    }
+
+    pub(super) fn paid(&mut self, market: usize, shard: ShardId) {
+        let paid = &mut self.settling[market - LASTING_COUNT].paid;
+        if !paid.contains(&shard) {
+            paid.push(shard);
+        }
+    }
+
+    /// A step of a settlement, which may have been done before.
+    pub(super) fn step(&self, random: &mut Random) -> Option<Request> {
+        if self.settling.is_empty() {
+            return None;
+        }
+        let settling = random.below(self.settling.len());
+        let (market, settling) = (LASTING_COUNT + settling, &self.settling[settling]);
+        if !settling.is_decided || random.one_in(8) {
+            return Some(Request::Decide { market });
+        }
+        let shard = ShardId::new(SHARDS[random.below(SHARDS.len())]).expect("a shard");
+        Some(Request::Settle { market, shard })
     }
 
     pub(super) fn commented(&mut self, comment: CommentId, trader: usize) {
@@ -231,6 +316,9 @@ impl Clients {
     /// What somebody asks next.
     pub(super) fn next(&mut self, random: &mut Random) -> Option<Request> {
         let trader = random.below(TRADER_COUNT);
+        if random.one_in(16) {
+            return self.step(random);
+        }
         match random.below(16) {
             0 => self.traders[trader].account.map(|_| Request::ReadAccount { trader }),
             1 => {
@@ -300,9 +388,16 @@ impl Clients {
         let number = self.orders.len();
         let shares_end = if random.one_in(6) { 2000 } else { 60 };
         self.is_answered.push(false);
+        // Those that are open for ever, the next one that is resolved, and now and then any.
+        let next = LASTING_COUNT + self.settling.len();
+        let market = match random.below(LASTING_COUNT + 1) {
+            _ if random.one_in(12) || next == MARKETS.len() => random.below(MARKETS.len()),
+            LASTING_COUNT => next,
+            lasting => lasting,
+        };
         self.orders.push(Order {
             trader,
-            market: random.below(MARKETS.len()),
+            market,
             side: if random.one_in(2) { Side::Buy } else { Side::Sell },
             shares: 1 + i64::try_from(random.below(shares_end)).expect("few shares"),
             number,
@@ -382,9 +477,30 @@ impl Clients {
                 let account = account(trader);
                 (key.shard(), Command::RevokeKey { account, key, descendants: false })
             }
+            Request::Decide { market } => {
+                let decision = decision(market);
+                let home = Decision::home(&decision.condition_id);
+                (home, Command::DecideSettlement(decision))
+            }
+            Request::Settle { market, shard } => (shard, Command::Settle(decision(market))),
             _ => return None,
         })
     }
+}
+
+/// How a market is resolved.
+fn decision(market: usize) -> Arc<Decision> {
+    let id = MARKETS[market].id;
+    let yes = Price::from_micros(payout_micros(market));
+    let payouts =
+        [("Yes", yes), ("No", yes.complement())].map(|(label, price)| (token(id, label), price));
+    let (condition_id, evidence) = (id.into(), "the simulation".into());
+    Arc::new(Decision { condition_id, payouts: payouts.into(), evidence })
+}
+
+/// The token of an outcome.
+pub(super) fn token(id: &str, label: &str) -> Arc<str> {
+    format!("{id} {label}").into()
 }
 
 fn remember<T>(list: &mut Vec<T>, item: T) {

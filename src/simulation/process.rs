@@ -9,13 +9,14 @@ use std::task::{Context, Poll, Waker};
 use parking_lot::Mutex;
 
 use super::auditor::History;
-use super::clients::{Clients, Request};
+use super::clients::{Clients, MARKETS, Request};
 use crate::disk::DiskError;
 use crate::engine::Rules;
 use crate::engine::account::Account;
 use crate::engine::comment::Comment;
 use crate::engine::key::Key;
 use crate::engine::order::OrderReceipt;
+use crate::engine::settlement::Decision;
 use crate::engine::view::{AccountPage, Observed};
 use crate::ids::{Clock, Place, ShardId};
 use crate::journal::{Journal, Steps, Waiters};
@@ -51,6 +52,8 @@ pub(super) struct Noted {
     pub(super) is_write: bool,
     /// How many orders the trader had whom the request is about.
     pub(super) order_count: u64,
+    /// What that trader had been paid for resolved markets.
+    pub(super) payouts_micros: i64,
     hash: u64,
 }
 
@@ -182,6 +185,7 @@ impl Process {
                 sequence: state.sequence(),
                 is_write: false,
                 order_count: account.map_or(0, Account::order_count_ever),
+                payouts_micros: account.map_or(0, |it| it.ledger().payouts.micros()),
                 hash: state.hash().get(),
             };
             Observed { value: noted, place: Place::START }
@@ -226,6 +230,8 @@ fn about(request: &Request, clients: &Clients) -> (ShardId, usize) {
         Request::Comment { order, trader } => (order.shard(), trader),
         Request::DeleteComment { comment, trader } => (comment.shard(), trader),
         Request::ReadComments { order } => (order.shard(), 0),
+        Request::Decide { market } => (Decision::home(MARKETS[market].id), 0),
+        Request::Settle { shard, .. } => (shard, 0),
         Request::CreateKey { trader, .. }
         | Request::RenameKey { trader, .. }
         | Request::RotateKey { trader, .. }

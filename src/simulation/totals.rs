@@ -64,6 +64,12 @@ totals! {
     read: "reads answered",
     /// Requests that an account's state refused.
     rejected: "requests rejected",
+    /// Answers that it was decided how a market is resolved.
+    decided: "decisions acknowledged",
+    /// Shards that were told to have paid what they owe in a market.
+    settled: "settlements acknowledged",
+    /// Orders that came after their market was resolved.
+    refused_resolved: "orders refused in resolved markets",
     /// Requests for which the journal had no room.
     journal_full: "refused by a full journal",
     /// Answers that were compared with what was known.

@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use super::answers::tell;
 use super::auditor::Auditor;
-use super::clients::{Clients, FixedMarket, KEPT_ORDERS_MAX, MARKETS, START_MICROS, TRADER_COUNT};
+use super::clients::{
+    Clients, FixedMarket, KEPT_ORDERS_MAX, MARKETS, START_MICROS, TRADER_COUNT, payout_micros,
+    token,
+};
 use super::process::Process;
 use super::totals::Totals;
 use crate::disk::simulated::random::Random;
@@ -20,7 +23,7 @@ use crate::ids::{Clock, OutcomeIndex, Timestamp};
 use crate::journal::{JournalConfig, OpenError, segment_name, segment_number};
 use crate::market::Markets;
 use crate::market::book::{Book, Ladder, Level};
-use crate::market::catalogue::{MarketInfo, Outcome};
+use crate::market::catalogue::{MarketInfo, MarketStatus, Outcome};
 use crate::money::{Price, Shares, Usd};
 use crate::snapshot::{
     FoldError, LoadError, Pace, RecoverError, SnapshotConfig, Stopped, Upkeep, open_stepped,
@@ -29,6 +32,9 @@ use crate::snapshot::{
 const DATA: &str = "/data";
 
 const SEGMENT_BYTES: u64 = 16 << 10;
+
+/// One thing in so many is a market that is resolved, until all are that ever will be.
+const MARKET_RESOLVED_ONE_IN: u64 = 200;
 
 /// How many rounds of nothing but good luck it takes at most until every order has its answer.
 const ROUNDS_MAX: usize = 1000;
@@ -184,8 +190,20 @@ impl World {
         Ok(Some((process, Upkeep::new(opened.folder, config, Arc::default()))))
     }
 
+    /// The venue resolves a market: orders in it are refused from now on.
+    fn resolve_market(&mut self) {
+        let Some(market) = self.clients.resolve() else { return };
+        let yes = Price::from_micros(payout_micros(market));
+        let (status, payouts) = (MarketStatus::Resolved, vec![yes, yes.complement()]);
+        let resolved = MarketInfo { status, payouts, ..description(MARKETS[market].id) };
+        self.markets.list(vec![resolved]).expect("it is listed");
+    }
+
     /// One thing happens.
     fn act(&mut self, process: &mut Process) -> Result<Condition, String> {
+        if self.random.one_in(MARKET_RESOLVED_ONE_IN) {
+            self.resolve_market();
+        }
         match self.random.below(20) {
             0..11 => {
                 self.tell_answers(process)?;
@@ -300,7 +318,7 @@ impl World {
     fn live_well(&mut self) -> Result<(), String> {
         let (mut process, _) = self.open_well()?;
         for round in 0.. {
-            if self.clients.all_answered() {
+            if self.clients.all_answered() && self.clients.all_settled() {
                 break;
             }
             if round == ROUNDS_MAX {
@@ -310,6 +328,9 @@ impl World {
                 if let Some(request) = self.clients.again(trader, &mut self.random) {
                     process.submit(request, &mut self.clients, &self.auditor.history)?;
                 }
+            }
+            if let Some(request) = self.clients.step(&mut self.random) {
+                process.submit(request, &mut self.clients, &self.auditor.history)?;
             }
             process.flush().map_err(|error| error.to_string())?;
             process.make_segment().map_err(|error| error.to_string())?;
@@ -479,14 +500,16 @@ fn journal_config() -> JournalConfig {
     }
 }
 
+/// A market that is open.
+fn description(id: &str) -> MarketInfo {
+    let outcomes =
+        ["Yes", "No"].map(|label| Outcome { label: label.into(), token_id: token(id, label) });
+    MarketInfo::bare(id, outcomes)
+}
+
 fn markets() -> Markets {
     let markets = Markets::new();
-    let info = |id: &str| {
-        let outcomes = ["Yes", "No"]
-            .map(|label| Outcome { label: label.into(), token_id: format!("{id} {label}").into() });
-        MarketInfo::bare(id, outcomes)
-    };
-    markets.list(MARKETS.iter().map(|market| info(market.id)).collect()).unwrap();
+    markets.list(MARKETS.iter().map(|market| description(market.id)).collect()).unwrap();
     for FixedMarket { id, bid_micros, ask_micros } in MARKETS {
         let level = |micros| Level {
             price: Price::from_micros(micros),
