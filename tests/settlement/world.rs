@@ -1,0 +1,164 @@
+//! Traders, what they hold by the server's own word, and what that must become.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use paperbourse::money::{Notional, Price, Rounding, Shares, Usd};
+use serde_json::Value;
+
+use crate::client::Client;
+use crate::process::{self, ServerProcess};
+
+/// Somebody with a key.
+pub(crate) struct Trader {
+    key: String,
+}
+
+/// What an account has.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Holdings {
+    pub(crate) cash: Usd,
+    /// By the number of the position.
+    pub(crate) positions: BTreeMap<u64, Position>,
+}
+
+/// What an account has of an outcome.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Position {
+    pub(crate) market_id: String,
+    pub(crate) outcome: String,
+    pub(crate) shares: Shares,
+    pub(crate) realised: Usd,
+    pub(crate) status: String,
+}
+
+/// A row of the settlements.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Settlement {
+    pub(crate) market_id: String,
+    pub(crate) outcome: String,
+    pub(crate) shares: Shares,
+    pub(crate) cost: Usd,
+    pub(crate) payout: Usd,
+    pub(crate) payout_per_share: Price,
+    pub(crate) realised: Usd,
+    pub(crate) result: String,
+}
+
+/// A server without limits, where everybody begins with a million dollars.
+pub(crate) fn start(data: &Path, arguments: &[&str]) -> ServerProcess {
+    let common = [
+        "--tier",
+        "free=unlimited/unlimited/2/50",
+        "--address-limits",
+        "off",
+        "--starting-balance",
+        "1000000",
+    ];
+    ServerProcess::start(data, &[arguments, &common].concat())
+}
+
+impl Trader {
+    /// Opens an account.
+    pub(crate) fn new(data: &Path, server: &ServerProcess, subject: &str) -> Self {
+        let mut command = process::command();
+        command.args(["token", "--subject", subject, "--data"]).arg(data);
+        let token = command.output().unwrap();
+        assert!(token.status.success());
+        let token = String::from_utf8(token.stdout).unwrap();
+        let credential = format!("Authorization: Bearer {}", token.trim());
+        let answer = Client::connect(&server.address, &credential).post("/v1/keys/bootstrap", "{}");
+        assert_eq!(answer.status, 201, "{}", answer.body);
+        let answer: Value = serde_json::from_str(&answer.body).unwrap();
+        Self { key: answer["raw_key"].as_str().unwrap().to_owned() }
+    }
+
+    pub(crate) fn connect(&self, server: &ServerProcess) -> Client {
+        Client::connect(&server.address, &format!("X-API-Key: {}", self.key))
+    }
+
+    pub(crate) fn holdings(&self, server: &ServerProcess) -> Holdings {
+        let mut client = self.connect(server);
+        let rows = get(&mut client, "/v1/account/positions");
+        let positions = rows.as_array().unwrap().iter().map(|row| {
+            let position = Position {
+                market_id: text(row, "market_id"),
+                outcome: text(row, "outcome"),
+                shares: Shares::from_text(&text(row, "quantity"), Rounding::Exact).unwrap(),
+                realised: usd(row, "realized_pnl"),
+                status: text(row, "status"),
+            };
+            (row["id"].as_u64().unwrap(), position)
+        });
+        let positions = positions.collect();
+        let cash = usd(&get(&mut client, "/v1/account/balance"), "balance");
+        Holdings { cash, positions }
+    }
+
+    /// All of them, page by page: each position once, the newest first.
+    pub(crate) fn settlements(&self, server: &ServerProcess) -> BTreeMap<u64, Settlement> {
+        let mut client = self.connect(server);
+        let mut settlements = BTreeMap::new();
+        let (mut cursor, mut newest) = (String::new(), u64::MAX);
+        loop {
+            let page =
+                get(&mut client, &format!("/v1/account/settlements?limit=50&cursor={cursor}"));
+            for row in page["data"].as_array().unwrap() {
+                let number = row["position_id"].as_u64().unwrap();
+                assert!(number < newest, "{number} comes behind {newest}");
+                newest = number;
+                let settlement = Settlement {
+                    market_id: text(row, "market_id"),
+                    outcome: text(row, "outcome"),
+                    shares: Shares::from_text(&text(row, "quantity"), Rounding::Exact).unwrap(),
+                    cost: usd(row, "cost_basis"),
+                    payout: usd(row, "payout"),
+                    payout_per_share: Price::from_text(
+                        &text(row, "payout_per_share"),
+                        Rounding::Exact,
+                    )
+                    .unwrap(),
+                    realised: usd(row, "realized_pnl"),
+                    result: text(row, "result"),
+                };
+                settlements.insert(number, settlement);
+            }
+            cursor = text(&page, "next_cursor");
+            if cursor.is_empty() {
+                return settlements;
+            }
+        }
+    }
+}
+
+/// How many settlements are on the first page: enough to see that something is paid.
+pub(crate) fn settlement_count(client: &mut Client) -> usize {
+    get(client, "/v1/account/settlements?limit=500")["data"].as_array().unwrap().len()
+}
+
+/// What shares pay.
+pub(crate) fn payout(shares: Shares, price: Price) -> Usd {
+    Notional::of(price, shares).floor()
+}
+
+pub(crate) fn get(client: &mut Client, target: &str) -> Value {
+    let answer = client.get(target);
+    assert_eq!(answer.status, 200, "{target}: {}", answer.body);
+    serde_json::from_str(&answer.body).unwrap()
+}
+
+pub(crate) fn text(row: &Value, field: &str) -> String {
+    row[field].as_str().unwrap_or_else(|| panic!("{field} in {row}")).to_owned()
+}
+
+fn usd(row: &Value, field: &str) -> Usd {
+    Usd::from_text(&text(row, field), Rounding::Exact).unwrap()
+}
+
+/// Everything in the journal, beside the server or without it.
+pub(crate) fn dump(data: &Path) -> Vec<Value> {
+    let output = process::command().args(["journal", "dump", "--json"]).arg(data).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
