@@ -78,6 +78,13 @@ pub enum VenueChange {
     Book(BookReplaced),
     /// New sizes at some levels, of one or several tokens, that take effect together.
     Levels(Vec<LevelChanged>),
+    /// The best prices of one token, which change nothing: they can be compared.
+    Top {
+        /// Of which token.
+        token_id: Arc<str>,
+        /// Both sides.
+        top: Top,
+    },
     /// A trade was printed. It does not change the book by itself.
     Traded {
         /// Of which token.
@@ -124,4 +131,15 @@ pub struct LevelChanged {
     pub size: Shares,
     /// The venue's hash of the token's book after all changes of this event, if told.
     pub hash: Option<Box<str>>,
+    /// The token's best prices after all changes of this event, if told.
+    pub top: Option<Top>,
+}
+
+/// The best prices of a book. A side that is `None` is empty or was not told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Top {
+    /// The highest bid.
+    pub bid: Option<Price>,
+    /// The lowest ask.
+    pub ask: Option<Price>,
 }

@@ -29,8 +29,7 @@ const BOOKS: &str = concat!(
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = str::from_utf8(data) else { return };
     let outcomes = ["1", "2"].map(|token| Outcome { label: token.into(), token_id: token.into() });
-    let policy = MismatchPolicy::Stale { after: 2.try_into().expect("not 0") };
-    let mut feed = Feed::new(Arc::new(Markets::new()), policy);
+    let mut feed = Feed::new(Arc::new(Markets::new()), MismatchPolicy::Distrust);
     list(&mut feed, vec![MarketInfo::bare("0x1", outcomes)]);
     apply(&mut feed, BOOKS);
     check(&feed);

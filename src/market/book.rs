@@ -197,6 +197,17 @@ impl Ladder {
         }
     }
 
+    /// Whether the other book shows the same orders, seen from the other outcome of its market.
+    pub fn is_mirror_of(&self, other: &Self) -> bool {
+        let mirrors = |levels: &[Level], others: &[Level]| {
+            levels.len() == others.len()
+                && levels.iter().zip(others).all(|(level, other)| {
+                    level.price == other.price.complement() && level.size == other.size
+                })
+        };
+        mirrors(&self.bids, &other.asks) && mirrors(&self.asks, &other.bids)
+    }
+
     /// The book of the other outcome of a binary market: a bid at p is its ask at 1 − p.
     #[must_use]
     pub fn mirrored(&self) -> Self {

@@ -4,21 +4,20 @@
 //! checked against the venue's hash wherever one is told. The feed performs no I/O and reads no
 //! clock; it counts what happens, and whoever drives it logs the counts.
 //!
-//! It does not know how a venue is reached, nor what to do about a gap: it names the tokens whose
-//! books are proven wrong and leaves the resync to the venue.
+//! It does not know how a venue is reached, nor what to do about a gap: it says of each book that
+//! an event touched whether it is proven or contradicted, and leaves the resync to the venue.
 
 mod hash;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::num::NonZeroU8;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 pub use hash::{BookHasher, HASH_TEXT_BYTES, HashedBook};
 
-use super::{BookReplaced, LevelChanged, VenueChange, VenueEvent};
+use super::{BookReplaced, LevelChanged, Top, VenueChange, VenueEvent};
 use crate::ids::{OutcomeIndex, Timestamp};
 use crate::market::book::{Book, Ladder, LastTrade, Side};
 use crate::market::catalogue::MarketInfo;
@@ -28,19 +27,33 @@ use crate::money::{Price, Shares};
 /// Books are kept of at most this many tokens: both of every market.
 pub const TOKENS_MAX: usize = 2 * MARKETS_MAX;
 
-/// What becomes of a book that the venue's hash contradicts.
+/// What becomes of a book that something the venue told contradicts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MismatchPolicy {
     /// It is counted and the book stays as it is: a recording is its own present, and nothing
     /// could be asked again.
     Count,
-    /// After so many mismatches in a row the book is marked stale and its token is named, for the
-    /// venue to ask for a fresh one.
-    Stale {
-        /// How many. More than one allows for a trade that is told after the book it caused.
-        after: NonZeroU8,
-    },
+    /// The book is stale from that event on, until it is proven. What is older than the book is
+    /// left out: it was told on another way, and the book holds it already.
+    Distrust,
 }
+
+/// What an event says of a book that it touched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It is what the venue shows: its own full book, or one that gives the told hash.
+    Proven,
+    /// Its best prices are the told ones, and nothing was told that proves the rest.
+    Agrees,
+    /// Nothing was told that can be compared, or only what was so before.
+    Unproven,
+    /// It is not what the venue shows, or it cannot be: a hash or a best price is another one, or
+    /// the sides cross.
+    Contradicted,
+}
+
+/// Every book that an event touched, by its token.
+pub type Verdicts = SmallVec<[(Arc<str>, Verdict); 2]>;
 
 /// What has happened since the feed began.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -53,6 +66,8 @@ pub struct FeedCounts {
     pub level_changes_without_book: u64,
     /// Level changes that cannot stand in a book; left out.
     pub level_changes_refused: u64,
+    /// Level changes and full books that are older than the book; left out.
+    pub late: u64,
     /// Removals of levels that were not there: a sign of a lost update.
     pub removals_of_nothing: u64,
     /// Trades taken.
@@ -65,6 +80,8 @@ pub struct FeedCounts {
     pub hashes_mismatched: u64,
     /// Told hashes that could not be checked, since the newest trade's price is not known.
     pub hashes_unchecked: u64,
+    /// Told best prices that are not those of our book.
+    pub tops_mismatched: u64,
     /// Publications from which crossed levels were left out.
     pub crossed: u64,
     /// Descriptions that were not listed: too many markets, or another number of outcomes.
@@ -89,9 +106,6 @@ impl fmt::Display for FeedCounts {
     }
 }
 
-/// Tokens whose books one event has proven wrong.
-pub type Condemned = SmallVec<[Arc<str>; 2]>;
-
 /// The only writer of [`Markets`].
 pub struct Feed {
     markets: Arc<Markets>,
@@ -112,13 +126,16 @@ struct Token {
     updated_at: Timestamp,
     hash: Option<Box<str>>,
     last_trade: Option<LastTrade>,
-    /// The price before that of `last_trade`: a hash may still cover it.
+    /// The price of the newest trade of the market, of whichever token: hashes of both cover it.
+    market_trade_price: Option<Price>,
+    /// The one before: a hash may still cover it.
     earlier_trade_price: Option<Price>,
     tick: Option<Price>,
+    /// A told hash was reproduced once, so that all that hashes cover was known.
+    has_matched: bool,
     /// A told hash that contradicted the book, until the next one: a trade that is told after the
     /// book it caused may yet explain it.
     contradiction: Option<Box<str>>,
-    mismatches_in_a_row: u8,
     sequence: u64,
     stale: bool,
 }
@@ -146,23 +163,36 @@ impl Feed {
     }
 
     /// Takes one event and publishes what it changes.
-    pub fn apply(&mut self, event: VenueEvent) -> Condemned {
+    pub fn apply(&mut self, event: VenueEvent) -> Verdicts {
         let at = event.at;
         match event.change {
             VenueChange::Listed(infos) => {
                 self.list(infos);
-                Condemned::new()
+                Verdicts::new()
             }
             VenueChange::Book(book) => self.replace(at, book),
             VenueChange::Levels(changes) => self.change_levels(at, &changes),
+            VenueChange::Top { token_id, top } => self.compare_top(&token_id, top),
             VenueChange::Traded { token_id, price, size, side } => {
-                self.trade(&token_id, LastTrade { price, size, side, at });
-                Condemned::new()
+                self.trade(&token_id, LastTrade { price, size, side, at })
             }
             VenueChange::Stale { token_id } => {
                 self.mark_stale(&token_id);
-                Condemned::new()
+                Verdicts::new()
             }
+        }
+    }
+
+    /// Whether the book that is known of a token has exactly these levels.
+    pub fn has_levels(&self, token_id: &str, ladder: &Ladder) -> bool {
+        self.tokens.get(token_id).is_some_and(|token| token.ladder.as_ref() == Some(ladder))
+    }
+
+    /// Forgets the levels of a token, so that the next full book is taken however old it says that
+    /// it is. What readers see stays.
+    pub fn forget_levels(&mut self, token_id: &str) {
+        if let Some(token) = self.tokens.get_mut(token_id) {
+            token.ladder = None;
         }
     }
 
@@ -199,36 +229,73 @@ impl Feed {
             }
         }
         drop(listing);
-        self.markets.list(infos).expect("what cannot be listed was left out, and only we list");
+        let left = self.markets.list(infos);
+        for market in left.expect("what cannot be listed was left out, and only we list") {
+            for outcome in &market.info().outcomes {
+                self.tokens.remove(&outcome.token_id);
+            }
+        }
     }
 
-    fn replace(&mut self, at: Timestamp, told: BookReplaced) -> Condemned {
+    fn replace(&mut self, at: Timestamp, told: BookReplaced) -> Verdicts {
+        let policy = self.policy;
         let Some(token) = known(&mut self.tokens, &self.markets, &told.token_id) else {
             self.counts.unlisted += 1;
-            return Condemned::new();
+            return Verdicts::new();
         };
         self.counts.books += 1;
-        token.ladder = Some(told.ladder);
-        token.newest_side = None;
-        token.updated_at = at;
-        token.stale = false;
-        token.tick = told.tick.or(token.tick);
-        if let Some(price) = told.last_trade_price {
-            token.note_trade_price(price, at);
-        }
-        token.check(told.hash, &told.token_id, &mut self.hasher, &mut self.counts);
-        self.settle(&told.token_id).into_iter().collect()
+        let mut verdicts = Verdicts::new();
+        let verdict = match &token.ladder {
+            Some(ladder) if policy == MismatchPolicy::Distrust && at < token.updated_at => {
+                self.counts.late += 1;
+                // An older book that differs says nothing of the present.
+                if *ladder != told.ladder {
+                    return Verdicts::from_iter([(told.token_id, Verdict::Unproven)]);
+                }
+                Verdict::Proven
+            }
+            known => {
+                let is_known = !token.stale && known.as_ref() == Some(&told.ladder);
+                token.ladder = Some(told.ladder);
+                token.newest_side = None;
+                token.updated_at = at;
+                token.stale = false;
+                token.tick = told.tick.or(token.tick);
+                if let Some(price) = told.last_trade_price {
+                    if token.last_trade.is_none_or(|trade| trade.price != price) {
+                        let size = Shares::ZERO;
+                        token.last_trade = Some(LastTrade { price, size, side: None, at });
+                    }
+                    self.note_market_price(&told.token_id, price, &mut verdicts);
+                }
+                let token = self.tokens.get_mut(&told.token_id).expect("it was found above");
+                match token.check(told.hash, &told.token_id, &mut self.hasher, &mut self.counts) {
+                    Verdict::Unproven => Verdict::Proven,
+                    // After a trade the book comes again, with a hash that covers the trade's
+                    // price; the trade itself is told later.
+                    Verdict::Contradicted if is_known => Verdict::Agrees,
+                    verdict => verdict,
+                }
+            }
+        };
+        self.settle(&told.token_id, verdict, &mut verdicts);
+        self.judge_sisters(&mut verdicts);
+        verdicts
     }
 
-    fn change_levels(&mut self, at: Timestamp, changes: &[LevelChanged]) -> Condemned {
+    fn change_levels(&mut self, at: Timestamp, changes: &[LevelChanged]) -> Verdicts {
         let mut touched: SmallVec<[&LevelChanged; 2]> = SmallVec::new();
         for change in changes {
-            let Some(Token { ladder: Some(ladder), newest_side, .. }) =
+            let Some(Token { ladder: Some(ladder), newest_side, updated_at, .. }) =
                 self.tokens.get_mut(&change.token_id)
             else {
                 self.counts.level_changes_without_book += 1;
                 continue;
             };
+            if self.policy == MismatchPolicy::Distrust && at < *updated_at {
+                self.counts.late += 1;
+                continue;
+            }
             match ladder.set(change.side, change.price, change.size) {
                 Ok(changed) => {
                     self.counts.level_changes += 1;
@@ -240,37 +307,75 @@ impl Feed {
                 }
                 Err(_) => self.counts.level_changes_refused += 1,
             }
-            // The hash of the last entry of a token covers the whole event.
+            // What the last entry of a token tells is so after the whole event.
             match touched.iter_mut().find(|other| other.token_id == change.token_id) {
                 Some(other) => *other = change,
                 None => touched.push(change),
             }
         }
-        let mut condemned = Condemned::new();
+        let mut verdicts = Verdicts::new();
         for change in touched {
             let token = self.tokens.get_mut(&change.token_id).expect("it was found above");
             token.updated_at = at;
-            token.check(change.hash.clone(), &change.token_id, &mut self.hasher, &mut self.counts);
-            condemned.extend(self.settle(&change.token_id));
+            let hash = change.hash.clone();
+            let by_hash = token.check(hash, &change.token_id, &mut self.hasher, &mut self.counts);
+            let verdict = match (by_hash, change.top) {
+                (Verdict::Unproven, Some(top)) => token.check_top(top, &mut self.counts),
+                (verdict, _) => verdict,
+            };
+            self.settle(&change.token_id, verdict, &mut verdicts);
         }
-        condemned
+        self.judge_sisters(&mut verdicts);
+        verdicts
     }
 
-    fn trade(&mut self, token_id: &Arc<str>, trade: LastTrade) {
+    fn compare_top(&mut self, token_id: &Arc<str>, top: Top) -> Verdicts {
+        let mut verdicts = Verdicts::new();
+        match self.tokens.get_mut(token_id) {
+            Some(token) if token.ladder.is_some() => {
+                let verdict = token.check_top(top, &mut self.counts);
+                // Most frames of this kind only repeat what is known.
+                if verdict == Verdict::Contradicted {
+                    self.settle(token_id, verdict, &mut verdicts);
+                } else {
+                    verdicts.push((token_id.clone(), verdict));
+                }
+            }
+            _ => self.counts.unlisted += 1,
+        }
+        verdicts
+    }
+
+    fn trade(&mut self, token_id: &Arc<str>, trade: LastTrade) -> Verdicts {
+        let mut verdicts = Verdicts::new();
         let Some(token) = known(&mut self.tokens, &self.markets, token_id) else {
             self.counts.unlisted += 1;
-            return;
+            return verdicts;
         };
         self.counts.trades += 1;
-        token.note_trade_price(trade.price, trade.at);
         token.last_trade = Some(trade);
-        if let Some(told) = token.contradiction.take() {
+        self.note_market_price(token_id, trade.price, &mut verdicts);
+        if verdicts.iter().all(|(judged, _)| judged != token_id) {
+            let token = self.tokens.get_mut(token_id).expect("it was found above");
+            token.publish(&self.markets, &mut self.counts);
+        }
+        verdicts
+    }
+
+    /// Tells both tokens of a market the price of its newest trade, which may explain a hash that
+    /// contradicted one of their books.
+    fn note_market_price(&mut self, token_id: &Arc<str>, price: Price, verdicts: &mut Verdicts) {
+        let market = self.tokens[token_id].market.clone();
+        for outcome in &market.info().outcomes {
+            let Some(token) = self.tokens.get_mut(&outcome.token_id) else { continue };
+            token.note_market_price(price);
+            let Some(told) = token.contradiction.take() else { continue };
             // Counted as a mismatch before: it is judged anew.
             self.counts.hashes_mismatched -= 1;
-            token.mismatches_in_a_row = token.mismatches_in_a_row.saturating_sub(1);
-            token.check(Some(told), token_id, &mut self.hasher, &mut self.counts);
+            let id = &outcome.token_id;
+            let verdict = token.check(Some(told), id, &mut self.hasher, &mut self.counts);
+            self.settle(id, verdict, verdicts);
         }
-        token.publish(&self.markets, &mut self.counts);
     }
 
     fn mark_stale(&mut self, token_id: &Arc<str>) {
@@ -284,15 +389,51 @@ impl Feed {
     }
 
     /// Judges a token by the checks that went before, and publishes its book.
-    fn settle(&mut self, token_id: &Arc<str>) -> Option<Arc<str>> {
+    fn settle(&mut self, token_id: &Arc<str>, verdict: Verdict, verdicts: &mut Verdicts) {
         let token = self.tokens.get_mut(token_id).expect("only known tokens are settled");
-        let is_condemned = match self.policy {
-            MismatchPolicy::Count => false,
-            MismatchPolicy::Stale { after } => token.mismatches_in_a_row >= after.get(),
-        };
-        token.stale |= is_condemned;
+        let is_crossed = token.ladder.as_ref().is_some_and(Ladder::is_crossed);
+        let verdict = if is_crossed { Verdict::Contradicted } else { verdict };
+        match (verdict, self.policy) {
+            (Verdict::Proven, _) => token.stale = false,
+            (Verdict::Contradicted, MismatchPolicy::Distrust) => token.stale = true,
+            _ => {}
+        }
         token.publish(&self.markets, &mut self.counts);
-        is_condemned.then(|| token_id.clone())
+        verdicts.push((token_id.clone(), verdict));
+    }
+
+    /// The two tokens of a market are one book: what proves one of them proves the other, where
+    /// they mirror each other. Where they do not, one may be some milliseconds ahead.
+    fn judge_sisters(&mut self, verdicts: &mut Verdicts) {
+        if self.policy == MismatchPolicy::Count {
+            return;
+        }
+        for index in 0..verdicts.len() {
+            let (token_id, verdict) = &verdicts[index];
+            if *verdict != Verdict::Proven {
+                continue;
+            }
+            let token = &self.tokens[token_id];
+            let info = token.market.info();
+            let [first, second] = &info.outcomes[..] else { continue };
+            let is_first = first.token_id == *token_id;
+            let sister_id = if is_first { &second.token_id } else { &first.token_id };
+            if verdicts.iter().any(|(judged, _)| judged == sister_id) {
+                continue;
+            }
+            let Some(sister) = self.tokens.get(sister_id) else { continue };
+            let (Some(ladder), Some(other)) = (&token.ladder, &sister.ladder) else { continue };
+            if !ladder.is_mirror_of(other) {
+                continue;
+            }
+            let (sister_id, was_stale) = (sister_id.clone(), sister.stale);
+            drop(info);
+            if was_stale {
+                self.settle(&sister_id, Verdict::Proven, verdicts);
+            } else {
+                verdicts.push((sister_id, Verdict::Proven));
+            }
+        }
     }
 }
 
@@ -323,35 +464,36 @@ impl Token {
             updated_at: Timestamp::EPOCH,
             hash: None,
             last_trade: None,
+            market_trade_price: None,
             earlier_trade_price: None,
             tick: None,
+            has_matched: false,
             contradiction: None,
-            mismatches_in_a_row: 0,
             sequence: 0,
             stale: false,
         }
     }
 
-    /// Takes the price of the newest trade, keeping what else is known of it when it is the same.
-    fn note_trade_price(&mut self, price: Price, at: Timestamp) {
-        let before = self.last_trade.map(|trade| trade.price);
-        if before != Some(price) {
-            self.earlier_trade_price = before;
-            self.last_trade = Some(LastTrade { price, size: Shares::ZERO, side: None, at });
+    /// Takes the price of the newest trade of the market.
+    fn note_market_price(&mut self, price: Price) {
+        if self.market_trade_price != Some(price) {
+            self.earlier_trade_price = self.market_trade_price.replace(price);
         }
     }
 
-    /// Compares the book with a told hash. A proof also heals a book that was marked stale.
+    /// Compares the book with a told hash.
     fn check(
         &mut self,
         told: Option<Box<str>>,
         token_id: &str,
         hasher: &mut BookHasher,
         counts: &mut FeedCounts,
-    ) {
+    ) -> Verdict {
         self.contradiction = None;
         self.hash = told;
-        let (Some(told), Some(ladder)) = (&self.hash, &self.ladder) else { return };
+        let (Some(told), Some(ladder)) = (&self.hash, &self.ladder) else {
+            return Verdict::Unproven;
+        };
         let info = self.market.info();
         let book = HashedBook {
             market: &info.condition_id,
@@ -362,20 +504,37 @@ impl Token {
             tick: self.tick.unwrap_or(info.tick),
             neg_risk: info.neg_risk,
         };
-        let newest = self.last_trade.map(|trade| trade.price);
+        let newest = self.market_trade_price;
         let candidates = [newest, self.earlier_trade_price];
         let candidate_count = if self.earlier_trade_price.is_some() { 2 } else { 1 };
         if hasher.matching(book, told, candidates.into_iter().take(candidate_count)).is_some() {
             counts.hashes_verified += 1;
-            self.mismatches_in_a_row = 0;
-            self.stale = false;
-        } else if newest.is_none() {
+            self.has_matched = true;
+            Verdict::Proven
+        } else if newest.is_none() && !self.has_matched {
             counts.hashes_unchecked += 1;
+            Verdict::Unproven
         } else {
             counts.hashes_mismatched += 1;
-            self.mismatches_in_a_row = self.mismatches_in_a_row.saturating_add(1);
             self.contradiction = self.hash.take();
+            Verdict::Contradicted
         }
+    }
+
+    /// Compares the best prices with those that were told.
+    fn check_top(&self, told: Top, counts: &mut FeedCounts) -> Verdict {
+        let Some(ladder) = &self.ladder else { return Verdict::Unproven };
+        let sides = [(told.bid, ladder.best_bid()), (told.ask, ladder.best_ask())];
+        let mut verdict = Verdict::Unproven;
+        for (told, ours) in sides {
+            let Some(told) = told else { continue };
+            if ours.map(|level| level.price) != Some(told) {
+                counts.tops_mismatched += 1;
+                return Verdict::Contradicted;
+            }
+            verdict = Verdict::Agrees;
+        }
+        verdict
     }
 
     /// Publishes the book, if one is known, without what is crossed in it.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use wire::clob::{BookMessage, LastTradePrice};
 use wire::socket::Message;
 
-use super::{BookReplaced, LevelChanged, VenueChange, VenueEvent};
+use super::{BookReplaced, LevelChanged, Top, VenueChange, VenueEvent};
 
 impl BookMessage<'_> {
     /// What a full book changes. `name` gives the stored form of a token id, so that it is not
@@ -41,6 +41,7 @@ impl Message<'_> {
                     price: entry.price,
                     size: entry.size,
                     hash: entry.hash.map(Into::into),
+                    top: Some(Top { bid: entry.best_bid, ask: entry.best_ask }),
                 });
                 let levels = VenueChange::Levels(entries.collect());
                 Some(VenueEvent { at: change.at, change: levels })
@@ -51,10 +52,12 @@ impl Message<'_> {
                 let change = VenueChange::Traded { token_id, price, size, side };
                 Some(VenueEvent { at: trade.at, change })
             }
-            Self::TickSizeChange(_)
-            | Self::BestBidAsk(_)
-            | Self::NewMarket(_)
-            | Self::MarketResolved(_) => None,
+            Self::BestBidAsk(told) => {
+                let token_id = name(told.asset_id);
+                let top = Top { bid: told.best_bid, ask: told.best_ask };
+                Some(VenueEvent { at: told.at, change: VenueChange::Top { token_id, top } })
+            }
+            Self::TickSizeChange(_) | Self::NewMarket(_) | Self::MarketResolved(_) => None,
         }
     }
 }

@@ -17,7 +17,7 @@ use aws_lc_rs::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
 
 use crate::ids::Timestamp;
 use crate::market::book::{Ladder, Level};
-use crate::money::{Price, Shares, write_micros};
+use crate::money::{MICROS_TEXT_BYTES_MAX, Price, Shares, put_micros, write_micros};
 
 /// The length of a hash as text.
 pub const HASH_TEXT_BYTES: usize = 40;
@@ -92,15 +92,38 @@ fn write_head(out: &mut Vec<u8>, book: HashedBook<'_>) {
     write!(out, r#"","neg_risk":{},"last_trade_price":""#, book.neg_risk).expect(INFALLIBLE);
 }
 
+/// The longest text of a level, and the comma before it.
+const LEVEL_TEXT_BYTES_MAX: usize =
+    PRICE.len() + SIZE.len() + END.len() + 2 * MICROS_TEXT_BYTES_MAX + 1;
+
+const PRICE: &[u8; 10] = br#"{"price":""#;
+const SIZE: &[u8; 10] = br#"","size":""#;
+const END: &[u8; 2] = br#""}"#;
+
+/// Most of the time of a hash beside the digest itself: a level's text is put together in one
+/// place of fixed size, whose pieces need no look at how much room is left.
 fn write_levels(out: &mut Vec<u8>, levels: &[Level]) {
+    out.reserve(levels.len() * LEVEL_TEXT_BYTES_MAX);
+    let mut text = [b','; LEVEL_TEXT_BYTES_MAX];
     for (index, level) in levels.iter().enumerate() {
-        let open: &[u8] = if index == 0 { br#"{"price":""# } else { br#",{"price":""# };
-        out.extend_from_slice(open);
-        write_micros(out, level.price.micros());
-        out.extend_from_slice(br#"","size":""#);
-        write_micros(out, level.size.micros());
-        out.extend_from_slice(br#""}"#);
+        let mut end = 1;
+        end += put(&mut text, end, PRICE);
+        end += put_number(&mut text, end, level.price.micros());
+        end += put(&mut text, end, SIZE);
+        end += put_number(&mut text, end, level.size.micros());
+        end += put(&mut text, end, END);
+        out.extend_from_slice(&text[usize::from(index == 0)..end]);
     }
+}
+
+fn put<const COUNT: usize>(text: &mut [u8], at: usize, piece: &[u8; COUNT]) -> usize {
+    text[at..at + COUNT].copy_from_slice(piece);
+    COUNT
+}
+
+fn put_number(text: &mut [u8], at: usize, micros: i64) -> usize {
+    let place = text[at..].first_chunk_mut().expect("a level has room for its longest numbers");
+    put_micros(place, micros)
 }
 
 fn write_tail(out: &mut Vec<u8>, last_trade_price: Option<Price>) {

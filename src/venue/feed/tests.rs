@@ -50,6 +50,7 @@ fn change(token_id: &str, side: Side, level: Level) -> LevelChanged {
         price: level.price,
         size: level.size,
         hash: None,
+        top: None,
     }
 }
 
@@ -227,12 +228,12 @@ fn a_told_hash_is_compared_with_our_book() {
         (Some(420_000), hash_of(5, bid, 1_000, Some(420_000)), (0, 1, 0)),
     ] {
         let mut feed = feed_with(MismatchPolicy::Count);
-        let condemned = feed.apply(hashed_book(5, bid, told_price.map(price), hash.clone()));
+        feed.apply(hashed_book(5, bid, told_price.map(price), hash.clone()));
         let counts = feed.counts();
         let actual = (counts.hashes_verified, counts.hashes_mismatched, counts.hashes_unchecked);
         assert_eq!(actual, expected);
         let book = published(&feed, 0).unwrap();
-        assert!(condemned.is_empty() && !book.stale, "a recording is its own present");
+        assert!(!book.stale, "a recording is its own present");
         assert_eq!(book.hash, (expected.1 == 0).then_some(hash));
     }
 }
@@ -240,42 +241,176 @@ fn a_told_hash_is_compared_with_our_book() {
 #[test]
 fn a_trade_that_is_told_late_explains_a_hash() {
     let bid = level(400_000, 1_500_000);
-    let policy = MismatchPolicy::Stale { after: NonZeroU8::new(2).unwrap() };
-    let mut feed = feed_with(policy);
+    let mut feed = feed_with(MismatchPolicy::Distrust);
     feed.apply(hashed_book(5, bid, Some(price(420_000)), hash_of(5, bid, 10_000, Some(420_000))));
-    feed.apply(hashed_book(6, bid, None, hash_of(6, bid, 10_000, Some(400_000))));
+    let left = level(400_000, 1_000_000);
+    feed.apply(hashed_book(6, left, None, hash_of(6, left, 10_000, Some(400_000))));
     assert_eq!((feed.counts().hashes_verified, feed.counts().hashes_mismatched), (1, 1));
-    feed.apply(at(4, trade("m-Yes", 400_000)));
+    assert!(published(&feed, 0).unwrap().stale);
+    let verdicts = feed.apply(at(4, trade("m-Yes", 400_000)));
+    assert_eq!(verdicts[..], [("m-Yes".into(), Verdict::Proven)]);
     assert_eq!((feed.counts().hashes_verified, feed.counts().hashes_mismatched), (2, 0));
     // And one that is told early leaves the price before it in the hash.
-    feed.apply(hashed_book(7, bid, None, hash_of(7, bid, 10_000, Some(420_000))));
+    feed.apply(hashed_book(7, left, None, hash_of(7, left, 10_000, Some(420_000))));
     assert_eq!((feed.counts().hashes_verified, feed.counts().hashes_mismatched), (3, 0));
     assert!(!published(&feed, 0).unwrap().stale);
 }
 
 #[test]
-fn a_book_that_is_proven_wrong_goes_stale_until_it_is_proven_right() {
+fn what_contradicts_a_book_makes_it_stale_until_it_is_proven() {
+    use Verdict::{Agrees, Contradicted, Proven, Unproven};
+
     let bid = level(400_000, 1_500_000);
-    let policy = MismatchPolicy::Stale { after: NonZeroU8::new(2).unwrap() };
-    let mut feed = feed_with(policy);
-    let right = |millis| hash_of(millis, bid, 10_000, Some(420_000));
-    let wrong: Box<str> = "0".repeat(HASH_TEXT_BYTES).into();
-    feed.apply(hashed_book(1, bid, Some(price(420_000)), right(1)));
-    let entry = |hash| LevelChanged { hash: Some(hash), ..change("m-Yes", Side::Buy, bid) };
-    for (millis, hash, is_condemned, is_stale) in [
-        (2, wrong.clone(), false, false),
-        (3, wrong.clone(), true, true),
-        (4, wrong, true, true),
-        (5, right(5), false, false),
+    let right = |millis| Some(hash_of(millis, bid, 10_000, Some(420_000)));
+    let wrong = || Some("0".repeat(HASH_TEXT_BYTES).into());
+    let mut feed = feed_with(MismatchPolicy::Distrust);
+    feed.apply(hashed_book(1, bid, Some(price(420_000)), right(1).unwrap()));
+    for (millis, hash, top, verdict, is_stale) in [
+        (2, None, None, Unproven, false),
+        (3, None, Some((Some(400_000), None)), Agrees, false),
+        (4, wrong(), None, Contradicted, true),
+        // What does not cover the whole book does not heal it.
+        (5, None, Some((Some(400_000), None)), Agrees, true),
+        (6, right(6), None, Proven, false),
+        (7, None, Some((Some(390_000), None)), Contradicted, true),
+        (8, right(8), None, Proven, false),
+        (9, None, Some((Some(400_000), Some(500_000))), Contradicted, true),
+        // A hash says more than the best prices, which were told of another moment.
+        (10, right(10), Some((Some(390_000), None)), Proven, false),
     ] {
-        let condemned = feed.apply(at(millis, VenueChange::Levels(vec![entry(hash)])));
-        assert_eq!(!condemned.is_empty(), is_condemned, "at {millis}");
+        let top: Option<(Option<i64>, Option<i64>)> = top;
+        let top = top.map(|(bid, ask)| Top { bid: bid.map(price), ask: ask.map(price) });
+        let entry = LevelChanged { hash, top, ..change("m-Yes", Side::Buy, bid) };
+        let verdicts = feed.apply(at(millis, VenueChange::Levels(vec![entry])));
+        assert_eq!(verdicts[..], [("m-Yes".into(), verdict)], "at {millis}");
         assert_eq!(published(&feed, 0).unwrap().stale, is_stale, "at {millis}");
     }
-    feed.apply(at(6, VenueChange::Stale { token_id: "m-Yes".into() }));
+    feed.apply(at(11, VenueChange::Stale { token_id: "m-Yes".into() }));
     assert!(published(&feed, 0).unwrap().stale);
-    feed.apply(at(7, book_event("m-Yes", &[bid], &[])));
+    feed.apply(at(12, book_event("m-Yes", &[bid], &[])));
     assert!(!published(&feed, 0).unwrap().stale, "a full book replaces everything");
+}
+
+/// After a trade the venue tells the book again, with a hash that covers the trade's price, and the
+/// trade itself later.
+#[test]
+fn a_known_book_that_is_told_again_before_its_trade_stays_fresh() {
+    let (bid, other) = (level(400_000, 1_500_000), level(410_000, 1_500_000));
+    let mut feed = feed_with(MismatchPolicy::Distrust);
+    feed.apply(hashed_book(1, bid, Some(price(420_000)), hash_of(1, bid, 10_000, Some(420_000))));
+    for (millis, bid, verdict, is_stale) in [
+        (2, bid, Verdict::Agrees, false),
+        // Another book with a hash that fits nothing may be anything.
+        (3, other, Verdict::Contradicted, true),
+        (4, other, Verdict::Contradicted, true),
+    ] {
+        let told = hashed_book(millis, bid, None, hash_of(millis, bid, 10_000, Some(430_000)));
+        assert_eq!(feed.apply(told)[..], [("m-Yes".into(), verdict)], "at {millis}");
+        assert_eq!(published(&feed, 0).unwrap().stale, is_stale, "at {millis}");
+    }
+}
+
+/// A market that was never traded has hashes too: once one was reproduced, nothing is left by which
+/// another one could be explained.
+#[test]
+fn a_hash_contradicts_a_book_that_was_never_traded() {
+    let bid = level(400_000, 1_500_000);
+    let wrong: Box<str> = "0".repeat(HASH_TEXT_BYTES).into();
+    let mut feed = feed_with(MismatchPolicy::Distrust);
+    for (millis, hash, verdict) in [
+        (1, wrong.clone(), Verdict::Unproven),
+        (2, hash_of(2, bid, 10_000, None), Verdict::Proven),
+        (3, wrong, Verdict::Contradicted),
+    ] {
+        if millis == 1 {
+            feed.apply(at(0, book_event("m-Yes", &[bid], &[])));
+        }
+        let entry = LevelChanged { hash: Some(hash), ..change("m-Yes", Side::Buy, bid) };
+        let verdicts = feed.apply(at(millis, VenueChange::Levels(vec![entry])));
+        assert_eq!(verdicts[..], [("m-Yes".into(), verdict)], "at {millis}");
+    }
+}
+
+/// The hash of either token covers the price of the newest trade of the market, whichever token was
+/// traded.
+#[test]
+fn a_trade_of_one_token_explains_the_hash_of_the_other() {
+    let bid = level(400_000, 1_500_000);
+    let mut feed = feed_with(MismatchPolicy::Distrust);
+    feed.apply(hashed_book(1, bid, Some(price(420_000)), hash_of(1, bid, 10_000, Some(420_000))));
+    feed.apply(at(1, book_event("m-No", &[], &[level(600_000, 1_500_000)])));
+    let left = level(400_000, 1_000_000);
+    feed.apply(hashed_book(2, left, None, hash_of(2, left, 10_000, Some(610_000))));
+    assert!(published(&feed, 0).unwrap().stale);
+    let verdicts = feed.apply(at(3, trade("m-No", 610_000)));
+    assert_eq!(verdicts[..], [("m-Yes".into(), Verdict::Proven)]);
+    let own = published(&feed, 0).unwrap().last_trade.unwrap();
+    assert_eq!(own.price, price(420_000), "its own trade is what it shows");
+}
+
+#[test]
+fn best_prices_that_are_told_alone_are_compared() {
+    let mut feed = feed_with(MismatchPolicy::Distrust);
+    let top = |bid| VenueChange::Top {
+        token_id: "m-Yes".into(),
+        top: Top { bid: Some(price(bid)), ask: None },
+    };
+    assert!(feed.apply(at(1, top(400_000))).is_empty(), "no book is known");
+    feed.apply(at(1, book_event("m-Yes", &[level(400_000, 5)], &[])));
+    for (bid, verdict) in [(400_000, Verdict::Agrees), (410_000, Verdict::Contradicted)] {
+        assert_eq!(feed.apply(at(2, top(bid)))[..], [("m-Yes".into(), verdict)]);
+    }
+    assert!(published(&feed, 0).unwrap().stale);
+    assert_eq!(feed.counts().tops_mismatched, 1);
+}
+
+#[test]
+fn what_is_older_than_the_book_is_left_out() {
+    let (bid, other) = (level(400_000, 5), level(410_000, 7));
+    let mut feed = feed_with(MismatchPolicy::Distrust);
+    feed.apply(at(10, book_event("m-Yes", &[bid], &[])));
+    let late = VenueChange::Levels(vec![change("m-Yes", Side::Buy, other)]);
+    assert!(feed.apply(at(9, late.clone())).is_empty());
+    for (book, verdict) in [(other, Verdict::Unproven), (bid, Verdict::Proven)] {
+        let verdicts = feed.apply(at(9, book_event("m-Yes", &[book], &[])));
+        assert_eq!(verdicts[..], [("m-Yes".into(), verdict)]);
+        assert_eq!(published(&feed, 0).unwrap().ladder().bids(), [bid]);
+    }
+    assert_eq!(feed.counts().late, 3);
+    // A clock that was set back is believed when somebody says so.
+    feed.forget_levels("m-Yes");
+    feed.apply(at(9, book_event("m-Yes", &[other], &[])));
+    assert_eq!(published(&feed, 0).unwrap().ladder().bids(), [other]);
+    feed.apply(at(9, late));
+    assert!(feed.has_levels("m-Yes", published(&feed, 0).unwrap().ladder()));
+}
+
+#[test]
+fn a_book_that_crosses_is_contradicted_by_itself() {
+    let mut feed = feed_with(MismatchPolicy::Distrust);
+    feed.apply(at(1, book_event("m-Yes", &[level(400_000, 5)], &[level(420_000, 5)])));
+    for (size, verdict) in [(5, Verdict::Contradicted), (0, Verdict::Unproven)] {
+        let crossing = change("m-Yes", Side::Buy, level(430_000, size));
+        let verdicts = feed.apply(at(2, VenueChange::Levels(vec![crossing])));
+        assert_eq!(verdicts[..], [("m-Yes".into(), verdict)]);
+        assert!(published(&feed, 0).unwrap().stale);
+    }
+}
+
+#[test]
+fn what_proves_a_book_proves_its_mirror() {
+    let (bid, ask) = (level(400_000, 5), level(420_000, 6));
+    let mirrored = [level(580_000, 6)];
+    let mut feed = feed_with(MismatchPolicy::Distrust);
+    feed.apply(at(1, book_event("m-Yes", &[bid], &[ask])));
+    feed.apply(at(1, book_event("m-No", &mirrored, &[level(600_000, 5)])));
+    feed.apply(at(2, VenueChange::Stale { token_id: "m-No".into() }));
+    let verdicts = feed.apply(at(3, book_event("m-Yes", &[bid], &[ask])));
+    assert_eq!(verdicts[..], [("m-Yes".into(), Verdict::Proven), ("m-No".into(), Verdict::Proven)]);
+    assert!(!published(&feed, 1).unwrap().stale);
+    feed.apply(at(4, VenueChange::Stale { token_id: "m-No".into() }));
+    feed.apply(at(5, book_event("m-Yes", &[bid], &[])));
+    assert!(published(&feed, 1).unwrap().stale, "they are not mirrors any more");
 }
 
 #[test]

@@ -264,6 +264,7 @@ impl Maker {
                     price,
                     size,
                     hash: None,
+                    top: None,
                 },
             )
         });

@@ -51,7 +51,9 @@ fn line(event: &VenueEvent) -> String {
         VenueChange::Traded { token_id, price, size, side } => {
             write!(text, "{token_id} {price} {size} {side:?}").unwrap();
         }
-        VenueChange::Stale { token_id } => write!(text, "{token_id} stale").unwrap(),
+        VenueChange::Top { .. } | VenueChange::Stale { .. } => {
+            unreachable!("a simulated venue says nothing of its books but what is in them")
+        }
     }
     text
 }
@@ -236,7 +238,7 @@ impl Replay {
                 self.last_trades.insert(token_id.clone(), *price);
                 self.trades += 1;
             }
-            VenueChange::Stale { token_id } => panic!("{token_id} went stale"),
+            VenueChange::Top { .. } | VenueChange::Stale { .. } => panic!("{event:?}"),
         }
     }
 
