@@ -4,8 +4,8 @@
 //! checks them; it starts nothing.
 
 pub mod identity;
+pub mod venue;
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
@@ -16,14 +16,13 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use self::identity::IdentityArgs;
+use self::venue::VenueArgs;
 use crate::engine::KEPT_ORDERS_MAX_DEFAULT;
 use crate::http::forwarded::TrustedProxy;
 use crate::limits::bucket::{AddressRules, BucketRule};
 use crate::limits::tier::{Tier, TierSetting, Tiers};
 use crate::money::{Rounding, Usd};
 use crate::snapshot::SnapshotConfig;
-use crate::venue::simulated::DEFAULT_SEED;
-use crate::venue::speed::Speed;
 
 /// The most play money that an account can start with: a billion dollars. It keeps every sum of a
 /// ledger far from the end of its range.
@@ -79,15 +78,9 @@ pub struct ServeArgs {
     #[command(flatten)]
     pub identity: IdentityArgs,
 
-    /// Where prices come from: `simulated`, `simulated:SEED` or `recorded:DIR`
-    #[arg(long, env = "PAPERBOURSE_VENUE", default_value = "simulated", value_name = "VENUE")]
-    pub venue: VenueChoice,
-
-    /// How fast the venue's time passes: 1 is real time, 10 is ten times as fast; `max` plays a
-    /// recording to its end before the server is ready [default: 1 for a simulated venue, `max` for
-    /// a recorded one]
-    #[arg(long, env = "PAPERBOURSE_VENUE_SPEED", value_name = "X|max")]
-    pub venue_speed: Option<Speed>,
+    /// Where prices come from.
+    #[command(flatten)]
+    pub venue: VenueArgs,
 
     /// Threads that serve requests [default: one for each core]
     #[arg(long, env = "PAPERBOURSE_WORKERS", value_name = "N", value_parser = worker_count)]
@@ -263,48 +256,6 @@ impl FromStr for DataPlace {
             "memory" => Self::Memory,
             path => Self::Folder(path.into()),
         })
-    }
-}
-
-/// Which venue.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum VenueChoice {
-    /// Invented markets; the same seed gives the same tape.
-    Simulated {
-        /// Decides every price.
-        seed: u64,
-    },
-    /// What was recorded in this folder.
-    Recorded(PathBuf),
-}
-
-/// Why text names no venue.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("not a venue: use `simulated`, `simulated:SEED` with a whole number, or `recorded:DIR`")]
-pub struct VenueChoiceError;
-
-impl FromStr for VenueChoice {
-    type Err = VenueChoiceError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.split_once(':') {
-            None if text == "simulated" => Ok(Self::Simulated { seed: DEFAULT_SEED }),
-            Some(("simulated", seed)) => {
-                Ok(Self::Simulated { seed: seed.parse().map_err(|_| VenueChoiceError)? })
-            }
-            Some(("recorded", folder)) if !folder.is_empty() => Ok(Self::Recorded(folder.into())),
-            _ => Err(VenueChoiceError),
-        }
-    }
-}
-
-/// As the operator wrote it.
-impl fmt::Display for VenueChoice {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Simulated { seed } => write!(formatter, "simulated:{seed}"),
-            Self::Recorded(folder) => write!(formatter, "recorded:{}", folder.display()),
-        }
     }
 }
 

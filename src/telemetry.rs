@@ -10,6 +10,9 @@ use tracing_subscriber::filter::LevelFilter;
 
 use crate::journal::{Histogram, JournalMetrics};
 use crate::snapshot::SnapshotMetrics;
+use crate::venue::polymarket::live::delay::Delays;
+use crate::venue::polymarket::live::freshness::Freshness;
+use crate::venue::polymarket::live::status::LiveSnapshot;
 
 /// One line an event on standard output: time, level, text. Called once, before anything else.
 pub fn start_logging() {
@@ -117,6 +120,7 @@ impl Metrics {
         gauges: Gauges,
         journal: Option<&JournalMetrics>,
         snapshots: Option<&SnapshotMetrics>,
+        live: Option<&LiveSnapshot>,
     ) -> String {
         let mut out = Page(String::with_capacity(4096));
         out.head("http_responses_total", "counter", "Answers by class of status.");
@@ -164,6 +168,9 @@ impl Metrics {
         if let Some(snapshots) = snapshots {
             out.snapshots(snapshots);
         }
+        if let Some(live) = live {
+            out.venue(live);
+        }
         out.0
     }
 }
@@ -197,24 +204,73 @@ impl Page {
         }
     }
 
-    /// A bucket of the journal's histograms holds what is below a power of two.
-    #[expect(clippy::cast_precision_loss, reason = "what is shown is rounded, what is kept is not")]
-    fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram, unit: f64) {
-        self.head(name, "histogram", help);
-        let buckets = histogram.buckets();
-        let mut total = 0;
-        for (exponent, count) in buckets.iter().enumerate() {
-            total += count;
-            let is_last = exponent + 1 == buckets.len();
-            if is_last {
-                let _ = writeln!(self.0, "{name}_bucket{{le=\"+Inf\"}} {total}");
-            } else {
-                let bound = (1_u64 << exponent) as f64 / unit;
-                let _ = writeln!(self.0, "{name}_bucket{{le=\"{bound}\"}} {total}");
+    fn venue(&mut self, live: &LiveSnapshot) {
+        for (name, help, counts) in [
+            ("venue_tokens", "Followed tokens by how far their books can be trusted.", live.tokens),
+            ("venue_sockets", "Sockets to the venue by how far they can be trusted.", live.sockets),
+        ] {
+            self.head(name, "gauge", help);
+            for (state, count) in Freshness::ALL.iter().zip(counts) {
+                let _ = writeln!(self.0, "{name}{{state=\"{}\"}} {count}", state.as_str());
             }
         }
-        let sum = histogram.sum() as f64 / unit;
-        let _ = writeln!(self.0, "{name}_sum {sum}\n{name}_count {total}");
+        let received_at = live.frame_received_at.map_or(0, |at| at.seconds().unsigned_abs());
+        let feed = &live.feed;
+        for (name, kind, help, value) in [
+            ("venue_frames_total", "counter", "Frames of the venue.", live.frames),
+            (
+                "venue_frame_time_seconds",
+                "gauge",
+                "When the newest came; 0 for never.",
+                received_at,
+            ),
+            ("venue_messages_unknown_total", "counter", "Left out.", live.unknown_messages),
+            ("venue_connections_lost_total", "counter", "Lost or refused.", live.connections_lost),
+            ("venue_books_asked_total", "counter", "Books that were asked for.", live.books_asked),
+            ("venue_books_diverged_total", "counter", "That differed.", live.books_diverged),
+            ("venue_hashes_verified_total", "counter", "Equal to ours.", feed.hashes_verified),
+            ("venue_hashes_mismatched_total", "counter", "Unlike ours.", feed.hashes_mismatched),
+        ] {
+            self.value(name, kind, help, value);
+        }
+        self.delays("venue_frame_delay_seconds", "From a read frame to books.", &live.delays);
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "what is shown is rounded, what is kept is not")]
+    fn delays(&mut self, name: &str, help: &str, delays: &Delays) {
+        let buckets = delays.up_to().map(|(bound_ns, count)| (bound_ns as f64 / 1e9, count));
+        self.buckets(name, help, buckets, delays.sum().as_secs_f64(), delays.count());
+    }
+
+    /// A bucket of the journal's histograms holds what is below a power of two; the last one has no
+    /// bound.
+    #[expect(clippy::cast_precision_loss, reason = "what is shown is rounded, what is kept is not")]
+    fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram, unit: f64) {
+        let [bounded @ .., last] = histogram.buckets();
+        let mut total = 0;
+        let buckets = bounded.iter().enumerate().map(|(exponent, count)| {
+            total += count;
+            ((1_u64 << exponent) as f64 / unit, total)
+        });
+        let count = bounded.iter().sum::<u64>() + last;
+        self.buckets(name, help, buckets, histogram.sum() as f64 / unit, count);
+    }
+
+    /// A histogram: for each bound, how much there was up to it.
+    fn buckets(
+        &mut self,
+        name: &str,
+        help: &str,
+        buckets: impl Iterator<Item = (f64, u64)>,
+        sum: f64,
+        count: u64,
+    ) {
+        self.head(name, "histogram", help);
+        for (bound, total) in buckets {
+            let _ = writeln!(self.0, "{name}_bucket{{le=\"{bound}\"}} {total}");
+        }
+        let _ = writeln!(self.0, "{name}_bucket{{le=\"+Inf\"}} {count}");
+        let _ = writeln!(self.0, "{name}_sum {sum}\n{name}_count {count}");
     }
 }
 
@@ -238,8 +294,9 @@ mod tests {
         journal.flush_us.record(100);
         let snapshots = SnapshotMetrics::default();
         snapshots.covered_segment.store(7, Ordering::Relaxed);
+        let live = LiveSnapshot { tokens: [1, 4, 0, 0, 0], frames: 9, ..LiveSnapshot::default() };
         let gauges = Gauges { sockets: 3, ..Gauges::default() };
-        let page = metrics.render(gauges, Some(&journal), Some(&snapshots));
+        let page = metrics.render(gauges, Some(&journal), Some(&snapshots), Some(&live));
         for line in [
             "http_responses_total{class=\"2xx\"} 3",
             "http_responses_total{class=\"4xx\"} 1",
@@ -253,6 +310,13 @@ mod tests {
             "journal_unflushed_seconds 0",
             "snapshot_segment 7",
             "snapshots_failed_total 0",
+            "venue_tokens{state=\"live\"} 4",
+            "venue_sockets{state=\"stale\"} 0",
+            "venue_frames_total 9",
+            "venue_frame_time_seconds 0",
+            "venue_frame_delay_seconds_bucket{le=\"0.0000125\"} 0",
+            "venue_frame_delay_seconds_bucket{le=\"+Inf\"} 0",
+            "venue_frame_delay_seconds_sum 0",
         ] {
             assert!(page.lines().any(|other| other == line), "no {line:?} in\n{page}");
         }

@@ -12,6 +12,7 @@ pub mod speed;
 use std::sync::Arc;
 
 use feed::Feed;
+use polymarket::live::status::LiveStatus;
 use speed::Speed;
 
 use crate::ids::Timestamp;
@@ -25,6 +26,17 @@ pub enum Venue {
     Simulated(simulated::Player),
     /// A tape with an end.
     Recorded(recorded::Player),
+    /// The real one, as it is now.
+    Polymarket(Box<polymarket::live::Live>),
+}
+
+/// What readers are told of the venue, beside its markets.
+#[derive(Clone, Default, Debug)]
+pub struct VenueStatus {
+    /// Which one.
+    pub name: &'static str,
+    /// How it is followed, where it is followed live.
+    pub live: Option<LiveStatus>,
 }
 
 /// Why a venue cannot be played.
@@ -51,11 +63,21 @@ impl Venue {
         }
     }
 
-    /// Plays what follows, at its own pace: for ever, or to the end of the tape.
+    /// What readers are told of it.
+    pub fn status(&self) -> VenueStatus {
+        match self {
+            Self::Simulated(_) => VenueStatus { name: "simulated", live: None },
+            Self::Recorded(_) => VenueStatus { name: "recorded", live: None },
+            Self::Polymarket(live) => VenueStatus { name: "polymarket", live: Some(live.status()) },
+        }
+    }
+
+    /// Tells what follows, at its own pace: for ever, or to the end of the tape.
     pub async fn run(&mut self) {
         match self {
             Self::Simulated(player) => player.run().await,
             Self::Recorded(player) => player.run().await,
+            Self::Polymarket(live) => live.run().await,
         }
     }
 }

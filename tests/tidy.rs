@@ -36,13 +36,16 @@ const MODULES: [&str; 25] = [
 ];
 
 /// Modules without clock, randomness, I/O, tasks or logging.
-const PURE: [&str; 14] = [
+const PURE: [&str; 17] = [
     "money",
     "ids",
     "market/book",
     "market/walk",
     "market/catalogue",
     "market/price",
+    "venue/polymarket/live/freshness",
+    "venue/polymarket/live/backoff",
+    "venue/polymarket/live/tracker",
     "engine",
     "limits",
     "journal/record",

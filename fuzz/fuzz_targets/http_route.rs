@@ -31,6 +31,7 @@ use paperbourse::market::catalogue::{MarketInfo, MarketStatus, Outcome};
 use paperbourse::service::{Parts, Service, key_observer, key_table};
 use paperbourse::shard::Shards;
 use paperbourse::snapshot::Recovered;
+use paperbourse::venue::VenueStatus;
 use paperbourse::venue::feed::{Feed, MismatchPolicy};
 use paperbourse::venue::polymarket::wire::clob;
 use paperbourse::venue::{VenueChange, VenueEvent};
@@ -115,7 +116,7 @@ fn exchange() -> (Exchange, String) {
         default_tier: paperbourse::limits::tier::Tier::Free,
         address_rules: None,
     });
-    (Exchange::new(service, journal), token)
+    (Exchange::new(service, journal, VenueStatus::default()), token)
 }
 
 impl World {

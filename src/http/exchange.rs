@@ -13,6 +13,8 @@ use crate::journal::{Journal, Waiters};
 use crate::service::Service;
 use crate::snapshot::SnapshotMetrics;
 use crate::telemetry::{Gauges, Metrics};
+use crate::venue::VenueStatus;
+use crate::venue::polymarket::live::status::LiveStatus;
 use crate::ws::counts::SocketCounts;
 use crate::ws::fanout::Fanout;
 
@@ -26,13 +28,18 @@ pub struct Exchange {
     pub fanout: Arc<Fanout>,
     /// Open sockets by account.
     pub sockets: Arc<SocketCounts>,
+    /// Where prices come from.
+    pub venue: VenueStatus,
+    /// When it began.
+    pub began: Instant,
 }
 
 impl Exchange {
     /// An exchange without sockets yet.
-    pub fn new(service: Service, journal: Arc<Journal>) -> Self {
+    pub fn new(service: Service, journal: Arc<Journal>, venue: VenueStatus) -> Self {
         let fanout = Arc::new(Fanout::new(service.markets().clone()));
-        Self { service, journal, fanout, sockets: Arc::default() }
+        let (sockets, began) = (Arc::default(), Instant::now());
+        Self { service, journal, fanout, sockets, venue, began }
     }
 }
 
@@ -114,8 +121,9 @@ impl Stage {
             gauges.keys = exchange.service.key_count();
         }
         let journal = exchange.and_then(|exchange| exchange.journal.metrics());
+        let live = exchange.and_then(|exchange| exchange.venue.live.as_ref());
         let metrics = Metrics::sum(self.metrics.lock().iter().map(Arc::as_ref));
-        metrics.render(gauges, journal, snapshots)
+        metrics.render(gauges, journal, snapshots, live.map(LiveStatus::get).as_ref())
     }
 }
 

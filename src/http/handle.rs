@@ -10,6 +10,7 @@ mod markets;
 mod orders;
 mod reply;
 mod socket;
+mod status;
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -202,6 +203,8 @@ async fn perform(call: &Call<'_>, route: Route<'_>) -> Answer {
         Route::GetBalance => account::balance(call).await,
         Route::ListPositions => account::positions(call).await,
         Route::ListSettlements => account::settlements(call).await,
+        Route::Status => Ok(status::status(call)),
+        Route::Time => Ok(status::time(call)),
         Route::Trade
         | Route::PriceSocket
         | Route::Health

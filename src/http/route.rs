@@ -96,6 +96,10 @@ pub enum Route<'a> {
     ListSettlements,
     /// `GET /v1/ws/prices`, an upgrade
     PriceSocket,
+    /// `GET /v1/status`
+    Status,
+    /// `GET /v1/time`
+    Time,
     /// `GET /v1/health`
     Health,
     /// `GET /v1/health/live`
@@ -204,6 +208,8 @@ impl<'a> Route<'a> {
             ["account", "positions"] => get(Self::ListPositions),
             ["account", "settlements"] => get(Self::ListSettlements),
             ["ws", "prices"] => get(Self::PriceSocket),
+            ["status"] => get(Self::Status),
+            ["time"] => get(Self::Time),
             ["health"] => get(Self::Health),
             ["health", "live"] => get(Self::HealthLive),
             ["health", "ready"] => get(Self::HealthReady),
@@ -237,6 +243,8 @@ impl<'a> Route<'a> {
             | Self::GetMarket { .. }
             | Self::GetMarketBook { .. }
             | Self::GetBook
+            | Self::Status
+            | Self::Time
             | Self::Health
             | Self::HealthLive
             | Self::HealthReady => Access::Public,
@@ -351,6 +359,8 @@ mod tests {
             (Method::GET, "/v1/account/positions", Route::ListPositions),
             (Method::GET, "/v1/account/settlements", Route::ListSettlements),
             (Method::GET, "/v1/ws/prices", Route::PriceSocket),
+            (Method::GET, "/v1/status", Route::Status),
+            (Method::GET, "/v1/time", Route::Time),
             (Method::GET, "/v1/health", Route::Health),
             (Method::GET, "/v1/health/live", Route::HealthLive),
             (Method::GET, "/v1/health/ready", Route::HealthReady),
@@ -448,6 +458,8 @@ mod tests {
             Route::GetBalance,
             Route::ListPositions,
             Route::PriceSocket,
+            Route::Status,
+            Route::Time,
             Route::Health,
             Route::HealthLive,
             Route::HealthReady,

@@ -17,7 +17,8 @@ use crate::auth::identity::shared_secret::SharedSecret;
 use crate::auth::ws_token::WsTokens;
 use crate::client::Client;
 use crate::config::identity::IdentityConfig;
-use crate::config::{DataPlace, JournalSync, ServeArgs, VenueChoice};
+use crate::config::venue::VenueConfig;
+use crate::config::{DataPlace, JournalSync, ServeArgs};
 use crate::disk::Disk;
 use crate::engine::Rules;
 use crate::http::exchange::Exchange;
@@ -31,8 +32,8 @@ use crate::snapshot::{self, Folder, Opened, Recovered, SnapshotKeeper};
 use crate::tls::{self, Roots};
 use crate::venue::Venue;
 use crate::venue::feed::{Feed, MismatchPolicy};
+use crate::venue::polymarket::live::Live;
 use crate::venue::recorded::Recording;
-use crate::venue::speed::Speed;
 
 /// How long a provider of identities may take for each of its documents.
 const PROVIDER_PATIENCE: Duration = Duration::from_secs(5);
@@ -48,6 +49,7 @@ pub(super) struct Started {
 /// Starts everything behind the listeners, and says in a line each what was chosen.
 pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
     let identity = arguments.identity.config()?;
+    let venue = arguments.venue.config()?;
     let (journal, recovered, folder) = open_data(arguments)?;
     let journal = Arc::new(journal);
     let issuer = open_identity(arguments, identity)?;
@@ -57,7 +59,9 @@ pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
         (decision.condition_id.clone(), payouts)
     });
     let markets = Arc::new(Markets::remembering(decided));
-    let venue = open_venue(arguments, &markets)?;
+    let venue = open_venue(venue, &markets)?;
+    let market_count = markets.listing().markets().len();
+    tracing::info!("venue: {}, {market_count} markets so far", arguments.venue.venue);
 
     let tiers = arguments.tier_table();
     let keys = Arc::new(key_table(recovered.states(), &tiers)?);
@@ -90,7 +94,8 @@ pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
     });
     let snapshots = folder
         .map(|folder| SnapshotKeeper::start(folder, journal.clone(), arguments.snapshot_config()));
-    Ok(Started { exchange: Arc::new(Exchange::new(service, journal)), venue, snapshots })
+    let exchange = Exchange::new(service, journal, venue.status());
+    Ok(Started { exchange: Arc::new(exchange), venue, snapshots })
 }
 
 /// The journal, the states that it tells, and where snapshots of them go.
@@ -190,16 +195,17 @@ fn open_issuer(arguments: &ServeArgs) -> anyhow::Result<EmbeddedIssuer> {
     Ok(issuer)
 }
 
-/// Opens the venue and plays what comes before anybody reads.
-fn open_venue(arguments: &ServeArgs, markets: &Arc<Markets>) -> anyhow::Result<Venue> {
-    let feed = Feed::new(markets.clone(), MismatchPolicy::Count);
-    let venue = match &arguments.venue {
-        VenueChoice::Simulated { seed } => {
-            let speed = arguments.venue_speed.unwrap_or(Speed::REAL_TIME);
-            Venue::simulated(*seed, Timestamp::now(), speed, feed).context("--venue-speed")?
+/// Opens the venue and plays what comes before anybody reads. One that is followed live is not
+/// waited for: its markets come when it answers.
+fn open_venue(config: VenueConfig, markets: &Arc<Markets>) -> anyhow::Result<Venue> {
+    let feed = |policy| Feed::new(markets.clone(), policy);
+    match config {
+        VenueConfig::Simulated { seed, speed } => {
+            let feed = feed(MismatchPolicy::Count);
+            Venue::simulated(seed, Timestamp::now(), speed, feed).context("--venue-speed")
         }
-        VenueChoice::Recorded(folder) => {
-            let (recording, report) = Recording::load(folder).with_context(|| {
+        VenueConfig::Recorded { folder, speed } => {
+            let (recording, report) = Recording::load(&folder).with_context(|| {
                 format!("failed to load the recording of --venue recorded:{}", folder.display())
             })?;
             for file in &report.not_playable {
@@ -214,11 +220,13 @@ fn open_venue(arguments: &ServeArgs, markets: &Arc<Markets>) -> anyhow::Result<V
                 );
             }
             tracing::info!("recording: {report}");
-            let player = recording.play(arguments.venue_speed.unwrap_or(Speed::Max), feed);
+            let player = recording.play(speed, feed(MismatchPolicy::Count));
             tracing::info!("recording: played {}", player.feed().counts());
-            Venue::Recorded(player)
+            Ok(Venue::Recorded(player))
         }
-    };
-    tracing::info!("venue: {}, {} markets", arguments.venue, markets.listing().markets().len());
-    Ok(venue)
+        VenueConfig::Polymarket(config) => {
+            let config = config.live().context("--venue-ca says whom to trust")?;
+            Ok(Venue::Polymarket(Box::new(Live::new(config, feed(MismatchPolicy::Distrust)))))
+        }
+    }
 }

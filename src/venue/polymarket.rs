@@ -1,8 +1,9 @@
 //! Polymarket: the formats of its public services, and what its messages mean for our books.
 //!
-//! `wire` reads what they send; here that becomes [`VenueEvent`]s. Recordings are played by
-//! [`super::recorded`]; nothing here opens a connection.
+//! `wire` reads what they send; here that becomes [`VenueEvent`]s. [`live`] follows the services as
+//! they are now; recordings are played by [`super::recorded`].
 
+pub mod live;
 pub mod resolution;
 pub mod wire;
 

@@ -25,6 +25,7 @@ use paperbourse::money::{Price, Shares};
 use paperbourse::service::{Parts, Service, key_observer, key_table};
 use paperbourse::shard::Shards;
 use paperbourse::snapshot::Recovered;
+use paperbourse::venue::VenueStatus;
 use serde_json::{Value, json};
 use tokio::io::{DuplexStream, duplex};
 use tokio::sync::mpsc;
@@ -258,7 +259,7 @@ fn exchange(issuer: EmbeddedIssuer, journal: &Arc<Journal>) -> Exchange {
         default_tier: Tier::Free,
         address_rules: None,
     });
-    Exchange::new(service, journal.clone())
+    Exchange::new(service, journal.clone(), VenueStatus::default())
 }
 
 fn publish(markets: &Markets, id: &str, ask_micros: i64) {

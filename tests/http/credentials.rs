@@ -35,6 +35,8 @@ fn public_paths(order_id: &serde_json::Value) -> Vec<String> {
         "/v1/keys/tiers",
         "/v1/markets",
         "/v1/book?token_id=700000",
+        "/v1/status",
+        "/v1/time",
         "/v1/health",
         "/v1/health/live",
         "/v1/health/ready",

@@ -29,8 +29,29 @@ fn health_is_told() {
 }
 
 #[test]
+fn the_server_is_told_in_numbers() {
+    let status = shared().get("/v1/status").ok(200);
+    assert_eq!((&status["status"], &status["venue"]["name"]), (&json!("ok"), &json!("recorded")));
+    let listed = shared().get("/v1/markets?limit=200").ok(200).as_array().unwrap().len();
+    assert_eq!(status["markets"]["listed"], listed);
+    assert!(status["markets"]["tradable"].as_u64().is_some_and(|count| count > 0), "{status}");
+    assert_eq!(status["journal"]["kept"], "on disk");
+    assert!(status["uptime_seconds"].is_u64() && status["websocket"]["connections"].is_u64());
+
+    let told = shared().get("/v1/time").ok(200).as_u64().unwrap();
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    assert!((now - 60..=now).contains(&told), "{told} is not {now}");
+}
+
+#[test]
 fn a_venue_without_books_is_degraded() {
     let server = Server::bookless();
+    let status = server.get("/v1/status").ok(200);
+    assert_eq!(
+        (&status["status"], &status["markets"]["tradable"]),
+        (&json!("degraded"), &json!(0))
+    );
+    assert!(status["venue"]["trouble"].is_string(), "{status}");
     let ready = server.get("/v1/health/ready").ok(200);
     assert_eq!(
         (&ready["status"], &ready["checks"]["venue"]["status"]),

@@ -66,7 +66,7 @@ fn write_check(checks: &mut JsonObject<'_>, name: &'static str, trouble: Option<
 }
 
 /// What keeps every trade from filling, if anything does.
-fn venue_trouble(exchange: &Exchange) -> Option<&'static str> {
+pub(super) fn venue_trouble(exchange: &Exchange) -> Option<&'static str> {
     let listing = exchange.service.markets().listing();
     if listing.markets().is_empty() {
         return Some("no market is listed");

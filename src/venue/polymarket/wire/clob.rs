@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
+use serde_json::value::RawValue;
 
 use super::gamma::{curve, shown};
 use super::{
@@ -127,6 +128,18 @@ pub(super) fn size(field: &'static str, text: &str) -> Result<Shares, WireError>
 /// Reads one book object.
 pub fn book(text: &str) -> Result<BookMessage<'_>, WireError> {
     object::<BookObject<'_>>(text)?.message()
+}
+
+/// Reads an answer that is an array of books. One that cannot be read does not hide the others.
+pub fn books(body: &[u8]) -> Result<Vec<Result<BookMessage<'_>, WireError>>, serde_json::Error> {
+    // One pass where all is well, which takes half as long as to find where each book ends first.
+    let text = std::str::from_utf8(body).ok();
+    if let Some(rows) = text.and_then(|text| serde_json::from_str(text).ok()) {
+        let rows: Vec<BookObject<'_>> = rows;
+        return Ok(rows.into_iter().map(BookObject::message).collect());
+    }
+    let rows: Vec<&RawValue> = serde_json::from_slice(body)?;
+    Ok(rows.into_iter().map(|row| book(row.get())).collect())
 }
 
 impl<'a> BookObject<'a> {
@@ -357,4 +370,38 @@ pub(super) fn set_grid(
         info.order_size_min = Shares::from_micros(size);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn books_are_read_as_each_of_them_alone() {
+        let fields = r#""market":"m","timestamp":"5","bids":[],"asks":[{"price":".5","size":"1"}]"#;
+        let good = format!(r#"{{"asset_id":"1",{fields}}}"#);
+        let other = format!(r#"{{"asset_id":"2","x":{{"y":[1e999]}},{fields}}}"#);
+        let told_twice = format!(r#"{{"asset_id":"1","asset_id":"1",{fields}}}"#);
+        let no_name = format!("{{{fields}}}");
+        let escaped = good.replace(r#""1""#, r#""\u0031""#);
+        let all = [&*good, &other, &told_twice, &no_name, &escaped, "{}", "7", "null"];
+        for first in all {
+            for second in all {
+                let body = format!(" [{first},\n{second} ] ");
+                let shown = |told: Result<BookMessage<'_>, WireError>| {
+                    told.map_or_else(|error| error.to_string(), |book| format!("{book:?}"))
+                };
+                let books: Vec<_> =
+                    books(body.as_bytes()).unwrap().into_iter().map(shown).collect();
+                assert_eq!(books, [first, second].map(|row| shown(book(row))), "{body}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_array_of_books_is_refused() {
+        for body in [&b""[..], b"{}", b"[", b"[{}", b"[]]", b"[{},]", b"[\"\xff\"]", b"null"] {
+            assert!(books(body).is_err(), "{}", String::from_utf8_lossy(body));
+        }
+    }
 }

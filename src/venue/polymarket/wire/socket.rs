@@ -164,10 +164,20 @@ pub fn frame(text: &str) -> Frame<'_> {
     if !text.starts_with('[') {
         return Frame::Other;
     }
+    // One pass where all is well, as for the books of hundreds of tokens that come first.
+    if let Some(messages) = messages(text) {
+        return Frame::Messages(messages);
+    }
     match object::<Vec<&RawValue>>(text) {
         Ok(items) => Frame::Messages(items.into_iter().map(|item| message(item.get())).collect()),
         Err(error) => Frame::Messages(smallvec![Err(error)]),
     }
+}
+
+/// The messages of an array, if each of them is a frequent one.
+fn messages(text: &str) -> Option<SmallVec<[Result<Message<'_>, WireError>; 1]>> {
+    let objects: Vec<MessageObject<'_>> = serde_json::from_str(text).ok()?;
+    objects.into_iter().map(MessageObject::message).collect()
 }
 
 /// The fields of the frequent messages.
@@ -209,24 +219,61 @@ struct EntryObject<'a> {
     best_ask: Option<&'a str>,
 }
 
+/// What a message is about, as far as can be told of one that cannot be read.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Subject<'a> {
+    /// Of which kind it is.
+    pub event_type: Option<&'a str>,
+    /// The condition id of its market.
+    pub market: Option<&'a str>,
+}
+
+#[derive(Default, Deserialize)]
+struct SubjectObject<'a> {
+    #[serde(borrow)]
+    event_type: Option<&'a RawValue>,
+    #[serde(borrow)]
+    market: Option<&'a RawValue>,
+}
+
+/// What the message at this place of a frame is about.
+pub fn subject<'a>(frame: &'a str, index: usize) -> Subject<'a> {
+    let text = match serde_json::from_str::<Vec<&RawValue>>(frame) {
+        Ok(items) => items.get(index).map_or("", |item| item.get()),
+        Err(_) => frame,
+    };
+    let object: SubjectObject<'_> = serde_json::from_str(text).unwrap_or_default();
+    let name = |value: Option<&'a RawValue>| serde_json::from_str(value?.get()).ok();
+    Subject { event_type: name(object.event_type), market: name(object.market) }
+}
+
 /// Reads one message.
 pub fn message(text: &str) -> Result<Message<'_>, WireError> {
-    let object: MessageObject<'_> = object(text)?;
-    match needed("event_type", object.event_type)? {
-        "book" => object.book().map(Message::Book),
-        "price_change" => object.price_change().map(Message::PriceChange),
-        "last_trade_price" => object.trade().map(Message::LastTradePrice),
-        "tick_size_change" => object.tick_size_change().map(Message::TickSizeChange),
-        "best_bid_ask" => object.best_bid_ask().map(Message::BestBidAsk),
-        "market_resolved" => object.market_resolved().map(Message::MarketResolved),
-        "new_market" => new_market(text).map(|market| Message::NewMarket(Box::new(market))),
-        event_type => Err(WireError::UnknownType {
-            event_type: event_type.chars().take(super::ID_BYTES_MAX).collect(),
-        }),
-    }
+    let message = object::<MessageObject<'_>>(text)?.message();
+    message.unwrap_or_else(|| new_market(text).map(|market| Message::NewMarket(Box::new(market))))
 }
 
 impl<'a> MessageObject<'a> {
+    /// What it says; `None` for a new market, which has other fields.
+    fn message(self) -> Option<Result<Message<'a>, WireError>> {
+        let event_type = match needed("event_type", self.event_type) {
+            Ok(event_type) => event_type,
+            Err(error) => return Some(Err(error)),
+        };
+        Some(match event_type {
+            "book" => self.book().map(Message::Book),
+            "price_change" => self.price_change().map(Message::PriceChange),
+            "last_trade_price" => self.trade().map(Message::LastTradePrice),
+            "tick_size_change" => self.tick_size_change().map(Message::TickSizeChange),
+            "best_bid_ask" => self.best_bid_ask().map(Message::BestBidAsk),
+            "market_resolved" => self.market_resolved().map(Message::MarketResolved),
+            "new_market" => return None,
+            event_type => Err(WireError::UnknownType {
+                event_type: event_type.chars().take(super::ID_BYTES_MAX).collect(),
+            }),
+        })
+    }
+
     fn market(&self) -> Result<&'a str, WireError> {
         checked_id("market", needed("market", self.market)?)
     }
@@ -437,6 +484,20 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_read_has_a_subject_nevertheless() {
+        for (frame, index, event_type, market) in [
+            (r#"{"event_type":"book","market":"0xa","bids":7}"#, 0, Some("book"), Some("0xa")),
+            (r#"[{"event_type":"a"},{"market":"0xb"}]"#, 1, None, Some("0xb")),
+            (r#"[{"event_type":"a"},{"market":"0xb"}]"#, 2, None, None),
+            (r#"{"event_type":"new_market","market":7}"#, 0, Some("new_market"), None),
+            (r#"{"event_type":"book","market""#, 0, None, None),
+            ("[1]", 0, None, None),
+        ] {
+            assert_eq!(subject(frame, index), Subject { event_type, market }, "{frame}");
+        }
+    }
+
+    #[test]
     fn every_kind_of_frame_is_told_apart() {
         for (text, expected) in [
             ("PONG", "pong"),
@@ -483,6 +544,32 @@ mod tests {
         ] {
             let text = format!(r#"{{"event_type":"{kind}",{ids}{fields}}}"#);
             assert_eq!(told(&text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_array_tells_what_each_of_its_messages_does() {
+        let ids = r#""market":"m","asset_id":"1","timestamp":"5""#;
+        let book = format!(r#"{{"event_type":"book",{ids},"bids":[],"asks":[]}}"#);
+        let twice = format!(r#"{{"event_type":"book",{ids},"bids":[],"bids":[],"asks":[]}}"#);
+        let crossed = format!(
+            r#"{{"event_type":"book",{ids},"bids":[{{"price":"2","size":"1"}}],"asks":[]}}"#
+        );
+        let escaped = book.replace(r#""m""#, r#""\u006d""#);
+        let deep = book.replace('}', &format!(r#","x":{}{}}}"#, "[".repeat(500), "]".repeat(500)));
+        let new_market = r#"{"event_type":"new_market","market":"m","timestamp":"5"}"#;
+        let tick = format!(r#"{{"event_type":"tick_size_change",{ids},"new_tick_size":"0.01"}}"#);
+        let all = [&book, &tick, &twice, &crossed, &escaped, &deep, new_market, "{}", "[]", "7"];
+        for first in all {
+            for second in all {
+                let array = format!("[{first} ,\n{second}]");
+                // Lines and columns of an error are those within its message.
+                let each = [first, second].map(|text| told(&format!("[{text}]")));
+                assert_eq!(told(&array), each.join("; "), "{array}");
+            }
+        }
+        for text in [&*format!("[{book},]"), &format!("[{book}"), &format!("[{book}]]")] {
+            assert!(told(text).contains(" at line 1 column "), "{text}");
         }
     }
 

@@ -1,0 +1,355 @@
+//! Where prices come from, and what is wanted of the venue that is followed live.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Args;
+use hyper::Uri;
+
+use crate::money::{Rounding, Usd};
+use crate::tls::{self, Roots, TlsError};
+use crate::venue::polymarket::live::{LiveConfig, MARKETS_WANTED_MAX, MarketFilter, Timing};
+use crate::venue::simulated::DEFAULT_SEED;
+use crate::venue::speed::Speed;
+
+/// How many markets are followed when nobody says.
+const MARKETS_DEFAULT: u32 = 200;
+
+/// The least time for which a book may count as live: the venue is asked about quiet ones in half
+/// of it, and answers in some seconds.
+const FRESH_SECONDS_MIN: i64 = 10;
+
+const GAMMA: &str = "https://gamma-api.polymarket.com";
+const CLOB: &str = "https://clob.polymarket.com";
+const SOCKET: &str = "wss://ws-subscriptions-clob.polymarket.com/ws/market";
+
+/// The choices of `paperbourse serve` that are about the venue.
+#[derive(Args, Clone, Debug)]
+pub struct VenueArgs {
+    /// Where prices come from: `simulated`, `simulated:SEED`, `recorded:DIR` or `polymarket`
+    #[arg(long, env = "PAPERBOURSE_VENUE", default_value = "simulated", value_name = "VENUE")]
+    pub venue: VenueChoice,
+
+    /// How fast the venue's time passes: 1 is real time, 10 is ten times as fast; `max` plays a
+    /// recording to its end before the server is ready [default: 1 for a simulated venue, `max` for
+    /// a recorded one]
+    #[arg(long, env = "PAPERBOURSE_VENUE_SPEED", value_name = "X|max")]
+    pub venue_speed: Option<Speed>,
+
+    /// How many markets of `polymarket` to follow: the most traded of the day. One that is followed
+    /// stays so until it closes [default: 200]
+    #[arg(long, env = "PAPERBOURSE_VENUE_MARKETS", value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=MARKETS_WANTED_MAX as i64))]
+    pub venue_markets: Option<u32>,
+
+    /// Follow only markets with this tag, by its number at Gamma; may be given several times
+    #[arg(long, env = "PAPERBOURSE_VENUE_TAG", value_delimiter = ',', value_name = "ID")]
+    pub venue_tag: Vec<String>,
+
+    /// Follow only the market with this name in its address; may be given several times
+    #[arg(long, env = "PAPERBOURSE_VENUE_SLUG", value_delimiter = ',', value_name = "SLUG")]
+    pub venue_slug: Vec<String>,
+
+    /// Follow only the market with this condition id; may be given several times
+    #[arg(long, env = "PAPERBOURSE_VENUE_CONDITION", value_delimiter = ',', value_name = "ID")]
+    pub venue_condition: Vec<String>,
+
+    /// Follow only markets in which so many dollars were traded in the last day
+    #[arg(long, env = "PAPERBOURSE_VENUE_VOLUME", value_name = "USD", value_parser = dollars)]
+    pub venue_volume: Option<Usd>,
+
+    /// For how many seconds a book of `polymarket` is live after the venue has proven it: longer
+    /// ago, nothing fills on it [default: 120]
+    #[arg(long, env = "PAPERBOURSE_VENUE_FRESH", value_name = "SECONDS",
+          value_parser = clap::value_parser!(u32).range(FRESH_SECONDS_MIN..))]
+    pub venue_fresh: Option<u32>,
+
+    /// Another address of Gamma [default: Polymarket's]
+    #[arg(long, env = "PAPERBOURSE_VENUE_GAMMA", value_name = "URL", value_parser = web_address)]
+    pub venue_gamma: Option<Uri>,
+
+    /// Another address of the CLOB service [default: Polymarket's]
+    #[arg(long, env = "PAPERBOURSE_VENUE_CLOB", value_name = "URL", value_parser = web_address)]
+    pub venue_clob: Option<Uri>,
+
+    /// Another address of the market socket [default: Polymarket's]
+    #[arg(long, env = "PAPERBOURSE_VENUE_SOCKET", value_name = "URL",
+          value_parser = socket_address)]
+    pub venue_socket: Option<Uri>,
+
+    /// Certificates, in PEM, of the only authorities to believe when `polymarket` is followed
+    /// [default: those that the system trusts]
+    #[arg(long, env = "PAPERBOURSE_VENUE_CA", value_name = "FILE")]
+    pub venue_ca: Option<PathBuf>,
+}
+
+/// Which venue.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum VenueChoice {
+    /// Invented markets; the same seed gives the same tape.
+    Simulated {
+        /// Decides every price.
+        seed: u64,
+    },
+    /// What was recorded in this folder.
+    Recorded(PathBuf),
+    /// Polymarket as it is now.
+    Polymarket,
+}
+
+/// Why text names no venue.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "not a venue: use `simulated`, `simulated:SEED` with a whole number, `recorded:DIR` or \
+     `polymarket`"
+)]
+pub struct VenueChoiceError;
+
+impl FromStr for VenueChoice {
+    type Err = VenueChoiceError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once(':') {
+            None if text == "simulated" => Ok(Self::Simulated { seed: DEFAULT_SEED }),
+            None if text == "polymarket" => Ok(Self::Polymarket),
+            Some(("simulated", seed)) => {
+                Ok(Self::Simulated { seed: seed.parse().map_err(|_| VenueChoiceError)? })
+            }
+            Some(("recorded", folder)) if !folder.is_empty() => Ok(Self::Recorded(folder.into())),
+            _ => Err(VenueChoiceError),
+        }
+    }
+}
+
+/// As the operator wrote it.
+impl fmt::Display for VenueChoice {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Simulated { seed } => write!(formatter, "simulated:{seed}"),
+            Self::Recorded(folder) => write!(formatter, "recorded:{}", folder.display()),
+            Self::Polymarket => formatter.write_str("polymarket"),
+        }
+    }
+}
+
+/// A venue with all that it needs.
+#[derive(Clone, Debug)]
+pub enum VenueConfig {
+    /// Invented markets.
+    Simulated {
+        /// Decides every price.
+        seed: u64,
+        /// How fast its time passes.
+        speed: Speed,
+    },
+    /// A recording.
+    Recorded {
+        /// Where it lies.
+        folder: PathBuf,
+        /// How fast its time passes.
+        speed: Speed,
+    },
+    /// Polymarket as it is now.
+    Polymarket(Box<PolymarketConfig>),
+}
+
+/// How Polymarket is followed.
+#[derive(Clone, Debug)]
+pub struct PolymarketConfig {
+    /// The addresses of Gamma, the CLOB service and the market socket.
+    pub addresses: [Uri; 3],
+    /// Whose signature makes them believable; the system's choice where there is none.
+    pub authorities: Option<PathBuf>,
+    /// Which markets are followed.
+    pub filter: MarketFilter,
+    /// How long everything takes.
+    pub timing: Timing,
+}
+
+impl PolymarketConfig {
+    /// What the connector is started with. Blocks on the disk.
+    pub fn live(self) -> Result<LiveConfig, TlsError> {
+        let roots = self.authorities.as_deref().map_or(Roots::System, Roots::File);
+        let tls = tls::client_config(roots)?;
+        Ok(LiveConfig::new(self.addresses, tls, self.filter, self.timing))
+    }
+}
+
+/// A flag that would change nothing.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("--venue {venue} takes no {flag}: it would change nothing")]
+pub struct UselessFlag {
+    /// The venue.
+    pub venue: VenueChoice,
+    /// The flag.
+    pub flag: &'static str,
+}
+
+impl VenueArgs {
+    /// The venue that these choices make, if they go together.
+    pub fn config(&self) -> Result<VenueConfig, UselessFlag> {
+        let is_live = self.venue == VenueChoice::Polymarket;
+        let useless = [
+            ("--venue-speed", is_live && self.venue_speed.is_some()),
+            ("--venue-markets", !is_live && self.venue_markets.is_some()),
+            ("--venue-tag", !is_live && !self.venue_tag.is_empty()),
+            ("--venue-slug", !is_live && !self.venue_slug.is_empty()),
+            ("--venue-condition", !is_live && !self.venue_condition.is_empty()),
+            ("--venue-volume", !is_live && self.venue_volume.is_some()),
+            ("--venue-fresh", !is_live && self.venue_fresh.is_some()),
+            ("--venue-gamma", !is_live && self.venue_gamma.is_some()),
+            ("--venue-clob", !is_live && self.venue_clob.is_some()),
+            ("--venue-socket", !is_live && self.venue_socket.is_some()),
+            ("--venue-ca", !is_live && self.venue_ca.is_some()),
+        ];
+        if let Some((flag, _)) = useless.into_iter().find(|(_, is_useless)| *is_useless) {
+            return Err(UselessFlag { venue: self.venue.clone(), flag });
+        }
+        Ok(match &self.venue {
+            VenueChoice::Simulated { seed } => VenueConfig::Simulated {
+                seed: *seed,
+                speed: self.venue_speed.unwrap_or(Speed::REAL_TIME),
+            },
+            VenueChoice::Recorded(folder) => VenueConfig::Recorded {
+                folder: folder.clone(),
+                speed: self.venue_speed.unwrap_or(Speed::Max),
+            },
+            VenueChoice::Polymarket => VenueConfig::Polymarket(Box::new(self.polymarket())),
+        })
+    }
+
+    fn polymarket(&self) -> PolymarketConfig {
+        let address =
+            |given: &Option<Uri>, own| given.clone().unwrap_or_else(|| Uri::from_static(own));
+        let count = self.venue_markets.unwrap_or(MARKETS_DEFAULT);
+        let filter = MarketFilter {
+            count_max: usize::try_from(count).expect("a count within its bound"),
+            tags: self.venue_tag.clone(),
+            slugs: self.venue_slug.clone(),
+            condition_ids: self.venue_condition.clone(),
+            volume_24h_min: self.venue_volume,
+        };
+        let mut timing = Timing::VENUE;
+        if let Some(seconds) = self.venue_fresh {
+            timing.verified_max = Duration::from_secs(seconds.into());
+            timing.check_after = timing.verified_max / 2;
+        }
+        PolymarketConfig {
+            addresses: [
+                address(&self.venue_gamma, GAMMA),
+                address(&self.venue_clob, CLOB),
+                address(&self.venue_socket, SOCKET),
+            ],
+            authorities: self.venue_ca.clone(),
+            filter,
+            timing,
+        }
+    }
+}
+
+fn web_address(text: &str) -> Result<Uri, &'static str> {
+    address_of(text, ["https", "http"]).ok_or("not an address: use https://HOST or http://HOST")
+}
+
+fn socket_address(text: &str) -> Result<Uri, &'static str> {
+    address_of(text, ["wss", "ws"]).ok_or("not an address: use wss://HOST/PATH or ws://HOST/PATH")
+}
+
+fn address_of(text: &str, schemes: [&str; 2]) -> Option<Uri> {
+    let address: Uri = text.parse().ok()?;
+    let is_known = schemes.contains(&address.scheme_str()?) && address.host().is_some();
+    is_known.then_some(address)
+}
+
+fn dollars(text: &str) -> Result<Usd, String> {
+    let volume = Usd::from_text(text, Rounding::Exact).map_err(|error| error.to_string())?;
+    if volume < Usd::ZERO { Err("not 0 or more dollars".to_owned()) } else { Ok(volume) }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        venue: VenueArgs,
+    }
+
+    fn config(line: &str) -> Result<VenueConfig, String> {
+        let words = std::iter::once("test").chain(line.split_whitespace());
+        let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
+        line.venue.config().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn venues_are_named() {
+        for (text, expected) in [
+            ("simulated", Ok(VenueChoice::Simulated { seed: DEFAULT_SEED })),
+            ("simulated:7", Ok(VenueChoice::Simulated { seed: 7 })),
+            ("recorded:/a:b", Ok(VenueChoice::Recorded("/a:b".into()))),
+            ("polymarket", Ok(VenueChoice::Polymarket)),
+            ("recorded:", Err(VenueChoiceError)),
+            ("simulated:x", Err(VenueChoiceError)),
+            ("kalshi", Err(VenueChoiceError)),
+        ] {
+            assert_eq!(text.parse(), expected, "{text}");
+            if let Ok(venue) = expected {
+                assert_eq!(venue.to_string().parse(), Ok(venue));
+            }
+        }
+    }
+
+    #[test]
+    fn what_would_change_nothing_is_refused() {
+        for (line, expected) in [
+            ("--venue-markets 5", "--venue simulated:1 takes no --venue-markets"),
+            ("--venue recorded:x --venue-ca y", "--venue recorded:x takes no --venue-ca"),
+            ("--venue polymarket --venue-speed 2", "--venue polymarket takes no --venue-speed"),
+            ("--venue polymarket --venue-markets 0", "0 is not in 1..=5000"),
+            ("--venue polymarket --venue-fresh 9", "9 is not in 10.."),
+            ("--venue polymarket --venue-gamma ws://h", "use https://HOST or http://HOST"),
+            ("--venue polymarket --venue-socket https://h", "use wss://HOST/PATH"),
+            ("--venue polymarket --venue-volume -1", "not 0 or more dollars"),
+        ] {
+            let line = line.replace("-volume -1", "-volume=-1");
+            let error = config(&line).unwrap_err();
+            let seed = format!("simulated:{DEFAULT_SEED}");
+            assert!(error.contains(&expected.replace("simulated:1", &seed)), "{line}: {error}");
+        }
+    }
+
+    #[track_caller]
+    fn polymarket(line: &str) -> Box<PolymarketConfig> {
+        match config(line) {
+            Ok(VenueConfig::Polymarket(config)) => config,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_venue_is_polymarket_until_somebody_says_otherwise() {
+        let config = polymarket("--venue polymarket");
+        let hosts = config.addresses.map(|address| address.host().unwrap().to_owned());
+        assert!(hosts.iter().all(|host| host.ends_with(".polymarket.com")), "{hosts:?}");
+        assert_eq!((config.filter.count_max, config.timing.verified_max.as_secs()), (200, 120));
+        assert!(config.authorities.is_none());
+
+        let config = polymarket(
+            "--venue polymarket --venue-markets 3 --venue-tag 1,2 --venue-tag 3 \
+             --venue-slug s --venue-condition 0xa --venue-volume 5.5 --venue-fresh 30 \
+             --venue-gamma http://127.0.0.1:1 --venue-socket ws://[::1]:2/ws",
+        );
+        assert_eq!(config.addresses[0], "http://127.0.0.1:1/");
+        assert_eq!(config.addresses[2], "ws://[::1]:2/ws");
+        assert_eq!(config.filter.tags, ["1", "2", "3"]);
+        assert_eq!((&*config.filter.slugs[0], &*config.filter.condition_ids[0]), ("s", "0xa"));
+        assert_eq!(config.filter.volume_24h_min, Some(Usd::from_micros(5_500_000)));
+        let Timing { verified_max, check_after, .. } = config.timing;
+        assert_eq!((verified_max.as_secs(), check_after.as_secs()), (30, 15));
+    }
+}

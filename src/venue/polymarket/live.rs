@@ -1,0 +1,529 @@
+//! Follows the venue as it is now: its catalogue, its books, and how far each can be trusted.
+//!
+//! One task keeps the books. Sockets, the catalogue and the book endpoint each have tasks that only
+//! carry: what they hear comes through one bounded queue, in order. A book is live while it was
+//! proven at most [`Timing::verified_max`] ago, by its socket or by the book endpoint, which is
+//! asked about books that are quiet, contradicted or missing. Whatever goes wrong makes books stale
+//! first and is mended afterwards.
+
+mod backoff;
+mod budget;
+mod catalogue;
+mod clock;
+mod config;
+pub mod delay;
+mod follow;
+pub mod freshness;
+mod handshake;
+mod lag;
+mod rest;
+mod socket;
+pub mod status;
+mod tracker;
+pub mod unconnected;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior};
+
+pub use config::{LiveConfig, MARKETS_WANTED_MAX, MarketFilter, Refusals, Timing};
+
+use catalogue::{Cataloguer, URGENT_MAX};
+use clock::Clock;
+use freshness::{Freshness, Signal};
+use lag::Lag;
+use rest::{BOOKS_MAX, Rest, RestError};
+use socket::{Handle, Lost, QUEUE_BYTES_MAX, Received};
+use status::{LiveSnapshot, LiveStatus};
+use tracker::Tracker;
+
+use super::resolution::Told;
+use super::wire::clob::{self, BookMessage};
+use super::wire::socket::{self as frames, Frame, Message, Subject};
+use super::wire::{Description, WireError};
+use crate::ids::Timestamp;
+use crate::market::catalogue::MarketInfo;
+use crate::venue::feed::{Feed, Verdict, Verdicts};
+use crate::venue::{VenueChange, VenueEvent};
+
+/// What the tasks that carry have brought and that is not yet looked at.
+const EVENTS_MAX: usize = 8_192;
+
+/// Questions to the book endpoint at a time.
+const BOOK_QUESTIONS_MAX: usize = 2;
+
+/// After so many vain answers in a row the connection of a book that the book endpoint calls older
+/// and different is given up: either changes come faster than answers and one was lost, or the
+/// venue's clock was set back. Another connection begins with a whole book.
+const VAIN_ANSWERS_MAX: u32 = 3;
+
+/// What the tasks that carry bring.
+enum Event {
+    /// A connection is open and its subscriptions are about to be sent.
+    Opened { socket: usize, connection: u64 },
+    /// A text frame.
+    Frame(Received),
+    /// A connection has ended, or was never opened; the next try comes after a pause.
+    Lost { socket: usize, lost: Lost, pause: Duration },
+    /// The markets to follow, the most traded first.
+    Listed(Vec<Description>),
+    /// Markets that were asked for, as Gamma tells them, and closed ones as the CLOB service does
+    /// too.
+    Described(Vec<(Description, Option<Description>)>),
+    /// The books of these tokens, which were asked for on these connections.
+    Books { asked: Asked, at: Instant, answer: Result<Bytes, RestError> },
+}
+
+/// Tokens, each with the number of its connection.
+type Asked = Vec<(Arc<str>, u32)>;
+
+/// Follows the venue.
+pub struct Live {
+    timing: Timing,
+    market_count_max: usize,
+    /// `None` where nothing is heard but what is given.
+    carriers: Option<Carriers>,
+    clock: Clock,
+    feed: Feed,
+    tracker: Tracker,
+    markets: HashMap<Arc<str>, Followed>,
+    sockets: Vec<Slot>,
+    lag: Lag,
+    urgent: mpsc::Sender<Arc<str>>,
+    urgent_received: Option<mpsc::Receiver<Arc<str>>>,
+    unresolved: watch::Sender<Arc<[Arc<str>]>>,
+    book_questions: usize,
+    waiting_to_ask: Asked,
+    counts: LiveSnapshot,
+    status: LiveStatus,
+}
+
+/// What the tasks that carry are made with, and where they bring what they hear.
+struct Carriers {
+    config: Arc<LiveConfig>,
+    rest: Arc<Rest>,
+    door: Arc<tokio::sync::Mutex<()>>,
+    queue_bytes: Arc<Semaphore>,
+    events: mpsc::Sender<Event>,
+    received: Option<mpsc::Receiver<Event>>,
+}
+
+/// A market that is followed, or was until it closed, and that is not resolved yet.
+struct Followed {
+    info: MarketInfo,
+    /// When a socket told its tick: an older description does not bring the tick before it back.
+    tick_told_at: Option<Timestamp>,
+    /// The winner that its socket told.
+    winner_told: Option<Told>,
+    /// Whether sockets tell of it.
+    is_subscribed: bool,
+}
+
+struct Slot {
+    handle: Handle,
+    tokens: Vec<Arc<str>>,
+    state: Freshness,
+    /// The number of the newest connection.
+    connection: u64,
+    is_changed: bool,
+}
+
+impl Slot {
+    fn new(handle: Handle) -> Self {
+        let (state, tokens) = (Freshness::Stale, Vec::new());
+        Self { handle, tokens, state, connection: 0, is_changed: false }
+    }
+}
+
+impl Live {
+    /// Connects to nothing until it runs.
+    pub fn new(config: LiveConfig, feed: Feed) -> Self {
+        let config = Arc::new(config);
+        let (events, received) = mpsc::channel(EVENTS_MAX);
+        let carriers = Carriers {
+            rest: Arc::new(Rest::new(&config)),
+            config: config.clone(),
+            door: Arc::default(),
+            queue_bytes: Arc::new(Semaphore::new(QUEUE_BYTES_MAX)),
+            events,
+            received: Some(received),
+        };
+        let clock = Clock::Running { began: Instant::now() };
+        let mut live = Self::unconnected(feed, clock);
+        (live.timing, live.market_count_max) = (config.timing.clone(), config.filter.count_max);
+        live.carriers = Some(carriers);
+        live
+    }
+
+    /// One that hears only what it is given.
+    fn unconnected(feed: Feed, clock: Clock) -> Self {
+        let (urgent, urgent_received) = mpsc::channel(URGENT_MAX);
+        Self {
+            timing: Timing::VENUE,
+            market_count_max: 0,
+            carriers: None,
+            clock,
+            feed,
+            tracker: Tracker::default(),
+            markets: HashMap::new(),
+            sockets: Vec::new(),
+            lag: Lag::default(),
+            urgent,
+            urgent_received: Some(urgent_received),
+            unresolved: watch::Sender::new(Arc::default()),
+            book_questions: 0,
+            waiting_to_ask: Vec::new(),
+            counts: LiveSnapshot::default(),
+            status: LiveStatus::default(),
+        }
+    }
+
+    /// What readers are told.
+    pub fn status(&self) -> LiveStatus {
+        self.status.clone()
+    }
+
+    /// Follows the venue for ever.
+    pub async fn run(&mut self) {
+        let (Some(carriers), Some(urgent)) = (&mut self.carriers, self.urgent_received.take())
+        else {
+            return;
+        };
+        let Some(mut received) = carriers.received.take() else { return };
+        let cataloguer = Cataloguer {
+            rest: carriers.rest.clone(),
+            config: carriers.config.clone(),
+            followed: self.unresolved.subscribe(),
+            urgent,
+            events: carriers.events.clone(),
+        };
+        let mut tasks = tokio::task::JoinSet::new();
+        tasks.spawn(cataloguer.run());
+        let mut sweep = tokio::time::interval(self.timing.sweep_interval);
+        sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                Some(event) = received.recv() => self.take(event),
+                _ = sweep.tick() => self.sweep(),
+            }
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.clock.elapsed()
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Opened { socket, connection } => {
+                self.opened(socket, connection);
+            }
+            Event::Frame(frame) => {
+                self.take_frame(frame.socket, &frame.text);
+                self.counts.delays.record(frame.at.elapsed());
+            }
+            Event::Lost { socket, lost, pause } => {
+                tracing::warn!(
+                    "socket {socket} of the venue: {lost}; next try in {:.1} s",
+                    pause.as_secs_f32()
+                );
+                self.counts.connections_lost += 1;
+                self.lose(socket);
+            }
+            Event::Listed(told) => {
+                self.list(told);
+            }
+            Event::Described(told) => {
+                self.describe(told);
+            }
+            Event::Books { asked, at, answer } => {
+                let Clock::Running { began } = self.clock;
+                let body = answer.inspect_err(|error| tracing::warn!("books: {error}")).ok();
+                self.book_questions -= 1;
+                self.take_books(asked, at.saturating_duration_since(began), body.as_ref());
+                self.ask_for_books();
+            }
+        }
+    }
+
+    fn opened(&mut self, socket: usize, connection: u64) {
+        let now = self.now();
+        let slot = &mut self.sockets[socket];
+        slot.connection = connection;
+        slot.state = slot.state.after(Signal::Opened);
+        tracing::info!("socket {socket} of the venue: open, {} tokens", slot.tokens.len());
+        for token in &slot.tokens {
+            self.tracker.signal(token, Signal::Opened, now);
+            // What comes now is whole, and counts whatever time it names.
+            self.feed.forget_levels(token);
+        }
+    }
+
+    /// Makes everything stale that a socket tells.
+    fn lose(&mut self, socket: usize) {
+        let now = self.now();
+        let slot = &mut self.sockets[socket];
+        slot.state = slot.state.after(Signal::Lost);
+        for token in slot.tokens.clone() {
+            self.signal(&token, Signal::Lost, now);
+        }
+    }
+
+    /// Has a connection closed that cannot be trusted, and trusts nothing of it from now on.
+    fn give_up(&mut self, socket: usize, why: &'static str) {
+        let slot = &self.sockets[socket];
+        if slot.state != Freshness::Stale {
+            slot.handle.give_up(slot.connection, why);
+            self.lose(socket);
+        }
+    }
+
+    /// Applies a signal, and tells readers when a book is not live any more.
+    fn signal(&mut self, token_id: &str, signal: Signal, now: Duration) {
+        let Some((before, after)) = self.tracker.signal(token_id, signal, now) else { return };
+        if before != after && matches!(after, Freshness::Stale | Freshness::Closed) {
+            let token_id: Arc<str> = token_id.into();
+            let change = VenueChange::Stale { token_id };
+            self.feed.apply(VenueEvent { at: self.clock.time(), change });
+        }
+    }
+
+    fn take_frame(&mut self, socket: usize, text: &str) {
+        self.counts.frames += 1;
+        self.counts.frame_received_at = Some(self.clock.time());
+        let slot = &mut self.sockets[socket];
+        if slot.state == Freshness::Stale {
+            // It was given up, and what was on its way is worth nothing.
+            return;
+        }
+        match frames::frame(text) {
+            Frame::Messages(messages) => {
+                slot.state = slot.state.after(Signal::Proven);
+                for (index, message) in messages.into_iter().enumerate() {
+                    match message {
+                        Ok(message) => self.take_message(socket, message),
+                        Err(error @ WireError::UnknownType { .. }) => {
+                            self.counts.unknown_messages += 1;
+                            tracing::debug!("socket {socket} of the venue: {error}");
+                        }
+                        Err(error) => {
+                            tracing::warn!("socket {socket} of the venue: {error}");
+                            let subject = frames::subject(text, index);
+                            self.take_unreadable(socket, &error, subject);
+                        }
+                    }
+                }
+            }
+            Frame::Other => {
+                self.counts.unknown_messages += 1;
+                let shown: String = text.chars().take(80).collect();
+                tracing::warn!("socket {socket} of the venue said {shown:?}");
+            }
+            Frame::Pong | Frame::NoNewAssets | Frame::Empty => {}
+        }
+    }
+
+    /// A message that is there and cannot be read. It costs no more than what it is about: else one
+    /// odd market would take all others of its socket with it, for ever.
+    fn take_unreadable(&mut self, socket: usize, error: &WireError, subject: Subject<'_>) {
+        let market = subject.market.and_then(|id| self.markets.get(id));
+        match (subject.event_type, market) {
+            // Announcements go to everybody, and change no book.
+            (Some("new_market" | "market_resolved"), _) => self.counts.unknown_messages += 1,
+            (Some(_), Some(market)) if !matches!(error, WireError::OldFormat) => {
+                let now = self.now();
+                self.counts.unreadable_messages += 1;
+                for outcome in market.info.outcomes.clone() {
+                    let is_of_socket = self
+                        .tracker
+                        .get(&outcome.token_id)
+                        .is_some_and(|(_, token)| token.socket == socket);
+                    if is_of_socket {
+                        self.distrust(&outcome.token_id, now);
+                    }
+                }
+            }
+            _ => {
+                self.counts.unreadable_messages += 1;
+                self.give_up(socket, "a message that cannot be read");
+            }
+        }
+    }
+
+    /// Something was told of a book that is not known: it may be anything.
+    fn distrust(&mut self, token_id: &Arc<str>, now: Duration) {
+        self.signal(token_id, Signal::Contradicted, now);
+        let change = VenueChange::Stale { token_id: token_id.clone() };
+        self.feed.apply(VenueEvent { at: self.clock.time(), change });
+    }
+
+    fn take_message(&mut self, socket: usize, message: Message<'_>) {
+        match &message {
+            Message::TickSizeChange(change) => {
+                return self.change_tick(change.market, change.tick, change.at);
+            }
+            Message::NewMarket(market) => {
+                // Whether it is one to follow, the next list says.
+                tracing::debug!("new market {}", market.description.info.condition_id);
+                return;
+            }
+            Message::MarketResolved(resolved) => {
+                return self.hear_of_end(resolved);
+            }
+            Message::PriceChange(change) => {
+                let lag = self.lag.of(change.at, self.clock.elapsed());
+                if lag > self.timing.lag_max {
+                    self.counts.late_messages += 1;
+                    return self.give_up(socket, "it tells what happened long ago");
+                }
+            }
+            Message::Book(_) | Message::LastTradePrice(_) | Message::BestBidAsk(_) => {}
+        }
+        let tracker = &self.tracker;
+        let name = |id: &str| match tracker.get(id) {
+            Some((token_id, token))
+                if token.socket == socket && token.state() != Freshness::Closed =>
+            {
+                token_id.clone()
+            }
+            // The sister of a token, or one that is not followed any more: the feed has no such
+            // token, and counts it.
+            _ => Arc::default(),
+        };
+        let Some(event) = message.event(name) else { return };
+        match &event.change {
+            VenueChange::Levels(changes) => {
+                for change in changes {
+                    self.tracker.told(&change.token_id, event.at);
+                }
+            }
+            VenueChange::Book(book) => self.tracker.told(&book.token_id, event.at),
+            _ => {}
+        }
+        let verdicts = self.feed.apply(event);
+        self.judge(&verdicts, self.now());
+    }
+
+    /// Applies what was found of books as they were at this moment.
+    fn judge(&mut self, verdicts: &Verdicts, now: Duration) {
+        for (token_id, verdict) in verdicts {
+            let signal = match verdict {
+                Verdict::Proven => Signal::Proven,
+                Verdict::Agrees => Signal::Agreed,
+                Verdict::Contradicted => Signal::Contradicted,
+                Verdict::Unproven => continue,
+            };
+            self.signal(token_id, signal, now);
+        }
+    }
+
+    fn sweep(&mut self) {
+        let now = self.now();
+        let sweep = self.tracker.sweep(now, &self.timing);
+        for token_id in &sweep.expired {
+            self.signal(token_id, Signal::Expired, now);
+        }
+        for socket in sweep.silent_sockets {
+            self.give_up(socket, "it does not tell what the book endpoint tells");
+        }
+        self.tell_sockets();
+        self.waiting_to_ask.extend(sweep.due);
+        self.ask_for_books();
+        self.tell_status();
+    }
+
+    fn ask_for_books(&mut self) {
+        // Connections come and go while the venue refuses to answer.
+        let tracker = &self.tracker;
+        self.waiting_to_ask.retain(|(id, connection)| tracker.is_current(id, *connection));
+        let Some(carriers) = &self.carriers else { return };
+        while self.book_questions < BOOK_QUESTIONS_MAX && !self.waiting_to_ask.is_empty() {
+            let rest_at = self.waiting_to_ask.len().saturating_sub(BOOKS_MAX);
+            let asked = self.waiting_to_ask.split_off(rest_at);
+            self.book_questions += 1;
+            self.counts.books_asked += asked.len() as u64;
+            let (rest, events) = (carriers.rest.clone(), carriers.events.clone());
+            tokio::spawn(async move {
+                let ids: Vec<Arc<str>> = asked.iter().map(|(id, _)| id.clone()).collect();
+                rest.books_ready().await;
+                let at = Instant::now();
+                let answer = rest.books(&ids).await;
+                // Nobody listens when the server ends.
+                let _ = events.send(Event::Books { asked, at, answer }).await;
+            });
+        }
+    }
+
+    fn take_books(&mut self, asked: Asked, at: Duration, body: Option<&Bytes>) {
+        let rows = body.map(|body| clob::books(body));
+        let mut told: HashMap<&str, BookMessage<'_>> = HashMap::new();
+        let is_whole = match rows {
+            Some(Ok(rows)) => {
+                for row in rows {
+                    match row {
+                        Ok(book) => drop(told.insert(book.asset_id, book)),
+                        Err(error) => tracing::warn!("a book is left out: {error}"),
+                    }
+                }
+                true
+            }
+            Some(Err(error)) => {
+                tracing::warn!("books: {error}");
+                false
+            }
+            None => false,
+        };
+        for (token_id, connection) in asked {
+            if !self.tracker.answered(&token_id, connection) {
+                continue;
+            }
+            match told.remove(&*token_id) {
+                Some(book) => self.take_book(&token_id, book, at),
+                None if is_whole => self.miss_book(&token_id),
+                None => {}
+            }
+        }
+    }
+
+    /// The venue has no book of a token: its market is closed, or about to be.
+    fn miss_book(&mut self, token_id: &str) {
+        let now = self.now();
+        self.signal(token_id, Signal::Expired, now);
+        if let Some((_, token)) = self.tracker.get(token_id) {
+            let _ = self.urgent.try_send(token.condition_id.clone());
+        }
+    }
+
+    /// Takes a book of the book endpoint, which is of the moment when it was asked for, or later.
+    fn take_book(&mut self, token_id: &Arc<str>, book: BookMessage<'_>, asked_at: Duration) {
+        self.correct_grid(token_id, &book);
+        let is_new = !self.feed.has_levels(token_id, &book.ladder);
+        let event = book.event(|_| token_id.clone());
+        let at = event.at;
+        let verdicts = self.feed.apply(event);
+        let verdict = verdicts.iter().find(|(id, _)| id == token_id).map(|(_, verdict)| *verdict);
+        if is_new && verdict == Some(Verdict::Proven) {
+            self.counts.books_diverged += 1;
+            let by = self.now() + self.timing.silence_patience;
+            self.tracker.expect(token_id, at, by);
+        }
+        self.judge(&verdicts, asked_at);
+        if verdict == Some(Verdict::Unproven)
+            && self.tracker.vain_count(token_id) > VAIN_ANSWERS_MAX
+            && let Some((_, token)) = self.tracker.get(token_id)
+        {
+            self.give_up(token.socket, "a book cannot be mended");
+        }
+    }
+
+    fn tell_status(&mut self) {
+        self.counts.tokens = self.tracker.counts();
+        self.counts.sockets = freshness::count(self.sockets.iter().map(|slot| slot.state));
+        self.counts.feed = self.feed.counts();
+        self.status.set(self.counts.clone());
+    }
+}

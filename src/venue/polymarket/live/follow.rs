@@ -1,0 +1,224 @@
+//! What the catalogue's words change: which markets are followed, by which socket, and how they are
+//! described.
+
+use super::freshness::{Freshness, Signal};
+use super::socket::{self, Handle};
+use super::{Followed, Live, Slot};
+use crate::ids::Timestamp;
+use crate::market::catalogue::{MarketInfo, MarketStatus};
+use crate::money::Price;
+use crate::venue::polymarket::resolution::{self, Pending, Resolution, Source, Told};
+use crate::venue::polymarket::wire::Description;
+use crate::venue::polymarket::wire::clob::BookMessage;
+use crate::venue::polymarket::wire::socket::MarketResolved;
+use crate::venue::{VenueChange, VenueEvent};
+
+impl Live {
+    pub(super) fn change_tick(&mut self, condition_id: &str, tick: Price, at: Timestamp) {
+        let Some(market) = self.markets.get_mut(condition_id) else { return };
+        market.tick_told_at = Some(at);
+        if market.info.tick != tick {
+            market.info.tick = tick;
+            let info = market.info.clone();
+            self.publish(vec![info]);
+        }
+    }
+
+    /// A market has a winner, says one source: it is not traded any more, and the catalogue is
+    /// asked.
+    pub(super) fn hear_of_end(&mut self, told: &MarketResolved<'_>) {
+        let condition_id = told.market;
+        let Some(market) = self.markets.get_mut(condition_id) else { return };
+        let winner = Told::winner(told.winning_asset_id, told.at, &market.info.outcomes);
+        market.winner_told = Some(winner);
+        let _ = self.urgent.try_send(market.info.condition_id.clone());
+        if !market.info.status.is_closed() {
+            market.info.status = MarketStatus::Closed;
+            let info = market.info.clone();
+            self.end(condition_id);
+            self.publish(vec![info]);
+        }
+    }
+
+    fn publish(&mut self, infos: Vec<MarketInfo>) {
+        if !infos.is_empty() {
+            let change = VenueChange::Listed(infos);
+            self.feed.apply(VenueEvent { at: self.clock.time(), change });
+        }
+    }
+
+    /// Follows what is new in a list, as far as there is room.
+    pub(super) fn list(&mut self, told: Vec<Description>) {
+        let room = 2 * self.market_count_max;
+        let mut subscribed = self.markets.values().filter(|it| it.is_subscribed).count();
+        let mut known = Vec::with_capacity(told.len());
+        let mut fresh = Vec::new();
+        let listing = self.feed.markets().listing();
+        let is_resolved = |condition_id: &str| {
+            listing.by_condition(condition_id).is_some_and(|market| {
+                // A page of the catalogue may be older than the end of a market.
+                market.info().status == MarketStatus::Resolved
+            })
+        };
+        for told in told {
+            if self.markets.contains_key(&told.info.condition_id) {
+                known.push(told);
+            } else if subscribed < room && !is_resolved(&told.info.condition_id) {
+                subscribed += 1;
+                fresh.push(told.info);
+            }
+        }
+        drop(listing);
+        if !fresh.is_empty() {
+            tracing::info!("following {} more markets of the venue", fresh.len());
+        }
+        self.publish(fresh.clone());
+        for info in fresh {
+            let condition_id = info.condition_id.clone();
+            let market =
+                Followed { info, tick_told_at: None, winner_told: None, is_subscribed: false };
+            self.markets.insert(condition_id.clone(), market);
+            self.subscribe(&condition_id);
+        }
+        self.describe(known.into_iter().map(|told| (told, None)).collect());
+    }
+
+    /// Takes what is told of markets that are followed.
+    pub(super) fn describe(&mut self, told: Vec<(Description, Option<Description>)>) {
+        let mut changed = Vec::new();
+        for (told, other) in told {
+            let Some(market) = self.markets.get_mut(&told.info.condition_id) else { continue };
+            let resolution = resolution_of(market, &told, other.as_ref());
+            let mut info = told.info;
+            let was_open = !market.info.status.is_closed();
+            if market.winner_told.is_some() && !info.status.is_closed() {
+                // The catalogue is behind its socket.
+                info.status = MarketStatus::Closed;
+            }
+            match resolution.describe(&mut info) {
+                Some(Pending::Contradiction) if was_open => tracing::warn!(
+                    "market {} stays closed: its sources contradict each other on what it pays",
+                    info.condition_id
+                ),
+                Some(_) => {}
+                None => tracing::info!(
+                    "market {} is resolved: {}",
+                    info.condition_id,
+                    info.evidence.as_deref().unwrap_or_default()
+                ),
+            }
+            let is_older = match (market.tick_told_at, told.updated_at) {
+                (Some(tick_told_at), Some(updated_at)) => updated_at < tick_told_at,
+                (tick_told_at, None) => tick_told_at.is_some(),
+                (None, Some(_)) => false,
+            };
+            if is_older {
+                info.tick = market.info.tick;
+            }
+            if info == market.info {
+                continue;
+            }
+            let (condition_id, status) = (info.condition_id.clone(), info.status);
+            market.info = info.clone();
+            changed.push(info);
+            match (was_open, !status.is_closed()) {
+                (true, false) => self.end(&condition_id),
+                (false, true) => self.subscribe(&condition_id),
+                _ => {}
+            }
+            if status == MarketStatus::Resolved {
+                // It stays so, and nothing more is asked about it.
+                self.markets.remove(&condition_id);
+            }
+        }
+        self.publish(changed);
+        self.tell_sockets();
+        self.tell_cataloguer();
+    }
+
+    /// Gives the tokens of a market to a socket with room for all of them.
+    fn subscribe(&mut self, condition_id: &str) {
+        let Some(market) = self.markets.get_mut(condition_id) else { return };
+        market.is_subscribed = true;
+        let tokens: Vec<_> =
+            market.info.outcomes.iter().map(|outcome| outcome.token_id.clone()).collect();
+        let room = socket::TOKENS_MAX.saturating_sub(tokens.len());
+        let number = self.sockets.iter().position(|slot| slot.tokens.len() <= room);
+        let number = number.unwrap_or_else(|| {
+            let number = self.sockets.len();
+            let handle = self.carriers.as_ref().map_or_else(Handle::unconnected, |carriers| {
+                Handle::open(
+                    number,
+                    carriers.config.clone(),
+                    carriers.door.clone(),
+                    carriers.queue_bytes.clone(),
+                    carriers.events.clone(),
+                )
+            });
+            self.sockets.push(Slot::new(handle));
+            number
+        });
+        let now = self.now();
+        let slot = &mut self.sockets[number];
+        slot.is_changed = true;
+        for token in tokens {
+            self.tracker.follow(token.clone(), condition_id.into(), number);
+            if slot.state != Freshness::Stale {
+                self.tracker.signal(&token, Signal::Opened, now);
+            }
+            slot.tokens.push(token);
+        }
+    }
+
+    /// Follows the tokens of a market no more.
+    fn end(&mut self, condition_id: &str) {
+        let now = self.now();
+        let Some(market) = self.markets.get_mut(condition_id) else { return };
+        market.is_subscribed = false;
+        for outcome in market.info.outcomes.clone() {
+            self.signal(&outcome.token_id, Signal::Ended, now);
+            if let Some(token) = self.tracker.unfollow(&outcome.token_id) {
+                let slot = &mut self.sockets[token.socket];
+                slot.tokens.retain(|id| *id != outcome.token_id);
+                slot.is_changed = true;
+            }
+        }
+    }
+
+    pub(super) fn tell_sockets(&mut self) {
+        for slot in &mut self.sockets {
+            if std::mem::take(&mut slot.is_changed) {
+                slot.handle.want(slot.tokens.clone().into());
+            }
+        }
+    }
+
+    fn tell_cataloguer(&self) {
+        self.unresolved.send_replace(self.markets.keys().cloned().collect());
+    }
+
+    /// What a book of the book endpoint tells of its market is newer than what the catalogue does,
+    /// and the hash covers it.
+    pub(super) fn correct_grid(&mut self, token_id: &str, book: &BookMessage<'_>) {
+        let Some((_, token)) = self.tracker.get(token_id) else { return };
+        let Some(market) = self.markets.get_mut(&token.condition_id) else { return };
+        let mut info = market.info.clone();
+        info.tick = book.tick.unwrap_or(info.tick);
+        info.order_size_min = book.order_size_min.unwrap_or(info.order_size_min);
+        info.neg_risk = book.neg_risk.unwrap_or(info.neg_risk);
+        if info != market.info {
+            market.tick_told_at = Some(book.at);
+            market.info = info.clone();
+            self.publish(vec![info]);
+        }
+    }
+}
+
+/// What the rule makes of all that is told of a market.
+fn resolution_of(market: &Followed, gamma: &Description, clob: Option<&Description>) -> Resolution {
+    let outcomes = &market.info.outcomes;
+    let mut told = vec![Told::of(Source::Gamma, gamma, outcomes)];
+    told.extend(clob.map(|clob| Told::of(Source::Clob, clob, outcomes)));
+    told.extend(market.winner_told.clone());
+    resolution::decide(&told)
+}

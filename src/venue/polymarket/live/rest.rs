@@ -1,0 +1,260 @@
+//! Asking Gamma and the CLOB service, within what they allow.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::Uri;
+use hyper::http::uri::InvalidUri;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::budget::Budget;
+use super::{LiveConfig, MarketFilter};
+use crate::client::{Client, ClientError};
+use crate::limits::bucket::BucketRule;
+use crate::venue::polymarket::wire::{Description, WireError, clob, gamma};
+
+/// An answer is no longer than this: a page of 100 markets has about 2 MB.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+
+/// Markets of one page, the most that Gamma gives.
+pub(super) const PAGE_MARKETS_MAX: usize = 100;
+
+/// Markets that one request names. Their ids make its address about 6 KB long.
+pub(super) const NAMED_MARKETS_MAX: usize = 50;
+
+/// Books that one request asks for.
+pub(super) const BOOKS_MAX: usize = 100;
+
+/// Connections that are kept to a service between requests.
+const KEPT_CONNECTIONS_MAX: usize = 4;
+
+/// A tenth of what the venue allows for lists of markets, which is 300 in 10 s.
+const GAMMA_RULE: Result<BucketRule, crate::limits::bucket::BucketRuleError> =
+    BucketRule::per_second(3, 10);
+
+/// A tenth of what the venue allows for books, which is 500 in 10 s.
+const CLOB_RULE: Result<BucketRule, crate::limits::bucket::BucketRuleError> =
+    BucketRule::per_second(5, 10);
+
+/// The two services.
+pub(super) struct Rest {
+    client: Client,
+    gamma: Service,
+    clob: Service,
+}
+
+struct Service {
+    name: &'static str,
+    /// Without a slash at the end.
+    base: String,
+    budget: Budget,
+}
+
+/// Why the venue did not tell.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RestError {
+    /// There is no such address: a name in it is not what it should be.
+    #[error("{address} is no address: {source}")]
+    Address {
+        /// What was made.
+        address: String,
+        /// Why not.
+        source: InvalidUri,
+    },
+    /// There is no answer.
+    #[error("{name} at {address}: {source}")]
+    Client {
+        /// Which service.
+        name: &'static str,
+        /// What was asked.
+        address: String,
+        /// Why not.
+        source: ClientError,
+    },
+    /// The answer cannot be read.
+    #[error("{name} at {address}: {source}")]
+    Answer {
+        /// Which service.
+        name: &'static str,
+        /// What was asked.
+        address: String,
+        /// Why not.
+        source: serde_json::Error,
+    },
+}
+
+/// A page of markets. A market that cannot be read does not hide the others.
+pub(super) struct Page {
+    pub(super) markets: Vec<Result<Description, WireError>>,
+    /// Where the next one begins; `None` at the end.
+    pub(super) next_cursor: Option<String>,
+}
+
+/// A page as Gamma sends it.
+#[derive(Deserialize)]
+pub(super) struct PageObject<'a> {
+    #[serde(borrow)]
+    pub(super) markets: Vec<&'a RawValue>,
+    next_cursor: Option<String>,
+}
+
+impl Rest {
+    pub(super) fn new(config: &LiveConfig) -> Self {
+        let service = |name, base: &Uri, rule: Result<_, _>| Service {
+            name,
+            base: base.to_string().trim_end_matches('/').to_owned(),
+            budget: Budget::new(
+                rule.expect("a rate and a burst within bounds"),
+                config.timing.refusals,
+            ),
+        };
+        Self {
+            client: Client::new(
+                (*config.tls).clone(),
+                config.timing.answer_patience,
+                KEPT_CONNECTIONS_MAX,
+            ),
+            gamma: service("Gamma", &config.gamma, GAMMA_RULE),
+            clob: service("the CLOB", &config.clob, CLOB_RULE),
+        }
+    }
+
+    /// One page of open markets, the most traded of the day first.
+    pub(super) async fn page(
+        &self,
+        filter: &MarketFilter,
+        cursor: Option<&str>,
+    ) -> Result<Page, RestError> {
+        let mut address = format!(
+            "{}/markets/keyset?limit={PAGE_MARKETS_MAX}&active=true&closed=false\
+             &order=volume24hr&ascending=false",
+            self.gamma.base
+        );
+        let names = [
+            ("tag_id", &filter.tags),
+            ("slug", &filter.slugs),
+            ("condition_ids", &filter.condition_ids),
+        ];
+        for (name, values) in names {
+            for value in values {
+                let _ = write!(address, "&{name}={}", Encoded(value));
+            }
+        }
+        if let Some(cursor) = cursor {
+            let _ = write!(address, "&after_cursor={}", Encoded(cursor));
+        }
+        let body = self.get(&self.gamma, &address).await?;
+        let page: PageObject<'_> = serde_json::from_slice(&body)
+            .map_err(|source| unreadable(&self.gamma, &address, source))?;
+        // The end is told in two ways; a cursor that does not move would never end.
+        let next_cursor = page
+            .next_cursor
+            .filter(|next| !next.is_empty() && next != "LTE=" && Some(next.as_str()) != cursor);
+        let markets = page.markets.into_iter().map(|row| gamma::market(row.get())).collect();
+        Ok(Page { markets, next_cursor })
+    }
+
+    /// The markets of these names that are closed, or that are not. At most [`NAMED_MARKETS_MAX`].
+    pub(super) async fn markets(
+        &self,
+        condition_ids: &[Arc<str>],
+        closed: bool,
+    ) -> Result<Vec<Result<Description, WireError>>, RestError> {
+        let mut address =
+            format!("{}/markets?closed={closed}&limit={NAMED_MARKETS_MAX}", self.gamma.base);
+        for id in condition_ids {
+            let _ = write!(address, "&condition_ids={}", Encoded(id));
+        }
+        let body = self.get(&self.gamma, &address).await?;
+        let rows: Vec<&RawValue> = serde_json::from_slice(&body)
+            .map_err(|source| unreadable(&self.gamma, &address, source))?;
+        Ok(rows.into_iter().map(|row| gamma::market(row.get())).collect())
+    }
+
+    /// Waits until books may be asked for, once.
+    pub(super) async fn books_ready(&self) {
+        self.clob.budget.ready().await;
+    }
+
+    /// What the CLOB service says of a market.
+    pub(super) async fn clob_market(
+        &self,
+        condition_id: &str,
+    ) -> Result<Result<Description, WireError>, RestError> {
+        let address = format!("{}/markets/{}", self.clob.base, Encoded(condition_id));
+        let body = self.get(&self.clob, &address).await?;
+        // What is not UTF-8 is not JSON either, and is told as that.
+        Ok(clob::long_market(&String::from_utf8_lossy(&body)))
+    }
+
+    /// The books of these tokens, at most [`BOOKS_MAX`], as text to be read with [`clob::books`].
+    /// The venue leaves out those of which it has none. [`Self::books_ready`] goes before it.
+    pub(super) async fn books(&self, token_ids: &[Arc<str>]) -> Result<Bytes, RestError> {
+        let address = format!("{}/books", self.clob.base);
+        let rows: Vec<String> =
+            token_ids.iter().map(|id| format!(r#"{{"token_id":"{id}"}}"#)).collect();
+        let json = format!("[{}]", rows.join(","));
+        let uri = uri(&address)?;
+        let result = self.client.post(uri, json.into_bytes(), ANSWER_BYTES_MAX).await;
+        self.clob.told(&address, result)
+    }
+
+    async fn get(&self, service: &Service, address: &str) -> Result<Bytes, RestError> {
+        let uri = uri(address)?;
+        service.budget.ready().await;
+        let result = self.client.get(uri, ANSWER_BYTES_MAX).await;
+        service.told(address, result)
+    }
+}
+
+impl Service {
+    fn told(&self, address: &str, result: Result<Bytes, ClientError>) -> Result<Bytes, RestError> {
+        if let Some(pause) = self.budget.note(&result) {
+            let status = result.as_ref().err().map(ToString::to_string).unwrap_or_default();
+            tracing::warn!("{}: {status}; nothing is asked for {} s", self.name, pause.as_secs());
+        }
+        let address = without_query(address);
+        result.map_err(|source| RestError::Client { name: self.name, address, source })
+    }
+}
+
+fn unreadable(service: &Service, address: &str, source: serde_json::Error) -> RestError {
+    RestError::Answer { name: service.name, address: without_query(address), source }
+}
+
+/// What a log line shows of an address: a query can have thousands of characters.
+fn without_query(address: &str) -> String {
+    address.split('?').next().unwrap_or_default().to_owned()
+}
+
+fn uri(address: &str) -> Result<Uri, RestError> {
+    address.parse().map_err(|source| RestError::Address { address: without_query(address), source })
+}
+
+/// A value in a query, with everything but plain characters as `%XX`.
+struct Encoded<'a>(&'a str);
+
+impl std::fmt::Display for Encoded<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for byte in self.0.bytes() {
+            if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
+                formatter.write_char(byte.into())?;
+            } else {
+                write!(formatter, "%{byte:02X}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_a_query_are_encoded() {
+        assert_eq!(Encoded("MTAw=&a b/é~.-_").to_string(), "MTAw%3D%26a%20b%2F%C3%A9~.-_");
+    }
+}
