@@ -1,0 +1,220 @@
+//! What traders could have filled on, sample by sample, held against what the venue published.
+//!
+//! The auditor knows nothing of how books are followed. It looks at what is published as an order
+//! does, on every change and every few milliseconds; afterwards each book that it could have
+//! filled on must be a state that the venue's book was in, and not one that had ended too long ago.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use paperbourse::market::Markets;
+use paperbourse::market::book::{Book, Ladder, Level};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::standin::{PublishedBook, StandIn, micros, now_us};
+
+/// Between two looks where nothing changes.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Where two looks are further apart, the machine was busy elsewhere, for the rest of that time.
+const GAP_MAX_US: u64 = 50_000;
+
+/// From the venue's change to our look at it, in any row, when nothing goes wrong: frames on their
+/// way, and tasks that wait for their turn.
+pub(crate) const SLACK: Duration = Duration::from_millis(400);
+
+/// A test that waits longer has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Bids and asks, best first, prices and sizes in millionths.
+type Levels = [Vec<(i64, i64)>; 2];
+
+/// Looks until it is dropped.
+pub(crate) struct Auditor {
+    seen: Arc<Mutex<Seen>>,
+    looks: watch::Receiver<u64>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// By token and number of the publication.
+    books: HashMap<(String, u64), Sightings>,
+    /// Tokens on whose book nothing could fill at some look.
+    unfillable: HashSet<String>,
+    /// Every look: when, and for how long this machine had been at work by then.
+    looks: Vec<(u64, u64)>,
+}
+
+struct Sightings {
+    levels: Levels,
+    at_us: Vec<u64>,
+}
+
+impl Auditor {
+    /// Looks at these tokens. It takes the list of changes, so nothing else can.
+    pub(crate) fn start(markets: Arc<Markets>, tokens: Vec<String>) -> Self {
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let (ticks, looks) = watch::channel(0);
+        let task = tokio::spawn({
+            let seen = seen.clone();
+            async move {
+                let mut interval = tokio::time::interval(LOOK_INTERVAL);
+                interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+                loop {
+                    tokio::select! {
+                        _ = markets.changes() => {}
+                        _ = interval.tick() => {}
+                    }
+                    seen.lock().look(&markets, &tokens);
+                    ticks.send_modify(|count| *count += 1);
+                }
+            }
+        });
+        Self { seen, looks, task }
+    }
+
+    /// Waits until this is so.
+    #[track_caller]
+    pub(crate) fn until<'a>(
+        &self,
+        what: &'a str,
+        is_so: impl Fn() -> bool + 'a,
+    ) -> impl Future<Output = ()> + 'a {
+        let caller = std::panic::Location::caller();
+        let mut looks = self.looks.clone();
+        async move {
+            let waiting = async {
+                while !is_so() {
+                    looks.changed().await.unwrap();
+                }
+            };
+            let result = tokio::time::timeout(PATIENCE, waiting).await;
+            assert!(result.is_ok(), "{caller}: not in time: {what}");
+        }
+    }
+
+    /// Forgets on which tokens nothing could fill.
+    pub(crate) fn forget_unfillable(&self) {
+        self.seen.lock().unfillable.clear();
+    }
+
+    /// Whether nothing could fill on this token at some look.
+    pub(crate) fn was_unfillable(&self, token: &str) -> bool {
+        self.seen.lock().unfillable.contains(token)
+    }
+
+    /// For how long the machine has been at work for us.
+    pub(crate) fn awake(&self) -> Duration {
+        let awake = self.seen.lock().looks.last().map_or(0, |look| look.1);
+        Duration::from_micros(awake)
+    }
+
+    /// How many publications could be filled on, and what is wrong with them if no book may be used
+    /// for longer than this after it has ended.
+    pub(crate) fn complaints(&self, venue: &StandIn, within: Duration) -> (usize, Vec<String>) {
+        let seen = self.seen.lock();
+        let bound = within + SLACK;
+        let mut published: HashMap<&str, HashMap<Levels, Vec<PublishedBook>>> = HashMap::new();
+        let mut complaints = Vec::new();
+        for ((token, number), sightings) in &seen.books {
+            let states = published.entry(token).or_insert_with(|| {
+                let mut states: HashMap<Levels, Vec<PublishedBook>> = HashMap::new();
+                for state in venue.published(token) {
+                    states.entry(levels_of_state(&state)).or_default().push(state);
+                }
+                states
+            });
+            let Some(states) = states.get(&sightings.levels) else {
+                let [bids, asks] = &sightings.levels;
+                let top = (bids.first(), asks.first());
+                complaints.push(format!("{token} #{number}: never the venue's book: {top:?}"));
+                continue;
+            };
+            let oldest = sightings.at_us.iter().map(|&at| seen.age(states, at)).max();
+            match oldest.flatten() {
+                Some(age) if age <= bound => {}
+                Some(age) => {
+                    let late = format!("used {age:?} after it had ended, and {bound:?} is allowed");
+                    complaints.push(format!("{token} #{number}: {late}"));
+                }
+                None => complaints.push(format!("{token} #{number}: used before it was")),
+            }
+        }
+        complaints.sort_unstable();
+        (seen.books.len(), complaints)
+    }
+}
+
+impl Drop for Auditor {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Seen {
+    fn look(&mut self, markets: &Markets, tokens: &[String]) {
+        // Before the books are read: what is read is at least as new.
+        let now = now_us();
+        let (before, awake) = self.looks.last().copied().unwrap_or((now, 0));
+        self.looks.push((now, awake + now.saturating_sub(before).min(GAP_MAX_US)));
+        let listing = markets.listing();
+        for token in tokens {
+            let Some((market, outcome)) = listing.by_token(token) else { continue };
+            let snapshot = market.snapshot();
+            let quoted = snapshot.quoted(outcome).filter(|quoted| !quoted.book.stale);
+            let Some(quoted) = quoted.filter(|_| snapshot.info().is_tradable()) else {
+                self.unfillable.insert(token.clone());
+                continue;
+            };
+            // A mirrored book is the sister's, who is looked at as well.
+            let own = market.book(outcome);
+            if own.as_deref().is_some_and(|own| std::ptr::eq(own, quoted.book)) {
+                let key = (token.clone(), quoted.book.sequence);
+                let sightings = self.books.entry(key).or_insert_with(|| Sightings {
+                    levels: levels_of(quoted.book),
+                    at_us: Vec::new(),
+                });
+                sightings.at_us.push(now);
+            }
+        }
+    }
+
+    /// How long ago the newest of these states that had begun by then had ended, without the time
+    /// in which the machine was busy elsewhere; `None` when none had begun.
+    fn age(&self, states: &[PublishedBook], at_us: u64) -> Option<Duration> {
+        let begun = states.iter().filter(|state| state.from_us <= at_us + GAP_MAX_US);
+        let ages = begun.map(|state| match state.until_us {
+            Some(until) if until < at_us => self.awake_at(at_us) - self.awake_at(until),
+            _ => 0,
+        });
+        ages.min().map(Duration::from_micros)
+    }
+
+    fn awake_at(&self, at_us: u64) -> u64 {
+        let next = self.looks.partition_point(|look| look.0 < at_us);
+        match (next.checked_sub(1).map(|before| self.looks[before]), self.looks.get(next)) {
+            (_, None) => self.looks.last().map_or(0, |look| look.1),
+            (None, Some(first)) => first.1,
+            (Some(before), Some(next)) => (before.1 + (at_us - before.0)).min(next.1),
+        }
+    }
+}
+
+/// A book as the auditor compares it.
+pub(crate) fn levels_of(book: &Book) -> Levels {
+    let ladder: &Ladder = book.ladder();
+    [ladder.bids(), ladder.asks()].map(|side| {
+        let best_first = side.iter().rev();
+        best_first.map(|Level { price, size }| (price.micros(), size.micros())).collect()
+    })
+}
+
+/// A state of the venue's as the auditor compares it.
+pub(crate) fn levels_of_state(state: &PublishedBook) -> Levels {
+    [&state.bids, &state.asks]
+        .map(|side| side.iter().map(|(price, size)| (micros(price), micros(size))).collect())
+}

@@ -1,0 +1,131 @@
+//! The connector as readers see it: what it publishes, and a way to wait for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use paperbourse::market::Markets;
+use paperbourse::market::book::Book;
+use paperbourse::tls::{self, Roots};
+use paperbourse::venue::feed::{Feed, MismatchPolicy};
+use paperbourse::venue::polymarket::live::status::{LiveSnapshot, LiveStatus};
+use paperbourse::venue::polymarket::live::{Live, LiveConfig, MarketFilter, Refusals, Timing};
+use tokio::task::JoinHandle;
+
+use crate::standin::StandIn;
+
+/// A test that waits longer has failed.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Everything some tens of times as fast as for the venue itself.
+pub(crate) const QUICK: Timing = Timing {
+    verified_max: Duration::from_secs(2),
+    check_after: Duration::from_secs(1),
+    suspect_grace: Duration::from_millis(100),
+    sync_patience: Duration::from_millis(500),
+    ask_pause: Duration::from_millis(200),
+    silence_patience: Duration::from_millis(300),
+    sweep_interval: Duration::from_millis(20),
+    refresh_interval: Duration::from_millis(500),
+    ping_interval: Duration::from_millis(200),
+    pong_patience: Duration::from_millis(700),
+    connect_patience: Duration::from_secs(2),
+    connect_spacing: Duration::from_millis(5),
+    backoff_least: Duration::from_millis(20),
+    backoff_most: Duration::from_millis(200),
+    lag_max: Duration::from_millis(1_500),
+    answer_patience: Duration::from_secs(1),
+    refusals: Refusals {
+        too_often: Duration::from_millis(400),
+        forbidden: Duration::from_millis(600),
+        restarting: Duration::from_millis(300),
+        failing: Duration::from_millis(100),
+    },
+};
+
+/// A connector that follows a stand-in until it is dropped.
+pub(crate) struct Connector {
+    pub(crate) markets: Arc<Markets>,
+    status: LiveStatus,
+    task: JoinHandle<()>,
+}
+
+impl Connector {
+    /// Follows at most so many markets of this venue.
+    pub(crate) fn start(venue: &StandIn, market_count: usize, timing: Timing) -> Self {
+        let filter = MarketFilter { count_max: market_count, ..MarketFilter::default() };
+        Self::start_filtered(venue, filter, timing)
+    }
+
+    /// Follows these markets of this venue.
+    pub(crate) fn start_filtered(venue: &StandIn, filter: MarketFilter, timing: Timing) -> Self {
+        Self::start_trusting(venue, filter, timing, MismatchPolicy::Distrust)
+    }
+
+    /// Follows these markets of this venue, and makes that of a contradicted book.
+    pub(crate) fn start_trusting(
+        venue: &StandIn,
+        filter: MarketFilter,
+        timing: Timing,
+        policy: MismatchPolicy,
+    ) -> Self {
+        let addresses =
+            [&venue.gamma_url, &venue.clob_url, &venue.ws_url].map(|url| url.parse().unwrap());
+        let roots = venue.authority_path.as_deref().map_or(Roots::Nobody, Roots::File);
+        let tls = tls::client_config(roots).unwrap();
+        let markets = Arc::new(Markets::new());
+        let feed = Feed::new(markets.clone(), policy);
+        let config = LiveConfig::new(addresses, tls, filter, timing);
+        let mut live = Live::new(config, feed);
+        let status = live.status();
+        let task = tokio::spawn(async move { live.run().await });
+        Self { markets, status, task }
+    }
+
+    /// What readers are told of the connection.
+    pub(crate) fn status(&self) -> LiveSnapshot {
+        self.status.get()
+    }
+
+    /// The book of a token, if one is known.
+    pub(crate) fn book(&self, token: &str) -> Option<Arc<Book>> {
+        let listing = self.markets.listing();
+        let (market, outcome) = listing.by_token(token)?;
+        market.book(outcome).clone()
+    }
+
+    /// The book of a token if something can fill on it.
+    pub(crate) fn fresh(&self, token: &str) -> Option<Arc<Book>> {
+        self.book(token).filter(|book| !book.stale)
+    }
+
+    /// Waits until this is so of what was published.
+    #[track_caller]
+    pub(crate) fn until<'a>(
+        &'a self,
+        what: &'a str,
+        is_so: impl Fn(&Self) -> bool + 'a,
+    ) -> impl Future<Output = ()> + 'a {
+        let caller = std::panic::Location::caller();
+        async move {
+            let waiting = async {
+                while !is_so(self) {
+                    self.markets.changes().await;
+                }
+            };
+            let result = tokio::time::timeout(PATIENCE, waiting).await;
+            assert!(result.is_ok(), "{caller}: not in time: {what}; {:?}", self.status());
+        }
+    }
+
+    /// Waits until all of these have a book that something can fill on.
+    #[track_caller]
+    pub(crate) fn until_fresh<'a>(&'a self, tokens: &'a [String]) -> impl Future<Output = ()> + 'a {
+        self.until("fresh books", |it| tokens.iter().all(|token| it.fresh(token).is_some()))
+    }
+}
+
+impl Drop for Connector {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

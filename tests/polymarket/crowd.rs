@@ -1,0 +1,127 @@
+//! Many markets: several sockets, and what the venue allows.
+
+use std::time::Duration;
+
+use paperbourse::venue::polymarket::live::Timing;
+
+use crate::auditor::{Auditor, levels_of, levels_of_state};
+use crate::connector::{Connector, QUICK};
+use crate::standin::world::token_id;
+use crate::standin::{
+    Endpoint, EndpointFault, Fault, Options, RequestSeen, StandIn, Which, World, now_us,
+};
+
+/// Five sockets.
+const MARKET_COUNT: usize = 450;
+
+/// What may be asked of the book endpoint: so many a second, and so many at once.
+const BOOKS_PER_SECOND: u64 = 5;
+const BOOKS_AT_ONCE: u64 = 10;
+
+fn tokens() -> Vec<String> {
+    (0..MARKET_COUNT).flat_map(|number| [token_id(number, 0), token_id(number, 1)]).collect()
+}
+
+async fn start(timing: Timing) -> (StandIn, Connector) {
+    let venue = StandIn::start(World::invented(MARKET_COUNT), Options::default()).await;
+    let connector = Connector::start(&venue, MARKET_COUNT, timing);
+    connector.until_fresh(&tokens()).await;
+    (venue, connector)
+}
+
+/// When the requests for this endpoint came, in microseconds since this moment.
+fn arrivals(venue: &StandIn, endpoint: Endpoint, since_us: u64) -> Vec<u64> {
+    let is_wanted = |seen: &RequestSeen| Endpoint::of(seen.host, &seen.path) == endpoint;
+    let mut arrivals: Vec<u64> = venue
+        .requests()
+        .iter()
+        .filter(|seen| is_wanted(seen) && seen.at_us >= since_us)
+        .map(|seen| seen.at_us - since_us)
+        .collect();
+    arrivals.sort_unstable();
+    arrivals
+}
+
+#[tokio::test]
+async fn a_socket_that_is_lost_takes_no_other_with_it() {
+    let (venue, connector) = start(QUICK).await;
+    let mut sizes: Vec<usize> = venue.sockets().into_iter().map(|(_, count)| count).collect();
+    sizes.sort_unstable();
+    assert_eq!(sizes, [100, 200, 200, 200, 200]);
+    let some: Vec<String> = tokens().into_iter().step_by(45).collect();
+    let lost = venue.sockets_of(&some[0]);
+    assert!(tokens().iter().all(|token| venue.sockets_of(token).len() == 1), "told once");
+    let (own, others): (Vec<_>, Vec<_>) =
+        some.iter().partition(|token| venue.sockets_of(token) == lost);
+    assert!(own.len() >= 4 && others.len() >= 15);
+    let auditor = Auditor::start(connector.markets.clone(), some.clone());
+    venue.misbehave(Which::One(lost[0]), Fault::Drop);
+    auditor.until("a loss", || own.iter().all(|token| auditor.was_unfillable(token))).await;
+    let is_back = || own.iter().all(|token| connector.fresh(token).is_some());
+    auditor.until("another connection", is_back).await;
+    assert!(!others.iter().any(|token| auditor.was_unfillable(token)));
+    assert_eq!(venue.violations(), [""; 0]);
+}
+
+/// The weekly restart: all sockets end at once, and upgrades are refused for a while.
+#[tokio::test]
+async fn sockets_come_back_one_by_one() {
+    const REFUSALS: u32 = 10;
+    let timing = Timing { connect_spacing: Duration::from_millis(40), ..QUICK };
+    let spacing_us = u64::try_from(timing.connect_spacing.as_micros()).unwrap();
+    let (venue, connector) = start(timing).await;
+    let socket_count = venue.sockets().len();
+    let restart = EndpointFault::Refuse { status: 425, retry_after_s: None };
+    venue.misbehave_at(Endpoint::Upgrade, restart, REFUSALS);
+    let dropped_us = now_us();
+    venue.misbehave(Which::Open, Fault::Drop);
+    connector.until("the loss", |it| it.status().connections_lost > u64::from(REFUSALS)).await;
+    connector.until_fresh(&tokens()).await;
+    let arrivals = arrivals(&venue, Endpoint::Upgrade, dropped_us);
+    assert_eq!(arrivals.len(), socket_count + REFUSALS as usize);
+    for (before, arrival) in (1..).zip(&arrivals) {
+        assert!(*arrival >= before * spacing_us, "a herd: {arrivals:?}");
+    }
+}
+
+#[tokio::test]
+async fn books_are_asked_for_within_the_budget() {
+    let begun_us = now_us();
+    let timing = Timing {
+        check_after: Duration::from_millis(1),
+        ask_pause: Duration::from_millis(1),
+        ..QUICK
+    };
+    let (venue, connector) = start(timing).await;
+    let wanted = usize::try_from(BOOKS_AT_ONCE + BOOKS_PER_SECOND).unwrap();
+    let asked = || arrivals(&venue, Endpoint::Books, begun_us);
+    let auditor = Auditor::start(connector.markets.clone(), Vec::new());
+    auditor.until("more questions than fit", || asked().len() > wanted).await;
+    for (count, arrival) in (1..).zip(asked()) {
+        let allowed = BOOKS_AT_ONCE + BOOKS_PER_SECOND * arrival / 1_000_000 + 1;
+        assert!(count <= allowed, "{count} questions within {arrival} us");
+    }
+    let most = venue.requests().iter().map(|seen| seen.token_count).max();
+    assert_eq!(most, Some(100), "as many books as fit are asked for at once");
+}
+
+/// More frames at once than are kept waiting: whatever is given up for it, what is shown is right.
+#[tokio::test]
+async fn a_flood_leaves_the_venues_books() {
+    let venue = StandIn::start(World::invented(3), Options::default()).await;
+    let connector = Connector::start(&venue, 3, QUICK);
+    let tokens = &tokens()[..6];
+    connector.until_fresh(tokens).await;
+    let auditor = Auditor::start(connector.markets.clone(), tokens.to_vec());
+    venue.walk(1, 5_000);
+    let last = tokens.iter().map(|token| venue.published(token).pop().unwrap());
+    let last: Vec<_> = tokens.iter().zip(last.map(|state| levels_of_state(&state))).collect();
+    let is_current = || {
+        last.iter().all(|(token, levels)| {
+            connector.fresh(token).is_some_and(|book| levels_of(&book) == *levels)
+        })
+    };
+    auditor.until("the venue's books", is_current).await;
+    let (_, complaints) = auditor.complaints(&venue, QUICK.lag_max);
+    assert_eq!(complaints, [""; 0]);
+}

@@ -1,0 +1,134 @@
+//! What the connector does with a venue that behaves.
+
+use paperbourse::market::book::Book;
+use paperbourse::market::catalogue::MarketStatus;
+
+use crate::connector::{Connector, QUICK};
+use crate::standin::world::{condition_id, token_id};
+use crate::standin::{Options, Payout, Side, StandIn, World};
+
+/// The tokens of the first so many invented markets.
+fn tokens(market_count: usize) -> Vec<String> {
+    (0..market_count).flat_map(|number| [token_id(number, 0), token_id(number, 1)]).collect()
+}
+
+fn has_bid(book: &Book, price: &str, size: &str) -> bool {
+    book.ladder()
+        .bids()
+        .iter()
+        .any(|level| level.price.to_string() == price && level.size.to_string() == size)
+}
+
+#[tokio::test]
+async fn books_are_fresh_and_follow_what_happens() {
+    let venue = StandIn::start(World::invented(5), Options::default()).await;
+    let connector = Connector::start(&venue, 3, QUICK);
+    let (followed, sister) = (token_id(0, 0), token_id(0, 1));
+    connector.until_fresh(&tokens(3)).await;
+    assert_eq!(connector.markets.listing().markets().len(), 3, "the most traded");
+    venue.change_level(&followed, Side::Buy, "0.1", "77");
+    connector
+        .until("the new level", |it| {
+            it.fresh(&followed).is_some_and(|book| has_bid(&book, "0.1", "77"))
+                && it.fresh(&sister).is_some()
+        })
+        .await;
+    venue.trade(&followed, Side::Buy, "12");
+    connector
+        .until("the trade", |it| {
+            let ours = it.fresh(&followed).and_then(|book| book.hash.clone());
+            ours.as_deref() == venue.published(&followed).last().map(|book| &*book.hash)
+                && it.fresh(&sister).is_some()
+        })
+        .await;
+    venue.change_tick_size(&condition_id(0), "0.001");
+    venue.change_level(&followed, Side::Buy, "0.101", "5");
+    connector
+        .until("a level of the finer grid", |it| {
+            it.fresh(&followed).is_some_and(|book| has_bid(&book, "0.101", "5"))
+        })
+        .await;
+    let status = connector.status();
+    assert_eq!((status.feed.hashes_mismatched, status.books_diverged), (0, 0), "{status:?}");
+    assert_eq!(venue.violations(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_market_that_is_resolved_closes_and_pays() {
+    let venue = StandIn::start(World::invented(2), Options::default()).await;
+    let connector = Connector::start(&venue, 2, QUICK);
+    connector.until_fresh(&tokens(2)).await;
+    venue.resolve(&condition_id(1), Payout::Winner(1));
+    let status_of = |it: &Connector| {
+        it.markets.by_condition(&condition_id(1)).map(|market| market.info().status)
+    };
+    connector.until("the resolution", |it| status_of(it) == Some(MarketStatus::Resolved)).await;
+    let market = connector.markets.by_condition(&condition_id(1)).unwrap();
+    assert_eq!(
+        market.info().payouts.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["0", "1"]
+    );
+    assert!(connector.fresh(&token_id(1, 0)).is_none());
+    assert!(connector.fresh(&token_id(0, 0)).is_some(), "the other one goes on");
+}
+
+/// What is told of a resolution, by whom, and whether it is enough.
+#[tokio::test]
+async fn a_resolution_needs_two_sources_or_the_word_of_one() {
+    type Tell = fn(&StandIn, &str);
+    let rows: [(&str, &[Tell], bool); 6] = [
+        ("the CLOB service alone", &[|it, id| it.resolve_on_clob(id, Payout::Winner(0))], false),
+        ("the socket alone", &[|it, id| it.tell_resolved(id, 0)], false),
+        ("Gamma, which calls it resolved", &[|it, id| it.resolve_on_gamma(id, Payout::Half)], true),
+        (
+            "Gamma without the word, and the CLOB service",
+            &[
+                |it, id| it.resolve_on_gamma(id, Payout::Winner(1)),
+                |it, id| it.describe(id, |fields| drop(fields.remove("umaResolutionStatus"))),
+                |it, id| it.resolve_on_clob(id, Payout::Winner(1)),
+            ],
+            true,
+        ),
+        (
+            "Gamma and the CLOB service, which disagree",
+            &[
+                |it, id| it.resolve_on_gamma(id, Payout::Winner(1)),
+                |it, id| it.resolve_on_clob(id, Payout::Winner(0)),
+            ],
+            false,
+        ),
+        (
+            "Gamma, which calls it proposed",
+            &[
+                |it, id| it.resolve_on_gamma(id, Payout::Winner(1)),
+                |it, id| {
+                    it.describe(id, |fields| {
+                        fields.insert("umaResolutionStatus".into(), "proposed".into());
+                    });
+                },
+            ],
+            false,
+        ),
+    ];
+    let venue = StandIn::start(World::invented(rows.len() + 1), Options::default()).await;
+    let connector = Connector::start(&venue, rows.len() + 1, QUICK);
+    connector.until_fresh(&tokens(rows.len() + 1)).await;
+    for (number, (_, tell, _)) in rows.iter().enumerate() {
+        tell.iter().for_each(|tell| tell(&venue, &condition_id(number)));
+    }
+    let status_of = |number: usize| {
+        connector.markets.by_condition(&condition_id(number)).unwrap().info().status
+    };
+    for (number, (what, _, is_final)) in rows.iter().enumerate() {
+        if *is_final {
+            connector.until(what, |_| status_of(number) == MarketStatus::Resolved).await;
+        }
+    }
+    for _ in 0..2 {
+        let asked = venue.requests().len();
+        connector.until("another round", |_| venue.requests().len() > asked + rows.len()).await;
+    }
+    for (number, (what, _, is_final)) in rows.iter().enumerate() {
+        assert_eq!(status_of(number) == MarketStatus::Resolved, *is_final, "{what}");
+    }
+}

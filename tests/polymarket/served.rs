@@ -1,0 +1,173 @@
+//! The whole program at a venue that is the stand-in: a bot trades over HTTP.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::standin::world::{condition_id, token_id};
+use crate::standin::{
+    Endpoint, EndpointFault, Fault, Options, Side, StandIn, Which, World, micros,
+};
+
+/// A test that waits longer has failed.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Between two questions for the same thing.
+const ASK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The least that `--venue-fresh` takes.
+const FRESH: Duration = Duration::from_secs(10);
+
+/// A server of its own, killed at the end.
+pub(crate) struct Served {
+    address: SocketAddr,
+    process: Child,
+    key: String,
+    _folder: TempDir,
+}
+
+impl Served {
+    /// Follows two markets of this venue, with an account that may trade.
+    fn start(venue: &StandIn) -> Self {
+        Self::run(|command| {
+            command
+                .args(["--venue", "polymarket", "--venue-markets", "2"])
+                .args(["--venue-fresh", &FRESH.as_secs().to_string()])
+                .args(["--venue-gamma", &venue.gamma_url, "--venue-clob", &venue.clob_url])
+                .args(["--venue-socket", &venue.ws_url, "--venue-ca"])
+                .arg(venue.authority_path.as_ref().unwrap())
+        })
+    }
+
+    fn run(venue: impl FnOnce(&mut Command) -> &mut Command) -> Self {
+        let folder = TempDir::new().unwrap();
+        let data = folder.path().join("data");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_paperbourse"));
+        let mut process = venue(command.arg("serve"))
+            .args(["--listen", "127.0.0.1:0", "--journal-segment-bytes", "1048576"])
+            .args(["--workers", "1"])
+            .args(["--tier", "free=unlimited/unlimited/2/5", "--address-limits", "off"])
+            .arg("--data")
+            .arg(&data)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut log = BufReader::new(process.stdout.take().unwrap());
+        let mut line = String::new();
+        log.read_line(&mut line).unwrap();
+        let (_, address) = line.trim().split_once("listening on http://").unwrap();
+        let address = address.parse().unwrap();
+        // A full pipe would stop the server at its next line.
+        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+        let mut served = Self { address, process, key: String::new(), _folder: folder };
+        served.until("ready", |it| it.get("/v1/health/ready").0 == 200);
+        let token = Command::new(env!("CARGO_BIN_EXE_paperbourse"))
+            .args(["token", "--subject", "bot", "--data"])
+            .arg(&data)
+            .output()
+            .unwrap();
+        assert!(token.status.success(), "{token:?}");
+        let bearer = format!("authorization: Bearer {}", String::from_utf8(token.stdout).unwrap());
+        let wanted = json!({"permissions": ["read", "trade"]});
+        let (status, made) = served.send("POST", "/v1/keys/bootstrap", bearer.trim(), &wanted);
+        assert_eq!(status, 201, "{made}");
+        made["raw_key"].as_str().unwrap().clone_into(&mut served.key);
+        served
+    }
+
+    /// The status and the body of the answer.
+    fn send(&self, method: &str, path: &str, header: &str, body: &Value) -> (u16, Value) {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n{header}\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all((head + &body).as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, serde_json::from_str(body).unwrap())
+    }
+
+    fn get(&self, path: &str) -> (u16, Value) {
+        self.send("GET", path, "accept: */*", &Value::Null)
+    }
+
+    /// One share of the first outcome of market 0.
+    pub(crate) fn buy(&self) -> (u16, Value) {
+        let order = json!({
+            "market_id": condition_id(0), "outcome": "Yes", "side": "BUY", "quantity": 1,
+        });
+        self.send("POST", "/trade", &format!("x-api-key: {}", self.key), &order)
+    }
+
+    pub(crate) fn until(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
+        let started = Instant::now();
+        while !is_so(self) {
+            assert!(started.elapsed() < PATIENCE, "not in time: {what}");
+            // Every question is a connection, and there are only so many ports.
+            std::thread::park_timeout(ASK_INTERVAL);
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The best ask of market 0 at the venue, in millionths.
+fn best_ask(venue: &StandIn) -> i64 {
+    micros(&venue.published(&token_id(0, 0)).last().unwrap().asks[0].0)
+}
+
+pub(crate) fn fill_price((status, filled): &(u16, Value)) -> i64 {
+    assert_eq!(*status, 200, "{filled}");
+    micros(&filled["price"].to_string())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bot_fills_at_the_venues_price_or_not_at_all() {
+    let venue = StandIn::start(World::invented(2), Options::default()).await;
+    let health = |served: &Served| served.get("/v1/health/ready").1["status"].clone();
+    let played = tokio::task::spawn_blocking(move || {
+        let served = Served::start(&venue);
+        served.until("books", |it| health(it) == "ok");
+        assert_eq!(fill_price(&served.buy()), best_ask(&venue));
+        // The best ask is gone: the next one is what a bot gets, and never the one before.
+        let asks = venue.published(&token_id(0, 0)).pop().unwrap().asks;
+        venue.change_level(&token_id(0, 0), Side::Sell, &asks[0].0, "0");
+        served.until("the new price", |it| fill_price(&it.buy()) == micros(&asks[1].0));
+
+        venue.misbehave(Which::Open, Fault::Freeze { has_pong: true });
+        let refused = EndpointFault::Refuse { status: 503, retry_after_s: None };
+        venue.misbehave_at(Endpoint::Books, refused, u32::MAX);
+        venue.change_level(&token_id(0, 0), Side::Sell, &asks[1].0, "0");
+        let frozen = Instant::now();
+        served.until("a refusal", |it| it.buy().0 == 503);
+        let (status, error) = served.buy();
+        assert_eq!((status, &error["error"]), (503, &json!("VENUE_UNAVAILABLE")));
+        assert!(frozen.elapsed() < FRESH + FRESH / 2, "{:?}", frozen.elapsed());
+        served.until("degraded", |it| health(it) == "degraded");
+        let (status, _) = served.get("/v1/health/ready?strict=true");
+        assert_eq!(status, 503);
+
+        venue.behave_at(Endpoint::Books);
+        venue.misbehave(Which::Open, Fault::Drop);
+        served.until("recovered", |it| health(it) == "ok");
+        served.until("fills", |it| it.buy().0 == 200);
+        assert_eq!(fill_price(&served.buy()), best_ask(&venue));
+        assert_eq!(best_ask(&venue), micros(&asks[2].0));
+    });
+    played.await.unwrap();
+}

@@ -1,0 +1,80 @@
+//! What Gamma tells of a market: the recorded text as it is, or one that a test has changed.
+
+use serde_json::{Map, Value};
+
+/// A description, verbatim until it is edited.
+#[derive(Clone, Debug)]
+pub(crate) struct Description {
+    raw: String,
+    fields: Map<String, Value>,
+}
+
+impl Description {
+    /// Of the text of a JSON object.
+    #[track_caller]
+    pub(crate) fn of_text(raw: String) -> Self {
+        let fields = serde_json::from_str(&raw).unwrap();
+        Self { raw, fields }
+    }
+
+    /// Of its fields.
+    pub(crate) fn of_fields(fields: Map<String, Value>) -> Self {
+        Self { raw: Value::Object(fields.clone()).to_string(), fields }
+    }
+
+    /// As it goes out.
+    pub(crate) fn raw(&self) -> &str {
+        &self.raw
+    }
+
+    /// As it goes out while the venue has not yet filled in the tokens.
+    pub(crate) fn raw_without_tokens(&self) -> String {
+        let mut fields = self.fields.clone();
+        fields.insert("clobTokenIds".to_owned(), Value::from(""));
+        Value::Object(fields).to_string()
+    }
+
+    /// Changes what is told from now on.
+    pub(crate) fn edit(&mut self, change: impl FnOnce(&mut Map<String, Value>)) {
+        change(&mut self.fields);
+        self.raw = Value::Object(self.fields.clone()).to_string();
+    }
+
+    /// A field; null when it is missing.
+    pub(crate) fn field(&self, name: &str) -> &Value {
+        self.fields.get(name).unwrap_or(&Value::Null)
+    }
+
+    /// A field that is true or false; false when it is neither.
+    pub(crate) fn is(&self, name: &str) -> bool {
+        self.field(name) == &Value::Bool(true)
+    }
+
+    /// A number, whether it is told as one or as a text; zero without one.
+    pub(crate) fn number(&self, name: &str) -> f64 {
+        match self.field(name) {
+            Value::String(text) => text.parse().unwrap_or(0.0),
+            value => value.as_f64().unwrap_or(0.0),
+        }
+    }
+
+    /// A list that is told as a text.
+    pub(crate) fn list(&self, name: &str) -> Vec<String> {
+        let Some(text) = self.field(name).as_str() else { return Vec::new() };
+        let values: Vec<Value> = serde_json::from_str(text).unwrap_or_default();
+        values
+            .iter()
+            .map(|value| value.as_str().map_or_else(|| value.to_string(), Into::into))
+            .collect()
+    }
+
+    /// The numbers of the tags of its events.
+    pub(crate) fn has_tag(&self, id: &str) -> bool {
+        let events = self.field("events").as_array().map(Vec::as_slice).unwrap_or_default();
+        events
+            .iter()
+            .filter_map(|event| event["tags"].as_array())
+            .flatten()
+            .any(|tag| tag["id"] == id)
+    }
+}

@@ -1,0 +1,130 @@
+//! The texts of the market socket, and the bytes of a server's WebSocket frames.
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+
+use super::ladder::Side;
+use super::market::{Market, Shown, Token};
+
+/// A whole text message.
+const TEXT: u8 = 0x81;
+
+/// A whole binary message.
+const BINARY: u8 = 0x82;
+
+/// A text frame of this payload, ready for the wire.
+pub(crate) fn text_frame(payload: &[u8]) -> Bytes {
+    frame(TEXT, payload)
+}
+
+/// A binary frame of this payload.
+pub(crate) fn binary_frame(payload: &[u8]) -> Bytes {
+    frame(BINARY, payload)
+}
+
+/// The text in a frame of ours; `None` when it is binary.
+pub(crate) fn text_of(frame: &Bytes) -> Option<Bytes> {
+    let head = match frame[1] {
+        0..=125 => 2,
+        126 => 4,
+        _ => 10,
+    };
+    (frame[0] == TEXT).then(|| frame.slice(head..))
+}
+
+fn frame(first: u8, payload: &[u8]) -> Bytes {
+    let mut bytes = Vec::with_capacity(payload.len() + 10);
+    bytes.push(first);
+    match (u8::try_from(payload.len()), u16::try_from(payload.len())) {
+        (Ok(length @ ..=125), _) => bytes.push(length),
+        (_, Ok(length)) => {
+            bytes.push(126);
+            bytes.extend_from_slice(&length.to_be_bytes());
+        }
+        _ => {
+            bytes.push(127);
+            bytes.extend_from_slice(&(payload.len() as u64).to_be_bytes());
+        }
+    }
+    bytes.extend_from_slice(payload);
+    bytes.into()
+}
+
+/// Which keys a `book` object has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum BookForm {
+    /// The initial dump: with tick size and last trade price.
+    Dump,
+    /// In the middle of the stream: without them.
+    Again,
+    /// The answer of the REST service.
+    Rest,
+}
+
+/// A book as the venue writes it in this place.
+pub(crate) fn write_book(out: &mut Vec<u8>, market: &Market, token: Shown<'_>, form: BookForm) {
+    let head = format!(
+        r#"{{"market":"{}","asset_id":"{}","timestamp":"{}","hash":"{}","#,
+        market.condition_id, token.asset_id, token.timestamp_ms, token.hash
+    );
+    out.extend_from_slice(head.as_bytes());
+    token.ladder.write_sides(out);
+    let tail = match form {
+        BookForm::Dump => format!(
+            r#","tick_size":"{}","event_type":"book","last_trade_price":"{}"}}"#,
+            market.tick_size, market.last_trade_price
+        ),
+        BookForm::Again => r#","event_type":"book"}"#.to_owned(),
+        BookForm::Rest => format!(
+            r#","min_order_size":"{}","tick_size":"{}","neg_risk":{},"last_trade_price":"{}"}}"#,
+            market.min_order_size, market.tick_size, market.neg_risk, market.last_trade_price
+        ),
+    };
+    out.extend_from_slice(tail.as_bytes());
+}
+
+/// One entry of a `price_change`.
+pub(crate) fn write_entry(
+    out: &mut String,
+    token: &Token,
+    (side, price, size): (Side, &str, &str),
+) {
+    if !out.is_empty() {
+        out.push(',');
+    }
+    let (bid, ask) = token.ladder.top();
+    let pieces = [
+        r#"{"asset_id":""#,
+        &token.id,
+        r#"","price":""#,
+        price,
+        r#"","size":""#,
+        size,
+        r#"","side":""#,
+        side.text(),
+        r#"","hash":""#,
+        &token.hash,
+        r#"","best_bid":""#,
+        bid,
+        r#"","best_ask":""#,
+        ask,
+        r#""}"#,
+    ];
+    out.extend(pieces);
+}
+
+/// A `price_change` of these entries.
+pub(crate) fn price_change(market: &Market, entries: &str, timestamp_ms: u64) -> String {
+    let mut text = String::with_capacity(entries.len() + 160);
+    write!(
+        text,
+        concat!(
+            r#"{{"market":"{}","price_changes":[{}],"timestamp":"{}","#,
+            r#""event_type":"price_change"}}"#
+        ),
+        market.condition_id, entries, timestamp_ms
+    )
+    .unwrap();
+    text
+}

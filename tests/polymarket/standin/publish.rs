@@ -1,0 +1,186 @@
+//! What happens at the venue: a change of the books, told to every socket that has the tokens.
+
+use super::decimal::{micros, mirrored, padded, text};
+use super::frames::{BookForm, price_change, text_frame, write_book, write_entry};
+use super::history::Change;
+use super::ladder::{Ladder, Level, Side};
+use super::state::{State, now_us};
+
+impl State {
+    /// Levels of this token have these sizes from now on, and those of the other token that show
+    /// the same orders. One frame.
+    pub(crate) fn change_levels(&mut self, token: usize, changes: &[(Side, &str, &str)]) {
+        let at_us = now_us();
+        let sister = self.sister(token);
+        let told = [Some(token), sister].into_iter().flatten();
+        let newest_ms = told.clone().map(|place| self.tokens[place].timestamp_ms).max();
+        let timestamp_ms = newest_ms.unwrap_or(0).max(at_us / 1000);
+        let mut entries = String::new();
+        let mut tops = Vec::new();
+        for place in told {
+            let changes: Vec<(Side, Level)> = changes
+                .iter()
+                .map(|&(side, price, size)| {
+                    if place == token {
+                        (side, (price.into(), size.into()))
+                    } else {
+                        (side.opposite(), (mirrored(price).into(), size.into()))
+                    }
+                })
+                .collect();
+            let token = &mut self.tokens[place];
+            let before = token.ladder.top();
+            let before = (before.0.to_owned(), before.1.to_owned());
+            for (side, (price, size)) in &changes {
+                token.ladder.set(*side, price, size);
+            }
+            self.stamp(place, timestamp_ms);
+            let token = &mut self.tokens[place];
+            for (side, (price, size)) in &changes {
+                write_entry(&mut entries, token, (*side, price, size));
+            }
+            if token.ladder.top() != (&*before.0, &*before.1) {
+                tops.push(place);
+            }
+            token.history.push(Change::Levels(changes), &token.hash, timestamp_ms, at_us);
+        }
+        let market = self.tokens[token].market;
+        let payload = price_change(&self.markets[market], &entries, timestamp_ms);
+        self.tell_market(market, &text_frame(payload.as_bytes()));
+        for place in tops {
+            self.tell_top(place);
+        }
+    }
+
+    /// The book of this token as a frame, as after a trade.
+    pub(crate) fn tell_book(&mut self, token: usize) {
+        let mut payload = Vec::new();
+        let place = &self.tokens[token];
+        write_book(&mut payload, &self.markets[place.market], place.shown(), BookForm::Again);
+        self.tell_token(token, &text_frame(&payload));
+    }
+
+    /// Somebody takes this size from the other side of this token's book, as far as it goes: a
+    /// change of the levels that are consumed, both books anew, and the trade itself. Returns what
+    /// was traded, each with its price.
+    pub(crate) fn trade(&mut self, token: usize, taker: Side, size: &str) -> Vec<(String, String)> {
+        let mut left = micros(size);
+        let mut trades = Vec::new();
+        let mut changes = Vec::new();
+        for (price, offered) in self.tokens[token].ladder.best_first(taker.opposite()) {
+            let taken = left.min(micros(offered));
+            if taken == 0 {
+                break;
+            }
+            left -= taken;
+            trades.push((price.to_string(), text(taken)));
+            changes.push((price.to_string(), text(micros(offered) - taken)));
+        }
+        if trades.is_empty() {
+            return trades;
+        }
+        let side = taker.opposite();
+        let levels: Vec<_> =
+            changes.iter().map(|(price, size)| (side, price.as_str(), size.as_str())).collect();
+        self.change_levels(token, &levels);
+        let market = self.tokens[token].market;
+        let last = trades.last().map(|trade| padded(&trade.0));
+        self.markets[market].last_trade_price = last.unwrap_or_default();
+        self.restate_market(market);
+        for (price, size) in &trades {
+            let hash = [(); 4].map(|()| format!("{:016x}", self.random.below(1 << 53))).concat();
+            let payload = format!(
+                concat!(
+                    r#"{{"market":"{}","asset_id":"{}","price":"{}","size":"{}","#,
+                    r#""fee_rate_bps":"0","side":"{}","timestamp":"{}","#,
+                    r#""event_type":"last_trade_price","transaction_hash":"0x{}"}}"#
+                ),
+                self.markets[market].condition_id,
+                self.tokens[token].id,
+                price,
+                size,
+                taker.text(),
+                self.tokens[token].timestamp_ms,
+                hash
+            );
+            self.tell_token(token, &text_frame(payload.as_bytes()));
+        }
+        trades
+    }
+
+    /// The step of the market's prices from now on. The venue says so twice for each token, and
+    /// then tells both books.
+    pub(crate) fn change_tick_size(&mut self, market: usize, tick_size: &str) {
+        let old = std::mem::replace(&mut self.markets[market].tick_size, tick_size.to_owned());
+        let timestamp_ms = now_us() / 1000;
+        for _ in 0..2 {
+            for token in self.markets[market].tokens.clone() {
+                let payload = format!(
+                    concat!(
+                        r#"{{"market":"{}","asset_id":"{}","old_tick_size":"{}","#,
+                        r#""new_tick_size":"{}","timestamp":"{}","#,
+                        r#""event_type":"tick_size_change"}}"#
+                    ),
+                    self.markets[market].condition_id,
+                    self.tokens[token].id,
+                    old,
+                    tick_size,
+                    timestamp_ms
+                );
+                self.tell_token(token, &text_frame(payload.as_bytes()));
+            }
+        }
+        self.restate_market(market);
+    }
+
+    /// Another book for this token, and its mirror image for the other one.
+    pub(crate) fn replace_book(&mut self, token: usize, ladder: &Ladder) {
+        let told = [Some(token), self.sister(token)];
+        for place in told.into_iter().flatten() {
+            let own = if place == token { ladder.clone() } else { ladder.mirrored() };
+            self.tokens[place].ladder = own;
+            self.tokens[place].has_book = true;
+        }
+        self.restate_market(self.tokens[token].market);
+    }
+
+    /// The books of a market as they are now, with a new time and hash, to everybody.
+    pub(crate) fn restate_market(&mut self, market: usize) {
+        let at_us = now_us();
+        for token in self.markets[market].tokens.clone() {
+            let timestamp_ms = self.tokens[token].timestamp_ms.max(at_us / 1000);
+            self.stamp(token, timestamp_ms);
+            let token_now = &mut self.tokens[token];
+            let whole = Change::Whole(Box::new(token_now.ladder.clone()));
+            token_now.history.push(whole, &token_now.hash, timestamp_ms, at_us);
+            self.tell_book(token);
+        }
+    }
+
+    /// Gives the book of this token its time and its hash.
+    pub(super) fn stamp(&mut self, token: usize, timestamp_ms: u64) {
+        let token = &mut self.tokens[token];
+        token.timestamp_ms = timestamp_ms;
+        let head = self.markets[token.market].head(&token.id, timestamp_ms);
+        token.hash = token.ladder.hash(head);
+    }
+
+    /// Best bid and ask of this token, to those who asked for more than books.
+    fn tell_top(&mut self, token: usize) {
+        let place = &self.tokens[token];
+        let (bid, ask) = place.ladder.top();
+        let payload = format!(
+            concat!(
+                r#"{{"market":"{}","asset_id":"{}","best_bid":"{}","best_ask":"{}","#,
+                r#""spread":"{}","timestamp":"{}","event_type":"best_bid_ask"}}"#
+            ),
+            self.markets[place.market].condition_id,
+            place.id,
+            bid,
+            ask,
+            text((micros(ask) - micros(bid)).max(0)),
+            place.timestamp_ms
+        );
+        self.tell_custom(token, &text_frame(payload.as_bytes()));
+    }
+}

@@ -1,0 +1,164 @@
+//! A plain client: documents, and frames of the socket.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use fastwebsockets::{Frame, OpCode, Payload, Role, WebSocket};
+use http_body_util::{BodyExt as _, Collected, Full};
+use hyper::header::{CONNECTION, HOST, UPGRADE, USER_AGENT};
+use hyper::upgrade::Upgraded;
+use hyper::{HeaderMap, Method, Request, Response};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use paperbourse::tls::{Roots, client_config};
+use serde_json::{Value, json};
+
+use super::super::StandIn;
+
+/// After so long, what should have come will not.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Asks the stand-in, trusting its authority.
+pub(crate) struct Asker {
+    inner: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+}
+
+impl Asker {
+    pub(crate) fn new(venue: &StandIn) -> Self {
+        let roots = venue.authority_path.as_deref().map_or(Roots::Nobody, Roots::File);
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(client_config(roots).unwrap())
+            .https_or_http()
+            .enable_http1()
+            .build();
+        Self { inner: Client::builder(TokioExecutor::new()).build(connector) }
+    }
+
+    /// Status and body.
+    pub(crate) async fn get(&self, url: &str) -> (u16, String) {
+        let request = Request::get(url).header(USER_AGENT, "test").body(Full::default()).unwrap();
+        self.ask(request).await
+    }
+
+    pub(crate) async fn post(&self, url: &str, body: &Value) -> (u16, String) {
+        let body = Full::new(Bytes::from(body.to_string()));
+        let request = Request::post(url).header(USER_AGENT, "test").body(body).unwrap();
+        self.ask(request).await
+    }
+
+    pub(crate) async fn ask(&self, request: Request<Full<Bytes>>) -> (u16, String) {
+        let response = self.inner.request(request).await.unwrap();
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    /// Status and headers.
+    pub(crate) async fn head(&self, url: &str) -> (u16, HeaderMap) {
+        let request = Request::get(url).header(USER_AGENT, "test").body(Full::default()).unwrap();
+        let response = self.inner.request(request).await.unwrap();
+        (response.status().as_u16(), response.headers().clone())
+    }
+
+    /// The body, if it arrives whole.
+    pub(crate) async fn try_get(&self, url: &str) -> Option<Bytes> {
+        let request = Request::get(url).header(USER_AGENT, "test").body(Full::default()).unwrap();
+        let response = self.inner.request(request).await.ok()?;
+        response.into_body().collect().await.ok().map(Collected::to_bytes)
+    }
+
+    /// A document that must be there.
+    pub(crate) async fn json(&self, url: &str) -> Value {
+        let (status, body) = self.get(url).await;
+        assert_eq!(status, 200, "{url}: {body}");
+        serde_json::from_str(&body).unwrap()
+    }
+
+    /// A socket, or why there is none.
+    pub(crate) async fn upgrade(&self, url: &str) -> Result<Socket, u16> {
+        let url = url.replacen("ws", "http", 1);
+        let request = Request::builder()
+            .method(Method::GET)
+            .header(HOST, "127.0.0.1")
+            .header(USER_AGENT, "test")
+            .header(UPGRADE, "websocket")
+            .header(CONNECTION, "upgrade")
+            .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
+            .header("sec-websocket-version", "13")
+            .uri(url)
+            .body(Full::default())
+            .unwrap();
+        let response: Response<_> = self.inner.request(request).await.unwrap();
+        if response.status() != 101 {
+            return Err(response.status().as_u16());
+        }
+        let stream = hyper::upgrade::on(response).await.unwrap();
+        let mut inner = WebSocket::after_handshake(TokioIo::new(stream), Role::Client);
+        inner.set_auto_close(false);
+        inner.set_auto_pong(false);
+        Ok(Socket { inner })
+    }
+
+    /// A socket that has these tokens, and has read their initial dump.
+    pub(crate) async fn subscribed(&self, venue: &StandIn, tokens: &[&str]) -> (Socket, Value) {
+        let mut socket = self.upgrade(&venue.ws_url).await.unwrap();
+        socket.subscribe(tokens).await;
+        let dump = socket.json().await;
+        (socket, dump)
+    }
+}
+
+/// What came.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Heard {
+    Text(String),
+    Binary(usize),
+    /// The stream has ended.
+    End,
+}
+
+pub(crate) struct Socket {
+    inner: WebSocket<TokioIo<Upgraded>>,
+}
+
+impl Socket {
+    pub(crate) async fn say(&mut self, text: &str) {
+        let frame = Frame::text(Payload::Borrowed(text.as_bytes()));
+        self.inner.write_frame(frame).await.unwrap();
+    }
+
+    /// Sends the initial form.
+    pub(crate) async fn subscribe(&mut self, tokens: &[&str]) {
+        let form = json!({"assets_ids": tokens, "type": "market", "custom_feature_enabled": true});
+        self.say(&form.to_string()).await;
+    }
+
+    pub(crate) async fn heard(&mut self) -> Heard {
+        let frame = tokio::time::timeout(PATIENCE, self.inner.read_frame()).await;
+        match frame.expect("a frame comes") {
+            Ok(frame) if frame.opcode == OpCode::Text => {
+                Heard::Text(String::from_utf8(frame.payload.to_vec()).unwrap())
+            }
+            Ok(frame) if frame.opcode == OpCode::Binary => Heard::Binary(frame.payload.len()),
+            _ => Heard::End,
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn text(&mut self) -> impl Future<Output = String> {
+        let caller = std::panic::Location::caller();
+        async move {
+            match self.heard().await {
+                Heard::Text(text) => text,
+                other => panic!("{caller}: {other:?} is no text"),
+            }
+        }
+    }
+
+    pub(crate) async fn json(&mut self) -> Value {
+        let text = self.text().await;
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    }
+}
