@@ -1,127 +1,193 @@
-//! The venue's messages on their way to published books.
+//! The venue's messages on their way to published books, in nanoseconds a frame.
 //!
-//! A regression in the first group delays every price; one in the second slows a resync.
+//! `frame to published books` is the way of the live venue from the text of a frame, as the socket
+//! has read it, to the books that readers see, each verified by the venue's hash: a regression
+//! there delays every price. The groups after it are its parts: reading the text; applying and
+//! publishing what was read; and verifying, which is SHA-1 over a text as long as the whole book
+//! and so most of a small change. `bodies` is reading alone, of what comes in pages.
+//!
+//! With `PAPERBOURSE_RECORDINGS` recorded frames and books are measured too.
 
-use std::fmt::Write;
+#[path = "venue/invented.rs"]
+mod invented;
+
 use std::hint::black_box;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use paperbourse::ids::Timestamp;
 use paperbourse::market::Markets;
-use paperbourse::market::catalogue::{MarketInfo, Outcome};
-use paperbourse::venue::feed::{Feed, MismatchPolicy};
-use paperbourse::venue::polymarket::wire::{clob, socket};
+use paperbourse::venue::feed::{BookHasher, Feed, FeedCounts, HashedBook, MismatchPolicy};
+use paperbourse::venue::polymarket::live::Timing;
+use paperbourse::venue::polymarket::live::unconnected::Unconnected;
+use paperbourse::venue::polymarket::wire::socket::{Frame, Message, frame};
+use paperbourse::venue::polymarket::wire::{Description, clob, gamma};
 use paperbourse::venue::{VenueChange, VenueEvent};
 
-const MARKET: &str = "0x1111111111111111111111111111111111111111111111111111111111111111";
-const TOKEN: &str = "11111111111111111111111111111111111111111111111111111111111111111111111111111";
-const SISTER: &str =
-    "22222222222222222222222222222222222222222222222222222222222222222222222222222";
+use invented::{Book, TOKENS};
 
-/// A full book with so many levels a side, on a tick of 0.001.
-fn book(levels_per_side: usize) -> String {
-    let side = |first: usize, step: isize| {
-        let mut levels = String::new();
-        for index in 0..levels_per_side {
-            let price = first.strict_add_signed(step * index.cast_signed());
-            let comma = if index == 0 { "" } else { "," };
-            let size = 100 + index * 7;
-            write!(levels, r#"{comma}{{"price":"0.{price:03}","size":"{size}.25"}}"#)
-                .expect("text grows");
+/// Levels on each side of an invented book, as a busy market of the venue has them.
+const LEVELS_PER_SIDE: u32 = 60;
+
+/// Frames that can be heard over and over again, and what they are about.
+struct Tape {
+    name: String,
+    market: Description,
+    /// Told once after the connection was opened.
+    first: Vec<String>,
+    /// Told in turn.
+    frames: Vec<String>,
+    /// Hashes that one round of the frames verifies.
+    verified: u64,
+    /// Whether all of them are one round, which begins with another connection; otherwise a round
+    /// is the next frame.
+    is_whole: bool,
+}
+
+fn tapes() -> Vec<Tape> {
+    let book = Book::of_depth(LEVELS_PER_SIDE);
+    let dump = |book: &Book| format!("[{},{}]", book.told(0, TOKENS[0]), book.told(1, TOKENS[1]));
+    let tape = |name: &str, frames: Vec<String>, verified| Tape {
+        name: name.to_owned(),
+        market: gamma::market(&invented::description()).expect("it is well invented"),
+        first: vec![dump(&book)],
+        frames,
+        verified,
+        is_whole: false,
+    };
+    let changed = |level_count: usize, size: u32| {
+        let mut book = book.clone();
+        (0..level_count).for_each(|place| book.set_bid(place, size));
+        book
+    };
+    let mut tapes = Vec::new();
+    for level_count in [1, 5] {
+        let frames =
+            [50_025, 60_050].map(|size| changed(level_count, size).price_change(level_count));
+        let name = format!("price_change, {level_count} of 60+60 levels, both tokens");
+        // The told hashes are those of the book in which only these levels have changed.
+        tapes.push(tape(&name, frames.to_vec(), 4));
+    }
+    let whole = [50_025, 60_050].map(|size| changed(1, size).told(0, TOKENS[0]));
+    tapes.push(tape("book, 60+60 levels", whole.to_vec(), 2));
+    tapes.push(tape("two books in an array", vec![dump(&changed(1, 50_025)), dump(&book)], 4));
+    tapes.extend(recordings().and_then(|folder| recorded_tape(&folder)));
+    tapes
+}
+
+/// A minute of one token, as it was recorded: 24 changes, a trade and a book, after a whole book.
+fn recorded_tape(folder: &Path) -> Option<Tape> {
+    let frames =
+        std::fs::read_to_string(folder.join("ws/fed_july_2026-07-20_frames.jsonl")).ok()?;
+    let markets = std::fs::read_to_string(folder.join("gamma/markets_2026-07_tinli.jsonl")).ok()?;
+    let condition_id = frames.split('"').nth(3)?;
+    let market = markets.lines().filter_map(|line| gamma::market(line).ok());
+    Some(Tape {
+        name: "a recorded minute of 27 frames".to_owned(),
+        market: market.into_iter().find(|market| &*market.info.condition_id == condition_id)?,
+        first: Vec::new(),
+        frames: frames.lines().map(str::to_owned).collect(),
+        verified: 26,
+        is_whole: true,
+    })
+}
+
+fn recordings() -> Option<PathBuf> {
+    std::env::var_os("PAPERBOURSE_RECORDINGS").map(Into::into)
+}
+
+impl Tape {
+    /// The live venue after the first books.
+    fn venue(&self) -> Unconnected {
+        // The times of a tape stand still while it is played over and over.
+        let timing = Timing { lag_max: Duration::MAX, ..Timing::VENUE };
+        let feed = Feed::new(Arc::new(Markets::new()), MismatchPolicy::Distrust);
+        let mut venue = Unconnected::new(timing, feed, vec![self.market.clone()]);
+        self.first.iter().for_each(|text| venue.hear(text));
+        venue
+    }
+
+    fn play(&self, venue: &mut Unconnected) {
+        if self.is_whole {
+            venue.open();
         }
-        levels
-    };
-    format!(
-        concat!(
-            r#"{{"market":"{}","asset_id":"{}","timestamp":"1784578686071","hash":"{:040}","#,
-            r#""bids":[{}],"asks":[{}],"min_order_size":"5","tick_size":"0.001","#,
-            r#""neg_risk":false,"last_trade_price":"0.480","event_type":"book"}}"#
-        ),
-        MARKET,
-        TOKEN,
-        0,
-        side(500 - levels_per_side, 1),
-        side(500 + levels_per_side, -1),
-    )
-}
+        self.frames.iter().for_each(|text| venue.hear(text));
+    }
 
-/// A change of one order, told for both tokens; hashes are told but do not fit, so that the whole
-/// check is paid for, with both candidates for the last trade.
-fn price_change(size: u32, with_hash: bool) -> String {
-    let hash = if with_hash { format!(r#""hash":"{:040}","#, 0) } else { String::new() };
-    let entry = |token: &str, price: &str, side: &str| {
-        format!(
-            concat!(
-                r#"{{"asset_id":"{}","price":"{}","size":"{}","side":"{}",{}"#,
-                r#""best_bid":"0.499","best_ask":"0.501"}}"#
-            ),
-            token, price, size, side, hash
-        )
-    };
-    format!(
-        concat!(
-            r#"{{"event_type":"price_change","market":"{}","timestamp":"1784578702354","#,
-            r#""price_changes":[{},{}]}}"#
-        ),
-        MARKET,
-        entry(TOKEN, "0.481", "BUY"),
-        entry(SISTER, "0.519", "SELL"),
-    )
-}
-
-fn feed() -> Feed {
-    let outcomes = [("Yes", TOKEN), ("No", SISTER)]
-        .map(|(label, token_id)| Outcome { label: label.into(), token_id: token_id.into() });
-    let mut feed = Feed::new(Arc::new(Markets::new()), MismatchPolicy::Count);
-    let listed = VenueChange::Listed(vec![MarketInfo::bare(MARKET, outcomes)]);
-    feed.apply(VenueEvent { at: Timestamp::EPOCH, change: listed });
-    feed
-}
-
-/// Reads one message and applies it, as the connector does with its names stored once.
-fn take(feed: &mut Feed, text: &str, names: &[Arc<str>; 2]) {
-    let message = socket::message(text).expect("a message of the bench is valid");
-    let event = message.event(|name| names[usize::from(name == SISTER)].clone());
-    feed.apply(event.expect("it changes a book"));
-}
-
-fn changes(criterion: &mut Criterion) {
-    let names = [TOKEN.into(), SISTER.into()];
-    let mut group = criterion.benchmark_group("price_change to published book");
-    group.throughput(Throughput::Elements(1));
-    for levels_per_side in [25, 100] {
-        for (with_hash, name) in [(false, "no hash"), (true, "hash")] {
-            let mut feed = feed();
-            take(&mut feed, &book(levels_per_side), &names);
-            let frames = [price_change(50, with_hash), price_change(60, with_hash)];
-            let mut turn = 0;
-            group.bench_function(format!("{levels_per_side} levels a side, {name}"), |bencher| {
-                bencher.iter(|| {
-                    turn ^= 1;
-                    take(&mut feed, black_box(&frames[turn]), &names);
-                });
-            });
+    /// That every round does what it is measured for.
+    fn check(&self) {
+        let mut venue = self.venue();
+        let mut before = venue.status().feed;
+        for round in 0..3 {
+            self.play(&mut venue);
+            let FeedCounts { hashes_verified, hashes_mismatched, .. } = venue.status().feed;
+            let verified = hashes_verified - before.hashes_verified;
+            let name = &self.name;
+            assert_eq!((verified, hashes_mismatched), (self.verified, 0), "{name}, {round}");
+            before = venue.status().feed;
         }
     }
-    group.finish();
+
+    fn frames_per_round(&self) -> u64 {
+        if self.is_whole { self.frames.len() as u64 } else { 1 }
+    }
 }
 
-fn books(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("full book parsed");
-    for levels_per_side in [25, 100] {
-        let text = book(levels_per_side);
-        group.throughput(Throughput::Bytes(text.len() as u64));
-        group.bench_function(format!("{levels_per_side} levels a side"), |bencher| {
-            bencher.iter(|| clob::book(black_box(&text)).expect("it is valid"));
+fn messages(text: &str) -> impl Iterator<Item = Message<'_>> {
+    let Frame::Messages(messages) = frame(text) else { panic!("{text} has no messages") };
+    messages.into_iter().map(|message| message.expect("it is valid"))
+}
+
+fn frames(criterion: &mut Criterion) {
+    let tapes = tapes();
+    tapes.iter().for_each(Tape::check);
+
+    let mut group = criterion.benchmark_group("frame to published books");
+    for tape in &tapes {
+        let mut venue = tape.venue();
+        let mut frames = tape.frames.iter().cycle();
+        group.throughput(Throughput::Elements(tape.frames_per_round()));
+        group.bench_function(&tape.name, |bencher| {
+            if tape.is_whole {
+                bencher.iter(|| tape.play(&mut venue));
+            } else {
+                bencher.iter(|| venue.hear(black_box(frames.next().expect("a cycle"))));
+            }
         });
-        // What the other parser of the package would take, numbers left as text.
-        group.bench_function(format!("{levels_per_side} levels a side, simd-json"), |bencher| {
-            bencher.iter_batched_ref(
-                || text.clone().into_bytes(),
-                |bytes| {
-                    black_box(simd_json::to_borrowed_value(bytes).expect("it is valid"));
-                },
+    }
+    group.finish();
+
+    let mut group = criterion.benchmark_group("frame read");
+    for tape in &tapes {
+        let mut frames = tape.frames.iter().cycle();
+        group.throughput(Throughput::Elements(1));
+        group.bench_function(&tape.name, |bencher| {
+            bencher.iter(|| {
+                black_box(frame(black_box(frames.next().expect("a cycle"))));
+            });
+        });
+    }
+    group.finish();
+
+    let mut group = criterion.benchmark_group("events applied and published, nothing verified");
+    for tape in tapes.iter().filter(|tape| !tape.is_whole) {
+        let mut feed = Feed::new(Arc::new(Markets::new()), MismatchPolicy::Count);
+        let info = tape.market.info.clone();
+        feed.apply(VenueEvent { at: Timestamp::EPOCH, change: VenueChange::Listed(vec![info]) });
+        let names: [Arc<str>; 2] = TOKENS.map(Into::into);
+        let events: Vec<VenueEvent> = messages(&tape.frames[0])
+            .map(|message| {
+                let event = message.event(|id| names[usize::from(id == TOKENS[1])].clone());
+                without_hash(event.expect("it changes a book"))
+            })
+            .collect();
+        group.throughput(Throughput::Elements(1));
+        group.bench_function(&tape.name, |bencher| {
+            bencher.iter_batched(
+                || events.clone(),
+                |events| events.into_iter().for_each(|event| drop(feed.apply(event))),
                 BatchSize::SmallInput,
             );
         });
@@ -129,5 +195,62 @@ fn books(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, changes, books);
+fn without_hash(mut event: VenueEvent) -> VenueEvent {
+    match &mut event.change {
+        VenueChange::Book(book) => book.hash = None,
+        VenueChange::Levels(changes) => {
+            for change in changes {
+                change.hash = None;
+            }
+        }
+        _ => {}
+    }
+    event
+}
+
+fn verification(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("book verified by its hash");
+    for levels_per_side in [4, LEVELS_PER_SIDE] {
+        let invented = Book::of_depth(levels_per_side);
+        let (text, hash) = (invented.told(0, TOKENS[0]), invented.hash(0));
+        let book = clob::book(&text).expect("it is well invented");
+        let hashed = HashedBook {
+            market: invented::MARKET,
+            token_id: TOKENS[0],
+            at: book.at,
+            ladder: &book.ladder,
+            order_size_min: book.order_size_min.expect("it is told"),
+            tick: book.tick.expect("it is told"),
+            neg_risk: false,
+        };
+        let last_trade_price = book.last_trade_price.and_then(clob::LastTradePrice::price);
+        let mut hasher = BookHasher::default();
+        assert!(hasher.matching(hashed, &hash, [last_trade_price]).is_some());
+        group.bench_function(format!("{levels_per_side}+{levels_per_side} levels"), |bencher| {
+            bencher.iter(|| hasher.matching(black_box(hashed), &hash, [last_trade_price]));
+        });
+    }
+    group.finish();
+}
+
+fn bodies(criterion: &mut Criterion) {
+    const BOOKS: usize = 100;
+    let mut group = criterion.benchmark_group("bodies");
+    let book = Book::of_depth(LEVELS_PER_SIDE);
+    let books: Vec<String> =
+        (0..BOOKS).map(|number| book.told(number % 2, TOKENS[number % 2])).collect();
+    let body = format!("[{}]", books.join(","));
+    group.throughput(Throughput::Bytes(body.len() as u64));
+    group.bench_function(format!("{BOOKS} books"), |bencher| {
+        bencher.iter(|| clob::books(black_box(body.as_bytes())).expect("it is valid"));
+    });
+    let row = invented::description();
+    group.throughput(Throughput::Bytes(row.len() as u64));
+    group.bench_function("a market of Gamma", |bencher| {
+        bencher.iter(|| gamma::market(black_box(&row)).expect("it is valid"));
+    });
+    group.finish();
+}
+
+criterion_group!(benches, frames, verification, bodies);
 criterion_main!(benches);

@@ -28,6 +28,15 @@ mod sockets;
 mod spread;
 mod subscribers;
 mod trade;
+mod venue;
+
+/// What plays the venue, here as in the tests of the connector.
+#[path = "../tests/polymarket"]
+mod venue_side {
+    #[expect(dead_code, unused_imports, reason = "the tests of the connector use the rest")]
+    #[expect(clippy::unwrap_used, reason = "it is made for tests")]
+    pub(crate) mod standin;
+}
 
 use clap::{Args, Parser, Subcommand};
 
@@ -57,6 +66,11 @@ enum Command {
     Attack(One<attack::AttackArgs>),
     /// Measure subscribers of the price socket and what they cost those who trade
     Subscribers(One<subscribers::SubscriberArgs>),
+    /// Measure the live venue under load: many tokens, many messages a second
+    Venue(One<venue::VenueArgs>),
+    /// Play the venue, as `venue` has it done by a process of its own
+    #[command(hide = true)]
+    StandIn(venue::stand_in::StandInArgs),
 }
 
 /// The choices of a command that measures one thing.
@@ -85,6 +99,10 @@ fn main() -> anyhow::Result<()> {
         Command::Subscribers(One { setup, own }) => {
             measure(&setup, |setup| Ok(subscribers::run(setup, &own, ACCOUNTS)?.part()))
         }
+        Command::Venue(One { setup, own }) => {
+            measure(&setup, |setup| Ok(venue::run(setup, &own)?.part()))
+        }
+        Command::StandIn(arguments) => venue::stand_in::run(&arguments),
     }
 }
 

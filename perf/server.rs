@@ -36,6 +36,8 @@ pub(crate) struct Server {
     process: Process,
     /// Where it listens.
     pub(crate) address: SocketAddr,
+    /// Where it tells its metrics, if it was told to.
+    pub(crate) admin_address: Option<SocketAddr>,
     /// The folder of the issuer that makes tokens for it.
     issuer_data: PathBuf,
     binary: PathBuf,
@@ -76,16 +78,22 @@ impl Server {
         let mut process = Process::start(command.stdout(Stdio::piped()), Ending::Kill)?;
         let stdout = process.child().stdout.take().expect("the child's output is a pipe");
         let mut lines = BufReader::new(stdout).lines();
-        let address = loop {
-            let line = lines.next().context("the server ended before it listened")??;
-            if let Some((_, address)) = line.split_once("listening on http://") {
-                break address.trim().parse().with_context(|| format!("no address in {line}"))?;
+        let mut address_after = |words: &str| -> anyhow::Result<SocketAddr> {
+            for line in &mut lines {
+                let line = line?;
+                let Some((_, address)) = line.split_once(words) else { continue };
+                let address = address.trim().trim_end_matches("/metrics");
+                return address.parse().with_context(|| format!("no address in {line}"));
             }
+            bail!("the server ended before it said {words:?}");
         };
+        let address = address_after("listening on http://")?;
+        let has_admin = kind != Kind::Bare && flags.contains(&"--admin-listen");
+        let admin_address = has_admin.then(|| address_after("metrics on http://")).transpose()?;
         // What it says later must be read, or a full pipe would stop it.
         std::thread::spawn(move || lines.for_each(drop));
         let issuer_data = folder.to_owned();
-        let server = Self { process, address, issuer_data, binary: binary.clone() };
+        let server = Self { process, address, admin_address, issuer_data, binary: binary.clone() };
         if kind != Kind::Bare {
             wait_until_ready(address, || Ok(()))?;
         }

@@ -57,6 +57,8 @@ pub(crate) struct Counts {
 pub(crate) enum Stamp {
     /// When the server made it.
     Emitted,
+    /// The venue's time of the newest change that it shows.
+    Updated,
 }
 
 /// Sockets that are open until they are closed.
@@ -85,6 +87,7 @@ impl Counts {
     fn count(&mut self, text: &[u8], now_ms: u64) {
         let from_ms = match self.stamp {
             Stamp::Emitted => emitted_ms(text),
+            Stamp::Updated => updated_ms(text),
         };
         let Some(from_ms) = from_ms else { return };
         self.frame_count += 1;
@@ -271,6 +274,17 @@ fn emitted_ms(text: &[u8]) -> Option<u64> {
     Some(digits.fold(0, |value: u64, digit| value * 10 + u64::from(digit - b'0')))
 }
 
+/// The venue's time of what a frame with prices shows; `None` for any other, and for one that shows
+/// nothing yet.
+fn updated_ms(text: &[u8]) -> Option<u64> {
+    const NAME: &[u8] = b"\"updated_at\":\"";
+    let is_price = text.starts_with(b"{\"type\":\"price\"");
+    let at = text.windows(NAME.len()).position(|bytes| bytes == NAME).filter(|_| is_price)?;
+    let time = text[at + NAME.len()..].split(|&byte| byte == b'"').next()?;
+    let time: jiff::Timestamp = std::str::from_utf8(time).ok()?.parse().ok()?;
+    u64::try_from(time.as_millisecond()).ok()
+}
+
 fn now_ms() -> u64 {
     let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
@@ -316,5 +330,18 @@ mod tests {
         }
         assert_eq!((counts.frame_count, counts.conflated_count), (2, 1));
         assert_eq!((counts.delay_ms.min(), counts.delay_ms.max()), (7, 17));
+    }
+
+    #[test]
+    fn a_delay_may_count_from_the_venues_time() {
+        let mut counts = Counts::new(Stamp::Updated);
+        for text in [
+            r#"{"type":"price","emit_ts_ms":1,"updated_at":"1970-01-01T00:00:01.5Z","stale":0}"#,
+            r#"{"type":"price","emit_ts_ms":1,"updated_at":null,"stale":0}"#,
+            r#"{"type":"subscribed","updated_at":"1970-01-01T00:00:01.5Z"}"#,
+        ] {
+            counts.count(text.as_bytes(), 1507);
+        }
+        assert_eq!((counts.frame_count, counts.delay_ms.min(), counts.delay_ms.max()), (1, 7, 7));
     }
 }

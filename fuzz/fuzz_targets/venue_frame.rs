@@ -1,8 +1,9 @@
 //! Whatever the market socket or a catalogue sends: it is read or refused, never a crash, and what
 //! is read never shows readers a crossed book.
 //!
-//! The frames, one a line, meet a market whose books are known. A line that describes a market
-//! lists it, so that later lines can be about it.
+//! The frames, one a line, meet a market whose books are known: once with the feed alone, where a
+//! line that describes a market lists it, so that later lines can be about it; and once with all
+//! that a live socket sets off.
 
 #![no_main]
 
@@ -13,6 +14,8 @@ use paperbourse::ids::{OutcomeIndex, Timestamp};
 use paperbourse::market::Markets;
 use paperbourse::market::catalogue::{MarketInfo, Outcome};
 use paperbourse::venue::feed::{Feed, MismatchPolicy};
+use paperbourse::venue::polymarket::live::Timing;
+use paperbourse::venue::polymarket::live::unconnected::Unconnected;
 use paperbourse::venue::polymarket::wire::socket::{Frame, frame};
 use paperbourse::venue::polymarket::wire::{clob, gamma};
 use paperbourse::venue::{VenueChange, VenueEvent};
@@ -26,13 +29,19 @@ const BOOKS: &str = concat!(
     r#""bids":[{"price":"0.5","size":"2.5"}],"asks":[{"price":"0.59","size":"5"}]}]"#,
 );
 
+/// The market as the live venue's catalogue describes it.
+const MARKET: &str = concat!(
+    r#"{"conditionId":"0x1","outcomes":"[\"Yes\",\"No\"]","clobTokenIds":"[\"1\",\"2\"]","#,
+    r#""active":true,"closed":false,"enableOrderBook":true,"acceptingOrders":true}"#,
+);
+
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = str::from_utf8(data) else { return };
     let outcomes = ["1", "2"].map(|token| Outcome { label: token.into(), token_id: token.into() });
     let mut feed = Feed::new(Arc::new(Markets::new()), MismatchPolicy::Distrust);
     list(&mut feed, vec![MarketInfo::bare("0x1", outcomes)]);
     apply(&mut feed, BOOKS);
-    check(&feed);
+    check(feed.markets());
     for line in text.lines() {
         let descriptions = [gamma::market(line).ok(), clob::compact_market(line).ok()];
         list(&mut feed, descriptions.into_iter().flatten().map(|told| told.info).collect());
@@ -40,9 +49,25 @@ fuzz_target!(|data: &[u8]| {
         let _ = clob::long_market(line);
         let _ = clob::book(line);
         apply(&mut feed, line);
-        check(&feed);
+        check(feed.markets());
     }
+    live(text);
 });
+
+/// The same lines as a socket of the live venue tells them.
+fn live(text: &str) {
+    let markets = Arc::new(Markets::new());
+    let feed = Feed::new(markets.clone(), MismatchPolicy::Distrust);
+    let described = gamma::market(MARKET).expect("it is well described");
+    let mut venue = Unconnected::new(Timing::VENUE, feed, vec![described]);
+    venue.hear(BOOKS);
+    check(&markets);
+    for line in text.lines() {
+        venue.hear(line);
+        check(&markets);
+    }
+    assert!(venue.status().frames > 0);
+}
 
 fn list(feed: &mut Feed, infos: Vec<MarketInfo>) {
     feed.apply(VenueEvent { at: Timestamp::EPOCH, change: VenueChange::Listed(infos) });
@@ -57,8 +82,8 @@ fn apply(feed: &mut Feed, line: &str) {
     }
 }
 
-fn check(feed: &Feed) {
-    let listing = feed.markets().listing();
+fn check(markets: &Markets) {
+    let listing = markets.listing();
     assert!(listing.by_condition("0x1").is_some(), "what is listed stays listed");
     for market in listing.markets() {
         let outcomes = market.info().outcomes.len();

@@ -1,0 +1,85 @@
+//! Whatever the venue's REST services answer: it is read or refused, never a crash, and one row
+//! that cannot be read hides no other.
+//!
+//! The first byte says whose answer it is: `b` books, `g` a list of markets, `k` a page of markets
+//! with a cursor, `e` events, `m` one market of the CLOB service. The rest is its body.
+
+#![no_main]
+
+use std::sync::Arc;
+
+use libfuzzer_sys::fuzz_target;
+use paperbourse::ids::{OutcomeIndex, Timestamp};
+use paperbourse::market::Markets;
+use paperbourse::market::catalogue::{MarketInfo, Outcome};
+use paperbourse::venue::feed::{Feed, MismatchPolicy};
+use paperbourse::venue::polymarket::wire::clob::{self, BookMessage};
+use paperbourse::venue::polymarket::wire::{Description, gamma};
+use paperbourse::venue::{VenueChange, VenueEvent};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+#[derive(Deserialize)]
+struct Page<'a> {
+    #[serde(borrow)]
+    markets: Vec<&'a RawValue>,
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((kind, body)) = data.split_first() else { return };
+    match kind {
+        b'b' => rows(body).into_iter().for_each(read_book),
+        b'g' => list(rows(body).into_iter().filter_map(|row| gamma::market(row).ok())),
+        b'k' => {
+            let page: Option<Page<'_>> = serde_json::from_slice(body).ok();
+            let rows = page.map(|page| page.markets).unwrap_or_default();
+            list(rows.into_iter().filter_map(|row| gamma::market(row.get()).ok()));
+        }
+        b'e' => {
+            let markets = rows(body).into_iter().filter_map(|row| gamma::event(row).ok());
+            list(markets.flatten().flatten());
+        }
+        b'm' => {
+            let text = String::from_utf8_lossy(body);
+            list(clob::long_market(&text).into_iter().chain(clob::compact_market(&text)));
+        }
+        _ => {}
+    }
+});
+
+/// The rows of an array, as the connector takes it apart.
+fn rows(body: &[u8]) -> Vec<&str> {
+    let rows: Vec<&RawValue> = serde_json::from_slice(body).unwrap_or_default();
+    rows.into_iter().map(RawValue::get).collect()
+}
+
+/// A book that is read is published as it was told, unless it is crossed.
+fn read_book(row: &str) {
+    let Ok(book) = clob::book(row) else { return };
+    let BookMessage { market, asset_id, ref ladder, .. } = book;
+    let other = if asset_id == "other" { "another" } else { "other" };
+    let outcomes =
+        [asset_id, other].map(|token| Outcome { label: token.into(), token_id: token.into() });
+    let mut feed = Feed::new(Arc::new(Markets::new()), MismatchPolicy::Distrust);
+    let listed = VenueChange::Listed(vec![MarketInfo::bare(market, outcomes)]);
+    feed.apply(VenueEvent { at: Timestamp::EPOCH, change: listed });
+    let (told, id) = (ladder.clone(), asset_id.to_owned());
+    feed.apply(book.event(|name| name.into()));
+    assert!(feed.has_levels(&id, &told));
+    let listing = feed.markets().listing();
+    let (market, outcome) = listing.by_token(&id).expect("it was listed");
+    let published = market.book(outcome).clone().expect("a whole book is published");
+    assert!(!published.ladder().is_crossed());
+    assert!(told.is_crossed() || *published.ladder() == told);
+    assert!(market.book(OutcomeIndex(1 - outcome.0)).is_none(), "nobody told the other");
+}
+
+/// Markets that are described are listed or refused, each name once.
+fn list(described: impl IntoIterator<Item = Description>) {
+    let mut feed = Feed::new(Arc::new(Markets::new()), MismatchPolicy::Distrust);
+    let infos: Vec<MarketInfo> = described.into_iter().map(|told| told.info).collect();
+    let names: Vec<Arc<str>> = infos.iter().map(|info| info.condition_id.clone()).collect();
+    feed.apply(VenueEvent { at: Timestamp::EPOCH, change: VenueChange::Listed(infos) });
+    let listing = feed.markets().listing();
+    assert!(names.iter().all(|name| listing.by_condition(name).is_some()));
+}

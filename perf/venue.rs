@@ -1,0 +1,406 @@
+//! The venue as it is followed live, under load: many tokens, many messages a second, readers of
+//! all kinds, for a long time. The venue is the stand-in of the tests, in a process of its own.
+
+mod compare;
+mod metrics;
+mod readers;
+pub(crate) mod stand_in;
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use clap::Args;
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use crate::machine::{CpuClock, cpu_seconds, resident_bytes};
+use crate::report::{Goal, Part};
+use crate::server::{Kind, Server};
+use crate::setup::{Setup, Target};
+use crate::sockets::{Sockets, Stamp};
+use crate::spread::Spread;
+use metrics::Page;
+use readers::Readers;
+use stand_in::StandInProcess;
+
+/// A subscriber of the price socket has at most so many markets.
+const MARKETS_PER_SOCKET: usize = 50;
+
+/// How long the server may take until every book is live.
+const LIVE_PATIENCE: Duration = Duration::from_mins(2);
+
+/// How often memory and states are looked at.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The server's counts are those of a moment at most so long ago.
+const METRICS_AGE_MAX: Duration = Duration::from_millis(500);
+
+/// Memory is told from when it has settled.
+const SETTLED_AFTER: Duration = Duration::from_mins(1);
+
+const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
+
+/// The choices of this measurement.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct VenueArgs {
+    /// Tokens that are followed, two to a market; several numbers are measured in turn
+    #[arg(long, value_delimiter = ',', default_values_t = [2_000], value_name = "N",
+          value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    tokens: Vec<u32>,
+
+    /// Messages of the venue, a second
+    #[arg(long, default_value_t = 5_000, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    messages: u32,
+
+    /// Subscribers of each market's prices
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    subscribers: usize,
+
+    /// Reads of books and markets over HTTP, a second
+    #[arg(long, default_value_t = 200.0, value_name = "N")]
+    reads: f64,
+}
+
+/// One round at one number of tokens. Delays are in milliseconds.
+#[derive(Serialize)]
+struct Sample {
+    round: u32,
+    tokens: u32,
+    seconds: f64,
+    /// A second: what the stand-in put on its sockets, and what the server has taken.
+    sent: f64,
+    taken: f64,
+    /// How late the stand-in was at worst.
+    sent_late_max_ms: f64,
+    /// A second.
+    hashes_verified: f64,
+    hashes_mismatched: u64,
+    /// From the read of the socket to the published books, by the server's own count.
+    publish_ms: [f64; QUANTILES.len()],
+    /// From the stand-in's time of a change to when a subscriber had the frame, in whole ones.
+    subscriber_ms: [f64; QUANTILES.len()],
+    /// A second.
+    subscriber_frames: f64,
+    /// From when a read was due to its whole answer.
+    read_ms: [f64; QUANTILES.len()],
+    /// For each second.
+    server_cpu: f64,
+    stand_in_cpu: f64,
+    generator_cpu: f64,
+    /// Each second, from the begin.
+    resident_megabytes: Vec<f64>,
+    books_asked: u64,
+    connections_lost: u64,
+    /// At worst, and at the end.
+    stale_tokens: u64,
+    stale_tokens_at_end: u64,
+    /// Tokens whose served books were not the stand-in's at the end.
+    unequal_books: usize,
+    violations: usize,
+}
+
+/// What was measured.
+pub(crate) struct Figures {
+    arguments: VenueArgs,
+    samples: Vec<Sample>,
+}
+
+/// Measures.
+pub(crate) fn run(setup: &Setup, arguments: &VenueArgs) -> anyhow::Result<Figures> {
+    let mut samples = Vec::new();
+    for round in 1..=setup.arguments.rounds {
+        for &tokens in &arguments.tokens {
+            let sample = measure(setup, arguments, round, tokens)?;
+            eprintln!("round {round}, {}", sample.line());
+            samples.push(sample);
+        }
+    }
+    Ok(Figures { arguments: arguments.clone(), samples })
+}
+
+/// A server that follows the stand-in, with every book live.
+struct Followed {
+    venue: StandInProcess,
+    server: Server,
+    markets: Vec<String>,
+}
+
+impl Followed {
+    fn start(setup: &Setup, name: &str, tokens: u32) -> anyhow::Result<Self> {
+        let market_count = usize::try_from(tokens / 2)?;
+        let venue = StandInProcess::start(market_count)?;
+        let folder = setup.scratch.0.join(name);
+        let wanted = market_count.to_string();
+        let addresses = &venue.addresses;
+        let authority = addresses.authority.to_str().context("a path of the checkout is text")?;
+        let flags = [
+            ["--venue", "polymarket"],
+            ["--venue-markets", &wanted],
+            ["--venue-gamma", &addresses.gamma],
+            ["--venue-clob", &addresses.clob],
+            ["--venue-socket", &addresses.socket],
+            ["--venue-ca", authority],
+            ["--admin-listen", "127.0.0.1:0"],
+        ];
+        let server = setup.start(Kind::Durable, &folder, flags.as_flattened())?;
+        let markets = (0..market_count).map(stand_in::condition_id).collect();
+        let followed = Self { venue, server, markets };
+        let deadline = Instant::now() + LIVE_PATIENCE;
+        while followed.page()?.tokens("live")? < u64::from(tokens / 2 * 2) {
+            ensure!(Instant::now() < deadline, "not every book was live after {LIVE_PATIENCE:?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Ok(followed)
+    }
+
+    fn page(&self) -> anyhow::Result<Page> {
+        Page::get(self.server.admin_address.context("the server has an admin listener")?)
+    }
+
+    /// Books of both outcomes and descriptions with prices, in turn.
+    fn paths(&self) -> Arc<[String]> {
+        let paths = self.markets.iter().enumerate().flat_map(|(number, market)| {
+            let tokens = [0, 1].map(|outcome| stand_in::token_id(number, outcome));
+            let [yes, no] = tokens.map(|token| format!("/v1/book?token_id={token}"));
+            [yes, format!("/v1/markets/{market}"), no]
+        });
+        paths.collect()
+    }
+}
+
+fn measure(
+    setup: &Setup,
+    arguments: &VenueArgs,
+    round: u32,
+    tokens: u32,
+) -> anyhow::Result<Sample> {
+    let name = format!("venue-{round}-{tokens}");
+    let mut followed = Followed::start(setup, &name, tokens)?;
+    let target = Target::of(&followed.server, followed.server.make_keys(1)?);
+    let groups = followed.markets.chunks(MARKETS_PER_SOCKET).map(<[String]>::to_vec);
+    let groups: Vec<_> = groups
+        .cycle()
+        .take(followed.markets.len().div_ceil(MARKETS_PER_SOCKET) * arguments.subscribers)
+        .collect();
+    let mut sockets = Sockets::open(&target, &groups, Stamp::Updated)?;
+    let warm_up = Duration::from_secs_f64(setup.arguments.warm_up_seconds);
+    followed.venue.walk(round.into(), arguments.messages, warm_up)?;
+    followed.venue.walked(warm_up + LIVE_PATIENCE)?.context("the warm-up did not end")?;
+    std::thread::sleep(METRICS_AGE_MAX);
+
+    let seconds = Duration::from_secs_f64(setup.arguments.seconds);
+    let pids = [[followed.server.pid()], [followed.venue.pid()]];
+    let clocks = || -> anyhow::Result<[f64; 3]> {
+        Ok([
+            cpu_seconds(CpuClock::Trees(&pids[0]))?,
+            cpu_seconds(CpuClock::Trees(&pids[1]))?,
+            cpu_seconds(CpuClock::Own)?,
+        ])
+    };
+    let readers = Readers::start(target.address, followed.paths(), arguments.reads, seconds);
+    sockets.take();
+    let (page_before, cpu_before, began) = (followed.page()?, clocks()?, Instant::now());
+    followed.venue.walk(u64::from(round) + 1_000, arguments.messages, seconds)?;
+    let mut resident_megabytes = vec![megabytes(followed.server.pid())?];
+    let mut stale_tokens = 0;
+    let pace = loop {
+        if let Some(pace) = followed.venue.walked(LOOK_INTERVAL)? {
+            break pace;
+        }
+        ensure!(began.elapsed() < seconds + LIVE_PATIENCE, "the walk did not end");
+        sockets.ensure_open()?;
+        resident_megabytes.push(megabytes(followed.server.pid())?);
+        stale_tokens = stale_tokens.max(followed.page()?.tokens("stale")?);
+    };
+    let (elapsed, cpu_after) = (began.elapsed().as_secs_f64(), clocks()?);
+    resident_megabytes.push(megabytes(followed.server.pid())?);
+    let read_ns = readers.join()?;
+    let counts = sockets.take();
+    sockets.close()?;
+    let books = followed.venue.books()?;
+    let unequal = compare::unequal(target.address, &books)?;
+    std::thread::sleep(METRICS_AGE_MAX);
+    unequal.iter().take(3).for_each(|token| eprintln!("not the venue's book: {token}"));
+    let page = followed.page()?;
+    let violations = followed.venue.violations()?;
+    violations.iter().take(3).for_each(|what| eprintln!("the venue would mind: {what}"));
+    let stale_tokens_at_end = page.tokens("stale")?;
+
+    let delta = |name: &str| anyhow::Ok(page.value(name)? - page_before.value(name)?);
+    #[expect(clippy::cast_precision_loss, reason = "counts of minutes")]
+    let a_second = |count: u64| count as f64 / pace.elapsed.as_secs_f64();
+    let [server_cpu, stand_in_cpu, generator_cpu] =
+        std::array::from_fn(|index| (cpu_after[index] - cpu_before[index]) / elapsed);
+    let delays = page.delays()?.since(&page_before.delays()?);
+    let sample = Sample {
+        round,
+        tokens,
+        seconds: pace.elapsed.as_secs_f64(),
+        sent: a_second(pace.message_count),
+        taken: a_second(delta("venue_frames_total")?),
+        sent_late_max_ms: pace.late_max.as_secs_f64() * 1e3,
+        hashes_verified: a_second(delta("venue_hashes_verified_total")?),
+        hashes_mismatched: delta("venue_hashes_mismatched_total")?,
+        publish_ms: QUANTILES.map(|part| delays.quantile(part) * 1e3),
+        subscriber_ms: quantiles(&counts.delay_ms, 1.0),
+        subscriber_frames: a_second(counts.frame_count),
+        read_ms: quantiles(&read_ns, 1e6),
+        server_cpu,
+        stand_in_cpu,
+        generator_cpu,
+        resident_megabytes,
+        books_asked: delta("venue_books_asked_total")?,
+        connections_lost: delta("venue_connections_lost_total")?,
+        stale_tokens: stale_tokens.max(stale_tokens_at_end),
+        stale_tokens_at_end,
+        unequal_books: unequal.len(),
+        violations: violations.len(),
+    };
+    drop(followed);
+    std::fs::remove_dir_all(setup.scratch.0.join(&name))
+        .context("failed to remove the server's data")?;
+    Ok(sample)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with one digit")]
+fn megabytes(pid: u32) -> anyhow::Result<f64> {
+    Ok(resident_bytes(pid)? as f64 / 1e6)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
+fn quantiles(histogram: &Histogram<u64>, unit: f64) -> [f64; QUANTILES.len()] {
+    QUANTILES.map(|part| histogram.value_at_quantile(part) as f64 / unit)
+}
+
+impl Sample {
+    fn line(&self) -> String {
+        format!(
+            "{} tokens: {:.0} messages/s sent, {:.0} taken, server {:.2} cores, published after \
+             {:.3} ms p50, {:.3} p99, {} stale at worst, {} unequal",
+            self.tokens,
+            self.sent,
+            self.taken,
+            self.server_cpu,
+            self.publish_ms[0],
+            self.publish_ms[1],
+            self.stale_tokens,
+            self.unequal_books
+        )
+    }
+
+    /// At the begin, after a minute where it lasted so long, and at the end.
+    fn memory(&self) -> [f64; 3] {
+        let looks = &self.resident_megabytes;
+        let place = usize::try_from(SETTLED_AFTER.as_secs()).unwrap_or(usize::MAX);
+        let settled = looks.get(place).copied().unwrap_or(f64::NAN);
+        let last = looks.last().copied().unwrap_or(f64::NAN);
+        [looks.first().copied().unwrap_or(f64::NAN), settled, last]
+    }
+}
+
+impl Figures {
+    /// What it says for the report.
+    pub(crate) fn part(&self) -> Part {
+        let VenueArgs { tokens, messages, subscribers, reads } = &self.arguments;
+        Part {
+            name: "venue",
+            title: "The venue, followed live",
+            markdown: self.markdown(),
+            goals: self.goals(),
+            json: serde_json::json!({
+                "tokens": tokens,
+                "messages": messages,
+                "subscribers": subscribers,
+                "reads": reads,
+                "samples": self.samples,
+            }),
+        }
+    }
+
+    fn goals(&self) -> Vec<Goal> {
+        let worst =
+            |value: fn(&Sample) -> f64| self.samples.iter().map(value).fold(f64::NAN, f64::max);
+        #[expect(clippy::cast_precision_loss, reason = "counts of tokens")]
+        let goals = vec![
+            Goal::at_most(
+                "tokens that were stale at any look",
+                worst(|sample| sample.stale_tokens as f64),
+                0.0,
+            ),
+            Goal::at_most(
+                "books that were not the venue's at the end",
+                worst(|sample| sample.unequal_books as f64),
+                0.0,
+            ),
+            Goal::at_most(
+                "part of the venue's messages that was not taken",
+                worst(|sample| 1.0 - sample.taken / sample.sent),
+                0.001,
+            ),
+        ];
+        let grown = self.samples.iter().filter(|sample| !sample.memory()[1].is_nan());
+        let growth = grown.map(|sample| sample.memory()[2] / sample.memory()[1]);
+        let growth = growth.fold(f64::NAN, f64::max);
+        let growth = Goal::at_most("memory at the end, of that after a minute", growth, 1.05);
+        goals.into_iter().chain([growth]).collect()
+    }
+
+    fn markdown(&self) -> String {
+        let VenueArgs { messages, subscribers, reads, .. } = &self.arguments;
+        let mut out = format!(
+            "The stand-in of the venue (TLS, in a process of its own) tells {messages} messages a \
+             second, evenly, of all markets by chance: changes of a level for both tokens, one in \
+             fifty a trade, and the top where it moves. {subscribers} subscriber of the price \
+             socket for each market, {reads} reads of books and markets a second. *Published* is \
+             from the read of the socket to the books that readers see, by the server's own \
+             histogram; *subscriber* from the stand-in's time of a change, in whole milliseconds, \
+             to when the subscriber had the frame; *read* from when a read was due. Medians, with \
+             the lowest and the highest.\n\n\
+             | tokens | sent/s | taken/s | hashes verified/s | published p50, p99, p99.9 (ms) | \
+             subscriber p50, p99 (ms) | read p50, p99 (ms) | server CPU (cores) | stand-in CPU | \
+             generator CPU | memory at begin, after 60 s, at end (MB) | books asked | stale | \
+             unequal |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n"
+        );
+        for &tokens in &self.arguments.tokens {
+            let spread = |value: &dyn Fn(&Sample) -> f64| {
+                let samples = self.samples.iter().filter(|sample| sample.tokens == tokens);
+                Spread::of(samples.map(value))
+            };
+            let cell = |digits, value: &dyn Fn(&Sample) -> f64| {
+                let text = spread(value).cell(digits);
+                if text.is_empty() { "–".to_owned() } else { text }
+            };
+            let memory = [0, 1, 2].map(|place| cell(1, &|sample| sample.memory()[place]));
+            #[expect(clippy::cast_precision_loss, reason = "counts of tokens")]
+            let counts = [
+                cell(0, &|sample| sample.books_asked as f64),
+                cell(0, &|sample| sample.stale_tokens as f64),
+                cell(0, &|sample| sample.unequal_books as f64),
+            ];
+            let _ = writeln!(
+                out,
+                "| {tokens} | {} | {} | {} | {}, {}, {} | {}, {} | {}, {} | {} | {} | {} | {} | {} \
+                 |",
+                cell(0, &|sample| sample.sent),
+                cell(0, &|sample| sample.taken),
+                cell(0, &|sample| sample.hashes_verified),
+                cell(3, &|sample| sample.publish_ms[0]),
+                cell(3, &|sample| sample.publish_ms[1]),
+                cell(3, &|sample| sample.publish_ms[2]),
+                cell(0, &|sample| sample.subscriber_ms[0]),
+                cell(0, &|sample| sample.subscriber_ms[1]),
+                cell(2, &|sample| sample.read_ms[0]),
+                cell(2, &|sample| sample.read_ms[1]),
+                cell(2, &|sample| sample.server_cpu),
+                cell(2, &|sample| sample.stand_in_cpu),
+                cell(2, &|sample| sample.generator_cpu),
+                memory.join(", "),
+                counts.join(" | "),
+            );
+        }
+        out
+    }
+}

@@ -1,0 +1,39 @@
+//! The load generator at work for a moment: that what it measures is done, and done right.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+#[test]
+fn the_live_venue_is_measured_and_its_books_are_right() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let figures = folder.path().join("figures.json");
+    let output = Command::new(env!("CARGO_BIN_EXE_paperbourse-perf"))
+        .args(["venue", "--tokens", "8,20", "--messages", "200", "--reads", "50"])
+        .args(["--subscribers", "2", "--rounds", "1", "--seconds", "2", "--warm-up-seconds", "0.2"])
+        .args(["--workers", "1", "--server", env!("CARGO_BIN_EXE_paperbourse")])
+        .args(["--bare", env!("CARGO_BIN_EXE_paperbourse-bare")])
+        .arg("--scratch")
+        .arg(folder.path())
+        .arg("--json")
+        .arg(&figures)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let figures: Value = serde_json::from_slice(&std::fs::read(figures).unwrap()).unwrap();
+    let samples = figures["parts"]["venue"]["samples"].as_array().unwrap();
+    assert_eq!(samples.len(), 2);
+    for (sample, tokens) in samples.iter().zip([8, 20]) {
+        let number = |name: &str| sample[name].as_f64().unwrap();
+        assert_eq!(sample["tokens"], tokens);
+        for nothing in ["unequal_books", "violations", "connections_lost", "stale_tokens_at_end"] {
+            assert_eq!(sample[nothing], 0, "{nothing} of {sample}");
+        }
+        assert!(number("sent") > 190.0 && number("taken") > 0.9 * number("sent"), "{sample}");
+        assert!(number("hashes_verified") > number("sent"), "two to a change: {sample}");
+        assert!(number("subscriber_frames") > 100.0, "{sample}");
+        let delays = sample["publish_ms"].as_array().unwrap();
+        assert!(delays.iter().all(|delay| delay.as_f64().unwrap() > 0.0), "{sample}");
+    }
+}
