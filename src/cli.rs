@@ -3,6 +3,7 @@
 mod backup;
 mod journal;
 mod print_config;
+mod record;
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
@@ -16,6 +17,7 @@ use backup::BackupArgs;
 use journal::JournalArgs;
 
 use crate::auth::identity::embedded::EmbeddedIssuer;
+use crate::config::record::RecordArgs;
 use crate::config::{ServeArgs, TokenArgs};
 use crate::ids::Timestamp;
 use crate::{server, telemetry};
@@ -40,6 +42,9 @@ enum Command {
     Serve(Box<ServeArgs>),
     /// Print an access token of the embedded issuer, and nothing else
     Token(TokenArgs),
+    /// Record what a venue says, as `serve --venue recorded:DIR` plays it
+    #[command(after_help = record::EXIT_CODES)]
+    Record(Box<RecordArgs>),
     /// Look into a data folder, beside a running server or without one
     Journal(JournalArgs),
     /// Copy a data folder, beside a running server or without one
@@ -60,6 +65,10 @@ pub fn run() -> ExitCode {
         Command::Serve(arguments) => {
             telemetry::start_logging();
             server::run(&arguments).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Record(arguments) => {
+            telemetry::start_logging();
+            Ok(record::run(&arguments))
         }
         Command::Token(arguments) => print_token(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Journal(arguments) => journal::run(&arguments),

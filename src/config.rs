@@ -4,6 +4,7 @@
 //! checks them; it starts nothing.
 
 pub mod identity;
+pub mod record;
 pub mod venue;
 
 use std::net::SocketAddr;

@@ -15,6 +15,7 @@ pub mod journal;
 pub mod limits;
 pub mod market;
 pub mod money;
+pub mod record;
 pub mod server;
 pub mod service;
 pub mod shard;

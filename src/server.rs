@@ -110,7 +110,7 @@ async fn drain(stage: &Stage, workers: &mut Workers, exchange: &Exchange) {
 }
 
 /// Resolves with the name of the signal that says to end.
-fn ending_signal() -> anyhow::Result<impl Future<Output = &'static str> + use<>> {
+pub(crate) fn ending_signal() -> anyhow::Result<impl Future<Output = &'static str> + use<>> {
     let mut terminate = signal(SignalKind::terminate()).context("failed to watch SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("failed to watch SIGINT")?;
     Ok(async move {

@@ -8,6 +8,7 @@ pub mod polymarket;
 pub mod recorded;
 pub mod simulated;
 pub mod speed;
+pub mod tape;
 
 use std::sync::Arc;
 
@@ -24,8 +25,10 @@ use crate::money::{Price, Shares};
 pub enum Venue {
     /// An endless tape.
     Simulated(simulated::Player),
-    /// A tape with an end.
+    /// A recording, with an end.
     Recorded(recorded::Player),
+    /// The tape of a recorder of ours, with an end.
+    Tape(Box<recorded::TapePlayer>),
     /// The real one, as it is now.
     Polymarket(Box<polymarket::live::Live>),
 }
@@ -67,7 +70,7 @@ impl Venue {
     pub fn status(&self) -> VenueStatus {
         match self {
             Self::Simulated(_) => VenueStatus { name: "simulated", live: None },
-            Self::Recorded(_) => VenueStatus { name: "recorded", live: None },
+            Self::Recorded(_) | Self::Tape(_) => VenueStatus { name: "recorded", live: None },
             Self::Polymarket(live) => VenueStatus { name: "polymarket", live: Some(live.status()) },
         }
     }
@@ -77,6 +80,7 @@ impl Venue {
         match self {
             Self::Simulated(player) => player.run().await,
             Self::Recorded(player) => player.run().await,
+            Self::Tape(player) => player.run().await,
             Self::Polymarket(live) => live.run().await,
         }
     }

@@ -137,6 +137,11 @@ fn every_flag_is_told_as_the_binary_tells_it() {
         &["journal", "stats"],
         &["backup"],
     ];
+    let of_serve = flags(&["serve"]);
+    // It takes the venue of `serve`, which is told once.
+    let of_record: String =
+        flags(&["record"]).split_inclusive('\n').filter(|row| !of_serve.contains(row)).collect();
+    assert!(readme.contains(&of_record), "README.md has to contain these rows:\n{of_record}");
     for subcommand in subcommands {
         let rows = flags(subcommand);
         assert!(!rows.is_empty());

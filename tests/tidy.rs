@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Top-level modules in the order of the map: each may use those in front of it, never those
 /// behind.
-const MODULES: [&str; 25] = [
+const MODULES: [&str; 26] = [
     "money",
     "ids",
     "faults",
@@ -30,6 +30,7 @@ const MODULES: [&str; 25] = [
     "http",
     "config",
     "server",
+    "record",
     "cli",
     "main",
     "simulation",

@@ -33,7 +33,8 @@ use crate::tls::{self, Roots};
 use crate::venue::Venue;
 use crate::venue::feed::{Feed, MismatchPolicy};
 use crate::venue::polymarket::live::Live;
-use crate::venue::recorded::Recording;
+use crate::venue::recorded::{Recorded, TapePlayer};
+use crate::venue::speed::Speed;
 
 /// How long a provider of identities may take for each of its documents.
 const PROVIDER_PATIENCE: Duration = Duration::from_secs(5);
@@ -205,9 +206,23 @@ fn open_venue(config: VenueConfig, markets: &Arc<Markets>) -> anyhow::Result<Ven
             Venue::simulated(seed, Timestamp::now(), speed, feed).context("--venue-speed")
         }
         VenueConfig::Recorded { folder, speed } => {
-            let (recording, report) = Recording::load(&folder).with_context(|| {
+            let recorded = Recorded::open(&folder).with_context(|| {
                 format!("failed to load the recording of --venue recorded:{}", folder.display())
             })?;
+            let (recording, report) = match recorded {
+                Recorded::Files(recording, report) => (recording, report),
+                Recorded::Tape(tape) => {
+                    if speed == Speed::Max {
+                        tracing::info!("recording: a tape, which is played to its end first");
+                    }
+                    // It judges as it did when the tape was made.
+                    let player = TapePlayer::start(tape, speed, feed(MismatchPolicy::Distrust));
+                    if speed == Speed::Max {
+                        tracing::info!("recording: played {player}");
+                    }
+                    return Ok(Venue::Tape(Box::new(player)));
+                }
+            };
             for file in &report.not_playable {
                 tracing::info!("{file}");
             }

@@ -1,5 +1,8 @@
 //! Plays recordings: Gamma descriptions, CLOB books and socket frames that lie in a directory.
 //!
+//! What our own recorder has written is a [`Tape`]; [`TapePlayer`] plays it as it happened. All
+//! else here is about what others have recorded, in whatever form.
+//!
 //! `DIR/gamma`, `DIR/clob` and `DIR/ws` hold `.json` files of one value and `.jsonl` files of one
 //! value a line. What a value is, its keys tell: the folders are for people. Files in forms that
 //! cannot be played and rows that cannot be read are reported, and keep nothing else out.
@@ -13,6 +16,7 @@ mod descriptions;
 mod file;
 mod report;
 mod shape;
+mod tape;
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -20,19 +24,22 @@ use std::sync::Arc;
 use std::{fs, io};
 
 pub use report::{LoadReport, MALFORMED_NAMED_MAX, MalformedRow, NotPlayable, NotPlayableFile};
+pub use tape::TapePlayer;
 
 use descriptions::Descriptions;
 use file::{Contents, Names, Told, What};
 
 use super::feed::Feed;
 use super::speed::{Ratio, Speed};
+use super::tape::{Folder, Tape, is_of_tape};
 use super::{VenueChange, VenueEvent};
 use crate::ids::Timestamp;
 use crate::market::MARKETS_MAX;
 use crate::market::catalogue::{MarketInfo, MarketStatus};
 
 /// The folders of a recording.
-pub const FOLDERS: [&str; 3] = ["gamma", "clob", "ws"];
+pub const FOLDERS: [&str; Folder::ALL.len()] =
+    [Folder::Gamma.as_str(), Folder::Clob.as_str(), Folder::Ws.as_str()];
 
 /// A recording has at most this many files.
 pub const FILES_MAX: usize = 10_000;
@@ -45,6 +52,29 @@ pub const RECORDING_BYTES_MAX: u64 = 1 << 30;
 pub struct Recording {
     listed: Vec<MarketInfo>,
     tape: Vec<VenueEvent>,
+}
+
+/// What lies in a directory.
+pub enum Recorded {
+    /// What our recorder has written.
+    Tape(Tape),
+    /// What others have.
+    Files(Recording, LoadReport),
+}
+
+impl Recorded {
+    /// Opens a tape, or reads a recording in another form.
+    pub fn open(directory: &Path) -> Result<Self, LoadError> {
+        let unreadable = |source| LoadError::Unreadable { path: directory.to_owned(), source };
+        let Some(tape) = Tape::open(directory).map_err(unreadable)? else {
+            return Recording::load(directory)
+                .map(|(recording, report)| Self::Files(recording, report));
+        };
+        match files(directory)?.into_iter().find(|path| !is_of_tape(path)) {
+            Some(path) => Err(LoadError::Mixed { path }),
+            None => Ok(Self::Tape(tape)),
+        }
+    }
 }
 
 /// Why there is nothing to play.
@@ -61,6 +91,13 @@ pub enum LoadError {
     NotARecording {
         /// Which.
         directory: PathBuf,
+    },
+    /// There is a tape, and something that is no part of it.
+    #[error("{} lies beside a tape and is no part of it: move it to a folder of its own",
+            path.display())]
+    Mixed {
+        /// Which.
+        path: PathBuf,
     },
     /// Something cannot be read.
     #[error("cannot read {}", path.display())]

@@ -8,7 +8,7 @@ use paperbourse::market::book::Book;
 use paperbourse::tls::{self, Roots};
 use paperbourse::venue::feed::{Feed, MismatchPolicy};
 use paperbourse::venue::polymarket::live::status::{LiveSnapshot, LiveStatus};
-use paperbourse::venue::polymarket::live::{Live, LiveConfig, MarketFilter, Refusals, Timing};
+use paperbourse::venue::polymarket::live::{Live, LiveConfig, MarketFilter, Refusals, Tap, Timing};
 use tokio::task::JoinHandle;
 
 use crate::standin::StandIn;
@@ -68,6 +68,17 @@ impl Connector {
         timing: Timing,
         policy: MismatchPolicy,
     ) -> Self {
+        Self::start_tapped(venue, filter, timing, policy, Tap::default())
+    }
+
+    /// The same, with a tape beside it.
+    pub(crate) fn start_tapped(
+        venue: &StandIn,
+        filter: MarketFilter,
+        timing: Timing,
+        policy: MismatchPolicy,
+        tap: Tap,
+    ) -> Self {
         let addresses =
             [&venue.gamma_url, &venue.clob_url, &venue.ws_url].map(|url| url.parse().unwrap());
         let roots = venue.authority_path.as_deref().map_or(Roots::Nobody, Roots::File);
@@ -75,7 +86,7 @@ impl Connector {
         let markets = Arc::new(Markets::new());
         let feed = Feed::new(markets.clone(), policy);
         let config = LiveConfig::new(addresses, tls, filter, timing);
-        let mut live = Live::new(config, feed);
+        let mut live = Live::tapped(config, feed, tap);
         let status = live.status();
         let task = tokio::spawn(async move { live.run().await });
         Self { markets, status, task }

@@ -11,3 +11,4 @@ mod misbehaves;
 mod recordings;
 mod served;
 mod standin;
+mod tape;

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -41,6 +42,12 @@ impl Served {
                 .args(["--venue-socket", &venue.ws_url, "--venue-ca"])
                 .arg(venue.authority_path.as_ref().unwrap())
         })
+    }
+
+    /// Plays what lies in this folder.
+    pub(crate) fn play(recorded: &Path, arguments: &[&str]) -> Self {
+        let venue = format!("recorded:{}", recorded.display());
+        Self::run(|command| command.args(["--venue", &venue]).args(arguments))
     }
 
     fn run(venue: impl FnOnce(&mut Command) -> &mut Command) -> Self {

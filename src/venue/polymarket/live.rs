@@ -16,9 +16,11 @@ mod follow;
 pub mod freshness;
 mod handshake;
 mod lag;
+mod replay;
 mod rest;
 mod socket;
 pub mod status;
+mod tap;
 mod tracker;
 pub mod unconnected;
 
@@ -31,6 +33,8 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
 pub use config::{LiveConfig, MARKETS_WANTED_MAX, MarketFilter, Refusals, Timing};
+pub use replay::{Replay, ReplayCounts};
+pub use tap::Tap;
 
 use catalogue::{Cataloguer, URGENT_MAX};
 use clock::Clock;
@@ -75,7 +79,7 @@ enum Event {
     /// too.
     Described(Vec<(Description, Option<Description>)>),
     /// The books of these tokens, which were asked for on these connections.
-    Books { asked: Asked, at: Instant, answer: Result<Bytes, RestError> },
+    Books { ask: u64, asked: Asked, at: Instant, answer: Result<Bytes, RestError> },
 }
 
 /// Tokens, each with the number of its connection.
@@ -85,8 +89,11 @@ type Asked = Vec<(Arc<str>, u32)>;
 pub struct Live {
     timing: Timing,
     market_count_max: usize,
-    /// `None` where nothing is heard but what is given.
+    /// `None` where a tape tells what was heard.
     carriers: Option<Carriers>,
+    tap: Tap,
+    /// How many gaps of the tape were answered with new connections.
+    gaps_mended: u64,
     clock: Clock,
     feed: Feed,
     tracker: Tracker,
@@ -97,6 +104,8 @@ pub struct Live {
     urgent_received: Option<mpsc::Receiver<Arc<str>>>,
     unresolved: watch::Sender<Arc<[Arc<str>]>>,
     book_questions: usize,
+    /// Questions so far.
+    ask_count: u64,
     waiting_to_ask: Asked,
     counts: LiveSnapshot,
     status: LiveStatus,
@@ -142,10 +151,15 @@ impl Slot {
 impl Live {
     /// Connects to nothing until it runs.
     pub fn new(config: LiveConfig, feed: Feed) -> Self {
+        Self::tapped(config, feed, Tap::default())
+    }
+
+    /// One that puts on a tape what it hears.
+    pub fn tapped(config: LiveConfig, feed: Feed, tap: Tap) -> Self {
         let config = Arc::new(config);
         let (events, received) = mpsc::channel(EVENTS_MAX);
         let carriers = Carriers {
-            rest: Arc::new(Rest::new(&config)),
+            rest: Arc::new(Rest::new(&config, tap.clone())),
             config: config.clone(),
             door: Arc::default(),
             queue_bytes: Arc::new(Semaphore::new(QUEUE_BYTES_MAX)),
@@ -155,7 +169,7 @@ impl Live {
         let clock = Clock::Running { began: Instant::now() };
         let mut live = Self::unconnected(feed, clock);
         (live.timing, live.market_count_max) = (config.timing.clone(), config.filter.count_max);
-        live.carriers = Some(carriers);
+        (live.carriers, live.tap) = (Some(carriers), tap);
         live
     }
 
@@ -166,6 +180,8 @@ impl Live {
             timing: Timing::VENUE,
             market_count_max: 0,
             carriers: None,
+            tap: Tap::default(),
+            gaps_mended: 0,
             clock,
             feed,
             tracker: Tracker::default(),
@@ -176,6 +192,7 @@ impl Live {
             urgent_received: Some(urgent_received),
             unresolved: watch::Sender::new(Arc::default()),
             book_questions: 0,
+            ask_count: 0,
             waiting_to_ask: Vec::new(),
             counts: LiveSnapshot::default(),
             status: LiveStatus::default(),
@@ -201,6 +218,7 @@ impl Live {
             urgent,
             events: carriers.events.clone(),
         };
+        self.tap.begin(&carriers.config);
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn(cataloguer.run());
         let mut sweep = tokio::time::interval(self.timing.sweep_interval);
@@ -220,9 +238,11 @@ impl Live {
     fn take(&mut self, event: Event) {
         match event {
             Event::Opened { socket, connection } => {
+                self.tap.open(socket, connection);
                 self.opened(socket, connection);
             }
             Event::Frame(frame) => {
+                self.tap.frame(frame.at, frame.socket, &frame.text);
                 self.take_frame(frame.socket, &frame.text);
                 self.counts.delays.record(frame.at.elapsed());
             }
@@ -231,17 +251,25 @@ impl Live {
                     "socket {socket} of the venue: {lost}; next try in {:.1} s",
                     pause.as_secs_f32()
                 );
+                self.tap.lost(socket, &lost);
                 self.counts.connections_lost += 1;
                 self.lose(socket);
             }
             Event::Listed(told) => {
+                self.tap.listed(told.iter().map(|told| &told.info.condition_id));
                 self.list(told);
             }
             Event::Described(told) => {
+                let second = told.iter().filter(|(_, other)| other.is_some());
+                self.tap.described(
+                    told.iter().map(|(told, _)| &told.info.condition_id),
+                    second.map(|(told, _)| &told.info.condition_id),
+                );
                 self.describe(told);
             }
-            Event::Books { asked, at, answer } => {
-                let Clock::Running { began } = self.clock;
+            Event::Books { ask, asked, at, answer } => {
+                self.tap.books(ask, at, &answer);
+                let Clock::Running { began } = self.clock else { return };
                 let body = answer.inspect_err(|error| tracing::warn!("books: {error}")).ok();
                 self.book_questions -= 1;
                 self.take_books(asked, at.saturating_duration_since(began), body.as_ref());
@@ -278,6 +306,7 @@ impl Live {
         let slot = &self.sockets[socket];
         if slot.state != Freshness::Stale {
             slot.handle.give_up(slot.connection, why);
+            self.tap.given_up(socket, why);
             self.lose(socket);
         }
     }
@@ -424,16 +453,29 @@ impl Live {
     fn sweep(&mut self) {
         let now = self.now();
         let sweep = self.tracker.sweep(now, &self.timing);
+        self.tap.expired(&sweep.expired);
         for token_id in &sweep.expired {
             self.signal(token_id, Signal::Expired, now);
         }
         for socket in sweep.silent_sockets {
             self.give_up(socket, "it does not tell what the book endpoint tells");
         }
+        self.mend_gaps();
         self.tell_sockets();
         self.waiting_to_ask.extend(sweep.due);
         self.ask_for_books();
         self.tell_status();
+    }
+
+    /// What was lost of a tape, nobody knows who plays it: other connections begin with whole
+    /// books.
+    fn mend_gaps(&mut self) {
+        let gap_count = self.tap.gap_count();
+        if gap_count > self.gaps_mended {
+            tracing::warn!("the tape has a gap: all sockets are opened anew");
+            self.gaps_mended = gap_count;
+            (0..self.sockets.len()).for_each(|socket| self.give_up(socket, "the tape has a gap"));
+        }
     }
 
     fn ask_for_books(&mut self) {
@@ -446,6 +488,9 @@ impl Live {
             let asked = self.waiting_to_ask.split_off(rest_at);
             self.book_questions += 1;
             self.counts.books_asked += asked.len() as u64;
+            self.ask_count += 1;
+            let ask = self.ask_count;
+            self.tap.ask(ask, asked.iter().map(|(id, _)| id));
             let (rest, events) = (carriers.rest.clone(), carriers.events.clone());
             tokio::spawn(async move {
                 let ids: Vec<Arc<str>> = asked.iter().map(|(id, _)| id.clone()).collect();
@@ -453,7 +498,7 @@ impl Live {
                 let at = Instant::now();
                 let answer = rest.books(&ids).await;
                 // Nobody listens when the server ends.
-                let _ = events.send(Event::Books { asked, at, answer }).await;
+                let _ = events.send(Event::Books { ask, asked, at, answer }).await;
             });
         }
     }

@@ -14,7 +14,7 @@ use super::market::Payout;
 use super::options::Options;
 use super::recordings::Played;
 use super::server::{Host, RequestSeen, Shared, listen, serve};
-use super::state::State;
+use super::state::{State, Told};
 use super::tls::{authority_path, server_config};
 use super::walk::{Pace, Walk};
 use super::world::{MarketSeed, World};
@@ -219,6 +219,11 @@ impl StandIn {
     /// Every request so far, upgrades included, in the order of the answers.
     pub(crate) fn requests(&self) -> Vec<RequestSeen> {
         self.shared.state.lock().requests.iter().cloned().collect()
+    }
+
+    /// Everything that was told so far, in order, where [`Options::keeps_told`] asks for it.
+    pub(crate) fn told(&self) -> Vec<Told> {
+        self.shared.state.lock().told.clone()
     }
 
     /// What clients did that the venue would hold against them; empty for a good one.

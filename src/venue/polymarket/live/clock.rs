@@ -1,4 +1,4 @@
-//! What time it is for the connector.
+//! What time it is for the connector: the present, or that of a tape.
 
 use std::time::Duration;
 
@@ -14,6 +14,13 @@ pub(super) enum Clock {
         /// When the connector began.
         began: Instant,
     },
+    /// By the line of a tape that is being played.
+    Tape {
+        /// When its session began.
+        began: Timestamp,
+        /// When the line came.
+        now: Timestamp,
+    },
 }
 
 impl Clock {
@@ -21,6 +28,10 @@ impl Clock {
     pub(super) fn elapsed(self) -> Duration {
         match self {
             Self::Running { began } => began.elapsed(),
+            Self::Tape { began, now } => {
+                let nanos = now.nanos().saturating_sub(began.nanos());
+                Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
+            }
         }
     }
 
@@ -28,6 +39,7 @@ impl Clock {
     pub(super) fn time(self) -> Timestamp {
         match self {
             Self::Running { .. } => Timestamp::now(),
+            Self::Tape { now, .. } => now,
         }
     }
 }

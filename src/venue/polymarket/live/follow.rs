@@ -158,6 +158,7 @@ impl Live {
             self.sockets.push(Slot::new(handle));
             number
         });
+        self.tap.follow(number, &tokens);
         let now = self.now();
         let slot = &mut self.sockets[number];
         slot.is_changed = true;

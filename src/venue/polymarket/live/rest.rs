@@ -10,10 +10,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::budget::Budget;
-use super::{LiveConfig, MarketFilter};
+use super::{LiveConfig, MarketFilter, Tap};
 use crate::client::{Client, ClientError};
 use crate::limits::bucket::BucketRule;
 use crate::venue::polymarket::wire::{Description, WireError, clob, gamma};
+use crate::venue::tape::Folder;
 
 /// An answer is no longer than this: a page of 100 markets has about 2 MB.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -43,10 +44,13 @@ pub(super) struct Rest {
     client: Client,
     gamma: Service,
     clob: Service,
+    tap: Tap,
 }
 
 struct Service {
     name: &'static str,
+    /// Where its answers go on a tape.
+    folder: Folder,
     /// Without a slash at the end.
     base: String,
     budget: Budget,
@@ -101,9 +105,10 @@ pub(super) struct PageObject<'a> {
 }
 
 impl Rest {
-    pub(super) fn new(config: &LiveConfig) -> Self {
-        let service = |name, base: &Uri, rule: Result<_, _>| Service {
+    pub(super) fn new(config: &LiveConfig, tap: Tap) -> Self {
+        let service = |name, folder, base: &Uri, rule: Result<_, _>| Service {
             name,
+            folder,
             base: base.to_string().trim_end_matches('/').to_owned(),
             budget: Budget::new(
                 rule.expect("a rate and a burst within bounds"),
@@ -116,8 +121,9 @@ impl Rest {
                 config.timing.answer_patience,
                 KEPT_CONNECTIONS_MAX,
             ),
-            gamma: service("Gamma", &config.gamma, GAMMA_RULE),
-            clob: service("the CLOB", &config.clob, CLOB_RULE),
+            gamma: service("Gamma", Folder::Gamma, &config.gamma, GAMMA_RULE),
+            clob: service("the CLOB", Folder::Clob, &config.clob, CLOB_RULE),
+            tap,
         }
     }
 
@@ -205,6 +211,7 @@ impl Rest {
         let uri = uri(address)?;
         service.budget.ready().await;
         let result = self.client.get(uri, ANSWER_BYTES_MAX).await;
+        self.tap.answer(service.folder, &address[service.base.len()..], &result);
         service.told(address, result)
     }
 }

@@ -79,6 +79,13 @@ impl Tracker {
         self.tokens.remove(token_id)
     }
 
+    /// Has another socket tell of a token.
+    pub(super) fn move_to(&mut self, token_id: &str, socket: usize) {
+        if let Some(token) = self.tokens.get_mut(token_id) {
+            token.socket = socket;
+        }
+    }
+
     /// The token as it is stored, with what is known of it.
     pub(super) fn get(&self, token_id: &str) -> Option<(&Arc<str>, &Tracked)> {
         self.tokens.get_key_value(token_id)
@@ -194,6 +201,11 @@ impl Tracked {
     /// How far its book can be trusted.
     pub(super) const fn state(&self) -> Freshness {
         self.state
+    }
+
+    /// Which of its socket's connections and losses it has seen: an answer is about one of them.
+    pub(super) const fn connection(&self) -> u32 {
+        self.connection
     }
 
     /// Whether the venue is to be asked for its book.

@@ -1,0 +1,67 @@
+//! What is recorded, where to, and how much of it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::venue::VenueArgs;
+use crate::venue::tape::TapeLimits;
+
+/// A file holds at least as much, so that there are not too many of them.
+const ROTATE_BYTES_MIN: u64 = 64 << 10;
+
+/// A tape may hold at least as much.
+const OUT_BYTES_MIN: u64 = 64 << 10;
+
+/// When a file is as long as that, another one begins.
+const ROTATE_BYTES_DEFAULT: u64 = 64 << 20;
+
+/// When a file is as old as that, another one begins.
+const ROTATE_SECONDS_DEFAULT: u32 = 3_600;
+
+/// How long all files together may become.
+const OUT_BYTES_DEFAULT: u64 = 10 << 30;
+
+/// The choices of `paperbourse record`.
+#[derive(Args, Clone, Debug)]
+pub struct RecordArgs {
+    /// Where the tape goes: a folder, made if it is not there. A tape that is there is continued
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+
+    /// For how many seconds to record [default: until SIGINT or SIGTERM]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub duration: Option<u32>,
+
+    /// After so many bytes another file begins
+    #[arg(long, value_name = "BYTES", default_value_t = ROTATE_BYTES_DEFAULT,
+          value_parser = clap::value_parser!(u64).range(ROTATE_BYTES_MIN..))]
+    pub rotate_bytes: u64,
+
+    /// After so many seconds another file begins
+    #[arg(long, value_name = "SECONDS", default_value_t = ROTATE_SECONDS_DEFAULT,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub rotate_seconds: u32,
+
+    /// How many bytes the whole tape may have, with what was there before: then the recording ends
+    #[arg(long, value_name = "BYTES", default_value_t = OUT_BYTES_DEFAULT,
+          value_parser = clap::value_parser!(u64).range(OUT_BYTES_MIN..))]
+    pub out_bytes_max: u64,
+
+    /// The venue.
+    #[command(flatten)]
+    pub venue: VenueArgs,
+}
+
+impl RecordArgs {
+    /// How large the tape and its parts may grow.
+    pub fn limits(&self) -> TapeLimits {
+        TapeLimits {
+            rotate_bytes: self.rotate_bytes,
+            rotate_after: Duration::from_secs(self.rotate_seconds.into()),
+            bytes_max: self.out_bytes_max,
+            ..TapeLimits::default()
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Records a venue: the connector as it serves, with a tape beside it and nobody to serve.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use tokio::time::{Instant, MissedTickBehavior};
+
+use crate::config::record::RecordArgs;
+use crate::config::venue::VenueConfig;
+use crate::market::Markets;
+use crate::server::ending_signal;
+use crate::venue::feed::{Feed, MismatchPolicy};
+use crate::venue::polymarket::live::Live;
+use crate::venue::polymarket::live::freshness::Freshness;
+use crate::venue::polymarket::live::status::{LiveSnapshot, LiveStatus};
+use crate::venue::tape::{Recorder, TapeError, TapeSender, TapeTotals};
+
+/// How often the log says what is recorded.
+const LOG_INTERVAL: Duration = Duration::from_mins(1);
+
+/// Why nothing is recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The command line does not say what to record.
+    #[error("{0}")]
+    Usage(String),
+    /// The tape is full, or its disk is.
+    #[error(transparent)]
+    Tape(#[from] TapeError),
+    /// It cannot be started.
+    #[error("{0:#}")]
+    Start(#[from] anyhow::Error),
+}
+
+/// Records until a signal says to end, the time is over, or nothing more can be written.
+pub fn run(arguments: &RecordArgs) -> Result<(), RecordError> {
+    let config = arguments.venue.config().map_err(|error| RecordError::Usage(error.to_string()))?;
+    let VenueConfig::Polymarket(config) = config else {
+        let venue = &arguments.venue.venue;
+        let error = format!("--venue {venue} cannot be recorded: use --venue polymarket");
+        return Err(RecordError::Usage(error));
+    };
+    let config = config.live().context("--venue-ca says whom to trust")?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("failed to start the runtime")?;
+    runtime.block_on(async {
+        let ending = ending_signal()?;
+        let mut recorder = Recorder::start(&arguments.out, arguments.limits())?;
+        tracing::info!("recording {} to {}", config.socket, arguments.out.display());
+        let markets = Arc::new(Markets::new());
+        let feed = Feed::new(markets.clone(), MismatchPolicy::Distrust);
+        let mut live = Live::tapped(config, feed, recorder.sender().into());
+        let (status, sender) = (live.status(), recorder.sender());
+        let duration = arguments.duration.map(|seconds| Duration::from_secs(seconds.into()));
+        let over = async {
+            match duration {
+                Some(duration) => tokio::time::sleep(duration).await,
+                None => std::future::pending().await,
+            }
+        };
+        let why = tokio::select! {
+            error = recorder.failed() => Err(error),
+            name = ending => Ok(name),
+            () = over => Ok("its time is over"),
+            () = live.run() => Ok("the connector has ended"),
+            () = log(&status, &markets, &sender) => Ok("the log has ended"),
+            () = settle(&markets) => Ok("the settler has ended"),
+        };
+        // What it still hears is not on the tape.
+        drop(live);
+        let ended = match why {
+            Ok(why) => {
+                tracing::info!("{why}: ending the tape");
+                tokio::select! {
+                    (_, ended) = recorder.finish(why) => ended,
+                    name = ending_signal()? => {
+                        let error = anyhow!("{name} again: ended before the tape was written");
+                        return Err(error.into());
+                    }
+                }
+            }
+            Err(error) => Err(error),
+        };
+        tracing::info!("recorded {}", sender.totals());
+        Ok(ended?)
+    })
+}
+
+/// Nobody trades here, so a market that is resolved is settled, and leaves the list in time.
+async fn settle(markets: &Markets) {
+    loop {
+        for market in markets.resolutions().await {
+            markets.mark_settled(market);
+        }
+    }
+}
+
+/// Says again and again what is recorded.
+async fn log(status: &LiveStatus, markets: &Markets, sender: &TapeSender) {
+    let mut ticks = tokio::time::interval_at(Instant::now() + LOG_INTERVAL, LOG_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut frames = status.get().frames;
+    let mut lines_lost = 0;
+    loop {
+        ticks.tick().await;
+        let (now, totals) = (status.get(), sender.totals());
+        let market_count = markets.listing().markets().len();
+        tracing::info!("{}", progress(market_count, &now, now.frames - frames, totals));
+        if totals.lines_lost > lines_lost {
+            let count = totals.lines_lost - lines_lost;
+            tracing::warn!("the disk is too slow: {count} lines more are not on the tape");
+        }
+        (frames, lines_lost) = (now.frames, totals.lines_lost);
+    }
+}
+
+/// What is recorded, with so many frames since the log said so last.
+fn progress(market_count: usize, now: &LiveSnapshot, frames: u64, totals: TapeTotals) -> String {
+    let tenths = frames.saturating_mul(10) / LOG_INTERVAL.as_secs();
+    format!(
+        "recording {market_count} markets: {} of {} tokens live, {} sockets, {}.{} frames a \
+         second; so far {totals}",
+        now.tokens[Freshness::Live as usize],
+        now.tokens.iter().sum::<usize>(),
+        now.sockets.iter().sum::<usize>(),
+        tenths / 10,
+        tenths % 10,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_says_how_much_is_recorded() {
+        let now = LiveSnapshot {
+            tokens: [1, 38, 0, 1, 0],
+            sockets: [0, 2, 0, 0, 0],
+            ..LiveSnapshot::default()
+        };
+        let totals = TapeTotals {
+            lines: 70_000,
+            payload_bytes: 35_000_000,
+            file_bytes: 4_000_000,
+            files: 3,
+            gaps: 1,
+            lines_lost: 20,
+        };
+        assert_eq!(
+            progress(20, &now, 62_405, totals),
+            "recording 20 markets: 38 of 40 tokens live, 2 sockets, 1040.0 frames a second; so far \
+             70000 lines of 35000000 bytes, 4000000 bytes in 3 files on disk; 1 gaps of 20 lines"
+        );
+        assert!(progress(1, &now, 9, totals).contains(" 0.1 frames a second"));
+    }
+}

@@ -1,0 +1,316 @@
+//! Plays a tape to the connector: it hears what it heard when the tape was made, in that order and
+//! at those times, and so decides what it decided then. What it decided by the clock is on the
+//! tape as well.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
+use super::freshness::{Freshness, Signal};
+use super::lag::Lag;
+use super::rest::PageObject;
+use super::socket::Handle;
+use super::tracker::Tracker;
+use super::{Asked, Clock, Live, MARKETS_WANTED_MAX, Slot};
+use crate::ids::Timestamp;
+use crate::venue::feed::Feed;
+use crate::venue::polymarket::wire::{Description, WireError, clob, gamma};
+use crate::venue::tape::{Line, VERSION};
+
+/// A tape tells of at most this many sockets.
+const SOCKETS_MAX: usize = 1_024;
+
+/// Questions of which the answer may still come.
+const ASKED_MAX: usize = 64;
+
+/// Descriptions are kept of at most this many markets, until the tape says which are followed. The
+/// longest list has half as many.
+const DESCRIPTIONS_MAX: usize = 20_000;
+
+/// Plays a tape to a connector that has no connection.
+pub struct Replay {
+    live: Live,
+    /// Whether the session's first line was played.
+    has_begun: bool,
+    /// What Gamma told of markets, and what the CLOB service did.
+    told: HashMap<Arc<str>, Description>,
+    told_second: HashMap<Arc<str>, Description>,
+    asked: HashMap<u64, Asked>,
+    counts: ReplayCounts,
+}
+
+/// What was played so far.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct ReplayCounts {
+    /// Frames of sockets.
+    pub frames: u64,
+    /// Answers of services.
+    pub answers: u64,
+    /// Times that lines are missing, or were never written.
+    pub gaps: u64,
+    /// Lines that are not played: the first of their session is missing, or it is of a version
+    /// that is not known.
+    pub unbegun: u64,
+    /// Lines of a kind that is not known.
+    pub unknown: u64,
+    /// Lines that do not hold what their kind needs.
+    pub unusable: u64,
+}
+
+impl Replay {
+    /// Publishes through this feed.
+    pub fn new(feed: Feed) -> Self {
+        let clock = Clock::Tape { began: Timestamp::EPOCH, now: Timestamp::EPOCH };
+        Self {
+            live: Live::unconnected(feed, clock),
+            has_begun: false,
+            told: HashMap::new(),
+            told_second: HashMap::new(),
+            asked: HashMap::new(),
+            counts: ReplayCounts::default(),
+        }
+    }
+
+    /// The feed that it plays to.
+    pub fn feed(&self) -> &Feed {
+        &self.live.feed
+    }
+
+    /// What was played so far.
+    pub fn counts(&self) -> ReplayCounts {
+        self.counts
+    }
+
+    /// Lines are missing: nothing that a socket tells can be trusted before it is opened again.
+    pub fn miss(&mut self, count: u64) {
+        tracing::warn!(
+            "{count} lines of the tape are missing: all books are stale until they come"
+        );
+        self.counts.gaps += 1;
+        self.lose_all();
+    }
+
+    /// A line cannot be read.
+    pub fn note_unusable(&mut self) {
+        self.counts.unusable += 1;
+    }
+
+    /// Plays a line.
+    pub fn take(&mut self, line: &Line<'_>) {
+        let now = Timestamp::from_nanos(line.ns);
+        if line.kind == "begin" {
+            self.begin(line, now);
+            return;
+        }
+        if !self.has_begun {
+            self.counts.unbegun += 1;
+            return;
+        }
+        if let Clock::Tape { now: at, .. } = &mut self.live.clock {
+            *at = now.max(*at);
+        }
+        let taken = match &*line.kind {
+            "answer" => self.answer(line),
+            "listed" => self.listed(line),
+            "described" => self.described(line),
+            "follow" => self.follow(line),
+            "open" => self.open(line),
+            "frame" => self.frame(line),
+            "lost" | "given_up" => self.lost(line),
+            "expired" => self.expired(line),
+            "ask" => self.ask(line),
+            "books" => self.books(line),
+            "gap" => {
+                self.miss(line.lines.unwrap_or(0));
+                Some(())
+            }
+            "end" => Some(()),
+            _ => {
+                self.counts.unknown += 1;
+                Some(())
+            }
+        };
+        self.counts.unusable += u64::from(taken.is_none());
+    }
+
+    /// A session begins: of what the one before it told, nothing is known to be so still.
+    fn begin(&mut self, line: &Line<'_>, now: Timestamp) {
+        self.lose_all();
+        let live = &mut self.live;
+        live.sockets.clear();
+        live.markets.clear();
+        live.tracker = Tracker::default();
+        live.lag = Lag::default();
+        live.clock = Clock::Tape { began: now, now };
+        let market_count = line.markets_max.unwrap_or(MARKETS_WANTED_MAX);
+        live.market_count_max = market_count.min(MARKETS_WANTED_MAX);
+        live.timing.lag_max = line.lag_max_ms.map_or(Duration::MAX, Duration::from_millis);
+        (self.told, self.told_second, self.asked) = Default::default();
+        self.has_begun = line.version == Some(VERSION);
+        if !self.has_begun {
+            let version = line.version.unwrap_or(0);
+            tracing::warn!("a tape of version {version} cannot be played: {VERSION} is known");
+            self.counts.unbegun += 1;
+        }
+    }
+
+    fn lose_all(&mut self) {
+        (0..self.live.sockets.len()).for_each(|socket| self.live.lose(socket));
+    }
+
+    /// Keeps what a service told of markets, until the tape says what became of it.
+    fn answer(&mut self, line: &Line<'_>) -> Option<()> {
+        self.counts.answers += 1;
+        // A failure, of which the reason is for people, has told nothing.
+        let Some(body) = line.payload().ok()? else { return Some(()) };
+        let get = line.get.as_deref()?;
+        let body = str::from_utf8(&body).ok()?;
+        if get.starts_with("/markets/keyset") {
+            let page: PageObject<'_> = serde_json::from_str(body).ok()?;
+            keep(&mut self.told, page.markets.iter().map(|row| gamma::market(row.get())));
+        } else if get.starts_with("/markets?") {
+            let rows: Vec<&RawValue> = serde_json::from_str(body).ok()?;
+            keep(&mut self.told, rows.iter().map(|row| gamma::market(row.get())));
+        } else {
+            keep(&mut self.told_second, std::iter::once(clob::long_market(body)));
+        }
+        Some(())
+    }
+
+    fn listed(&mut self, line: &Line<'_>) -> Option<()> {
+        let ids = line.ids.as_ref()?;
+        let listed = ids.iter().filter_map(|id| self.told.get(&**id).cloned()).collect();
+        // Most of a page are not followed, and the next list tells of them anew. Those that are
+        // asked for by name may have been told already.
+        if self.told.len() > DESCRIPTIONS_MAX / 2 {
+            self.told.clear();
+        }
+        self.live.list(listed);
+        Some(())
+    }
+
+    fn described(&mut self, line: &Line<'_>) -> Option<()> {
+        let (ids, second) = (line.ids.as_ref()?, line.second.as_ref()?);
+        let described = ids.iter().filter_map(|id| {
+            let told = self.told.remove(&**id)?;
+            let is_second = second.contains(id);
+            let other = if is_second { self.told_second.remove(&**id) } else { None };
+            Some((told, other))
+        });
+        let described = described.collect();
+        self.live.describe(described);
+        Some(())
+    }
+
+    /// The socket that tells of a token is the one that did, also if today's choice would be
+    /// another.
+    fn follow(&mut self, line: &Line<'_>) -> Option<()> {
+        let socket = self.socket(line)?;
+        let live = &mut self.live;
+        let now = live.now();
+        for id in line.tokens.as_ref()? {
+            let Some((id, token)) = live.tracker.get(id) else { continue };
+            let (id, other) = (id.clone(), token.socket);
+            if other == socket {
+                continue;
+            }
+            if let Some(other) = live.sockets.get_mut(other) {
+                other.tokens.retain(|token| *token != id);
+            }
+            live.tracker.move_to(&id, socket);
+            let is_open = live.sockets[socket].state != Freshness::Stale;
+            live.signal(&id, if is_open { Signal::Opened } else { Signal::Lost }, now);
+            live.sockets[socket].tokens.push(id);
+        }
+        Some(())
+    }
+
+    fn open(&mut self, line: &Line<'_>) -> Option<()> {
+        let socket = self.socket(line)?;
+        self.live.opened(socket, line.connection?);
+        Some(())
+    }
+
+    fn frame(&mut self, line: &Line<'_>) -> Option<()> {
+        self.counts.frames += 1;
+        let socket = self.socket(line)?;
+        let payload = line.payload().ok()??;
+        self.live.take_frame(socket, str::from_utf8(&payload).ok()?);
+        Some(())
+    }
+
+    fn lost(&mut self, line: &Line<'_>) -> Option<()> {
+        let socket = self.socket(line)?;
+        self.live.lose(socket);
+        Some(())
+    }
+
+    fn expired(&mut self, line: &Line<'_>) -> Option<()> {
+        let now = self.live.now();
+        for id in line.tokens.as_ref()? {
+            self.live.signal(id, Signal::Expired, now);
+        }
+        Some(())
+    }
+
+    fn ask(&mut self, line: &Line<'_>) -> Option<()> {
+        let tracker = &self.live.tracker;
+        let known = line.tokens.as_ref()?.iter().filter_map(|id| tracker.get(id));
+        let asked = known.map(|(id, token)| (id.clone(), token.connection())).collect();
+        if self.asked.len() == ASKED_MAX {
+            self.asked.clear();
+        }
+        self.asked.insert(line.ask?, asked);
+        Some(())
+    }
+
+    fn books(&mut self, line: &Line<'_>) -> Option<()> {
+        self.counts.answers += 1;
+        // What was asked may be on a part of the tape that is missing.
+        let Some(asked) = self.asked.remove(&line.ask?) else { return Some(()) };
+        let body = line.payload().ok()?.map(|body| Bytes::from(body.into_owned()));
+        // When they were asked for would say when they expire, which the tape does.
+        self.live.take_books(asked, self.live.now(), body.as_ref());
+        Some(())
+    }
+
+    /// The socket of a line, which is there from then on.
+    fn socket(&mut self, line: &Line<'_>) -> Option<usize> {
+        let socket = line.socket.filter(|&socket| socket < SOCKETS_MAX)?;
+        while self.live.sockets.len() <= socket {
+            self.live.sockets.push(Slot::new(Handle::unconnected()));
+        }
+        Some(socket)
+    }
+}
+
+/// Keeps what can be read, as long as there is room.
+fn keep(
+    kept: &mut HashMap<Arc<str>, Description>,
+    told: impl Iterator<Item = Result<Description, WireError>>,
+) {
+    for told in told.flatten() {
+        if kept.len() < DESCRIPTIONS_MAX || kept.contains_key(&told.info.condition_id) {
+            kept.insert(told.info.condition_id.clone(), told);
+        }
+    }
+}
+
+/// One line.
+impl fmt::Display for ReplayCounts {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { frames, answers, gaps, unbegun, unknown, unusable } = self;
+        write!(
+            formatter,
+            "{frames} frames, {answers} answers, {gaps} gaps; left out {unbegun} lines without a \
+             beginning, {unknown} of unknown kinds, {unusable} unusable ones",
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! Puts what the venue said on a tape, as it came and in the order in which it was taken, with
+//! what was decided by the clock. [`super::replay`] is the other end.
+//!
+//! What a kind of line holds, [`crate::venue::tape`] tells.
+
+use std::fmt::{Display, Write as _};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::LiveConfig;
+use crate::venue::tape::{Folder, Payload, TapeSender, VERSION};
+
+/// Where what comes is handed to, besides; nowhere, unless somebody records.
+#[derive(Clone, Default)]
+pub struct Tap(Option<TapeSender>);
+
+impl From<TapeSender> for Tap {
+    fn from(sender: TapeSender) -> Self {
+        Self(Some(sender))
+    }
+}
+
+impl Tap {
+    /// How many gaps there are on the tape.
+    pub(super) fn gap_count(&self) -> u64 {
+        self.0.as_ref().map_or(0, TapeSender::gap_count)
+    }
+
+    /// The connector begins, and knows nothing.
+    pub(super) fn begin(&self, config: &LiveConfig) {
+        self.send(Folder::Ws, Payload::None, || {
+            let lag_max_ms = u64::try_from(config.timing.lag_max.as_millis()).unwrap_or(u64::MAX);
+            Fields::of("begin")
+                .number("version", VERSION)
+                .text("by", crate::client::AGENT)
+                .text("gamma", &config.gamma.to_string())
+                .text("clob", &config.clob.to_string())
+                .text("socket_address", &config.socket.to_string())
+                .number("markets_max", config.filter.count_max)
+                .number("lag_max_ms", lag_max_ms)
+        });
+    }
+
+    /// A service answered a request, of which the address behind the service's own is `get`.
+    pub(super) fn answer<E: Display>(&self, from: Folder, get: &str, answer: &Result<Bytes, E>) {
+        if self.0.is_some() {
+            self.send(from, payload(answer), || Fields::of("answer").text("get", get));
+        }
+    }
+
+    /// The markets to follow.
+    pub(super) fn listed<'a>(&self, ids: impl Iterator<Item = &'a Arc<str>>) {
+        self.send(Folder::Gamma, Payload::None, || Fields::of("listed").list("ids", ids));
+    }
+
+    /// Markets that were asked for, and those of them of which two services tell.
+    pub(super) fn described<'a>(
+        &self,
+        ids: impl Iterator<Item = &'a Arc<str>>,
+        second: impl Iterator<Item = &'a Arc<str>>,
+    ) {
+        self.send(Folder::Gamma, Payload::None, || {
+            Fields::of("described").list("ids", ids).list("second", second)
+        });
+    }
+
+    /// A socket is to tell of these tokens.
+    pub(super) fn follow(&self, socket: usize, ids: &[Arc<str>]) {
+        self.send(Folder::Ws, Payload::None, || {
+            Fields::of("follow").number("socket", socket).list("tokens", ids.iter())
+        });
+    }
+
+    /// A connection is open.
+    pub(super) fn open(&self, socket: usize, connection: u64) {
+        self.send(Folder::Ws, Payload::None, || {
+            Fields::of("open").number("socket", socket).number("connection", connection)
+        });
+    }
+
+    /// A text frame came at this moment.
+    pub(super) fn frame(&self, at: Instant, socket: usize, text: &str) {
+        if let Some(sender) = &self.0 {
+            let Fields(fields) = Fields::of("frame").number("socket", socket);
+            sender.send(at.into_std(), Folder::Ws, fields, Payload::Text(text.to_owned()));
+        }
+    }
+
+    /// A connection ended, or was not opened.
+    pub(super) fn lost(&self, socket: usize, why: impl Display) {
+        self.send(Folder::Ws, Payload::None, || {
+            Fields::of("lost").number("socket", socket).text("why", &why.to_string())
+        });
+    }
+
+    /// A connection is not believed any more.
+    pub(super) fn given_up(&self, socket: usize, why: &str) {
+        self.send(Folder::Ws, Payload::None, || {
+            Fields::of("given_up").number("socket", socket).text("why", why)
+        });
+    }
+
+    /// Nothing has proven these books for too long.
+    pub(super) fn expired(&self, ids: &[Arc<str>]) {
+        if !ids.is_empty() {
+            self.send(Folder::Ws, Payload::None, || {
+                Fields::of("expired").list("tokens", ids.iter())
+            });
+        }
+    }
+
+    /// The books of these tokens are asked for.
+    pub(super) fn ask<'a>(&self, ask: u64, ids: impl Iterator<Item = &'a Arc<str>>) {
+        self.send(Folder::Clob, Payload::None, || {
+            Fields::of("ask").number("ask", ask).list("tokens", ids)
+        });
+    }
+
+    /// The answer to that, which was asked for at this moment.
+    pub(super) fn books<E: Display>(&self, ask: u64, at: Instant, answer: &Result<Bytes, E>) {
+        if let Some(sender) = &self.0 {
+            let asked_ns = sender.time(at.into_std()).nanos();
+            self.send(Folder::Clob, payload(answer), || {
+                Fields::of("books").number("ask", ask).number("asked_ns", asked_ns)
+            });
+        }
+    }
+
+    fn send(&self, folder: Folder, payload: Payload, fields: impl FnOnce() -> Fields) {
+        if let Some(sender) = &self.0 {
+            let Fields(fields) = fields();
+            sender.send(Instant::now().into_std(), folder, fields, payload);
+        }
+    }
+}
+
+fn payload<E: Display>(answer: &Result<Bytes, E>) -> Payload {
+    match answer {
+        Ok(bytes) => Payload::Bytes(bytes.clone()),
+        Err(error) => Payload::Error(error.to_string()),
+    }
+}
+
+/// Keys of a line.
+struct Fields(String);
+
+impl Fields {
+    fn of(kind: &str) -> Self {
+        Self(format!(r#""kind":"{kind}""#))
+    }
+
+    fn number(mut self, key: &str, value: impl Display) -> Self {
+        let _ = write!(self.0, r#","{key}":{value}"#);
+        self
+    }
+
+    fn text(self, key: &str, text: &str) -> Self {
+        self.number(key, serde_json::Value::from(text))
+    }
+
+    fn list<'a>(mut self, key: &str, ids: impl Iterator<Item = &'a Arc<str>>) -> Self {
+        let _ = write!(self.0, r#","{key}":["#);
+        for (index, id) in ids.enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            let _ = write!(self.0, "{comma}{}", serde_json::Value::from(&**id));
+        }
+        self.0.push(']');
+        self
+    }
+}

@@ -1,0 +1,126 @@
+//! The names of the files of a tape.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::ids::Timestamp;
+
+/// What the names of tapes end with; without the second part they were unpacked by hand.
+const PACKED: &str = ".tape.jsonl.gz";
+const UNPACKED: &str = ".tape.jsonl";
+
+/// Digits of a file's number.
+const NUMBER_DIGITS: usize = 6;
+
+/// A tape has at most this many files.
+pub const FILES_MAX: usize = 100_000;
+
+/// Where a line goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Folder {
+    /// What the catalogue answered.
+    Gamma,
+    /// What the book service answered.
+    Clob,
+    /// What the sockets said.
+    Ws,
+}
+
+impl Folder {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Gamma, Self::Clob, Self::Ws];
+
+    /// Its name below the tape.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Gamma => "gamma",
+            Self::Clob => "clob",
+            Self::Ws => "ws",
+        }
+    }
+}
+
+/// The name of the session that begins at this time.
+pub(super) fn session_name(at: Timestamp) -> String {
+    let time = jiff::Timestamp::from_nanosecond(at.nanos().into())
+        .expect("a time of 64 bits of nanoseconds is one that the library knows");
+    time.strftime("%Y%m%dT%H%M%S%.3fZ").to_string()
+}
+
+/// The name of a file of a session.
+pub(super) fn file_name(session: &str, number: u32) -> String {
+    format!("{session}-{number:0NUMBER_DIGITS$}{PACKED}")
+}
+
+/// The files of one session, in order, by folder.
+pub(super) type SessionFiles = [Vec<PathBuf>; Folder::ALL.len()];
+
+/// Every session below this folder, by name, which is by time.
+pub(super) fn sessions(directory: &Path) -> io::Result<BTreeMap<String, SessionFiles>> {
+    let mut sessions = BTreeMap::<String, SessionFiles>::new();
+    let mut file_count = 0;
+    for folder in Folder::ALL {
+        let entries = match fs::read_dir(directory.join(folder.as_str())) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
+            let path = entry?.path();
+            if let Some(session) = session_of(&path) {
+                let files = sessions.entry(session.to_owned()).or_default();
+                files[folder as usize].push(path);
+                file_count += 1;
+            }
+            if file_count > FILES_MAX {
+                return Err(io::Error::other(format!("a tape of more than {FILES_MAX} files")));
+            }
+        }
+    }
+    for files in sessions.values_mut().flatten() {
+        files.sort();
+    }
+    Ok(sessions)
+}
+
+/// Whether a file is part of a tape, by its name.
+pub fn is_of_tape(path: &Path) -> bool {
+    session_of(path).is_some()
+}
+
+/// The session of a file; `None` when it is no part of a tape.
+fn session_of(path: &Path) -> Option<&str> {
+    let name = path.file_name()?.to_str()?;
+    let stem = name.strip_suffix(PACKED).or_else(|| name.strip_suffix(UNPACKED))?;
+    stem.rsplit_once('-').map(|(session, _)| session)
+}
+
+/// Whether a file has to be unpacked.
+pub(super) fn is_packed(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "gz")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_their_session_and_sort_by_time() {
+        let at = |millis: i64| session_name(Timestamp::from_millis(1_795_317_300_000 + millis));
+        assert_eq!(at(123), "20261122T031500.123Z");
+        assert_eq!(file_name(&at(0), 7), "20261122T031500.000Z-000007.tape.jsonl.gz");
+        let names = [file_name(&at(0), 9), file_name(&at(0), 10), file_name(&at(1), 1)];
+        assert!(names.is_sorted(), "{names:?}");
+        for (name, session) in [
+            (&*names[0], Some(&*at(0))),
+            ("20261122T031500.000Z-000007.tape.jsonl", Some(&*at(0))),
+            ("frames.jsonl", None),
+            ("frames.jsonl.gz", None),
+            ("a.tape.jsonl", None),
+        ] {
+            assert_eq!(session_of(Path::new(name)), session, "{name}");
+        }
+    }
+}

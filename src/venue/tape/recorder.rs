@@ -1,0 +1,447 @@
+//! Writes tapes: one thread, which takes what is handed to it and never makes anybody wait.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use tokio::sync::oneshot;
+
+use super::file::{self, FILES_MAX, Folder};
+use super::line;
+use super::queue::{Batch, Entry, Payload, QUEUE_BYTES_MAX, Queue};
+use crate::ids::Timestamp;
+
+/// What was written is handed to the system within this time.
+pub const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Room that is kept for the last line and the ends of files.
+const ENDING_BYTES: u64 = 4_096;
+
+/// How large a tape and its parts may grow.
+#[derive(Clone, Debug)]
+pub struct TapeLimits {
+    /// After so many bytes on disk another file begins.
+    pub rotate_bytes: u64,
+    /// After so long another file begins.
+    pub rotate_after: Duration,
+    /// All files of the folder, those of other sessions too, hold at most so many bytes.
+    pub bytes_max: u64,
+    /// So many bytes may wait to be written.
+    pub queue_bytes_max: usize,
+}
+
+impl Default for TapeLimits {
+    fn default() -> Self {
+        Self {
+            rotate_bytes: 64 << 20,
+            rotate_after: Duration::from_hours(1),
+            bytes_max: 10 << 30,
+            queue_bytes_max: QUEUE_BYTES_MAX,
+        }
+    }
+}
+
+/// Why nothing more is written. What was written plays.
+#[derive(Debug, thiserror::Error)]
+pub enum TapeError {
+    /// A file operation failed.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Disk {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The tape is as large as it may become.
+    #[error("the tape is full: its files may hold {bytes_max} bytes")]
+    Full {
+        /// How large that is.
+        bytes_max: u64,
+    },
+    /// The tape has as many files as it may have.
+    #[error("the tape is full: it may have {FILES_MAX} files")]
+    TooManyFiles,
+}
+
+/// What a recorder has done so far.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct TapeTotals {
+    /// Lines written.
+    pub lines: u64,
+    /// Bytes of all that came.
+    pub payload_bytes: u64,
+    /// Bytes of this session on disk.
+    pub file_bytes: u64,
+    /// Files of this session.
+    pub files: u64,
+    /// How often the disk was too slow.
+    pub gaps: u64,
+    /// Lines that are not on the tape for that.
+    pub lines_lost: u64,
+}
+
+/// Part of a line.
+impl fmt::Display for TapeTotals {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { lines, payload_bytes, file_bytes, files, gaps, lines_lost } = self;
+        write!(
+            formatter,
+            "{lines} lines of {payload_bytes} bytes, {file_bytes} bytes in {files} files on disk; \
+             {gaps} gaps of {lines_lost} lines",
+        )
+    }
+}
+
+#[derive(Default)]
+struct Counters {
+    lines: AtomicU64,
+    payload_bytes: AtomicU64,
+    file_bytes: AtomicU64,
+    files: AtomicU64,
+}
+
+/// A session that is being recorded.
+pub struct Recorder {
+    sender: TapeSender,
+    ended: oneshot::Receiver<Result<(), TapeError>>,
+}
+
+/// Hands lines to a recorder. What comes after its end is dropped.
+#[derive(Clone)]
+pub struct TapeSender {
+    queue: Arc<Queue>,
+    counters: Arc<Counters>,
+    began: Instant,
+    began_at: Timestamp,
+}
+
+impl TapeSender {
+    /// Puts what came at this moment on the tape.
+    pub fn send(&self, at: Instant, folder: Folder, fields: String, payload: Payload) {
+        self.queue.push(Entry { at: self.time(at), folder, fields, payload });
+    }
+
+    /// A moment by the clock on the wall, which is read once: the times of a tape never go back.
+    pub fn time(&self, at: Instant) -> Timestamp {
+        let elapsed = at.saturating_duration_since(self.began);
+        let elapsed = i64::try_from(elapsed.as_nanos()).unwrap_or(i64::MAX);
+        Timestamp::from_nanos(self.began_at.nanos().saturating_add(elapsed))
+    }
+
+    /// What the recorder has done so far.
+    pub fn totals(&self) -> TapeTotals {
+        let (gaps, lines_lost) = self.queue.losses();
+        TapeTotals {
+            lines: self.counters.lines.load(Ordering::Relaxed),
+            payload_bytes: self.counters.payload_bytes.load(Ordering::Relaxed),
+            file_bytes: self.counters.file_bytes.load(Ordering::Relaxed),
+            files: self.counters.files.load(Ordering::Relaxed),
+            gaps,
+            lines_lost,
+        }
+    }
+
+    /// How many gaps the tape has so far.
+    pub fn gap_count(&self) -> u64 {
+        self.queue.losses().0
+    }
+}
+
+impl Recorder {
+    /// Begins a session in this folder, which is made if it is not there.
+    pub fn start(directory: &Path, limits: TapeLimits) -> Result<Self, TapeError> {
+        let began_at = Timestamp::now();
+        let writer = Writer::new(directory, limits, began_at)?;
+        let queue = Arc::new(Queue::new(writer.limits.queue_bytes_max));
+        let (end, ended) = oneshot::channel();
+        let sender = TapeSender {
+            queue: queue.clone(),
+            counters: writer.counters.clone(),
+            began: Instant::now(),
+            began_at,
+        };
+        let thread = std::thread::Builder::new().name("tape".to_owned());
+        let spawned = thread.spawn(move || {
+            let result = writer.run(&queue);
+            // What comes now has no place to go.
+            queue.close("the writer has ended");
+            let _ = end.send(result);
+        });
+        spawned.map_err(|source| failed("start the thread that writes", directory, source))?;
+        Ok(Self { sender, ended })
+    }
+
+    /// Where lines are handed in.
+    pub fn sender(&self) -> TapeSender {
+        self.sender.clone()
+    }
+
+    /// Waits until it cannot go on.
+    pub async fn failed(&mut self) -> TapeError {
+        match (&mut self.ended).await {
+            Ok(Err(error)) => error,
+            // It ends well only when it is told to, and by its owner.
+            Ok(Ok(())) | Err(_) => unreachable!("nobody has told the writer to end"),
+        }
+    }
+
+    /// Writes what is there, and ends the session.
+    pub async fn finish(mut self, why: &str) -> (TapeTotals, Result<(), TapeError>) {
+        self.sender.queue.close(why);
+        let result = (&mut self.ended).await.expect("the writer tells how it ended");
+        (self.sender.totals(), result)
+    }
+}
+
+impl TapeError {
+    /// Whether it was to be so: the operator has set the bound.
+    pub const fn is_full(&self) -> bool {
+        matches!(self, Self::Full { .. } | Self::TooManyFiles)
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.sender.queue.close("given up");
+    }
+}
+
+fn failed(action: &'static str, path: &Path, source: io::Error) -> TapeError {
+    TapeError::Disk { action, path: path.to_owned(), source }
+}
+
+struct Writer {
+    directory: PathBuf,
+    session: String,
+    limits: TapeLimits,
+    files: [Option<TapeFile>; Folder::ALL.len()],
+    /// Files so far, by folder.
+    file_numbers: [u32; Folder::ALL.len()],
+    /// Files of other sessions.
+    other_files: usize,
+    /// Bytes of all files that are not written any more.
+    closed_bytes: u64,
+    /// Bytes of other sessions among them.
+    other_bytes: u64,
+    /// Bytes that were written, before they were packed, since all of it was handed to the system.
+    unflushed_bytes: u64,
+    flushed: Instant,
+    line_number: u64,
+    line: Vec<u8>,
+    counters: Arc<Counters>,
+}
+
+struct TapeFile {
+    path: PathBuf,
+    encoder: GzEncoder<Counted>,
+    opened: Instant,
+    /// Something was written and not handed to the system.
+    is_dirty: bool,
+}
+
+/// A file and how much of it there is.
+struct Counted {
+    file: File,
+    bytes: u64,
+}
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.file.write(bytes)?;
+        self.bytes += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Writer {
+    fn new(directory: &Path, limits: TapeLimits, at: Timestamp) -> Result<Self, TapeError> {
+        for folder in Folder::ALL {
+            let path = directory.join(folder.as_str());
+            fs::create_dir_all(&path).map_err(|source| failed("create", &path, source))?;
+        }
+        let sessions = file::sessions(directory)
+            .map_err(|source| failed("look for other tapes in", directory, source))?;
+        let (mut other_files, mut other_bytes) = (0, 0);
+        for path in sessions.values().flatten().flatten() {
+            other_files += 1;
+            let data = fs::metadata(path).map_err(|source| failed("look at", path, source))?;
+            other_bytes += data.len();
+        }
+        // Not even the word that it is full would fit, and every try would add one.
+        if other_bytes + 2 * ENDING_BYTES > limits.bytes_max {
+            return Err(TapeError::Full { bytes_max: limits.bytes_max });
+        }
+        if other_files + Folder::ALL.len() > FILES_MAX {
+            return Err(TapeError::TooManyFiles);
+        }
+        // Another one that was started in the same instant, or while the clock was ahead.
+        let newest = sessions.keys().next_back();
+        let mut at = at;
+        while newest.is_some_and(|newest| *newest >= file::session_name(at)) {
+            at = Timestamp::from_millis(at.millis() + 1);
+        }
+        Ok(Self {
+            directory: directory.to_owned(),
+            session: file::session_name(at),
+            limits,
+            files: Default::default(),
+            file_numbers: Default::default(),
+            other_files,
+            closed_bytes: other_bytes,
+            other_bytes,
+            unflushed_bytes: 0,
+            flushed: Instant::now(),
+            line_number: 0,
+            line: Vec::new(),
+            counters: Arc::default(),
+        })
+    }
+
+    /// Writes what comes, to its end.
+    fn run(mut self, queue: &Queue) -> Result<(), TapeError> {
+        loop {
+            let patience = FLUSH_INTERVAL.saturating_sub(self.flushed.elapsed());
+            let Batch { entries, end } = queue.take(patience);
+            for entry in &entries {
+                if let Err(error) = self.write(entry) {
+                    if error.is_full() {
+                        self.end(entry.at, &error.to_string())?;
+                    }
+                    return Err(error);
+                }
+            }
+            if let Some(why) = end {
+                return self.end(Timestamp::now(), &why);
+            }
+            if self.flushed.elapsed() >= FLUSH_INTERVAL {
+                self.flush()?;
+            }
+        }
+    }
+
+    fn write(&mut self, entry: &Entry) -> Result<(), TapeError> {
+        self.line.clear();
+        line::write(&mut self.line, self.line_number + 1, entry);
+        self.make_room(self.line.len() as u64)?;
+        let file_count: u32 = self.file_numbers.iter().sum();
+        let file_count = self.other_files + usize::try_from(file_count).unwrap_or(usize::MAX);
+        if self.files[entry.folder as usize].is_none() && file_count >= FILES_MAX {
+            return Err(TapeError::TooManyFiles);
+        }
+        self.append(entry.folder)?;
+        self.counters.lines.fetch_add(1, Ordering::Relaxed);
+        let payload_bytes = entry.payload.bytes().len() as u64;
+        self.counters.payload_bytes.fetch_add(payload_bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether a line of this length can be written, with an end after it.
+    fn make_room(&mut self, line_bytes: u64) -> Result<(), TapeError> {
+        let bytes_max = self.limits.bytes_max;
+        let is_room = |it: &Self| {
+            it.file_bytes() + it.unflushed_bytes + line_bytes + ENDING_BYTES <= bytes_max
+        };
+        if !is_room(self) && self.unflushed_bytes > 0 {
+            // How much of the room they take is known when they are packed.
+            self.flush()?;
+        }
+        if is_room(self) { Ok(()) } else { Err(TapeError::Full { bytes_max }) }
+    }
+
+    /// Bytes of all files of the tape.
+    fn file_bytes(&self) -> u64 {
+        let open = self.files.iter().flatten().map(|file| file.encoder.get_ref().bytes);
+        self.closed_bytes + open.sum::<u64>()
+    }
+
+    /// Puts the line where it belongs.
+    fn append(&mut self, folder: Folder) -> Result<(), TapeError> {
+        let place = folder as usize;
+        if self.files[place].as_ref().is_some_and(|file| file.is_over(&self.limits)) {
+            self.close(place)?;
+        }
+        let file = match &mut self.files[place] {
+            Some(file) => file,
+            none => {
+                self.file_numbers[place] += 1;
+                let name = file::file_name(&self.session, self.file_numbers[place]);
+                let path = self.directory.join(folder.as_str()).join(name);
+                self.counters.files.fetch_add(1, Ordering::Relaxed);
+                none.insert(TapeFile::create(path)?)
+            }
+        };
+        let written = file.encoder.write_all(&self.line);
+        written.map_err(|source| failed("write", &file.path, source))?;
+        file.is_dirty = true;
+        self.line_number += 1;
+        self.unflushed_bytes += self.line.len() as u64;
+        Ok(())
+    }
+
+    /// Hands everything to the system.
+    fn flush(&mut self) -> Result<(), TapeError> {
+        for file in self.files.iter_mut().flatten().filter(|file| file.is_dirty) {
+            let flushed = file.encoder.flush();
+            flushed.map_err(|source| failed("write", &file.path, source))?;
+            file.is_dirty = false;
+        }
+        for place in 0..self.files.len() {
+            // One that is quiet ends in time, too.
+            if self.files[place].as_ref().is_some_and(|file| file.is_over(&self.limits)) {
+                self.close(place)?;
+            }
+        }
+        (self.unflushed_bytes, self.flushed) = (0, Instant::now());
+        self.counters.file_bytes.store(self.file_bytes() - self.other_bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Ends a file, which is on disk then.
+    fn close(&mut self, place: usize) -> Result<(), TapeError> {
+        let Some(TapeFile { path, encoder, .. }) = self.files[place].take() else { return Ok(()) };
+        let ended = encoder.finish().map_err(|source| failed("write", &path, source))?;
+        self.closed_bytes += ended.bytes;
+        ended.file.sync_data().map_err(|source| failed("sync", &path, source))
+    }
+
+    /// Ends the session.
+    fn end(&mut self, at: Timestamp, why: &str) -> Result<(), TapeError> {
+        let why = serde_json::to_string(why).expect("text is JSON");
+        let fields = format!(r#""kind":"end","why":{why}"#);
+        let entry = Entry { at, folder: Folder::Ws, fields, payload: Payload::None };
+        self.line.clear();
+        line::write(&mut self.line, self.line_number + 1, &entry);
+        self.append(Folder::Ws)?;
+        for place in 0..self.files.len() {
+            self.close(place)?;
+        }
+        self.flush()
+    }
+}
+
+impl TapeFile {
+    fn create(path: PathBuf) -> Result<Self, TapeError> {
+        let file = OpenOptions::new().write(true).create_new(true).open(&path);
+        let file = file.map_err(|source| failed("create", &path, source))?;
+        let counted = Counted { file, bytes: 0 };
+        let encoder = GzEncoder::new(counted, Compression::default());
+        Ok(Self { path, encoder, opened: Instant::now(), is_dirty: false })
+    }
+
+    fn is_over(&self, limits: &TapeLimits) -> bool {
+        self.encoder.get_ref().bytes >= limits.rotate_bytes
+            || self.opened.elapsed() >= limits.rotate_after
+    }
+}

@@ -1,0 +1,253 @@
+//! A connector with a tape beside it, all that it published, and all that the tape publishes.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use paperbourse::ids::OutcomeIndex;
+use paperbourse::market::book::Book;
+use paperbourse::market::catalogue::{MarketInfo, MarketStatus};
+use paperbourse::market::{Market, Markets};
+use paperbourse::venue::feed::{Feed, FeedCounts, MismatchPolicy};
+use paperbourse::venue::polymarket::live::status::LiveSnapshot;
+use paperbourse::venue::polymarket::live::{MarketFilter, Replay, ReplayCounts};
+use paperbourse::venue::tape::{Line, Recorder, Step, Tape, TapeLimits, TapeReport, TapeTotals};
+use parking_lot::Mutex;
+use tempfile::TempDir;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::auditor::{levels_of, levels_of_state};
+use crate::connector::{Connector, QUICK};
+use crate::standin::world::{condition_id, token_id};
+use crate::standin::{StandIn, Told};
+
+/// A test that waits longer has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The tokens of an invented market.
+pub(super) fn both(number: usize) -> [String; 2] {
+    [token_id(number, 0), token_id(number, 1)]
+}
+
+/// The tokens of the first so many invented markets.
+pub(super) fn tokens(market_count: usize) -> Vec<String> {
+    (0..market_count).flat_map(both).collect()
+}
+
+pub(super) fn feed() -> Feed {
+    Feed::new(Arc::new(Markets::new()), MismatchPolicy::Distrust)
+}
+
+/// All that was seen of what was published.
+#[derive(Default, Debug)]
+pub(super) struct Seen {
+    /// By token and number of the publication.
+    books: BTreeMap<(String, u64), Arc<Book>>,
+    /// One after the other, by condition id.
+    infos: HashMap<String, Vec<Arc<MarketInfo>>>,
+}
+
+impl Seen {
+    fn look_at(&mut self, market: &Market) {
+        let info = market.info().clone();
+        for (index, outcome) in (0..).zip(&info.outcomes) {
+            if let Some(book) = &*market.book(OutcomeIndex(index)) {
+                self.books.insert((outcome.token_id.to_string(), book.sequence), book.clone());
+            }
+        }
+        let infos = self.infos.entry(info.condition_id.to_string()).or_default();
+        if infos.last() != Some(&info) {
+            infos.push(info);
+        }
+    }
+
+    /// The newest book of each token.
+    pub(super) fn last_books(&self) -> BTreeMap<String, Arc<Book>> {
+        self.books.iter().map(|((token, _), book)| (token.clone(), book.clone())).collect()
+    }
+
+    /// Whether a tape published all that was seen, in the same places, and nothing after it.
+    pub(super) fn check_played(&self, played: &Self) {
+        assert!(self.books.len() > 100, "{} books", self.books.len());
+        for (place, book) in &self.books {
+            assert_eq!(played.books.get(place), Some(book), "{place:?}");
+        }
+        assert_eq!(self.last_books(), played.last_books());
+        assert_eq!(self.infos.len(), played.infos.len());
+        for (condition_id, infos) in &self.infos {
+            let mut others = played.infos[condition_id].iter();
+            for info in infos {
+                assert!(others.any(|other| other == info), "never played: {info:?}");
+            }
+            assert_eq!(others.next(), None, "played after the end of {condition_id}");
+        }
+    }
+}
+
+/// The newest book of each token.
+pub(super) fn last_books(markets: &Markets) -> BTreeMap<String, Arc<Book>> {
+    let mut seen = Seen::default();
+    markets.listing().markets().iter().for_each(|market| seen.look_at(market));
+    seen.last_books()
+}
+
+/// A connector that is being recorded.
+pub(super) struct Taped {
+    pub(super) venue: StandIn,
+    connector: Connector,
+    recorder: Recorder,
+    folder: TempDir,
+    seen: Arc<Mutex<Seen>>,
+    looks: watch::Receiver<u64>,
+    looking: JoinHandle<()>,
+}
+
+/// What is left of it.
+pub(super) struct Recorded {
+    pub(super) folder: TempDir,
+    pub(super) totals: TapeTotals,
+    pub(super) seen: Seen,
+    pub(super) told: Vec<Told>,
+}
+
+impl Taped {
+    pub(super) fn start(venue: StandIn, market_count: usize, limits: TapeLimits) -> Self {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().to_owned();
+        Self { folder, ..Self::start_in(venue, market_count, limits, &path) }
+    }
+
+    /// Records into a folder of somebody else's.
+    pub(super) fn start_in(
+        venue: StandIn,
+        market_count: usize,
+        limits: TapeLimits,
+        folder: &Path,
+    ) -> Self {
+        let recorder = Recorder::start(folder, limits).unwrap();
+        let filter = MarketFilter { count_max: market_count, ..MarketFilter::default() };
+        let policy = MismatchPolicy::Distrust;
+        let tap = recorder.sender().into();
+        let connector = Connector::start_tapped(&venue, filter, QUICK, policy, tap);
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let (looked, looks) = watch::channel(0);
+        let looking = tokio::spawn({
+            let (markets, seen) = (connector.markets.clone(), seen.clone());
+            async move {
+                loop {
+                    for market in markets.changes().await {
+                        seen.lock().look_at(&market);
+                    }
+                    looked.send_modify(|looks| *looks += 1);
+                }
+            }
+        });
+        let folder = TempDir::new().unwrap();
+        Self { venue, connector, recorder, folder, seen, looks, looking }
+    }
+
+    pub(super) fn status(&self) -> LiveSnapshot {
+        self.connector.status()
+    }
+
+    pub(super) fn status_of(&self, number: usize) -> Option<MarketStatus> {
+        let market = self.connector.markets.by_condition(&condition_id(number))?;
+        Some(market.info().status)
+    }
+
+    pub(super) fn is_fresh(&self, token: &str) -> bool {
+        self.connector.fresh(token).is_some()
+    }
+
+    /// Whether each of these books is fresh, and the venue's newest.
+    pub(super) fn is_settled(&self, tokens: &[String]) -> bool {
+        tokens.iter().all(|token| {
+            let newest = self.venue.published(token).pop();
+            let levels = newest.as_ref().map(levels_of_state);
+            self.connector.fresh(token).is_some_and(|book| Some(levels_of(&book)) == levels)
+        })
+    }
+
+    /// Waits until this is so.
+    #[track_caller]
+    pub(super) fn until<'a>(
+        &'a self,
+        what: &'a str,
+        is_so: impl Fn(&Self) -> bool + 'a,
+    ) -> impl Future<Output = ()> + 'a {
+        let caller = std::panic::Location::caller();
+        async move {
+            let mut looks = self.looks.clone();
+            let waiting = async {
+                while !is_so(self) {
+                    // What is counted changes without a book that does.
+                    let _ = tokio::time::timeout(QUICK.sweep_interval, looks.changed()).await;
+                }
+            };
+            let result = tokio::time::timeout(PATIENCE, waiting).await;
+            assert!(result.is_ok(), "{caller}: not in time: {what}; {:?}", self.status());
+        }
+    }
+
+    pub(super) async fn finish(self) -> Recorded {
+        let Self { venue, connector, recorder, folder, seen, looking, .. } = self;
+        let markets = connector.markets.clone();
+        drop(connector);
+        // Its task ends at its next turn.
+        tokio::task::yield_now().await;
+        looking.abort();
+        let (totals, result) = recorder.finish("asked").await;
+        result.unwrap();
+        let mut seen = std::mem::take(&mut *seen.lock());
+        markets.listing().markets().iter().for_each(|market| seen.look_at(market));
+        Recorded { folder, totals, seen, told: venue.told() }
+    }
+}
+
+/// A line of a tape, kept.
+pub(super) struct OwnedLine {
+    pub(super) kind: String,
+    pub(super) ns: i64,
+    pub(super) get: String,
+    pub(super) payload: Option<Vec<u8>>,
+}
+
+/// All that a tape says and publishes.
+pub(super) struct Played {
+    pub(super) lines: Vec<OwnedLine>,
+    pub(super) seen: Seen,
+    pub(super) report: TapeReport,
+    pub(super) counts: ReplayCounts,
+    pub(super) feed_counts: FeedCounts,
+}
+
+impl Played {
+    pub(super) fn of(folder: &Path) -> Self {
+        let mut tape = Tape::open(folder).unwrap().expect("a tape is there");
+        let mut replay = Replay::new(feed());
+        let (mut lines, mut seen) = (Vec::new(), Seen::default());
+        while let Some(step) = tape.step() {
+            match step {
+                Step::Missing(count) => replay.miss(count),
+                Step::Line(line) => {
+                    let line = Line::read(line).unwrap();
+                    replay.take(&line);
+                    lines.push(OwnedLine {
+                        kind: line.kind.to_string(),
+                        ns: line.ns,
+                        get: line.get.as_deref().unwrap_or_default().to_owned(),
+                        payload: line.payload().unwrap().map(Cow::into_owned),
+                    });
+                }
+            }
+            for market in replay.feed().markets().listing().markets() {
+                seen.look_at(market);
+            }
+        }
+        let (report, counts) = (tape.report().clone(), replay.counts());
+        Self { lines, seen, report, counts, feed_counts: replay.feed().counts() }
+    }
+}
