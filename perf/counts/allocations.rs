@@ -1,0 +1,82 @@
+//! What one trade asks of the allocator: over a real socket, in all threads of the whole server.
+
+use super::allocator::{self, Allocated, allocated};
+use super::client::{Connection, Orders, Shape};
+use super::recording;
+use super::server::{Journal, Server, start_bare};
+use super::table::Count;
+
+/// What the server still does after the last answer of a window is counted with the next one.
+const TRADES_PER_WINDOW: u32 = 100;
+/// In most of them no table grows and no timer of the background goes off.
+const WINDOWS: usize = 21;
+const WARM_UP_TRADES: u32 = 500;
+
+/// The shapes of orders, by name.
+const SHAPES: [(Shape, &str); 2] =
+    [(Shape::Plain, "trade"), (Shape::Rich, "trade with two names and two levels")];
+
+/// Where the journal is, by name.
+const JOURNALS: [(Journal, &str); 2] = [(Journal::Memory, "in memory"), (Journal::Disk, "on disk")];
+
+/// Counts for bare hyper and for each kind of trade.
+pub(crate) fn count() -> Vec<Count> {
+    let mut orders = Orders::new("ps_live_0123456789", recording::WITH_FEE, Shape::Plain);
+    let bare = steady(&mut Connection::open(start_bare()), &mut orders);
+    let mut counts = rows("bare hyper", bare);
+    for (journal, place) in JOURNALS {
+        let server = Server::in_process(journal);
+        for (shape, name) in SHAPES {
+            let mut orders = server.orders(name, shape);
+            let trade = steady(&mut Connection::open(server.address), &mut orders);
+            counts.extend(rows(&format!("{name}, {place}"), trade));
+        }
+    }
+    counts
+}
+
+/// Prints who asks for memory while a server answers one order that is like any other.
+pub(crate) fn print_sites() {
+    let server = Server::in_process(Journal::Memory);
+    let mut orders = server.orders("one", Shape::Plain);
+    let mut connection = Connection::open(server.address);
+    for _ in 0..WARM_UP_TRADES {
+        connection.trade(&mut orders);
+    }
+    for site in allocator::sites(|| connection.trade(&mut orders)) {
+        println!("{} bytes", site.bytes);
+        for caller in &site.callers {
+            println!("    {caller}");
+        }
+    }
+}
+
+fn rows(operation: &str, [allocations, bytes]: [f64; 2]) -> Vec<Count> {
+    vec![
+        Count::new(operation, "allocations", allocations),
+        Count::new(operation, "allocated bytes", bytes),
+    ]
+}
+
+/// Allocations and bytes of one order among many, each as the median of windows.
+fn steady(connection: &mut Connection, orders: &mut Orders) -> [f64; 2] {
+    for _ in 0..WARM_UP_TRADES {
+        connection.trade(orders);
+    }
+    let windows: Vec<_> = (0..WINDOWS)
+        .map(|_| {
+            let before = allocated();
+            for _ in 0..TRADES_PER_WINDOW {
+                connection.trade(orders);
+            }
+            allocated() - before
+        })
+        .collect();
+    let median = |part: fn(&Allocated) -> usize| {
+        let mut values: Vec<_> = windows.iter().map(part).collect();
+        values.sort_unstable();
+        let value = u32::try_from(values[WINDOWS / 2]).expect("some megabytes at most");
+        f64::from(value) / f64::from(TRADES_PER_WINDOW)
+    };
+    [median(|window| window.allocations), median(|window| window.bytes)]
+}

@@ -1,0 +1,129 @@
+//! A client that asks the allocator for nothing while it trades.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde_json::json;
+
+/// How long a server may take for one answer.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// The longest answer: a trade's or a key's.
+const ANSWER_BYTES_MAX: usize = 8 * 1024;
+/// Stands in a request where each order has a name of its own.
+const NAME_GAP: &str = "################";
+
+/// A connection that stays open, with one request on its way at a time.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    received: [u8; ANSWER_BYTES_MAX],
+}
+
+/// What an order is like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shape {
+    /// One share with an idempotency key, as a bot that just trades sends it.
+    Plain,
+    /// An order with a client order id as well, that takes two levels and pays a fee.
+    Rich,
+}
+
+/// Requests for one order after the other.
+pub(crate) struct Orders {
+    request: Vec<u8>,
+    /// Where the names begin.
+    gaps: Vec<usize>,
+    count: u64,
+}
+
+impl Connection {
+    pub(crate) fn open(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("the server listens");
+        stream.set_nodelay(true).expect("an open socket");
+        stream.set_read_timeout(Some(PATIENCE)).expect("an open socket");
+        Self { stream, received: [0; ANSWER_BYTES_MAX] }
+    }
+
+    pub(crate) fn send(&mut self, request: &[u8]) {
+        self.stream.write_all(request).expect("the server reads");
+    }
+
+    /// The whole answer: head and a body, which is JSON.
+    pub(crate) fn receive(&mut self) -> &str {
+        let mut length = 0;
+        loop {
+            let room = &mut self.received[length..];
+            assert!(!room.is_empty(), "the answer is too long");
+            length += match self.stream.read(room).expect("the server answers") {
+                0 => panic!("the server hung up"),
+                count => count,
+            };
+            let answer = str::from_utf8(&self.received[..length]).expect("answers are text");
+            if is_whole(answer) {
+                break;
+            }
+        }
+        str::from_utf8(&self.received[..length]).expect("answers are text")
+    }
+
+    pub(crate) fn exchange(&mut self, request: &[u8]) -> &str {
+        self.send(request);
+        self.receive()
+    }
+
+    /// Sends an order and waits until it is filled.
+    pub(crate) fn trade(&mut self, orders: &mut Orders) {
+        self.send(orders.next_request());
+        self.expect_fill();
+    }
+
+    pub(crate) fn expect_fill(&mut self) {
+        let answer = self.receive();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+}
+
+fn is_whole(answer: &str) -> bool {
+    let Some((head, body)) = answer.split_once("\r\n\r\n") else { return false };
+    // The server writes names of headers in small letters; nothing else here ends like this.
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    length.is_some_and(|length| length.parse() == Ok(body.len()))
+}
+
+impl Orders {
+    /// Orders with this key. The market is the recording's with a fee, whose first level has 100
+    /// shares.
+    pub(crate) fn new(key: &str, market_id: &str, shape: Shape) -> Self {
+        let mut body = json!({"market_id": market_id, "outcome": "Up", "side": "BUY"});
+        match shape {
+            Shape::Plain => body["quantity"] = json!(1),
+            Shape::Rich => {
+                body["quantity"] = json!(101);
+                body["client_order_id"] = json!(format!("order-{NAME_GAP}"));
+            }
+        }
+        let headers = format!("X-API-Key: {key}\r\nIdempotency-Key: retry-{NAME_GAP}\r\n");
+        let request = post("/trade", &headers, &body.to_string());
+        let gaps = request.match_indices(NAME_GAP).map(|(at, _)| at).collect();
+        Self { request: request.into_bytes(), gaps, count: 0 }
+    }
+
+    /// A request with names that no order before had.
+    pub(crate) fn next_request(&mut self) -> &[u8] {
+        self.count += 1;
+        for &gap in &self.gaps {
+            let mut name = &mut self.request[gap..gap + NAME_GAP.len()];
+            write!(name, "{:016x}", self.count).expect("as long as the gap");
+        }
+        &self.request
+    }
+}
+
+/// A request as a client's library writes it. Each header ends with its line.
+pub(crate) fn post(path: &str, headers: &str, body: &str) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nAccept: application/json\r\n{headers}\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}

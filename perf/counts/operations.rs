@@ -1,0 +1,223 @@
+//! The operations whose instructions are counted, each done as often as it is told.
+//!
+//! What an operation needs is made ready for the highest number of times, however often it is done:
+//! two runs then differ in nothing but how often.
+
+use std::hint::black_box;
+
+use paperbourse::auth::api_key::{KEY_SECRET_BYTES, RawKey};
+use paperbourse::auth::key_table::{KeyEntry, KeyFacts, KeyTable};
+use paperbourse::engine::command::{Command, Identity, OrderNames, Owner, Trade, TradeOrder};
+use paperbourse::engine::event::Events;
+use paperbourse::engine::idempotency::NameHash;
+use paperbourse::engine::key::Permissions;
+use paperbourse::engine::order::OrderReceipt;
+use paperbourse::engine::{Rules, State, Verdict};
+use paperbourse::http::request::order::TradeRequest;
+use paperbourse::http::respond::trade::write_trade;
+use paperbourse::ids::{AccountId, KeyId, OrderId, Place, ShardId, Timestamp};
+use paperbourse::journal::record::{self, RecordHeader};
+use paperbourse::limits::tier::{Tier, Tiers};
+use paperbourse::limits::window::KeyLimiter;
+use paperbourse::market::MarketSnapshot;
+use paperbourse::market::book::Side;
+use paperbourse::money::{Price, Shares, Usd};
+
+use super::client::Shape;
+use super::exchange;
+use super::market::{self, MARKET_ID};
+
+/// The highest number of times.
+pub(crate) const TIMES_MAX: usize = 4_000;
+
+const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
+const BODY: &[u8] = concat!(
+    r#"{"market_id":"0x5f65177b394277fd294cd75650044e32ba009a95022d88a0c1d565897d72f8f1","#,
+    r#""outcome":"Yes","side":"BUY","quantity":94.339622,"#,
+    r#""client_order_id":"6f1c2a52-6f0b-4b55-9f53-0d8b2b6f7f0a","#,
+    r#""expected_price":0.53,"max_slippage_bps":250}"#
+)
+.as_bytes();
+
+/// Does something so many times.
+pub(crate) type Operation = fn(usize);
+
+/// All of them, by name.
+pub(crate) const OPERATIONS: [(&str, Operation); 12] = [
+    ("read an order's body and header", read_body),
+    ("find the only key", find_key),
+    ("decide on a key's limits", decide_limits),
+    ("decide and apply, no name and one level", |times| trade(Shape::Plain, times)),
+    ("decide and apply, two names and two levels", |times| trade(Shape::Rich, times)),
+    ("encode a record, no name and one level", |times| encode(Shape::Plain, times)),
+    ("encode a record, two names and two levels", |times| encode(Shape::Rich, times)),
+    ("decode a record, two names and two levels", decode),
+    ("write a trade's answer", write_answer),
+    ("bare hyper, no network", exchange::bare),
+    ("trade, no network", |times| exchange::trade(Shape::Plain, times)),
+    ("trade with two names and two levels, no network", |times| {
+        exchange::trade(Shape::Rich, times);
+    }),
+];
+
+fn read_body(times: usize) {
+    for _ in 0..times {
+        let request = TradeRequest::read(black_box(BODY), black_box(Some(b"retry-1")));
+        black_box(request.expect("a valid order"));
+    }
+}
+
+/// Among one: where a key of many lies depends on a random number.
+fn find_key(times: usize) {
+    let key = RawKey::from_secret([0x5b; KEY_SECRET_BYTES]);
+    let facts = KeyFacts {
+        key_id: KeyId::new(shard(), 1).expect("the first key"),
+        account_id: AccountId::new(shard(), 1).expect("the first account"),
+        tier: Tier::Free,
+        permissions: Permissions::DEFAULT,
+        created_at: NOW,
+    };
+    let table = KeyTable::new(1);
+    table.insert(key.hash(), KeyEntry::new(facts, ())).expect("a new key");
+    for _ in 0..times {
+        let entry = table.authenticate(black_box(key.expose().as_bytes()), black_box(NOW));
+        black_box(entry.expect("a good key"));
+    }
+}
+
+/// At the steady pace of the tier, so that each request is admitted and one leaves each window.
+fn decide_limits(times: usize) {
+    const PACE_NS: u64 = 200_000_000;
+    let limiter = KeyLimiter::new(Tiers::default().get(Tier::Free));
+    let warm_up = TIMES_MAX as u64;
+    for number in 0..warm_up + times as u64 {
+        assert!(limiter.decide(black_box(number * PACE_NS)).is_admitted);
+    }
+}
+
+fn trade(shape: Shape, times: usize) {
+    let market = market();
+    let mut state = state(&market);
+    for command in &commands(shape)[..times] {
+        black_box(happen(&mut state, command, &market));
+    }
+}
+
+fn encode(shape: Shape, times: usize) {
+    let events = fill(shape);
+    let mut bytes = Vec::with_capacity(1_024);
+    for _ in 0..times {
+        bytes.clear();
+        record::encode(header(), black_box(&events), &mut bytes);
+        black_box(bytes.len());
+    }
+}
+
+fn decode(times: usize) {
+    let bytes = record_of(Shape::Rich);
+    for _ in 0..times {
+        black_box(record::decode(black_box(&bytes)).expect("a record"));
+    }
+}
+
+fn write_answer(times: usize) {
+    let receipt = OrderReceipt {
+        order: OrderId::from_raw(7_104).expect("an id"),
+        account: AccountId::from_raw(128).expect("an id"),
+        market_id: MARKET_ID.into(),
+        outcome: "Yes".into(),
+        side: Side::Buy,
+        quantity: Shares::from_micros(94_339_622),
+        notional: Usd::from_micros(50_000_000),
+        fee: Usd::from_micros(1_645_000),
+        balance: Usd::from_micros(948_355_000),
+        position_shares: Shares::from_micros(94_339_622),
+        position_cost: Usd::from_micros(50_000_000),
+        level_count: 2,
+        slippage_bps: Some(12),
+        client_order_id: Some("6f1c2a52-6f0b-4b55-9f53-0d8b2b6f7f0a".into()),
+        at: NOW,
+    };
+    let mut out = Vec::with_capacity(1_024);
+    for _ in 0..times {
+        out.clear();
+        write_trade(&mut out, black_box(&receipt));
+        black_box(out.len());
+    }
+}
+
+/// The record of an order of this shape.
+pub(crate) fn record_of(shape: Shape) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    record::encode(header(), &fill(shape), &mut bytes);
+    bytes
+}
+
+/// What an order of this shape leads to in a market that was traded before.
+fn fill(shape: Shape) -> Events {
+    let market = market();
+    let mut state = state(&market);
+    let commands = commands(shape);
+    happen(&mut state, &commands[0], &market);
+    happen(&mut state, &commands[1], &market)
+}
+
+fn header() -> RecordHeader {
+    RecordHeader { shard: shard(), epoch: 3, sequence: 77, at: NOW }
+}
+
+fn shard() -> ShardId {
+    ShardId::new(0).expect("the first shard")
+}
+
+/// A shard with an account that has traded.
+fn state(market: &MarketSnapshot) -> State {
+    let mut state = State::new(shard());
+    let identity = Identity {
+        digest: [0; 32],
+        issuer: "https://issuer.example".into(),
+        subject: "bot".into(),
+    };
+    happen(&mut state, &Command::OpenAccount(identity), market);
+    happen(&mut state, &order(Shape::Plain, TIMES_MAX), market);
+    state
+}
+
+fn happen(state: &mut State, command: &Command, market: &MarketSnapshot) -> Events {
+    let rules = Rules { starting_balance: Usd::from_micros(1_000_000_000_000), ..Rules::default() };
+    let verdict = state.decide(command, Some(market), NOW, &rules);
+    let Ok(Verdict::Happens(events)) = verdict else { panic!("{verdict:?}") };
+    state.apply(&events, Place::new(0, state.sequence() + 1));
+    events
+}
+
+fn commands(shape: Shape) -> Vec<Command> {
+    (0..TIMES_MAX).map(|number| order(shape, number)).collect()
+}
+
+fn order(shape: Shape, number: usize) -> Command {
+    let (shares, names) = match shape {
+        Shape::Plain => (1, OrderNames::default()),
+        Shape::Rich => {
+            let [header, body] = [format!("retry-{number:016x}"), format!("order-{number:016x}")];
+            let hashes = [&header, &body].map(|name| NameHash::of_order(name));
+            (10, OrderNames::new(hashes, Some(body.into())))
+        }
+    };
+    let owner = Owner::Account(AccountId::new(shard(), 1).expect("the first account"));
+    let order = TradeOrder {
+        market_id: MARKET_ID.into(),
+        outcome: "yes".into(),
+        side: Side::Buy,
+        quantity: Shares::from_micros(shares * 1_000_000),
+        expected_price: Some(Price::from_micros(580_000)),
+        max_slippage_bps: None,
+    };
+    Command::Trade(Trade::new(owner, order, names))
+}
+
+/// The first level of its book has 5 shares.
+fn market() -> MarketSnapshot {
+    let markets = market::markets(["Yes", "No"], market::three_levels([5; 3]), NOW);
+    markets.by_condition(MARKET_ID).expect("it was listed").snapshot()
+}

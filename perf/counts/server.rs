@@ -1,0 +1,146 @@
+//! The servers whose work is counted: the whole program, in this process or as one of its own.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use std::{env, fs, process, thread};
+
+use clap::Parser;
+use paperbourse::auth::identity::embedded::EmbeddedIssuer;
+use paperbourse::config::ServeArgs;
+use paperbourse::ids::Timestamp;
+
+use super::canned::CannedServer;
+use super::client::{Connection, Orders, Shape, post};
+use super::recording;
+
+/// Questions whether a server is ready are answered by what is watched: there are to be few.
+const PROBE_PAUSE: Duration = Duration::from_millis(20);
+
+/// A server of one worker thread whose prices stand still.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    folder: Folder,
+}
+
+/// A folder of its own that goes with it.
+struct Folder(PathBuf);
+
+/// Where a server keeps what it was told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Journal {
+    Memory,
+    Disk,
+}
+
+/// The command line of `paperbourse serve`.
+#[derive(Parser, Debug)]
+struct Serve {
+    #[command(flatten)]
+    arguments: ServeArgs,
+}
+
+impl Server {
+    /// In this process: its threads live as long as the process does.
+    pub(crate) fn in_process(journal: Journal) -> Self {
+        let server = Self::prepare();
+        let flags = server.flags(journal);
+        let arguments = Serve::parse_from(["serve".to_owned()].into_iter().chain(flags)).arguments;
+        thread::spawn(move || paperbourse::server::run(&arguments).expect("the server starts"));
+        server.wait_until_ready();
+        server
+    }
+
+    /// A folder with the venue's recording, and a port that nobody has.
+    pub(crate) fn prepare() -> Self {
+        let folder = Folder::new();
+        recording::write(&folder.0.join("recording"));
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let address = TcpListener::bind(any).and_then(|listener| listener.local_addr());
+        Self { address: address.expect("a free port"), folder }
+    }
+
+    pub(crate) fn data(&self) -> &Path {
+        &self.folder.0
+    }
+
+    pub(crate) fn flags(&self, journal: Journal) -> Vec<String> {
+        let data = self.data().display();
+        let place = match journal {
+            Journal::Memory => "memory".to_owned(),
+            Journal::Disk => data.to_string(),
+        };
+        [
+            ("--listen", self.address.to_string()),
+            ("--data", place),
+            ("--issuer-data", data.to_string()),
+            ("--venue", format!("recorded:{data}/recording")),
+            ("--workers", "1".into()),
+            ("--journal-sync", "always".into()),
+            ("--tier", "free=unlimited/unlimited/2/5".into()),
+            ("--address-limits", "off".into()),
+            ("--starting-balance", "1000000".into()),
+        ]
+        .into_iter()
+        .flat_map(|(name, value)| [name.to_owned(), value])
+        .collect()
+    }
+
+    pub(crate) fn wait_until_ready(&self) {
+        const PROBE: &[u8] = b"GET /v1/health/ready HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
+        while !self.is_listening() {
+            thread::sleep(PROBE_PAUSE);
+        }
+        let mut connection = Connection::open(self.address);
+        while !connection.exchange(PROBE).starts_with("HTTP/1.1 200 ") {
+            thread::sleep(PROBE_PAUSE);
+        }
+    }
+
+    /// While nobody listens on a port, a connection to it may come from the same port and so be
+    /// with itself.
+    fn is_listening(&self) -> bool {
+        TcpStream::connect(self.address)
+            .is_ok_and(|stream| stream.local_addr().ok() != Some(self.address))
+    }
+
+    /// Orders of an account of their own.
+    pub(crate) fn orders(&self, subject: &str, shape: Shape) -> Orders {
+        let issuer = EmbeddedIssuer::open(self.data()).expect("the issuer's key is there");
+        let token = issuer.mint(subject, None, 3_600, Timestamp::now()).expect("a token");
+        let headers = format!("Authorization: Bearer {token}\r\n");
+        let request = post("/v1/keys/bootstrap", &headers, "{}");
+        let mut connection = Connection::open(self.address);
+        let answer = connection.exchange(request.as_bytes());
+        let key = answer.split_once(r#""raw_key":""#).and_then(|(_, rest)| rest.split_once('"'));
+        let (key, _) = key.unwrap_or_else(|| panic!("no key: {answer}"));
+        Orders::new(key, recording::WITH_FEE, shape)
+    }
+}
+
+impl Folder {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("paperbourse-counts-{}-{number}", process::id());
+        let path = env::temp_dir().join(name);
+        fs::create_dir(&path).expect("a new folder for temporary files");
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // A folder that stays behind does no harm.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// HTTP and nothing else, in this process.
+pub(crate) fn start_bare() -> SocketAddr {
+    let server = CannedServer::bind((Ipv4Addr::LOCALHOST, 0).into(), 1).expect("a free port");
+    let address = server.address();
+    thread::spawn(move || server.serve().expect("it serves"));
+    address
+}
