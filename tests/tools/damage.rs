@@ -1,6 +1,7 @@
 //! Folders that were damaged on purpose: what is wrong is found, and named by file and offset.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -30,7 +31,7 @@ static HEALTHY: LazyLock<TempDir> = LazyLock::new(|| {
             break;
         }
     }
-    while end_of(&fs::read(newest_begun(data.path())).unwrap()) < NEWEST_BYTES_MIN {
+    while begun(data.path()).is_none_or(|(_, content)| end_of(&content) < NEWEST_BYTES_MIN) {
         comment(&mut client, order);
     }
     server.interrupt();
@@ -47,12 +48,20 @@ fn end_of(segment: &[u8]) -> usize {
     (segment.len() - zeros).next_multiple_of(SECTOR_BYTES)
 }
 
-/// The newest segment that holds blocks.
+/// The newest segment that holds blocks, with its content. There may be none while a server runs:
+/// a full segment can go to the archive at any time, also between a look at the folder and a look
+/// into the file.
+fn begun(data: &Path) -> Option<(PathBuf, Vec<u8>)> {
+    let contents = files(data, "journal").into_iter().filter_map(|path| match fs::read(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        content => Some((path, content.unwrap())),
+    });
+    contents.filter(|(_, content)| end_of(content) > SECTOR_BYTES).max()
+}
+
+/// The newest segment that holds blocks, of a folder that nobody writes to.
 fn newest_begun(data: &Path) -> PathBuf {
-    let begun = files(data, "journal")
-        .into_iter()
-        .filter(|path| end_of(&fs::read(path).unwrap()) > SECTOR_BYTES);
-    begun.max().unwrap()
+    begun(data).unwrap().0
 }
 
 fn flip(path: &Path, offset: usize) {
