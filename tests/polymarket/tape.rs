@@ -4,7 +4,7 @@ mod binary;
 mod taped;
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use paperbourse::market::catalogue::MarketStatus;
 use paperbourse::venue::polymarket::live::freshness::Freshness;
@@ -177,6 +177,8 @@ async fn a_tape_plays_what_was_published_while_it_was_recorded() {
 /// The time between lines is the time between what they tell of, or that part of it.
 #[test]
 fn a_tape_plays_at_the_pace_at_which_it_came() {
+    /// Each session lasts so long: much longer than what a clock of milliseconds gets wrong.
+    const SESSION: Duration = Duration::from_millis(100);
     let folder = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -184,9 +186,11 @@ fn a_tape_plays_at_the_pace_at_which_it_came() {
             let venue = venue().await;
             let taped = Taped::start_in(venue, MARKET_COUNT, TapeLimits::default(), folder.path());
             taped.until("the first books", |it| it.is_settled(&tokens(MARKET_COUNT))).await;
-            for round in 0..5 {
-                taped.venue.walk(session * 10 + round, 10);
+            let (began, mut seed) = (Instant::now(), session);
+            while began.elapsed() < SESSION {
+                taped.venue.walk(seed, 10);
                 taped.until("a walk", |it| it.is_settled(&tokens(MARKET_COUNT))).await;
+                seed += 2;
             }
             taped.finish().await;
         }
