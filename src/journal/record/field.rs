@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::RecordError;
 use super::kind;
 use crate::engine::command::Identity;
@@ -13,6 +15,7 @@ use crate::engine::state_hash::StateHash;
 use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex, Timestamp};
 use crate::limits::tier::Tier;
 use crate::market::book::{Level, Side};
+use crate::market::walk::Fills;
 use crate::money::{FeeRate, Price, Shares, Usd};
 
 /// Where the fields stand that every fill has, in front of its names, its levels and its text.
@@ -403,13 +406,14 @@ impl<'a> Reader<'a> {
         let levels = self.take(level_count.saturating_mul(LEVEL_BYTES), "levels")?;
         let names = names.as_chunks::<NAME_BYTES>().0.iter();
         let levels = levels.as_chunks::<LEVEL_BYTES>().0.iter();
-        Ok(Box::new(OrderFilled {
+        // The lists are filled where they stay, so that nothing of their size is moved.
+        let mut fill = Box::new(OrderFilled {
             order: order.ok_or_else(|| invalid(fill_at::ORDER, "order"))?,
             account: account.ok_or_else(|| invalid(fill_at::ACCOUNT, "account"))?,
             market: MarketIndex(fixed.u32(fill_at::MARKET)),
             outcome: OutcomeIndex(fixed.u8(fill_at::OUTCOME)),
             side: side.ok_or_else(|| invalid(fill_at::SIDE, "side"))?,
-            levels: levels.map(level).collect(),
+            levels: Fills::new(),
             book_sequence: fixed.u64(fill_at::BOOK_SEQUENCE),
             quantity: Shares::from_micros(micros(fill_at::QUANTITY)),
             notional: Usd::from_micros(micros(fill_at::NOTIONAL)),
@@ -420,10 +424,13 @@ impl<'a> Reader<'a> {
             position_cost: Usd::from_micros(micros(fill_at::POSITION_COST)),
             slippage_bps,
             fingerprint: Fingerprint::from_bytes(fixed.array(fill_at::FINGERPRINT)),
-            names: names.map(|name| NameHash::from_bytes(*name)).collect(),
+            names: SmallVec::new(),
             client_order_id: self.optional_text("client order id")?,
             at: Timestamp::from_nanos(micros(fill_at::TIME)),
-        }))
+        });
+        fill.levels.extend(levels.map(level));
+        fill.names.extend(names.map(|name| NameHash::from_bytes(*name)));
+        Ok(fill)
     }
 
     #[inline]
