@@ -2,7 +2,9 @@
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{env, fs, process, thread};
 
@@ -21,6 +23,8 @@ const PROBE_PAUSE: Duration = Duration::from_millis(20);
 /// A server of one worker thread whose prices stand still.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
+    /// What runs it, in this process.
+    thread: Option<JoinHandle<()>>,
     folder: Folder,
 }
 
@@ -42,12 +46,13 @@ struct Serve {
 }
 
 impl Server {
-    /// In this process: its threads live as long as the process does.
+    /// In this process, which has no other one meanwhile.
     pub(crate) fn in_process(journal: Journal) -> Self {
-        let server = Self::prepare();
+        let mut server = Self::prepare();
         let flags = server.flags(journal);
         let arguments = Serve::parse_from(["serve".to_owned()].into_iter().chain(flags)).arguments;
-        thread::spawn(move || paperbourse::server::run(&arguments).expect("the server starts"));
+        let run = move || paperbourse::server::run(&arguments).expect("the server starts");
+        server.thread = Some(thread::spawn(run));
         server.wait_until_ready();
         server
     }
@@ -58,7 +63,7 @@ impl Server {
         recording::write(&folder.0.join("recording"));
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let address = TcpListener::bind(any).and_then(|listener| listener.local_addr());
-        Self { address: address.expect("a free port"), folder }
+        Self { address: address.expect("a free port"), thread: None, folder }
     }
 
     pub(crate) fn data(&self) -> &Path {
@@ -116,6 +121,17 @@ impl Server {
         let key = answer.split_once(r#""raw_key":""#).and_then(|(_, rest)| rest.split_once('"'));
         let (key, _) = key.unwrap_or_else(|| panic!("no key: {answer}"));
         Orders::new(key, recording::WITH_FEE, shape)
+    }
+}
+
+/// Its folder goes when it has ended: it would miss what it writes into at any time.
+impl Drop for Server {
+    fn drop(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
+        // The server is all that listens to the signal in this process.
+        let status = Command::new("kill").args(["-TERM", &process::id().to_string()]).status();
+        assert!(status.expect("kill runs").success(), "this process can be signalled");
+        thread.join().expect("the server has ended well");
     }
 }
 
