@@ -94,14 +94,21 @@ impl Drop for SnapshotKeeper {
 }
 
 /// Lets this thread run only where no other wants to: each piece of its work may be long, and the
-/// system ends it at once when a thread that serves requests wakes up.
+/// system ends it at once when a thread that serves requests wakes up. With a low priority alone it
+/// would be left its slice of some milliseconds first, and they would wait.
+///
+/// Where other processes leave the processors no rest it still has a three-hundredth of one: a
+/// second of its work then takes some minutes, in which the journal grows.
 #[cfg(target_os = "linux")]
 fn give_way() {
-    /// The lowest priority that there is.
-    const NICE: i32 = 19;
-    // Without a process the call is about the calling thread. Where it is not allowed, the share of
-    // the processor alone has to do.
-    if let Err(error) = rustix::process::setpriority_process(None, NICE) {
+    use thread_priority::unix::{
+        NormalThreadSchedulePolicy, ThreadSchedulePolicy, set_thread_priority_and_policy,
+        thread_native_id,
+    };
+    let policy = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
+    let lowest = thread_priority::ThreadPriority::Min;
+    // Where it is not allowed, the share of the processor alone has to do.
+    if let Err(error) = set_thread_priority_and_policy(thread_native_id(), lowest, policy) {
         tracing::warn!("snapshots cannot be made at a low priority: {error}");
     }
 }
