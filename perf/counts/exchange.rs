@@ -97,7 +97,8 @@ fn exchange() -> (Exchange, String) {
     let markets = Arc::new(market::markets(["Up", "Down"], ladder, Timestamp::now()));
     let recovered = Recovered::default();
     let keys = Arc::new(key_table(recovered.states(), &tiers).expect("no key yet"));
-    let rules = Rules { starting_balance: Usd::from_micros(1_000_000_000_000), ..Rules::default() };
+    let rules =
+        Rules { starting_balance: Usd::from_micros(10_000_000_000_000), ..Rules::default() };
     let shards = Arc::new(Shards::new(
         recovered,
         journal.clone(),

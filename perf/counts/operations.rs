@@ -27,8 +27,9 @@ use super::client::Shape;
 use super::exchange;
 use super::market::{self, MARKET_ID};
 
-/// The highest number of times.
-pub(crate) const TIMES_MAX: usize = 4_000;
+/// The highest number of times. What is made ready varies by some two million instructions with the
+/// random keys that are in it: a hundred and some for each time.
+pub(crate) const TIMES_MAX: usize = 32_000;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
 const BODY: &[u8] = concat!(
