@@ -20,6 +20,10 @@ pub(crate) enum Fault {
     ReadAnsweredEarly,
     /// A refusal is answered before what it rests on is on disk.
     RejectionAnsweredEarly,
+    /// What somebody else has run for a request is told before it is on disk.
+    HandedOverAnsweredEarly,
+    /// Damage to the last block of the journal is always taken for a torn end.
+    DamagedEndCut,
 }
 
 #[cfg(not(test))]

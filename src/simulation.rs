@@ -15,6 +15,7 @@
 //!
 //! - [`world`] says what happens to the disk and when a process ends.
 //! - [`process`] is the server, which does nothing but what it is told to.
+//! - [`markets`] have books that never change, so that what each order costs is known beforehand.
 //! - [`clients`] send orders, comments, keys and reads, and what got no answer again.
 //! - [`auditor`] knows what everyone was told, and compares it with what each start finds.
 //!
@@ -27,6 +28,7 @@
 mod answers;
 mod auditor;
 mod clients;
+mod markets;
 mod process;
 mod totals;
 mod world;
@@ -157,4 +159,6 @@ each_fault_is_noticed! {
     idempotency_not_restored: IdempotencyNotRestored,
     read_answered_early: ReadAnsweredEarly,
     rejection_answered_early: RejectionAnsweredEarly,
+    handed_over_answered_early: HandedOverAnsweredEarly,
+    damaged_end_cut: DamagedEndCut,
 }

@@ -158,6 +158,8 @@ fn tell_order(
             } else {
                 totals.acknowledged += 1;
                 auditor.acknowledged(noted.shard, noted.sequence);
+                totals.several_levels += u64::from(receipt.level_count > 1);
+                totals.with_fee += u64::from(receipt.fee.micros() > 0);
             }
             auditor.told_order(clients, number, &receipt)?;
             clients.is_answered[number] = true;

@@ -11,9 +11,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::clients::{
-    Clients, KEPT_ORDERS_MAX, MARKETS, Request, START_MICROS, TRADER_COUNT, payout_micros,
-};
+use super::clients::{Clients, KEPT_ORDERS_MAX, Request, START_MICROS, TRADER_COUNT};
+use super::markets::{MARKETS, payout_micros};
 use crate::engine::State;
 use crate::engine::comment::Comment;
 use crate::engine::key::{Key, KeyGrant};
@@ -172,12 +171,14 @@ impl Auditor {
         self.compared += 1;
         let account = *book.account.get_or_insert(receipt.account);
         ensure!(receipt.account == account, "trader {} has two accounts", order.trader);
+        let fill = order.fill();
         ensure!(
-            receipt.quantity.micros() == order.shares * 1_000_000
-                && receipt.notional.micros() == order.notional_micros()
+            receipt.quantity.micros() == order.quantity_micros
+                && receipt.notional.micros() == fill.notional_micros
+                && receipt.fee.micros() == fill.fee_micros
+                && receipt.level_count == fill.level_count
                 && receipt.side == order.side
-                && *receipt.market_id == *MARKETS[order.market].id
-                && receipt.fee.micros() == 0,
+                && *receipt.market_id == *MARKETS[order.market].id,
             "order {number} was executed as another: {receipt:?}"
         );
         if let Some((other, known)) = book.executed.get(&receipt.order) {
@@ -193,6 +194,16 @@ impl Auditor {
         for (id, (other, _)) in recent {
             ensure!(*other != number, "order {number} is {id} and {}", receipt.order);
         }
+        // The times of a shard never fall, whatever the clock does and however often it starts.
+        let earlier = book.executed.range(..receipt.order).next_back();
+        let later = book.executed.range(receipt.order..).next();
+        ensure!(
+            earlier.is_none_or(|(_, (_, other))| other.at <= receipt.at)
+                && later.is_none_or(|(_, (_, other))| receipt.at <= other.at),
+            "order {} has the time {}, between {earlier:?} and {later:?}",
+            receipt.order,
+            receipt.at
+        );
         book.executed.insert(receipt.order, (number, receipt.clone()));
         Ok(())
     }
@@ -441,7 +452,7 @@ impl Auditor {
         for (order_count, (id, (number, receipt))) in (1..).zip(&book.executed) {
             let sign = if receipt.side == Side::Buy { 1 } else { -1 };
             let market = market_index(&receipt.market_id);
-            cash -= sign * receipt.notional.micros();
+            cash -= sign * receipt.notional.micros() + receipt.fee.micros();
             positions[market] += sign * receipt.quantity.micros();
             // The balance holds what resolved markets had paid by then: some of them all they owe.
             let paid = receipt.balance.micros() - cash;

@@ -4,8 +4,8 @@
 //! without an answer than it remembers, and what got none is sent again before anything new.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
+use super::markets::{Fill, LASTING_COUNT, MARKETS, decision};
 use crate::disk::simulated::random::Random;
 use crate::engine::command::{
     Command, CreateKey, Identity, OrderNames, Owner, RotateKey, Trade, TradeOrder,
@@ -16,7 +16,7 @@ use crate::engine::settlement::Decision;
 use crate::ids::{AccountId, CommentId, KeyId, OrderId, ShardId};
 use crate::limits::tier::Tier;
 use crate::market::book::Side;
-use crate::money::{Price, Shares};
+use crate::money::Shares;
 
 /// The shards of the traders: two of them share one.
 const SHARDS: [u8; TRADER_COUNT] = [3, 3, 17, 40];
@@ -33,37 +33,6 @@ pub(super) const UNANSWERED_MAX: usize = 8;
 /// knows them, however many of those without an answer were executed too.
 const RECENT_MAX: usize = KEPT_ORDERS_MAX as usize - UNANSWERED_MAX;
 
-/// A market in which every order fills at one price for each side.
-pub(super) struct FixedMarket {
-    pub(super) id: &'static str,
-    pub(super) bid_micros: i64,
-    pub(super) ask_micros: i64,
-}
-
-/// The first of them are open for ever; the others are resolved, one after the other.
-pub(super) const MARKETS: [FixedMarket; LASTING_COUNT + RESOLVING_COUNT] = [
-    FixedMarket { id: "0xaa", bid_micros: 400_000, ask_micros: 500_000 },
-    FixedMarket { id: "0xbb", bid_micros: 70_000, ask_micros: 90_000 },
-    FixedMarket { id: "0xc0", bid_micros: 310_000, ask_micros: 320_000 },
-    FixedMarket { id: "0xc1", bid_micros: 320_000, ask_micros: 340_000 },
-    FixedMarket { id: "0xc2", bid_micros: 330_000, ask_micros: 360_000 },
-    FixedMarket { id: "0xc3", bid_micros: 340_000, ask_micros: 380_000 },
-    FixedMarket { id: "0xc4", bid_micros: 350_000, ask_micros: 400_000 },
-    FixedMarket { id: "0xc5", bid_micros: 360_000, ask_micros: 420_000 },
-];
-
-pub(super) const LASTING_COUNT: usize = 2;
-pub(super) const RESOLVING_COUNT: usize = 6;
-
-/// What a share of the outcome that is traded pays when its market is resolved.
-pub(super) const fn payout_micros(market: usize) -> i64 {
-    match market % 3 {
-        0 => 1_000_000,
-        1 => 0,
-        _ => 500_000,
-    }
-}
-
 /// What everyone starts with, in micro-dollars.
 pub(super) const START_MICROS: i64 = 1_000_000_000;
 
@@ -73,7 +42,7 @@ pub(super) struct Order {
     pub(super) trader: usize,
     pub(super) market: usize,
     pub(super) side: Side,
-    pub(super) shares: i64,
+    pub(super) quantity_micros: i64,
     /// Its number among all orders, from which its names follow.
     number: usize,
 }
@@ -86,10 +55,9 @@ impl Order {
         if self.number.is_multiple_of(3) { vec![first, second()] } else { vec![first] }
     }
 
-    /// What it costs or brings, in micro-dollars.
-    pub(super) fn notional_micros(&self) -> i64 {
-        let FixedMarket { bid_micros, ask_micros, .. } = MARKETS[self.market];
-        self.shares * if self.side == Side::Buy { ask_micros } else { bid_micros }
+    /// What comes of it.
+    pub(super) fn fill(&self) -> Fill {
+        MARKETS[self.market].fill(self.side, self.quantity_micros)
     }
 }
 
@@ -146,6 +114,28 @@ pub(super) enum Request {
         market: usize,
         shard: ShardId,
     },
+}
+
+impl Request {
+    /// In which shard it is decided, and whose orders an answer to it may rest on.
+    pub(super) fn about(&self, clients: &Clients) -> (ShardId, usize) {
+        let of_trader = |trader: usize| (clients.traders[trader].shard(), trader);
+        match *self {
+            Request::Trade(ref numbers) => of_trader(clients.orders[numbers[0]].trader),
+            Request::Comment { order, trader } => (order.shard(), trader),
+            Request::DeleteComment { comment, trader } => (comment.shard(), trader),
+            Request::ReadComments { order } => (order.shard(), 0),
+            Request::Decide { market } => (Decision::home(MARKETS[market].id), 0),
+            Request::Settle { shard, .. } => (shard, 0),
+            Request::CreateKey { trader, .. }
+            | Request::RenameKey { trader, .. }
+            | Request::RotateKey { trader, .. }
+            | Request::RevokeKey { trader, .. }
+            | Request::ReadAccount { trader }
+            | Request::ReadOrder { trader, .. }
+            | Request::ReadKeys { trader } => of_trader(trader),
+        }
+    }
 }
 
 /// How far the settlement of a market is, by what was answered.
@@ -349,8 +339,8 @@ impl Clients {
                 Some(match random.below(5) {
                     0 | 1 => Request::RevokeKey { trader, key },
                     2 | 3 => {
-                        let name = (!random.one_in(4))
-                            .then(|| format!("name {}", random.below(1000)).into());
+                        let name =
+                            (!random.one_in(4)).then(|| format!("name {}", random.below(4)).into());
                         Request::RenameKey { trader, key, name }
                     }
                     // At once, or long after the end of the simulation.
@@ -387,6 +377,8 @@ impl Clients {
     fn new_order(&mut self, trader: usize, random: &mut Random) -> usize {
         let number = self.orders.len();
         let shares_end = if random.one_in(6) { 2000 } else { 60 };
+        let shares = 1 + i64::try_from(random.below(shares_end)).expect("few shares");
+        let part = if random.one_in(2) { random.below(1_000_000) } else { 0 };
         self.is_answered.push(false);
         // Those that are open for ever, the next one that is resolved, and now and then any.
         let next = LASTING_COUNT + self.settling.len();
@@ -399,7 +391,7 @@ impl Clients {
             trader,
             market,
             side: if random.one_in(2) { Side::Buy } else { Side::Sell },
-            shares: 1 + i64::try_from(random.below(shares_end)).expect("few shares"),
+            quantity_micros: shares * 1_000_000 + i64::try_from(part).expect("less than a share"),
             number,
         });
         number
@@ -415,11 +407,27 @@ impl Clients {
             market_id: MARKETS[order.market].id.into(),
             outcome: "Yes".into(),
             side: order.side,
-            quantity: Shares::from_micros(order.shares * 1_000_000),
+            quantity: Shares::from_micros(order.quantity_micros),
             expected_price: None,
             max_slippage_bps: None,
         };
         Command::Trade(Trade::new(owner, order, names))
+    }
+
+    /// What several ask next, all of the shard of the first.
+    pub(super) fn next_together(&mut self, random: &mut Random) -> Vec<Request> {
+        let mut requests: Vec<Request> = Vec::new();
+        for _ in 0..2 + random.below(4) {
+            let Some(request) = self.next(random) else { continue };
+            let (shard, _) = request.about(self);
+            if requests.first().is_none_or(|first| first.about(self).0 == shard) {
+                requests.push(request);
+            } else {
+                // It never left.
+                self.lost([request].into_iter());
+            }
+        }
+        requests
     }
 
     /// The hash of a key that nobody has asked for yet.
@@ -486,21 +494,6 @@ impl Clients {
             _ => return None,
         })
     }
-}
-
-/// How a market is resolved.
-fn decision(market: usize) -> Arc<Decision> {
-    let id = MARKETS[market].id;
-    let yes = Price::from_micros(payout_micros(market));
-    let payouts =
-        [("Yes", yes), ("No", yes.complement())].map(|(label, price)| (token(id, label), price));
-    let (condition_id, evidence) = (id.into(), "the simulation".into());
-    Arc::new(Decision { condition_id, payouts: payouts.into(), evidence })
-}
-
-/// The token of an outcome.
-pub(super) fn token(id: &str, label: &str) -> Arc<str> {
-    format!("{id} {label}").into()
 }
 
 fn remember<T>(list: &mut Vec<T>, item: T) {

@@ -9,14 +9,14 @@ use std::task::{Context, Poll, Waker};
 use parking_lot::Mutex;
 
 use super::auditor::History;
-use super::clients::{Clients, MARKETS, Request};
+use super::clients::{Clients, Request};
 use crate::disk::DiskError;
+use crate::disk::simulated::random::Random;
 use crate::engine::Rules;
 use crate::engine::account::Account;
 use crate::engine::comment::Comment;
 use crate::engine::key::Key;
 use crate::engine::order::OrderReceipt;
-use crate::engine::settlement::Decision;
 use crate::engine::view::{AccountPage, Observed};
 use crate::ids::{Clock, Place, ShardId};
 use crate::journal::{Journal, Steps, Waiters};
@@ -36,11 +36,21 @@ pub(super) enum Answer {
     Busy,
 }
 
+type Waiting<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// A request, and looks at its shard just before and just after it is decided.
+struct Visit {
+    request: Request,
+    before: Waiting<Noted>,
+    future: Waiting<Answer>,
+    after: Waiting<Noted>,
+}
+
 /// A request on its way.
 pub(super) struct Pending {
     pub(super) request: Request,
     pub(super) noted: Noted,
-    future: Pin<Box<dyn Future<Output = Answer>>>,
+    future: Waiting<Answer>,
 }
 
 /// How things stood when a request had just been decided.
@@ -91,13 +101,71 @@ impl Process {
         clients: &mut Clients,
         history: &Arc<Mutex<History>>,
     ) -> Result<(), String> {
-        let (shard, trader) = about(&request, clients);
+        let mut visit = self.prepare(request, clients, history);
+        let before = poll_ready(&mut visit.before);
+        let answer = poll(&mut visit.future);
+        let noted = poll_ready(&mut visit.after);
+        self.enter(visit, before, noted, answer)
+    }
+
+    /// Decides requests of one shard that come while somebody else is at work in it: each is left
+    /// in the queue, and whoever is at work hands its result over.
+    pub(super) fn submit_together(
+        &mut self,
+        requests: Vec<Request>,
+        clients: &mut Clients,
+        history: &Arc<Mutex<History>>,
+    ) -> Result<(), String> {
+        let Some(first) = requests.first() else { return Ok(()) };
+        let (shard, _) = first.about(clients);
+        let mut visits: Vec<Visit> =
+            requests.into_iter().map(|it| self.prepare(it, clients, history)).collect();
+        let at_work = self.shards.observe(shard, &self.waiters, move |_| {
+            for Visit { before, future, after, .. } in &mut visits {
+                assert!(poll(before).is_pending(), "the shard has somebody at work in it");
+                assert!(poll(future).is_pending(), "the shard has somebody at work in it");
+                assert!(poll(after).is_pending(), "the shard has somebody at work in it");
+            }
+            Observed { value: visits, place: Place::START }
+        });
+        let Poll::Ready(Ok(visits)) = pin!(at_work).poll(&mut Context::from_waker(Waker::noop()))
+        else {
+            unreachable!("nobody else is in the shard, and nothing is waited for");
+        };
+        for mut visit in visits {
+            let before = poll_ready(&mut visit.before);
+            let noted = poll_ready(&mut visit.after);
+            let answer = poll(&mut visit.future);
+            self.enter(visit, before, noted, answer)?;
+        }
+        Ok(())
+    }
+
+    /// A request that does nothing before it is polled, between two looks at its shard.
+    fn prepare(
+        &self,
+        request: Request,
+        clients: &mut Clients,
+        history: &Arc<Mutex<History>>,
+    ) -> Visit {
+        let (shard, trader) = request.about(clients);
         let digest = clients.traders[trader].identity.digest;
-        let before = self.look(shard, digest, history);
-        let mut future = self.begin(&request, shard, clients);
-        let polled = poll(&mut future);
-        let noted = self.look(shard, digest, history);
-        if let Poll::Ready(answer) = polled {
+        let before = self.look(shard, digest, history.clone());
+        let future = self.begin(&request, shard, clients);
+        let after = self.look(shard, digest, history.clone());
+        Visit { request, before, future, after }
+    }
+
+    /// The request waits for its answer, or for being told it.
+    fn enter(
+        &mut self,
+        visit: Visit,
+        before: Noted,
+        noted: Noted,
+        answer: Poll<Answer>,
+    ) -> Result<(), String> {
+        let Visit { request, mut future, .. } = visit;
+        if let Poll::Ready(answer) = answer {
             let is_refused = match &answer {
                 Answer::Orders(answers) => answers.iter().all(Result::is_err),
                 Answer::Command(answer) => answer.is_err(),
@@ -113,12 +181,16 @@ impl Process {
         Ok(())
     }
 
-    fn begin(
-        &self,
-        request: &Request,
-        shard: ShardId,
-        clients: &mut Clients,
-    ) -> Pin<Box<dyn Future<Output = Answer>>> {
+    /// A client does not wait any more: whatever comes of its request, nobody is told.
+    pub(super) fn give_up(&mut self, random: &mut Random) -> Option<Request> {
+        let count = self.pending.len();
+        if count == 0 {
+            return None;
+        }
+        self.pending.remove(random.below(count)).map(|pending| pending.request)
+    }
+
+    fn begin(&self, request: &Request, shard: ShardId, clients: &mut Clients) -> Waiting<Answer> {
         let (shards, waiters) = (self.shards.clone(), self.waiters.clone());
         let account_of = |trader: usize| clients.traders[trader].account;
         match *request {
@@ -174,26 +246,30 @@ impl Process {
     }
 
     /// Looks into a shard as no client can: at what is not on disk yet.
-    fn look(&self, shard: ShardId, digest: [u8; 32], history: &Arc<Mutex<History>>) -> Noted {
-        let history = history.clone();
-        let looking = self.shards.observe(shard, &self.waiters, move |state| {
-            // The newest state has no event behind it that would note it.
-            history.lock().note(state);
-            let account = state.account_of(&digest);
-            let noted = Noted {
-                shard: state.shard(),
-                sequence: state.sequence(),
-                is_write: false,
-                order_count: account.map_or(0, Account::order_count_ever),
-                payouts_micros: account.map_or(0, |it| it.ledger().payouts.micros()),
-                hash: state.hash().get(),
-            };
-            Observed { value: noted, place: Place::START }
-        });
-        match pin!(looking).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Ok(noted)) => noted,
-            _ => unreachable!("nobody else is in the shard, and nothing is waited for"),
-        }
+    fn look(
+        &self,
+        shard: ShardId,
+        digest: [u8; 32],
+        history: Arc<Mutex<History>>,
+    ) -> Waiting<Noted> {
+        let (shards, waiters) = (self.shards.clone(), self.waiters.clone());
+        Box::pin(async move {
+            let looking = shards.observe(shard, &waiters, move |state| {
+                // The newest state has no event behind it that would note it.
+                history.lock().note(state);
+                let account = state.account_of(&digest);
+                let noted = Noted {
+                    shard: state.shard(),
+                    sequence: state.sequence(),
+                    is_write: false,
+                    order_count: account.map_or(0, Account::order_count_ever),
+                    payouts_micros: account.map_or(0, |it| it.ledger().payouts.micros()),
+                    hash: state.hash().get(),
+                };
+                Observed { value: noted, place: Place::START }
+            });
+            looking.await.expect("there is room in the queue")
+        })
     }
 
     /// The next answer that may be told, in the order of the requests.
@@ -222,26 +298,14 @@ impl Process {
     }
 }
 
-/// In which shard a request is decided, and whose orders an answer to it may rest on.
-fn about(request: &Request, clients: &Clients) -> (ShardId, usize) {
-    let of_trader = |trader: usize| (clients.traders[trader].shard(), trader);
-    match *request {
-        Request::Trade(ref numbers) => of_trader(clients.orders[numbers[0]].trader),
-        Request::Comment { order, trader } => (order.shard(), trader),
-        Request::DeleteComment { comment, trader } => (comment.shard(), trader),
-        Request::ReadComments { order } => (order.shard(), 0),
-        Request::Decide { market } => (Decision::home(MARKETS[market].id), 0),
-        Request::Settle { shard, .. } => (shard, 0),
-        Request::CreateKey { trader, .. }
-        | Request::RenameKey { trader, .. }
-        | Request::RotateKey { trader, .. }
-        | Request::RevokeKey { trader, .. }
-        | Request::ReadAccount { trader }
-        | Request::ReadOrder { trader, .. }
-        | Request::ReadKeys { trader } => of_trader(trader),
-    }
+fn poll<T>(future: &mut Waiting<T>) -> Poll<T> {
+    future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
 }
 
-fn poll(future: &mut Pin<Box<dyn Future<Output = Answer>>>) -> Poll<Answer> {
-    future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+/// What a look has seen, once it had its turn.
+fn poll_ready<T>(future: &mut Waiting<T>) -> T {
+    match poll(future) {
+        Poll::Ready(value) => value,
+        Poll::Pending => unreachable!("nobody else is in the shard, and nothing is waited for"),
+    }
 }

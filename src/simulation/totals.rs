@@ -54,10 +54,20 @@ totals! {
     snapshots: "snapshots",
     /// A start or a snapshot refused a file with a bit that had turned.
     flips_refused: "turned bits refused",
+    /// Those of them in the segment to which the journal is being written.
+    flips_refused_at_end: "of them in the open segment",
     /// A bit turned where nothing is read.
     flips_harmless: "turned bits without meaning",
     /// Writes of which somebody was told that they happened.
     acknowledged: "writes acknowledged",
+    /// Orders that took several levels of a book.
+    several_levels: "orders through several levels",
+    /// Orders that paid a fee.
+    with_fee: "orders with a fee",
+    /// Requests that somebody else ran, who was at work in their shard.
+    handed_over: "requests run by somebody else",
+    /// Requests whose client did not wait for the answer.
+    given_up: "requests given up",
     /// Orders that were sent again and led to what had happened before.
     replayed: "orders replayed",
     /// Reads that were answered.

@@ -1,30 +1,27 @@
 //! The world of one seed: a disk, a clock, traders, and one process of the server after the other,
 //! each with trouble of its own.
 
-use std::fmt;
-use std::path::{Path, PathBuf};
+mod bits;
+
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use super::answers::tell;
 use super::auditor::Auditor;
-use super::clients::{
-    Clients, FixedMarket, KEPT_ORDERS_MAX, MARKETS, START_MICROS, TRADER_COUNT, payout_micros,
-    token,
-};
+use super::clients::{Clients, KEPT_ORDERS_MAX, START_MICROS, TRADER_COUNT};
+use super::markets::{MARKETS, open_markets};
 use super::process::Process;
 use super::totals::Totals;
 use crate::disk::simulated::random::Random;
 use crate::disk::simulated::{Faults, SimulatedDisk, When};
 use crate::disk::{Disk, DiskError};
 use crate::engine::Rules;
-use crate::ids::{Clock, OutcomeIndex, Timestamp};
-use crate::journal::{JournalConfig, OpenError, segment_name, segment_number};
+use crate::ids::Clock;
+use crate::journal::{JournalConfig, OpenError};
 use crate::market::Markets;
-use crate::market::book::{Book, Ladder, Level};
-use crate::market::catalogue::{MarketInfo, MarketStatus, Outcome};
-use crate::money::{Price, Shares, Usd};
+use crate::money::Usd;
 use crate::snapshot::{
     FoldError, LoadError, Pace, RecoverError, SnapshotConfig, Stopped, Upkeep, open_stepped,
 };
@@ -65,7 +62,7 @@ impl World {
             random: Random::new(!seed),
             simulated: SimulatedDisk::new(seed),
             nanos: Arc::new(AtomicI64::new(1_800_000_000_000_000_000)),
-            markets: Arc::new(markets()),
+            markets: Arc::new(open_markets()),
             clients: Clients::new(),
             auditor: Auditor::new(),
             totals: Totals::default(),
@@ -116,28 +113,28 @@ impl World {
         self.end(process, condition)
     }
 
-    /// At most one kind of trouble at a time, within one of so many operations; none without.
+    /// One kind of trouble or two, each at one of so many operations; none without.
     fn choose_faults(&mut self, reaches: &[u64]) {
         self.empty_disk();
-        self.simulated.set_faults(Faults::default());
-        if reaches.is_empty() {
-            return;
-        }
-        let reach = reaches[self.random.below(reaches.len())];
-        let now = self.simulated.operations();
-        let when = When::From(now + 1 + self.random.next() % reach);
         let mut faults = Faults::default();
-        match self.random.below(10) {
-            0 => faults.write_error = when,
-            1 => faults.short_write = when,
-            2 => faults.sync_error = when,
-            3..8 => faults.crash = when,
-            _ => {}
+        if !reaches.is_empty() {
+            let now = self.simulated.operations();
+            for _ in 0..=usize::from(self.random.one_in(3)) {
+                let reach = reaches[self.random.below(reaches.len())];
+                let when = When::From(now + 1 + self.random.next() % reach);
+                match self.random.below(10) {
+                    0 => faults.write_error = when,
+                    1 => faults.short_write = when,
+                    2 => faults.sync_error = when,
+                    3..8 => faults.crash = when,
+                    _ => {}
+                }
+            }
+            if self.random.one_in(8) {
+                self.fill_disk();
+            }
         }
         self.simulated.set_faults(faults);
-        if self.random.one_in(8) {
-            self.fill_disk();
-        }
     }
 
     fn fill_disk(&self) {
@@ -193,9 +190,7 @@ impl World {
     /// The venue resolves a market: orders in it are refused from now on.
     fn resolve_market(&mut self) {
         let Some(market) = self.clients.resolve() else { return };
-        let yes = Price::from_micros(payout_micros(market));
-        let (status, payouts) = (MarketStatus::Resolved, vec![yes, yes.complement()]);
-        let resolved = MarketInfo { status, payouts, ..description(MARKETS[market].id) };
+        let resolved = MARKETS[market].resolved(market);
         self.markets.list(vec![resolved]).expect("it is listed");
     }
 
@@ -205,7 +200,24 @@ impl World {
             self.resolve_market();
         }
         match self.random.below(20) {
-            0..11 => {
+            0 => {
+                let requests = self.clients.next_together(&mut self.random);
+                for request in &requests {
+                    self.auditor.asked(request);
+                }
+                self.totals.handed_over += requests.len() as u64;
+                process.submit_together(requests, &mut self.clients, &self.auditor.history)?;
+                self.auditor.check_history()?;
+                if self.random.one_in(2) {
+                    self.tell_answers(process)?;
+                }
+            }
+            1 if self.random.one_in(3) => {
+                let given_up = process.give_up(&mut self.random);
+                self.totals.given_up += u64::from(given_up.is_some());
+                self.clients.lost(given_up.into_iter());
+            }
+            1..11 => {
                 self.tell_answers(process)?;
                 if let Some(request) = self.clients.next(&mut self.random) {
                     self.auditor.asked(&request);
@@ -350,115 +362,6 @@ impl World {
         self.empty_disk();
         self.open()?.ok_or_else(|| "the disk fails without a reason".to_owned())
     }
-
-    /// Bits turn while nobody looks: each is refused by who reads it, or has never meant anything.
-    fn live_with_turned_bits(&mut self) -> Result<(), String> {
-        let (process, mut upkeep) = self.open_well()?;
-        let found = self.auditor.newest_states();
-        let closed = process.journal.segment().expect("it is on a disk") - 1;
-        if self.random.one_in(3) {
-            self.snapshot_of_turned_bit(closed, &mut upkeep)?;
-        }
-        self.end_orderly(process)?;
-        let Some(path) = self.some_file(closed) else { return Ok(()) };
-        let turned = self.turn_bit(&path)?;
-        match open_stepped(self.disk(), Path::new(DATA), &journal_config()) {
-            Ok((opened, _)) => {
-                let states = opened.recovered.states();
-                let is_same = states.zip(&found).all(|(state, &(sequence, hash))| {
-                    (state.sequence(), state.hash().get()) == (sequence, hash)
-                });
-                if !is_same {
-                    return Err(format!("{turned} has changed what is there, and nobody noticed"));
-                }
-                self.totals.flips_harmless += 1;
-            }
-            Err(error) => self.refused(&turned, &error.to_string())?,
-        }
-        self.mend(&turned)?;
-        self.is_settled = true;
-        Ok(())
-    }
-
-    /// Turns a bit of the newest closed segment, of which a snapshot is to be made.
-    fn snapshot_of_turned_bit(&mut self, closed: u64, upkeep: &mut Upkeep) -> Result<(), String> {
-        let path = Path::new(DATA).join("journal").join(segment_name(closed));
-        if !self.disk().exists(&path).map_err(|error| error.to_string())? {
-            return Ok(());
-        }
-        let turned = self.turn_bit(&path)?;
-        match upkeep.keep(closed, &mut AtOnce) {
-            // There is a snapshot of it already.
-            Ok(None) => {}
-            Ok(Some(_)) => return Err(format!("a snapshot was made of {turned}")),
-            Err(error) => self.refused(&turned, &error.to_string())?,
-        }
-        self.mend(&turned)?;
-        let kept = upkeep.keep(closed, &mut AtOnce);
-        let kept =
-            kept.map_err(|error| format!("no snapshot after {turned} was mended: {error}"))?;
-        self.totals.snapshots += u64::from(kept.is_some());
-        Ok(())
-    }
-
-    /// Turns the bit back. A segment may have moved into the archive.
-    fn mend(&self, turned: &Turned) -> Result<(), String> {
-        let name = turned.path.file_name().expect("it has a name");
-        for path in [turned.path.clone(), Path::new(DATA).join("archive").join(name)] {
-            if self.disk().exists(&path).map_err(|error| error.to_string())? {
-                self.simulated.flip_bit(&path, turned.at, turned.bit);
-                return Ok(());
-            }
-        }
-        Err(format!("{turned} has no file any more"))
-    }
-
-    fn refused(&mut self, turned: &Turned, error: &str) -> Result<(), String> {
-        self.totals.flips_refused += 1;
-        if error.contains(&*turned.path.to_string_lossy()) {
-            return Ok(());
-        }
-        Err(format!("{turned} was refused without the name of the file: {error}"))
-    }
-
-    /// A closed segment, a snapshot or an order file.
-    fn some_file(&mut self, closed: u64) -> Option<PathBuf> {
-        let mut paths = Vec::new();
-        for directory in ["journal", "snapshots"] {
-            let directory = Path::new(DATA).join(directory);
-            let names = self.disk().names(&directory).unwrap_or_default();
-            let names = names.into_iter().filter(|name| match segment_number(name) {
-                Some(number) => number <= closed,
-                None => name.ends_with(".snapshot") || name.ends_with(".orders"),
-            });
-            paths.extend(names.map(|name| directory.join(name)));
-        }
-        let count = paths.len();
-        if count == 0 { None } else { Some(paths.swap_remove(self.random.below(count))) }
-    }
-
-    fn turn_bit(&mut self, path: &Path) -> Result<Turned, String> {
-        let file = self.disk().open_read(path).and_then(|file| file.bytes());
-        let bytes = usize::try_from(file.map_err(|error| error.to_string())?).expect("it is short");
-        let at = self.random.below(bytes);
-        let bit = u8::try_from(self.random.below(8)).expect("a bit of a byte");
-        self.simulated.flip_bit(path, at, bit);
-        Ok(Turned { path: path.to_path_buf(), at, bit })
-    }
-}
-
-/// A bit that has turned.
-struct Turned {
-    path: PathBuf,
-    at: usize,
-    bit: u8,
-}
-
-impl fmt::Display for Turned {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, at, bit } = self;
-        write!(formatter, "bit {bit} of byte {at} of {}", path.display())
-    }
 }
 
 /// What goes on while a snapshot is made.
@@ -498,28 +401,6 @@ fn journal_config() -> JournalConfig {
         on_lost: Arc::new(|error| panic!("nobody calls this without threads: {error}")),
         ..JournalConfig::default()
     }
-}
-
-/// A market that is open.
-fn description(id: &str) -> MarketInfo {
-    let outcomes =
-        ["Yes", "No"].map(|label| Outcome { label: label.into(), token_id: token(id, label) });
-    MarketInfo::bare(id, outcomes)
-}
-
-fn markets() -> Markets {
-    let markets = Markets::new();
-    markets.list(MARKETS.iter().map(|market| description(market.id)).collect()).unwrap();
-    for FixedMarket { id, bid_micros, ask_micros } in MARKETS {
-        let level = |micros| Level {
-            price: Price::from_micros(micros),
-            size: Shares::from_micros(1_000_000_000_000),
-        };
-        let ladder = Ladder::from_levels(vec![level(bid_micros)], vec![level(ask_micros)]).unwrap();
-        let book = Arc::new(Book::new(ladder, Timestamp::EPOCH));
-        markets.publish(&markets.by_condition(id).unwrap(), OutcomeIndex(0), book);
-    }
-    markets
 }
 
 /// What the disk said, if it was the disk.
