@@ -1,18 +1,27 @@
 //! Asking other servers: a document by HTTP, of a bounded size, in a bounded time.
 //!
-//! It follows no redirect, keeps no cookie and sends no credential.
+//! It follows no redirect, keeps no cookie and sends no credential. It accepts gzip, and the bound
+//! on a document holds for what it unpacks to.
 
 use std::error::Error;
 use std::fmt::Write as _;
+use std::io::{self, Write as _};
 use std::time::Duration;
 
 use bytes::Bytes;
+use flate2::write::GzDecoder;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
-use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT};
-use hyper::{Method, Request, StatusCode, Uri};
+use hyper::body::Incoming;
+use hyper::header::{
+    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, DATE, HeaderMap, HeaderName,
+    HeaderValue, RETRY_AFTER, USER_AGENT,
+};
+use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
 use rustls::ClientConfig;
 
 /// What the head of an answer may take, in bytes.
@@ -65,6 +74,12 @@ pub enum ClientError {
     TooLong {
         /// How long it may be.
         bytes_max: usize,
+    },
+    /// It is not what its `Content-Encoding` says, or that was not asked for.
+    #[error("the answer cannot be unpacked: {reason}")]
+    Packed {
+        /// What is wrong.
+        reason: String,
     },
 }
 
@@ -128,12 +143,71 @@ impl Client {
             let retry_after = retry_after(response.headers());
             return Err(ClientError::Status { status, retry_after });
         }
-        let body = Limited::new(response.into_body(), bytes_max).collect().await;
-        match body {
-            Ok(body) => Ok(body.to_bytes()),
-            Err(error) if error.is::<LengthLimitError>() => Err(ClientError::TooLong { bytes_max }),
-            Err(error) => Err(unreachable(&*error)),
+        document(response, bytes_max).await
+    }
+}
+
+/// The body, unpacked.
+async fn document(response: Response<Incoming>, bytes_max: usize) -> Result<Bytes, ClientError> {
+    let is_packed = is_packed(response.headers())?;
+    let mut body = Limited::new(response.into_body(), bytes_max);
+    if !is_packed {
+        let body = body.collect().await.map_err(|error| body_error(&*error, bytes_max))?;
+        return Ok(body.to_bytes());
+    }
+    // Frame by frame: a large document does not keep the thread from others.
+    let mut unpacker = GzDecoder::new(Bounded { bytes: Vec::new(), bytes_max });
+    let packed = |error: io::Error| match error.kind() {
+        io::ErrorKind::FileTooLarge => ClientError::TooLong { bytes_max },
+        _ => ClientError::Packed { reason: error.to_string() },
+    };
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| body_error(&*error, bytes_max))?;
+        if let Some(data) = frame.data_ref() {
+            unpacker.write_all(data).map_err(packed)?;
         }
+    }
+    Ok(unpacker.finish().map_err(packed)?.bytes.into())
+}
+
+fn body_error(error: &(dyn Error + 'static), bytes_max: usize) -> ClientError {
+    if error.is::<LengthLimitError>() {
+        ClientError::TooLong { bytes_max }
+    } else {
+        unreachable(error)
+    }
+}
+
+/// Whether the body is gzip, which is all that was asked for.
+fn is_packed(headers: &HeaderMap) -> Result<bool, ClientError> {
+    match headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes) {
+        None | Some(b"identity") => Ok(false),
+        Some(b"gzip") => Ok(true),
+        Some(other) => {
+            let other = String::from_utf8_lossy(other);
+            let reason = format!("its encoding is {other:?}, and gzip was asked for");
+            Err(ClientError::Packed { reason })
+        }
+    }
+}
+
+/// Takes so many bytes and no more, however little they were when they were packed.
+struct Bounded {
+    bytes: Vec<u8>,
+    bytes_max: usize,
+}
+
+impl io::Write for Bounded {
+    fn write(&mut self, more: &[u8]) -> io::Result<usize> {
+        if more.len() > self.bytes_max - self.bytes.len() {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(more);
+        Ok(more.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -144,17 +218,29 @@ fn request(method: Method, address: Uri, body: Bytes) -> Request<Full<Bytes>> {
     let headers = request.headers_mut();
     headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
     headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
     request
 }
 
-/// The whole seconds that a server asks to wait; a date, which it may also say, is not read.
+/// How long a server asks to wait: whole seconds, or until a date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?;
-    text.trim().parse().ok().map(Duration::from_secs)
+    let text = |name: HeaderName| headers.get(name)?.to_str().ok().map(str::trim);
+    let after = text(RETRY_AFTER)?;
+    if let Ok(seconds) = after.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = |text: &str| rfc2822::DateTimeParser::new().parse_timestamp(text).ok();
+    // The server's clock has made both dates.
+    let now = text(DATE).and_then(date).unwrap_or_else(Timestamp::now);
+    date(after)?.duration_since(now).try_into().ok()
+}
+
+fn unreachable(error: &(dyn Error + 'static)) -> ClientError {
+    ClientError::Unreachable { reason: with_causes(error) }
 }
 
 /// The error with its causes, since the outermost one tells nothing.
-fn unreachable(error: &(dyn Error + 'static)) -> ClientError {
+pub fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut reason = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {
@@ -164,5 +250,8 @@ fn unreachable(error: &(dyn Error + 'static)) -> ClientError {
         }
         cause = inner.source();
     }
-    ClientError::Unreachable { reason }
+    reason
 }
+
+#[cfg(test)]
+mod tests;
