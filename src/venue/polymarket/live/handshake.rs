@@ -1,5 +1,8 @@
-//! Opening a WebSocket as a client: TCP, TLS where the address says so, the upgrade.
+//! Opening a WebSocket as a client: TCP to whichever address of the host answers first, TLS where
+//! the address says so, the upgrade.
 
+use std::error::Error;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,14 +14,16 @@ use http_body_util::Empty;
 use hyper::header::{CONNECTION, HOST, HeaderMap, HeaderValue, UPGRADE, USER_AGENT};
 use hyper::upgrade::Upgraded;
 use hyper::{Request, StatusCode, Uri};
+use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tower_service::Service;
 
-use crate::client::AGENT;
+use crate::client::{AGENT, with_causes};
 
 /// What RFC 6455 has a server append to the key, to show that it speaks WebSocket.
 const ACCEPT_SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -37,7 +42,7 @@ pub(super) enum HandshakeError {
     Address,
     /// No connection, or no TLS.
     #[error("{0}")]
-    Connection(#[from] std::io::Error),
+    Connection(#[from] io::Error),
     /// No HTTP.
     #[error("{0}")]
     Http(#[from] hyper::Error),
@@ -76,8 +81,7 @@ async fn open_slowly(address: &Uri, tls: &Arc<ClientConfig>) -> Result<Stream, H
     let port = address.port_u16().unwrap_or(default_port);
     // An IPv6 address stands in brackets in a URI, and without them everywhere else.
     let bare_host = host.trim_start_matches('[').trim_end_matches(']');
-    let stream = TcpStream::connect((bare_host, port)).await?;
-    stream.set_nodelay(true)?;
+    let stream = connect(HttpConnector::new(), host, port).await?;
     if is_secure {
         let name = ServerName::try_from(bare_host.to_owned());
         let name = name.map_err(|_| HandshakeError::Address)?;
@@ -86,6 +90,23 @@ async fn open_slowly(address: &Uri, tls: &Arc<ClientConfig>) -> Result<Stream, H
     } else {
         upgrade(address, stream).await
     }
+}
+
+/// A connection to the host. Where one family of addresses leads nowhere, the other one is tried
+/// beside it: a path that swallows IPv6 costs a moment, not all of our patience.
+async fn connect<R>(
+    mut connector: HttpConnector<R>,
+    host: &str,
+    port: u16,
+) -> Result<TcpStream, HandshakeError>
+where
+    HttpConnector<R>: Service<Uri, Response = TokioIo<TcpStream>, Error: Error + 'static>,
+{
+    let address = format!("http://{host}:{port}").parse().map_err(|_| HandshakeError::Address)?;
+    connector.set_nodelay(true);
+    let connected = connector.call(address).await;
+    let connected = connected.map_err(|error| io::Error::other(with_causes(&error)))?;
+    Ok(connected.into_inner())
 }
 
 async fn upgrade(
@@ -133,7 +154,55 @@ fn is_accepted(headers: &HeaderMap, key: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+    use std::task::{Context, Poll};
+
+    use hyper_util::client::legacy::connect::dns::Name;
+    use tokio::net::{TcpListener, TcpSocket};
+
     use super::*;
+
+    /// Resolves every name to these.
+    #[derive(Clone)]
+    struct Both([SocketAddr; 2]);
+
+    impl Service<Name> for Both {
+        type Response = std::array::IntoIter<SocketAddr, 2>;
+        type Error = io::Error;
+        type Future = std::future::Ready<io::Result<Self::Response>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Name) -> Self::Future {
+            std::future::ready(Ok(self.0.into_iter()))
+        }
+    }
+
+    #[tokio::test]
+    async fn an_address_that_leads_nowhere_does_not_hide_the_others() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let live = listener.local_addr().unwrap();
+        let dead: SocketAddr = format!("[::1]:{}", live.port()).parse().unwrap();
+        let full = TcpSocket::new_v6().unwrap();
+        if full.bind(dead).is_err() {
+            return eprintln!("SKIPPED: this machine has no IPv6");
+        }
+        // Whoever comes after these waits for an answer that never comes.
+        let full = full.listen(1).unwrap();
+        let mut waiting = Vec::new();
+        let patience = Duration::from_millis(500);
+        while let Ok(stream) = tokio::time::timeout(patience, TcpStream::connect(dead)).await {
+            waiting.push(stream.unwrap());
+        }
+        let connector = HttpConnector::new_with_resolver(Both([dead, live]));
+        let found = connect(connector, "venue.test", live.port());
+        let found = tokio::time::timeout(Duration::from_secs(20), found).await;
+        let found = found.expect("the other family was tried").unwrap();
+        assert_eq!(found.peer_addr().unwrap(), live);
+        drop(full);
+    }
 
     #[test]
     fn the_answer_shows_that_the_server_speaks_websocket() {
