@@ -317,11 +317,14 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
         wanted: &mut watch::Receiver<Wanted>,
         timing: &super::Timing,
         mut pings: mpsc::Receiver<Vec<u8>>,
-        ponged: watch::Receiver<Instant>,
+        mut ponged: watch::Receiver<Instant>,
     ) -> Lost {
         let mut ping = tokio::time::interval(timing.ping_interval);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ping.reset();
+        // Intervals in a row in which no PONG came. A process that slept finds its clock ahead of
+        // all that it has not read yet: only intervals that it lived through count.
+        let mut silent_intervals = 0;
         let ending = loop {
             let tokens = wanted.borrow_and_update().clone();
             if tokens.is_empty() {
@@ -340,7 +343,10 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
                 }
                 _ = ping.tick() => {
                     let patience = timing.pong_patience;
-                    if ponged.borrow().elapsed() > patience {
+                    let has_answered = ponged.has_changed().unwrap_or(false);
+                    let is_late = ponged.borrow_and_update().elapsed() > patience;
+                    silent_intervals = if has_answered { 0 } else { silent_intervals + 1 };
+                    if is_late && timing.ping_interval * silent_intervals >= patience {
                         break Lost::NoPong { patience };
                     }
                     self.write("PING".to_owned()).await
@@ -383,7 +389,10 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
 /// The ids of tokens need no escape: they were checked when they were read.
 fn subscription(tokens: &[Arc<str>], operation: &str) -> String {
     let ids: Vec<String> = tokens.iter().map(|token| format!(r#""{token}""#)).collect();
-    format!(r#"{{"assets_ids":[{}],{operation},"custom_feature_enabled":true}}"#, ids.join(","))
+    let ids = ids.join(",");
+    format!(
+        r#"{{"assets_ids":[{ids}],{operation},"initial_dump":true,"custom_feature_enabled":true}}"#
+    )
 }
 
 #[cfg(test)]
@@ -394,8 +403,34 @@ mod tests {
     fn a_subscription_names_the_tokens() {
         assert_eq!(
             subscription(&["1".into(), "2".into()], r#""type":"market""#),
-            r#"{"assets_ids":["1","2"],"type":"market","custom_feature_enabled":true}"#
+            concat!(
+                r#"{"assets_ids":["1","2"],"type":"market","#,
+                r#""initial_dump":true,"custom_feature_enabled":true}"#
+            )
         );
+    }
+
+    /// A laptop that was closed, or a machine that was busy elsewhere: the answers may lie there
+    /// unread.
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_slept_asks_once_more_before_it_gives_up() {
+        let timing = super::super::Timing::VENUE;
+        let (ours, _theirs) = tokio::io::duplex(1 << 16);
+        let (wanted, mut receiver) = watch::channel(Wanted::from(["1".into()]));
+        let (_pings, pings) = mpsc::channel(1);
+        let (_ponged, ponged) = watch::channel(Instant::now());
+        let writer = Writer { socket: writing(ours), subscribed: HashSet::new() };
+        let mut running = std::pin::pin!(writer.run(&mut receiver, &timing, pings, ponged));
+        let a_moment = Duration::from_millis(1);
+        assert!(tokio::time::timeout(a_moment, &mut running).await.is_err(), "it has begun");
+        tokio::time::advance(timing.pong_patience * 2).await;
+        let lost = tokio::time::timeout(a_moment, &mut running).await;
+        assert!(lost.is_err(), "it has slept, and gives up: {lost:?}");
+        let began = Instant::now();
+        let lost = running.await;
+        assert!(matches!(lost, Lost::NoPong { .. }), "{lost}");
+        assert!(began.elapsed() <= timing.pong_patience, "{:?}", began.elapsed());
+        drop(wanted);
     }
 
     #[test]
