@@ -23,6 +23,7 @@ const FRESH_SECONDS_MIN: i64 = 10;
 
 const GAMMA: &str = "https://gamma-api.polymarket.com";
 const CLOB: &str = "https://clob.polymarket.com";
+const DATA: &str = "https://data-api.polymarket.com";
 const SOCKET: &str = "wss://ws-subscriptions-clob.polymarket.com/ws/market";
 
 /// The choices of `paperbourse serve` that are about the venue.
@@ -56,6 +57,11 @@ pub struct VenueArgs {
     #[arg(long, env = "PAPERBOURSE_VENUE_CONDITION", value_delimiter = ',', value_name = "ID")]
     pub venue_condition: Vec<String>,
 
+    /// Follow only markets of this series, by its number at Gamma, those that end first before the
+    /// others: for families of short markets; may be given several times
+    #[arg(long, env = "PAPERBOURSE_VENUE_SERIES", value_delimiter = ',', value_name = "ID")]
+    pub venue_series: Vec<String>,
+
     /// Follow only markets in which so many dollars were traded in the last day
     #[arg(long, env = "PAPERBOURSE_VENUE_VOLUME", value_name = "USD", value_parser = dollars)]
     pub venue_volume: Option<Usd>,
@@ -73,6 +79,10 @@ pub struct VenueArgs {
     /// Another address of the CLOB service [default: Polymarket's]
     #[arg(long, env = "PAPERBOURSE_VENUE_CLOB", value_name = "URL", value_parser = web_address)]
     pub venue_clob: Option<Uri>,
+
+    /// Another address of the data API [default: Polymarket's]
+    #[arg(long, env = "PAPERBOURSE_VENUE_DATA", value_name = "URL", value_parser = web_address)]
+    pub venue_data: Option<Uri>,
 
     /// Another address of the market socket [default: Polymarket's]
     #[arg(long, env = "PAPERBOURSE_VENUE_SOCKET", value_name = "URL",
@@ -158,8 +168,8 @@ pub enum VenueConfig {
 /// How Polymarket is followed.
 #[derive(Clone, Debug)]
 pub struct PolymarketConfig {
-    /// The addresses of Gamma, the CLOB service and the market socket.
-    pub addresses: [Uri; 3],
+    /// The addresses of Gamma, the CLOB service, the data API and the market socket.
+    pub addresses: [Uri; 4],
     /// Whose signature makes them believable; the system's choice where there is none.
     pub authorities: Option<PathBuf>,
     /// Which markets are followed.
@@ -197,10 +207,12 @@ impl VenueArgs {
             ("--venue-tag", !is_live && !self.venue_tag.is_empty()),
             ("--venue-slug", !is_live && !self.venue_slug.is_empty()),
             ("--venue-condition", !is_live && !self.venue_condition.is_empty()),
+            ("--venue-series", !is_live && !self.venue_series.is_empty()),
             ("--venue-volume", !is_live && self.venue_volume.is_some()),
             ("--venue-fresh", !is_live && self.venue_fresh.is_some()),
             ("--venue-gamma", !is_live && self.venue_gamma.is_some()),
             ("--venue-clob", !is_live && self.venue_clob.is_some()),
+            ("--venue-data", !is_live && self.venue_data.is_some()),
             ("--venue-socket", !is_live && self.venue_socket.is_some()),
             ("--venue-ca", !is_live && self.venue_ca.is_some()),
         ];
@@ -229,6 +241,7 @@ impl VenueArgs {
             tags: self.venue_tag.clone(),
             slugs: self.venue_slug.clone(),
             condition_ids: self.venue_condition.clone(),
+            series: self.venue_series.clone(),
             volume_24h_min: self.venue_volume,
         };
         let mut timing = Timing::VENUE;
@@ -240,6 +253,7 @@ impl VenueArgs {
             addresses: [
                 address(&self.venue_gamma, GAMMA),
                 address(&self.venue_clob, CLOB),
+                address(&self.venue_data, DATA),
                 address(&self.venue_socket, SOCKET),
             ],
             authorities: self.venue_ca.clone(),
@@ -342,11 +356,13 @@ mod tests {
         let config = polymarket(
             "--venue polymarket --venue-markets 3 --venue-tag 1,2 --venue-tag 3 \
              --venue-slug s --venue-condition 0xa --venue-volume 5.5 --venue-fresh 30 \
+             --venue-series 7,8 \
              --venue-gamma http://127.0.0.1:1 --venue-socket ws://[::1]:2/ws",
         );
         assert_eq!(config.addresses[0], "http://127.0.0.1:1/");
-        assert_eq!(config.addresses[2], "ws://[::1]:2/ws");
+        assert_eq!(config.addresses[3], "ws://[::1]:2/ws");
         assert_eq!(config.filter.tags, ["1", "2", "3"]);
+        assert_eq!(config.filter.series, ["7", "8"]);
         assert_eq!((&*config.filter.slugs[0], &*config.filter.condition_ids[0]), ("s", "0xa"));
         assert_eq!(config.filter.volume_24h_min, Some(Usd::from_micros(5_500_000)));
         let Timing { verified_max, check_after, .. } = config.timing;

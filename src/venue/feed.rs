@@ -183,6 +183,12 @@ impl Feed {
         }
     }
 
+    /// When the newest thing happened that was told of a token's book, by the venue's clock.
+    pub fn updated_at(&self, token_id: &str) -> Option<Timestamp> {
+        let token = self.tokens.get(token_id)?;
+        token.ladder.as_ref().map(|_| token.updated_at)
+    }
+
     /// Whether the book that is known of a token has exactly these levels.
     pub fn has_levels(&self, token_id: &str, ladder: &Ladder) -> bool {
         self.tokens.get(token_id).is_some_and(|token| token.ladder.as_ref() == Some(ladder))

@@ -26,7 +26,7 @@
 //! | `begin` | ws | `version`, `by`, addresses, `markets_max`, `lag_max_ms` | a session begins |
 //! | `answer` | gamma, clob | `get`, and a payload or `error` | a service answered this request |
 //! | `listed` | gamma | `ids` | the markets to follow, by the answers before it |
-//! | `described` | gamma | `ids`, `second` | markets by name; the CLOB service tells of `second` |
+//! | `described` | gamma | `ids`, `second`, `third` | named; CLOB: `second`, data API: `third` |
 //! | `follow` | ws | `socket`, `tokens` | from now on this socket tells of these tokens |
 //! | `open` | ws | `socket`, `connection` | a connection is open |
 //! | `frame` | ws | `socket`, and a payload | a text frame, `PONG`s left out |

@@ -33,6 +33,7 @@ pub(crate) const QUICK: Timing = Timing {
     backoff_least: Duration::from_millis(20),
     backoff_most: Duration::from_millis(200),
     lag_max: Duration::from_millis(1_500),
+    retraction_after: Duration::from_secs(1),
     answer_patience: Duration::from_secs(1),
     refusals: Refusals {
         too_often: Duration::from_millis(400),
@@ -79,8 +80,8 @@ impl Connector {
         policy: MismatchPolicy,
         tap: Tap,
     ) -> Self {
-        let addresses =
-            [&venue.gamma_url, &venue.clob_url, &venue.ws_url].map(|url| url.parse().unwrap());
+        let addresses = [&venue.gamma_url, &venue.clob_url, &venue.data_url, &venue.ws_url];
+        let addresses = addresses.map(|url| url.parse().unwrap());
         let roots = venue.authority_path.as_deref().map_or(Roots::Nobody, Roots::File);
         let tls = tls::client_config(roots).unwrap();
         let markets = Arc::new(Markets::new());

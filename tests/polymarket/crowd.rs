@@ -31,7 +31,8 @@ async fn start(timing: Timing) -> (StandIn, Connector) {
 
 /// When the requests for this endpoint came, in microseconds since this moment.
 fn arrivals(venue: &StandIn, endpoint: Endpoint, since_us: u64) -> Vec<u64> {
-    let is_wanted = |seen: &RequestSeen| Endpoint::of(seen.host, &seen.path) == endpoint;
+    let is_wanted =
+        |seen: &RequestSeen| Endpoint::of(seen.host, &seen.path, &seen.query) == endpoint;
     let mut arrivals: Vec<u64> = venue
         .requests()
         .iter()

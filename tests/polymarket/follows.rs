@@ -76,7 +76,7 @@ async fn a_market_that_is_resolved_closes_and_pays() {
 #[tokio::test]
 async fn a_resolution_needs_two_sources_or_the_word_of_one() {
     type Tell = fn(&StandIn, &str);
-    let rows: [(&str, &[Tell], bool); 6] = [
+    let rows: [(&str, &[Tell], bool); 9] = [
         ("the CLOB service alone", &[|it, id| it.resolve_on_clob(id, Payout::Winner(0))], false),
         ("the socket alone", &[|it, id| it.tell_resolved(id, 0)], false),
         ("Gamma, which calls it resolved", &[|it, id| it.resolve_on_gamma(id, Payout::Half)], true),
@@ -94,6 +94,25 @@ async fn a_resolution_needs_two_sources_or_the_word_of_one() {
             &[
                 |it, id| it.resolve_on_gamma(id, Payout::Winner(1)),
                 |it, id| it.resolve_on_clob(id, Payout::Winner(0)),
+            ],
+            false,
+        ),
+        ("the data API alone", &[|it, id| it.resolve_on_chain(id, Payout::Winner(0))], false),
+        (
+            "Gamma without the word, and the data API",
+            &[
+                |it, id| it.resolve_on_gamma(id, Payout::Half),
+                |it, id| it.describe(id, |fields| drop(fields.remove("umaResolutionStatus"))),
+                |it, id| it.resolve_on_chain(id, Payout::Half),
+            ],
+            true,
+        ),
+        (
+            "Gamma without the word, and the data API, which disagree",
+            &[
+                |it, id| it.resolve_on_gamma(id, Payout::Winner(0)),
+                |it, id| it.describe(id, |fields| drop(fields.remove("umaResolutionStatus"))),
+                |it, id| it.resolve_on_chain(id, Payout::Winner(1)),
             ],
             false,
         ),

@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use paperbourse::market::catalogue::MarketStatus;
+use paperbourse::money::Usd;
+use paperbourse::venue::polymarket::live::{MarketFilter, Timing};
+use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::auditor::Auditor;
 use crate::connector::{Connector, QUICK};
 use crate::standin::world::{MarketSeed, condition_id, token_id};
-use crate::standin::{Endpoint, EndpointFault, Options, Payout, StandIn, World};
+use crate::standin::{Endpoint, EndpointFault, Host, Options, Payout, StandIn, World};
 
 /// Of which two are followed from the start.
 const NEW: usize = 2;
@@ -33,7 +36,9 @@ async fn check(what: &'static str, act: impl FnOnce(&StandIn)) {
     let (first, second) = (token_id(NEW, 0), token_id(NEW, 1));
     let is_followed = || [&first, &second].iter().all(|token| connector.fresh(token).is_some());
     auditor.until(what, is_followed).await;
-    assert!(!tokens(NEW).iter().any(|token| auditor.was_unfillable(token)), "{what}");
+    let stale: Vec<_> =
+        tokens(NEW).into_iter().filter(|token| auditor.was_unfillable(token)).collect();
+    assert_eq!(stale, [""; 0], "{what}: {:?}", connector.status());
     let (_, complaints) = auditor.complaints(&venue, Duration::ZERO);
     assert_eq!((complaints, venue.violations()), (vec![], vec![]), "{what}");
 }
@@ -53,6 +58,9 @@ async fn a_new_market_is_followed_whatever_the_catalogue_does_first() {
         ("half a list", EndpointFault::Truncate),
         ("a list that breaks off", EndpointFault::Cut),
         ("a web page", EndpointFault::Garbage),
+        ("429 until a moment that is told", EndpointFault::RefuseUntil { seconds: 1 }),
+        ("a decompression bomb", EndpointFault::Bomb),
+        ("a list that is called gzip", EndpointFault::NotGzip),
     ] {
         checking.spawn(check(what, move |it| it.misbehave_at(Endpoint::Keyset, fault, 2)));
     }
@@ -81,17 +89,208 @@ async fn nothing_is_paid_on_the_word_of_one_source() {
         ("the CLOB", |it| it.resolve_on_clob(&condition_id(0), Payout::Winner(0))),
     ] {
         let (venue, connector) = start().await;
-        let lists = || {
-            let requests = venue.requests();
-            requests.iter().filter(|it| it.path == "/markets/keyset").count()
-        };
         tell(&venue);
         let auditor = Auditor::start(connector.markets.clone(), tokens(NEW));
-        let before = lists();
-        auditor.until("three more lists", || lists() > before + 2).await;
+        let before = lists(&venue);
+        auditor.until("three more lists", || lists(&venue) > before + 2).await;
         let market = connector.markets.by_condition(&condition_id(0)).unwrap();
         let info = market.info();
         assert_ne!(info.status, MarketStatus::Resolved, "{what}");
         assert_eq!(info.payouts.len(), 0, "{what}");
     }
+}
+
+/// How often this was asked for, by a word of its query.
+fn asked(venue: &StandIn, path: &str, word: &str) -> usize {
+    let requests = venue.requests();
+    requests.iter().filter(|it| it.path == path && it.query.contains(word)).count()
+}
+
+fn lists(venue: &StandIn) -> usize {
+    asked(venue, "/markets/keyset", "order=volume24hr")
+        - asked(venue, "/markets/keyset", "after_cursor=")
+}
+
+#[tokio::test]
+async fn markets_are_asked_for_by_keyset_and_compressed() {
+    let (venue, connector) = start().await;
+    venue.resolve(&condition_id(0), Payout::Winner(0));
+    let status = |it: &Connector, number| {
+        it.markets.by_condition(&condition_id(number)).unwrap().info().status
+    };
+    connector.until("the end", |it| status(it, 0) == MarketStatus::Resolved).await;
+    assert_eq!(venue.violations(), [""; 0]);
+    let requests = venue.requests();
+    assert!(requests.iter().any(|it| it.query.contains("condition_ids=")), "{requests:?}");
+    let plain: Vec<_> =
+        requests.iter().filter(|it| it.host != Host::Socket && !it.takes_gzip).collect();
+    assert!(plain.is_empty(), "{plain:?}");
+}
+
+#[tokio::test]
+async fn a_list_ends_where_the_volume_does() {
+    /// Three pages, of which the first holds all that is traded enough.
+    const MARKET_COUNT: usize = 250;
+    let venue = StandIn::start(World::invented(MARKET_COUNT), Options::default()).await;
+    // The invented markets 0 to 3 are traded for so much.
+    let filter = MarketFilter {
+        count_max: MARKET_COUNT,
+        volume_24h_min: Some(Usd::from_micros(250_000_000_000)),
+        ..MarketFilter::default()
+    };
+    let connector = Connector::start_filtered(&venue, filter, QUICK);
+    connector.until_fresh(&tokens(4)).await;
+    connector.until("two more lists", |_| lists(&venue) > 2).await;
+    assert_eq!(asked(&venue, "/markets/keyset", "after_cursor="), 0);
+    assert_eq!(connector.markets.listing().markets().len(), 4);
+}
+
+#[tokio::test]
+async fn an_older_description_changes_nothing() {
+    let (venue, connector) = start().await;
+    let tell = |question: &str, updated_at: &str| {
+        venue.describe(&condition_id(0), |fields| {
+            fields.insert("question".into(), question.into());
+            fields.insert("updatedAt".into(), updated_at.into());
+        });
+    };
+    let question = |it: &Connector| {
+        it.markets.by_condition(&condition_id(0)).unwrap().info().question.clone().unwrap()
+    };
+    tell("newer?", "2026-01-11T00:00:00Z");
+    connector.until("the newer one", |it| &*question(it) == "newer?").await;
+    tell("older?", "2026-01-10T23:59:59Z");
+    let before = lists(&venue);
+    connector.until("three more lists", |_| lists(&venue) > before + 3).await;
+    assert_eq!(&*question(&connector), "newer?");
+    // A time that nobody can have reached yet does not keep out all that comes later.
+    tell("from the future?", "2200-01-01T00:00:00Z");
+    connector.until("the one from the future", |it| &*question(it) == "from the future?").await;
+    let later = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(2);
+    tell("newest?", &later.to_string());
+    connector.until("the newest", |it| &*question(it) == "newest?").await;
+}
+
+/// Nobody asks for a list in time: the announcement has to be enough.
+const SELDOM: Timing = Timing { refresh_interval: Duration::from_hours(1), ..QUICK };
+
+#[tokio::test]
+async fn a_market_is_followed_when_it_is_announced() {
+    let tag = |id: &str| vec![id.to_owned()];
+    // Market 3 has tag 4 and is of series 501.
+    for (what, filter, is_followed) in [
+        ("there is room", MarketFilter { count_max: 4, ..MarketFilter::default() }, true),
+        ("no room", MarketFilter { count_max: 3, ..MarketFilter::default() }, false),
+        ("its tag", MarketFilter { count_max: 9, tags: tag("4"), ..MarketFilter::default() }, true),
+        ("no tag", MarketFilter { count_max: 9, tags: tag("1"), ..MarketFilter::default() }, false),
+        (
+            "its series",
+            MarketFilter { count_max: 9, series: tag("501"), ..MarketFilter::default() },
+            true,
+        ),
+        (
+            "another series",
+            MarketFilter { count_max: 9, series: tag("500"), ..MarketFilter::default() },
+            false,
+        ),
+    ] {
+        let mut world = World::invented(3);
+        // A market of each tag and series, so that there is a socket which hears of others.
+        for (number, seed) in world.markets.iter_mut().enumerate() {
+            seed.describe(|fields| {
+                let event = &mut fields["events"][0];
+                event["tags"] = json!([{"id": "1"}, {"id": "4"}]);
+                event["series"] = json!([{"id": "500"}, {"id": "501"}]);
+                event["id"] = json!(number.to_string());
+            });
+        }
+        let venue = StandIn::start(world, Options::default()).await;
+        let connector = Connector::start_filtered(&venue, filter, SELDOM);
+        connector.until_fresh(&tokens(3)).await;
+        venue.list_market(&MarketSeed::invented(3));
+        if is_followed {
+            connector.until_fresh(&[token_id(3, 0), token_id(3, 1)]).await;
+        } else {
+            // Whatever the connector makes of the announcement, it makes before this one's.
+            venue.describe(&condition_id(0), |fields| {
+                fields.insert("question".into(), "later?".into());
+            });
+            venue.tell_resolved(&condition_id(0), 0);
+            connector
+                .until("a later word", |it| {
+                    let market = it.markets.by_condition(&condition_id(0)).unwrap();
+                    market.info().question.as_deref() == Some("later?")
+                })
+                .await;
+            assert!(connector.markets.by_condition(&condition_id(3)).is_none(), "{what}");
+        }
+    }
+}
+
+/// The venue announces markets before its catalogue can tell their tokens, and nobody has traded in
+/// them: no list of the most traded brings them.
+#[tokio::test]
+async fn an_announced_market_is_asked_for_until_it_has_tokens() {
+    let venue = StandIn::start(World::invented(13), Options::default()).await;
+    // Markets 0, 4, 8 and 12, of which three are wanted.
+    let tags = vec!["1".to_owned()];
+    let filter = MarketFilter { count_max: 3, tags, ..MarketFilter::default() };
+    let connector = Connector::start_filtered(&venue, filter, QUICK);
+    connector.until_fresh(&[token_id(0, 0), token_id(4, 0), token_id(8, 0)]).await;
+    let mut seed = MarketSeed::invented(16);
+    seed.describe(|fields| drop(fields.insert("volume24hr".into(), 0.into())));
+    venue.list_market(&seed);
+    venue.hydrate_after(&condition_id(16), 2);
+    connector.until_fresh(&[token_id(16, 0), token_id(16, 1)]).await;
+}
+
+#[tokio::test]
+async fn a_family_of_markets_is_followed() {
+    let venue = StandIn::start(World::invented(9), Options::default()).await;
+    let filter = MarketFilter {
+        count_max: 9,
+        series: vec!["500".to_owned(), "502".to_owned()],
+        ..MarketFilter::default()
+    };
+    let connector = Connector::start_filtered(&venue, filter, QUICK);
+    let wanted = [0, 1, 2, 6, 7, 8];
+    let tokens: Vec<String> =
+        wanted.into_iter().flat_map(|number| [token_id(number, 0), token_id(number, 1)]).collect();
+    connector.until_fresh(&tokens).await;
+    assert_eq!(connector.markets.listing().markets().len(), wanted.len());
+}
+
+#[tokio::test]
+async fn books_are_asked_for_where_the_venue_sends_none_unasked() {
+    let options = Options { dumps_unasked: false, ..Options::default() };
+    let venue = StandIn::start(World::invented(NEW), options).await;
+    let patient = Timing { sync_patience: Duration::from_hours(1), ..QUICK };
+    let connector = Connector::start(&venue, NEW + 1, patient);
+    connector.until_fresh(&tokens(NEW)).await;
+    venue.list_market(&MarketSeed::invented(NEW));
+    connector.until_fresh(&tokens(NEW + 1)).await;
+}
+
+#[tokio::test]
+async fn a_false_end_is_taken_back() {
+    let (venue, connector) = start().await;
+    let status = |it: &Connector| it.markets.by_condition(&condition_id(0)).unwrap().info().status;
+    venue.tell_resolved(&condition_id(0), 0);
+    connector.until("closed", |it| status(it) == MarketStatus::Closed).await;
+    // What the catalogue said before does not take it back, however often it says it.
+    let before = lists(&venue);
+    connector.until("three more lists", |_| lists(&venue) > before + 3).await;
+    assert_eq!(status(&connector), MarketStatus::Closed);
+    let later = jiff::Timestamp::now() + QUICK.retraction_after + Duration::from_millis(1);
+    venue.describe(&condition_id(0), |fields| {
+        fields.insert("updatedAt".into(), later.to_string().into());
+    });
+    connector.until_fresh(&tokens(NEW)).await;
+    assert_eq!(status(&connector), MarketStatus::Open);
+    // The false word does not contradict what comes of the market in the end.
+    venue.resolve(&condition_id(0), Payout::Winner(1));
+    connector.until("resolved", |it| status(it) == MarketStatus::Resolved).await;
+    let market = connector.markets.by_condition(&condition_id(0)).unwrap();
+    let payouts: Vec<String> = market.info().payouts.iter().map(ToString::to_string).collect();
+    assert_eq!(payouts, ["0", "1"]);
 }

@@ -18,6 +18,7 @@ mod answer;
 mod clob;
 mod clob_market;
 mod control;
+mod data;
 mod decimal;
 mod deliver;
 mod description;

@@ -24,7 +24,7 @@ mod tap;
 mod tracker;
 pub mod unconnected;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub use config::{LiveConfig, MARKETS_WANTED_MAX, MarketFilter, Refusals, Timing}
 pub use replay::{Replay, ReplayCounts};
 pub use tap::Tap;
 
-use catalogue::{Cataloguer, URGENT_MAX};
+use catalogue::{Cataloguer, Described, URGENT_MAX, Urgent};
 use clock::Clock;
 use freshness::{Freshness, Signal};
 use lag::Lag;
@@ -48,7 +48,7 @@ use tracker::Tracker;
 use super::resolution::Told;
 use super::wire::clob::{self, BookMessage};
 use super::wire::socket::{self as frames, Frame, Message, Subject};
-use super::wire::{Description, WireError};
+use super::wire::{Description, UNTOLD, WireError};
 use crate::ids::Timestamp;
 use crate::market::catalogue::MarketInfo;
 use crate::venue::feed::{Feed, Verdict, Verdicts};
@@ -75,9 +75,8 @@ enum Event {
     Lost { socket: usize, lost: Lost, pause: Duration },
     /// The markets to follow, the most traded first.
     Listed(Vec<Description>),
-    /// Markets that were asked for, as Gamma tells them, and closed ones as the CLOB service does
-    /// too.
-    Described(Vec<(Description, Option<Description>)>),
+    /// Markets that were asked for.
+    Described(Vec<Described>),
     /// The books of these tokens, which were asked for on these connections.
     Books { ask: u64, asked: Asked, at: Instant, answer: Result<Bytes, RestError> },
 }
@@ -98,10 +97,12 @@ pub struct Live {
     feed: Feed,
     tracker: Tracker,
     markets: HashMap<Arc<str>, Followed>,
+    /// Markets to follow whatever the filter says, until the catalogue has described them.
+    held: HashSet<Arc<str>>,
     sockets: Vec<Slot>,
     lag: Lag,
-    urgent: mpsc::Sender<Arc<str>>,
-    urgent_received: Option<mpsc::Receiver<Arc<str>>>,
+    urgent: mpsc::Sender<Urgent>,
+    urgent_received: Option<mpsc::Receiver<Urgent>>,
     unresolved: watch::Sender<Arc<[Arc<str>]>>,
     book_questions: usize,
     /// Questions so far.
@@ -124,6 +125,8 @@ struct Carriers {
 /// A market that is followed, or was until it closed, and that is not resolved yet.
 struct Followed {
     info: MarketInfo,
+    /// When its description was so, of those that tell: an older one says nothing new.
+    described_at: Option<Timestamp>,
     /// When a socket told its tick: an older description does not bring the tick before it back.
     tick_told_at: Option<Timestamp>,
     /// The winner that its socket told.
@@ -186,6 +189,7 @@ impl Live {
             feed,
             tracker: Tracker::default(),
             markets: HashMap::new(),
+            held: HashSet::new(),
             sockets: Vec::new(),
             lag: Lag::default(),
             urgent,
@@ -216,6 +220,7 @@ impl Live {
             config: carriers.config.clone(),
             followed: self.unresolved.subscribe(),
             urgent,
+            announced: Vec::new(),
             events: carriers.events.clone(),
         };
         self.tap.begin(&carriers.config);
@@ -260,10 +265,14 @@ impl Live {
                 self.list(told);
             }
             Event::Described(told) => {
-                let second = told.iter().filter(|(_, other)| other.is_some());
+                let ids = |is_told: fn(&Described) -> bool| {
+                    let told = told.iter().filter(move |told| is_told(told));
+                    told.map(|told| &told.gamma.info.condition_id)
+                };
                 self.tap.described(
-                    told.iter().map(|(told, _)| &told.info.condition_id),
-                    second.map(|(told, _)| &told.info.condition_id),
+                    ids(|_| true),
+                    ids(|told| told.clob.is_some()),
+                    ids(|told| told.data.is_some()),
                 );
                 self.describe(told);
             }
@@ -396,21 +405,22 @@ impl Live {
                 return self.change_tick(change.market, change.tick, change.at);
             }
             Message::NewMarket(market) => {
-                // Whether it is one to follow, the next list says.
-                tracing::debug!("new market {}", market.description.info.condition_id);
-                return;
+                return self.hear_of_market(&market.description.info.condition_id);
             }
             Message::MarketResolved(resolved) => {
                 return self.hear_of_end(resolved);
             }
-            Message::PriceChange(change) => {
+            Message::PriceChange(change) if change.at != UNTOLD => {
                 let lag = self.lag.of(change.at, self.clock.elapsed());
                 if lag > self.timing.lag_max {
                     self.counts.late_messages += 1;
                     return self.give_up(socket, "it tells what happened long ago");
                 }
             }
-            Message::Book(_) | Message::LastTradePrice(_) | Message::BestBidAsk(_) => {}
+            Message::PriceChange(_)
+            | Message::Book(_)
+            | Message::LastTradePrice(_)
+            | Message::BestBidAsk(_) => {}
         }
         let tracker = &self.tracker;
         let name = |id: &str| match tracker.get(id) {
@@ -424,6 +434,7 @@ impl Live {
             _ => Arc::default(),
         };
         let Some(event) = message.event(name) else { return };
+        let event = self.dated(event);
         match &event.change {
             VenueChange::Levels(changes) => {
                 for change in changes {
@@ -539,7 +550,7 @@ impl Live {
         let now = self.now();
         self.signal(token_id, Signal::Expired, now);
         if let Some((_, token)) = self.tracker.get(token_id) {
-            let _ = self.urgent.try_send(token.condition_id.clone());
+            let _ = self.urgent.try_send(Urgent::Followed(token.condition_id.clone()));
         }
     }
 
@@ -547,7 +558,7 @@ impl Live {
     fn take_book(&mut self, token_id: &Arc<str>, book: BookMessage<'_>, asked_at: Duration) {
         self.correct_grid(token_id, &book);
         let is_new = !self.feed.has_levels(token_id, &book.ladder);
-        let event = book.event(|_| token_id.clone());
+        let event = self.dated(book.event(|_| token_id.clone()));
         let at = event.at;
         let verdicts = self.feed.apply(event);
         let verdict = verdicts.iter().find(|(id, _)| id == token_id).map(|(_, verdict)| *verdict);

@@ -1,11 +1,12 @@
 //! When a market is resolved, and what it pays: the rule, on what the venue's services tell.
 //!
 //! Gamma describes a market with a stage of its resolution and with prices that become payouts; the
-//! CLOB service names a winner; the socket names one too, as a hint, and cannot tell a market that
-//! pays half to each side. Each can be early, late or wrong. So payouts are final when a service
-//! calls the market closed and shows them, and either Gamma calls the resolution `resolved` and
-//! shows the same, or another source does. What contradicts itself stays as it is and is reported.
-//! A wrong payout cannot be taken back, a late one can be made up for.
+//! CLOB service names a winner; the data API tells what the chain has decided, once it has; the
+//! socket names a winner too, as a hint, and cannot tell a market that pays half to each side. Each
+//! can be early, late or wrong. So payouts are final when a service calls the market closed and
+//! shows them, and either Gamma calls the resolution `resolved` and shows the same, or another
+//! source does. What contradicts itself stays as it is and is reported. A wrong payout cannot be
+//! taken back, a late one can be made up for.
 
 use std::fmt;
 
@@ -21,6 +22,8 @@ pub enum Source {
     Gamma,
     /// The order book service.
     Clob,
+    /// The data API, which reads the chain.
+    Data,
     /// The market socket: a hint, which alone settles nothing.
     Socket,
 }
@@ -236,6 +239,7 @@ impl fmt::Display for Told {
         let source = match self.source {
             Source::Gamma => "Gamma",
             Source::Clob => "CLOB",
+            Source::Data => "data API",
             Source::Socket => "socket",
         };
         write!(formatter, "{source}:")?;

@@ -11,6 +11,7 @@
 //! It does not know what came before: what a message changes is for the feed to decide.
 
 pub mod clob;
+pub mod data;
 pub mod gamma;
 pub mod socket;
 
@@ -26,6 +27,9 @@ use crate::money::{DecimalError, Price, Rounding, micros_from_text};
 
 /// Condition ids (66 characters) and token ids (at most 78) are no longer than this.
 pub const ID_BYTES_MAX: usize = 80;
+
+/// The time of a message that tells none, as happens. Nothing real has happened then.
+pub const UNTOLD: Timestamp = Timestamp::EPOCH;
 
 /// Why a message cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -201,6 +205,14 @@ fn payouts_of(shown: &[Price]) -> Option<Vec<Price>> {
 fn time(text: &str) -> Option<Timestamp> {
     let time: jiff::Timestamp = text.parse().ok()?;
     i64::try_from(time.as_nanosecond()).ok().map(Timestamp::from_nanos)
+}
+
+/// The time that a message tells in milliseconds; [`UNTOLD`] when it tells none.
+fn told_at(millis: Option<&str>) -> Result<Timestamp, WireError> {
+    match millis {
+        None | Some("") => Ok(UNTOLD),
+        Some(millis) => time_of_millis("timestamp", millis),
+    }
 }
 
 /// The time of decimal text that counts milliseconds.

@@ -33,6 +33,8 @@ pub struct Line<'a> {
     #[serde(borrow)]
     pub second: Option<Vec<Cow<'a, str>>>,
     #[serde(borrow)]
+    pub third: Option<Vec<Cow<'a, str>>>,
+    #[serde(borrow)]
     pub tokens: Option<Vec<Cow<'a, str>>>,
     pub ask: Option<u64>,
     pub lines: Option<u64>,

@@ -1,33 +1,61 @@
 //! What a service answers, and what a fault makes of it on the way out.
 
-use std::io;
+use std::io::{self, Read as _};
 use std::pin::Pin;
+use std::sync::LazyLock;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use flate2::Compression;
+use flate2::read::GzEncoder;
 use hyper::body::{Body, Frame, SizeHint};
-use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 
-use super::fault::EndpointFault;
+use super::fault::{BOMB_BYTES, EndpointFault};
+
+/// A body that unpacks to [`BOMB_BYTES`]: a thousandth of it.
+static BOMB: LazyLock<Bytes> =
+    LazyLock::new(|| gzip(io::repeat(b' ').take(BOMB_BYTES), Compression::best()));
 
 /// What a service answers.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     status: u16,
     body: Bytes,
-    retry_after_s: Option<u32>,
+    retry_after: Option<String>,
+    headers: Vec<(&'static str, &'static str)>,
+    is_gzip: bool,
     is_cut: bool,
 }
 
 impl Answer {
     pub(crate) fn json(body: String) -> Self {
-        Self { status: 200, body: body.into(), retry_after_s: None, is_cut: false }
+        Self::new(200, body.into())
     }
 
     pub(crate) fn status(status: u16, body: &'static str) -> Self {
-        let body = Bytes::from_static(body.as_bytes());
-        Self { status, body, retry_after_s: None, is_cut: false }
+        Self::new(status, Bytes::from_static(body.as_bytes()))
+    }
+
+    fn new(status: u16, body: Bytes) -> Self {
+        let headers = Vec::new();
+        Self { status, body, retry_after: None, headers, is_gzip: false, is_cut: false }
+    }
+
+    /// The same with a header more.
+    pub(crate) fn and(mut self, name: &'static str, value: &'static str) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// The same for a client that takes gzip.
+    pub(crate) fn compressed(mut self) -> Self {
+        if !self.is_gzip {
+            self.body = gzip(&*self.body, Compression::fast());
+            self.is_gzip = true;
+        }
+        self
     }
 
     /// What the client gets instead. Faults that are a matter of time change nothing here.
@@ -41,8 +69,18 @@ impl Answer {
                     429 => "error code: 1015",
                     _ => r#"{"error":"Internal server error"}"#,
                 };
-                self = Self { retry_after_s, ..Self::status(status, body) };
+                let retry_after = retry_after_s.map(|seconds| seconds.to_string());
+                self = Self { retry_after, ..Self::status(status, body) };
             }
+            EndpointFault::RefuseUntil { seconds } => {
+                let at = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(seconds.into());
+                let retry_after = Some(at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string());
+                self = Self { retry_after, ..Self::status(429, "error code: 1015") };
+            }
+            EndpointFault::Bomb => {
+                self = Self { is_gzip: true, ..Self::new(200, BOMB.clone()) };
+            }
+            EndpointFault::NotGzip => self.is_gzip = true,
             EndpointFault::Truncate => self.body.truncate(half),
             EndpointFault::Cut => {
                 self.body.truncate(half);
@@ -66,11 +104,23 @@ impl Answer {
         *response.status_mut() = StatusCode::from_u16(self.status).unwrap();
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if let Some(seconds) = self.retry_after_s {
-            headers.insert(RETRY_AFTER, seconds.into());
+        if let Some(retry_after) = self.retry_after {
+            headers.insert(RETRY_AFTER, retry_after.parse().unwrap());
+        }
+        if self.is_gzip {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        for (name, value) in self.headers {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
         response
     }
+}
+
+fn gzip(plain: impl io::Read, level: Compression) -> Bytes {
+    let mut packed = Vec::new();
+    GzEncoder::new(plain, level).read_to_end(&mut packed).unwrap();
+    packed.into()
 }
 
 /// A body that may break off before its length is reached.

@@ -25,6 +25,8 @@ pub(crate) struct StandIn {
     pub(crate) gamma_url: String,
     /// Base of the order book service, without a slash at its end.
     pub(crate) clob_url: String,
+    /// Base of the data API, without a slash at its end.
+    pub(crate) data_url: String,
     /// The market socket, with its path.
     pub(crate) ws_url: String,
     /// Who has signed the certificate, in PEM; nothing without TLS.
@@ -43,7 +45,7 @@ impl StandIn {
         let shared = Arc::new(Shared { state: Mutex::new(State::new(world, options)) });
         let mut listeners = JoinSet::new();
         let mut addresses = Vec::new();
-        for host in [Host::Gamma, Host::Clob, Host::Socket] {
+        for host in [Host::Gamma, Host::Clob, Host::Data, Host::Socket] {
             let (listener, address) = listen().await;
             listeners.spawn(serve(listener, host, shared.clone(), tls.clone()));
             addresses.push(address);
@@ -51,7 +53,8 @@ impl StandIn {
         Self {
             gamma_url: format!("http{secure}://{}", addresses[0]),
             clob_url: format!("http{secure}://{}", addresses[1]),
-            ws_url: format!("ws{secure}://{}/ws/market", addresses[2]),
+            data_url: format!("http{secure}://{}", addresses[2]),
+            ws_url: format!("ws{secure}://{}/ws/market", addresses[3]),
             authority_path,
             shared,
             _listeners: listeners,
@@ -119,6 +122,13 @@ impl StandIn {
         let mut state = self.shared.state.lock();
         let market = state.market(condition_id);
         state.resolve_on_clob(market, payout);
+    }
+
+    /// Only the data API tells that the chain has resolved the market like this.
+    pub(crate) fn resolve_on_chain(&self, condition_id: &str, payout: Payout) {
+        let mut state = self.shared.state.lock();
+        let market = state.market(condition_id);
+        state.markets[market].payout_on_chain = Some(payout);
     }
 
     /// Only Gamma tells the market as closed and paid so.

@@ -85,6 +85,8 @@ impl State {
         }
         let tokens: Vec<usize> =
             ids.iter().filter_map(|token| self.token_by_id.get(token.as_str()?).copied()).collect();
+        let is_dump_wanted =
+            message["initial_dump"].as_bool().unwrap_or(self.options.dumps_unasked);
         let is_initial = message["operation"].is_null() && message["type"] == "market";
         let Some(socket) = self.sockets.get_mut(&id) else { return };
         if message["custom_feature_enabled"] == true {
@@ -93,9 +95,11 @@ impl State {
         match message["operation"].as_str() {
             None if is_initial && !socket.is_subscribed => {
                 socket.is_subscribed = true;
-                self.subscribe(id, &tokens, message["initial_dump"] != false);
+                self.subscribe(id, &tokens, is_dump_wanted);
             }
-            Some("subscribe") if socket.is_subscribed => self.subscribe(id, &tokens, true),
+            Some("subscribe") if socket.is_subscribed => {
+                self.subscribe(id, &tokens, is_dump_wanted);
+            }
             Some("unsubscribe") if socket.is_subscribed => {
                 for token in tokens {
                     socket.tokens.remove(&token);

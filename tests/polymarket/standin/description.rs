@@ -68,13 +68,22 @@ impl Description {
             .collect()
     }
 
-    /// The numbers of the tags of its events.
+    /// Whether one of its events has this tag.
     pub(crate) fn has_tag(&self, id: &str) -> bool {
+        self.is_of("tags", id)
+    }
+
+    /// Whether one of its events is of this series.
+    pub(crate) fn has_series(&self, id: &str) -> bool {
+        self.is_of("series", id)
+    }
+
+    fn is_of(&self, list: &str, id: &str) -> bool {
         let events = self.field("events").as_array().map(Vec::as_slice).unwrap_or_default();
         events
             .iter()
-            .filter_map(|event| event["tags"].as_array())
+            .filter_map(|event| event[list].as_array())
             .flatten()
-            .any(|tag| tag["id"] == id)
+            .any(|item| item["id"] == id)
     }
 }

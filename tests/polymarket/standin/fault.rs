@@ -138,8 +138,12 @@ fn with_other_hashes(frame: &Bytes) -> Option<Bytes> {
 /// What can be asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Endpoint {
-    /// `GET /markets/keyset`.
+    /// `GET /markets/keyset` in some order: a list.
     Keyset,
+    /// `GET /markets/keyset` of markets that are named.
+    Named,
+    /// `GET /events/keyset`.
+    Events,
     /// Everything else of Gamma.
     Gamma,
     /// `POST /books`.
@@ -152,37 +156,48 @@ pub(crate) enum Endpoint {
     CompactMarket,
     /// Everything else of the CLOB.
     Clob,
+    /// Everything of the data API.
+    Data,
     /// The upgrade to a socket.
     Upgrade,
 }
 
 impl Endpoint {
     /// All of them.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Keyset,
+        Self::Named,
+        Self::Events,
         Self::Gamma,
         Self::Books,
         Self::Book,
         Self::LongMarket,
         Self::CompactMarket,
         Self::Clob,
+        Self::Data,
         Self::Upgrade,
     ];
 
-    /// The one that this path belongs to.
-    pub(crate) fn of(host: Host, path: &str) -> Self {
+    /// The one that this request belongs to.
+    pub(crate) fn of(host: Host, path: &str, query: &str) -> Self {
         match (host, path) {
             (Host::Socket, _) => Self::Upgrade,
+            (Host::Gamma, "/markets/keyset") if !query.contains("order=") => Self::Named,
             (Host::Gamma, "/markets/keyset") => Self::Keyset,
+            (Host::Gamma, "/events/keyset") => Self::Events,
             (Host::Gamma, _) => Self::Gamma,
             (Host::Clob, "/books") => Self::Books,
             (Host::Clob, "/book") => Self::Book,
             (Host::Clob, path) if path.starts_with("/markets/") => Self::LongMarket,
             (Host::Clob, path) if path.starts_with("/clob-markets/") => Self::CompactMarket,
             (Host::Clob, _) => Self::Clob,
+            (Host::Data, _) => Self::Data,
         }
     }
 }
+
+/// What a decompression bomb unpacks to.
+pub(crate) const BOMB_BYTES: u64 = 1 << 30;
 
 /// What is wrong with an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -194,6 +209,11 @@ pub(crate) enum EndpointFault {
         /// The header, in seconds.
         retry_after_s: Option<u32>,
     },
+    /// It refuses with 429, and `Retry-After` names the moment that is so many seconds away.
+    RefuseUntil {
+        /// How far away.
+        seconds: u32,
+    },
     /// The answer comes so much later.
     Slow(Duration),
     /// No answer ever comes.
@@ -204,4 +224,8 @@ pub(crate) enum EndpointFault {
     Cut,
     /// A web page, with status 200.
     Garbage,
+    /// A short body that unpacks to [`BOMB_BYTES`] of white space.
+    Bomb,
+    /// A body that is called gzip and is not.
+    NotGzip,
 }

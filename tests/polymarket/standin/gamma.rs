@@ -1,4 +1,5 @@
-//! The metadata service: `/markets/keyset`, `/markets` and `/events`.
+//! The metadata service: `/markets/keyset`, `/events/keyset`, and `/markets` and `/events`, which
+//! are to end.
 
 use std::cmp::Ordering;
 
@@ -50,15 +51,25 @@ impl Key {
 pub(crate) fn answer(state: &mut State, path: &str, query: &Query) -> Answer {
     match path {
         "/markets/keyset" => keyset(state, query),
+        "/events/keyset" => events_keyset(state, query),
         "/markets" => {
+            state.violation("asked for /markets, which is to end");
             let rows = rows(state, query);
             let offset = query.number("offset").unwrap_or(0);
             let limit = query.number("limit").unwrap_or(LIMIT_DEFAULT);
             let page: Vec<usize> =
                 rows.into_iter().skip(offset).take(limit).map(|row| row.1).collect();
             Answer::json(format!("[{}]", told(state, &page)))
+                .and("sunset", "Fri, 01 May 2026 00:00:00 GMT")
+                .and("warning", "299 - \"use /markets/keyset\"")
         }
-        "/events" => Answer::json(events(state, query)),
+        "/events" => {
+            let (limit, offset) = (query.number("limit"), query.number("offset"));
+            let events = events(state, query).into_iter().skip(offset.unwrap_or(0));
+            Answer::json(
+                Value::Array(events.take(limit.unwrap_or(LIMIT_DEFAULT)).collect()).to_string(),
+            )
+        }
         _ => match path.strip_prefix("/markets/slug/").or(path.strip_prefix("/markets/")) {
             Some(name) => one(state, name, path.starts_with("/markets/slug/")),
             None => Answer::status(404, r#"{"type":"not found error","error":"not found"}"#),
@@ -154,6 +165,7 @@ fn is_wanted(description: &Description, query: &Query) -> bool {
             description.list("clobTokenIds").iter().any(|token| token == id)
         })
         && any(query, "tag_id", |id| description.has_tag(id))
+        && any(query, "series_id", |id| description.has_series(id))
         && at_least("volume_num_min", "volumeNum")
         && at_least("liquidity_num_min", "liquidityNum")
 }
@@ -188,8 +200,23 @@ fn one(state: &mut State, name: &str, is_slug: bool) -> Answer {
     }
 }
 
+/// A page of events. Its cursors are places in the list: the stand-in's does not change beneath.
+fn events_keyset(state: &mut State, query: &Query) -> Answer {
+    const EVENTS_LIMIT_MAX: usize = 500;
+    let first: usize =
+        query.first("after_cursor").map_or(0, |cursor| cursor.parse().unwrap_or(usize::MAX));
+    let limit = query.number("limit").unwrap_or(LIMIT_DEFAULT).min(EVENTS_LIMIT_MAX);
+    let all = events(state, query);
+    let page: Vec<&Value> = all.iter().skip(first).take(limit).collect();
+    let mut body = json!({ "events": page });
+    if first.saturating_add(limit) < all.len() {
+        body["next_cursor"] = (first + limit).to_string().into();
+    }
+    Answer::json(body.to_string())
+}
+
 /// The events of the markets that the query wants, each with its markets.
-fn events(state: &mut State, query: &Query) -> String {
+fn events(state: &mut State, query: &Query) -> Vec<Value> {
     let mut events: Vec<(Value, Vec<usize>)> = Vec::new();
     for (_, place) in rows(state, query) {
         let description = state.markets[place].description.as_ref().expect("it is described");
@@ -199,14 +226,12 @@ fn events(state: &mut State, query: &Query) -> String {
             None => events.push((stub.clone(), vec![place])),
         }
     }
-    let limit = query.number("limit").unwrap_or(LIMIT_DEFAULT);
-    let offset = query.number("offset").unwrap_or(0);
     let mut told_events = Vec::new();
-    for (mut event, markets) in events.into_iter().skip(offset).take(limit) {
+    for (mut event, markets) in events {
         let texts = markets.iter().map(|&place| description_of(state, place));
         let nested: Vec<Value> = texts.map(|text| serde_json::from_str(&text).unwrap()).collect();
         event["markets"] = Value::Array(nested);
         told_events.push(event);
     }
-    Value::Array(told_events).to_string()
+    told_events
 }

@@ -27,6 +27,8 @@ pub(crate) struct Market {
     pub(crate) long: Option<String>,
     /// How it was resolved.
     pub(crate) payout: Option<Payout>,
+    /// What the chain has decided, as the data API tells it.
+    pub(crate) payout_on_chain: Option<Payout>,
 }
 
 /// What the tokens of a resolved market pay.
@@ -90,6 +92,7 @@ impl Market {
             compact: seed.compact.clone(),
             long: seed.long.clone(),
             payout: None,
+            payout_on_chain: None,
         }
     }
 

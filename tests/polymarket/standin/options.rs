@@ -25,6 +25,8 @@ pub(crate) struct Options {
     pub(crate) subscribe_patience: Duration,
     /// A socket with more tokens gets no initial snapshots.
     pub(crate) snapshot_tokens_max: usize,
+    /// A subscription that does not say whether it wants whole books first gets them.
+    pub(crate) dumps_unasked: bool,
     /// A frame that names more tokens is dropped without a word.
     pub(crate) frame_tokens_max: usize,
     /// How many states of each book are remembered.
@@ -43,6 +45,7 @@ impl Default for Options {
             ping_patience: Duration::from_secs(15),
             subscribe_patience: Duration::from_secs(10),
             snapshot_tokens_max: 500,
+            dumps_unasked: true,
             frame_tokens_max: 500,
             history_max: 100_000,
             seed: 1,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use http_body_util::{BodyExt as _, Collected, Limited};
 use hyper::body::Incoming;
-use hyper::header::USER_AGENT;
+use hyper::header::{ACCEPT_ENCODING, USER_AGENT};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
@@ -20,7 +20,7 @@ use super::answer::{Answer, AnswerBody};
 use super::fault::{Endpoint, EndpointFault};
 use super::state::{REQUESTS_KEPT_MAX, State, Told, now_us};
 use super::tls::TlsStream;
-use super::{clob, gamma, socket};
+use super::{clob, data, gamma, socket};
 
 /// What a client may send as a body.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
@@ -35,6 +35,7 @@ pub(crate) struct Shared {
 pub(crate) enum Host {
     Gamma,
     Clob,
+    Data,
     Socket,
 }
 
@@ -51,6 +52,8 @@ pub(crate) struct RequestSeen {
     pub(crate) token_count: usize,
     /// What was answered.
     pub(crate) status: u16,
+    /// The answer may be compressed.
+    pub(crate) takes_gzip: bool,
 }
 
 /// The parameters of a request, in their order; a name may come several times.
@@ -147,8 +150,12 @@ async fn handle(
     let path = request.uri().path().to_owned();
     let query = request.uri().query().unwrap_or_default().to_owned();
     let is_named = request.headers().contains_key(USER_AGENT);
-    let fault = shared.state.lock().take_endpoint_fault(Endpoint::of(host, &path));
-    let mut seen = RequestSeen { at_us, host, path, query, token_count: 0, status: 0 };
+    let encodings = request.headers().get(ACCEPT_ENCODING);
+    let takes_gzip = encodings
+        .and_then(|value| value.to_str().ok())
+        .is_some_and(|value| value.split(',').any(|it| it.trim() == "gzip"));
+    let fault = shared.state.lock().take_endpoint_fault(Endpoint::of(host, &path, &query));
+    let mut seen = RequestSeen { at_us, host, path, query, token_count: 0, status: 0, takes_gzip };
     let response = if !is_named {
         // The edge takes clients without a name for robots.
         Answer::status(403, "error code: 1010").into_response()
@@ -163,6 +170,7 @@ async fn handle(
         let (status, body) = answer.told();
         let get = format!("{}?{}", seen.path, seen.query);
         shared.state.lock().note(|| Told::Answer { host, get, status, body });
+        let answer = if takes_gzip { answer.compressed() } else { answer };
         answer.into_response()
     };
     seen.status = response.status().as_u16();
@@ -186,6 +194,7 @@ fn service(shared: &Shared, seen: &RequestSeen, body: &[u8]) -> Answer {
     let mut state = shared.state.lock();
     match seen.host {
         Host::Gamma => gamma::answer(&mut state, &seen.path, &query),
+        Host::Data => data::answer(&state, &seen.path, &query),
         _ => clob::answer(&mut state, &seen.path, &query, body),
     }
 }

@@ -136,6 +136,7 @@ fn number_fields(fields: &mut Map<String, Value>, number: usize, neg_risk: bool)
         "title": format!("Invented event {}", number / 3),
         "negRisk": neg_risk,
         "tags": [{"id": (number % 4 + 1).to_string(), "label": "Invented", "slug": "invented"}],
+        "series": [{"id": (500 + number / 3).to_string(), "slug": "invented-up-or-down-5m"}],
     });
     for (name, value) in [
         ("id", json!((700_000 + number).to_string())),

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::Live;
 use crate::ids::Timestamp;
+use crate::venue::polymarket::wire::UNTOLD;
+use crate::venue::{VenueChange, VenueEvent};
 
 /// What time it is.
 #[derive(Clone, Copy)]
@@ -41,5 +44,26 @@ impl Clock {
             Self::Running { .. } => Timestamp::now(),
             Self::Tape { now, .. } => now,
         }
+    }
+}
+
+impl Live {
+    /// What was told without a time is the newest of its book.
+    pub(super) fn dated(&self, mut event: VenueEvent) -> VenueEvent {
+        if event.at == UNTOLD {
+            let newest = match &event.change {
+                VenueChange::Levels(changes) => {
+                    let tokens = changes.iter().map(|change| &change.token_id);
+                    tokens.filter_map(|id| self.feed.updated_at(id)).max()
+                }
+                VenueChange::Book(book) => self.feed.updated_at(&book.token_id),
+                VenueChange::Traded { token_id, .. } => self.feed.updated_at(token_id),
+                VenueChange::Listed(_) | VenueChange::Top { .. } | VenueChange::Stale { .. } => {
+                    None
+                }
+            };
+            event.at = newest.unwrap_or_else(|| self.clock.time());
+        }
+        event
     }
 }

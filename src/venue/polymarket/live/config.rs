@@ -17,6 +17,8 @@ pub struct LiveConfig {
     pub gamma: Uri,
     /// The address of the CLOB service.
     pub clob: Uri,
+    /// The address of the data API.
+    pub data: Uri,
     /// The address of the market socket, path included.
     pub socket: Uri,
     /// Whom to trust.
@@ -39,8 +41,20 @@ pub struct MarketFilter {
     pub slugs: Vec<String>,
     /// Condition ids; none for all.
     pub condition_ids: Vec<String>,
+    /// Ids of series, of which a market's event must be one; none for all. The markets that end
+    /// soonest come first then, since the venue opens families of short ones long before.
+    pub series: Vec<String>,
     /// Dollars traded in the last day.
     pub volume_24h_min: Option<Usd>,
+}
+
+impl MarketFilter {
+    /// Whether it asks for some markets and not for whichever are traded most.
+    pub(super) fn is_selective(&self) -> bool {
+        [&self.tags, &self.slugs, &self.condition_ids, &self.series]
+            .into_iter()
+            .any(|wanted| !wanted.is_empty())
+    }
 }
 
 /// How long everything takes.
@@ -77,6 +91,9 @@ pub struct Timing {
     /// What a socket tells may be older than what it told soonest by so much, and no more: what it
     /// tells late says nothing of the present.
     pub lag_max: Duration,
+    /// The catalogue takes back what a socket said of a market's end if it calls the market open
+    /// so long after it: within that time, it may only be behind.
+    pub retraction_after: Duration,
     /// From an address to the last byte of the answer.
     pub answer_patience: Duration,
     /// Nothing is asked of a service for so long after it refused.
@@ -115,6 +132,7 @@ impl Timing {
         backoff_least: Duration::from_millis(500),
         backoff_most: Duration::from_mins(1),
         lag_max: Duration::from_secs(5),
+        retraction_after: Duration::from_mins(10),
         answer_patience: Duration::from_secs(20),
         refusals: Refusals {
             too_often: Duration::from_secs(10),
@@ -128,11 +146,11 @@ impl Timing {
 impl LiveConfig {
     /// All of it.
     pub fn new(
-        [gamma, clob, socket]: [Uri; 3],
+        [gamma, clob, data, socket]: [Uri; 4],
         tls: ClientConfig,
         filter: MarketFilter,
         timing: Timing,
     ) -> Self {
-        Self { gamma, clob, socket, tls: Arc::new(tls), filter, timing }
+        Self { gamma, clob, data, socket, tls: Arc::new(tls), filter, timing }
     }
 }

@@ -1,19 +1,30 @@
 //! What the catalogue's words change: which markets are followed, by which socket, and how they are
 //! described.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::catalogue::{Described, Urgent};
 use super::freshness::{Freshness, Signal};
 use super::socket::{self, Handle};
 use super::{Followed, Live, Slot};
 use crate::ids::Timestamp;
 use crate::market::catalogue::{MarketInfo, MarketStatus};
 use crate::money::Price;
-use crate::venue::polymarket::resolution::{self, Pending, Resolution, Source, Told};
-use crate::venue::polymarket::wire::Description;
+use crate::venue::polymarket::resolution::{self, Pending, Resolution, Told};
 use crate::venue::polymarket::wire::clob::BookMessage;
 use crate::venue::polymarket::wire::socket::MarketResolved;
+use crate::venue::polymarket::wire::{Description, UNTOLD};
 use crate::venue::{VenueChange, VenueEvent};
 
 impl Live {
+    /// Follows these markets too, by their condition ids: whatever the filter says, and closed ones
+    /// until they are resolved. Somebody holds shares of them.
+    pub fn hold(&mut self, condition_ids: impl IntoIterator<Item = Arc<str>>) {
+        self.held.extend(condition_ids);
+        self.tell_cataloguer();
+    }
+
     pub(super) fn change_tick(&mut self, condition_id: &str, tick: Price, at: Timestamp) {
         let Some(market) = self.markets.get_mut(condition_id) else { return };
         market.tick_told_at = Some(at);
@@ -28,16 +39,38 @@ impl Live {
     /// asked.
     pub(super) fn hear_of_end(&mut self, told: &MarketResolved<'_>) {
         let condition_id = told.market;
+        let now = self.clock.time();
         let Some(market) = self.markets.get_mut(condition_id) else { return };
-        let winner = Told::winner(told.winning_asset_id, told.at, &market.info.outcomes);
-        market.winner_told = Some(winner);
-        let _ = self.urgent.try_send(market.info.condition_id.clone());
+        // Nothing has happened later than now.
+        let at = if told.at == UNTOLD { now } else { told.at.min(now) };
+        market.winner_told = Some(Told::winner(told.winning_asset_id, at, &market.info.outcomes));
+        let _ = self.urgent.try_send(Urgent::Followed(market.info.condition_id.clone()));
         if !market.info.status.is_closed() {
             market.info.status = MarketStatus::Closed;
             let info = market.info.clone();
             self.end(condition_id);
             self.publish(vec![info]);
         }
+    }
+
+    /// A market is new: where there is room for it, the catalogue is asked whether it is one to
+    /// follow.
+    pub(super) fn hear_of_market(&mut self, condition_id: &Arc<str>) {
+        let Some(carriers) = &self.carriers else { return };
+        let filter = &carriers.config.filter;
+        // The most traded of all leave no room; those of a choice take what a list would give them.
+        let room = filter.count_max * if filter.is_selective() { 2 } else { 1 };
+        // Nobody has traded in it yet.
+        let is_wanted = filter.volume_24h_min.is_none()
+            && !self.markets.contains_key(condition_id)
+            && self.subscribed_count() < room;
+        if is_wanted {
+            let _ = self.urgent.try_send(Urgent::Announced(condition_id.clone()));
+        }
+    }
+
+    fn subscribed_count(&self) -> usize {
+        self.markets.values().filter(|it| it.is_subscribed).count()
     }
 
     fn publish(&mut self, infos: Vec<MarketInfo>) {
@@ -50,7 +83,7 @@ impl Live {
     /// Follows what is new in a list, as far as there is room.
     pub(super) fn list(&mut self, told: Vec<Description>) {
         let room = 2 * self.market_count_max;
-        let mut subscribed = self.markets.values().filter(|it| it.is_subscribed).count();
+        let mut subscribed = self.subscribed_count();
         let mut known = Vec::with_capacity(told.len());
         let mut fresh = Vec::new();
         let listing = self.feed.markets().listing();
@@ -63,33 +96,73 @@ impl Live {
         for told in told {
             if self.markets.contains_key(&told.info.condition_id) {
                 known.push(told);
-            } else if subscribed < room && !is_resolved(&told.info.condition_id) {
+            } else if self.held.remove(&told.info.condition_id)
+                || (subscribed < room && !is_resolved(&told.info.condition_id))
+            {
                 subscribed += 1;
-                fresh.push(told.info);
+                fresh.push(told);
             }
         }
         drop(listing);
         if !fresh.is_empty() {
             tracing::info!("following {} more markets of the venue", fresh.len());
         }
-        self.publish(fresh.clone());
-        for info in fresh {
-            let condition_id = info.condition_id.clone();
-            let market =
-                Followed { info, tick_told_at: None, winner_told: None, is_subscribed: false };
+        self.follow(fresh);
+        self.describe(known.into_iter().map(Described::from).collect());
+    }
+
+    fn follow(&mut self, told: Vec<Description>) {
+        self.publish(told.iter().map(|told| told.info.clone()).collect());
+        let now = self.clock.time();
+        for Description { info, updated_at, .. } in told {
+            let (condition_id, is_closed) = (info.condition_id.clone(), info.status.is_closed());
+            let market = Followed {
+                info,
+                described_at: updated_at.map(|at| at.min(now)),
+                tick_told_at: None,
+                winner_told: None,
+                is_subscribed: false,
+            };
             self.markets.insert(condition_id.clone(), market);
-            self.subscribe(&condition_id);
+            if !is_closed {
+                self.subscribe(&condition_id);
+            }
         }
-        self.describe(known.into_iter().map(|told| (told, None)).collect());
+    }
+
+    /// Begins to follow those of these markets that somebody holds shares of.
+    fn follow_held(&mut self, told: &[Described]) {
+        let is_described = |info: &MarketInfo| info.status != MarketStatus::Hydrating;
+        let told = told.iter().map(|told| &told.gamma).filter(|told| is_described(&told.info));
+        let held = told.filter(|told| self.held.remove(&told.info.condition_id));
+        let held: Vec<Description> = held.cloned().collect();
+        if !held.is_empty() {
+            tracing::info!(count = held.len(), "following markets in which somebody holds shares");
+            self.follow(held);
+        }
     }
 
     /// Takes what is told of markets that are followed.
-    pub(super) fn describe(&mut self, told: Vec<(Description, Option<Description>)>) {
+    pub(super) fn describe(&mut self, told: Vec<Described>) {
+        self.follow_held(&told);
+        let (now, retraction_after) = (self.clock.time(), self.timing.retraction_after);
         let mut changed = Vec::new();
-        for (told, other) in told {
+        for described in told {
+            let told = &described.gamma;
             let Some(market) = self.markets.get_mut(&told.info.condition_id) else { continue };
-            let resolution = resolution_of(market, &told, other.as_ref());
-            let mut info = told.info;
+            // A page may come out of a cache, and be older than what was told before it.
+            if told.updated_at.is_some() && told.updated_at < market.described_at {
+                continue;
+            }
+            // What is from the future would keep out all that comes until then.
+            let described_at = told.updated_at.map(|at| at.min(now));
+            market.described_at = described_at.or(market.described_at);
+            if market.is_end_taken_back(&told.info, described_at, retraction_after) {
+                tracing::warn!(market = %told.info.condition_id, "its end is taken back");
+                market.winner_told = None;
+            }
+            let resolution = resolution_of(market, &described);
+            let mut info = told.info.clone();
             let was_open = !market.info.status.is_closed();
             if market.winner_told.is_some() && !info.status.is_closed() {
                 // The catalogue is behind its socket.
@@ -113,7 +186,9 @@ impl Live {
                 (None, Some(_)) => false,
             };
             if is_older {
-                info.tick = market.info.tick;
+                let known = &market.info;
+                (info.tick, info.order_size_min) = (known.tick, known.order_size_min);
+                info.neg_risk = known.neg_risk;
             }
             if info == market.info {
                 continue;
@@ -195,7 +270,8 @@ impl Live {
     }
 
     fn tell_cataloguer(&self) {
-        self.unresolved.send_replace(self.markets.keys().cloned().collect());
+        let ids = self.markets.keys().chain(&self.held);
+        self.unresolved.send_replace(ids.cloned().collect());
     }
 
     /// What a book of the book endpoint tells of its market is newer than what the catalogue does,
@@ -215,11 +291,26 @@ impl Live {
     }
 }
 
+impl Followed {
+    /// Whether a description shows that a socket's word of its end was false: it accepts orders, so
+    /// long after that word that the catalogue cannot only be behind.
+    fn is_end_taken_back(
+        &self,
+        told: &MarketInfo,
+        described_at: Option<Timestamp>,
+        after: Duration,
+    ) -> bool {
+        let ended_at = self.winner_told.as_ref().and_then(|told| told.at);
+        let (Some(ended_at), Some(described_at)) = (ended_at, described_at) else { return false };
+        let after = i64::try_from(after.as_nanos()).unwrap_or(i64::MAX);
+        told.status == MarketStatus::Open
+            && described_at.nanos() > ended_at.nanos().saturating_add(after)
+    }
+}
+
 /// What the rule makes of all that is told of a market.
-fn resolution_of(market: &Followed, gamma: &Description, clob: Option<&Description>) -> Resolution {
-    let outcomes = &market.info.outcomes;
-    let mut told = vec![Told::of(Source::Gamma, gamma, outcomes)];
-    told.extend(clob.map(|clob| Told::of(Source::Clob, clob, outcomes)));
+fn resolution_of(market: &Followed, described: &Described) -> Resolution {
+    let mut told = described.told(&market.info.outcomes);
     told.extend(market.winner_told.clone());
     resolution::decide(&told)
 }

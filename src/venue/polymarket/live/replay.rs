@@ -10,15 +10,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
+use super::catalogue::Described;
 use super::freshness::{Freshness, Signal};
 use super::lag::Lag;
-use super::rest::PageObject;
+use super::rest::{read_events, read_page};
 use super::socket::Handle;
 use super::tracker::Tracker;
 use super::{Asked, Clock, Live, MARKETS_WANTED_MAX, Slot};
 use crate::ids::Timestamp;
 use crate::venue::feed::Feed;
-use crate::venue::polymarket::wire::{Description, WireError, clob, gamma};
+use crate::venue::polymarket::wire::{Description, WireError, clob, data, gamma};
 use crate::venue::tape::{Line, VERSION};
 
 /// A tape tells of at most this many sockets.
@@ -39,6 +40,8 @@ pub struct Replay {
     /// What Gamma told of markets, and what the CLOB service did.
     told: HashMap<Arc<str>, Description>,
     told_second: HashMap<Arc<str>, Description>,
+    /// What the data API answered, by the markets that the requests name.
+    told_third: HashMap<Arc<str>, String>,
     asked: HashMap<u64, Asked>,
     counts: ReplayCounts,
 }
@@ -70,6 +73,7 @@ impl Replay {
             has_begun: false,
             told: HashMap::new(),
             told_second: HashMap::new(),
+            told_third: HashMap::new(),
             asked: HashMap::new(),
             counts: ReplayCounts::default(),
         }
@@ -149,7 +153,7 @@ impl Replay {
         let market_count = line.markets_max.unwrap_or(MARKETS_WANTED_MAX);
         live.market_count_max = market_count.min(MARKETS_WANTED_MAX);
         live.timing.lag_max = line.lag_max_ms.map_or(Duration::MAX, Duration::from_millis);
-        (self.told, self.told_second, self.asked) = Default::default();
+        (self.told, self.told_second, self.told_third, self.asked) = Default::default();
         self.has_begun = line.version == Some(VERSION);
         if !self.has_begun {
             let version = line.version.unwrap_or(0);
@@ -170,11 +174,18 @@ impl Replay {
         let get = line.get.as_deref()?;
         let body = str::from_utf8(&body).ok()?;
         if get.starts_with("/markets/keyset") {
-            let page: PageObject<'_> = serde_json::from_str(body).ok()?;
-            keep(&mut self.told, page.markets.iter().map(|row| gamma::market(row.get())));
+            keep(&mut self.told, read_page(body.as_bytes()).ok()?.markets.into_iter());
+        } else if get.starts_with("/events/keyset") {
+            keep(&mut self.told, read_events(body.as_bytes()).ok()?.markets.into_iter());
         } else if get.starts_with("/markets?") {
+            // As tapes of before the keyset pages have it.
             let rows: Vec<&RawValue> = serde_json::from_str(body).ok()?;
             keep(&mut self.told, rows.iter().map(|row| gamma::market(row.get())));
+        } else if let Some((_, id)) = get.split_once("?condition=") {
+            if self.told_third.len() == DESCRIPTIONS_MAX {
+                self.told_third.clear();
+            }
+            self.told_third.insert(id.into(), body.to_owned());
         } else {
             keep(&mut self.told_second, std::iter::once(clob::long_market(body)));
         }
@@ -198,8 +209,11 @@ impl Replay {
         let described = ids.iter().filter_map(|id| {
             let told = self.told.remove(&**id)?;
             let is_second = second.contains(id);
-            let other = if is_second { self.told_second.remove(&**id) } else { None };
-            Some((told, other))
+            let clob = if is_second { self.told_second.remove(&**id) } else { None };
+            let third = self.told_third.remove(&**id);
+            let data = third.filter(|_| line.third.as_ref().is_some_and(|it| it.contains(id)));
+            let data = data.and_then(|body| data::resolution(&body, &told).ok().flatten());
+            Some(Described { gamma: told, clob, data })
         });
         let described = described.collect();
         self.live.describe(described);

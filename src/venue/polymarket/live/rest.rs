@@ -13,7 +13,7 @@ use super::budget::Budget;
 use super::{LiveConfig, MarketFilter, Tap};
 use crate::client::{Client, ClientError};
 use crate::limits::bucket::BucketRule;
-use crate::venue::polymarket::wire::{Description, WireError, clob, gamma};
+use crate::venue::polymarket::wire::{Description, WireError, clob, data, gamma};
 use crate::venue::tape::Folder;
 
 /// An answer is no longer than this: a page of 100 markets has about 2 MB.
@@ -22,11 +22,17 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// Markets of one page, the most that Gamma gives.
 pub(super) const PAGE_MARKETS_MAX: usize = 100;
 
+/// Events of one page: those of families of short markets have one market each.
+const PAGE_EVENTS_MAX: usize = 100;
+
 /// Markets that one request names. Their ids make its address about 6 KB long.
 pub(super) const NAMED_MARKETS_MAX: usize = 50;
 
 /// Books that one request asks for.
 pub(super) const BOOKS_MAX: usize = 100;
+
+/// Where the data API tells of resolutions.
+pub(super) const RESOLUTIONS_PATH: &str = "/v2/resolutions";
 
 /// Connections that are kept to a service between requests.
 const KEPT_CONNECTIONS_MAX: usize = 4;
@@ -39,11 +45,16 @@ const GAMMA_RULE: Result<BucketRule, crate::limits::bucket::BucketRuleError> =
 const CLOB_RULE: Result<BucketRule, crate::limits::bucket::BucketRuleError> =
     BucketRule::per_second(5, 10);
 
-/// The two services.
+/// A tenth of what the venue allows for anything of the data API, which is 1,000 in 10 s.
+const DATA_RULE: Result<BucketRule, crate::limits::bucket::BucketRuleError> =
+    BucketRule::per_second(10, 20);
+
+/// The services.
 pub(super) struct Rest {
     client: Client,
     gamma: Service,
     clob: Service,
+    data: Service,
     tap: Tap,
 }
 
@@ -96,11 +107,19 @@ pub(super) struct Page {
     pub(super) next_cursor: Option<String>,
 }
 
+/// A page of events as Gamma sends it.
+#[derive(Deserialize)]
+struct EventPageObject<'a> {
+    #[serde(borrow)]
+    events: Vec<&'a RawValue>,
+    next_cursor: Option<String>,
+}
+
 /// A page as Gamma sends it.
 #[derive(Deserialize)]
-pub(super) struct PageObject<'a> {
+struct PageObject<'a> {
     #[serde(borrow)]
-    pub(super) markets: Vec<&'a RawValue>,
+    markets: Vec<&'a RawValue>,
     next_cursor: Option<String>,
 }
 
@@ -123,6 +142,7 @@ impl Rest {
             ),
             gamma: service("Gamma", Folder::Gamma, &config.gamma, GAMMA_RULE),
             clob: service("the CLOB", Folder::Clob, &config.clob, CLOB_RULE),
+            data: service("the data API", Folder::Clob, &config.data, DATA_RULE),
             tap,
         }
     }
@@ -133,50 +153,67 @@ impl Rest {
         filter: &MarketFilter,
         cursor: Option<&str>,
     ) -> Result<Page, RestError> {
-        let mut address = format!(
-            "{}/markets/keyset?limit={PAGE_MARKETS_MAX}&active=true&closed=false\
-             &order=volume24hr&ascending=false",
-            self.gamma.base
-        );
-        let names = [
-            ("tag_id", &filter.tags),
-            ("slug", &filter.slugs),
-            ("condition_ids", &filter.condition_ids),
-        ];
-        for (name, values) in names {
-            for value in values {
-                let _ = write!(address, "&{name}={}", Encoded(value));
-            }
+        let order = if filter.series.is_empty() {
+            format!("/markets/keyset?limit={PAGE_MARKETS_MAX}&order=volume24hr&ascending=false")
+        } else {
+            format!("/events/keyset?limit={PAGE_EVENTS_MAX}&order=endDate&ascending=true")
+        };
+        let mut address = format!("{}{order}&active=true&closed=false", self.gamma.base);
+        add(&mut address, "series_id", &filter.series);
+        add(&mut address, "tag_id", &filter.tags);
+        if filter.series.is_empty() {
+            add(&mut address, "slug", &filter.slugs);
+            add(&mut address, "condition_ids", &filter.condition_ids);
         }
-        if let Some(cursor) = cursor {
-            let _ = write!(address, "&after_cursor={}", Encoded(cursor));
-        }
+        add(&mut address, "after_cursor", cursor);
         let body = self.get(&self.gamma, &address).await?;
-        let page: PageObject<'_> = serde_json::from_slice(&body)
-            .map_err(|source| unreadable(&self.gamma, &address, source))?;
+        let page = if filter.series.is_empty() { read_page(&body) } else { read_events(&body) };
+        let Page { markets, next_cursor } =
+            page.map_err(|source| unreadable(&self.gamma, &address, source))?;
         // The end is told in two ways; a cursor that does not move would never end.
-        let next_cursor = page
-            .next_cursor
+        let next_cursor = next_cursor
             .filter(|next| !next.is_empty() && next != "LTE=" && Some(next.as_str()) != cursor);
-        let markets = page.markets.into_iter().map(|row| gamma::market(row.get())).collect();
         Ok(Page { markets, next_cursor })
     }
 
-    /// The markets of these names that are closed, or that are not. At most [`NAMED_MARKETS_MAX`].
+    /// The markets of these ids that are closed, or that are not. At most [`NAMED_MARKETS_MAX`].
     pub(super) async fn markets(
         &self,
         condition_ids: &[Arc<str>],
         closed: bool,
     ) -> Result<Vec<Result<Description, WireError>>, RestError> {
+        self.named(condition_ids, closed, &MarketFilter::default()).await
+    }
+
+    /// Those of these new markets that have a tag and a series of the filter's, where it names any.
+    /// At most [`NAMED_MARKETS_MAX`].
+    pub(super) async fn announced(
+        &self,
+        condition_ids: &[Arc<str>],
+        filter: &MarketFilter,
+    ) -> Result<Vec<Result<Description, WireError>>, RestError> {
+        self.named(condition_ids, false, filter).await
+    }
+
+    async fn named(
+        &self,
+        condition_ids: &[Arc<str>],
+        closed: bool,
+        filter: &MarketFilter,
+    ) -> Result<Vec<Result<Description, WireError>>, RestError> {
         let mut address =
-            format!("{}/markets?closed={closed}&limit={NAMED_MARKETS_MAX}", self.gamma.base);
-        for id in condition_ids {
-            let _ = write!(address, "&condition_ids={}", Encoded(id));
-        }
+            format!("{}/markets/keyset?closed={closed}&limit={NAMED_MARKETS_MAX}", self.gamma.base);
+        add(&mut address, "condition_ids", condition_ids);
+        add(&mut address, "tag_id", &filter.tags);
         let body = self.get(&self.gamma, &address).await?;
-        let rows: Vec<&RawValue> = serde_json::from_slice(&body)
+        let page: PageObject<'_> = serde_json::from_slice(&body)
             .map_err(|source| unreadable(&self.gamma, &address, source))?;
-        Ok(rows.into_iter().map(|row| gamma::market(row.get())).collect())
+        let is_of_series = |row: &&RawValue| {
+            let is_wanted = |id: &str| filter.series.iter().any(|series| series == id);
+            filter.series.is_empty() || gamma::series(row.get()).iter().any(|id| is_wanted(id))
+        };
+        let rows = page.markets.into_iter().filter(is_of_series);
+        Ok(rows.map(|row| gamma::market(row.get())).collect())
     }
 
     /// Waits until books may be asked for, once.
@@ -193,6 +230,17 @@ impl Rest {
         let body = self.get(&self.clob, &address).await?;
         // What is not UTF-8 is not JSON either, and is told as that.
         Ok(clob::long_market(&String::from_utf8_lossy(&body)))
+    }
+
+    /// How a market that Gamma describes so was resolved, if the data API tells.
+    pub(super) async fn resolution(
+        &self,
+        gamma: &Description,
+    ) -> Result<Result<Option<Description>, WireError>, RestError> {
+        let id = Encoded(&gamma.info.condition_id);
+        let address = format!("{}{RESOLUTIONS_PATH}?condition={id}", self.data.base);
+        let body = self.get(&self.data, &address).await?;
+        Ok(data::resolution(&String::from_utf8_lossy(&body), gamma))
     }
 
     /// The books of these tokens, at most [`BOOKS_MAX`], as text to be read with [`clob::books`].
@@ -225,6 +273,33 @@ impl Service {
         let address = without_query(address);
         result.map_err(|source| RestError::Client { name: self.name, address, source })
     }
+}
+
+/// Adds a parameter as often as there are values.
+fn add(address: &mut String, name: &str, values: impl IntoIterator<Item = impl AsRef<str>>) {
+    for value in values {
+        let _ = write!(address, "&{name}={}", Encoded(value.as_ref()));
+    }
+}
+
+/// A page of `/markets/keyset`.
+pub(super) fn read_page(body: &[u8]) -> Result<Page, serde_json::Error> {
+    let page: PageObject<'_> = serde_json::from_slice(body)?;
+    let markets = page.markets.into_iter().map(|row| gamma::market(row.get())).collect();
+    Ok(Page { markets, next_cursor: page.next_cursor })
+}
+
+/// The markets of a page of `/events/keyset`.
+pub(super) fn read_events(body: &[u8]) -> Result<Page, serde_json::Error> {
+    let page: EventPageObject<'_> = serde_json::from_slice(body)?;
+    let mut markets = Vec::new();
+    for event in page.events {
+        match gamma::event(event.get()) {
+            Ok(of_event) => markets.extend(of_event),
+            Err(error) => markets.push(Err(error)),
+        }
+    }
+    Ok(Page { markets, next_cursor: page.next_cursor })
 }
 
 fn unreadable(service: &Service, address: &str, source: serde_json::Error) -> RestError {

@@ -55,14 +55,16 @@ impl Tap {
         self.send(Folder::Gamma, Payload::None, || Fields::of("listed").list("ids", ids));
     }
 
-    /// Markets that were asked for, and those of them of which two services tell.
+    /// Markets that were asked for, and those of them of which the CLOB service tells, and the data
+    /// API.
     pub(super) fn described<'a>(
         &self,
         ids: impl Iterator<Item = &'a Arc<str>>,
         second: impl Iterator<Item = &'a Arc<str>>,
+        third: impl Iterator<Item = &'a Arc<str>>,
     ) {
         self.send(Folder::Gamma, Payload::None, || {
-            Fields::of("described").list("ids", ids).list("second", second)
+            Fields::of("described").list("ids", ids).list("second", second).list("third", third)
         });
     }
 

@@ -8,8 +8,8 @@ use serde_json::value::RawValue;
 
 use super::gamma::{curve, shown};
 use super::{
-    Description, FieldProblem, Raw, WireError, checked_id, expected, flag, is_hydrated, micros,
-    object, outcomes, payouts_of, scalar, time, time_of_millis,
+    Description, FieldProblem, Raw, UNTOLD, WireError, checked_id, expected, flag, is_hydrated,
+    micros, object, outcomes, payouts_of, scalar, time, told_at,
 };
 use crate::ids::Timestamp;
 use crate::market::book::{Ladder, Level};
@@ -146,7 +146,7 @@ impl<'a> BookObject<'a> {
     pub(super) fn message(self) -> Result<BookMessage<'a>, WireError> {
         let market = checked_id("market", needed("market", self.market)?)?;
         let asset_id = checked_id("asset_id", needed("asset_id", self.asset_id)?)?;
-        let at = time_of_millis("timestamp", needed("timestamp", self.timestamp)?)?;
+        let at = told_at(self.timestamp)?;
         let bids = needed("bids", self.bids)?.0;
         let asks = needed("asks", self.asks)?.0;
         let ladder = Ladder::from_levels(bids, asks).map_err(|error| WireError::Field {
@@ -162,7 +162,8 @@ impl<'a> BookObject<'a> {
             market,
             asset_id,
             at,
-            hash: self.hash.filter(|hash| !hash.is_empty()),
+            // It covers the time.
+            hash: self.hash.filter(|hash| !hash.is_empty() && at != UNTOLD),
             ladder,
             order_size_min: self
                 .min_order_size

@@ -92,6 +92,24 @@ struct EventObject<'a> {
 }
 
 #[derive(Deserialize)]
+struct SeriesOf<'a> {
+    #[serde(borrow)]
+    events: Option<Vec<EventOfSeries<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct EventOfSeries<'a> {
+    #[serde(borrow)]
+    series: Option<Vec<SeriesStub<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct SeriesStub<'a> {
+    #[serde(borrow)]
+    id: Raw<'a>,
+}
+
+#[derive(Deserialize)]
 struct TagObject<'a> {
     #[serde(borrow)]
     label: Raw<'a>,
@@ -181,6 +199,17 @@ pub fn event(text: &str) -> Result<Vec<Result<Description, WireError>>, WireErro
         Ok(description)
     });
     Ok(markets.collect())
+}
+
+/// The ids of the series that a market's events are of, as far as the object tells them.
+pub fn series(text: &str) -> Vec<Box<str>> {
+    let Ok(market) = object::<SeriesOf<'_>>(text) else { return Vec::new() };
+    let events = market.events.into_iter().flatten();
+    events
+        .filter_map(|event| event.series)
+        .flatten()
+        .filter_map(|series| shown(series.id))
+        .collect()
 }
 
 /// What a taker pays: `None` when the description leaves it open, which the venue means as free.

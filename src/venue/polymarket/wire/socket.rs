@@ -10,8 +10,8 @@ use smallvec::{SmallVec, smallvec};
 use super::clob::{BookMessage, BookObject, Levels, needed, price, set_grid, size};
 use super::gamma::{fees, shown};
 use super::{
-    Description, Raw, WireError, checked_id, expected, is_hydrated, list, object, outcomes, scalar,
-    time_of_millis,
+    Description, Raw, UNTOLD, WireError, checked_id, expected, is_hydrated, list, object, outcomes,
+    scalar, told_at,
 };
 use crate::ids::Timestamp;
 use crate::market::book::Side;
@@ -283,7 +283,7 @@ impl<'a> MessageObject<'a> {
     }
 
     fn at(&self) -> Result<Timestamp, WireError> {
-        time_of_millis("timestamp", needed("timestamp", self.timestamp)?)
+        told_at(self.timestamp)
     }
 
     fn book(self) -> Result<BookMessage<'a>, WireError> {
@@ -317,7 +317,8 @@ impl<'a> MessageObject<'a> {
                 side: side(entry.side)?,
                 price: price("price", entry.price)?,
                 size: size("size", entry.size)?,
-                hash: entry.hash.filter(|hash| !hash.is_empty()),
+                // It covers the time.
+                hash: entry.hash.filter(|hash| !hash.is_empty() && at != UNTOLD),
                 best_bid: top("best_bid", entry.best_bid)?,
                 best_ask: top("best_ask", entry.best_ask)?,
             })
@@ -390,10 +391,12 @@ fn top(field: &'static str, text: Option<&str>) -> Result<Option<Price>, WireErr
 }
 
 fn side(text: &str) -> Result<Side, WireError> {
-    match text {
-        "BUY" => Ok(Side::Buy),
-        "SELL" => Ok(Side::Sell),
-        _ => Err(expected("side", "BUY or SELL")),
+    if text.eq_ignore_ascii_case("BUY") {
+        Ok(Side::Buy)
+    } else if text.eq_ignore_ascii_case("SELL") {
+        Ok(Side::Sell)
+    } else {
+        Err(expected("side", "BUY or SELL"))
     }
 }
 
@@ -425,8 +428,7 @@ fn new_market(text: &str) -> Result<NewMarket, WireError> {
     let object: NewMarketObject<'_> = object(text)?;
     let market = scalar("market", object.market)?.ok_or(WireError::Missing { field: "market" })?;
     checked_id("market", &market)?;
-    let timestamp = scalar("timestamp", object.timestamp)?.unwrap_or_default();
-    let at = time_of_millis("timestamp", &timestamp)?;
+    let at = told_at(scalar("timestamp", object.timestamp)?.as_deref())?;
     let labels = list("outcomes", object.outcomes)?;
     let tokens = list("assets_ids", object.assets_ids)?;
     let mut info = MarketInfo::bare(&market, outcomes(&labels, &tokens)?);
@@ -440,7 +442,7 @@ fn new_market(text: &str) -> Result<NewMarket, WireError> {
     info.slug = shown(object.slug);
     let description = Description {
         info,
-        updated_at: Some(at),
+        updated_at: (at != UNTOLD).then_some(at),
         tells_fees: fees.is_some(),
         payouts_shown: None,
         names_winner: false,
@@ -529,6 +531,13 @@ mod tests {
             ("market_resolved", r#","winning_asset_id":"7""#, "resolved to 7"),
             ("last_trade_price", r#","price":"0.3408574""#, "0 at 0.340857 by nobody"),
             ("last_trade_price", r#","price":"0.5","size":"2","side":"BUY""#, "2 at 0.5 by BUY"),
+            ("last_trade_price", r#","price":"0.5","size":"2","side":"buy""#, "2 at 0.5 by BUY"),
+            ("last_trade_price", r#","price":"0.5","size":"2","side":"Sell""#, "2 at 0.5 by SELL"),
+            (
+                "last_trade_price",
+                r#","price":"0.5","side":"SEL""#,
+                "field side: expected BUY or SELL",
+            ),
             (
                 "last_trade_price",
                 r#","price":"1.5""#,

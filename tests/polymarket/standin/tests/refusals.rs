@@ -21,7 +21,9 @@ async fn every_endpoint_refuses_as_often_as_it_is_told_to() {
     let (gamma, clob, id) = (&venue.gamma_url, &venue.clob_url, condition_id(0));
     let token = token_id(0, 0);
     for (endpoint, url) in [
-        (Endpoint::Keyset, format!("{gamma}/markets/keyset")),
+        (Endpoint::Keyset, format!("{gamma}/markets/keyset?order=id")),
+        (Endpoint::Named, format!("{gamma}/markets/keyset?condition_ids={id}")),
+        (Endpoint::Events, format!("{gamma}/events/keyset")),
         (Endpoint::Gamma, format!("{gamma}/markets")),
         (Endpoint::Books, format!("{clob}/books")),
         (Endpoint::Book, format!("{clob}/book?token_id={token}")),
