@@ -369,6 +369,14 @@ impl State {
         self.decisions.values()
     }
 
+    /// The condition ids of the markets in which somebody holds shares, each once.
+    pub fn held_markets(&self) -> impl Iterator<Item = &Arc<str>> {
+        let mut markets: Vec<MarketIndex> =
+            self.open_positions.iter().map(|(market, ..)| *market).collect();
+        markets.dedup();
+        markets.into_iter().map(|market| &self.used_market(market).condition_id)
+    }
+
     /// Whether the shard has used a market and has not settled it.
     pub fn is_unsettled(&self, condition_id: &str) -> bool {
         let market = self.market_of.get(condition_id);

@@ -1,5 +1,6 @@
 //! From the operator's choices to a service: recover, find out who vouches, open the venue.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
@@ -60,7 +61,7 @@ pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
         (decision.condition_id.clone(), payouts)
     });
     let markets = Arc::new(Markets::remembering(decided));
-    let venue = open_venue(venue, &markets)?;
+    let venue = open_venue(venue, &markets, decisions.awaited)?;
     let market_count = markets.listing().markets().len();
     tracing::info!("venue: {}, {market_count} markets so far", arguments.venue.venue);
 
@@ -198,7 +199,13 @@ fn open_issuer(arguments: &ServeArgs) -> anyhow::Result<EmbeddedIssuer> {
 
 /// Opens the venue and plays what comes before anybody reads. One that is followed live is not
 /// waited for: its markets come when it answers.
-fn open_venue(config: VenueConfig, markets: &Arc<Markets>) -> anyhow::Result<Venue> {
+///
+/// The `awaited` markets, in which somebody holds shares, are followed whatever was chosen.
+fn open_venue(
+    config: VenueConfig,
+    markets: &Arc<Markets>,
+    awaited: BTreeSet<Arc<str>>,
+) -> anyhow::Result<Venue> {
     let feed = |policy| Feed::new(markets.clone(), policy);
     match config {
         VenueConfig::Simulated { seed, speed } => {
@@ -241,7 +248,9 @@ fn open_venue(config: VenueConfig, markets: &Arc<Markets>) -> anyhow::Result<Ven
         }
         VenueConfig::Polymarket(config) => {
             let config = config.live().context("--venue-ca says whom to trust")?;
-            Ok(Venue::Polymarket(Box::new(Live::new(config, feed(MismatchPolicy::Distrust)))))
+            let mut live = Live::new(config, feed(MismatchPolicy::Distrust));
+            live.hold(awaited);
+            Ok(Venue::Polymarket(Box::new(live)))
         }
     }
 }

@@ -6,7 +6,7 @@
 //! says so when none is left. All of that is state, so a process that begins pays on where the one
 //! before it was ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +33,9 @@ pub struct Decisions {
     pub made: BTreeMap<Arc<str>, Arc<Decision>>,
     /// Those that some shard has to go on with.
     pub unpaid: Vec<Arc<Decision>>,
+    /// The markets without one in which somebody holds shares, by condition id: the venue is to say
+    /// how they go on, and how they end.
+    pub awaited: BTreeSet<Arc<str>>,
 }
 
 impl Decisions {
@@ -47,7 +50,9 @@ impl Decisions {
             states.iter().any(|state| state.is_unsettled(&decision.condition_id))
         };
         let unpaid = made.values().filter(is_unpaid).cloned().collect();
-        Self { made, unpaid }
+        let held = states.iter().flat_map(|state| state.held_markets());
+        let awaited = held.filter(|id| !made.contains_key(*id)).cloned().collect();
+        Self { made, unpaid, awaited }
     }
 }
 

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::standin::world::{condition_id, token_id};
 use crate::standin::{
-    Endpoint, EndpointFault, Fault, Options, Side, StandIn, Which, World, micros,
+    Endpoint, EndpointFault, Fault, Options, Payout, Side, StandIn, Which, World, micros,
 };
 
 /// A test that waits longer has failed.
@@ -28,20 +28,35 @@ pub(crate) struct Served {
     address: SocketAddr,
     process: Child,
     key: String,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Served {
     /// Follows two markets of this venue, with an account that may trade.
     fn start(venue: &StandIn) -> Self {
-        Self::run(|command| {
-            command
-                .args(["--venue", "polymarket", "--venue-markets", "2"])
-                .args(["--venue-fresh", &FRESH.as_secs().to_string()])
-                .args(["--venue-gamma", &venue.gamma_url, "--venue-clob", &venue.clob_url])
-                .args(["--venue-socket", &venue.ws_url, "--venue-ca"])
-                .arg(venue.authority_path.as_ref().unwrap())
-        })
+        Self::run(|command| Self::follow(command, venue, &["--venue-markets", "2"]))
+    }
+
+    fn follow<'a>(command: &'a mut Command, venue: &StandIn, wanted: &[&str]) -> &'a mut Command {
+        command
+            .args(["--venue", "polymarket"])
+            .args(wanted)
+            .args(["--venue-fresh", &FRESH.as_secs().to_string()])
+            .args(["--venue-gamma", &venue.gamma_url, "--venue-clob", &venue.clob_url])
+            .args(["--venue-data", &venue.data_url, "--venue-socket", &venue.ws_url])
+            .arg("--venue-ca")
+            .arg(venue.authority_path.as_ref().unwrap())
+    }
+
+    /// Kills it and starts it again on what it has left, with other wishes.
+    fn restart(mut self, venue: &StandIn, wanted: &[&str]) -> Self {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+        let (process, address) =
+            Self::spawn(&self.folder, |command| Self::follow(command, venue, wanted));
+        (self.process, self.address) = (process, address);
+        self.until("ready", |it| it.get("/v1/health/ready").0 == 200);
+        self
     }
 
     /// Plays what lies in this folder.
@@ -52,25 +67,9 @@ impl Served {
 
     fn run(venue: impl FnOnce(&mut Command) -> &mut Command) -> Self {
         let folder = TempDir::new().unwrap();
+        let (process, address) = Self::spawn(&folder, venue);
         let data = folder.path().join("data");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_paperbourse"));
-        let mut process = venue(command.arg("serve"))
-            .args(["--listen", "127.0.0.1:0", "--journal-segment-bytes", "1048576"])
-            .args(["--workers", "1"])
-            .args(["--tier", "free=unlimited/unlimited/2/5", "--address-limits", "off"])
-            .arg("--data")
-            .arg(&data)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut log = BufReader::new(process.stdout.take().unwrap());
-        let mut line = String::new();
-        log.read_line(&mut line).unwrap();
-        let (_, address) = line.trim().split_once("listening on http://").unwrap();
-        let address = address.parse().unwrap();
-        // A full pipe would stop the server at its next line.
-        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
-        let mut served = Self { address, process, key: String::new(), _folder: folder };
+        let mut served = Self { address, process, key: String::new(), folder };
         served.until("ready", |it| it.get("/v1/health/ready").0 == 200);
         let token = Command::new(env!("CARGO_BIN_EXE_paperbourse"))
             .args(["token", "--subject", "bot", "--data"])
@@ -84,6 +83,30 @@ impl Served {
         assert_eq!(status, 201, "{made}");
         made["raw_key"].as_str().unwrap().clone_into(&mut served.key);
         served
+    }
+
+    fn spawn(
+        folder: &TempDir,
+        venue: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> (Child, SocketAddr) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_paperbourse"));
+        let mut process = venue(command.arg("serve"))
+            .args(["--listen", "127.0.0.1:0", "--journal-segment-bytes", "1048576"])
+            .args(["--workers", "1"])
+            .args(["--tier", "free=unlimited/unlimited/2/5", "--address-limits", "off"])
+            .arg("--data")
+            .arg(folder.path().join("data"))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut log = BufReader::new(process.stdout.take().unwrap());
+        let mut line = String::new();
+        log.read_line(&mut line).unwrap();
+        let (_, address) = line.trim().split_once("listening on http://").unwrap();
+        let address = address.parse().unwrap();
+        // A full pipe would stop the server at its next line.
+        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+        (process, address)
     }
 
     /// The status and the body of the answer.
@@ -110,10 +133,18 @@ impl Served {
 
     /// One share of the first outcome of market 0.
     pub(crate) fn buy(&self) -> (u16, Value) {
+        self.trade(0, "BUY")
+    }
+
+    fn trade(&self, market: usize, side: &str) -> (u16, Value) {
         let order = json!({
-            "market_id": condition_id(0), "outcome": "Yes", "side": "BUY", "quantity": 1,
+            "market_id": condition_id(market), "outcome": "Yes", "side": side, "quantity": 1,
         });
-        self.send("POST", "/trade", &format!("x-api-key: {}", self.key), &order)
+        self.send("POST", "/trade", &self.credential(), &order)
+    }
+
+    fn credential(&self) -> String {
+        format!("x-api-key: {}", self.key)
     }
 
     pub(crate) fn until(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
@@ -175,6 +206,37 @@ async fn a_bot_fills_at_the_venues_price_or_not_at_all() {
         served.until("fills", |it| it.buy().0 == 200);
         assert_eq!(fill_price(&served.buy()), best_ask(&venue));
         assert_eq!(best_ask(&venue), micros(&asks[2].0));
+    });
+    played.await.unwrap();
+}
+
+/// Whoever holds shares can sell them, and is paid: whatever the operator wants to follow now, and
+/// whatever has become of the market meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn markets_in_which_somebody_holds_shares_are_followed_after_a_restart() {
+    let venue = StandIn::start(World::invented(4), Options::default()).await;
+    let played = tokio::task::spawn_blocking(move || {
+        let served = Served::run(|it| Served::follow(it, &venue, &["--venue-markets", "3"]));
+        for market in 0..3 {
+            served.until("a fill", |it| it.trade(market, "BUY").0 == 200);
+        }
+        // Of market 2 nothing is left.
+        assert_eq!(served.trade(2, "SELL").0, 200);
+        let settlements = |it: &Served| {
+            let path = "/v1/account/settlements";
+            let (status, told) = it.send("GET", path, &it.credential(), &Value::Null);
+            assert_eq!(status, 200, "{told}");
+            told.to_string()
+        };
+        assert!(!settlements(&served).contains(&condition_id(1)));
+        let wanted = ["--venue-slug", "invented-thing-3", "--venue-volume", "1"];
+        venue.resolve(&condition_id(1), Payout::Winner(0));
+        let served = served.restart(&venue, &wanted);
+        served.until("a sale", |it| it.trade(0, "SELL").0 == 200);
+        served.until("a payout", |it| settlements(it).contains(&condition_id(1)));
+        served.until("what is wanted", |it| it.trade(3, "BUY").0 == 200);
+        let (status, _) = served.get(&format!("/v1/markets/{}", condition_id(2)));
+        assert_eq!(status, 404, "nobody holds shares of it, and nobody asked for it");
     });
     played.await.unwrap();
 }

@@ -28,7 +28,7 @@ struct World {
 
 /// Shards that go on from these, and markets that are open unless they were decided before.
 fn world(recovered: Recovered, memory: MemoryJournal) -> (World, Settler) {
-    let Decisions { made, unpaid } = Decisions::of(recovered.states());
+    let Decisions { made, unpaid, .. } = Decisions::of(recovered.states());
     let made = made.values().map(|it| (it.condition_id.clone(), it.payouts.clone()));
     let markets = Arc::new(Markets::remembering(made));
     let journal = Arc::new(Journal::from(memory.clone()));
