@@ -44,7 +44,7 @@ use totals::Totals;
 use world::World;
 
 /// Seeds of a run that is part of every test.
-const SEEDS: u64 = 24;
+const SEEDS: u64 = 96;
 
 /// Processes of a seed, but for the last, to which nothing happens.
 const LIVES: u64 = 40;

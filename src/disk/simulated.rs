@@ -75,6 +75,8 @@ pub(crate) struct Faults {
     /// The power goes at this operation, which may have happened in part: it and all later ones
     /// fail until [`SimulatedDisk::power_loss`] or [`SimulatedDisk::kill`].
     pub(crate) crash: When,
+    /// The same, at an operation that changes names or puts them on disk.
+    pub(crate) crash_at_names: When,
     /// Whether a sector may be left half old, half new by a power loss or a short write.
     pub(crate) sectors_tear: bool,
 }
@@ -125,6 +127,11 @@ impl SimulatedDisk {
     /// How many operations were tried, those on files and those on names.
     pub(crate) fn operations(&self) -> u64 {
         self.model.lock().operations
+    }
+
+    /// What may still go wrong.
+    pub(crate) fn faults(&self) -> Faults {
+        self.model.lock().faults
     }
 
     pub(crate) fn set_faults(&self, faults: Faults) {
@@ -212,6 +219,7 @@ impl SimulatedDisk {
 
     pub(super) fn sync_directory(&self, path: &Path) -> io::Result<()> {
         let mut model = self.model.lock();
+        model.approach_names();
         model.begin()?;
         let directory = model.find_directory(path)?;
         let Model { names, faults, operations, random, .. } = &mut *model;
@@ -224,7 +232,9 @@ impl SimulatedDisk {
     }
 
     pub(super) fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.model.lock().changing(|model| {
+        let mut model = self.model.lock();
+        model.approach_names();
+        model.changing(|model| {
             let (inode, taken, key) = (model.find(from)?, model.key(from)?, model.key(to)?);
             if model.names.get(&key).is_some_and(|replaced| model.directories.contains(&replaced)) {
                 return Err(io::ErrorKind::AlreadyExists.into());
@@ -235,7 +245,9 @@ impl SimulatedDisk {
     }
 
     pub(super) fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.model.lock().changing(|model| {
+        let mut model = self.model.lock();
+        model.approach_names();
+        model.changing(|model| {
             let inode = model.find(path)?;
             model.file(inode)?;
             let taken = Some(model.key(path)?);
@@ -276,6 +288,7 @@ impl Model {
         self.life += 1;
         self.is_crashed = false;
         self.faults.crash = When::Never;
+        self.faults.crash_at_names = When::Never;
         self.locks.clear();
     }
 
@@ -290,6 +303,14 @@ impl Model {
         let Self { faults, operations, random, .. } = self;
         self.is_crashed |= faults.crash.strikes(*operations, random);
         if self.is_crashed { Err(power_is_gone()) } else { Ok(()) }
+    }
+
+    /// The next operation is one on names.
+    fn approach_names(&mut self) {
+        let Self { faults, operations, random, .. } = self;
+        if faults.crash_at_names.strikes(*operations + 1, random) {
+            faults.crash = When::From(*operations);
+        }
     }
 
     /// A change that happens, or may happen, when the power goes meanwhile.

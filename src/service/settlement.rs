@@ -85,7 +85,8 @@ impl Settler {
         }
     }
 
-    async fn work(self) {
+    /// What [`Self::run`] runs, for a caller who polls it without being woken.
+    pub(crate) async fn work(self) {
         for decision in &self.unpaid {
             tracing::info!("settlement of market {} goes on", decision.condition_id);
             self.pay(decision).await;

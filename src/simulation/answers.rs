@@ -38,7 +38,7 @@ pub(super) fn tell(
                 totals.acknowledged += 1;
                 auditor.acknowledged(noted.shard, noted.sequence);
             }
-            tell_outcome(request, outcome, noted, clients, auditor, totals)?;
+            tell_outcome(request, outcome, clients, auditor)?;
         }
         (_, Answer::Command(Err(Refusal::Rejected(rejection)))) => {
             totals.rejected += 1;
@@ -98,10 +98,8 @@ pub(super) fn tell(
 fn tell_outcome(
     request: &Request,
     outcome: Outcome,
-    noted: Noted,
     clients: &mut Clients,
     auditor: &mut Auditor,
-    totals: &mut Totals,
 ) -> Result<(), String> {
     match (request, outcome) {
         (&Request::Comment { trader, .. }, Outcome::Comment(comment)) => {
@@ -122,16 +120,6 @@ fn tell_outcome(
             clients.made_key(key.id, trader);
         }
         (&Request::RevokeKey { key, .. }, Outcome::Done) => auditor.told_revoked(key),
-        (&Request::Decide { market }, Outcome::Done) => {
-            totals.decided += 1;
-            auditor.told_decided(market);
-            clients.decided(market);
-        }
-        (&Request::Settle { market, shard }, Outcome::Done) => {
-            totals.settled += u64::from(noted.is_write);
-            auditor.told_paid(market, shard);
-            clients.paid(market, shard);
-        }
         (_, outcome) => return Err(format!("{request:?} was answered {outcome:?}")),
     }
     Ok(())
@@ -177,7 +165,7 @@ fn tell_order(
                     let unpaid = available.micros() - noted.payouts_micros;
                     auditor.told_balance(trader, noted.order_count, unpaid);
                 }
-                Rejection::MarketClosed { .. } if clients.is_resolved(market) => {
+                Rejection::MarketClosed { .. } if clients.resolved().contains(&market) => {
                     totals.refused_resolved += 1;
                 }
                 Rejection::InsufficientPosition { held, .. } => {

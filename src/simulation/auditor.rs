@@ -90,10 +90,8 @@ pub(super) struct Auditor {
     /// The keys that were to be rotated with an overlap, and whether somebody was told that they
     /// were.
     rotations: BTreeMap<KeyId, bool>,
-    /// Markets of which somebody was told that their decision is kept.
-    decided: BTreeSet<usize>,
-    /// Markets that shards have said to have settled.
-    paid: BTreeSet<(usize, ShardId)>,
+    /// Markets in which nothing is left to pay, as the settler has said.
+    settled: BTreeSet<usize>,
     /// How many answers were compared with what was known.
     pub(super) compared: u64,
 }
@@ -116,8 +114,7 @@ impl Auditor {
             keys: BTreeMap::new(),
             names: BTreeMap::new(),
             rotations: BTreeMap::new(),
-            decided: BTreeSet::new(),
-            paid: BTreeSet::new(),
+            settled: BTreeSet::new(),
             compared: 0,
         }
     }
@@ -291,12 +288,9 @@ impl Auditor {
         }
     }
 
-    pub(super) fn told_decided(&mut self, market: usize) {
-        self.decided.insert(market);
-    }
-
-    pub(super) fn told_paid(&mut self, market: usize, shard: ShardId) {
-        self.paid.insert((market, shard));
+    /// Nothing is left to pay in a market. Tells whether that is new.
+    pub(super) fn told_settled(&mut self, market: usize) -> bool {
+        self.settled.insert(market)
     }
 
     pub(super) fn told_revoked(&mut self, key: KeyId) {
@@ -350,18 +344,22 @@ impl Auditor {
         Ok(())
     }
 
-    /// What was decided is known, and what was paid is not owed any more.
+    /// What was settled is not owed any more, and how it was decided is known.
     fn check_settlements(&self, states: &[&State]) -> Result<(), String> {
-        for &market in &self.decided {
+        for &market in &self.settled {
             let id = MARKETS[market].id;
-            let home = Decision::home(id);
-            let decided = states[home.index()].decision(id);
-            ensure!(decided.is_some(), "the decision about {id} is lost");
-        }
-        for &(market, shard) in &self.paid {
-            let id = MARKETS[market].id;
-            let is_owed = states[shard.index()].is_unsettled(id);
-            ensure!(!is_owed, "{shard:?} owes again what it had paid in {id}");
+            for state in states {
+                let shard = state.shard();
+                ensure!(!state.is_unsettled(id), "{shard:?} owes again what it had paid in {id}");
+            }
+            let is_of = |state: &State, market| *state.used_market(market).condition_id == *id;
+            let is_used =
+                |state: &&State| state.settled_markets().any(|(market, _)| is_of(state, market));
+            let decided = states[Decision::home(id).index()].decision(id);
+            ensure!(
+                decided.is_some() || !states.iter().any(is_used),
+                "the decision about {id} is lost"
+            );
         }
         Ok(())
     }

@@ -4,22 +4,22 @@
 //! without an answer than it remembers, and what got none is sent again before anything new.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
-use super::markets::{Fill, LASTING_COUNT, MARKETS, decision};
+use super::markets::{Fill, LASTING_COUNT, MARKETS};
 use crate::disk::simulated::random::Random;
 use crate::engine::command::{
     Command, CreateKey, Identity, OrderNames, Owner, RotateKey, Trade, TradeOrder,
 };
 use crate::engine::idempotency::NameHash;
 use crate::engine::key::{KeyGrant, OVERLAP_SECONDS_MAX, Permissions};
-use crate::engine::settlement::Decision;
 use crate::ids::{AccountId, CommentId, KeyId, OrderId, ShardId};
 use crate::limits::tier::Tier;
 use crate::market::book::Side;
 use crate::money::Shares;
 
 /// The shards of the traders: two of them share one.
-const SHARDS: [u8; TRADER_COUNT] = [3, 3, 17, 40];
+pub(super) const SHARDS: [u8; TRADER_COUNT] = [3, 3, 17, 40];
 
 pub(super) const TRADER_COUNT: usize = 4;
 
@@ -105,15 +105,6 @@ pub(super) enum Request {
     ReadKeys {
         trader: usize,
     },
-    /// Keeps how a market is resolved.
-    Decide {
-        market: usize,
-    },
-    /// Pays what a shard owes in it.
-    Settle {
-        market: usize,
-        shard: ShardId,
-    },
 }
 
 impl Request {
@@ -125,8 +116,6 @@ impl Request {
             Request::Comment { order, trader } => (order.shard(), trader),
             Request::DeleteComment { comment, trader } => (comment.shard(), trader),
             Request::ReadComments { order } => (order.shard(), 0),
-            Request::Decide { market } => (Decision::home(MARKETS[market].id), 0),
-            Request::Settle { shard, .. } => (shard, 0),
             Request::CreateKey { trader, .. }
             | Request::RenameKey { trader, .. }
             | Request::RotateKey { trader, .. }
@@ -136,14 +125,6 @@ impl Request {
             | Request::ReadKeys { trader } => of_trader(trader),
         }
     }
-}
-
-/// How far the settlement of a market is, by what was answered.
-#[derive(Default)]
-struct Settling {
-    is_decided: bool,
-    /// Those of [`SHARDS`] that have paid.
-    paid: Vec<ShardId>,
 }
 
 pub(super) struct Trader {
@@ -200,8 +181,8 @@ pub(super) struct Clients {
     comments: Vec<(CommentId, usize)>,
     keys: Vec<(KeyId, usize)>,
     keys_asked: u64,
-    /// The resolving markets that are resolved, in order.
-    settling: Vec<Settling>,
+    /// How many of the resolving markets are resolved, in order.
+    resolved_count: usize,
 }
 
 /// Comments and keys that are deleted or used are among so many that came last.
@@ -216,7 +197,7 @@ impl Clients {
             comments: Vec::new(),
             keys: Vec::new(),
             keys_asked: 0,
-            settling: Vec::new(),
+            resolved_count: 0,
         }
     }
 
@@ -242,46 +223,17 @@ impl Clients {
 
     /// The next market is resolved; `None` when all are.
     pub(super) fn resolve(&mut self) -> Option<usize> {
-        let market = LASTING_COUNT + self.settling.len();
+        let market = LASTING_COUNT + self.resolved_count;
         if market == MARKETS.len() {
             return None;
         }
-        self.settling.push(Settling::default());
+        self.resolved_count += 1;
         Some(market)
     }
 
-    pub(super) fn is_resolved(&self, market: usize) -> bool {
-        (LASTING_COUNT..LASTING_COUNT + self.settling.len()).contains(&market)
-    }
-
-    /// Whether every market that is resolved was settled in every shard, by what was answered.
-    pub(super) fn all_settled(&self) -> bool {
-        self.settling.iter().all(|settling| settling.is_decided && settling.paid.len() == 3)
-    }
-
-    pub(super) fn decided(&mut self, market: usize) {
-        self.settling[market - LASTING_COUNT].is_decided = true;
-    }
-
-    pub(super) fn paid(&mut self, market: usize, shard: ShardId) {
-        let paid = &mut self.settling[market - LASTING_COUNT].paid;
-        if !paid.contains(&shard) {
-            paid.push(shard);
-        }
-    }
-
-    /// A step of a settlement, which may have been done before.
-    pub(super) fn step(&self, random: &mut Random) -> Option<Request> {
-        if self.settling.is_empty() {
-            return None;
-        }
-        let settling = random.below(self.settling.len());
-        let (market, settling) = (LASTING_COUNT + settling, &self.settling[settling]);
-        if !settling.is_decided || random.one_in(8) {
-            return Some(Request::Decide { market });
-        }
-        let shard = ShardId::new(SHARDS[random.below(SHARDS.len())]).expect("a shard");
-        Some(Request::Settle { market, shard })
+    /// The markets that are resolved.
+    pub(super) fn resolved(&self) -> Range<usize> {
+        LASTING_COUNT..LASTING_COUNT + self.resolved_count
     }
 
     pub(super) fn commented(&mut self, comment: CommentId, trader: usize) {
@@ -306,9 +258,6 @@ impl Clients {
     /// What somebody asks next.
     pub(super) fn next(&mut self, random: &mut Random) -> Option<Request> {
         let trader = random.below(TRADER_COUNT);
-        if random.one_in(16) {
-            return self.step(random);
-        }
         match random.below(16) {
             0 => self.traders[trader].account.map(|_| Request::ReadAccount { trader }),
             1 => {
@@ -381,7 +330,7 @@ impl Clients {
         let part = if random.one_in(2) { random.below(1_000_000) } else { 0 };
         self.is_answered.push(false);
         // Those that are open for ever, the next one that is resolved, and now and then any.
-        let next = LASTING_COUNT + self.settling.len();
+        let next = self.resolved().end;
         let market = match random.below(LASTING_COUNT + 1) {
             _ if random.one_in(12) || next == MARKETS.len() => random.below(MARKETS.len()),
             LASTING_COUNT => next,
@@ -485,12 +434,6 @@ impl Clients {
                 let account = account(trader);
                 (key.shard(), Command::RevokeKey { account, key, descendants: false })
             }
-            Request::Decide { market } => {
-                let decision = decision(market);
-                let home = Decision::home(&decision.condition_id);
-                (home, Command::DecideSettlement(decision))
-            }
-            Request::Settle { market, shard } => (shard, Command::Settle(decision(market))),
             _ => return None,
         })
     }

@@ -1,9 +1,9 @@
 //! The markets of the simulation: books that never change, and what follows from an order in them,
 //! in plain integers.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use crate::engine::settlement::Decision;
 use crate::ids::{OutcomeIndex, Timestamp};
 use crate::market::Markets;
 use crate::market::book::{Book, Ladder, Level, Side};
@@ -147,16 +147,17 @@ impl FixedMarket {
     }
 }
 
-/// All markets, open.
-pub(super) fn open_markets() -> Markets {
-    let markets = Markets::new();
-    markets.list(MARKETS.iter().map(FixedMarket::description).collect()).expect("they are listed");
+/// What a process is told of the markets when it starts, of which these are resolved.
+pub(super) fn list(markets: &Markets, resolved: &Range<usize>) {
+    let described = MARKETS.iter().enumerate().map(|(index, market)| {
+        if resolved.contains(&index) { market.resolved(index) } else { market.description() }
+    });
+    markets.list(described.collect()).expect("they are listed");
     for market in &MARKETS {
         let book = Arc::new(Book::new(market.ladder(), Timestamp::EPOCH));
         let listed = markets.by_condition(market.id).expect("just listed");
         markets.publish(&listed, OutcomeIndex(0), book);
     }
-    markets
 }
 
 /// What a share of the outcome that is traded pays when its market is resolved.
@@ -166,16 +167,6 @@ pub(super) const fn payout_micros(market: usize) -> i64 {
         1 => 0,
         _ => 500_000,
     }
-}
-
-/// How a market is resolved.
-pub(super) fn decision(market: usize) -> Arc<Decision> {
-    let id = MARKETS[market].id;
-    let yes = Price::from_micros(payout_micros(market));
-    let payouts =
-        [("Yes", yes), ("No", yes.complement())].map(|(label, price)| (token(id, label), price));
-    let (condition_id, evidence) = (id.into(), "the simulation".into());
-    Arc::new(Decision { condition_id, payouts: payouts.into(), evidence })
 }
 
 /// The token of an outcome.

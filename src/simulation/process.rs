@@ -2,14 +2,19 @@
 //! dropped.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::ops::Range;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::runtime::{Builder, Runtime};
 
 use super::auditor::History;
-use super::clients::{Clients, Request};
+use super::clients::{Clients, Request, SHARDS};
+use super::markets::{self, MARKETS};
 use crate::disk::DiskError;
 use crate::disk::simulated::random::Random;
 use crate::engine::Rules;
@@ -17,10 +22,12 @@ use crate::engine::account::Account;
 use crate::engine::comment::Comment;
 use crate::engine::key::Key;
 use crate::engine::order::OrderReceipt;
+use crate::engine::settlement::Decision;
 use crate::engine::view::{AccountPage, Observed};
 use crate::ids::{Clock, Place, ShardId};
 use crate::journal::{Journal, Steps, Waiters};
 use crate::market::Markets;
+use crate::service::settlement::{Decisions, Settler};
 use crate::shard::{Outcome, Refusal, Room, Shards};
 use crate::snapshot::Recovered;
 
@@ -67,6 +74,9 @@ pub(super) struct Noted {
     hash: u64,
 }
 
+/// How much later it is each time that the settler is polled.
+const SETTLER_STEP: Duration = Duration::from_millis(100);
+
 pub(super) struct Process {
     /// Dropped before the shards.
     pending: VecDeque<Pending>,
@@ -74,23 +84,39 @@ pub(super) struct Process {
     waiters: Arc<Waiters>,
     pub(super) journal: Arc<Journal>,
     steps: Steps,
+    pub(super) markets: Arc<Markets>,
+    settler: Pin<Box<dyn Future<Output = ()>>>,
+    /// Whose clock moves with the settler alone.
+    runtime: Runtime,
 }
 
 impl Process {
     pub(super) fn new(
         recovered: Recovered,
         (journal, steps): (Journal, Steps),
-        markets: Arc<Markets>,
+        resolved: &Range<usize>,
         rules: Rules,
         clock: Clock,
         history: Arc<Mutex<History>>,
     ) -> Self {
         let journal = Arc::new(journal);
+        let decisions = Decisions::of(recovered.states());
+        let decided = decisions.made.values();
+        let decided = decided.map(|it| (it.condition_id.clone(), it.payouts.clone()));
+        let markets = Arc::new(Markets::remembering(decided));
+        markets::list(&markets, resolved);
         let room = Arc::<Room>::default();
         let observer = Box::new(move |_: &_, state: &_| history.lock().note(state));
-        let shards = Shards::new(recovered, journal.clone(), markets, rules, clock, room, observer);
-        let waiters = journal.register();
-        Self { pending: VecDeque::new(), shards: Arc::new(shards), waiters, journal, steps }
+        let catalogue = markets.clone();
+        let shards =
+            Shards::new(recovered, journal.clone(), catalogue, rules, clock, room, observer);
+        let (shards, waiters) = (Arc::new(shards), journal.register());
+        let settler = Settler::new(markets.clone(), shards.clone(), &journal, decisions.unpaid);
+        let settler = Box::pin(settler.work());
+        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+        let runtime = runtime.expect("a runtime of this thread");
+        let pending = VecDeque::new();
+        Self { pending, shards, waiters, journal, steps, markets, settler, runtime }
     }
 
     /// Decides a request: what comes of it is told when it is on disk. An error is a request that
@@ -179,6 +205,22 @@ impl Process {
         let is_write = noted.sequence > before.sequence;
         self.pending.push_back(Pending { request, noted: Noted { is_write, ..noted }, future });
         Ok(())
+    }
+
+    /// The settler goes on: it is polled so often, each time after its clock has moved.
+    pub(super) fn settle(&mut self, polls: usize, history: &Arc<Mutex<History>>) {
+        let Self { settler, runtime, .. } = self;
+        runtime.block_on(async {
+            for _ in 0..polls {
+                tokio::time::advance(SETTLER_STEP).await;
+                let polled = poll_fn(|context| Poll::Ready(settler.as_mut().poll(context))).await;
+                assert!(polled.is_pending(), "it works for ever");
+            }
+        });
+        let homes = MARKETS.iter().map(|market| Decision::home(market.id));
+        for shard in homes.chain(SHARDS.map(|shard| ShardId::new(shard).expect("a shard"))) {
+            poll_ready(&mut self.look(shard, [0; 32], history.clone()));
+        }
     }
 
     /// A client does not wait any more: whatever comes of its request, nobody is told.

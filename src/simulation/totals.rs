@@ -46,6 +46,8 @@ totals! {
     killed: "processes killed",
     /// A write or a sync failed.
     disk_failed: "ended by a failed disk",
+    /// Two things went wrong with the disk of one process.
+    two_faults: "with two faults of the disk",
     /// It ended by itself.
     orderly: "orderly ends",
     /// Starts that succeeded, and were compared with what was known.
@@ -74,10 +76,8 @@ totals! {
     read: "reads answered",
     /// Requests that an account's state refused.
     rejected: "requests rejected",
-    /// Answers that it was decided how a market is resolved.
-    decided: "decisions acknowledged",
-    /// Shards that were told to have paid what they owe in a market.
-    settled: "settlements acknowledged",
+    /// Markets that the settler had paid out in every shard.
+    settled: "markets settled",
     /// Orders that came after their market was resolved.
     refused_resolved: "orders refused in resolved markets",
     /// Requests for which the journal had no room.

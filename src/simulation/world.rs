@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::answers::tell;
 use super::auditor::Auditor;
 use super::clients::{Clients, KEPT_ORDERS_MAX, START_MICROS, TRADER_COUNT};
-use super::markets::{MARKETS, open_markets};
+use super::markets::MARKETS;
 use super::process::Process;
 use super::totals::Totals;
 use crate::disk::simulated::random::Random;
@@ -20,7 +20,6 @@ use crate::disk::{Disk, DiskError};
 use crate::engine::Rules;
 use crate::ids::Clock;
 use crate::journal::{JournalConfig, OpenError};
-use crate::market::Markets;
 use crate::money::Usd;
 use crate::snapshot::{
     FoldError, LoadError, Pace, RecoverError, SnapshotConfig, Stopped, Upkeep, open_stepped,
@@ -48,10 +47,11 @@ pub(super) struct World {
     random: Random,
     simulated: SimulatedDisk,
     nanos: Arc<AtomicI64>,
-    markets: Arc<Markets>,
     clients: Clients,
     auditor: Auditor,
     totals: Totals,
+    /// What was to go wrong with the disk in this life.
+    planned: Faults,
     /// Nothing is in doubt on the disk: the power was gone, or the process ended well.
     is_settled: bool,
 }
@@ -62,10 +62,10 @@ impl World {
             random: Random::new(!seed),
             simulated: SimulatedDisk::new(seed),
             nanos: Arc::new(AtomicI64::new(1_800_000_000_000_000_000)),
-            markets: Arc::new(open_markets()),
             clients: Clients::new(),
             auditor: Auditor::new(),
             totals: Totals::default(),
+            planned: Faults::default(),
             is_settled: true,
         }
     }
@@ -90,6 +90,7 @@ impl World {
         let is_early = self.random.one_in(2);
         self.choose_faults(if is_early { &[30, 200, 1000] } else { &[] });
         let Some((mut process, mut upkeep)) = self.open()? else {
+            self.count_faults();
             let was_lost = self.simulated.is_crashed();
             self.totals.power_lost_in_start += u64::from(was_lost);
             self.totals.disk_failed += u64::from(!was_lost);
@@ -126,7 +127,8 @@ impl World {
                     0 => faults.write_error = when,
                     1 => faults.short_write = when,
                     2 => faults.sync_error = when,
-                    3..8 => faults.crash = when,
+                    3..6 => faults.crash = when,
+                    6 | 7 => faults.crash_at_names = when,
                     _ => {}
                 }
             }
@@ -134,7 +136,19 @@ impl World {
                 self.fill_disk();
             }
         }
+        self.planned = faults;
         self.simulated.set_faults(faults);
+    }
+
+    /// How many of the planned faults have come: a crash is what came last.
+    fn count_faults(&mut self) {
+        let whens = |faults: Faults| {
+            let Faults { write_error, short_write, sync_error, crash, crash_at_names, .. } = faults;
+            [write_error, short_write, sync_error, crash, crash_at_names]
+        };
+        let come = whens(self.planned).into_iter().zip(whens(self.simulated.faults()));
+        let come = come.filter(|(planned, now)| *planned != When::Never && planned != now).count();
+        self.totals.two_faults += u64::from(come > 1);
     }
 
     fn fill_disk(&self) {
@@ -173,7 +187,7 @@ impl World {
         let process = Process::new(
             opened.recovered,
             (opened.journal, steps),
-            self.markets.clone(),
+            &self.clients.resolved(),
             rules,
             Clock::Virtual(self.nanos.clone()),
             self.auditor.history.clone(),
@@ -188,16 +202,28 @@ impl World {
     }
 
     /// The venue resolves a market: orders in it are refused from now on.
-    fn resolve_market(&mut self) {
+    fn resolve_market(&mut self, process: &Process) {
         let Some(market) = self.clients.resolve() else { return };
         let resolved = MARKETS[market].resolved(market);
-        self.markets.list(vec![resolved]).expect("it is listed");
+        process.markets.list(vec![resolved]).expect("it is listed");
+    }
+
+    /// The settler goes on, and may be through.
+    fn settle(&mut self, process: &mut Process) -> Result<(), String> {
+        process.settle(1 + self.random.below(80), &self.auditor.history);
+        self.auditor.check_history()?;
+        if process.markets.unsettled_count() == 0 {
+            for market in self.clients.resolved() {
+                self.totals.settled += u64::from(self.auditor.told_settled(market));
+            }
+        }
+        Ok(())
     }
 
     /// One thing happens.
     fn act(&mut self, process: &mut Process) -> Result<Condition, String> {
         if self.random.one_in(MARKET_RESOLVED_ONE_IN) {
-            self.resolve_market();
+            self.resolve_market(process);
         }
         match self.random.below(20) {
             0 => {
@@ -227,6 +253,7 @@ impl World {
                 }
             }
             11..16 => return self.flush(process),
+            16 if self.random.one_in(2) => self.settle(process)?,
             16..18 => {
                 if process.make_segment().is_err() {
                     return Ok(Condition::Lost);
@@ -288,6 +315,7 @@ impl World {
     }
 
     fn end(&mut self, process: Process, condition: Condition) -> Result<(), String> {
+        self.count_faults();
         let is_crashed = self.simulated.is_crashed();
         let is_lost = is_crashed || condition == Condition::Lost;
         if !is_lost && self.random.one_in(6) {
@@ -330,7 +358,7 @@ impl World {
     fn live_well(&mut self) -> Result<(), String> {
         let (mut process, _) = self.open_well()?;
         for round in 0.. {
-            if self.clients.all_answered() && self.clients.all_settled() {
+            if self.clients.all_answered() && process.markets.unsettled_count() == 0 {
                 break;
             }
             if round == ROUNDS_MAX {
@@ -341,9 +369,7 @@ impl World {
                     process.submit(request, &mut self.clients, &self.auditor.history)?;
                 }
             }
-            if let Some(request) = self.clients.step(&mut self.random) {
-                process.submit(request, &mut self.clients, &self.auditor.history)?;
-            }
+            self.settle(&mut process)?;
             process.flush().map_err(|error| error.to_string())?;
             process.make_segment().map_err(|error| error.to_string())?;
             self.tell_answers(&mut process)?;
