@@ -37,6 +37,8 @@ pub(super) fn tell(
             if noted.is_write {
                 totals.acknowledged += 1;
                 auditor.acknowledged(noted.shard, noted.sequence);
+            } else {
+                totals.already += 1;
             }
             tell_outcome(request, outcome, clients, auditor)?;
         }

@@ -181,6 +181,8 @@ pub(super) struct Clients {
     comments: Vec<(CommentId, usize)>,
     keys: Vec<(KeyId, usize)>,
     keys_asked: u64,
+    /// Something that makes no difference when it is asked twice.
+    repeatable: Option<Request>,
     /// How many of the resolving markets are resolved, in order.
     resolved_count: usize,
 }
@@ -197,6 +199,7 @@ impl Clients {
             comments: Vec::new(),
             keys: Vec::new(),
             keys_asked: 0,
+            repeatable: None,
             resolved_count: 0,
         }
     }
@@ -255,8 +258,21 @@ impl Clients {
         Some(Request::Trade(vec![number]))
     }
 
-    /// What somebody asks next.
+    /// What somebody asks next; now and then what was asked just now.
     pub(super) fn next(&mut self, random: &mut Random) -> Option<Request> {
+        if random.one_in(3)
+            && let Some(request) = self.repeatable.take()
+        {
+            return Some(request);
+        }
+        let request = self.next_new(random)?;
+        if matches!(request, Request::RenameKey { .. } | Request::RevokeKey { .. }) {
+            self.repeatable = Some(request.clone());
+        }
+        Some(request)
+    }
+
+    fn next_new(&mut self, random: &mut Random) -> Option<Request> {
         let trader = random.below(TRADER_COUNT);
         match random.below(16) {
             0 => self.traders[trader].account.map(|_| Request::ReadAccount { trader }),

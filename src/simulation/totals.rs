@@ -72,6 +72,8 @@ totals! {
     given_up: "requests given up",
     /// Orders that were sent again and led to what had happened before.
     replayed: "orders replayed",
+    /// Answers that it was so already.
+    already: "answers that it was so already",
     /// Reads that were answered.
     read: "reads answered",
     /// Requests that an account's state refused.
