@@ -5,7 +5,7 @@ use paperbourse::market::catalogue::MarketStatus;
 
 use crate::connector::{Connector, QUICK};
 use crate::standin::world::{condition_id, token_id};
-use crate::standin::{Options, Payout, Side, StandIn, World};
+use crate::standin::{Injection, Options, Payout, Side, StandIn, Which, World};
 
 /// The tokens of the first so many invented markets.
 fn tokens(market_count: usize) -> Vec<String> {
@@ -51,6 +51,60 @@ async fn books_are_fresh_and_follow_what_happens() {
     let status = connector.status();
     assert_eq!((status.feed.hashes_mismatched, status.books_diverged), (0, 0), "{status:?}");
     assert_eq!(venue.violations(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_pause_of_ours_is_not_taken_for_silence_of_the_venue() {
+    let venue = StandIn::start(World::invented(2), Options::default()).await;
+    let connector = Connector::start(&venue, 2, QUICK);
+    connector.until_fresh(&tokens(2)).await;
+    // The machine is busy elsewhere: nothing runs here, neither the connector nor the stand-in.
+    std::thread::sleep(QUICK.pong_patience * 2);
+    venue.change_level(&token_id(0, 0), Side::Buy, "0.1", "77");
+    let is_taken =
+        |it: &Connector| it.fresh(&token_id(0, 0)).is_some_and(|book| has_bid(&book, "0.1", "77"));
+    connector.until("what the venue tells next", is_taken).await;
+    let status = connector.status();
+    assert_eq!(status.connections_lost, 0, "{status:?}");
+}
+
+#[tokio::test]
+async fn what_is_told_without_a_time_or_in_lower_case_is_taken() {
+    let venue = StandIn::start(World::invented(2), Options::default()).await;
+    let connector = Connector::start(&venue, 2, QUICK);
+    connector.until_fresh(&tokens(2)).await;
+    let (market, token) = (condition_id(0), token_id(0, 0));
+    let ids = format!(r#""market":"{market}","asset_id":"{token}""#);
+    for (message, price, size) in [
+        (
+            format!(
+                r#"{{"event_type":"price_change","market":"{market}","price_changes":[
+                {{"asset_id":"{token}","price":"0.1","size":"77","side":"buy","hash":"00"}}]}}"#
+            ),
+            "0.1",
+            "77",
+        ),
+        (
+            format!(
+                r#"{{"event_type":"book",{ids},"hash":"00","bids":[{{"price":"0.2","size":"5"}}],
+                "asks":[{{"price":"0.8","size":"5"}}]}}"#
+            ),
+            "0.2",
+            "5",
+        ),
+    ] {
+        venue.inject(Which::Open, Injection::Text(&message));
+        let is_taken =
+            |it: &Connector| it.fresh(&token).is_some_and(|book| has_bid(&book, price, size));
+        connector.until(&message, is_taken).await;
+    }
+    // It does not keep out what comes after it.
+    venue.change_level(&token, Side::Buy, "0.11", "78");
+    let is_taken =
+        |it: &Connector| it.fresh(&token).is_some_and(|book| has_bid(&book, "0.11", "78"));
+    connector.until("what the venue tells next", is_taken).await;
+    let status = connector.status();
+    assert_eq!((status.unreadable_messages, status.connections_lost), (0, 0), "{status:?}");
 }
 
 #[tokio::test]

@@ -197,7 +197,7 @@ impl Endpoint {
 }
 
 /// What a decompression bomb unpacks to.
-pub(crate) const BOMB_BYTES: u64 = 1 << 30;
+pub(crate) const BOMB_BYTES: u64 = 1 << 26;
 
 /// What is wrong with an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
