@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! DIR/gamma/20261122T031500.123Z-000001.tape.jsonl.gz   what the catalogue answered
-//! DIR/clob/20261122T031500.123Z-000001.tape.jsonl.gz    what the book service answered
+//! DIR/clob/20261122T031500.123Z-000001.tape.jsonl.gz    what the book service and the data API did
 //! DIR/ws/20261122T031500.123Z-000001.tape.jsonl.gz      what the sockets said
 //!        └─ session: its start ─┘ └ file ┘
 //! ```

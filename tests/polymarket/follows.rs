@@ -130,7 +130,7 @@ async fn a_market_that_is_resolved_closes_and_pays() {
 #[tokio::test]
 async fn a_resolution_needs_two_sources_or_the_word_of_one() {
     type Tell = fn(&StandIn, &str);
-    let rows: [(&str, &[Tell], bool); 9] = [
+    let rows: [(&str, &[Tell], bool); 10] = [
         ("the CLOB service alone", &[|it, id| it.resolve_on_clob(id, Payout::Winner(0))], false),
         ("the socket alone", &[|it, id| it.tell_resolved(id, 0)], false),
         ("Gamma, which calls it resolved", &[|it, id| it.resolve_on_gamma(id, Payout::Half)], true),
@@ -167,6 +167,26 @@ async fn a_resolution_needs_two_sources_or_the_word_of_one() {
                 |it, id| it.resolve_on_gamma(id, Payout::Winner(0)),
                 |it, id| it.describe(id, |fields| drop(fields.remove("umaResolutionStatus"))),
                 |it, id| it.resolve_on_chain(id, Payout::Winner(1)),
+            ],
+            false,
+        ),
+        (
+            // The data API names no tokens: whoever takes Gamma's order for its own repeats
+            // Gamma's mistake, and is no second source.
+            "Gamma, which swaps the tokens, and the data API",
+            &[
+                |it, id| it.resolve_on_gamma(id, Payout::Winner(0)),
+                |it, id| {
+                    it.describe(id, |fields| {
+                        fields.remove("umaResolutionStatus");
+                        let tokens = fields["clobTokenIds"].as_str().unwrap();
+                        let mut tokens: Vec<String> = serde_json::from_str(tokens).unwrap();
+                        tokens.reverse();
+                        let tokens = serde_json::to_string(&tokens).unwrap();
+                        fields.insert("clobTokenIds".into(), tokens.into());
+                    });
+                },
+                |it, id| it.resolve_on_chain(id, Payout::Winner(0)),
             ],
             false,
         ),

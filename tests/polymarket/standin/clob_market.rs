@@ -19,7 +19,9 @@ pub(crate) fn long(state: &State, place: usize) -> String {
                 Some(Payout::Winner(winner)) => {
                     (f64::from(u8::from(winner == outcome)), winner == outcome)
                 }
-                _ => (0.5, false),
+                Some(Payout::Half) => (0.5, false),
+                // A price as any other: it tells no payout.
+                None => (if outcome == 0 { 0.6 } else { 0.4 }, false),
             };
             json!({
                 "token_id": state.tokens[token].id,

@@ -271,10 +271,21 @@ impl Described {
         let sources = [
             (Source::Gamma, Some(&self.gamma)),
             (Source::Clob, self.clob.as_ref()),
-            (Source::Data, self.data.as_ref()),
+            (Source::Data, self.data.as_ref().filter(|_| self.is_order_certain(outcomes))),
         ];
         let told = sources.into_iter().filter_map(|(source, told)| Some((source, told?)));
         told.map(|(source, told)| Told::of(source, told, outcomes)).collect()
+    }
+
+    /// Whether both services list the tokens in the order in which they are known here. The data
+    /// API names none and is read in that order: where Gamma is wrong about it, the data API would
+    /// only seem to agree.
+    fn is_order_certain(&self, outcomes: &[Outcome]) -> bool {
+        let is_same = |told: &Description| {
+            let tokens = told.info.outcomes.iter().map(|outcome| &outcome.token_id);
+            tokens.eq(outcomes.iter().map(|outcome| &outcome.token_id))
+        };
+        is_same(&self.gamma) && self.clob.as_ref().is_some_and(is_same)
     }
 }
 
