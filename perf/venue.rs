@@ -141,6 +141,7 @@ impl Followed {
             ["--venue-markets", &wanted],
             ["--venue-gamma", &addresses.gamma],
             ["--venue-clob", &addresses.clob],
+            ["--venue-data", &addresses.data],
             ["--venue-socket", &addresses.socket],
             ["--venue-ca", authority],
             ["--admin-listen", "127.0.0.1:0"],

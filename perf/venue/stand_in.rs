@@ -43,6 +43,7 @@ enum Order {
 pub(crate) struct Addresses {
     pub(crate) gamma: String,
     pub(crate) clob: String,
+    pub(crate) data: String,
     pub(crate) socket: String,
     /// Whom to trust.
     pub(crate) authority: PathBuf,
@@ -75,6 +76,7 @@ pub(crate) fn run(arguments: &StandInArgs) -> anyhow::Result<()> {
         say(&Addresses {
             gamma: venue.gamma_url.clone(),
             clob: venue.clob_url.clone(),
+            data: venue.data_url.clone(),
             socket: venue.ws_url.clone(),
             authority: venue.authority_path.clone().context("the stand-in speaks TLS")?,
         })?;
