@@ -20,7 +20,8 @@ use crate::auth::identity::embedded::EmbeddedIssuer;
 use crate::config::record::RecordArgs;
 use crate::config::{ServeArgs, TokenArgs};
 use crate::ids::Timestamp;
-use crate::{server, telemetry};
+use crate::server;
+use crate::telemetry::{self, OneLine};
 
 /// The files of a data directory are damaged. clap's code for a wrong command line is 2.
 const DAMAGED: u8 = 3;
@@ -77,7 +78,7 @@ pub fn run() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("paperbourse: {error:#}");
+            eprintln!("paperbourse: {}", OneLine(format_args!("{error:#}")));
             ExitCode::FAILURE
         }
     }

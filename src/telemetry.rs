@@ -3,25 +3,18 @@
 //! Counters are plain atomics that handlers raise; they are rendered when somebody asks. Each
 //! worker has its own, so that workers do not wait for each other's cache lines.
 
+mod log;
+
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tracing_subscriber::filter::LevelFilter;
+pub use log::{OneLine, start_logging};
 
 use crate::journal::{Histogram, JournalMetrics};
 use crate::snapshot::SnapshotMetrics;
 use crate::venue::polymarket::live::delay::Delays;
 use crate::venue::polymarket::live::freshness::Freshness;
 use crate::venue::polymarket::live::status::LiveSnapshot;
-
-/// One line an event on standard output: time, level, text. Called once, before anything else.
-pub fn start_logging() {
-    tracing_subscriber::fmt()
-        .with_max_level(LevelFilter::INFO)
-        .with_target(false)
-        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stdout()))
-        .init();
-}
 
 /// What one worker has counted since the start.
 #[derive(Default, Debug)]

@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::{DAMAGED, print_report};
 use crate::backup::{BackupError, backup};
+use crate::telemetry::OneLine;
 
 /// What to copy, and where to.
 #[derive(Args, Debug)]
@@ -31,7 +32,7 @@ pub(super) fn run(arguments: &BackupArgs) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Err(BackupError::Inspect(error)) => {
-            eprintln!("paperbourse: there is no backup: {}", error.message());
+            eprintln!("paperbourse: there is no backup: {}", OneLine(error.message()));
             Ok(if error.is_damage() { ExitCode::from(DAMAGED) } else { ExitCode::FAILURE })
         }
         Err(error) => Err(error.into()),

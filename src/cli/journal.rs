@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 
 use super::{DAMAGED, EXIT_CODES, print_report};
 use crate::inspect::{DumpError, InspectError, dump, stats, verify};
+use crate::telemetry::OneLine;
 
 /// What there is to see.
 #[derive(Args, Debug)]
@@ -106,6 +107,6 @@ pub(super) fn run(arguments: &JournalArgs) -> anyhow::Result<ExitCode> {
 /// Says on standard error why something could not be read, and with the exit code whether the
 /// files are to blame.
 fn tell(error: &InspectError) -> ExitCode {
-    eprintln!("paperbourse: {}", error.message());
+    eprintln!("paperbourse: {}", OneLine(error.message()));
     if error.is_damage() { ExitCode::from(DAMAGED) } else { ExitCode::FAILURE }
 }

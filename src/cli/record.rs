@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use crate::config::record::RecordArgs;
 use crate::record::{self, RecordError};
+use crate::telemetry::OneLine;
 use crate::venue::tape::TapeError;
 
 /// clap's code for a wrong command line.
@@ -23,7 +24,7 @@ pub(super) fn run(arguments: &RecordArgs) -> ExitCode {
     match record::run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("paperbourse: {error}");
+            eprintln!("paperbourse: {}", OneLine(&error));
             match error {
                 RecordError::Usage(_) => ExitCode::from(USAGE),
                 RecordError::Tape(TapeError::Disk { .. }) => ExitCode::from(DISK),
