@@ -65,6 +65,7 @@
 
 mod bell;
 mod block;
+mod broken;
 mod directory;
 mod local;
 mod maker;

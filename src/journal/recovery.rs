@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::block::{self, BLOCK_BYTES_MAX, Builder, Chain, Damage, LogId, SECTOR_BYTES};
+use super::broken;
 use super::directory::{ARCHIVE_NAME, JOURNAL_NAME};
 use super::local::LocalJournal;
 #[cfg(test)]
@@ -46,7 +47,11 @@ impl fmt::Display for RecoveryReport {
         let Self { records, segments, torn, .. } = self;
         write!(formatter, "{records} records of {segments} segments recovered")?;
         if let Some(TornTail { bytes, copy, .. }) = torn {
-            write!(formatter, ", a torn end of {bytes} bytes cut (kept as {})", copy.display())?;
+            write!(formatter, ", a torn end of {bytes} bytes cut ")?;
+            match copy {
+                Some(copy) => write!(formatter, "(kept as {})", copy.display())?,
+                None => write!(formatter, "(not kept: the disk is full)")?,
+            }
         }
         write!(formatter, " in {:.3} s", self.elapsed.as_secs_f64())
     }
@@ -59,8 +64,8 @@ pub struct TornTail {
     pub bytes: u64,
     /// Where in the segment they began.
     pub offset: u64,
-    /// The copy of the segment as it was found.
-    pub copy: PathBuf,
+    /// Where a copy of them is kept; `None` when the disk had no room for one.
+    pub copy: Option<PathBuf>,
 }
 
 /// Why a journal cannot be opened. Nothing was changed except where it says so.
@@ -296,7 +301,8 @@ impl UnopenedJournal {
         let Self { data, config, directory, log, end, mut ready, mut next_number, began, .. } =
             self;
         let disk = data.disk();
-        let torn = if end.torn_bytes > 0 { Some(keep_torn(disk, &end)?) } else { None };
+        let torn =
+            if end.torn_bytes > 0 { Some(keep_torn(disk, &directory, &end)?) } else { None };
         end.rewrite()?;
         let segment_bytes = config.segment_bytes;
         let mould = Mould { disk: disk.clone(), directory, log, segment_bytes };
@@ -358,7 +364,9 @@ fn settle(
             let path = directory.join(&name);
             if let Some(number) = segment::number_of(&name) {
                 paths.insert(number, path);
-            } else if name.strip_suffix(".tmp").and_then(segment::number_of).is_some() {
+            } else if name.strip_suffix(".tmp").and_then(segment::number_of).is_some()
+                || broken::is_unfinished(&name)
+            {
                 disk.remove_file(&path)?;
             }
         }
@@ -382,13 +390,23 @@ fn settle(
     Ok(paths.into_iter().collect())
 }
 
-/// Keeps a copy of the segment before its torn end is cut.
-fn keep_torn(disk: &Disk, end: &End) -> Result<TornTail, OpenError> {
-    let path = end.segment.file.path();
-    // Named by the place: an opening that is interrupted here makes the same copy again.
-    let copy = path.with_added_extension(format!("{}.broken", end.offset));
-    disk.copy(path, &copy)?;
-    Ok(TornTail { bytes: end.torn_bytes as u64, offset: end.offset, copy })
+/// Keeps a copy of the torn end before it is cut. A full disk does not stop the start: nobody was
+/// told that what is cut is on disk, and cutting needs no room.
+fn keep_torn(disk: &Disk, directory: &Path, end: &End) -> Result<TornTail, OpenError> {
+    let (file, offset) = (&end.segment.file, end.offset);
+    let mut torn = vec![0; end.torn_bytes];
+    file.read_at(&mut torn, offset)?;
+    let copy = broken::keep(disk, directory, (end.segment.header.number, offset), &torn)?;
+    if copy.is_none() {
+        tracing::warn!(
+            path = %file.path().display(),
+            offset,
+            bytes = torn.len(),
+            crc32c = crc32c::crc32c(&torn),
+            "cutting a torn end of the journal without keeping a copy: the disk is full"
+        );
+    }
+    Ok(TornTail { bytes: torn.len() as u64, offset, copy })
 }
 
 /// Where the newest block ends.

@@ -1,5 +1,6 @@
 //! The journal on a real disk, rule by rule. Small segments, so that everything happens often.
 
+mod broken;
 mod contract;
 mod damage;
 mod opening;

@@ -1,0 +1,85 @@
+//! Copies of torn ends: what a start cuts off the journal is kept beside it, for people to look at.
+//!
+//! A copy holds the bytes that were cut and nothing else, and is named by the place they had: the
+//! segment's file, the offset in it, and `broken`.
+
+use std::path::{Path, PathBuf};
+
+use super::segment;
+use crate::disk::{self, Disk, DiskError};
+
+/// How many copies are kept. The oldest go first.
+pub(super) const BROKEN_COPIES_MAX: usize = 8;
+
+const SUFFIX: &str = ".broken";
+
+/// Where the cut bytes were: the number of the segment and the offset in it. The journal only
+/// grows, so a later cut has a later place.
+type CutAt = (u64, u64);
+
+/// Keeps a copy of what is cut at this place. `None` when the disk has no room for it, not even
+/// without the older copies.
+pub(super) fn keep(
+    disk: &Disk,
+    directory: &Path,
+    (number, offset): CutAt,
+    torn: &[u8],
+) -> Result<Option<PathBuf>, DiskError> {
+    let path = directory.join(format!("{}.{offset}{SUFFIX}", segment::file_name(number)));
+    // An opening that was interrupted here has kept what it found. What it left may be less.
+    if disk.exists(&path)? {
+        return Ok(Some(path));
+    }
+    let mut others = BROKEN_COPIES_MAX - 1;
+    loop {
+        remove_all_but(disk, directory, others)?;
+        match write(disk, &path, torn) {
+            Ok(()) => {
+                disk.sync_directory(directory)?;
+                return Ok(Some(path));
+            }
+            Err(error) if error.is_full() => remove_temporary(disk, &path)?,
+            Err(error) => return Err(error),
+        }
+        let Some(fewer) = others.checked_sub(1) else { return Ok(None) };
+        others = fewer;
+    }
+}
+
+/// Whether a file is a copy that was not finished.
+pub(super) fn is_unfinished(file_name: &str) -> bool {
+    file_name.strip_suffix(".tmp").and_then(cut_at).is_some()
+}
+
+fn write(disk: &Disk, path: &Path, torn: &[u8]) -> Result<(), DiskError> {
+    let temporary = disk::temporary_name(path);
+    let file = disk.create(&temporary)?;
+    file.append(torn)?;
+    file.sync_all()?;
+    disk.rename(&temporary, path)
+}
+
+fn remove_temporary(disk: &Disk, path: &Path) -> Result<(), DiskError> {
+    let temporary = disk::temporary_name(path);
+    if disk.exists(&temporary)? { disk.remove_file(&temporary) } else { Ok(()) }
+}
+
+/// Removes the oldest copies.
+fn remove_all_but(disk: &Disk, directory: &Path, kept: usize) -> Result<(), DiskError> {
+    let names = disk.names(directory)?;
+    let mut copies: Vec<_> =
+        names.iter().filter_map(|name| cut_at(name).map(|at| (at, name))).collect();
+    copies.sort_unstable();
+    for (_, name) in copies.iter().take(copies.len().saturating_sub(kept)) {
+        let path = directory.join(name);
+        disk.remove_file(&path)?;
+        tracing::info!(path = %path.display(), "removed an old copy of a torn end of the journal");
+    }
+    Ok(())
+}
+
+/// The place in the name of a copy. `None` for any other file.
+fn cut_at(file_name: &str) -> Option<CutAt> {
+    let (segment, offset) = file_name.strip_suffix(SUFFIX)?.rsplit_once('.')?;
+    Some((segment::number_of(segment)?, offset.parse().ok()?))
+}
