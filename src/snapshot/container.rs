@@ -28,7 +28,7 @@
 //! # Versions
 //!
 //! The version holds for the file and for everything in its sections. A server reads every version
-//! up to its own, writes only its own, and refuses a newer one.
+//! from the oldest that it knows up to its own, writes only its own, and refuses any other.
 
 use std::path::{Path, PathBuf};
 
@@ -38,6 +38,9 @@ use crate::journal::{LogId, u32_at, u64_at};
 
 /// The version of the format that this server writes.
 pub(super) const VERSION: u32 = 2;
+
+/// The oldest version that this server reads.
+const OLDEST_VERSION: u32 = 1;
 
 /// Files are synced in parts of this size, so that no flush of the journal stands behind a whole
 /// snapshot.
@@ -112,6 +115,18 @@ pub enum ContainerError {
         path.display()
     )]
     Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
+    },
+    /// The file was written by a server so old that this one cannot read it.
+    #[error(
+        "{} has format version {version}, older than {OLDEST_VERSION}, the oldest that this \
+         server reads; start the server that wrote it",
+        path.display()
+    )]
+    Older {
         /// The file.
         path: PathBuf,
         /// Its version.
@@ -226,6 +241,9 @@ impl Container {
             Err(HeaderError::Newer(version)) => {
                 return Err(ContainerError::Newer { path: path.to_path_buf(), version });
             }
+            Err(HeaderError::Older(version)) => {
+                return Err(ContainerError::Older { path: path.to_path_buf(), version });
+            }
         };
         let table = read_table(&file, bytes)?
             .ok_or_else(|| damaged(bytes - END_BYTES as u64, "the table is damaged"))?;
@@ -317,6 +335,7 @@ fn read_table(file: &DiskFile, bytes: u64) -> Result<Option<Vec<Entry>>, DiskErr
 enum HeaderError {
     Damaged(&'static str),
     Newer(u32),
+    Older(u32),
 }
 
 impl Header {
@@ -341,7 +360,7 @@ impl Header {
         }
         let version = match u32_at(bytes, VERSION_AT) {
             version if version > VERSION => return Err(HeaderError::Newer(version)),
-            0 => return Err(HeaderError::Damaged("no such version was ever written")),
+            version if version < OLDEST_VERSION => return Err(HeaderError::Older(version)),
             version => version,
         };
         let zeros = bytes[ZERO_AT..LOG_AT].iter().chain(&bytes[RESERVED_AT..CRC_AT]);
@@ -414,16 +433,21 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_is_named() {
+    fn another_version_is_named() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("file");
         write(&path, &[]);
         let mut bytes = std::fs::read(&path).unwrap();
-        bytes[VERSION_AT] = 3;
-        let crc = crc32c::crc32c(&bytes[..CRC_AT]);
-        bytes[CRC_AT..SECTOR_BYTES].copy_from_slice(&crc.to_le_bytes());
-        std::fs::write(&path, &bytes).unwrap();
-        let error = read_all(&path).unwrap_err().to_string();
-        assert!(error.contains("format version 3, newer than 2"), "{error}");
+        for (version, told) in [
+            (3, "format version 3, newer than 2; use a newer server"),
+            (0, "format version 0, older than 1, the oldest that this server reads; start the"),
+        ] {
+            bytes[VERSION_AT] = version;
+            let crc = crc32c::crc32c(&bytes[..CRC_AT]);
+            bytes[CRC_AT..SECTOR_BYTES].copy_from_slice(&crc.to_le_bytes());
+            std::fs::write(&path, &bytes).unwrap();
+            let error = read_all(&path).unwrap_err().to_string();
+            assert!(error.contains(told), "{error}");
+        }
     }
 }

@@ -156,8 +156,16 @@ impl Replay {
         (self.told, self.told_second, self.told_third, self.asked) = Default::default();
         self.has_begun = line.version == Some(VERSION);
         if !self.has_begun {
-            let version = line.version.unwrap_or(0);
-            tracing::warn!("a tape of version {version} cannot be played: {VERSION} is known");
+            let advice = match line.version {
+                Some(version) if version > VERSION => "play it with a newer paperbourse",
+                Some(_) => "play it with the paperbourse that recorded it",
+                None => "it names none, so no paperbourse has recorded it",
+            };
+            tracing::warn!(
+                version = line.version,
+                supported = VERSION,
+                "skipping a session of a tape, for this version cannot be played: {advice}"
+            );
             self.counts.unbegun += 1;
         }
     }
