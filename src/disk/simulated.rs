@@ -79,6 +79,9 @@ pub(crate) struct Faults {
     pub(crate) crash_at_names: When,
     /// Whether a sector may be left half old, half new by a power loss or a short write.
     pub(crate) sectors_tear: bool,
+    /// Whether a power loss may take any sectors of a page that was being changed, also those
+    /// that were on disk before.
+    pub(crate) pages_fade: bool,
 }
 
 /// A disk in memory. Clones are handles of the same disk.
@@ -161,7 +164,7 @@ impl SimulatedDisk {
         let Model { files, names, faults, random, .. } = &mut *model;
         names.lose(random);
         for content in files.values_mut() {
-            content.lose(random, faults.sectors_tear);
+            content.lose(random, faults.sectors_tear, faults.pages_fade);
         }
         model.forget_nameless();
     }

@@ -1,12 +1,17 @@
 //! What is in one file: what readers see, what is on disk, and what may be.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 
 use super::random::Random;
 
 pub(super) const SECTOR_BYTES: usize = 512;
+
+/// What the system writes at a time.
+pub(super) const PAGE_BYTES: usize = 4096;
+
+const PAGE_SECTORS: usize = PAGE_BYTES / SECTOR_BYTES;
 
 type Sector = [u8; SECTOR_BYTES];
 
@@ -77,8 +82,16 @@ impl Content {
         self.durable.resize(length, 0);
         // So that all and none of many sectors are as likely as any part.
         let density = random.below(5);
+        // The system hands over pages, and some disks write sectors.
+        let unit = if random.one_in(2) { PAGE_SECTORS } else { 1 };
+        let mut newest = None;
         for (index, versions) in std::mem::take(&mut self.pending) {
-            if random.below(4) >= density {
+            let is_written = match newest {
+                Some((number, is_written)) if number == index / unit => is_written,
+                _ => random.below(4) < density,
+            };
+            newest = Some((index / unit, is_written));
+            if !is_written {
                 continue;
             }
             let mut sector = versions[random.below(versions.len())];
@@ -90,9 +103,35 @@ impl Content {
     }
 
     /// The power goes: what reaches the disk is all that is left.
-    pub(super) fn lose(&mut self, random: &mut Random, is_torn: bool) {
+    pub(super) fn lose(&mut self, random: &mut Random, is_torn: bool, is_faded: bool) {
+        let changing = if is_faded { self.changing_pages() } else { BTreeSet::new() };
         self.fail_sync(random, is_torn);
+        for page in changing {
+            if random.one_in(2) {
+                self.fade(page, random);
+            }
+        }
         self.cached.clone_from(&self.durable);
+    }
+
+    /// The pages that a write would change, were it to reach the disk.
+    fn changing_pages(&self) -> BTreeSet<usize> {
+        let is_change = |index: usize, versions: &[Sector]| {
+            let old = &self.durable[sector_range(index, self.durable.len())];
+            versions.iter().any(|new| new != old)
+        };
+        let pending = self.pending.iter();
+        let changing = pending.filter(|&(&index, versions)| is_change(index, versions));
+        changing.map(|(index, _)| index / PAGE_SECTORS).collect()
+    }
+
+    /// Leaves zeros in some of a page's sectors, whatever was in them.
+    fn fade(&mut self, page: usize, random: &mut Random) {
+        for index in page * PAGE_SECTORS..(page + 1) * PAGE_SECTORS {
+            if random.one_in(2) {
+                self.put(index, &[0; SECTOR_BYTES]);
+            }
+        }
     }
 
     /// Leaves the old bytes in some of a sector's words: behind a point, or anywhere.

@@ -387,6 +387,23 @@ fn the_power_goes_at_the_operation_that_was_ordered() {
 }
 
 #[test]
+fn only_pages_that_are_being_changed_fade() {
+    let faded = |letter: u8, at: usize, pages_fade| {
+        outcomes(|world| {
+            world.simulated.set_faults(Faults { pages_fade, ..Faults::default() });
+            let file = world.settled("/d/a", "xyxyxyxyz");
+            file.write_at(&[letter; SECTOR_BYTES], (at * SECTOR_BYTES) as u64).unwrap();
+        })
+    };
+    let changed = faded(b'v', 1, true);
+    assert!(changed.iter().any(|state| state.starts_with("/d/a=.")), "also what was on disk");
+    assert!(changed.iter().all(|state| state.ends_with('z')), "one page of two");
+    assert_eq!(faded(b'y', 1, true), ["/d/a=xyxyxyxyz".into()].into(), "nothing has changed");
+    let whole = ["/d/a=xyxyxyxyz", "/d/a=xvxyxyxyz"].map(String::from);
+    assert_eq!(faded(b'v', 1, false), whole.into());
+}
+
+#[test]
 fn sectors_tear_only_where_they_may() {
     let torn = |sectors_tear| {
         outcomes(|world| {
