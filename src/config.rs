@@ -292,10 +292,10 @@ fn connection_count(text: &str) -> Result<usize, &'static str> {
 }
 
 fn segment_bytes(text: &str) -> Result<u64, String> {
-    let is_possible = |bytes: &u64| SEGMENT_BYTES.contains(bytes) && bytes.is_multiple_of(512);
+    let is_possible = |bytes: &u64| SEGMENT_BYTES.contains(bytes) && bytes.is_multiple_of(4096);
     text.parse().ok().filter(is_possible).ok_or_else(|| {
         let (least, most) = (SEGMENT_BYTES.start(), SEGMENT_BYTES.end());
-        format!("not a multiple of 512 from {least} to {most}")
+        format!("not a multiple of 4096 from {least} to {most}")
     })
 }
 
@@ -401,7 +401,7 @@ mod tests {
         assert_eq!(connection_count("1"), Ok(1));
         assert!(connection_count("0").is_err());
         assert_eq!(segment_bytes("1048576"), Ok(1 << 20));
-        for text in ["5", "1048575", "1048577", "1073742336"] {
+        for text in ["5", "1048575", "1048577", "1049088", "1073745920"] {
             assert!(segment_bytes(text).is_err(), "{text}");
         }
     }

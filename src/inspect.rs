@@ -88,9 +88,14 @@ impl InspectError {
         match self {
             Self::NoJournal { .. }
             | Self::Journal(
-                OpenError::NewerVersion { .. } | OpenError::InUse { .. } | OpenError::Random(_),
+                OpenError::NewerVersion { .. }
+                | OpenError::OlderVersion { .. }
+                | OpenError::InUse { .. }
+                | OpenError::Random(_),
             )
-            | Self::Snapshot(LoadError::Container(ContainerError::Newer { .. }))
+            | Self::Snapshot(LoadError::Container(
+                ContainerError::Newer { .. } | ContainerError::Older { .. },
+            ))
             | Self::Replay {
                 source: ReplayError::Record(RecordError::UnknownKind { .. }), ..
             } => false,

@@ -48,7 +48,7 @@
 //! | 11 | and nowhere else | `a_torn_block_before_the_last_segment_refuses_to_start` |
 //! | 12 | a copy is kept of what is cut | `every_torn_last_block_is_cut` |
 //! | 13 | zeros after the last block | `a_torn_tail_is_cut_for_good` |
-//! | 14 | acknowledged sectors stay untouched | `blocks_start_on_sectors_of_their_own` |
+//! | 14 | acknowledged pages stay untouched | `blocks_start_on_pages_of_their_own` |
 //! | 15 | a segment is durable before the next | `rotation_keeps_every_record` |
 //! | 16 | a failed or short write ends the process | `a_failed_write_is_final` |
 //! | 16 | a full disk is met before a reservation | `without_prepared_space_nothing_is_reserved` |
@@ -56,7 +56,7 @@
 //! | 17 | and the one before it stays | `a_damaged_snapshot_refuses_to_start` |
 //! | 18 | one process | `a_second_process_is_refused` |
 //! | 19 | what is read is checked again | `a_record_that_does_not_follow_is_refused` |
-//! | 20 | what is not known stops it | `a_newer_version_is_refused_with_a_clear_word` |
+//! | 20 | what is not known stops it | `another_version_is_refused_with_a_clear_word` |
 //! | 20 | and what is missing | `a_journal_without_its_beginning_refuses_to_start` |
 //! | 21 | names of orders survive with them | `a_crash_loses_nothing_that_was_answered` |
 //! | 22 | time enters as a value | `pure_modules_stay_pure` |
@@ -144,7 +144,7 @@ pub type OnLost = Arc<dyn Fn(&DiskError) + Send + Sync>;
 /// The bounds of a journal.
 #[derive(Clone)]
 pub struct JournalConfig {
-    /// The length of a new segment, a multiple of 512.
+    /// The length of a new segment, a multiple of 4096.
     pub segment_bytes: u64,
     /// How many segments are kept ready, at least 1.
     pub segments_ahead: usize,
@@ -152,7 +152,7 @@ pub struct JournalConfig {
     pub ring_slots: usize,
     /// How many bytes on disk those may need, each counted as if it were alone in its block.
     pub ring_bytes: u64,
-    /// The longest block, a multiple of 512 up to 4 MiB.
+    /// The longest block, a multiple of 4096 up to 4 MiB.
     pub block_bytes_max: usize,
     /// The longest record, at most [`RECORD_BYTES_MAX`].
     pub record_bytes_max: usize,
@@ -168,7 +168,7 @@ impl Default for JournalConfig {
             segment_bytes: 64 << 20,
             segments_ahead: 1,
             ring_slots: 16 << 10,
-            ring_bytes: 16 << 20,
+            ring_bytes: 48 << 20,
             block_bytes_max: 1 << 20,
             record_bytes_max: RECORD_BYTES_MAX,
             sync: SyncMode::Always,
@@ -179,16 +179,16 @@ impl Default for JournalConfig {
 
 impl JournalConfig {
     fn check(&self) {
-        let sector = block::SECTOR_BYTES;
+        let page = block::PAGE_BYTES;
         let alone = block::alone_bytes(self.record_bytes_max);
         assert!(self.record_bytes_max <= RECORD_BYTES_MAX, "records are too long");
-        assert!(self.block_bytes_max.is_multiple_of(sector), "blocks end on sectors");
+        assert!(self.block_bytes_max.is_multiple_of(page), "blocks end on pages");
         assert!(self.block_bytes_max <= block::BLOCK_BYTES_MAX, "blocks are too long");
         assert!(self.block_bytes_max >= alone, "a record must fit into a block");
-        assert!(self.segment_bytes.is_multiple_of(sector as u64), "segments end on sectors");
+        assert!(self.segment_bytes.is_multiple_of(page as u64), "segments end on pages");
         assert!(self.segment_bytes <= segment::SEGMENT_BYTES_MAX, "segments are too long");
         // Its header, the block that begins an epoch, a record, and what may stay unused.
-        let segment_min = (2 * sector + 2 * alone) as u64;
+        let segment_min = (2 * page + 2 * alone) as u64;
         assert!(self.segment_bytes >= segment_min, "a record must fit into a segment");
         assert!(self.segments_ahead >= 1, "one segment must be ready");
         assert!(self.ring_slots >= 1 && self.ring_bytes >= alone as u64, "the ring is too small");

@@ -19,7 +19,7 @@ use paperbourse::journal::{DataDirectory, Journal, JournalConfig, OpenError, Syn
 use tempfile::TempDir;
 
 const SECTOR_BYTES: usize = 512;
-const SEGMENT_BYTES: usize = 16 * SECTOR_BYTES;
+const SEGMENT_BYTES: usize = 32 << 10;
 const DAMAGES_MAX: usize = 8;
 
 /// Where sectors are counted over all segments, and wrap around at the end.
@@ -87,8 +87,8 @@ fn open(data: &Path) -> Result<(Journal, Vec<Vec<u8>>), OpenError> {
     let config = JournalConfig {
         segment_bytes: SEGMENT_BYTES as u64,
         ring_slots: 8,
-        ring_bytes: 16 << 10,
-        block_bytes_max: 4 << 10,
+        ring_bytes: 32 << 10,
+        block_bytes_max: 8 << 10,
         record_bytes_max: 3000,
         sync: SyncMode::Never,
         ..JournalConfig::default()

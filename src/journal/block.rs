@@ -1,7 +1,8 @@
 //! The block: one group commit as it lies on disk. Pure: bytes in, bytes out.
 //!
-//! A block starts on a sector and ends on one, so a torn write cannot touch what earlier blocks
-//! hold. All numbers are little endian.
+//! A block starts on a page and ends on one. The system writes whole pages, so a page that two
+//! blocks shared would be written again, with what was acknowledged in it, for the second of them.
+//! All numbers are little endian.
 //!
 //! ```text
 //!        0       4       8      12      16              24              32
@@ -15,7 +16,7 @@
 //!     64 │ record│ record's bytes, padded to │ record│ …                 │
 //!        │ bytes │ a multiple of 8 with it   │ bytes │                   │
 //!        ├───────┴───────────────────────────┴───────┴───────────────────┤
-//!      … │ zeros up to the next multiple of 512                          │
+//!      … │ zeros up to the next multiple of 4096                         │
 //!        └───────────────────────────────────────────────────────────────┘
 //! ```
 //!
@@ -24,13 +25,14 @@
 //! - *crc of before*: the header crc of the block before this one, in this segment or the last.
 //!   The payload's crc is under the header's, so each block vouches for all before it. The first
 //!   block of a log carries the CRC-32C of the log's id.
-//! - *zero sectors*: how many of its sectors hold only zeros as written. Segments are zeros before
-//!   they are written, so a block with more of them than this was torn, and a block with as many
-//!   and a wrong sum was damaged.
+//! - *zero sectors*: how many of its sectors (of 512 bytes) hold only zeros as written. Segments
+//!   are zeros before they are written, so a block with more of them than this was torn, and a
+//!   block with as many and a wrong sum was damaged.
 //! - A block without records begins an epoch, one more than the epoch before; a block with records
 //!   continues the epoch it is in. The first position of an empty block is that of the next record.
 //!
-//! The version of the format is in the header of the segment ([`super::segment`]).
+//! The version of the format is in the header of the segment ([`super::segment`]). In segments of
+//! version 1 blocks start and end on sectors; all else is the same.
 
 use super::RECORD_BYTES_MAX;
 use super::reader::ChainMark;
@@ -38,6 +40,9 @@ use crate::faults::{self, Fault};
 
 /// The unit that a disk writes whole or not at all.
 pub(super) const SECTOR_BYTES: usize = 512;
+
+/// The unit in which the system writes, and many disks too.
+pub(super) const PAGE_BYTES: usize = 4096;
 
 /// The largest block, and so the longest a torn write can be.
 pub(super) const BLOCK_BYTES_MAX: usize = 4 << 20;
@@ -64,13 +69,15 @@ const RECORD_ALIGNMENT: usize = 8;
 const _: () = assert!(HEADER_BYTES == 64);
 const _: () = assert!(HEADER_BYTES.is_multiple_of(RECORD_ALIGNMENT));
 const _: () = assert!(SECTOR_BYTES.is_multiple_of(HEADER_BYTES));
+const _: () = assert!(PAGE_BYTES.is_multiple_of(SECTOR_BYTES));
+const _: () = assert!(BLOCK_BYTES_MAX.is_multiple_of(PAGE_BYTES));
 const _: () = assert!(alone_bytes(RECORD_BYTES_MAX) <= BLOCK_BYTES_MAX);
 
 /// The length of the block that holds one record of this length alone. A block of several is never
 /// longer than their blocks would be.
 pub(super) const fn alone_bytes(record_bytes: usize) -> usize {
     let record = (RECORD_HEADER_BYTES + record_bytes).next_multiple_of(RECORD_ALIGNMENT);
-    (HEADER_BYTES + record).next_multiple_of(SECTOR_BYTES)
+    (HEADER_BYTES + record).next_multiple_of(PAGE_BYTES)
 }
 
 /// Which log this is; chosen at random when it is created.
@@ -235,8 +242,9 @@ impl<'a> Iterator for Records<'a> {
 }
 
 /// Reads what lies at the start of `bytes`, which reach to the end of the segment and are at least
-/// a sector, and moves the chain past it when it is a whole block.
-pub(super) fn read<'a>(bytes: &'a [u8], chain: &mut Chain) -> Reading<'a> {
+/// a page, and moves the chain past it when it is a whole block. Blocks are a multiple of
+/// `page_bytes` long.
+pub(super) fn read<'a>(bytes: &'a [u8], page_bytes: usize, chain: &mut Chain) -> Reading<'a> {
     if is_zero(&bytes[..SECTOR_BYTES]) {
         return Reading::Blank;
     }
@@ -245,7 +253,7 @@ pub(super) fn read<'a>(bytes: &'a [u8], chain: &mut Chain) -> Reading<'a> {
         Err(damage) => return Reading::Damaged(damage),
     };
     let payload_bytes = header.payload_bytes as usize;
-    let block_bytes = (HEADER_BYTES + payload_bytes).next_multiple_of(SECTOR_BYTES);
+    let block_bytes = (HEADER_BYTES + payload_bytes).next_multiple_of(page_bytes);
     if block_bytes > BLOCK_BYTES_MAX || block_bytes > bytes.len() {
         return Reading::Damaged(Damage::Length { payload_bytes: header.payload_bytes });
     }
@@ -369,7 +377,7 @@ impl Builder {
         assert!(record.len() <= RECORD_BYTES_MAX, "a record is at most {RECORD_BYTES_MAX} bytes");
         let end = (self.buffer.len() + RECORD_HEADER_BYTES + record.len())
             .next_multiple_of(RECORD_ALIGNMENT);
-        if end.next_multiple_of(SECTOR_BYTES) > bytes_max {
+        if end.next_multiple_of(PAGE_BYTES) > bytes_max {
             return false;
         }
         self.buffer.extend_from_slice(&to_u32(record.len()).to_le_bytes());
@@ -379,12 +387,12 @@ impl Builder {
         true
     }
 
-    /// Closes the block as the next of `chain` and hands out its bytes, a whole number of sectors.
+    /// Closes the block as the next of `chain` and hands out its bytes, a whole number of pages.
     /// Without records it begins the next epoch.
     pub(super) fn seal(&mut self, chain: &mut Chain) -> &[u8] {
         let payload_bytes = self.buffer.len() - HEADER_BYTES;
         let payload_crc = crc32c::crc32c(&self.buffer[HEADER_BYTES..]);
-        self.buffer.resize(self.buffer.len().next_multiple_of(SECTOR_BYTES), 0);
+        self.buffer.resize(self.buffer.len().next_multiple_of(PAGE_BYTES), 0);
         // The first sector holds the header.
         let zero_sector_count = zero_sector_count(&self.buffer[SECTOR_BYTES..]);
         let header = Header {
@@ -468,11 +476,11 @@ mod tests {
     #[test]
     fn the_bytes_are_as_drawn() {
         let (_, block) = epoch_and_block(&[b"abcde".to_vec(), vec![]]);
-        assert_eq!(block.len(), SECTOR_BYTES);
+        assert_eq!(block.len(), PAGE_BYTES);
         assert_eq!(&block[..8], b"PBBK\0\0\0\0");
         assert_eq!(&block[8..24], [2, 0, 0, 0, 24, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(&block[24..32], 1_u64.to_le_bytes());
-        assert_eq!(&block[40..60], [0; 20]);
+        assert_eq!(&block[40..60], [&[7, 0, 0, 0][..], &[0; 16]].concat());
         assert_eq!(&block[64..88], b"\x05\0\0\0abcde\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
         assert_eq!(crc32c::crc32c(&block[64..88]).to_le_bytes(), block[36..40]);
     }
@@ -481,7 +489,10 @@ mod tests {
     fn a_block_of_another_log_is_not_ours() {
         let (_, block) = epoch_and_block(&[b"theirs".to_vec()]);
         let mut chain = Chain::start(LogId([8; 16]));
-        assert!(matches!(read(&block, &mut chain), Reading::Damaged(Damage::HeaderChecksum)));
+        assert!(matches!(
+            read(&block, PAGE_BYTES, &mut chain),
+            Reading::Damaged(Damage::HeaderChecksum)
+        ));
     }
 
     #[test]
@@ -493,7 +504,7 @@ mod tests {
             Chain { epoch: before.epoch + 1, ..before },
         ] {
             let mut chain = wrong;
-            let reading = read(&block, &mut chain);
+            let reading = read(&block, PAGE_BYTES, &mut chain);
             assert!(matches!(reading, Reading::Damaged(Damage::Chain { .. })), "{reading:?}");
             assert_eq!(chain, wrong);
         }
@@ -502,11 +513,11 @@ mod tests {
     #[test]
     fn a_length_is_checked_before_it_is_used() {
         let (before, mut block) = epoch_and_block(&[b"record".to_vec()]);
-        for payload_bytes in [u32::MAX, 449, 1 << 22] {
+        for payload_bytes in [u32::MAX, 4033, 1 << 22] {
             put_u32(&mut block, PAYLOAD_BYTES_AT, payload_bytes);
             let crc = crc32c::crc32c_append(before.log_crc, &block[..HEADER_CRC_AT]);
             put_u32(&mut block, HEADER_CRC_AT, crc);
-            let reading = read(&block, &mut before.clone());
+            let reading = read(&block, PAGE_BYTES, &mut before.clone());
             assert!(matches!(reading, Reading::Damaged(Damage::Length { .. })), "{reading:?}");
         }
     }
@@ -517,7 +528,7 @@ mod tests {
         for at in 0..block.len() {
             let mut damaged = block.clone();
             damaged[at] ^= 0x40;
-            let reading = read(&damaged, &mut before.clone());
+            let reading = read(&damaged, PAGE_BYTES, &mut before.clone());
             assert!(
                 matches!(reading, Reading::Damaged(_) | Reading::Incomplete { .. }),
                 "byte {at}: {reading:?}"
@@ -533,7 +544,7 @@ mod tests {
             let (mut chain, block) = epoch_and_block(&records);
             let alone: usize = records.iter().map(|record| alone_bytes(record.len())).sum();
             prop_assert!(block.len() <= alone);
-            let Reading::Block(read_back) = read(&block, &mut chain) else {
+            let Reading::Block(read_back) = read(&block, PAGE_BYTES, &mut chain) else {
                 return Err(TestCaseError::fail("not read"));
             };
             prop_assert_eq!(read_back.bytes, block.len());
@@ -544,9 +555,9 @@ mod tests {
 
         #[test]
         fn a_block_is_never_longer_than_it_may_be(
-            lengths in prop::collection::vec(0_usize..700, 1..20), sectors in 1_usize..8,
+            lengths in prop::collection::vec(0_usize..9000, 1..20), pages in 1_usize..8,
         ) {
-            let bytes_max = sectors * SECTOR_BYTES;
+            let bytes_max = pages * PAGE_BYTES;
             let mut builder = Builder::new();
             for length in lengths {
                 let fits = builder.push(&vec![1; length], bytes_max);

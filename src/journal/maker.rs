@@ -44,7 +44,12 @@ impl Mould {
         between_parts: impl FnMut(),
     ) -> Result<BlankSegment, DiskError> {
         let path = self.directory.join(segment::file_name(number));
-        let header = Header { log: self.log, number, segment_bytes: self.segment_bytes };
+        let header = Header {
+            version: segment::VERSION,
+            log: self.log,
+            number,
+            segment_bytes: self.segment_bytes,
+        };
         let head = header.to_bytes();
         let file = self.disk.create_zeroed(&path, &head, self.segment_bytes, between_parts)?;
         self.disk.sync_directory(&self.directory)?;

@@ -147,7 +147,7 @@ pub(super) struct Segment {
 impl Segment {
     /// Whether it holds no block.
     pub(super) const fn is_blank(&self) -> bool {
-        self.end == segment::HEADER_BYTES && matches!(self.tail, Tail::Clean)
+        self.end == self.header.blocks_at() && matches!(self.tail, Tail::Clean)
     }
 }
 
@@ -212,15 +212,22 @@ impl SegmentReader {
         }
     }
 
-    /// Whether anything was written into a segment. False too where it is too short to tell, which
-    /// its reading finds out.
+    /// Whether anything was written into a segment. False too where its header or its length does
+    /// not tell, which its reading finds out.
     pub fn is_begun(disk: &Disk, path: &Path) -> Result<bool, DiskError> {
         let file = disk.open_read(path)?;
         let mut sector = [0; SECTOR_BYTES];
-        if file.bytes()? < (segment::HEADER_BYTES + SECTOR_BYTES) as u64 {
+        let bytes = file.bytes()?;
+        if bytes < segment::HEADER_BYTES as u64 {
             return Ok(false);
         }
-        file.read_at(&mut sector, segment::HEADER_BYTES as u64)?;
+        file.read_at(&mut sector, 0)?;
+        let Ok(header) = Header::read(&sector) else { return Ok(false) };
+        let blocks_at = header.blocks_at() as u64;
+        if bytes < blocks_at + SECTOR_BYTES as u64 {
+            return Ok(false);
+        }
+        file.read_at(&mut sector, blocks_at)?;
         Ok(!is_zero(&sector))
     }
 
@@ -248,7 +255,7 @@ impl SegmentReader {
         let path = || file.path().to_path_buf();
         let (log, chain) = self.known.unwrap_or_else(|| {
             let start = Chain::start(header.log);
-            let blocks = &content[segment::HEADER_BYTES..];
+            let blocks = &content[header.blocks_at()..];
             let found = if self.is_lenient { block::chain_before(blocks, &start) } else { None };
             (header.log, found.unwrap_or(start))
         });
@@ -257,7 +264,7 @@ impl SegmentReader {
         }
         if let Some((path, offset, damage)) = &self.over
             && !accepts_damage()
-            && !is_zero(&content[segment::HEADER_BYTES..])
+            && !is_zero(&content[header.blocks_at()..])
         {
             let (path, offset, damage) = (path.clone(), *offset, damage.clone());
             return Err(OpenError::Damaged { path, offset, damage });
@@ -266,12 +273,12 @@ impl SegmentReader {
         let first_position = chain.position + 1;
         let (mut records, mut blocks, mut block_records_max) = (Vec::new(), 0, 0);
         let mut epochs_begun = 0;
-        let mut end = segment::HEADER_BYTES;
+        let mut end = header.blocks_at();
         let mut newest_block = end;
         let mut tail = Tail::Clean;
         while end < content.len() {
             let rest = &content[end..];
-            let reading = block::read(rest, &mut chain);
+            let reading = block::read(rest, header.page_bytes(), &mut chain);
             if let Reading::Block(block) = &reading {
                 let count_before = records.len();
                 let expected = first_position + count_before as u64;
@@ -340,13 +347,20 @@ fn load(file: &DiskFile, number: u64, content: &mut Vec<u8>) -> Result<Header, O
         Err(HeaderError::Newer { version }) => {
             return Err(OpenError::NewerVersion { path: path(), version });
         }
+        Err(HeaderError::Older { version }) => {
+            return Err(OpenError::OlderVersion { path: path(), version });
+        }
         Err(HeaderError::NotASegment | HeaderError::Damaged) => {
             return Err(OpenError::SegmentHeader { path: path() });
         }
     };
-    let is_whole = content.len().is_multiple_of(SECTOR_BYTES);
+    let is_whole =
+        content.len().is_multiple_of(header.page_bytes()) && content.len() >= header.blocks_at();
     if header.number != number || header.segment_bytes != content.len() as u64 || !is_whole {
         return Err(OpenError::SegmentMismatch { path: path() });
+    }
+    if !is_zero(&content[segment::HEADER_BYTES..header.blocks_at()]) {
+        return Err(OpenError::SegmentHeader { path: path() });
     }
     Ok(header)
 }

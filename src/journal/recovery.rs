@@ -10,7 +10,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::block::{self, BLOCK_BYTES_MAX, Builder, Chain, Damage, LogId, SECTOR_BYTES};
+use super::block::{self, BLOCK_BYTES_MAX, Builder, Chain, Damage, LogId, PAGE_BYTES};
 use super::broken;
 use super::directory::{ARCHIVE_NAME, JOURNAL_NAME};
 use super::local::LocalJournal;
@@ -130,6 +130,19 @@ pub enum OpenError {
         segment::VERSION
     )]
     NewerVersion {
+        /// The segment.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
+    },
+    /// The segment was written by a server so old that this one cannot read it.
+    #[error(
+        "{} has format version {version}, older than {}, the oldest that this server reads; start \
+         the server that wrote it",
+        path.display(),
+        segment::OLDEST_VERSION
+    )]
+    OlderVersion {
         /// The segment.
         path: PathBuf,
         /// Its version.
@@ -301,15 +314,20 @@ impl UnopenedJournal {
         let Self { data, config, directory, log, end, mut ready, mut next_number, began, .. } =
             self;
         let disk = data.disk();
-        let torn =
-            if end.torn_bytes > 0 { Some(keep_torn(disk, &directory, &end)?) } else { None };
+        let torn = if end.torn_bytes > 0 { Some(keep_torn(disk, &directory, &end)?) } else { None };
         end.rewrite()?;
         let segment_bytes = config.segment_bytes;
         let mould = Mould { disk: disk.clone(), directory, log, segment_bytes };
+        remove_older(&mould, &mut ready, &mut next_number)?;
+        let header = end.segment.header;
+        let is_older = header.version < segment::VERSION;
         let mut tail = end.tail(&config);
-        let room_min = SECTOR_BYTES + block::alone_bytes(config.record_bytes_max);
-        if tail.room() < room_min as u64 {
-            let segment = if let Some(segment) = ready.pop_front() {
+        let room_min = PAGE_BYTES + block::alone_bytes(config.record_bytes_max);
+        if is_older || tail.room() < room_min as u64 {
+            let segment = if is_older && tail.offset == header.blocks_at() as u64 {
+                // In its place, for an empty segment before one with blocks would be a gap.
+                mould.make(header.number, || ())?
+            } else if let Some(segment) = ready.pop_front() {
                 segment
             } else {
                 next_number += 1;
@@ -388,6 +406,23 @@ fn settle(
         disk.sync_directory(directory)?;
     }
     Ok(paths.into_iter().collect())
+}
+
+/// Removes the empty segments that an older server has made ready. The last one goes first, and for
+/// good, so that there is no gap at any time.
+fn remove_older(
+    mould: &Mould,
+    ready: &mut VecDeque<BlankSegment>,
+    next_number: &mut u64,
+) -> Result<(), DiskError> {
+    let is_current = |segment: &&BlankSegment| segment.header.version == segment::VERSION;
+    let kept = ready.iter().take_while(is_current).count();
+    for older in ready.drain(kept..).rev() {
+        mould.disk.remove_file(older.file.path())?;
+        mould.disk.sync_directory(&mould.directory)?;
+        *next_number = older.header.number;
+    }
+    Ok(())
 }
 
 /// Keeps a copy of the torn end before it is cut. A full disk does not stop the start: nobody was

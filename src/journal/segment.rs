@@ -11,7 +11,9 @@
 //!    ├───────────────┴───────────────┴───────────────────────┬───────┤
 //!  … │ reserved (0)                                  to 508  │ crc   │
 //!    ├───────────────────────────────────────────────────────┴───────┤
-//! 512│ blocks, each on a sector; zeros after the last                │
+//!    │ zeros                                                         │
+//!    ├───────────────────────────────────────────────────────────────┤
+//! 4ki│ blocks, each on a page of its own; zeros after the last       │
 //!    └───────────────────────────────────────────────────────────────┘
 //! ```
 //!
@@ -24,14 +26,28 @@
 //!
 //! # Versions
 //!
-//! The version in the header holds for everything in the file. A server reads every version up to
-//! its own and writes only its own, so it goes on in a new segment where the last one is older.
-//! It refuses to start on a newer one. Where magic, version and checksum lie never changes.
+//! The version in the header holds for everything in the file. A server reads every version from
+//! the oldest that it knows up to its own and writes only its own, so it goes on in a new segment
+//! where the last one is older. It refuses to start on any other. Where magic, version and checksum
+//! lie never changes.
+//!
+//! | version | what is different |
+//! |---|---|
+//! | 1 | blocks start at 512, start and end on sectors |
+//! | 2 | blocks start at 4096, start and end on pages |
 
-use super::block::{LogId, SECTOR_BYTES, alone_bytes, is_zero, put_u32, put_u64, u32_at, u64_at};
+use super::block::{
+    LogId, PAGE_BYTES, SECTOR_BYTES, alone_bytes, is_zero, put_u32, put_u64, u32_at, u64_at,
+};
 
 /// The version of the format that this server writes.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
+
+/// The oldest version that this server reads.
+pub(super) const OLDEST_VERSION: u32 = 1;
+
+/// The version in which blocks lie on pages.
+const PAGES_SINCE: u32 = 2;
 
 /// No segment is longer, so that one is always read into memory whole.
 pub(super) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
@@ -47,8 +63,11 @@ const BYTES_AT: usize = NUMBER_AT + size_of::<u64>();
 const RESERVED_AT: usize = BYTES_AT + size_of::<u64>();
 const CRC_AT: usize = SECTOR_BYTES - size_of::<u32>();
 
-/// The header fills one sector: blocks start behind it.
+/// The header fills one sector.
 pub(super) const HEADER_BYTES: usize = CRC_AT + size_of::<u32>();
+
+/// Where blocks start in a segment of this version: its header has a page of its own too.
+pub(super) const BLOCKS_AT: usize = PAGE_BYTES;
 
 const _: () = assert!(HEADER_BYTES == SECTOR_BYTES);
 const _: () = assert!(RESERVED_AT == 48);
@@ -77,17 +96,19 @@ pub(crate) fn number_before(file_name: &str, suffix: &str) -> Option<u64> {
 /// when the next record, alone in its block, does not fit any more.
 pub(super) fn usable_bytes(segment_bytes: u64, record_bytes_max: usize) -> u64 {
     assert!(segment_bytes > alone_bytes(record_bytes_max) as u64, "a record fits into a segment");
-    segment_bytes - HEADER_BYTES as u64 - unused_bytes_max(record_bytes_max)
+    segment_bytes - BLOCKS_AT as u64 - unused_bytes_max(record_bytes_max)
 }
 
 /// The most that may stay unused at the end of a segment.
 pub(super) fn unused_bytes_max(record_bytes_max: usize) -> u64 {
-    (alone_bytes(record_bytes_max) - SECTOR_BYTES) as u64
+    (alone_bytes(record_bytes_max) - PAGE_BYTES) as u64
 }
 
 /// The first sector of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Header {
+    /// Of the format.
+    pub(super) version: u32,
     pub(super) log: LogId,
     /// From 1, without gaps.
     pub(super) number: u64,
@@ -100,14 +121,25 @@ pub(super) struct Header {
 pub(super) enum HeaderError {
     NotASegment,
     Damaged,
+    Older { version: u32 },
     Newer { version: u32 },
 }
 
 impl Header {
+    /// What the lengths of its blocks are multiples of.
+    pub(super) const fn page_bytes(self) -> usize {
+        if self.version < PAGES_SINCE { SECTOR_BYTES } else { PAGE_BYTES }
+    }
+
+    /// Where its first block starts.
+    pub(super) const fn blocks_at(self) -> usize {
+        self.page_bytes()
+    }
+
     pub(super) fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[MAGIC_AT..VERSION_AT].copy_from_slice(&MAGIC);
-        put_u32(&mut bytes, VERSION_AT, VERSION);
+        put_u32(&mut bytes, VERSION_AT, self.version);
         bytes[LOG_AT..NUMBER_AT].copy_from_slice(&self.log.0);
         put_u64(&mut bytes, NUMBER_AT, self.number);
         put_u64(&mut bytes, BYTES_AT, self.segment_bytes);
@@ -126,16 +158,19 @@ impl Header {
         if crc32c::crc32c(&bytes[..CRC_AT]) != u32_at(bytes, CRC_AT) {
             return Err(HeaderError::Damaged);
         }
-        match u32_at(bytes, VERSION_AT) {
-            VERSION => {}
-            version if version > VERSION => return Err(HeaderError::Newer { version }),
-            _ => return Err(HeaderError::Damaged),
+        let version = u32_at(bytes, VERSION_AT);
+        if version > VERSION {
+            return Err(HeaderError::Newer { version });
+        }
+        if version < OLDEST_VERSION {
+            return Err(HeaderError::Older { version });
         }
         if !is_zero(&bytes[ZERO_AT..LOG_AT]) || !is_zero(&bytes[RESERVED_AT..CRC_AT]) {
             return Err(HeaderError::Damaged);
         }
         let log = bytes[LOG_AT..].first_chunk().expect("the id lies in the header");
         Ok(Self {
+            version,
             log: LogId(*log),
             number: u64_at(bytes, NUMBER_AT),
             segment_bytes: u64_at(bytes, BYTES_AT),
@@ -147,7 +182,8 @@ impl Header {
 mod tests {
     use super::*;
 
-    const HEADER: Header = Header { log: LogId([9; 16]), number: 3, segment_bytes: 1 << 26 };
+    const HEADER: Header =
+        Header { version: VERSION, log: LogId([9; 16]), number: 3, segment_bytes: 1 << 26 };
 
     #[test]
     fn a_header_comes_back_and_every_changed_byte_is_noticed() {
@@ -162,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_and_used_reserved_bytes_are_refused() {
+    fn other_versions_and_used_reserved_bytes_are_refused() {
         let resealed = |at: usize, value: u32| {
             let mut bytes = HEADER.to_bytes();
             put_u32(&mut bytes, at, value);
@@ -170,8 +206,10 @@ mod tests {
             put_u32(&mut bytes, CRC_AT, crc);
             Header::read(&bytes)
         };
-        assert_eq!(resealed(VERSION_AT, 2), Err(HeaderError::Newer { version: 2 }));
-        assert_eq!(resealed(VERSION_AT, 0), Err(HeaderError::Damaged));
+        assert_eq!(resealed(VERSION_AT, 3), Err(HeaderError::Newer { version: 3 }));
+        assert_eq!(resealed(VERSION_AT, 2), Ok(HEADER));
+        assert_eq!(resealed(VERSION_AT, 1), Ok(Header { version: 1, ..HEADER }));
+        assert_eq!(resealed(VERSION_AT, 0), Err(HeaderError::Older { version: 0 }));
         assert_eq!(resealed(ZERO_AT, 1), Err(HeaderError::Damaged));
         assert_eq!(resealed(RESERVED_AT, 1), Err(HeaderError::Damaged));
     }

@@ -13,19 +13,19 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::block::SECTOR_BYTES;
+use super::block::{PAGE_BYTES, SECTOR_BYTES};
 use super::*;
 use crate::disk::{self, Disk};
 
-/// Small enough that segments change all the time, large enough for blocks of several sectors.
+/// Small enough that segments change all the time, large enough for blocks of several pages.
 fn config() -> JournalConfig {
     JournalConfig {
-        segment_bytes: 16 << 10,
+        segment_bytes: 48 << 10,
         segments_ahead: 1,
         ring_slots: 8,
-        ring_bytes: 16 << 10,
-        block_bytes_max: 8 << 10,
-        record_bytes_max: 3000,
+        ring_bytes: 48 << 10,
+        block_bytes_max: 16 << 10,
+        record_bytes_max: 6000,
         on_lost: Arc::new(|error| panic!("{error}")),
         ..JournalConfig::default()
     }
@@ -111,7 +111,7 @@ impl Image {
     fn of(records: Vec<Vec<u8>>) -> Self {
         let data = TempDir::new().unwrap();
         let opened = open(data.path());
-        let mut offsets = vec![segment::HEADER_BYTES, segment::HEADER_BYTES + SECTOR_BYTES];
+        let mut offsets = vec![segment::BLOCKS_AT, segment::BLOCKS_AT + PAGE_BYTES];
         for record in &records {
             write_alone(&opened.journal, record);
             offsets.push(offsets.last().unwrap() + block::alone_bytes(record.len()));

@@ -59,7 +59,7 @@ impl Tail {
         Self {
             file: segment.file,
             number: segment.header.number,
-            offset: segment::HEADER_BYTES as u64,
+            offset: segment::BLOCKS_AT as u64,
             segment_bytes: segment.header.segment_bytes,
             chain,
             sync,
@@ -71,7 +71,7 @@ impl Tail {
         self.segment_bytes - self.offset
     }
 
-    /// Puts the block on disk, into sectors that were never written before.
+    /// Puts the block on disk, into pages that hold nothing yet.
     pub(super) fn append(&mut self, builder: &mut Builder) -> Result<u64, DiskError> {
         let block = builder.seal(&mut self.chain);
         let bytes = block.len() as u64;

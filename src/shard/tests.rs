@@ -168,8 +168,8 @@ fn time_is_what_the_clock_shows_and_never_goes_back() {
 fn a_shard_writes_its_hash_once_a_segment() {
     let data = tempfile::TempDir::new().unwrap();
     let config = JournalConfig {
-        segment_bytes: 16 << 10,
-        ring_bytes: 16 << 10,
+        segment_bytes: 64 << 10,
+        ring_bytes: 64 << 10,
         block_bytes_max: 8 << 10,
         record_bytes_max: 3000,
         ..JournalConfig::default()

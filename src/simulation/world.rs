@@ -27,7 +27,7 @@ use crate::snapshot::{
 
 const DATA: &str = "/data";
 
-const SEGMENT_BYTES: u64 = 16 << 10;
+const SEGMENT_BYTES: u64 = 64 << 10;
 
 /// One thing in so many is a market that is resolved, until all are that ever will be.
 const MARKET_RESOLVED_ONE_IN: u64 = 200;
@@ -421,8 +421,8 @@ fn journal_config() -> JournalConfig {
         segment_bytes: SEGMENT_BYTES,
         segments_ahead: 1,
         ring_slots: 8,
-        ring_bytes: 16 << 10,
-        block_bytes_max: 8 << 10,
+        ring_bytes: 64 << 10,
+        block_bytes_max: 16 << 10,
         record_bytes_max: 3000,
         on_lost: Arc::new(|error| panic!("nobody calls this without threads: {error}")),
         ..JournalConfig::default()

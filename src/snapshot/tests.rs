@@ -30,7 +30,7 @@ mod keeping;
 mod recovering;
 
 /// Segments of about a hundred records.
-const SEGMENT_BYTES: u64 = 64 << 10;
+const SEGMENT_BYTES: u64 = 384 << 10;
 
 fn config() -> JournalConfig {
     JournalConfig {

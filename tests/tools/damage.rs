@@ -10,6 +10,8 @@ use tempfile::TempDir;
 use crate::world::{Trader, buy, comment, copy_folder, files, json_of, start, text, tool};
 
 const SECTOR_BYTES: usize = 512;
+/// Where blocks start, and what their lengths are multiples of.
+const PAGE_BYTES: usize = 4096;
 
 /// So much is in the newest segment: several comments.
 const NEWEST_BYTES_MIN: usize = 40 << 10;
@@ -42,10 +44,14 @@ fn segment(data: &Path, folder: &str, index: usize) -> PathBuf {
     files(data, folder).swap_remove(index)
 }
 
-/// Where the blocks of the segment end: behind its last sector that is not zero.
+/// Where the blocks of the segment end: behind its last page that is not zero.
 fn end_of(segment: &[u8]) -> usize {
-    let zeros = segment.iter().rev().take_while(|&&byte| byte == 0).count();
-    (segment.len() - zeros).next_multiple_of(SECTOR_BYTES)
+    written_of(segment).next_multiple_of(PAGE_BYTES)
+}
+
+/// The bytes up to the last one that is not zero.
+fn written_of(segment: &[u8]) -> usize {
+    segment.len() - segment.iter().rev().take_while(|&&byte| byte == 0).count()
 }
 
 /// The newest segment that holds blocks, with its content. There may be none while a server runs:
@@ -56,7 +62,7 @@ fn begun(data: &Path) -> Option<(PathBuf, Vec<u8>)> {
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         content => Some((path, content.unwrap())),
     });
-    contents.filter(|(_, content)| end_of(content) > SECTOR_BYTES).max()
+    contents.filter(|(_, content)| end_of(content) > PAGE_BYTES).max()
 }
 
 /// The newest segment that holds blocks, of a folder that nobody writes to.
@@ -78,17 +84,17 @@ const CASES: [Case; 8] = [
         let path = newest_begun(data);
         let content = fs::read(&path).unwrap();
         // The block behind the first one; comments of one size make blocks of one size.
-        let second = SECTOR_BYTES
-            + content[SECTOR_BYTES + 1..].windows(4).position(|bytes| bytes == b"PBBK").unwrap()
+        let second = PAGE_BYTES
+            + content[PAGE_BYTES + 1..].windows(4).position(|bytes| bytes == b"PBBK").unwrap()
             + 1;
-        assert!(end_of(&content) > second + 2 * SECTOR_BYTES);
+        assert!(end_of(&content) > second + 2 * PAGE_BYTES);
         flip(&path, second + 100);
         (path, Some(second))
     }),
     ("a changed byte in an archived segment", |data| {
         let path = segment(data, "archive", 0);
-        flip(&path, SECTOR_BYTES + 40);
-        (path, Some(SECTOR_BYTES))
+        flip(&path, PAGE_BYTES + 40);
+        (path, Some(PAGE_BYTES))
     }),
     ("a changed header of a segment", |data| {
         let path = newest_begun(data);
@@ -165,12 +171,12 @@ fn no_backup_is_made_of_damage() {
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("data");
     copy_folder(HEALTHY.path(), &data);
-    flip(&newest_begun(&data), SECTOR_BYTES + 40);
+    flip(&newest_begun(&data), PAGE_BYTES + 40);
     let output = tool(&["backup", text(&data), text(&folder.path().join("copy"))]);
     assert_eq!(output.status.code(), Some(3));
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(
-        errors.contains("there is no backup: ") && errors.contains("at offset 512"),
+        errors.contains("there is no backup: ") && errors.contains("at offset 4096"),
         "{errors}"
     );
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
@@ -185,7 +191,7 @@ fn a_torn_end_is_no_damage() {
     assert_eq!((code, whole["torn"].is_null()), (0, true), "{whole}");
     let path = newest_begun(&data);
     let mut bytes = fs::read(&path).unwrap();
-    let end = end_of(&bytes);
+    let end = written_of(&bytes).next_multiple_of(SECTOR_BYTES);
     bytes[end - SECTOR_BYTES..].fill(0);
     fs::write(&path, &bytes).unwrap();
 
@@ -220,7 +226,7 @@ fn without_the_oldest_segments_the_rest_of_the_archive_is_checked_all_the_same()
     let fill = lines.lines().find(|line| line.contains("filled order")).unwrap();
     assert!(fill.contains(" of \"Yes\" in 0xfbed"), "{fill}");
 
-    flip(&segment(folder.path(), "archive", 0), 3 * SECTOR_BYTES);
+    flip(&segment(folder.path(), "archive", 0), PAGE_BYTES + 100);
     let (report, code) = json_of(&["journal", "verify", text(folder.path())]);
     assert_eq!(code, 3, "{report}");
 }

@@ -21,17 +21,18 @@ impl World {
         Self { simulated, disk, records: Vec::new() }
     }
 
-    fn open(&self) -> Result<(Journal, Steps, RecoveryReport, Vec<Vec<u8>>), OpenError> {
+    fn open(&self) -> (Journal, Steps, RecoveryReport, Vec<Vec<u8>>) {
         let mut shown = Vec::new();
-        let data = DataDirectory::open(self.disk.clone(), Path::new("/data"))?;
+        let data = DataDirectory::open(self.disk.clone(), Path::new("/data")).unwrap();
         let (journal, steps, report) = Journal::open_stepped(&data, &config(), |_, _, bytes| {
             shown.push(bytes.to_vec());
             Ok::<_, Infallible>(())
-        })?;
-        Ok((journal, steps, report, shown))
+        })
+        .unwrap();
+        (journal, steps, report, shown)
     }
 
-    fn append(&self, journal: &Journal, steps: &mut Steps, bytes: &[u8]) {
+    fn append(journal: &Journal, steps: &mut Steps, bytes: &[u8]) {
         while let Err(refused) = journal.reserve(bytes.len()).map(|it| it.fill_from(bytes)) {
             assert_eq!(refused, Refused::Full);
             assert!(steps.make_segment().unwrap());
@@ -42,11 +43,11 @@ impl World {
     /// Writes a record that stays and one of which only a part reaches the disk. Returns what is
     /// there of it, and its name when it is kept.
     fn tear(&mut self) -> (Vec<u8>, String) {
-        let (journal, mut steps, ..) = self.open().unwrap();
+        let (journal, mut steps, ..) = self.open();
         let whole = record(self.records.len(), 100);
-        self.append(&journal, &mut steps, &whole);
+        Self::append(&journal, &mut steps, &whole);
         self.records.push(whole);
-        self.append(&journal, &mut steps, &record(77, 1500));
+        Self::append(&journal, &mut steps, &record(77, 1500));
         let number = journal.segment().unwrap();
         drop((journal, steps));
         let path = Path::new("/data/journal").join(segment::file_name(number));
@@ -65,7 +66,7 @@ impl World {
     /// Opens once more, which shows what was acknowledged. What was cut, if anything was.
     #[track_caller]
     fn recover(&self) -> Option<TornTail> {
-        let (_, _, report, shown) = self.open().unwrap();
+        let (_, _, report, shown) = self.open();
         assert_eq!(shown, self.records);
         report.torn
     }

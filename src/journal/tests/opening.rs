@@ -157,10 +157,10 @@ fn segments_do_not_swap() {
     let mut disguised = third.clone();
     disguised[..segment::HEADER_BYTES].copy_from_slice(&second[..segment::HEADER_BYTES]);
     std::fs::write(path(2), &disguised).unwrap();
-    check_damage(&refusal(data.path()), &path(2), 512, |damage| {
+    check_damage(&refusal(data.path()), &path(2), segment::BLOCKS_AT, |damage| {
         matches!(damage, Damage::Chain { .. })
     });
-    std::fs::write(path(2), &second[..second.len() - 512]).unwrap();
+    std::fs::write(path(2), &second[..second.len() - PAGE_BYTES]).unwrap();
     assert!(matches!(refusal(data.path()), OpenError::SegmentMismatch { .. }));
     let other = TempDir::new().unwrap();
     several_segments(other.path());
@@ -177,31 +177,103 @@ fn a_segment_that_became_empty_refuses_to_start() {
         several_segments(data.path());
         let path = segment_path(data.path(), number);
         let mut bytes = std::fs::read(&path).unwrap();
-        bytes[segment::HEADER_BYTES..].fill(0);
+        bytes[segment::BLOCKS_AT..].fill(0);
         std::fs::write(&path, &bytes).unwrap();
-        check_damage(&refusal(data.path()), &path, 512, |damage| *damage == Damage::Gap);
+        check_damage(&refusal(data.path()), &path, segment::BLOCKS_AT, |damage| {
+            *damage == Damage::Gap
+        });
     }
 }
 
 #[test]
-fn a_newer_version_is_refused_with_a_clear_word() {
+fn another_version_is_refused_with_a_clear_word() {
     let image = Image::of(vec![record(1, 100)]);
-    let data = TempDir::new().unwrap();
-    let mut bytes = image.bytes;
-    block::put_u32(&mut bytes, 8, segment::VERSION + 1);
-    let crc = crc32c::crc32c(&bytes[..SECTOR_BYTES - 4]);
-    block::put_u32(&mut bytes, SECTOR_BYTES - 4, crc);
-    Image::install(&bytes, data.path());
-    let error = refusal(data.path());
-    assert!(matches!(error, OpenError::NewerVersion { version: 2, .. }), "{error}");
-    assert!(error.to_string().ends_with("newer than 1; use a newer server"), "{error}");
+    for (version, advice) in [
+        (3, "format version 3, newer than 2; use a newer server"),
+        (
+            0,
+            "format version 0, older than 1, the oldest that this server reads; start the server \
+             that wrote it",
+        ),
+    ] {
+        let data = TempDir::new().unwrap();
+        let mut bytes = image.bytes.clone();
+        block::put_u32(&mut bytes, 8, version);
+        let crc = crc32c::crc32c(&bytes[..SECTOR_BYTES - 4]);
+        block::put_u32(&mut bytes, SECTOR_BYTES - 4, crc);
+        Image::install(&bytes, data.path());
+        let error = refusal(data.path()).to_string();
+        assert!(error.ends_with(advice), "{error}");
+        assert_eq!(std::fs::read(segment_path(data.path(), 1)).unwrap(), bytes);
+    }
+}
+
+/// The image as version 1 would have it: blocks start at 512 and end on sectors.
+fn as_version_1(image: &Image) -> Vec<u8> {
+    let header = segment::Header::read(&image.bytes).unwrap();
+    let mut bytes = segment::Header { version: 1, ..header }.to_bytes().to_vec();
+    for block in image.offsets.windows(2) {
+        let block = &image.bytes[block[0]..block[1]];
+        let written = block.iter().rposition(|&byte| byte != 0).unwrap() + 1;
+        bytes.extend(&block[..written.next_multiple_of(SECTOR_BYTES)]);
+    }
+    bytes.resize(image.bytes.len(), 0);
+    bytes
+}
+
+#[test]
+fn a_journal_of_version_1_goes_on_in_a_segment_of_version_2() {
+    let image = Image::of(vec![record(1, 700), record(2, 100), record(3, 1500)]);
+    let written = as_version_1(&image);
+    let header = segment::Header::read(&written).unwrap();
+    let blank = |number| {
+        let mut bytes = segment::Header { number, ..header }.to_bytes().to_vec();
+        bytes.resize(written.len(), 0);
+        bytes
+    };
+    let mut torn = written.clone();
+    let newest = torn.windows(4).rposition(|bytes| bytes == b"PBBK").unwrap();
+    torn[newest..newest + SECTOR_BYTES].fill(0);
+    let mut first_torn = blank(1);
+    first_torn[3 * SECTOR_BYTES] = 1;
+    // What lies there, how many of the records are whole, and the segment in which it goes on.
+    let cases = [
+        ("records", vec![written.clone()], 3, 2),
+        ("records and segments made ready", vec![written.clone(), blank(2), blank(3)], 3, 2),
+        ("a torn end", vec![torn, blank(2)], 2, 2),
+        ("nothing yet", vec![blank(1)], 0, 1),
+        ("nothing yet, and one made ready", vec![blank(1), blank(2)], 0, 1),
+        ("nothing but a torn block", vec![first_torn, blank(2)], 0, 1),
+    ];
+    for (name, segments, whole, goes_on_in) in cases {
+        let data = TempDir::new().unwrap();
+        std::fs::create_dir(data.path().join("journal")).unwrap();
+        for (number, bytes) in (1..).zip(&segments) {
+            std::fs::write(segment_path(data.path(), number), bytes).unwrap();
+        }
+        let mut records = image.records[..whole].to_vec();
+        for round in 0..3 {
+            let opened = open(data.path());
+            assert_eq!(opened.bytes(), records, "{name}, opening {round}");
+            assert!(opened.journal.segment() >= Some(goes_on_in), "{name}");
+            records.push(record(round, 5000));
+            write_alone(&opened.journal, records.last().unwrap());
+        }
+        let version = |number| {
+            let bytes = std::fs::read(segment_path(data.path(), number)).unwrap();
+            segment::Header::read(&bytes).unwrap().version
+        };
+        let last = open(data.path()).journal.segment().unwrap();
+        assert!((1..goes_on_in).all(|number| version(number) == 1), "{name}");
+        assert!((goes_on_in..=last).all(|number| version(number) == 2), "{name}");
+    }
 }
 
 #[test]
 fn a_changed_header_of_a_segment_refuses_to_start() {
     let image = Image::of(vec![record(1, 100)]);
     let data = scratch();
-    for at in 0..segment::HEADER_BYTES {
+    for at in 0..segment::HEADER_BYTES + 8 {
         let mut bytes = image.bytes.clone();
         bytes[at] ^= 4;
         Image::install(&bytes, data.path());

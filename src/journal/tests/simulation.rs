@@ -94,6 +94,7 @@ impl Simulation {
             3 => {}
             _ => faults.crash = when,
         }
+        faults.pages_fade = self.random.one_in(2);
         self.simulated.set_faults(faults);
         let segments = 2 + self.random.next() % 20;
         let is_small = self.random.one_in(3);
