@@ -26,11 +26,21 @@
 //! segments ([`maker`]), and [`recovery`] reads it all back. A reservation is a promise of space in
 //! segments that are on disk already, so a full disk refuses new records and never hurts one.
 //!
+//! # What it cannot tell
+//!
+//! Nothing on disk says that the newest block was acknowledged; each other one is vouched for by
+//! the block behind it. If the process crashes, and the disk later loses a sector of the newest
+//! block that it had confirmed, the block looks as if it had never been whole: the next start cuts
+//! it, keeps what it cut, and says so. Its only sector, or all of them, may go without a trace.
+//! Every other damage stops the start, and so does this one as soon as anything was written behind
+//! the block: each start writes a block.
+//!
 //! # The rules of a write-ahead log, and the tests that hold them
 //!
 //! `tests/tidy.rs` checks that each row names a test that is there. Besides these, `simulation`
 //! meets all of them at once, thousands of times. Rule 24 asks for `O_DIRECT`, which spares one the
-//! page cache; here the newest block is written once more at each start instead.
+//! page cache; here the newest block is written once more at each start instead. That is the one
+//! exception to rule 14: its pages are written again, with the bytes that they hold.
 //!
 //! | | rule | test |
 //! |---|---|---|

@@ -2,8 +2,9 @@
 //!
 //! Segments are zeros before they are written and at most one block is in flight. So after a crash
 //! all that can lie behind the last whole block is a part of one block: some of its sectors, in any
-//! selection, and zeros for the others. None of it was ever acknowledged. Everything else is damage
-//! to records that may have been acknowledged, and the server must not start on it.
+//! selection, and zeros for the others. None of it was ever acknowledged, unless the disk has lost
+//! what it had confirmed, which looks the same. Everything else is damage to records that may have
+//! been acknowledged, and the server must not start on it.
 
 use super::block::{
     self, BLOCK_BYTES_MAX, Chain, Damage, Reading, SECTOR_BYTES, is_zero, zero_sector_count,
