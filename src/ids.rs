@@ -16,6 +16,9 @@ const SHARDS: u8 = 64;
 /// Ids stay below this, so that they pass unharmed through clients whose numbers are doubles.
 pub const ID_MAX: u64 = (1 << 53) - 1;
 
+/// What ends at a time outlives no clock that is set back by more than this.
+const CLOCK_SECONDS_BACK_MAX: i64 = 24 * 3_600;
+
 /// One of the [`SHARD_COUNT`] independent parts of the state.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ShardId(u8);
@@ -198,11 +201,13 @@ impl Timestamp {
         Self(seconds.saturating_mul(1_000_000_000))
     }
 
-    /// What the clock on the wall shows. Pure modules take the time as an argument instead.
-    pub fn now() -> Self {
-        let since =
-            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        Self(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+    /// Whether `now` is before this end, which was set at most so many seconds ahead.
+    ///
+    /// An end that lies further off was set by a clock that ran ahead. It counts as over: nothing
+    /// meant to last for a minute lasts for years.
+    pub const fn is_ahead(self, now: Self, seconds_max: u32) -> bool {
+        let seconds = self.0.saturating_sub(now.0).div_euclid(1_000_000_000);
+        now.0 < self.0 && seconds <= seconds_max as i64 + CLOCK_SECONDS_BACK_MAX
     }
 
     /// Nanoseconds since 1970.
@@ -218,28 +223,6 @@ impl Timestamp {
     /// Whole seconds since 1970, rounded down.
     pub const fn seconds(self) -> i64 {
         self.0.div_euclid(1_000_000_000)
-    }
-}
-
-/// Where the time comes from.
-#[derive(Clone, Default, Debug)]
-pub enum Clock {
-    /// The clock on the wall.
-    #[default]
-    System,
-    /// The nanoseconds since 1970 that a test has set.
-    #[cfg(test)]
-    Virtual(std::sync::Arc<std::sync::atomic::AtomicI64>),
-}
-
-impl Clock {
-    /// The time now.
-    pub fn now(&self) -> Timestamp {
-        match self {
-            Self::System => Timestamp::now(),
-            #[cfg(test)]
-            Self::Virtual(nanos) => Timestamp(nanos.load(std::sync::atomic::Ordering::Relaxed)),
-        }
     }
 }
 
@@ -284,6 +267,25 @@ mod tests {
         assert_eq!(OrderId::from_raw(ID_MAX + 1), None);
         assert_eq!(OrderId::new(shard, u64::MAX), None);
         assert_eq!(ShardId::new(64), None);
+    }
+
+    #[test]
+    fn an_end_that_is_too_far_off_is_over() {
+        const DAY: i64 = 24 * 3_600;
+        let now = Timestamp::from_seconds(1_800_000_000);
+        for (seconds, is_ahead) in [
+            (-1, false),
+            (0, false),
+            (1, true),
+            (60, true),
+            (60 + DAY, true),
+            (61 + DAY, false),
+            (i64::MAX, false),
+            (i64::MIN, false),
+        ] {
+            let end = Timestamp::from_seconds(now.seconds().saturating_add(seconds));
+            assert_eq!(end.is_ahead(now, 60), is_ahead, "{seconds}");
+        }
     }
 
     #[test]

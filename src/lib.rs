@@ -4,6 +4,7 @@ pub mod auth;
 pub mod backup;
 pub mod cli;
 pub mod client;
+pub mod clock;
 pub mod config;
 pub mod disk;
 pub mod engine;

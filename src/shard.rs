@@ -25,6 +25,7 @@ use self::core::{Core, Surroundings};
 use queue::{CombiningQueue, Offered, Suspended, Turn};
 use ticket::Ticket;
 
+use crate::clock::Clock;
 use crate::engine::command::Command;
 use crate::engine::comment::Comment;
 use crate::engine::event::Event;
@@ -34,7 +35,7 @@ use crate::engine::rejection::Rejection;
 use crate::engine::view::Observed;
 use crate::engine::{Rules, State};
 use crate::faults::{self, Fault};
-use crate::ids::{AccountId, Clock, Place, ShardId};
+use crate::ids::{AccountId, Place, ShardId};
 use crate::journal::{DurableWait, Journal, Refused, Waiters};
 use crate::market::Markets;
 use crate::snapshot::Recovered;

@@ -71,6 +71,10 @@ pub struct Gauges {
     pub keys: usize,
     /// Seconds since the start.
     pub uptime_seconds: u64,
+    /// Jumps of the system clock since the start.
+    pub clock_jumps: u64,
+    /// How far the system clock is from the time in use, where it jumped.
+    pub clock_off_seconds: u64,
 }
 
 impl Metrics {
@@ -131,6 +135,8 @@ impl Metrics {
         ] {
             out.value(name, "counter", help, counter.get());
         }
+        let help = "Jumps of the system clock.";
+        out.value("system_clock_jumps_total", "counter", help, gauges.clock_jumps);
         for (name, help, value) in [
             ("http_connections", "Open connections.", gauges.connections as u64),
             ("active_websocket_connections", "Open sockets.", gauges.sockets as u64),
@@ -142,6 +148,11 @@ impl Metrics {
             ),
             ("api_keys", "Known keys.", gauges.keys as u64),
             ("uptime_seconds", "Seconds since the start.", gauges.uptime_seconds),
+            (
+                "system_clock_off_seconds",
+                "How far the system clock is from the time in use since it jumped.",
+                gauges.clock_off_seconds,
+            ),
         ] {
             out.value(name, "gauge", help, value);
         }
@@ -288,13 +299,16 @@ mod tests {
         let snapshots = SnapshotMetrics::default();
         snapshots.covered_segment.store(7, Ordering::Relaxed);
         let live = LiveSnapshot { tokens: [1, 4, 0, 0, 0], frames: 9, ..LiveSnapshot::default() };
-        let gauges = Gauges { sockets: 3, ..Gauges::default() };
+        let gauges =
+            Gauges { sockets: 3, clock_jumps: 2, clock_off_seconds: 3_600, ..Gauges::default() };
         let page = metrics.render(gauges, Some(&journal), Some(&snapshots), Some(&live));
         for line in [
             "http_responses_total{class=\"2xx\"} 3",
             "http_responses_total{class=\"4xx\"} 1",
             "orders_filled_total 2",
             "active_websocket_connections 3",
+            "system_clock_jumps_total 2",
+            "system_clock_off_seconds 3600",
             "journal_flush_seconds_bucket{le=\"0.000064\"} 0",
             "journal_flush_seconds_bucket{le=\"0.000128\"} 1",
             "journal_flush_seconds_bucket{le=\"+Inf\"} 1",

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use super::api_key::KeyHash;
 use super::policy::Actor;
-use crate::engine::key::Permissions;
+use crate::engine::key::{OVERLAP_SECONDS_MAX, Permissions};
 use crate::ids::{AccountId, KeyId, Timestamp};
 use crate::limits::tier::Tier;
 
@@ -184,12 +184,15 @@ impl<L> KeyEntry<L> {
     }
 
     /// Whether the key may still be used at this time. A socket asks this again while it is open.
+    ///
+    /// An end that is further away than any overlap is a wrong clock's: the rotation ended the key.
     pub fn check(&self, now: Timestamp) -> Result<(), KeyError> {
         if self.is_revoked.load(Ordering::Acquire) {
             return Err(KeyError::Revoked);
         }
         match self.expires_at() {
             Some(expires_at) if now >= expires_at => Err(KeyError::Expired { expires_at }),
+            Some(end) if !end.is_ahead(now, OVERLAP_SECONDS_MAX) => Err(KeyError::Revoked),
             _ => Ok(()),
         }
     }

@@ -92,7 +92,8 @@ impl WsTokens {
         hmac::verify(&self.secret, &bytes[..TAG.start], &bytes[TAG])
             .map_err(|_| WsTokenError::Invalid)?;
         let grant = read(&bytes).expect("what carries our tag was written by us");
-        if now < grant.expires_at { Ok(grant) } else { Err(WsTokenError::Expired) }
+        let is_good = grant.expires_at.is_ahead(now, WS_TOKEN_SECONDS);
+        if is_good { Ok(grant) } else { Err(WsTokenError::Expired) }
     }
 }
 

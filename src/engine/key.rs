@@ -137,7 +137,8 @@ pub struct Key {
 impl Key {
     /// Whether it is accepted at `now`.
     pub fn is_active(&self, now: Timestamp) -> bool {
-        self.revoked_at.is_none() && self.grant.expires_at.is_none_or(|expires_at| now < expires_at)
+        let is_ahead = |end: Timestamp| end.is_ahead(now, OVERLAP_SECONDS_MAX);
+        self.revoked_at.is_none() && self.grant.expires_at.is_none_or(is_ahead)
     }
 
     /// Whether another key has taken its place. Until its end it does all that it did, but for

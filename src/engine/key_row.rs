@@ -4,7 +4,10 @@ use smallvec::SmallVec;
 
 use super::State;
 use super::account::Account;
-use super::key::{ENDED_KEYS_PER_ACCOUNT_MAX, KEY_PREFIX_BYTES_MAX, Key, KeyGrant, Permissions};
+use super::key::{
+    ENDED_KEYS_PER_ACCOUNT_MAX, KEY_PREFIX_BYTES_MAX, Key, KeyGrant, OVERLAP_SECONDS_MAX,
+    Permissions,
+};
 use super::slab::{PackedSlot, Row};
 use super::state_hash::{StateHash, Term, TermKind};
 use crate::ids::{AccountId, KeyId, Timestamp};
@@ -124,7 +127,8 @@ impl KeyRow {
 
     /// Whether it is accepted at `now`.
     pub(super) fn is_active(&self, now: Timestamp) -> bool {
-        self.revoked_at().is_none() && self.expires_at().is_none_or(|expires_at| now < expires_at)
+        let is_ahead = |end: Timestamp| end.is_ahead(now, OVERLAP_SECONDS_MAX);
+        self.revoked_at().is_none() && self.expires_at().is_none_or(is_ahead)
     }
 
     /// Whether it is accepted at `now` and no other key has taken its place.

@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::connection::{ConnectionGuard, ConnectionLimit};
 use super::forwarded::TrustedProxies;
+use crate::clock;
 use crate::journal::{Journal, Waiters};
 use crate::service::Service;
 use crate::snapshot::SnapshotMetrics;
@@ -107,9 +108,12 @@ impl Stage {
 
     /// The counters in the text format of Prometheus.
     pub fn metrics_page(&self, snapshots: Option<&SnapshotMetrics>) -> String {
+        let clock = clock::status();
         let mut gauges = Gauges {
             connections: self.connections.count(),
             uptime_seconds: self.started.elapsed().as_secs(),
+            clock_jumps: clock.jumps_ever,
+            clock_off_seconds: clock.jump.map_or(0, |jump| jump.seconds().unsigned_abs()),
             ..Gauges::default()
         };
         let exchange = self.exchange();

@@ -17,13 +17,14 @@ use crate::auth::identity::oidc::discovery::{self, IssuerUrl};
 use crate::auth::identity::shared_secret::SharedSecret;
 use crate::auth::ws_token::WsTokens;
 use crate::client::Client;
+use crate::clock::Clock;
 use crate::config::identity::IdentityConfig;
 use crate::config::venue::VenueConfig;
 use crate::config::{DataPlace, JournalSync, ServeArgs};
 use crate::disk::Disk;
 use crate::engine::Rules;
 use crate::http::exchange::Exchange;
-use crate::ids::{Clock, Timestamp};
+use crate::ids::Timestamp;
 use crate::journal::{Journal, JournalConfig, MemoryJournal, SyncMode};
 use crate::market::Markets;
 use crate::service::settlement::{Decisions, Settler};
@@ -40,6 +41,9 @@ use crate::venue::speed::Speed;
 /// How long a provider of identities may take for each of its documents.
 const PROVIDER_PATIENCE: Duration = Duration::from_secs(5);
 
+/// Records may be this far ahead of the clock: it may have been set since they were made.
+const RECORDS_AHEAD_SECONDS_MAX: i64 = 60;
+
 /// What runs once everything is started.
 pub(super) struct Started {
     pub(super) exchange: Arc<Exchange>,
@@ -53,6 +57,7 @@ pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
     let identity = arguments.identity.config()?;
     let venue = arguments.venue.config()?;
     let (journal, recovered, folder) = open_data(arguments)?;
+    warn_of_future(recovered.newest_time(), Timestamp::now());
     let journal = Arc::new(journal);
     let issuer = open_identity(arguments, identity)?;
     let decisions = Decisions::of(recovered.states());
@@ -98,6 +103,19 @@ pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
         .map(|folder| SnapshotKeeper::start(folder, journal.clone(), arguments.snapshot_config()));
     let exchange = Exchange::new(service, journal, venue.status());
     Ok(Started { exchange: Arc::new(exchange), venue, snapshots })
+}
+
+/// Records from the future mean that the clock was wrong when they were made, or is wrong now.
+fn warn_of_future(newest: Timestamp, now: Timestamp) {
+    let ahead = newest.seconds().saturating_sub(now.seconds());
+    if ahead > RECORDS_AHEAD_SECONDS_MAX {
+        tracing::warn!(
+            %newest,
+            %now,
+            "the journal has records from the future: check the system clock; they keep their \
+             times, and new records get the time of now"
+        );
+    }
 }
 
 /// The journal, the states that it tells, and where snapshots of them go.

@@ -12,9 +12,10 @@ use crate::auth::identity::{IdentitySource, TokenError};
 use crate::auth::key_table::KeyError;
 use crate::auth::presented::Presented;
 use crate::auth::ws_token::WsTokens;
+use crate::clock::Clock;
 use crate::engine::Rules;
 use crate::engine::key::Permissions;
-use crate::ids::{Clock, Timestamp};
+use crate::ids::Timestamp;
 use crate::journal::{Journal, JournalConfig, MemoryJournal, Waiters};
 use crate::limits::bucket::{AddressRules, BucketRule};
 use crate::limits::tier::{Tier, Tiers};
@@ -175,4 +176,39 @@ async fn ends_stand_on_the_wall() {
         let refused = Err(ServiceError::Denied(Denied::SocketToken));
         assert_eq!(is_open, if seconds < 60 { Ok(()) } else { refused }, "socket at {seconds}");
     }
+}
+
+/// A rotation in a year that never came ends its key once the clock is right again: the overlap
+/// would last until that year.
+#[tokio::test]
+async fn an_overlap_does_not_outlive_a_jump() {
+    const TO_2100: i64 = 2_300_000_000;
+    let world = World::new();
+    let (raw, caller) = world.key().await;
+    let then = world.moment(TO_2100, 0);
+    let visit = world.visit(then);
+    let rotated = world.service.rotate_key(&caller, caller.key_id(), 600, visit).await;
+    let successor = rotated.unwrap_or_else(|error| panic!("{error}")).raw.expose().to_owned();
+    let socket_token = world.service.mint_ws_token(&caller, visit).await;
+    let socket_token = socket_token.unwrap_or_else(|error| panic!("{error}"));
+    assert!(world.by_key(&raw, then).await.is_ok());
+
+    let now = world.moment(1, 1);
+    let by_old = world.by_key(&raw, now).await.map(|_| ());
+    assert_eq!(by_old, Err(Denied::Key(KeyError::Revoked)));
+    let visit = world.visit(now);
+    let socket = world.service.identify_socket(Some(&socket_token), &Presented::Nothing, visit);
+    let is_open = socket.await.map(|_| ());
+    assert_eq!(is_open, Err(ServiceError::Denied(Denied::SocketToken)));
+
+    let successor = world.by_key(&successor, now).await.unwrap_or_else(|denied| panic!("{denied}"));
+    let permissions = Permissions::DEFAULT;
+    let request = NewKeyRequest { name: None, tier: Tier::Free, permissions };
+    let new = world.service.create_key(&successor, request, false, visit).await;
+    let new = new.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(new.key.created_at, now.now);
+    let keys = world.service.list_keys(&successor, visit).await;
+    let keys = keys.unwrap_or_else(|error| panic!("{error}"));
+    let active: Vec<_> = keys.iter().map(|listing| listing.key.is_active(now.now)).collect();
+    assert_eq!(active.iter().filter(|&&is_active| is_active).count(), 2, "{active:?}");
 }

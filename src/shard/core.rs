@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use super::{Observer, Outcome, Refusal, Room};
+use crate::clock::Clock;
 use crate::engine::command::Command;
 use crate::engine::event::{Event, Events};
 use crate::engine::rejection::Rejection;
 use crate::engine::view::Observed;
 use crate::engine::{Rules, State, Verdict};
 use crate::faults::{self, Fault};
-use crate::ids::{Clock, Place, Timestamp};
+use crate::ids::{Place, Timestamp};
 use crate::journal::Journal;
 use crate::journal::record::{self, RecordHeader};
 use crate::market::{MarketSnapshot, Markets};
@@ -17,6 +18,10 @@ use crate::market::{MarketSnapshot, Markets};
 /// A shard's record in so many carries the state's hash, and so does its first in each segment:
 /// what snapshots are checked by.
 const STATE_CHECK_INTERVAL: u64 = 1024;
+
+/// How far a shard's time waits for a clock that was set back a little. A clock that was further
+/// ahead was wrong: what it stamped stays as it is, and nothing later is stamped by it.
+const TIME_AHEAD_NS_MAX: i64 = 60_000_000_000;
 
 /// What all shards share.
 pub(super) struct Surroundings {
@@ -31,7 +36,7 @@ pub(super) struct Surroundings {
 /// What the runner of a shard owns while it runs.
 pub(super) struct Core {
     pub(super) state: State,
-    /// The time of the newest decision: no later one is before it.
+    /// The time of the newest decision.
     decided_at: Timestamp,
     /// The segment in which the journal was when the shard last wrote its hash.
     checked_segment: Option<u64>,
@@ -51,7 +56,7 @@ impl Core {
         command: &Command,
         around: &Surroundings,
     ) -> Observed<Result<Outcome, Refusal>> {
-        let now = around.clock.now().max(self.decided_at);
+        let now = time_of_decision(around.clock.now(), self.decided_at);
         let market = market_of(command, &around.markets);
         let verdict = self.state.decide(command, market.as_ref(), now, &around.rules);
         match verdict {
@@ -161,6 +166,12 @@ impl Core {
             _ => Outcome::Done,
         }
     }
+}
+
+/// What the clock shows, and not before the newest decision, unless the clock jumped.
+fn time_of_decision(now: Timestamp, newest: Timestamp) -> Timestamp {
+    let ahead_ns = newest.nanos().saturating_sub(now.nanos());
+    if (0..=TIME_AHEAD_NS_MAX).contains(&ahead_ns) { newest } else { now }
 }
 
 fn market_of(command: &Command, markets: &Markets) -> Option<MarketSnapshot> {

@@ -43,6 +43,11 @@ fn world_at(clock: Clock) -> World {
 
 /// New shards that write to this journal, and a market with a book.
 fn shards_over(journal: Arc<Journal>, clock: Clock) -> Arc<Shards> {
+    shards_from(Recovered::default(), journal, clock)
+}
+
+/// Shards that go on from these states.
+fn shards_from(recovered: Recovered, journal: Arc<Journal>, clock: Clock) -> Arc<Shards> {
     let markets = Arc::new(Markets::new());
     let outcomes =
         ["Yes", "No"].map(|label| MarketOutcome { label: label.into(), token_id: label.into() });
@@ -53,15 +58,7 @@ fn shards_over(journal: Arc<Journal>, clock: Clock) -> Arc<Shards> {
     markets.publish(&markets.by_condition(MARKET).unwrap(), OutcomeIndex(0), Arc::new(book));
     let observer = Box::new(|_: &Event, _: &State| {});
     let rules = Rules::default();
-    Arc::new(Shards::new(
-        Recovered::default(),
-        journal,
-        markets,
-        rules,
-        clock,
-        Arc::default(),
-        observer,
-    ))
+    Arc::new(Shards::new(recovered, journal, markets, rules, clock, Arc::default(), observer))
 }
 
 fn shard_id() -> ShardId {
@@ -104,13 +101,19 @@ impl World {
         self.shard().core.lock().state.sequence()
     }
 
-    /// What the records fold to is what is in memory.
-    #[track_caller]
-    fn assert_replays(&self) {
+    /// What the records fold to.
+    fn recovered(&self) -> Recovered {
         let mut recovered = Recovered::default();
         for record in self.memory.records() {
             recovered.replay(&record).unwrap();
         }
+        recovered
+    }
+
+    /// What the records fold to is what is in memory.
+    #[track_caller]
+    fn assert_replays(&self) {
+        let recovered = self.recovered();
         for (replayed, live) in recovered.states().zip(&self.shards.shards) {
             let live = &live.core.lock().state;
             assert_eq!(replayed.sequence(), live.sequence());
@@ -150,16 +153,63 @@ fn receipt(outcome: Result<Outcome, Refusal>) -> (OrderReceipt, bool) {
 }
 
 #[test]
-fn time_is_what_the_clock_shows_and_never_goes_back() {
+fn time_is_what_the_clock_shows_and_goes_back_only_from_a_jump() {
+    const SECOND: i64 = 1_000_000_000;
+    const NOW: i64 = 1_800_000_000 * SECOND;
+    const IN_2100: i64 = 4_102_444_800 * SECOND;
     let nanos = Arc::new(AtomicI64::new(0));
     let world = world_at(Clock::Virtual(nanos.clone()));
     let (runtime, waiters) = worker(&world);
-    for (shown, expected) in [(7, 7), (9, 9), (8, 9), (10, 10)] {
+    for (shown, expected) in [
+        (NOW, NOW),
+        (NOW + 2, NOW + 2),
+        (NOW + 1, NOW + 2),
+        (NOW + 3, NOW + 3),
+        (NOW + 60 * SECOND, NOW + 60 * SECOND),
+        (NOW, NOW + 60 * SECOND),
+        (IN_2100, IN_2100),
+        (NOW + 61 * SECOND, NOW + 61 * SECOND),
+        (0, 0),
+        (NOW + 62 * SECOND, NOW + 62 * SECOND),
+    ] {
         nanos.store(shown, Ordering::Relaxed);
-        let command = buy(1, &shown.to_string());
+        let command = buy(1, &world.sequence().to_string());
         runtime.block_on(world.shards.execute(shard_id(), command, &waiters)).unwrap();
-        let (header, _) = record::decode(world.memory.records().last().unwrap()).unwrap();
+        let (header, events) = record::decode(world.memory.records().last().unwrap()).unwrap();
         assert_eq!(header.at, Timestamp::from_nanos(expected), "at {shown}");
+        let Some(Event::OrderFilled(fill)) = events.last() else { panic!("{events:?}") };
+        assert_eq!(fill.at, header.at);
+    }
+    world.assert_replays();
+}
+
+/// The order of a shard's times does not end with the process; what a wrong clock wrote does.
+#[test]
+fn a_shard_remembers_its_newest_time_over_a_restart() {
+    const SECOND: i64 = 1_000_000_000;
+    const NOW: i64 = 1_800_000_000 * SECOND;
+    const IN_2100: i64 = 4_102_444_800 * SECOND;
+    for (before, shown, expected) in
+        [(NOW, NOW - 10 * SECOND, NOW), (NOW, NOW + 1, NOW + 1), (IN_2100, NOW, NOW)]
+    {
+        let nanos = Arc::new(AtomicI64::new(before));
+        let world = world_at(Clock::Virtual(nanos.clone()));
+        let (runtime, waiters) = worker(&world);
+        let first = buy(1, "before");
+        runtime.block_on(world.shards.execute(shard_id(), first, &waiters)).unwrap();
+
+        let (memory, gate) = MemoryJournal::gated(&JournalConfig::default());
+        gate.release();
+        let journal = Arc::new(Journal::from(memory.clone()));
+        nanos.store(shown, Ordering::Relaxed);
+        let clock = Clock::Virtual(nanos);
+        let shards = shards_from(world.recovered(), journal.clone(), clock);
+        let (runtime, waiters) = worker_of(&journal);
+        let second = runtime.block_on(shards.execute(shard_id(), buy(1, "after"), &waiters));
+        let (header, _) = record::decode(memory.records().last().unwrap()).unwrap();
+        assert_eq!(header.at, Timestamp::from_nanos(expected), "{shown} after {before}");
+        let (second, _) = receipt(second);
+        assert_eq!((header.sequence, second.order.counter()), (2, 2), "the next of both");
     }
 }
 

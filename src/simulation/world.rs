@@ -14,11 +14,11 @@ use super::clients::{Clients, KEPT_ORDERS_MAX, START_MICROS, TRADER_COUNT};
 use super::markets::MARKETS;
 use super::process::Process;
 use super::totals::Totals;
+use crate::clock::Clock;
 use crate::disk::simulated::random::Random;
 use crate::disk::simulated::{Faults, SimulatedDisk, When};
 use crate::disk::{Disk, DiskError};
 use crate::engine::Rules;
-use crate::ids::Clock;
 use crate::journal::{JournalConfig, OpenError};
 use crate::money::Usd;
 use crate::snapshot::{

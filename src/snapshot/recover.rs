@@ -18,7 +18,7 @@ use super::load::{LoadError, Snapshot};
 use super::replay::{ReplayError, ShardState};
 use crate::disk::{Disk, DiskError};
 use crate::engine::State;
-use crate::ids::{SHARD_COUNT, ShardId};
+use crate::ids::{SHARD_COUNT, ShardId, Timestamp};
 use crate::journal::{
     Batch, DataDirectory, Journal, JournalConfig, JournalMark, OpenError, ReadError,
     RecoveryReport, UnopenedJournal, record,
@@ -46,6 +46,11 @@ impl Recovered {
     /// The states, by shard.
     pub fn states(&self) -> impl Iterator<Item = &State> {
         self.shards.iter().map(|shard| &shard.state)
+    }
+
+    /// When the newest decision was made, by the clock of that time.
+    pub fn newest_time(&self) -> Timestamp {
+        self.shards.iter().map(|shard| shard.decided_at).max().unwrap_or_default()
     }
 
     /// The shards, in their order.

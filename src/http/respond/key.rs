@@ -104,7 +104,7 @@ mod tests {
         plain.created_by = None;
         plain.revoked_at = Some(Timestamp::EPOCH);
         let rows = [(&key(), Some(Timestamp::from_seconds(1_700_000_060))), (&plain, None)];
-        let now = Timestamp::from_seconds(1_750_000_000);
+        let now = Timestamp::from_seconds(1_799_000_000);
         insta::assert_snapshot!(written(|out| write_keys(out, rows, now)));
         assert_eq!(written(|out| write_keys(out, [], now)), "[]");
     }

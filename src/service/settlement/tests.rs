@@ -4,12 +4,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::runtime::Builder;
 
 use super::*;
+use crate::clock::Clock;
 use crate::disk::simulated::random::Random;
 use crate::engine::Rules;
 use crate::engine::command::{Identity, OrderNames, Owner, Trade, TradeOrder};
 use crate::engine::event::Event;
 use crate::engine::rejection::Rejection;
-use crate::ids::{AccountId, Clock, OutcomeIndex, Timestamp};
+use crate::ids::{AccountId, OutcomeIndex, Timestamp};
 use crate::journal::{JournalConfig, MemoryJournal};
 use crate::market::book::{Book, Ladder, Level, Side};
 use crate::market::catalogue::Outcome as MarketOutcome;
