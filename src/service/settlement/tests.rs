@@ -1,5 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use tokio::runtime::Builder;
 
@@ -151,9 +151,18 @@ struct OwnBooks {
     fill_count: u64,
 }
 
+/// What all traders do together.
+#[derive(Default)]
+struct Trading {
+    /// Traders that have filled an order.
+    traders: AtomicUsize,
+    fills: AtomicU64,
+    is_over: AtomicBool,
+}
+
 impl OwnBooks {
     /// Trades at random until it is told to stop.
-    fn trade(world: &World, trader: u8, fills: &AtomicU64, stop: &AtomicBool) -> Self {
+    fn trade(world: &World, trader: u8, trading: &Trading) -> Self {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
         let waiters = world.journal.register();
         runtime.spawn({
@@ -162,7 +171,7 @@ impl OwnBooks {
         });
         let mut random = Random::new(trader.into());
         let mut books = Self::default();
-        while !stop.load(Ordering::Relaxed) {
+        while !trading.is_over.load(Ordering::Relaxed) {
             let (market, outcome) = (random.below(MARKET_COUNT), random.below(2));
             let side = if random.one_in(3) { Side::Sell } else { Side::Buy };
             let micros = 1 + i64::try_from(random.below(3_000_000)).unwrap();
@@ -178,7 +187,10 @@ impl OwnBooks {
                     books.spent_micros += sign * receipt.notional.micros();
                     *books.held_micros.entry((market, outcome)).or_default() += sign * micros;
                     books.fill_count += 1;
-                    fills.fetch_add(1, Ordering::Relaxed);
+                    trading.fills.fetch_add(1, Ordering::Relaxed);
+                    if books.fill_count == 1 {
+                        trading.traders.fetch_add(1, Ordering::Relaxed);
+                    }
                 }
                 Err(Refusal::Rejected(Rejection::MarketClosed { .. })) => {
                     *books.closed.entry(market).or_default() += 1;
@@ -210,21 +222,26 @@ impl OwnBooks {
 /// Sixteen traders at once, in every market, while one market after the other is resolved.
 #[test]
 fn orders_that_race_a_settlement_leave_no_open_position() {
+    const TRADER_COUNT: u8 = 16;
     let (world, settler) = new_world();
-    let (fills, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let trading = Trading::default();
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
     runtime.spawn(settler.run());
     let books: Vec<OwnBooks> = std::thread::scope(|scope| {
-        let traders: Vec<_> = (0..16)
+        let traders: Vec<_> = (0..TRADER_COUNT)
             .map(|trader| {
-                let (world, fills, stop) = (&world, &fills, &stop);
-                scope.spawn(move || OwnBooks::trade(world, trader, fills, stop))
+                let (world, trading) = (&world, &trading);
+                scope.spawn(move || OwnBooks::trade(world, trader, trading))
             })
             .collect();
+        // A busy machine may start a thread so late that the others have traded in all markets.
+        while trading.traders.load(Ordering::Relaxed) < TRADER_COUNT.into() {
+            std::thread::yield_now();
+        }
         for market in 0..MARKET_COUNT {
             // Everybody is in the middle of trading, the last market too.
-            let seen = fills.load(Ordering::Relaxed);
-            while fills.load(Ordering::Relaxed) < seen + 40 {
+            let seen = trading.fills.load(Ordering::Relaxed);
+            while trading.fills.load(Ordering::Relaxed) < seen + 40 {
                 std::thread::yield_now();
             }
             world.markets.list(vec![resolved(market)]).unwrap();
@@ -232,7 +249,7 @@ fn orders_that_race_a_settlement_leave_no_open_position() {
         while !world.is_all_settled() {
             std::thread::yield_now();
         }
-        stop.store(true, Ordering::Relaxed);
+        trading.is_over.store(true, Ordering::Relaxed);
         traders.into_iter().map(|trader| trader.join().unwrap()).collect()
     });
     let recovered = world.recovered();
