@@ -11,5 +11,6 @@
 
 mod client;
 mod keys;
+mod settlement;
 mod trades;
 mod world;

@@ -21,8 +21,9 @@ use paperbourse::journal::{Gate, Journal, JournalConfig, MemoryJournal};
 use paperbourse::limits::tier::{Tier, Tiers};
 use paperbourse::market::Markets;
 use paperbourse::market::book::{Book, Ladder, Level};
-use paperbourse::market::catalogue::{MarketInfo, Outcome};
+use paperbourse::market::catalogue::{MarketInfo, MarketStatus, Outcome};
 use paperbourse::money::{Price, Shares};
+use paperbourse::service::settlement::Settler;
 use paperbourse::service::{Parts, Service, key_observer, key_table};
 use paperbourse::shard::Shards;
 use paperbourse::snapshot::Recovered;
@@ -154,6 +155,14 @@ impl World {
     pub(crate) fn publish_ask(&self, ask_micros: i64) {
         publish(self.exchange.service.markets(), MARKET, ask_micros);
     }
+
+    /// The venue says that Yes has won, and the settler does what it can.
+    pub(crate) async fn resolve(&self) {
+        let (status, payouts) = (MarketStatus::Resolved, vec![Price::ONE, Price::ZERO]);
+        let resolved = MarketInfo { status, payouts, ..info(MARKET) };
+        self.exchange.service.markets().list(vec![resolved]).expect("few markets");
+        until_idle().await;
+    }
 }
 
 /// The time in which the disk does nothing.
@@ -232,9 +241,7 @@ pub(crate) fn number(value: &Value) -> u64 {
 fn exchange(issuer: EmbeddedIssuer, journal: &Arc<Journal>) -> Exchange {
     let markets = Arc::new(Markets::new());
     for id in [MARKET, OTHER_MARKET] {
-        let outcomes = ["Yes", "No"]
-            .map(|label| Outcome { label: label.into(), token_id: format!("{id}-{label}").into() });
-        markets.list(vec![MarketInfo::bare(id, outcomes)]).expect("few markets");
+        markets.list(vec![info(id)]).expect("few markets");
         publish(&markets, id, 500_000);
     }
     let mut tiers = Tiers::default();
@@ -250,6 +257,7 @@ fn exchange(issuer: EmbeddedIssuer, journal: &Arc<Journal>) -> Exchange {
         Arc::default(),
         key_observer(keys.clone(), tiers.clone()),
     ));
+    tokio::spawn(Settler::new(markets.clone(), shards.clone(), journal, Vec::new()).run());
     let service = Service::new(Parts {
         markets,
         shards,
@@ -261,6 +269,12 @@ fn exchange(issuer: EmbeddedIssuer, journal: &Arc<Journal>) -> Exchange {
         address_rules: None,
     });
     Exchange::new(service, journal.clone(), VenueStatus::default())
+}
+
+fn info(id: &str) -> MarketInfo {
+    let outcomes = ["Yes", "No"]
+        .map(|label| Outcome { label: label.into(), token_id: format!("{id}-{label}").into() });
+    MarketInfo::bare(id, outcomes)
 }
 
 fn publish(markets: &Markets, id: &str, ask_micros: i64) {
