@@ -164,8 +164,7 @@ fn tell_order(
             clients.is_answered[number] = true;
             match rejection {
                 Rejection::InsufficientBalance { available, .. } => {
-                    let unpaid = available.micros() - noted.payouts_micros;
-                    auditor.told_balance(trader, noted.order_count, unpaid);
+                    auditor.told_balance(trader, noted.order_count, available.micros());
                 }
                 Rejection::MarketClosed { .. } if clients.resolved().contains(&market) => {
                     totals.refused_resolved += 1;

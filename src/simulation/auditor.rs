@@ -52,8 +52,12 @@ impl History {
 /// What somebody was told of an account when it had so many orders.
 #[derive(Clone, Copy)]
 enum Told {
-    /// Without what resolved markets have paid.
     Balance(i64),
+    /// What resolved markets had paid, and the cash with it.
+    Payouts {
+        micros: i64,
+        cash: i64,
+    },
     /// In which market, and how many micro-shares.
     Position(usize, i64),
 }
@@ -66,6 +70,8 @@ struct Book {
     executed: BTreeMap<OrderId, (usize, OrderReceipt)>,
     /// The most orders that the account had when something was told of it.
     order_count: u64,
+    /// The most that resolved markets had paid when somebody was told.
+    payouts: i64,
     told: Vec<(u64, Told)>,
 }
 
@@ -148,8 +154,11 @@ impl Auditor {
     }
 
     pub(super) fn told_account(&mut self, trader: usize, order_count: u64, page: &AccountPage) {
-        let unpaid = page.ledger.cash() - page.ledger.payouts;
-        self.told_balance(trader, order_count, unpaid.micros());
+        let (micros, cash) = (page.ledger.payouts.micros(), page.ledger.cash().micros());
+        let book = &mut self.books[trader];
+        book.told.push((order_count, Told::Payouts { micros, cash }));
+        book.payouts = micros.max(book.payouts);
+        self.told_of(trader, order_count);
         for row in &page.positions {
             let market = market_index(&row.market_id);
             self.told_position(trader, order_count, market, row.position.shares.micros());
@@ -430,23 +439,32 @@ impl Auditor {
             shares * payout_micros(market) / 1_000_000
         };
         let owed: [i64; MARKETS.len()] = std::array::from_fn(owed);
-        let mut paid_before = 0;
         let (mut cash, mut positions) = (START_MICROS, [0; MARKETS.len()]);
         book.told.sort_by_key(|&(order_count, _)| order_count);
         let mut told = book.told.drain(..).peekable();
-        let mut check_told = |order_count: u64, cash: i64, positions: &[i64]| {
+        // Payouts only grow, and each market pays all that it owes at once.
+        let is_owed = |paid: i64, before: i64| paid >= before && is_sum_of_some(&owed, paid);
+        let mut check_told = |order_count: u64, cash: i64, positions: &[i64], paid: i64| {
+            let mut newest_paid = paid;
+            let mut is_next = |micros: i64| {
+                newest_paid = newest_paid.max(micros);
+                is_owed(micros, paid)
+            };
             while let Some((_, told)) = told.next_if(|&(at, _)| at == order_count) {
                 self.compared += 1;
                 let is_true = match told {
-                    Told::Balance(micros) => micros == cash,
+                    Told::Balance(micros) => is_next(micros - cash),
+                    Told::Payouts { micros, cash: told } => {
+                        told == cash + micros && is_next(micros)
+                    }
                     Told::Position(market, 0) if is_paid[market] => true,
                     Told::Position(market, micros) => positions[market] == micros,
                 };
                 ensure!(is_true, "trader {trader} was told what never was, at order {order_count}");
             }
-            Ok(())
+            Ok(newest_paid)
         };
-        check_told(0, cash, &positions)?;
+        let mut paid_before = check_told(0, cash, &positions, 0)?;
         for (order_count, (id, (number, receipt))) in (1..).zip(&book.executed) {
             let sign = if receipt.side == Side::Buy { 1 } else { -1 };
             let market = market_index(&receipt.market_id);
@@ -455,14 +473,11 @@ impl Auditor {
             // The balance holds what resolved markets had paid by then: some of them all they owe.
             let paid = receipt.balance.micros() - cash;
             ensure!(
-                paid >= paid_before
-                    && is_sum_of_some(&owed, paid)
-                    && receipt.position_shares.micros() == positions[market],
+                is_owed(paid, paid_before) && receipt.position_shares.micros() == positions[market],
                 "order {number}, executed as {id}, left {} and not {cash} and some of {owed:?}",
                 receipt.balance.micros()
             );
-            paid_before = paid;
-            check_told(order_count, cash, &positions)?;
+            paid_before = check_told(order_count, cash, &positions, paid)?;
         }
         let executed = book.executed.len() as u64;
         ensure!(told.next().is_none(), "trader {trader} was told of more than {executed} orders");
@@ -478,7 +493,16 @@ impl Auditor {
             ledger.cash().micros(),
             ledger.payouts.micros()
         );
+        let mut settled = [None; MARKETS.len()];
+        for (_, number, row) in state.settlements().filter(|(account, ..)| *account == id) {
+            let position = &account.positions()[number as usize];
+            let market = market_index(&state.used_market(position.market).condition_id);
+            settled[market] = Some((row.shares.micros(), row.payout.micros()));
+        }
         for (market, is_paid) in is_paid.into_iter().enumerate() {
+            let (shares, found) = (final_shares[market], settled[market]);
+            let expected = (is_paid && shares > 0).then_some((shares, owed[market]));
+            ensure!(found == expected, "account {id} was paid {found:?} and not {expected:?}");
             if is_paid {
                 positions[market] = 0;
             }
@@ -514,6 +538,8 @@ impl Book {
         let found = account.order_count_ever();
         let told = executed.max(self.order_count);
         ensure!(found >= told, "trader {trader} was told of {told} orders, {found} are back");
+        let (paid, told) = (account.ledger().payouts.micros(), self.payouts);
+        ensure!(paid >= told, "trader {trader} was told of {told} in payouts, {paid} are back");
         let unanswered = client.unanswered.len();
         let possible = executed + unanswered as u64;
         ensure!(found <= possible, "trader {trader} sent {possible} orders, {found} are there");

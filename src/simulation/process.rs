@@ -70,8 +70,6 @@ pub(super) struct Noted {
     pub(super) is_write: bool,
     /// How many orders the trader had whom the request is about.
     pub(super) order_count: u64,
-    /// What that trader had been paid for resolved markets.
-    pub(super) payouts_micros: i64,
     hash: u64,
 }
 
@@ -306,7 +304,6 @@ impl Process {
                     sequence: state.sequence(),
                     is_write: false,
                     order_count: account.map_or(0, Account::order_count_ever),
-                    payouts_micros: account.map_or(0, |it| it.ledger().payouts.micros()),
                     hash: state.hash().get(),
                 };
                 Observed { value: noted, place: Place::START }
