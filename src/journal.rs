@@ -12,9 +12,10 @@
 //! - [`Reservation::fill`] copies the record. Records become durable in the order of their places:
 //!   one that is not filled holds back all after it.
 //! - [`Waiters::durable`] ends when the record at a place, and with it every one before, is on
-//!   disk. No answer that rests on a record may leave before. A wait is what has records put on
-//!   disk: those that nobody waits for go with the next that somebody does, or with
-//!   [`Journal::tend`].
+//!   disk. No answer that rests on a record may leave before.
+//! - **Nobody has to help**: the flush of a record that was filled begins within
+//!   [`FLUSH_DELAY_MAX`], whoever waits for it and whatever all workers do. [`Journal::tend`] makes
+//!   it sooner.
 //! - **Lost**: a write or a sync that fails is final, since the system may have thrown the bytes
 //!   away and marked them clean. It is never tried again: the process ends with
 //!   [`EXIT_JOURNAL_LOST`], for its state runs ahead of the disk and must be forgotten.
@@ -81,7 +82,7 @@ mod local;
 mod maker;
 mod memory;
 mod metrics;
-mod primitives;
+pub(crate) mod primitives;
 mod reader;
 pub mod record;
 mod recovery;
@@ -89,6 +90,7 @@ mod ring;
 mod segment;
 mod tail;
 mod waiters;
+mod watch;
 mod writer;
 
 use std::error::Error;
@@ -115,6 +117,7 @@ use ring::Ticket;
 pub(crate) use segment::number_before;
 use waiters::Progress;
 pub use waiters::{DurableWait, WAITER_GROUPS_MAX, Waiters};
+pub use watch::FLUSH_DELAY_MAX;
 
 /// The longest record: an order that takes all 9,999 levels of a side needs 160,000 bytes for them.
 pub const RECORD_BYTES_MAX: usize = 256 * 1024;
@@ -315,18 +318,13 @@ impl Journal {
 
     /// A group for the waits of one worker. At most [`WAITER_GROUPS_MAX`] live at a time.
     pub fn register(&self) -> Arc<Waiters> {
-        self.progress().register(false)
+        self.progress().register()
     }
 
-    /// A group for the waits of a worker that calls [`Self::tend`] each time before it sleeps.
-    pub fn register_tending(&self) -> Arc<Waiters> {
-        self.progress().register(true)
-    }
-
-    /// Has the records that are there put on disk, by a worker that has nothing else to do and
-    /// calls this each time before it sleeps. On a quick disk it returns when they are there.
-    pub fn tend(&self, waiters: &Waiters) {
-        waiters.begin_tending();
+    /// Has the records that are there put on disk at once: for a worker that has nothing else to
+    /// do, each time before it sleeps. On a quick disk it returns when they are there. Nobody's
+    /// flush depends on it.
+    pub fn tend(&self) {
         match self {
             Self::Local(local) => local.tend(),
             Self::Memory(_) => {}

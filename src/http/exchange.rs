@@ -167,7 +167,7 @@ impl Worker {
     /// runtime that ends them, since before the start is complete there is no journal to wait for.
     pub fn waiters(&self, exchange: &Exchange) -> &Arc<Waiters> {
         self.waiters.get_or_init(|| {
-            let waiters = exchange.journal.register_tending();
+            let waiters = exchange.journal.register();
             tokio::spawn({
                 let waiters = waiters.clone();
                 async move { waiters.run().await }
@@ -178,10 +178,8 @@ impl Worker {
 
     /// Called before this worker's thread sleeps, since it has nothing to do.
     pub fn before_sleep(&self) {
-        if let Some(waiters) = self.waiters.get()
-            && let Some(exchange) = self.stage.exchange()
-        {
-            exchange.journal.tend(waiters);
+        if let Some(exchange) = self.stage.exchange() {
+            exchange.journal.tend();
         }
     }
 }

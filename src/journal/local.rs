@@ -1,12 +1,11 @@
 //! The journal in a directory: its threads, from the opening to the last flush.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
-use parking_lot::Mutex;
-
 use super::maker::{Maker, Stock};
+use super::primitives::{AtomicBool, Mutex};
 use super::ring::{Ring, Ticket};
 use super::waiters::Progress;
 use super::writer::{self, Desk, Writer};
@@ -111,6 +110,7 @@ impl LocalJournal {
 
     pub(super) fn fill(&self, ticket: &Ticket, write: impl FnOnce(&mut Vec<u8>)) {
         self.shared.ring.fill(ticket, write);
+        self.shared.progress.bell.announce();
     }
 
     pub(super) fn tend(&self) {

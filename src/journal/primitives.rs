@@ -1,37 +1,61 @@
-//! The atomics, mutex and threads under the hand-written hand-overs of the journal, in one place
-//! so that a build with `--cfg paperbourse_loom` can put the model checker's in their stead.
+//! The atomics, mutex, threads and clock under the hand-written hand-overs of the journal and of
+//! whoever waits for it, in one place so that a build with `--cfg paperbourse_loom` can put the
+//! model checker's in their stead.
 
 #[cfg(not(paperbourse_loom))]
-pub(super) use real::*;
+pub(crate) use real::*;
 
 #[cfg(paperbourse_loom)]
-pub(super) use modelled::*;
+pub(crate) use modelled::*;
 
 #[cfg(not(paperbourse_loom))]
 mod real {
-    pub(in crate::journal) use std::sync::atomic::{AtomicBool, AtomicU64, fence};
-    pub(in crate::journal) use std::thread::{Thread, current, park};
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, fence};
+    pub(crate) use std::thread::{Thread, current, park, park_timeout};
 
-    pub(in crate::journal) use parking_lot::Mutex;
+    pub(crate) use parking_lot::Mutex;
+
+    /// The time, for what depends on how long something took.
+    pub(crate) fn now() -> std::time::Instant {
+        std::time::Instant::now()
+    }
 }
 
 #[cfg(paperbourse_loom)]
 mod modelled {
-    pub(in crate::journal) use loom::sync::MutexGuard;
-    pub(in crate::journal) use loom::sync::atomic::{AtomicBool, AtomicU64, fence};
-    pub(in crate::journal) use loom::thread::{Thread, current, park};
+    use std::sync::LazyLock;
+    use std::time::{Duration, Instant};
+
+    pub(crate) use loom::sync::MutexGuard;
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, fence};
+    pub(crate) use loom::thread::{Thread, current, park};
+
+    /// A moment may be over whatever has happened meanwhile.
+    pub(crate) fn park_timeout(_: Duration) {
+        loom::thread::yield_now();
+    }
+
+    /// Nothing takes time, so that the checker can repeat what it has seen.
+    pub(crate) fn now() -> Instant {
+        static NOW: LazyLock<Instant> = LazyLock::new(Instant::now);
+        *NOW
+    }
 
     /// The model checker's mutex with the face of `parking_lot`'s.
     #[derive(Debug)]
-    pub(in crate::journal) struct Mutex<T>(loom::sync::Mutex<T>);
+    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
     impl<T> Mutex<T> {
-        pub(in crate::journal) fn new(value: T) -> Self {
+        pub(crate) fn new(value: T) -> Self {
             Self(loom::sync::Mutex::new(value))
         }
 
-        pub(in crate::journal) fn lock(&self) -> MutexGuard<'_, T> {
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
             self.0.lock().expect("a model that panicked has already failed")
+        }
+
+        pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            self.0.try_lock().ok()
         }
     }
 }

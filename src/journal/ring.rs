@@ -146,6 +146,11 @@ impl Ring {
         self.entrance.next.load(Ordering::Acquire) - 1
     }
 
+    /// The newest position that was taken out.
+    pub(super) fn taken_position(&self) -> u64 {
+        self.exit.taken.load(Ordering::Acquire)
+    }
+
     fn promise(&self, bytes: u64) -> Result<(), Refused> {
         let mut promised = self.entrance.promised.load(Ordering::Relaxed);
         loop {
@@ -183,7 +188,7 @@ impl Ring {
     /// Whether a record is there that nobody has taken. It may also say so of one that is being
     /// taken.
     pub(super) fn has_next(&self) -> bool {
-        let next = self.exit.taken.load(Ordering::Acquire) + 1;
+        let next = self.taken_position() + 1;
         self.slot(next).filled.load(Ordering::Acquire) >= next
     }
 

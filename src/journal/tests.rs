@@ -3,6 +3,7 @@
 mod broken;
 mod contract;
 mod damage;
+mod liveness;
 mod opening;
 mod reading;
 mod simulation;

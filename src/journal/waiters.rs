@@ -9,26 +9,23 @@
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Condvar;
 use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use super::Place;
 use super::bell::Bell;
+use super::primitives::{AtomicU64, Mutex};
 
 /// At most this many groups at a time: one for each worker thread.
 pub const WAITER_GROUPS_MAX: usize = 1024;
 
 /// This many tasks are woken for each time that the lock of a group is taken.
 const WOKEN_AT_ONCE: usize = 64;
-
-/// A worker that looks after the journal whenever it has nothing else to do leaves this many waits
-/// to that moment. With more, it is too busy to be relied on, and the journal's thread is woken.
-const WAITS_LEFT_MAX: u32 = 16;
 
 /// How far the log is on disk, and everyone who waits for more.
 pub(super) struct Progress {
@@ -37,7 +34,7 @@ pub(super) struct Progress {
     pub(super) bell: Bell,
     durable: AtomicU64,
     groups: Mutex<Vec<Weak<Waiters>>>,
-    blocked: Mutex<()>,
+    blocked: parking_lot::Mutex<()>,
     advanced: Condvar,
 }
 
@@ -49,7 +46,7 @@ impl Progress {
             bell: Bell::default(),
             durable: AtomicU64::new(durable),
             groups: Mutex::new(Vec::new()),
-            blocked: Mutex::new(()),
+            blocked: parking_lot::Mutex::new(()),
             advanced: Condvar::new(),
         }
     }
@@ -91,11 +88,9 @@ impl Progress {
         }
     }
 
-    pub(super) fn register(self: &Arc<Self>, is_tending: bool) -> Arc<Waiters> {
+    pub(super) fn register(self: &Arc<Self>) -> Arc<Waiters> {
         let group = Arc::new(Waiters {
             progress: self.clone(),
-            is_tending,
-            waits_left: AtomicU32::new(0),
             waiting: Mutex::new(Waiting::default()),
             due: Notify::new(),
         });
@@ -113,10 +108,6 @@ impl Progress {
 /// over and not yet woken; both are bounded by the commands that may be on their way.
 pub struct Waiters {
     progress: Arc<Progress>,
-    /// Whether the worker looks after the journal when it has nothing else to do.
-    is_tending: bool,
-    /// How many waits have begun since it last did.
-    waits_left: AtomicU32,
     waiting: Mutex<Waiting>,
     due: Notify,
 }
@@ -150,8 +141,6 @@ impl Waiters {
             waker.wake();
         } else {
             waiting.enter(place.position, waker);
-            drop(waiting);
-            self.ask_for_flush();
         }
     }
 
@@ -162,20 +151,6 @@ impl Waiters {
             self.due.notified().await;
             self.wake_up_to(self.progress.durable_place().position);
         }
-    }
-
-    /// Sees to it that what somebody waits for will be put on disk.
-    fn ask_for_flush(&self) {
-        let is_left =
-            self.is_tending && self.waits_left.fetch_add(1, Ordering::Relaxed) < WAITS_LEFT_MAX;
-        if !is_left {
-            self.progress.bell.ring();
-        }
-    }
-
-    /// The worker looks after the journal now.
-    pub(super) fn begin_tending(&self) {
-        self.waits_left.store(0, Ordering::Relaxed);
     }
 
     /// Called by the journal after it published this position.
@@ -252,8 +227,6 @@ impl Future for DurableWait {
             drop(replaced);
         } else {
             this.entry = Some(waiting.enter(position, waker));
-            drop(waiting);
-            this.waiters.ask_for_flush();
         }
         Poll::Pending
     }
@@ -266,6 +239,7 @@ impl Drop for DurableWait {
 }
 
 #[cfg(test)]
+#[cfg(not(paperbourse_loom))]
 mod tests {
     use std::pin::pin;
     use std::sync::atomic::AtomicUsize;
@@ -296,7 +270,7 @@ mod tests {
 
     fn group() -> (Arc<Progress>, Arc<Waiters>) {
         let progress = Arc::new(Progress::new(0, 0));
-        let waiters = progress.register(false);
+        let waiters = progress.register();
         (progress, waiters)
     }
 
@@ -352,33 +326,6 @@ mod tests {
     }
 
     #[test]
-    fn waits_ring_for_a_flush_unless_their_worker_tends_soon() {
-        for is_tending in [false, true] {
-            let progress = Arc::new(Progress::new(0, 0));
-            let waiters = progress.register(is_tending);
-            let count = Arc::new(Count::default());
-            let mut waits = Vec::new();
-            for round in 0..3 {
-                progress.bell.pretend_sleep();
-                let left_max = if is_tending { WAITS_LEFT_MAX } else { 0 };
-                for _ in 0..left_max {
-                    waits.push(Box::pin(waiters.durable(progress.place(1))));
-                    assert!(!is_ready(waits.last_mut().unwrap().as_mut(), &count));
-                    assert!(progress.bell.is_silent(), "the worker tends soon, round {round}");
-                }
-                waits.push(Box::pin(waiters.durable(progress.place(1))));
-                assert!(!is_ready(waits.last_mut().unwrap().as_mut(), &count));
-                assert!(!progress.bell.is_silent(), "a wait in vain, round {round}");
-                waiters.begin_tending();
-            }
-            progress.bell.pretend_sleep();
-            let wait = waits.last_mut().unwrap().as_mut();
-            assert!(!is_ready(wait, &count));
-            assert!(progress.bell.is_silent(), "a wait rings once, however often it is polled");
-        }
-    }
-
-    #[test]
     fn a_waker_handed_over_is_woken_once() {
         let (progress, waiters) = group();
         let early = Arc::new(Count::default());
@@ -415,7 +362,7 @@ mod tests {
     fn groups_come_and_go() {
         let progress = Arc::new(Progress::new(0, 0));
         for _ in 0..3 * WAITER_GROUPS_MAX {
-            drop(progress.register(false));
+            drop(progress.register());
         }
         assert!(progress.groups.lock().len() <= 1);
     }
@@ -424,7 +371,7 @@ mod tests {
     #[should_panic(expected = "more than 1024 waiter groups")]
     fn groups_are_bounded() {
         let progress = Arc::new(Progress::new(0, 0));
-        let _kept: Vec<_> = (0..=WAITER_GROUPS_MAX).map(|_| progress.register(false)).collect();
+        let _kept: Vec<_> = (0..=WAITER_GROUPS_MAX).map(|_| progress.register()).collect();
     }
 
     #[test]

@@ -1,21 +1,26 @@
 //! Putting records on disk: takes what is there, one block, one write, one sync, tells everyone.
 //!
-//! One thread at a time does it, and there is one whose duty it is. A worker that would otherwise
-//! sleep does it too, with what it has just filled in: on an idle server an answer then waits for
-//! the disk and for no other thread. There is no delay to collect more records: those that arrive
-//! during a flush share the next.
+//! One thread at a time does it. A worker that would otherwise sleep does it with what it has just
+//! filled in: on an idle server an answer then waits for the disk and for no other thread. The
+//! journal's own thread does it when it is asked to, and with what was left too long ([`watch`]).
+//! There is no delay to collect more records: those that arrive during a flush share the next.
+//!
+//! Nobody waits for the desk. Whoever finds it taken goes away, since whoever has it looks for
+//! records again when it is free.
+//!
+//! [`watch`]: super::watch
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-
-use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use super::block::{Builder, Chain};
 use super::maker::{BlankSegment, Stock};
 use super::metrics::JournalMetrics;
+use super::primitives::{AtomicBool, Mutex, fence, now};
 use super::ring::{Ring, Taken, Taker};
 use super::waiters::Progress;
+use super::watch::{LOOK_INTERVAL, Look, Watch};
 use super::{SyncMode, segment};
 use crate::disk::{DiskError, DiskFile};
 use crate::faults::{self, Fault};
@@ -27,6 +32,10 @@ const SLOW_FLUSH: Duration = Duration::from_secs(1);
 /// while it writes, so it stands still for no longer than that, but for the first flush of a disk
 /// that turns slow.
 const QUICK_FLUSH_US_MAX: u64 = 500;
+
+/// A worker writes at most this many blocks before it looks after its connections again: its own
+/// records, and those that others filled in meanwhile.
+const TENDED_FLUSHES_MAX: usize = 2;
 
 /// What the writer shares with those who reserve and wait.
 pub(super) struct Shared {
@@ -93,46 +102,86 @@ pub(super) struct Desk {
     pub(super) writer: Mutex<Option<Writer>>,
 }
 
+/// What a visit to the desk leaves behind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Left {
+    /// Nothing, or what somebody else who writes sees to.
+    Nothing,
+    /// Records: there were more than the visit was for.
+    Records,
+    /// The journal is lost.
+    Lost,
+}
+
 impl Desk {
     /// Writes until the journal closes and everything reserved is on disk, or is lost: what the
     /// journal's own thread does.
     pub(super) fn run(&self) -> Result<(), DiskError> {
         let Shared { progress, ring, is_closing, .. } = &*self.shared;
-        progress.bell.attach();
+        let bell = &progress.bell;
+        bell.attach();
+        let mut watch = Watch::new(ring.taken_position());
         loop {
-            // Read before looking for records: what was filled before the closing is then seen.
+            // In this order: who closes says so, and then rings; what was filled before is seen.
+            let is_rung = bell.take_ring();
             let is_last_look = is_closing.load(Ordering::Acquire);
-            if self.flush()? {
-                continue;
-            }
-            if is_last_look || self.writer.lock().is_none() {
+            let look = watch.look(ring.taken_position(), ring.newest_position());
+            let is_due = is_rung || is_last_look || look == Look::Late;
+            let is_lost = is_due && self.visit(usize::MAX)? == Left::Lost;
+            if is_last_look || is_lost {
                 return Ok(());
             }
-            progress.bell.sleep_unless(|| ring.has_next() || is_closing.load(Ordering::Acquire));
+            if look == Look::Quiet {
+                bell.sleep_unless(|| ring.has_next());
+            } else {
+                bell.doze(LOOK_INTERVAL);
+            }
         }
     }
 
-    /// Puts the records that are there on disk, as one block. False when there were none, and once
-    /// the journal is lost.
-    pub(super) fn flush(&self) -> Result<bool, DiskError> {
-        flush(&mut self.writer.lock())
-    }
-
-    /// Sees to it that the records that are there reach the disk, for a thread that has nothing
-    /// else to do. It writes them itself, which spares the time of two changes of threads, unless
-    /// the disk is slow or somebody writes at the moment: then the journal's own thread will.
+    /// Sees to it that the records that are there reach the disk soon, for a thread that has
+    /// nothing else to do. It writes them itself, which spares the time of two changes of threads,
+    /// unless the disk is slow or somebody writes at the moment.
     pub(super) fn tend(&self) -> Result<(), DiskError> {
         let Shared { progress, ring, newest_flush_us, .. } = &*self.shared;
         if !ring.has_next() {
             return Ok(());
         }
-        if newest_flush_us.load(Ordering::Relaxed) <= QUICK_FLUSH_US_MAX
-            && let Some(mut writer) = self.writer.try_lock()
-        {
-            return flush(&mut writer).map(|_| ());
+        let is_quick = newest_flush_us.load(Ordering::Relaxed) <= QUICK_FLUSH_US_MAX;
+        if !is_quick || self.visit(TENDED_FLUSHES_MAX)? == Left::Records {
+            progress.bell.ring();
         }
-        progress.bell.ring();
         Ok(())
+    }
+
+    /// Writes until no record is there, at most so many blocks, unless somebody else writes.
+    fn visit(&self, blocks_max: usize) -> Result<Left, DiskError> {
+        for _ in 0..blocks_max {
+            if !self.has_next() {
+                return Ok(Left::Nothing);
+            }
+            let Some(mut desk) = self.writer.try_lock() else { return Ok(Left::Nothing) };
+            if desk.is_none() {
+                return Ok(Left::Lost);
+            }
+            flush(&mut desk)?;
+        }
+        Ok(if self.has_next() { Left::Records } else { Left::Nothing })
+    }
+
+    /// Whether a record is there, for whoever has just left the desk or goes there next.
+    fn has_next(&self) -> bool {
+        // One thread leaves the desk and looks for records; another fills one in and finds the desk
+        // taken. With this between the two steps of each, at least one sees what the other did.
+        fence(Ordering::SeqCst);
+        self.shared.ring.has_next()
+    }
+
+    /// Puts the records that are there on disk, as one block. False when there were none, and once
+    /// the journal is lost.
+    #[cfg(test)]
+    pub(super) fn flush(&self) -> Result<bool, DiskError> {
+        flush(&mut self.writer.lock())
     }
 }
 
@@ -171,13 +220,13 @@ impl Writer {
         if taken.count == 0 {
             return Ok(false);
         }
-        let started = Instant::now();
+        let started = now();
         self.shared.metrics.begin_flush(started);
         if faults::is_on(Fault::AnswerBeforeSync) {
             self.shared.progress.publish(taken.last_position);
         }
         let bytes = self.tail.append(&mut self.builder)?;
-        let elapsed = started.elapsed();
+        let elapsed = now() - started;
         assert_eq!(self.tail.chain.position, taken.last_position, "positions are contiguous");
         let elapsed_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
         self.shared.newest_flush_us.store(elapsed_us, Ordering::Relaxed);

@@ -1,7 +1,9 @@
-//! The atomics of the queue: the machine's, or the model checker's.
+//! The atomics of the queue and the mutex of the tickets: the machine's, or the model checker's.
 
 #[cfg(not(paperbourse_loom))]
 pub(super) use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[cfg(paperbourse_loom)]
 pub(super) use loom::sync::atomic::{AtomicUsize, Ordering};
+
+pub(super) use crate::journal::primitives::Mutex;

@@ -1,6 +1,7 @@
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
 
@@ -360,6 +361,32 @@ fn one_that_was_run_by_another_waits_for_the_flush_too() {
     world.gate.release();
     drop(entered);
     assert!(!receipt(runtime.block_on(queued)).1);
+}
+
+/// Whoever runs a command of somebody else, whose thread sleeps, need not look after its flush.
+#[test]
+fn one_that_was_run_by_a_thread_that_never_tends_is_flushed() {
+    let data = tempfile::TempDir::new().unwrap();
+    let directory = DataDirectory::open(Disk::System, data.path()).unwrap();
+    let show = |_, _, _: &[u8]| Ok::<_, std::convert::Infallible>(());
+    let config = JournalConfig::default();
+    let journal = Arc::new(Journal::open(&directory, &config, show).unwrap().0);
+    let shards = shards_over(journal.clone(), Clock::System);
+    let asleep = journal.register();
+    let shard = &shards.shards[shard_id().index()];
+    // Again and again: the journal's thread may be awake for another reason.
+    for number in 0..20 {
+        let turn = shard.queue.try_turn().expect("nobody runs it");
+        let command = buy(1, &number.to_string());
+        let mut queued = pin!(shards.execute(shard_id(), command, &asleep));
+        assert!(is_pending(queued.as_mut()));
+        shards.serve(shard_id(), turn);
+        let started = Instant::now();
+        while is_pending(queued.as_mut()) {
+            assert!(started.elapsed() < Duration::from_secs(30), "it is never flushed");
+            std::thread::yield_now();
+        }
+    }
 }
 
 /// Queues so many reads that each count themselves when they run.

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use parking_lot::Mutex;
-
+use super::primitives::Mutex;
 use crate::engine::view::Observed;
 use crate::journal::Waiters;
 

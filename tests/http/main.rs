@@ -12,6 +12,7 @@ mod comments;
 mod connections;
 mod credentials;
 mod expect;
+mod flood;
 mod full_disk;
 mod idempotency;
 mod key_access;

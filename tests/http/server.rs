@@ -83,6 +83,11 @@ impl Server {
         Self::start(&UNLIMITED)
     }
 
+    /// The same with these flags besides.
+    pub(crate) fn unlimited_with(flags: &[&str]) -> Self {
+        Self::start(&[&UNLIMITED[..], flags].concat())
+    }
+
     /// The same with its data on this file system.
     pub(crate) fn unlimited_on(disk: &Path) -> Self {
         let folder = TempDir::new_in(disk).unwrap();
@@ -108,8 +113,11 @@ impl Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_paperbourse"));
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--journal-segment-bytes", "1048576"])
-            .args(["--workers", "2", "--data"])
+            .arg("--data")
             .arg(folder.path().join("data"));
+        if !flags.contains(&"--workers") {
+            command.args(["--workers", "2"]);
+        }
         let recording = folder.path().join("recording");
         if recording.exists() {
             command.arg("--venue").arg(format!("recorded:{}", recording.display()));

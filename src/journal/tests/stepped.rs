@@ -52,7 +52,7 @@ fn a_worker_that_tends_puts_records_on_disk_itself() {
     let (journal, mut steps) = open_stepped(&directory);
     let Journal::Local(local) = &journal else { unreachable!("it has a directory") };
     let newest_flush_us = &local.shared.newest_flush_us;
-    let waiters = journal.register_tending();
+    let waiters = journal.register();
     let mut written = Vec::new();
     for seed in 0..5 {
         written.push(record(seed, 100));
@@ -62,14 +62,14 @@ fn a_worker_that_tends_puts_records_on_disk_itself() {
         assert_eq!(wait.as_mut().poll(&mut context), Poll::Pending, "nobody has tended");
         // However slow the disk of this machine is at the moment.
         newest_flush_us.store(0, Ordering::Relaxed);
-        journal.tend(&waiters);
+        journal.tend();
         assert_eq!(wait.as_mut().poll(&mut context), Poll::Ready(()));
         assert!(!steps.flush().unwrap(), "there is nothing left for the thread");
     }
     newest_flush_us.store(10_000, Ordering::Relaxed);
     written.push(record(5, 100));
     let place = write(&journal, &written[5]);
-    journal.tend(&waiters);
+    journal.tend();
     assert!(!journal.is_durable(place), "a slow disk is left to the thread");
     assert!(steps.flush().unwrap());
     drop((journal, directory));
