@@ -15,7 +15,8 @@ use super::{
 };
 use crate::disk::DiskError;
 
-/// The journal in a directory. Dropping it puts everything that was filled on disk first.
+/// The journal in a directory. Dropping it puts everything that was filled on disk first. Where the
+/// journal's own thread drops it, since it woke who had the last reference, that follows at once.
 pub struct LocalJournal {
     pub(super) shared: Arc<writer::Shared>,
     pub(super) stock: Arc<Stock>,
@@ -25,16 +26,22 @@ pub struct LocalJournal {
     pub(super) epoch: u64,
     record_bytes_max: usize,
     /// Let go after the threads have ended.
-    _data: DataDirectory,
+    data: DataDirectory,
 }
 
 impl LocalJournal {
     /// A journal with both its threads at work.
     pub(super) fn start(recovered: recovery::Recovered, config: &JournalConfig) -> Self {
         let (mut journal, maker) = Self::assemble(recovered, config);
-        let desk = journal.desk.clone();
+        let (desk, data) = (journal.desk.clone(), journal.data.clone());
+        let run = move || {
+            let ended = desk.run();
+            // Nobody else may open the directory before the last flush.
+            drop(data);
+            ended
+        };
         journal.threads = vec![
-            spawn("journal", &config.on_lost, move || desk.run()),
+            spawn("journal", &config.on_lost, run),
             spawn("journal-maker", &config.on_lost, move || maker.run()),
         ];
         journal
@@ -89,8 +96,7 @@ impl LocalJournal {
         let threads = Vec::new();
         let desk = Arc::new(Desk { shared: shared.clone(), writer: Mutex::new(Some(writer)) });
         let on_lost = config.on_lost.clone();
-        let journal =
-            Self { shared, stock, desk, on_lost, threads, epoch, record_bytes_max, _data: data };
+        let journal = Self { shared, stock, desk, on_lost, threads, epoch, record_bytes_max, data };
         (journal, maker)
     }
 
@@ -125,7 +131,10 @@ impl Drop for LocalJournal {
         self.shared.is_closing.store(true, Ordering::Release);
         self.shared.progress.bell.ring();
         self.stock.close();
-        for thread in self.threads.drain(..) {
+        let this = thread::current().id();
+        // Whom a flush wakes may have the last reference. The journal's own thread cannot wait for
+        // its own end; it comes to it as soon as this returns.
+        for thread in self.threads.drain(..).filter(|thread| thread.thread().id() != this) {
             // A thread that panicked has said why, and with `panic = "abort"` there is none.
             let _ = thread.join();
         }

@@ -1,7 +1,10 @@
 //! A record reaches the disk without anybody's help.
 
-use std::task::{Context, Waker};
+use std::sync::mpsc;
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 use super::*;
 
@@ -38,4 +41,49 @@ fn a_record_is_flushed_although_nobody_tends() {
             std::thread::yield_now();
         }
     }
+}
+
+/// Holds a reference to a journal. Woken, it waits until that is the last one, and lets it go.
+struct LastReference {
+    journal: Mutex<Option<Arc<Journal>>>,
+    is_last: Mutex<mpsc::Receiver<()>>,
+    gone: mpsc::Sender<()>,
+}
+
+impl Wake for LastReference {
+    fn wake(self: Arc<Self>) {
+        self.is_last.lock().recv().unwrap();
+        drop(self.journal.lock().take());
+        self.gone.send(()).unwrap();
+    }
+}
+
+/// What a flush wakes may be the last that holds the journal.
+#[test]
+fn the_last_reference_may_go_on_the_journals_own_thread() {
+    let data = TempDir::new().unwrap();
+    let journal = Arc::new(open(data.path()).journal);
+    let waiters = journal.register();
+    let (release, is_last) = mpsc::channel();
+    let (gone, is_gone) = mpsc::channel();
+    let held = Mutex::new(Some(journal.clone()));
+    let waker = Arc::new(LastReference { journal: held, is_last: Mutex::new(is_last), gone });
+    let waker = Waker::from(waker);
+    let mut run = std::pin::pin!(waiters.run());
+    assert_eq!(run.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Pending);
+    let place = write(&journal, b"last");
+    waiters.wake_when_durable(place, Waker::noop().clone());
+    drop(journal);
+    release.send(()).unwrap();
+    is_gone.recv_timeout(PATIENCE).expect("the journal's thread waits for itself");
+    // The directory is let go when everything is on disk.
+    let started = Instant::now();
+    let reopened = loop {
+        match try_open(data.path()) {
+            Ok(opened) => break opened,
+            Err(error) => assert!(started.elapsed() < PATIENCE, "it is never let go: {error}"),
+        }
+        std::thread::yield_now();
+    };
+    assert_eq!(reopened.bytes(), [b"last"]);
 }
