@@ -129,6 +129,8 @@ pub struct State {
     /// The newest record that took an order, a key or a comment away: its position in the log.
     last_removal: u64,
     markets: Vec<UsedMarket>,
+    /// The record that introduced each of them: its position in the log.
+    introductions: Vec<u64>,
     /// Whoever has vouched for an account: one issuer, or as many as there ever were.
     issuers: Vec<Box<str>>,
     account_of: HashTable<u32>,
@@ -161,6 +163,7 @@ impl State {
             comments_of: HashMap::default(),
             last_removal: 0,
             markets: Vec::new(),
+            introductions: Vec::new(),
             issuers: Vec::new(),
             account_of: HashTable::new(),
             hasher: RandomState::default(),
@@ -267,7 +270,7 @@ impl State {
                 self.account_place(*account)
             }
             Command::Trade(trade) => {
-                owner_place(&trade.owner).max(self.settled_place(&trade.order().market_id))
+                owner_place(&trade.owner).max(self.market_place(&trade.order().market_id))
             }
             Command::Comment { order, .. } => self.comments_place(*order),
             Command::DeleteComment { comment, .. } => match self.comment(*comment) {
@@ -278,15 +281,16 @@ impl State {
             Command::DecideSettlement(decision) => self
                 .decision(&decision.condition_id)
                 .map_or(Place::START, |decided| self.place_at(decided.position_in_log)),
-            Command::Settle(decision) => self.settled_place(&decision.condition_id),
+            Command::Settle(decision) => self.market_place(&decision.condition_id),
         }
     }
 
-    /// What it rests on that a market is settled, if it is.
-    fn settled_place(&self, condition_id: &str) -> Place {
-        let market = self.market_of.get(condition_id);
-        let settled = market.and_then(|market| self.settled.get(market));
-        settled.map_or(Place::START, |settled| self.place_at(settled.position_in_log))
+    /// What it rests on how this shard has used a market, and that it is settled if it is.
+    fn market_place(&self, condition_id: &str) -> Place {
+        let Some(market) = self.market_of.get(condition_id) else { return Place::START };
+        let introduced = self.introductions[market.0 as usize];
+        let settled = self.settled.get(market).map_or(0, |settled| settled.position_in_log);
+        self.place_at(introduced.max(settled))
     }
 
     fn identity_place(&self, identity: &Identity) -> Place {

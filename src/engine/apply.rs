@@ -79,7 +79,7 @@ impl State {
             }),
             Event::KeyForgotten { key } => self.forget_key(*key, position_in_log),
             Event::MarketIntroduced { index, condition_id, outcomes } => {
-                self.introduce_market(*index, condition_id, outcomes)
+                self.introduce_market(*index, condition_id, outcomes, position_in_log)
             }
             Event::OrderFilled(fill) => self.fill_order(fill, position_in_log),
             Event::OrderForgotten { order } => self.forget_order(*order, position_in_log),
@@ -205,16 +205,18 @@ impl State {
         index: MarketIndex,
         condition_id: &Arc<str>,
         outcomes: &[(Arc<str>, Arc<str>)],
+        position_in_log: u64,
     ) -> Result<(), Flaw> {
         if index.0 as usize != self.markets.len() {
             return Err(Flaw::market(index, NOT_NEXT));
         }
         let market = UsedMarket { condition_id: condition_id.clone(), outcomes: outcomes.to_vec() };
-        self.insert_market(market).ok_or(Flaw::market(index, "was introduced before"))
+        let inserted = self.insert_market(market, position_in_log);
+        inserted.ok_or(Flaw::market(index, "was introduced before"))
     }
 
     /// Adds a market behind the others. `None` when it is there already.
-    pub(super) fn insert_market(&mut self, market: UsedMarket) -> Option<()> {
+    pub(super) fn insert_market(&mut self, market: UsedMarket, position_in_log: u64) -> Option<()> {
         let index = u32::try_from(self.markets.len()).ok()?;
         if self.market_of.contains_key(&market.condition_id) {
             return None;
@@ -222,6 +224,7 @@ impl State {
         self.market_of.insert(market.condition_id.clone(), MarketIndex(index));
         self.hash += market.term(index);
         self.markets.push(market);
+        self.introductions.push(position_in_log);
         Some(())
     }
 

@@ -79,7 +79,7 @@ impl Restorer {
     /// The next market, by index.
     pub fn market(&mut self, market: UsedMarket) -> Result<(), RestoreError> {
         let id = self.state.markets.len() as u64;
-        let inserted = self.state.insert_market(market);
+        let inserted = self.state.insert_market(market, 0);
         inserted.ok_or(RestoreError::Row { kind: "market", id, flaw: "came before" })
     }
 

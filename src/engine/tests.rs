@@ -30,12 +30,22 @@ fn listed(labels: [&str; 2]) -> MarketSnapshot {
 }
 
 fn owner() -> Owner {
-    Owner::Identity(Identity { digest: [0; 32], issuer: "i".into(), subject: "s".into() })
+    identity(0)
+}
+
+fn identity(number: u8) -> Owner {
+    let mut digest = [0; 32];
+    digest[31] = number;
+    Owner::Identity(Identity { digest, issuer: "i".into(), subject: "s".into() })
 }
 
 fn trade(side: Side, shares: i64) -> Command {
+    trade_of(owner(), side, shares)
+}
+
+fn trade_of(owner: Owner, side: Side, shares: i64) -> Command {
     Command::Trade(Trade::new(
-        owner(),
+        owner,
         TradeOrder {
             market_id: MARKET_ID.into(),
             outcome: "yes".into(),
@@ -123,6 +133,8 @@ fn a_market_that_came_back_with_other_outcomes_is_not_traded() {
     state.apply(&events, Place::new(0, 1));
     assert!(matches!(decide(&state, &market()), Ok(Verdict::Happens(_))));
     assert_eq!(decide(&state, &listed(["No", "Yes"])), Err(Rejection::MarketChanged));
+    // Somebody else learns from it how the market was used, and may not learn it too early.
+    assert_eq!(state.rests_on(&trade_of(identity(1), Side::Buy, 1)), Place::new(0, 1));
 }
 
 #[test]
