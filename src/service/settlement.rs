@@ -116,7 +116,9 @@ impl Settler {
         for ((market, decision), is_used) in decisions.into_iter().zip(is_used) {
             if is_used {
                 let Some(decision) = self.decide(decision).await else { continue };
-                self.pay(&decision).await;
+                if !self.pay(&decision).await {
+                    continue;
+                }
             }
             self.markets.mark_settled(market);
         }
@@ -179,8 +181,10 @@ impl Settler {
         Some(made)
     }
 
-    /// Has every shard pay its positions.
-    async fn pay(&self, decision: &Arc<Decision>) {
+    /// Has every shard pay its positions. False when one cannot.
+    async fn pay(&self, decision: &Arc<Decision>) -> bool {
+        let market = &*decision.condition_id;
+        let mut unpaid_shards = 0;
         let mut left: Vec<ShardId> = ShardId::all().collect();
         let mut retry = Retry::default();
         while !left.is_empty() {
@@ -196,8 +200,9 @@ impl Settler {
                     Ok(Outcome::Unfinished) => left.push(shard),
                     Ok(_) => {}
                     Err(Refusal::Rejected(rejection)) => {
-                        let (id, shard) = (&decision.condition_id, shard.get());
-                        tracing::error!("shard {shard} cannot settle market {id}: {rejection}");
+                        let shard = shard.get();
+                        tracing::error!(market, shard, %rejection, "a shard cannot pay a market");
+                        unpaid_shards += 1;
                     }
                     Err(_) => {
                         left.push(shard);
@@ -209,7 +214,18 @@ impl Settler {
                 retry.wait().await;
             }
         }
-        tracing::info!("market {} is settled: {}", decision.condition_id, decision.evidence);
+        let evidence = &*decision.evidence;
+        if unpaid_shards > 0 {
+            tracing::error!(
+                market,
+                unpaid_shards,
+                evidence,
+                "a market is not settled: its positions in these shards stay open"
+            );
+            return false;
+        }
+        tracing::info!(market, evidence, "a market is settled");
+        true
     }
 }
 

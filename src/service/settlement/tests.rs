@@ -335,3 +335,30 @@ fn a_settlement_that_was_cut_anywhere_is_finished_by_the_next_process() {
         assert!(cut < records.len() || written == 0, "everything was done before");
     }
 }
+
+/// What shares of one token pay says nothing about those of another.
+#[test]
+fn a_market_that_a_shard_cannot_settle_stays_unsettled() {
+    for (is_same, unsettled) in [(true, 0), (false, 1)] {
+        let (world, _) = new_world();
+        let runtime = Builder::new_current_thread().build().unwrap();
+        let waiters = world.journal.register();
+        let bought = world.shards.execute(
+            identity(1).shard(),
+            order(1, 0, 0, Side::Buy, 1_000_000),
+            &waiters,
+        );
+        runtime.block_on(bought).unwrap();
+        let mut told = resolved(0);
+        if !is_same {
+            told.outcomes[0].token_id = "another token".into();
+        }
+        let markets = Arc::new(Markets::new());
+        markets.list(vec![told]).unwrap();
+        assert_eq!(markets.unsettled_count(), 1);
+        let settler = Settler::new(markets.clone(), world.shards.clone(), &world.journal, vec![]);
+        let told = markets.by_condition(&id(0)).unwrap();
+        runtime.block_on(settler.settle(&[told]));
+        assert_eq!(markets.unsettled_count(), unsettled, "the same tokens: {is_same}");
+    }
+}
