@@ -8,6 +8,8 @@
 //! told before that place is durable: not a result, not a refusal, not a read.
 
 mod core;
+#[cfg(all(test, paperbourse_loom))]
+mod model;
 mod primitives;
 mod queue;
 mod ticket;

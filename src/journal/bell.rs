@@ -58,7 +58,7 @@ impl Bell {
 
     /// Whether the bell was rung since the last call.
     pub(super) fn take_ring(&self) -> bool {
-        self.is_rung.swap(false, Ordering::AcqRel)
+        self.is_rung.load(Ordering::Acquire) && self.is_rung.swap(false, Ordering::AcqRel)
     }
 
     /// Sleeps until the bell rings or work is announced, unless either is there. It may return

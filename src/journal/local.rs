@@ -151,6 +151,12 @@ pub(crate) struct Steps {
 
 #[cfg(test)]
 impl Steps {
+    /// Does what the journal's own thread does, until the journal closes.
+    #[cfg(paperbourse_loom)]
+    pub(crate) fn run(&self) -> Result<(), DiskError> {
+        self.desk.run()
+    }
+
     /// Puts the records that are there on disk, as one block. False when there were none.
     pub(crate) fn flush(&mut self) -> Result<bool, DiskError> {
         self.desk.flush()
