@@ -334,6 +334,11 @@ impl State {
         }
     }
 
+    /// The markets that the shard has used.
+    pub fn used_markets(&self) -> &[UsedMarket] {
+        &self.markets
+    }
+
     /// A market that the shard has used.
     pub fn used_market(&self, market: MarketIndex) -> &UsedMarket {
         &self.markets[market.0 as usize]

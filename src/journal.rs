@@ -290,6 +290,14 @@ impl Journal {
         Ok(Reservation { journal: self, ticket, record_bytes, is_filled: false })
     }
 
+    /// The longest record that [`Self::reserve`] takes.
+    pub fn record_bytes_max(&self) -> usize {
+        match self {
+            Self::Local(local) => local.record_bytes_max,
+            Self::Memory(memory) => memory.record_bytes_max(),
+        }
+    }
+
     /// Whether the record at this place is on disk.
     pub fn is_durable(&self, place: Place) -> bool {
         self.progress().is_durable(place)

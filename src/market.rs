@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use book::Book;
-use catalogue::{MarketInfo, MarketStatus};
+use catalogue::{DescriptionFlaw, MarketInfo, MarketStatus, Outcome};
 use walk::Liquidity;
 
 use crate::ids::OutcomeIndex;
@@ -47,6 +47,9 @@ pub struct Markets {
     settled: Mutex<VecDeque<Arc<Market>>>,
     /// How markets were resolved before the start, by condition id. It stands.
     decided: HashMap<Arc<str>, DecidedPayouts, foldhash::fast::RandomState>,
+    /// The outcomes of the markets that were traded before the start, by condition id: orders and
+    /// positions name them by their place.
+    traded: HashMap<Arc<str>, Vec<Outcome>, foldhash::fast::RandomState>,
 }
 
 /// What each token pays.
@@ -68,6 +71,17 @@ pub struct Market {
     books: Box<[ArcSwapOption<Book>]>,
     /// Set while the market waits on the list of changes.
     is_changed: AtomicBool,
+    /// Set while its newest description names other tokens.
+    is_withheld: AtomicBool,
+}
+
+/// What has come of listing markets.
+#[derive(Default)]
+pub struct Listed {
+    /// The markets that left, of the settled ones those past [`SETTLED_LISTED_MAX`].
+    pub left: Vec<Arc<Market>>,
+    /// How many descriptions name other tokens than their markets have: no order fills in those.
+    pub withheld_count: usize,
 }
 
 /// Why markets cannot be listed.
@@ -76,15 +90,13 @@ pub enum ListError {
     /// There would be more than [`MARKETS_MAX`].
     #[error("more than {MARKETS_MAX} markets")]
     TooMany,
-    /// A market that is known came again with another number of outcomes.
-    #[error("market {condition_id} had {before} outcomes and came again with {after}")]
-    OutcomesChanged {
+    /// A market is described as none can be.
+    #[error("market {condition_id}: {flaw}")]
+    Flawed {
         /// Which.
         condition_id: Arc<str>,
-        /// How many outcomes it had.
-        before: usize,
-        /// How many it has in the refused description.
-        after: usize,
+        /// What is wrong with it.
+        flaw: DescriptionFlaw,
     },
 }
 
@@ -100,6 +112,16 @@ impl Markets {
         Self { decided: decided.into_iter().collect(), ..Self::default() }
     }
 
+    /// The same, of which some were traded before: their outcomes keep the order that they had.
+    #[must_use]
+    pub fn with_traded(
+        mut self,
+        traded: impl IntoIterator<Item = (Arc<str>, Vec<Outcome>)>,
+    ) -> Self {
+        self.traded = traded.into_iter().collect();
+        self
+    }
+
     /// The markets of this moment.
     pub fn listing(&self) -> Guard<Arc<Listing>> {
         self.listing.load()
@@ -113,21 +135,27 @@ impl Markets {
     /// Adds markets and replaces the descriptions of those that are known. Only the feed calls
     /// this: it rebuilds the listing, so it takes many markets at a time.
     ///
-    /// Returns the markets that left the listing, of the settled ones those past
-    /// [`SETTLED_LISTED_MAX`].
-    pub fn list(&self, infos: Vec<MarketInfo>) -> Result<Vec<Arc<Market>>, ListError> {
+    /// Outcomes keep their places, whatever order a description has them in: a token says which is
+    /// which. While a description names other tokens, its market stays as it was and is paused.
+    pub fn list(&self, infos: Vec<MarketInfo>) -> Result<Listed, ListError> {
+        let mut withheld_count = 0;
         let before = self.listing.load_full();
         let mut markets = before.markets.clone();
         let mut added: HashMap<Arc<str>, Arc<Market>, foldhash::fast::RandomState> =
             HashMap::default();
         for mut info in infos {
             let condition_id = info.condition_id.clone();
+            let flawed = |flaw| ListError::Flawed { condition_id: condition_id.clone(), flaw };
+            info.check().map_err(flawed)?;
+            let known = before.by_condition.get(&condition_id).or_else(|| added.get(&condition_id));
+            let is_aligned = self.align(&mut info, known);
+            withheld_count += usize::from(!is_aligned);
             if let Some(payouts) = self.decided.get(&condition_id) {
                 resolve(&mut info, payouts);
             }
-            let known = before.by_condition.get(&condition_id).or_else(|| added.get(&condition_id));
             if let Some(market) = known {
-                if market.describe(info)? {
+                market.note_withheld(!is_aligned, &condition_id);
+                if market.describe(info) {
                     self.mark_resolved(market);
                 }
                 self.mark_changed(market);
@@ -136,6 +164,7 @@ impl Markets {
                     return Err(ListError::TooMany);
                 }
                 let market = Arc::new(Market::new(info));
+                market.note_withheld(!is_aligned, &condition_id);
                 if market.info().status == MarketStatus::Resolved {
                     self.mark_resolved(&market);
                 }
@@ -147,7 +176,27 @@ impl Markets {
         let is_leaving: HashSet<*const Market> = leaving.iter().map(Arc::as_ptr).collect();
         markets.retain(|market| !is_leaving.contains(&Arc::as_ptr(market)));
         self.listing.store(Arc::new(Listing::of(markets)));
-        Ok(leaving)
+        Ok(Listed { left: leaving, withheld_count })
+    }
+
+    /// Brings a description into the order in which its market is known. One that names other
+    /// tokens becomes the known one, paused, and is told by `false`.
+    fn align(&self, info: &mut MarketInfo, known: Option<&Arc<Market>>) -> bool {
+        let current = known.map(|market| market.info());
+        let outcomes = self.traded.get(&info.condition_id);
+        let outcomes = outcomes.or_else(|| current.as_ref().map(|known| &known.outcomes));
+        if outcomes.is_none_or(|outcomes| info.align(outcomes).is_ok()) {
+            return true;
+        }
+        let told = info.status;
+        match current {
+            Some(known) => *info = MarketInfo::clone(&known),
+            // Nobody was told what it pays.
+            None if told == MarketStatus::Resolved => info.status = MarketStatus::Closed,
+            None => {}
+        }
+        info.withhold(told);
+        false
     }
 
     fn settled_too_many(&self) -> Vec<Arc<Market>> {
@@ -252,7 +301,12 @@ impl Market {
     /// A market without books.
     pub fn new(info: MarketInfo) -> Self {
         let books = info.outcomes.iter().map(|_| ArcSwapOption::empty()).collect();
-        Self { info: ArcSwap::from_pointee(info), books, is_changed: AtomicBool::new(false) }
+        Self {
+            info: ArcSwap::from_pointee(info),
+            books,
+            is_changed: AtomicBool::new(false),
+            is_withheld: AtomicBool::new(false),
+        }
     }
 
     /// Its description at this moment.
@@ -275,15 +329,8 @@ impl Market {
 
     /// Replaces the description. A resolved market keeps its status and payouts: a late page of
     /// the venue's catalogue must not reopen it. Tells whether it is resolved by this.
-    fn describe(&self, mut info: MarketInfo) -> Result<bool, ListError> {
+    fn describe(&self, mut info: MarketInfo) -> bool {
         let before = self.info.load();
-        if before.outcomes.len() != info.outcomes.len() {
-            return Err(ListError::OutcomesChanged {
-                condition_id: info.condition_id,
-                before: before.outcomes.len(),
-                after: info.outcomes.len(),
-            });
-        }
         let was_resolved = before.status == MarketStatus::Resolved;
         if was_resolved || !before.status.may_become(info.status) {
             info.status = before.status;
@@ -292,7 +339,18 @@ impl Market {
         }
         let is_resolved = info.status == MarketStatus::Resolved;
         self.info.store(Arc::new(info));
-        Ok(is_resolved && !was_resolved)
+        is_resolved && !was_resolved
+    }
+
+    /// Takes note of whether the newest description names other tokens, and says so once.
+    fn note_withheld(&self, is_withheld: bool, condition_id: &str) {
+        if self.is_withheld.swap(is_withheld, Ordering::Relaxed) != is_withheld && is_withheld {
+            tracing::warn!(
+                market = condition_id,
+                "its description names other tokens than before: no order fills until it names \
+                 the known ones"
+            );
+        }
     }
 }
 
@@ -359,165 +417,4 @@ impl MarketSnapshot {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ids::Timestamp;
-    use crate::market::book::{Ladder, Level, Side};
-    use crate::market::catalogue::{MarketStatus, Outcome};
-    use crate::money::{Price, Shares};
-
-    fn info(condition_id: &str, status: MarketStatus) -> MarketInfo {
-        let outcomes = ["Yes", "No"].map(|label| Outcome {
-            label: label.into(),
-            token_id: format!("{condition_id}-{label}").into(),
-        });
-        MarketInfo { status, ..MarketInfo::bare(condition_id, outcomes) }
-    }
-
-    fn book(bid_micros: i64) -> Arc<Book> {
-        let bid =
-            Level { price: Price::from_micros(bid_micros), size: Shares::from_micros(1_000_000) };
-        Arc::new(Book::new(Ladder::from_levels(vec![bid], vec![]).unwrap(), Timestamp::EPOCH))
-    }
-
-    #[test]
-    fn a_market_is_found_by_every_name() {
-        let markets = Markets::new();
-        markets
-            .list(vec![info("0xa", MarketStatus::Open), info("0xb", MarketStatus::Open)])
-            .unwrap();
-        let listing = markets.listing();
-        assert_eq!(listing.markets().len(), 2);
-        let (market, outcome) = listing.by_token("0xb-No").unwrap();
-        assert_eq!((&*market.info().condition_id, outcome), ("0xb", OutcomeIndex(1)));
-        assert!(markets.by_condition("0xc").is_none());
-    }
-
-    #[test]
-    fn an_outcome_without_a_book_trades_on_the_mirror_of_the_other() {
-        let markets = Markets::new();
-        markets.list(vec![info("0xa", MarketStatus::Open)]).unwrap();
-        let market = markets.by_condition("0xa").unwrap();
-        assert!(market.snapshot().quoted(OutcomeIndex(0)).is_none());
-        markets.publish(&market, OutcomeIndex(1), book(400_000));
-        let snapshot = market.snapshot();
-        let touch = |outcome, side| snapshot.quoted(outcome).unwrap().liquidity.touch(side);
-        assert_eq!(touch(OutcomeIndex(1), Side::Sell), Some(Price::from_micros(400_000)));
-        assert_eq!(touch(OutcomeIndex(0), Side::Buy), Some(Price::from_micros(600_000)));
-        assert_eq!(touch(OutcomeIndex(0), Side::Sell), None);
-    }
-
-    #[test]
-    fn a_resolved_market_stays_resolved() {
-        let markets = Markets::new();
-        let resolved = MarketInfo {
-            payouts: vec![Price::ONE, Price::ZERO],
-            ..info("0xa", MarketStatus::Resolved)
-        };
-        markets.list(vec![resolved]).unwrap();
-        markets.list(vec![info("0xa", MarketStatus::Open)]).unwrap();
-        let market = markets.by_condition("0xa").unwrap();
-        assert_eq!(market.info().status, MarketStatus::Resolved);
-        assert_eq!(market.info().payouts, [Price::ONE, Price::ZERO]);
-    }
-
-    #[tokio::test]
-    async fn a_market_is_on_the_list_of_resolutions_once() {
-        let resolved = |id| MarketInfo {
-            payouts: vec![Price::ONE, Price::ZERO],
-            ..info(id, MarketStatus::Resolved)
-        };
-        let markets = Markets::new();
-        markets.list(vec![info("0xa", MarketStatus::Open), resolved("0xb")]).unwrap();
-        let taken = async || {
-            let taken = markets.resolutions().await;
-            taken.iter().map(|market| market.info().condition_id.to_string()).collect::<Vec<_>>()
-        };
-        assert_eq!(taken().await, ["0xb"]);
-        markets.list(vec![resolved("0xb"), resolved("0xa")]).unwrap();
-        assert_eq!(taken().await, ["0xa"], "and the other one not again");
-        // What was said first stands.
-        let other = vec![Price::ZERO, Price::ONE];
-        markets.list(vec![MarketInfo { payouts: other, ..resolved("0xa") }]).unwrap();
-        let payouts = &markets.by_condition("0xa").unwrap().info().payouts.clone();
-        assert_eq!(*payouts, [Price::ONE, Price::ZERO]);
-    }
-
-    #[tokio::test]
-    async fn of_settled_markets_the_newest_stay_listed() {
-        let markets = Markets::new();
-        let resolved = |number: usize| MarketInfo {
-            payouts: vec![Price::ONE, Price::ZERO],
-            ..info(&format!("0x{number}"), MarketStatus::Resolved)
-        };
-        let mut infos: Vec<_> = (0..SETTLED_LISTED_MAX + 3).map(resolved).collect();
-        infos.push(info("0xopen", MarketStatus::Open));
-        markets.list(infos).unwrap();
-        for market in markets.resolutions().await {
-            // The last one is not paid yet.
-            if *market.info().condition_id != *resolved(SETTLED_LISTED_MAX + 2).condition_id {
-                markets.mark_settled(market);
-            }
-        }
-        assert_eq!(markets.unsettled_count(), 1);
-        let all = SETTLED_LISTED_MAX + 4;
-        assert_eq!(markets.listing().markets().len(), all, "until something is listed");
-
-        let left = markets.list(vec![]).unwrap();
-        let left: Vec<_> = left.iter().map(|it| it.info().condition_id.to_string()).collect();
-        assert_eq!(left, ["0x0", "0x1"]);
-        assert_eq!(markets.listing().markets().len(), all - 2);
-        assert!(markets.by_condition("0x0").is_none());
-        assert!(markets.listing().by_token("0x1-No").is_none());
-        assert!(markets.by_condition("0x2").is_some());
-        assert!(markets.by_condition("0xopen").is_some());
-        assert!(markets.list(vec![]).unwrap().is_empty(), "each leaves once");
-    }
-
-    #[test]
-    fn what_was_decided_before_the_start_is_listed_so() {
-        let decided = |id: &str, no: &str| {
-            let payouts = vec![
-                (format!("{id}-{no}").into(), Price::ONE),
-                (format!("{id}-Yes").into(), Price::ZERO),
-            ];
-            (Arc::from(id), payouts)
-        };
-        let markets = Markets::remembering([decided("0xa", "No"), decided("0xb", "Never")]);
-        let listed =
-            ["0xa", "0xb", "0xc"].map(|id| info(id, MarketStatus::Open)).into_iter().collect();
-        markets.list(listed).unwrap();
-        let now = |id: &str| {
-            let market = markets.by_condition(id).unwrap();
-            let info = market.info();
-            (info.status, info.payouts.clone())
-        };
-        assert_eq!(now("0xa"), (MarketStatus::Resolved, vec![Price::ZERO, Price::ONE]));
-        assert_eq!(now("0xb"), (MarketStatus::Closed, vec![]), "its tokens are others now");
-        assert_eq!(now("0xc"), (MarketStatus::Open, vec![]));
-    }
-
-    #[test]
-    fn outcomes_do_not_change_in_number() {
-        let markets = Markets::new();
-        markets.list(vec![info("0xa", MarketStatus::Open)]).unwrap();
-        let mut other = info("0xa", MarketStatus::Open);
-        other.outcomes.pop();
-        assert_eq!(
-            markets.list(vec![other]).err(),
-            Some(ListError::OutcomesChanged { condition_id: "0xa".into(), before: 2, after: 1 })
-        );
-    }
-
-    #[tokio::test]
-    async fn a_changed_market_is_listed_once_until_the_list_is_taken() {
-        let markets = Markets::new();
-        markets.list(vec![info("0xa", MarketStatus::Open)]).unwrap();
-        let market = markets.by_condition("0xa").unwrap();
-        markets.publish(&market, OutcomeIndex(0), book(400_000));
-        markets.publish(&market, OutcomeIndex(0), book(410_000));
-        assert_eq!(markets.changes().await.len(), 1);
-        markets.publish(&market, OutcomeIndex(1), book(420_000));
-        assert_eq!(markets.changes().await.len(), 1);
-    }
-}
+mod tests;

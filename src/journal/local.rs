@@ -24,7 +24,7 @@ pub struct LocalJournal {
     on_lost: OnLost,
     threads: Vec<JoinHandle<()>>,
     pub(super) epoch: u64,
-    record_bytes_max: usize,
+    pub(super) record_bytes_max: usize,
     /// Let go after the threads have ended.
     data: DataDirectory,
 }

@@ -94,6 +94,10 @@ impl MemoryJournal {
         self.kept().map(|kept| kept.state.lock().records.clone()).unwrap_or_default()
     }
 
+    pub(super) fn record_bytes_max(&self) -> usize {
+        self.shared.record_bytes_max
+    }
+
     pub(super) fn progress(&self) -> &Arc<Progress> {
         &self.shared.progress
     }

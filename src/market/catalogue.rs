@@ -8,6 +8,15 @@ use crate::money::{FeeRate, MICROS_PER_UNIT, Price, Shares, Usd};
 /// A market lists at most this many outcomes.
 pub const OUTCOMES_PER_MARKET_MAX: usize = 64;
 
+/// The names of a market and of a token are at most this long: the longest token has 78 digits.
+pub const ID_BYTES_MAX: usize = 80;
+
+/// The label of an outcome is at most this long: what an order may name.
+pub const LABEL_BYTES_MAX: usize = 200;
+
+/// A text that is only shown, such as a question or an address, is at most this long.
+pub const SHOWN_TEXT_BYTES_MAX: usize = 2_048;
+
 /// Everything that is known of a market but its books. Immutable: a change is a new value.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MarketInfo {
@@ -71,6 +80,83 @@ impl MarketInfo {
         }
     }
 
+    /// Whether it can be listed, whichever venue describes it: its texts go into the journal and
+    /// into answers, and a token names one outcome.
+    pub fn check(&self) -> Result<(), DescriptionFlaw> {
+        let check = |field, text: &str, bytes_max| {
+            let bytes = text.len();
+            if bytes > bytes_max {
+                return Err(DescriptionFlaw::TooLong { field, bytes, bytes_max });
+            }
+            Ok(())
+        };
+        check("condition id", &self.condition_id, ID_BYTES_MAX)?;
+        if self.outcomes.len() > OUTCOMES_PER_MARKET_MAX {
+            return Err(DescriptionFlaw::TooManyOutcomes);
+        }
+        for (index, outcome) in self.outcomes.iter().enumerate() {
+            check("label", &outcome.label, LABEL_BYTES_MAX)?;
+            check("token id", &outcome.token_id, ID_BYTES_MAX)?;
+            let is_same = |other: &Outcome| other.token_id == outcome.token_id;
+            if !outcome.token_id.is_empty() && self.outcomes[..index].iter().any(is_same) {
+                return Err(DescriptionFlaw::SharedToken);
+            }
+        }
+        for (field, text) in [
+            ("slug", &self.slug),
+            ("question", &self.question),
+            ("category", &self.category),
+            ("picture address", &self.image_url),
+            ("event title", &self.event_title),
+        ] {
+            check(field, text.as_deref().unwrap_or_default(), SHOWN_TEXT_BYTES_MAX)?;
+        }
+        Ok(())
+    }
+
+    /// Brings outcomes and payouts into the order of the known outcomes, by token. An outcome whose
+    /// token was not known takes what is left; where this description tells no tokens at all, the
+    /// known ones stay, and no payouts. Changes nothing when a known token is missing.
+    pub fn align(&mut self, known: &[Outcome]) -> Result<(), TokensDiffer> {
+        if self.outcomes.len() != known.len() {
+            return Err(TokensDiffer);
+        }
+        if self.outcomes.iter().all(|outcome| outcome.token_id.is_empty()) {
+            self.outcomes = known.to_vec();
+            self.payouts.clear();
+            return Ok(());
+        }
+        let place_of = |wanted: &Outcome| {
+            self.outcomes.iter().position(|outcome| outcome.token_id == wanted.token_id)
+        };
+        let mut places = Vec::with_capacity(known.len());
+        for wanted in known {
+            let is_known = !wanted.token_id.is_empty();
+            places.push(if is_known { Some(place_of(wanted).ok_or(TokensDiffer)?) } else { None });
+        }
+        let mut left = (0..known.len()).filter(|place| !places.contains(&Some(*place)));
+        let order: Vec<usize> = places
+            .iter()
+            .map(|place| place.or_else(|| left.next()).ok_or(TokensDiffer))
+            .collect::<Result<_, _>>()?;
+        drop(left);
+        self.outcomes = order.iter().map(|&place| self.outcomes[place].clone()).collect();
+        if self.payouts.len() == order.len() {
+            self.payouts = order.iter().map(|&place| self.payouts[place]).collect();
+        }
+        Ok(())
+    }
+
+    /// Keeps orders out while the venue describes other tokens, with this status. What is resolved
+    /// stays so.
+    pub fn withhold(&mut self, told: MarketStatus) {
+        if self.status != MarketStatus::Resolved {
+            self.payouts.clear();
+            let is_closed = told.is_closed() || self.status.is_closed();
+            self.status = if is_closed { MarketStatus::Closed } else { MarketStatus::Paused };
+        }
+    }
+
     /// Whether the venue accepts orders for it and this server computes its fee.
     pub fn is_tradable(&self) -> bool {
         self.status.is_tradable() && self.fees != Fees::Unsupported
@@ -94,6 +180,32 @@ impl MarketInfo {
         u8::try_from(index).ok().map(OutcomeIndex)
     }
 }
+
+/// Why a market cannot be listed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum DescriptionFlaw {
+    /// A text is longer than its bound.
+    #[error("its {field} has {bytes} bytes, more than {bytes_max}")]
+    TooLong {
+        /// Which.
+        field: &'static str,
+        /// How long it is.
+        bytes: usize,
+        /// How long it may be.
+        bytes_max: usize,
+    },
+    /// There are more than [`OUTCOMES_PER_MARKET_MAX`].
+    #[error("it has more than {OUTCOMES_PER_MARKET_MAX} outcomes")]
+    TooManyOutcomes,
+    /// One token would pay for two outcomes.
+    #[error("two of its outcomes have the same token")]
+    SharedToken,
+}
+
+/// A description names other tokens than those that its market is known by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("its tokens are not those that the market is known by")]
+pub struct TokensDiffer;
 
 /// Labels match whatever their case.
 fn same_label(left: &str, right: &str) -> bool {

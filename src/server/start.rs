@@ -22,11 +22,12 @@ use crate::config::identity::IdentityConfig;
 use crate::config::venue::VenueConfig;
 use crate::config::{DataPlace, JournalSync, ServeArgs};
 use crate::disk::Disk;
-use crate::engine::Rules;
+use crate::engine::{Rules, State};
 use crate::http::exchange::Exchange;
 use crate::ids::Timestamp;
 use crate::journal::{Journal, JournalConfig, MemoryJournal, SyncMode};
 use crate::market::Markets;
+use crate::market::catalogue::Outcome;
 use crate::service::settlement::{Decisions, Settler};
 use crate::service::{Parts, Service, key_observer, key_table};
 use crate::shard::{Room, Shards};
@@ -65,7 +66,14 @@ pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
         let payouts = decision.payouts.clone();
         (decision.condition_id.clone(), payouts)
     });
-    let markets = Arc::new(Markets::remembering(decided));
+    let traded = recovered.states().flat_map(State::used_markets).map(|used| {
+        let outcome = |(label, token_id): &(Arc<str>, Arc<str>)| Outcome {
+            label: label.clone(),
+            token_id: token_id.clone(),
+        };
+        (used.condition_id.clone(), used.outcomes.iter().map(outcome).collect())
+    });
+    let markets = Arc::new(Markets::remembering(decided).with_traded(traded));
     let venue = open_venue(venue, &markets, decisions.awaited)?;
     let market_count = markets.listing().markets().len();
     tracing::info!("venue: {}, {market_count} markets so far", arguments.venue.venue);

@@ -23,6 +23,9 @@ const STATE_CHECK_INTERVAL: u64 = 1024;
 /// ahead was wrong: what it stamped stays as it is, and nothing later is stamped by it.
 const TIME_AHEAD_NS_MAX: i64 = 60_000_000_000;
 
+/// Every part of a record has a bound, and together they fit: see the test of the longest record.
+const RECORD_TOO_LONG: Rejection = Rejection::Broken { rule: "a record is longer than one may be" };
+
 /// What all shards share.
 pub(super) struct Surroundings {
     pub(super) journal: Arc<Journal>,
@@ -102,6 +105,9 @@ impl Core {
         };
         self.record.clear();
         record::encode(header, &events, &mut self.record);
+        if self.record.len() > around.journal.record_bytes_max() {
+            return self.refused(command, RECORD_TOO_LONG.into());
+        }
         let reservation = match around.journal.reserve(self.record.len()) {
             Ok(reservation) => reservation,
             Err(refused) => return self.refused(command, refused.into()),

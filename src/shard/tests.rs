@@ -9,6 +9,7 @@ use super::*;
 use crate::disk::Disk;
 use crate::engine::command::{Identity, OrderNames, Owner, Trade, TradeOrder};
 use crate::engine::idempotency::NameHash;
+use crate::engine::rejection::Rejection;
 use crate::ids::OutcomeIndex;
 use crate::ids::Timestamp;
 use crate::journal::record;
@@ -212,6 +213,28 @@ fn a_shard_remembers_its_newest_time_over_a_restart() {
         let (second, _) = receipt(second);
         assert_eq!((header.sequence, second.order.counter()), (2, 2), "the next of both");
     }
+}
+
+/// Nothing that is decided may be too long, and should something be, nobody else pays for it.
+#[test]
+fn a_record_that_is_too_long_is_refused_and_changes_nothing() {
+    let config = JournalConfig { record_bytes_max: 400, ..JournalConfig::default() };
+    let memory = MemoryJournal::keeping(&config);
+    let journal = Arc::new(Journal::from(memory.clone()));
+    let shards = shards_over(journal.clone(), Clock::System);
+    let (runtime, waiters) = worker_of(&journal);
+    let identity = |subject: String| {
+        let mut digest = [1; 32];
+        digest[0] = SHARD;
+        Command::OpenAccount(Identity { digest, issuer: "test".into(), subject: subject.into() })
+    };
+    let execute =
+        |subject: String| runtime.block_on(shards.execute(shard_id(), identity(subject), &waiters));
+    let refused = execute("x".repeat(400));
+    assert!(matches!(refused, Err(Refusal::Rejected(Rejection::Broken { .. }))), "{refused:?}");
+    assert_eq!(memory.records().len(), 0);
+    assert!(matches!(execute("x".into()), Ok(Outcome::Account(_))), "the shard goes on");
+    assert_eq!(memory.records().len(), 1);
 }
 
 /// Snapshots are checked by them, and the journal is not filled with them.

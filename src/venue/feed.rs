@@ -7,14 +7,15 @@
 //! It does not know how a venue is reached, nor what to do about a gap: it says of each book that
 //! an event touched whether it is proven or contradicted, and leaves the resync to the venue.
 
+mod counts;
 mod hash;
 
-use std::collections::HashMap;
-use std::fmt;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+pub use counts::FeedCounts;
 pub use hash::{BookHasher, HASH_TEXT_BYTES, HashedBook};
 
 use super::{BookReplaced, LevelChanged, Top, VenueChange, VenueEvent};
@@ -55,57 +56,6 @@ pub enum Verdict {
 /// Every book that an event touched, by its token.
 pub type Verdicts = SmallVec<[(Arc<str>, Verdict); 2]>;
 
-/// What has happened since the feed began.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct FeedCounts {
-    /// Full books taken.
-    pub books: u64,
-    /// Level changes applied.
-    pub level_changes: u64,
-    /// Level changes of tokens of which no book is known; left out.
-    pub level_changes_without_book: u64,
-    /// Level changes that cannot stand in a book; left out.
-    pub level_changes_refused: u64,
-    /// Level changes and full books that are older than the book; left out.
-    pub late: u64,
-    /// Removals of levels that were not there: a sign of a lost update.
-    pub removals_of_nothing: u64,
-    /// Trades taken.
-    pub trades: u64,
-    /// Books, trades and marks of tokens that no listed market has; left out.
-    pub unlisted: u64,
-    /// Told hashes that our book gives as well.
-    pub hashes_verified: u64,
-    /// Told hashes that contradict our book.
-    pub hashes_mismatched: u64,
-    /// Told hashes that could not be checked, since the newest trade's price is not known.
-    pub hashes_unchecked: u64,
-    /// Told best prices that are not those of our book.
-    pub tops_mismatched: u64,
-    /// Publications from which crossed levels were left out.
-    pub crossed: u64,
-    /// Descriptions that were not listed: too many markets, or another number of outcomes.
-    pub markets_refused: u64,
-}
-
-impl fmt::Display for FeedCounts {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "{} books, {} level changes, {} trades; hashes {} verified, {} mismatched, \
-             {} unchecked; left out {} of tokens without a market, {} without a book",
-            self.books,
-            self.level_changes,
-            self.trades,
-            self.hashes_verified,
-            self.hashes_mismatched,
-            self.hashes_unchecked,
-            self.unlisted,
-            self.level_changes_without_book,
-        )
-    }
-}
-
 /// The only writer of [`Markets`].
 pub struct Feed {
     markets: Arc<Markets>,
@@ -124,6 +74,8 @@ struct Token {
     /// The side of the newest level that was added, on which a crossed book can be trusted.
     newest_side: Option<Side>,
     updated_at: Timestamp,
+    /// The venue's time of that, which its hash covers.
+    told_at: Timestamp,
     hash: Option<Box<str>>,
     last_trade: Option<LastTrade>,
     /// The price of the newest trade of the market, of whichever token: hashes of both cover it.
@@ -138,6 +90,22 @@ struct Token {
     contradiction: Option<Box<str>>,
     sequence: u64,
     stale: bool,
+}
+
+/// When something happened.
+#[derive(Clone, Copy)]
+struct Moment {
+    /// As the venue tells it.
+    told: Timestamp,
+    /// As far as that can be believed.
+    believed: Timestamp,
+}
+
+impl Moment {
+    /// The time of a book that was of this one before and that this has happened to.
+    fn since(self, updated_at: Timestamp) -> Timestamp {
+        if self.told == self.believed { self.told } else { self.believed.max(updated_at) }
+    }
 }
 
 impl Feed {
@@ -165,6 +133,13 @@ impl Feed {
     /// Takes one event and publishes what it changes.
     pub fn apply(&mut self, event: VenueEvent) -> Verdicts {
         let at = event.at;
+        self.apply_as_of(event, at)
+    }
+
+    /// The same of an event whose time may be one that cannot be: then it is taken as one of this
+    /// time, or of the book's where that is later. Hashes cover what was told.
+    pub fn apply_as_of(&mut self, event: VenueEvent, believed_at: Timestamp) -> Verdicts {
+        let at = Moment { told: event.at, believed: believed_at };
         match event.change {
             VenueChange::Listed(infos) => {
                 self.list(infos);
@@ -174,7 +149,7 @@ impl Feed {
             VenueChange::Levels(changes) => self.change_levels(at, &changes),
             VenueChange::Top { token_id, top } => self.compare_top(&token_id, top),
             VenueChange::Traded { token_id, price, size, side } => {
-                self.trade(&token_id, LastTrade { price, size, side, at })
+                self.trade(&token_id, LastTrade { price, size, side, at: believed_at })
             }
             VenueChange::Stale { token_id } => {
                 self.mark_stale(&token_id);
@@ -206,20 +181,15 @@ impl Feed {
     fn list(&mut self, mut infos: Vec<MarketInfo>) {
         let listing = self.markets.listing();
         let mut room = MARKETS_MAX.saturating_sub(listing.markets().len());
-        let mut added: HashMap<Arc<str>, usize> = HashMap::new();
+        let mut added: HashSet<Arc<str>> = HashSet::new();
         infos.retain(|info| {
-            let outcome_count = info.outcomes.len();
-            let is_accepted = if let Some(market) = listing.by_condition(&info.condition_id) {
-                market.info().outcomes.len() == outcome_count
-            } else if let Some(&count) = added.get(&info.condition_id) {
-                count == outcome_count
-            } else if room > 0 {
+            let is_known = listing.by_condition(&info.condition_id).is_some()
+                || added.contains(&info.condition_id);
+            let is_accepted = info.check().is_ok() && (is_known || room > 0);
+            if is_accepted && !is_known {
                 room -= 1;
-                added.insert(info.condition_id.clone(), outcome_count);
-                true
-            } else {
-                false
-            };
+                added.insert(info.condition_id.clone());
+            }
             self.counts.markets_refused += u64::from(!is_accepted);
             is_accepted
         });
@@ -235,20 +205,23 @@ impl Feed {
             }
         }
         drop(listing);
-        let left = self.markets.list(infos);
-        for market in left.expect("what cannot be listed was left out, and only we list") {
+        let listed = self.markets.list(infos);
+        let listed = listed.expect("what cannot be listed was left out, and only we list");
+        self.counts.markets_refused += listed.withheld_count as u64;
+        for market in listed.left {
             for outcome in &market.info().outcomes {
                 self.tokens.remove(&outcome.token_id);
             }
         }
     }
 
-    fn replace(&mut self, at: Timestamp, told: BookReplaced) -> Verdicts {
+    fn replace(&mut self, moment: Moment, told: BookReplaced) -> Verdicts {
         let policy = self.policy;
         let Some(token) = known(&mut self.tokens, &self.markets, &told.token_id) else {
             self.counts.unlisted += 1;
             return Verdicts::new();
         };
+        let at = moment.since(token.updated_at);
         self.counts.books += 1;
         let mut verdicts = Verdicts::new();
         let verdict = match &token.ladder {
@@ -264,7 +237,7 @@ impl Feed {
                 let is_known = !token.stale && known.as_ref() == Some(&told.ladder);
                 token.ladder = Some(told.ladder);
                 token.newest_side = None;
-                token.updated_at = at;
+                (token.updated_at, token.told_at) = (at, moment.told);
                 token.stale = false;
                 token.tick = told.tick.or(token.tick);
                 if let Some(price) = told.last_trade_price {
@@ -289,7 +262,7 @@ impl Feed {
         verdicts
     }
 
-    fn change_levels(&mut self, at: Timestamp, changes: &[LevelChanged]) -> Verdicts {
+    fn change_levels(&mut self, moment: Moment, changes: &[LevelChanged]) -> Verdicts {
         let mut touched: SmallVec<[&LevelChanged; 2]> = SmallVec::new();
         for change in changes {
             let Some(Token { ladder: Some(ladder), newest_side, updated_at, .. }) =
@@ -298,7 +271,7 @@ impl Feed {
                 self.counts.level_changes_without_book += 1;
                 continue;
             };
-            if self.policy == MismatchPolicy::Distrust && at < *updated_at {
+            if self.policy == MismatchPolicy::Distrust && moment.since(*updated_at) < *updated_at {
                 self.counts.late += 1;
                 continue;
             }
@@ -322,7 +295,7 @@ impl Feed {
         let mut verdicts = Verdicts::new();
         for change in touched {
             let token = self.tokens.get_mut(&change.token_id).expect("it was found above");
-            token.updated_at = at;
+            (token.updated_at, token.told_at) = (moment.since(token.updated_at), moment.told);
             let hash = change.hash.clone();
             let by_hash = token.check(hash, &change.token_id, &mut self.hasher, &mut self.counts);
             let verdict = match (by_hash, change.top) {
@@ -468,6 +441,7 @@ impl Token {
             ladder: None,
             newest_side: None,
             updated_at: Timestamp::EPOCH,
+            told_at: Timestamp::EPOCH,
             hash: None,
             last_trade: None,
             market_trade_price: None,
@@ -504,7 +478,7 @@ impl Token {
         let book = HashedBook {
             market: &info.condition_id,
             token_id,
-            at: self.updated_at,
+            at: self.told_at,
             ladder,
             order_size_min: info.order_size_min,
             tick: self.tick.unwrap_or(info.tick),

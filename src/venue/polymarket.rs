@@ -13,6 +13,7 @@ use wire::clob::{BookMessage, LastTradePrice};
 use wire::socket::Message;
 
 use super::{BookReplaced, LevelChanged, Top, VenueChange, VenueEvent};
+use crate::ids::Timestamp;
 
 impl BookMessage<'_> {
     /// What a full book changes. `name` gives the stored form of a token id, so that it is not
@@ -30,6 +31,19 @@ impl BookMessage<'_> {
 }
 
 impl Message<'_> {
+    /// The venue's time of it.
+    pub fn at(&self) -> Timestamp {
+        match self {
+            Self::Book(book) => book.at,
+            Self::PriceChange(change) => change.at,
+            Self::LastTradePrice(trade) => trade.at,
+            Self::TickSizeChange(change) => change.at,
+            Self::BestBidAsk(top) => top.at,
+            Self::NewMarket(market) => market.at,
+            Self::MarketResolved(resolved) => resolved.at,
+        }
+    }
+
     /// What a message changes in books; `None` for one that changes none: whoever keeps the
     /// descriptions of markets judges those.
     pub fn event(self, mut name: impl FnMut(&str) -> Arc<str>) -> Option<VenueEvent> {

@@ -7,11 +7,13 @@ use crate::engine::command::Identity;
 use crate::engine::event::OrderFilled;
 use crate::engine::idempotency::{Fingerprint, NameHash};
 use crate::engine::key::{KeyGrant, Permissions};
-use crate::engine::settlement::{Decision, PaidPosition, PositionsSettled};
+use crate::engine::settlement::{Decision, EVIDENCE_BYTES_MAX, PaidPosition, PositionsSettled};
 use crate::engine::state_hash::StateHash;
 use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex};
+use crate::journal::RECORD_BYTES_MAX;
 use crate::limits::tier::Tier;
-use crate::market::book::{Level, Side};
+use crate::market::book::{LEVELS_PER_SIDE_MAX, Level, Side};
+use crate::market::catalogue::{ID_BYTES_MAX, LABEL_BYTES_MAX, OUTCOMES_PER_MARKET_MAX};
 use crate::money::{FeeRate, Price, Shares, Usd};
 
 fn header() -> RecordHeader {
@@ -146,6 +148,49 @@ fn every_kind_of_event_reads_back() {
     }
     assert_eq!(decode(&encoded(&every_kind())), Ok((header(), every_kind().into())));
     assert_eq!(decode(&encoded(&[])), Ok((header(), Events::new())));
+}
+
+/// The longest texts that callers and venues may bring: none is longer than this in bytes.
+const TEXT: usize = 4 * 256;
+
+/// The longest of everything, in one record: an account's first order, in a market that its shard
+/// has not used yet, through one whole side of a book.
+#[test]
+fn the_longest_record_fits() {
+    let long = |bytes: usize| "x".repeat(bytes);
+    let every = every_kind();
+    let Event::OrderFilled(fill) = every[5].clone() else { panic!("a fill") };
+    let mut fill = *fill;
+    fill.levels = std::iter::repeat_n(fill.levels[0], LEVELS_PER_SIDE_MAX).collect();
+    fill.client_order_id = Some(long(TEXT).into());
+    let Event::AccountOpened { account, granted, at, .. } = every[0] else { panic!("an account") };
+    let identity =
+        Identity { digest: [9; 32], issuer: long(TEXT).into(), subject: long(TEXT).into() };
+    let outcome = |_| (long(LABEL_BYTES_MAX).into(), long(ID_BYTES_MAX).into());
+    let events = [
+        every[9].clone(),
+        Event::AccountOpened { account, identity, granted, at },
+        every[10].clone(),
+        every[10].clone(),
+        Event::MarketIntroduced {
+            index: MarketIndex(2),
+            condition_id: long(ID_BYTES_MAX).into(),
+            outcomes: (0..OUTCOMES_PER_MARKET_MAX).map(outcome).collect(),
+        },
+        Event::OrderFilled(Box::new(fill)),
+    ];
+    let bytes = encoded(&events).len();
+    assert!(bytes <= RECORD_BYTES_MAX, "{bytes}");
+
+    let payout = |_| (long(ID_BYTES_MAX).into(), Price::ONE);
+    let decision = Decision {
+        condition_id: long(ID_BYTES_MAX).into(),
+        payouts: (0..OUTCOMES_PER_MARKET_MAX).map(payout).collect(),
+        evidence: long(EVIDENCE_BYTES_MAX).into(),
+    };
+    let events = [Event::SettlementDecided { decision: Arc::new(decision), at }];
+    let bytes = encoded(&events).len();
+    assert!(bytes <= RECORD_BYTES_MAX, "{bytes}");
 }
 
 /// The bytes are the format: a change of these numbers is a change of what is on disks.

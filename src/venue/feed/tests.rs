@@ -440,7 +440,47 @@ fn one_bad_description_keeps_no_other_out() {
     assert_eq!(feed.counts().markets_refused, 2);
     let market = feed.markets().by_condition("n").unwrap();
     assert_eq!(market.info().status, MarketStatus::Closed);
-    assert_eq!(feed.markets().by_condition("m").unwrap().info().outcomes.len(), 2);
+    let known = feed.markets().by_condition("m").unwrap();
+    assert_eq!(known.info().outcomes.len(), 2);
+    assert_eq!(known.info().status, MarketStatus::Paused, "its tokens are others now");
+}
+
+/// A time that cannot be is not the book's: what comes after it is not late.
+#[test]
+fn a_book_does_not_take_a_time_that_cannot_be() {
+    let mut feed = feed_with(MismatchPolicy::Distrust);
+    let bid = [level(400_000, 5)];
+    feed.apply(at(10, book_event("m-Yes", &bid, &[])));
+    let add = |price| VenueChange::Levels(vec![change("m-Yes", Side::Buy, level(price, 5))]);
+    let future = at(1_000_000, add(410_000));
+    feed.apply_as_of(future, at(7, add(0)).at);
+    assert_eq!(published(&feed, 0).unwrap().updated_at, at(10, add(0)).at, "it is not set back");
+    feed.apply_as_of(at(1_000_000, add(420_000)), at(12, add(0)).at);
+    assert_eq!(published(&feed, 0).unwrap().updated_at, at(12, add(0)).at);
+    feed.apply(at(13, add(430_000)));
+    let best = published(&feed, 0).unwrap().ladder().best_bid().unwrap();
+    assert_eq!((best.price, feed.counts().late), (price(430_000), 0));
+    // Its hash covers the time that was told.
+    let hash = hash_of(1_000_000, bid[0], 10_000, Some(420_000));
+    let told = hashed_book(1_000_000, bid[0], Some(price(420_000)), hash);
+    let verdicts = feed.apply_as_of(told, at(14, add(0)).at);
+    assert_eq!(verdicts[0].1, Verdict::Proven);
+    assert_eq!(feed.counts().hashes_verified, 1);
+}
+
+/// Whichever venue tells them: a market is listed with texts that an order can be journaled with.
+#[test]
+fn a_text_that_is_too_long_is_not_listed() {
+    let mut feed = feed_with(MismatchPolicy::Count);
+    let mut label = info("a");
+    label.outcomes[1].label = "x".repeat(270_000).into();
+    let mut token = info("b");
+    token.outcomes[1].token_id = "x".repeat(81).into();
+    let question = MarketInfo { question: Some("x".repeat(270_000).into()), ..info("c") };
+    feed.apply(at(1, VenueChange::Listed(vec![label, token, question, info("d")])));
+    assert_eq!(feed.counts().markets_refused, 3);
+    let is_listed = |id: &str| feed.markets().by_condition(id).is_some();
+    assert_eq!(["a", "b", "c", "d"].map(is_listed), [false, false, false, true]);
 }
 
 #[derive(Clone, Debug)]

@@ -22,11 +22,14 @@ use serde_json::value::RawValue;
 
 use super::resolution::Stage;
 use crate::ids::Timestamp;
-use crate::market::catalogue::{MarketInfo, OUTCOMES_PER_MARKET_MAX, Outcome};
+pub use crate::market::catalogue::ID_BYTES_MAX;
+use crate::market::catalogue::{
+    LABEL_BYTES_MAX, MarketInfo, OUTCOMES_PER_MARKET_MAX, Outcome, SHOWN_TEXT_BYTES_MAX,
+};
 use crate::money::{DecimalError, Price, Rounding, micros_from_text};
 
-/// Condition ids (66 characters) and token ids (at most 78) are no longer than this.
-pub const ID_BYTES_MAX: usize = 80;
+/// A hash is no longer than this: the venue's have 40 bytes.
+pub const HASH_BYTES_MAX: usize = 80;
 
 /// The time of a message that tells none, as happens. Nothing real has happened then.
 pub const UNTOLD: Timestamp = Timestamp::EPOCH;
@@ -163,18 +166,44 @@ fn checked_id<'a>(field: &'static str, id: &'a str) -> Result<&'a str, WireError
 }
 
 /// Labels and tokens by index; tokens that are not told yet are empty.
-fn outcomes(labels: &[Cow<'_, str>], tokens: &[Cow<'_, str>]) -> Result<Vec<Outcome>, WireError> {
+fn outcomes(
+    labels: &[Cow<'_, str>],
+    (field, tokens): (&'static str, &[Cow<'_, str>]),
+) -> Result<Vec<Outcome>, WireError> {
     if labels.len() > OUTCOMES_PER_MARKET_MAX {
         return Err(expected("outcomes", "at most 64 outcomes"));
     }
+    if tokens.len() > labels.len() {
+        return Err(expected(field, "no more tokens than outcomes"));
+    }
     let outcomes = labels.iter().enumerate().map(|(index, label)| {
+        if label.len() > LABEL_BYTES_MAX {
+            return Err(expected("outcomes", "labels of at most 200 bytes"));
+        }
         let token = tokens.get(index).map_or("", Cow::as_ref);
         if !token.is_empty() {
-            checked_id("clobTokenIds", token)?;
+            checked_id(field, token)?;
+            if tokens[..index].iter().any(|other| other == token) {
+                return Err(expected(field, "a token of its own for each outcome"));
+            }
         }
         Ok(Outcome { label: label.as_ref().into(), token_id: token.into() })
     });
     outcomes.collect()
+}
+
+/// The venue's hash of a book, if it is told.
+fn checked_hash(hash: Option<&str>) -> Result<Option<&str>, WireError> {
+    match hash {
+        Some(hash) if hash.len() > HASH_BYTES_MAX => Err(expected("hash", "at most 80 bytes")),
+        hash => Ok(hash.filter(|hash| !hash.is_empty())),
+    }
+}
+
+/// Text that is only shown: left out when it is malformed or too long.
+fn shown(raw: Raw<'_>) -> Option<Box<str>> {
+    let text = scalar("text", raw).ok().flatten()?;
+    (text.len() <= SHOWN_TEXT_BYTES_MAX).then(|| text.as_ref().into())
 }
 
 /// Whether all outcomes have their tokens.

@@ -8,10 +8,10 @@ use serde::Deserialize;
 
 use super::report::LoadReport;
 use crate::ids::Timestamp;
-use crate::market::catalogue::{MarketInfo, MarketStatus, Outcome};
+use crate::market::catalogue::{DescriptionFlaw, MarketInfo, MarketStatus, Outcome};
 use crate::money::{Price, Rounding, Usd};
 use crate::venue::polymarket::resolution::{self, Pending, Stage, Told};
-use crate::venue::polymarket::wire::{Description, ID_BYTES_MAX};
+use crate::venue::polymarket::wire::Description;
 
 /// Where a description comes from; those that tell more come first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -159,8 +159,10 @@ pub(super) enum RecorderRowError {
     Json(#[from] serde_json::Error),
     #[error("{labels} outcomes and {tokens} token_ids")]
     Counts { labels: usize, tokens: usize },
-    #[error("an id of more than {ID_BYTES_MAX} characters, or none")]
+    #[error("an id is empty")]
     Id,
+    #[error(transparent)]
+    Flaw(#[from] DescriptionFlaw),
     #[error("gamma_tick_size is not a tick")]
     Tick,
 }
@@ -172,8 +174,7 @@ pub(super) fn recorder_row(text: &str) -> Result<Description, RecorderRowError> 
     if labels != tokens || labels == 0 {
         return Err(RecorderRowError::Counts { labels, tokens });
     }
-    let is_id = |id: &String| !id.is_empty() && id.len() <= ID_BYTES_MAX;
-    if !is_id(&row.condition_id) || !row.token_ids.iter().all(is_id) {
+    if row.condition_id.is_empty() || row.token_ids.iter().any(String::is_empty) {
         return Err(RecorderRowError::Id);
     }
     let outcomes = row.outcomes.iter().zip(&row.token_ids).map(|(label, token_id)| Outcome {
@@ -197,6 +198,7 @@ pub(super) fn recorder_row(text: &str) -> Result<Description, RecorderRowError> 
         .map(Timestamp::from_nanos);
     info.volume_24h =
         row.volume_24h.and_then(|raw| Usd::from_text(raw.get(), Rounding::TowardZero).ok());
+    info.check()?;
     Ok(Description {
         info,
         updated_at: None,

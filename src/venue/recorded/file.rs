@@ -46,7 +46,7 @@ pub(super) enum What {
     Change(VenueChange),
     Tick { market: Arc<str>, tick: Price },
     Ended { market: Arc<str> },
-    NewMarket(Description),
+    NewMarket(Box<Description>),
 }
 
 /// Names that occur many times, stored once.
@@ -179,7 +179,9 @@ impl Contents {
             Message::MarketResolved(resolved) => {
                 (resolved.at, Some(What::Ended { market: names.get(resolved.market) }))
             }
-            Message::NewMarket(market) => (market.at, Some(What::NewMarket(market.description))),
+            Message::NewMarket(market) => {
+                (market.at, Some(What::NewMarket(Box::new(market.description))))
+            }
             Message::BestBidAsk(top) => (top.at, None),
             message => match message.event(|name| names.get(name)) {
                 Some(event) => (event.at, Some(What::Change(event.change))),

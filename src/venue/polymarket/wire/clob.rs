@@ -6,10 +6,10 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use serde_json::value::RawValue;
 
-use super::gamma::{curve, shown};
+use super::gamma::curve;
 use super::{
-    Description, FieldProblem, Raw, UNTOLD, WireError, checked_id, expected, flag, is_hydrated,
-    micros, object, outcomes, payouts_of, scalar, time, told_at,
+    Description, FieldProblem, Raw, UNTOLD, WireError, checked_hash, checked_id, expected, flag,
+    is_hydrated, micros, object, outcomes, payouts_of, scalar, shown, time, told_at,
 };
 use crate::ids::Timestamp;
 use crate::market::book::{Ladder, Level};
@@ -163,7 +163,7 @@ impl<'a> BookObject<'a> {
             asset_id,
             at,
             // It covers the time.
-            hash: self.hash.filter(|hash| !hash.is_empty() && at != UNTOLD),
+            hash: checked_hash(self.hash)?.filter(|_| at != UNTOLD),
             ladder,
             order_size_min: self
                 .min_order_size
@@ -226,7 +226,7 @@ pub fn compact_market(text: &str) -> Result<Description, WireError> {
         labels.push(scalar("o", token.o)?.ok_or(WireError::Missing { field: "o" })?);
         tokens.push(scalar("t", token.t)?.unwrap_or_default());
     }
-    let mut info = MarketInfo::bare(&condition_id, outcomes(&labels, &tokens)?);
+    let mut info = MarketInfo::bare(&condition_id, outcomes(&labels, ("t", &tokens))?);
     info.status = status(&info, false, flag("ao", row.ao)?.unwrap_or(false));
     set_grid(&mut info, ("mts", row.mts), ("mos", row.mos))?;
     info.neg_risk = flag("nr", row.nr)?.unwrap_or(false);
@@ -306,7 +306,7 @@ pub fn long_market(text: &str) -> Result<Description, WireError> {
         has_winner |= is_winner;
         prices.push((Price::from_micros(price.unwrap_or(0)), is_winner));
     }
-    let mut info = MarketInfo::bare(&condition_id, outcomes(&labels, &tokens)?);
+    let mut info = MarketInfo::bare(&condition_id, outcomes(&labels, ("tokens", &tokens))?);
     let closed = flag("closed", row.closed)?.unwrap_or(false);
     let accepting = flag("accepting_orders", row.accepting_orders)?.unwrap_or(false)
         && flag("active", row.active)?.unwrap_or(false);

@@ -3,13 +3,15 @@
 //! Only the condition id must be there. What orders rest on (outcomes, tokens, tick, flags) is an
 //! error when it is malformed; what is only shown (volume, dates, picture) is left out.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::clob::set_grid;
 use super::{
-    Description, Raw, WireError, checked_id, flag, is_hydrated, list, micros, object, outcomes,
-    payouts_of, scalar, time,
+    Description, Raw, WireError, checked_id, expected, flag, is_hydrated, list, micros, object,
+    outcomes, payouts_of, scalar, shown, time,
 };
 use crate::market::catalogue::{Fees, MarketInfo, MarketStatus};
 use crate::money::{FeeRate, Price, Rounding, Usd};
@@ -35,7 +37,11 @@ struct MarketObject<'a> {
     #[serde(borrow)]
     outcome_prices: Raw<'a>,
     #[serde(borrow)]
+    version: Raw<'a>,
+    #[serde(borrow)]
     clob_token_ids: Raw<'a>,
+    #[serde(borrow)]
+    position_ids: Raw<'a>,
     #[serde(borrow)]
     active: Raw<'a>,
     #[serde(borrow)]
@@ -132,9 +138,9 @@ pub fn market(text: &str) -> Result<Description, WireError> {
         .ok_or(WireError::Missing { field: "conditionId" })?;
     checked_id("conditionId", &condition_id)?;
     let labels = list("outcomes", object.outcomes)?;
-    let tokens = list("clobTokenIds", object.clob_token_ids)?;
+    let (tokens_field, tokens) = object.tokens()?;
     let fees = fees(object.fees_enabled, object.fee_schedule)?;
-    let mut info = MarketInfo::bare(&condition_id, outcomes(&labels, &tokens)?);
+    let mut info = MarketInfo::bare(&condition_id, outcomes(&labels, (tokens_field, &tokens))?);
     // Orders never rest on them: while the market is open they are only shown, and what is no
     // payout pays nothing.
     let prices = prices(object.outcome_prices).unwrap_or_default();
@@ -177,7 +183,18 @@ pub fn market(text: &str) -> Result<Description, WireError> {
     })
 }
 
-impl MarketObject<'_> {
+impl<'a> MarketObject<'a> {
+    /// What it trades under, and the field that tells it. The second version of the protocol has
+    /// position ids, and the token ids that may stand beside them are not traded.
+    fn tokens(&self) -> Result<(&'static str, Vec<Cow<'a, str>>), WireError> {
+        let (field, raw) = match scalar("version", self.version)?.as_deref() {
+            None | Some("v1") => ("clobTokenIds", self.clob_token_ids),
+            Some("v2") => ("positionIds", self.position_ids),
+            Some(_) => return Err(expected("version", "v1 or v2")),
+        };
+        Ok((field, list(field, raw)?))
+    }
+
     fn accepts_orders(&self) -> Result<bool, WireError> {
         Ok(flag("active", self.active)?.unwrap_or(false)
             && flag("enableOrderBook", self.enable_order_book)?.unwrap_or(false)
@@ -247,11 +264,9 @@ fn first<'a, T: Deserialize<'a>>(raw: Raw<'a>) -> Option<T> {
     object(items.first()?.get()).ok()
 }
 
-/// Text that is only shown: left out when it is malformed.
-pub(super) fn shown(raw: Raw<'_>) -> Option<Box<str>> {
-    scalar("text", raw).ok().flatten().map(|text| text.as_ref().into())
-}
-
 fn dollars(raw: Raw<'_>) -> Option<Usd> {
     micros("volume", raw, Rounding::TowardZero).ok().flatten().map(Usd::from_micros)
 }
+
+#[cfg(test)]
+mod tests;

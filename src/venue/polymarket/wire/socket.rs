@@ -8,10 +8,10 @@ use serde_json::value::RawValue;
 use smallvec::{SmallVec, smallvec};
 
 use super::clob::{BookMessage, BookObject, Levels, needed, price, set_grid, size};
-use super::gamma::{fees, shown};
+use super::gamma::fees;
 use super::{
-    Description, Raw, UNTOLD, WireError, checked_id, expected, is_hydrated, list, object, outcomes,
-    scalar, told_at,
+    Description, Raw, UNTOLD, WireError, checked_hash, checked_id, expected, is_hydrated, list,
+    object, outcomes, scalar, shown, told_at,
 };
 use crate::ids::Timestamp;
 use crate::market::book::Side;
@@ -318,7 +318,7 @@ impl<'a> MessageObject<'a> {
                 price: price("price", entry.price)?,
                 size: size("size", entry.size)?,
                 // It covers the time.
-                hash: entry.hash.filter(|hash| !hash.is_empty() && at != UNTOLD),
+                hash: checked_hash(entry.hash)?.filter(|_| at != UNTOLD),
                 best_bid: top("best_bid", entry.best_bid)?,
                 best_ask: top("best_ask", entry.best_ask)?,
             })
@@ -431,7 +431,7 @@ fn new_market(text: &str) -> Result<NewMarket, WireError> {
     let at = told_at(scalar("timestamp", object.timestamp)?.as_deref())?;
     let labels = list("outcomes", object.outcomes)?;
     let tokens = list("assets_ids", object.assets_ids)?;
-    let mut info = MarketInfo::bare(&market, outcomes(&labels, &tokens)?);
+    let mut info = MarketInfo::bare(&market, outcomes(&labels, ("assets_ids", &tokens))?);
     info.status =
         if is_hydrated(&info.outcomes) { MarketStatus::Paused } else { MarketStatus::Hydrating };
     let tick = ("order_price_min_tick_size", object.order_price_min_tick_size);

@@ -1,0 +1,216 @@
+use super::*;
+use crate::ids::Timestamp;
+use crate::market::book::{Ladder, Level, Side};
+use crate::market::catalogue::{MarketStatus, Outcome};
+use crate::money::{Price, Shares};
+
+fn info(condition_id: &str, status: MarketStatus) -> MarketInfo {
+    let outcomes = ["Yes", "No"].map(|label| Outcome {
+        label: label.into(),
+        token_id: format!("{condition_id}-{label}").into(),
+    });
+    MarketInfo { status, ..MarketInfo::bare(condition_id, outcomes) }
+}
+
+fn book(bid_micros: i64) -> Arc<Book> {
+    let bid = Level { price: Price::from_micros(bid_micros), size: Shares::from_micros(1_000_000) };
+    Arc::new(Book::new(Ladder::from_levels(vec![bid], vec![]).unwrap(), Timestamp::EPOCH))
+}
+
+#[test]
+fn a_market_is_found_by_every_name() {
+    let markets = Markets::new();
+    markets.list(vec![info("0xa", MarketStatus::Open), info("0xb", MarketStatus::Open)]).unwrap();
+    let listing = markets.listing();
+    assert_eq!(listing.markets().len(), 2);
+    let (market, outcome) = listing.by_token("0xb-No").unwrap();
+    assert_eq!((&*market.info().condition_id, outcome), ("0xb", OutcomeIndex(1)));
+    assert!(markets.by_condition("0xc").is_none());
+}
+
+#[test]
+fn an_outcome_without_a_book_trades_on_the_mirror_of_the_other() {
+    let markets = Markets::new();
+    markets.list(vec![info("0xa", MarketStatus::Open)]).unwrap();
+    let market = markets.by_condition("0xa").unwrap();
+    assert!(market.snapshot().quoted(OutcomeIndex(0)).is_none());
+    markets.publish(&market, OutcomeIndex(1), book(400_000));
+    let snapshot = market.snapshot();
+    let touch = |outcome, side| snapshot.quoted(outcome).unwrap().liquidity.touch(side);
+    assert_eq!(touch(OutcomeIndex(1), Side::Sell), Some(Price::from_micros(400_000)));
+    assert_eq!(touch(OutcomeIndex(0), Side::Buy), Some(Price::from_micros(600_000)));
+    assert_eq!(touch(OutcomeIndex(0), Side::Sell), None);
+}
+
+#[test]
+fn a_resolved_market_stays_resolved() {
+    let markets = Markets::new();
+    let resolved = MarketInfo {
+        payouts: vec![Price::ONE, Price::ZERO],
+        ..info("0xa", MarketStatus::Resolved)
+    };
+    markets.list(vec![resolved]).unwrap();
+    markets.list(vec![info("0xa", MarketStatus::Open)]).unwrap();
+    let market = markets.by_condition("0xa").unwrap();
+    assert_eq!(market.info().status, MarketStatus::Resolved);
+    assert_eq!(market.info().payouts, [Price::ONE, Price::ZERO]);
+}
+
+#[tokio::test]
+async fn a_market_is_on_the_list_of_resolutions_once() {
+    let resolved = |id| MarketInfo {
+        payouts: vec![Price::ONE, Price::ZERO],
+        ..info(id, MarketStatus::Resolved)
+    };
+    let markets = Markets::new();
+    markets.list(vec![info("0xa", MarketStatus::Open), resolved("0xb")]).unwrap();
+    let taken = async || {
+        let taken = markets.resolutions().await;
+        taken.iter().map(|market| market.info().condition_id.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(taken().await, ["0xb"]);
+    markets.list(vec![resolved("0xb"), resolved("0xa")]).unwrap();
+    assert_eq!(taken().await, ["0xa"], "and the other one not again");
+    // What was said first stands.
+    let other = vec![Price::ZERO, Price::ONE];
+    markets.list(vec![MarketInfo { payouts: other, ..resolved("0xa") }]).unwrap();
+    let payouts = &markets.by_condition("0xa").unwrap().info().payouts.clone();
+    assert_eq!(*payouts, [Price::ONE, Price::ZERO]);
+}
+
+#[tokio::test]
+async fn of_settled_markets_the_newest_stay_listed() {
+    let markets = Markets::new();
+    let resolved = |number: usize| MarketInfo {
+        payouts: vec![Price::ONE, Price::ZERO],
+        ..info(&format!("0x{number}"), MarketStatus::Resolved)
+    };
+    let mut infos: Vec<_> = (0..SETTLED_LISTED_MAX + 3).map(resolved).collect();
+    infos.push(info("0xopen", MarketStatus::Open));
+    markets.list(infos).unwrap();
+    for market in markets.resolutions().await {
+        // The last one is not paid yet.
+        if *market.info().condition_id != *resolved(SETTLED_LISTED_MAX + 2).condition_id {
+            markets.mark_settled(market);
+        }
+    }
+    assert_eq!(markets.unsettled_count(), 1);
+    let all = SETTLED_LISTED_MAX + 4;
+    assert_eq!(markets.listing().markets().len(), all, "until something is listed");
+
+    let left = markets.list(vec![]).unwrap().left;
+    let left: Vec<_> = left.iter().map(|it| it.info().condition_id.to_string()).collect();
+    assert_eq!(left, ["0x0", "0x1"]);
+    assert_eq!(markets.listing().markets().len(), all - 2);
+    assert!(markets.by_condition("0x0").is_none());
+    assert!(markets.listing().by_token("0x1-No").is_none());
+    assert!(markets.by_condition("0x2").is_some());
+    assert!(markets.by_condition("0xopen").is_some());
+    assert!(markets.list(vec![]).unwrap().left.is_empty(), "each leaves once");
+}
+
+#[test]
+fn what_was_decided_before_the_start_is_listed_so() {
+    let decided = |id: &str, no: &str| {
+        let payouts = vec![
+            (format!("{id}-{no}").into(), Price::ONE),
+            (format!("{id}-Yes").into(), Price::ZERO),
+        ];
+        (Arc::from(id), payouts)
+    };
+    let markets = Markets::remembering([decided("0xa", "No"), decided("0xb", "Never")]);
+    let listed = ["0xa", "0xb", "0xc"].map(|id| info(id, MarketStatus::Open)).into_iter().collect();
+    markets.list(listed).unwrap();
+    let now = |id: &str| {
+        let market = markets.by_condition(id).unwrap();
+        let info = market.info();
+        (info.status, info.payouts.clone())
+    };
+    assert_eq!(now("0xa"), (MarketStatus::Resolved, vec![Price::ZERO, Price::ONE]));
+    assert_eq!(now("0xb"), (MarketStatus::Closed, vec![]), "its tokens are others now");
+    assert_eq!(now("0xc"), (MarketStatus::Open, vec![]));
+}
+
+/// The tokens of a description and what they pay, the tokens that are known, and what is listed.
+#[test]
+fn outcomes_are_aligned_by_token() {
+    const ONE: i64 = 1_000_000;
+    let described = |tokens: &[&str], payouts: &[i64]| MarketInfo {
+        status: if payouts.is_empty() { MarketStatus::Open } else { MarketStatus::Resolved },
+        payouts: payouts.iter().map(|&payout| Price::from_micros(payout)).collect(),
+        ..MarketInfo::bare(
+            "0xa",
+            tokens.iter().map(|&token| Outcome { label: token.into(), token_id: token.into() }),
+        )
+    };
+    for (tokens, payouts, expected) in [
+        (&["y", "n"][..], &[][..], "y n Open"),
+        (&["n", "y"], &[], "y n Open"),
+        (&["n", "y"], &[0, ONE], "y n Resolved 1 0"),
+        (&["y", "n"], &[ONE, 0], "y n Resolved 1 0"),
+        (&["", ""], &[], "y n Open"),
+        (&["y", "x"], &[], "y n Paused"),
+        (&["y", ""], &[], "y n Paused"),
+        (&["y"], &[], "y n Paused"),
+        (&["y", "n", "x"], &[], "y n Paused"),
+        (&["x", "y"], &[0, ONE], "y n Closed"),
+    ] {
+        let shown = |markets: &Markets| {
+            let market = markets.by_condition("0xa").unwrap();
+            let info = market.info();
+            let tokens: Vec<_> = info.outcomes.iter().map(|it| it.token_id.to_string()).collect();
+            let payouts: Vec<_> = info.payouts.iter().map(ToString::to_string).collect();
+            let all = [tokens, vec![format!("{:?}", info.status)], payouts].concat();
+            all.join(" ")
+        };
+        let listed = Markets::new();
+        listed.list(vec![described(&["y", "n"], &[])]).unwrap();
+        let withheld_count = listed.list(vec![described(tokens, payouts)]).unwrap().withheld_count;
+        assert_eq!(shown(&listed), expected, "{tokens:?}");
+        assert_eq!(withheld_count == 1, !expected.contains("Open") && !expected.contains("1 0"));
+
+        // After a start: what was traded before is known, and the market is listed anew.
+        let known = described(&["y", "n"], &[]).outcomes;
+        let traded = Markets::new().with_traded([("0xa".into(), known)]);
+        traded.list(vec![described(tokens, payouts)]).unwrap();
+        if withheld_count == 0 {
+            assert_eq!(shown(&traded), expected, "{tokens:?}");
+        } else {
+            let market = traded.by_condition("0xa").unwrap();
+            let (status, payouts) = (market.info().status, market.info().payouts.clone());
+            assert!(!status.is_tradable() && status != MarketStatus::Resolved, "{status:?}");
+            assert!(payouts.is_empty());
+        }
+
+        // It is tradable again as soon as it is described as it was.
+        if !expected.contains("Resolved") {
+            listed.list(vec![described(&["n", "y"], &[])]).unwrap();
+            assert_eq!(shown(&listed), "y n Open", "after {tokens:?}");
+        }
+    }
+}
+
+#[test]
+fn a_market_that_cannot_be_described_so_is_not_listed() {
+    let markets = Markets::new();
+    let mut long = info("0xa", MarketStatus::Open);
+    long.outcomes[0].label = "x".repeat(270_000).into();
+    let Err(error) = markets.list(vec![long]) else { panic!("it is listed") };
+    assert_eq!(error.to_string(), "market 0xa: its label has 270000 bytes, more than 200");
+    let mut shared = info("0xa", MarketStatus::Open);
+    shared.outcomes[1].token_id = shared.outcomes[0].token_id.clone();
+    let Err(error) = markets.list(vec![shared]) else { panic!("it is listed") };
+    assert_eq!(error.to_string(), "market 0xa: two of its outcomes have the same token");
+}
+
+#[tokio::test]
+async fn a_changed_market_is_listed_once_until_the_list_is_taken() {
+    let markets = Markets::new();
+    markets.list(vec![info("0xa", MarketStatus::Open)]).unwrap();
+    let market = markets.by_condition("0xa").unwrap();
+    markets.publish(&market, OutcomeIndex(0), book(400_000));
+    markets.publish(&market, OutcomeIndex(0), book(410_000));
+    assert_eq!(markets.changes().await.len(), 1);
+    markets.publish(&market, OutcomeIndex(1), book(420_000));
+    assert_eq!(markets.changes().await.len(), 1);
+}
