@@ -29,30 +29,39 @@ pub enum Source {
 }
 
 /// How far a resolution is, as Gamma tells it.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub enum Stage {
     /// Nothing was told.
     #[default]
     Untold,
+    /// A result was asked for.
+    Requested,
     /// Somebody has proposed a result.
     Proposed,
     /// The proposal is disputed.
     Disputed,
     /// The result is final.
     Resolved,
-    /// A word that nobody documents.
-    Unknown,
+    /// A word that nobody documents, cut to [`STAGE_CHARACTERS_MAX`].
+    Unknown(Box<str>),
 }
+
+/// So much is kept of a stage that is not known.
+pub const STAGE_CHARACTERS_MAX: usize = 40;
 
 impl Stage {
     /// The stage that a word of Gamma's stands for.
     pub fn of(word: Option<&str>) -> Self {
         match word {
             None | Some("") => Self::Untold,
+            Some("requested") => Self::Requested,
             Some("proposed") => Self::Proposed,
             Some("disputed") => Self::Disputed,
-            Some("resolved") => Self::Resolved,
-            Some(_) => Self::Unknown,
+            Some("resolved" | "settled") => Self::Resolved,
+            Some(word) => {
+                let word: String = word.chars().take(STAGE_CHARACTERS_MAX).collect();
+                Self::Unknown(word.into())
+            }
         }
     }
 }
@@ -88,6 +97,8 @@ pub struct Told {
 pub enum Pending {
     /// No service calls it closed.
     Open,
+    /// A result was asked for, and nobody has proposed one.
+    Requested,
     /// A result is proposed, and can be disputed.
     Proposed,
     /// The proposal is disputed.
@@ -152,7 +163,7 @@ impl Told {
             source,
             at: description.updated_at,
             is_closed: description.info.status.is_closed(),
-            stage: description.stage,
+            stage: description.stage.clone(),
             payouts,
         }
     }
@@ -194,9 +205,10 @@ pub fn decide(told: &[Told]) -> Resolution {
     for it in told {
         match it.stage {
             Stage::Untold | Stage::Resolved => {}
+            Stage::Requested => return Resolution::Pending(Pending::Requested),
             Stage::Proposed => return Resolution::Pending(Pending::Proposed),
             Stage::Disputed => return Resolution::Pending(Pending::Disputed),
-            Stage::Unknown => return Resolution::Pending(Pending::UnknownStage),
+            Stage::Unknown(_) => return Resolution::Pending(Pending::UnknownStage),
         }
     }
     let mut shown: Option<&Vec<Price>> = None;

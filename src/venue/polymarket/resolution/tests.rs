@@ -76,7 +76,12 @@ fn the_whole_rule() {
         (closed("", first), None, None, "Unconfirmed"),
         (closed("proposed", first), None, None, "Proposed"),
         (closed("disputed", first), None, None, "Disputed"),
-        (closed("settled", first), None, None, "UnknownStage"),
+        (closed("requested", first), None, None, "Requested"),
+        (closed("settled", first), None, None, "pays 1/0"),
+        (closed("settled", half), None, None, "pays 0.5/0.5"),
+        (closed("settled", first), second_wins, None, "Contradiction"),
+        (Some((false, "settled", first)), None, None, "Open"),
+        (closed("reopened", first), None, None, "UnknownStage"),
         (Some((false, "resolved", first)), None, None, "Open"),
         (Some((false, "", r#"["0.645","0.355"]"#)), None, None, "Open"),
         // Rows of old markets.
@@ -103,6 +108,7 @@ fn the_whole_rule() {
         // What is proposed or disputed is not final, whoever agrees.
         (closed("proposed", first), first_wins, Some("1"), "Proposed"),
         (closed("disputed", first), first_wins, Some("1"), "Disputed"),
+        (closed("requested", first), first_wins, Some("1"), "Requested"),
         // Contradictions.
         (closed("resolved", first), second_wins, None, "Contradiction"),
         (closed("", first), second_wins, None, "Contradiction"),
