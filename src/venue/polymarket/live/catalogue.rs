@@ -13,6 +13,7 @@ use super::rest::{NAMED_MARKETS_MAX, PAGE_MARKETS_MAX, Page, Rest, RestError};
 use super::{Event, LiveConfig, MarketFilter};
 use crate::ids::Timestamp;
 use crate::market::catalogue::{MarketInfo, MarketStatus, Outcome};
+use crate::money::Usd;
 use crate::venue::polymarket::resolution::{self, Pending, Resolution, Source, Told};
 use crate::venue::polymarket::wire::{Description, WireError};
 
@@ -30,13 +31,15 @@ const ANNOUNCED_TRIES_MAX: u32 = 20;
 /// A list has at most so many pages more than it would have if every market of it were taken.
 const SPARE_PAGES_MAX: usize = 50;
 
-/// Whether a market of the list is one to follow: open, not past its end (the venue leaves old ones
-/// open for months), and traded as much as is asked for.
+/// Whether a market of the list is one to follow: open, and traded as much as is asked for. The end
+/// is a schedule: games and decisions go on after it, and are the busiest then. But old markets
+/// stay open for months, so past its end a market must have been traded in the last day.
 pub(super) fn is_wanted(info: &MarketInfo, filter: &MarketFilter, now: Timestamp) -> bool {
+    let volume = info.volume_24h.unwrap_or(Usd::ZERO);
+    let is_quiet = volume == Usd::ZERO;
     let is_past = info.end_date.is_some_and(|end| end < now);
-    let is_traded =
-        filter.volume_24h_min.is_none_or(|least| info.volume_24h.is_some_and(|it| it >= least));
-    info.status == MarketStatus::Open && !is_past && is_traded
+    let is_traded = filter.volume_24h_min.is_none_or(|least| volume >= least);
+    info.status == MarketStatus::Open && is_traded && !(is_past && is_quiet)
 }
 
 /// Whether a market is among those that the filter names, if it names any.
@@ -297,7 +300,6 @@ fn read(told: Result<Description, WireError>) -> Option<Description> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::money::Usd;
 
     #[test]
     fn zombies_and_quiet_markets_are_not_wanted() {
@@ -307,7 +309,13 @@ mod tests {
         for (status, end_date, volume, least, expected) in [
             (MarketStatus::Open, None, None, None, true),
             (MarketStatus::Open, at(1_000), None, None, true),
+            // In-play sports and decisions that drag on; and markets that were left open.
+            (MarketStatus::Open, at(999), dollars(26_000_000), None, true),
+            (MarketStatus::Open, at(999), dollars(1), None, true),
+            (MarketStatus::Open, at(999), dollars(0), None, false),
             (MarketStatus::Open, at(999), None, None, false),
+            (MarketStatus::Paused, at(999), dollars(1), None, false),
+            (MarketStatus::Closed, at(999), dollars(1), None, false),
             (MarketStatus::Paused, None, None, None, false),
             (MarketStatus::Hydrating, None, None, None, false),
             (MarketStatus::Closed, None, None, None, false),
