@@ -229,6 +229,8 @@ impl Page {
                 received_at,
             ),
             ("venue_messages_unknown_total", "counter", "Left out.", live.unknown_messages),
+            ("venue_messages_late_total", "counter", "Told too late.", live.late_messages),
+            ("venue_messages_ahead_total", "counter", "Of a time to come.", live.ahead_messages),
             ("venue_connections_lost_total", "counter", "Lost or refused.", live.connections_lost),
             ("venue_books_asked_total", "counter", "Books that were asked for.", live.books_asked),
             ("venue_books_diverged_total", "counter", "That differed.", live.books_diverged),

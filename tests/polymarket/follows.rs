@@ -4,7 +4,7 @@ use paperbourse::market::book::Book;
 use paperbourse::market::catalogue::MarketStatus;
 
 use crate::connector::{Connector, QUICK};
-use crate::standin::world::{condition_id, token_id};
+use crate::standin::world::{MarketSeed, condition_id, token_id};
 use crate::standin::{Injection, Options, Payout, Side, StandIn, Which, World};
 
 /// The tokens of the first so many invented markets.
@@ -124,6 +124,106 @@ async fn a_market_that_is_resolved_closes_and_pays() {
     );
     assert!(connector.fresh(&token_id(1, 0)).is_none());
     assert!(connector.fresh(&token_id(0, 0)).is_some(), "the other one goes on");
+}
+
+/// A page that lists the outcomes the other way round changes neither a book nor who is paid.
+#[tokio::test]
+async fn outcomes_in_another_order_keep_their_books_and_payouts() {
+    let venue = StandIn::start(World::invented(2), Options::default()).await;
+    let connector = Connector::start(&venue, 2, QUICK);
+    connector.until_fresh(&tokens(2)).await;
+    let turn = |it: &mut serde_json::Map<String, serde_json::Value>, name: &str| {
+        let list: Vec<String> = serde_json::from_str(it[name].as_str().unwrap()).unwrap();
+        let turned: Vec<_> = list.iter().rev().collect();
+        it.insert(name.into(), serde_json::json!(turned).to_string().into());
+    };
+    venue.describe(&condition_id(1), |it| {
+        for name in ["outcomes", "clobTokenIds", "outcomePrices"] {
+            turn(it, name);
+        }
+        it.insert("volumeNum".into(), 77.into());
+    });
+    let market = connector.markets.by_condition(&condition_id(1)).unwrap();
+    let listed = || market.info().volume_total.map(|volume| volume.to_string());
+    connector.until("the page", |_| listed().as_deref() == Some("77")).await;
+    let labels: Vec<_> = market.info().outcomes.iter().map(|it| it.label.to_string()).collect();
+    assert_eq!(labels, ["Yes", "No"]);
+    venue.change_level(&token_id(1, 0), Side::Buy, "0.1", "77");
+    connector
+        .until("the level of the first token", |it| {
+            it.fresh(&token_id(1, 0)).is_some_and(|book| has_bid(&book, "0.1", "77"))
+        })
+        .await;
+    let first = market.book(paperbourse::ids::OutcomeIndex(0)).clone().unwrap();
+    assert!(has_bid(&first, "0.1", "77"), "the first outcome's book is its token's");
+
+    venue.resolve_on_clob(&condition_id(1), Payout::Winner(0));
+    venue.resolve_on_gamma(&condition_id(1), Payout::Winner(0));
+    venue.describe(&condition_id(1), |it| turn(it, "outcomePrices"));
+    connector.until("the end", |_| market.info().status == MarketStatus::Resolved).await;
+    let info = market.info();
+    let paid: Vec<_> = info.outcomes.iter().zip(&info.payouts).collect();
+    assert_eq!((&*paid[0].0.label, paid[0].1.to_string()), ("Yes", "1".to_owned()));
+    assert_eq!((&*paid[1].0.label, paid[1].1.to_string()), ("No", "0".to_owned()));
+}
+
+/// Whose tokens are others is not traded until they are the known ones again.
+#[tokio::test]
+async fn a_market_with_other_tokens_is_not_traded() {
+    let venue = StandIn::start(World::invented(2), Options::default()).await;
+    let connector = Connector::start(&venue, 2, QUICK);
+    connector.until_fresh(&tokens(2)).await;
+    let market = connector.markets.by_condition(&condition_id(1)).unwrap();
+    let tell = |ids: [String; 2]| {
+        let ids = serde_json::json!(ids).to_string();
+        venue.describe(&condition_id(1), |it| drop(it.insert("clobTokenIds".into(), ids.into())));
+    };
+    tell([token_id(1, 0), "7".to_owned()]);
+    connector.until("the page", |_| market.info().status == MarketStatus::Paused).await;
+    assert_eq!(*market.info().outcomes[1].token_id, *token_id(1, 1));
+    tell([token_id(1, 0), token_id(1, 1)]);
+    connector.until("the page", |_| market.info().status == MarketStatus::Open).await;
+    connector.until_fresh(&tokens(2)).await;
+}
+
+/// The second version of the protocol: position ids, and a name of 31 bytes.
+#[tokio::test]
+async fn a_market_of_the_second_version_trades_under_its_position_ids() {
+    let id = format!("0x{}", "ab".repeat(31));
+    let positions = ["501".to_owned(), "502".to_owned()];
+    let mut world = World::invented(1);
+    let mut seed = MarketSeed::invented(1);
+    seed.condition_id = id.clone();
+    seed.token_ids = positions.to_vec();
+    seed.describe(|it| {
+        it.insert("conditionId".into(), id.clone().into());
+        it.insert("version".into(), "v2".into());
+        it.insert("positionIds".into(), serde_json::json!(positions));
+    });
+    world.markets.push(seed);
+    let venue = StandIn::start(world, Options::default()).await;
+    let connector = Connector::start(&venue, 2, QUICK);
+    connector.until_fresh(&positions).await;
+    let market = connector.markets.by_condition(&id).unwrap();
+    assert_eq!(*market.info().outcomes[0].token_id, *positions[0]);
+    assert!(connector.book(&token_id(1, 0)).is_none(), "the token ids beside them are not traded");
+}
+
+/// Games and decisions go on after the end that was planned for them.
+#[tokio::test]
+async fn a_market_past_its_end_is_followed_while_it_is_traded() {
+    let mut world = World::invented(3);
+    for (market, volume) in [(0, 0), (1, 5_000)] {
+        world.markets[market].describe(|it| {
+            it.insert("endDate".into(), "2026-01-02T00:00:00Z".into());
+            it.insert("volume24hr".into(), volume.into());
+        });
+    }
+    let venue = StandIn::start(world, Options::default()).await;
+    let connector = Connector::start(&venue, 3, QUICK);
+    connector.until_fresh(&[token_id(1, 0), token_id(2, 0)]).await;
+    let is_listed = |number| connector.markets.by_condition(&condition_id(number)).is_some();
+    assert_eq!([0, 1, 2].map(is_listed), [false, true, true], "a quiet one was left open");
 }
 
 /// What is told of a resolution, by whom, and whether it is enough.

@@ -63,6 +63,7 @@ fn write_live(venue: &mut JsonObject<'_>, live: &LiveSnapshot) {
     }
     venue.time_or_null("frame_received_at", live.frame_received_at);
     venue.integer("frames", live.frames);
+    venue.integer("messages_ahead", live.ahead_messages);
     venue.integer("connections_lost", live.connections_lost);
     venue.integer("books_asked", live.books_asked);
     venue.integer("books_diverged", live.books_diverged);

@@ -18,6 +18,7 @@ mod handshake;
 mod lag;
 mod replay;
 mod rest;
+mod slot;
 mod socket;
 pub mod status;
 mod tap;
@@ -39,9 +40,10 @@ pub use tap::Tap;
 use catalogue::{Cataloguer, Described, URGENT_MAX, Urgent};
 use clock::Clock;
 use freshness::{Freshness, Signal};
-use lag::Lag;
+use lag::Heard;
 use rest::{BOOKS_MAX, Rest, RestError};
-use socket::{Handle, Lost, QUEUE_BYTES_MAX, Received};
+use slot::Slot;
+use socket::{Lost, QUEUE_BYTES_MAX, Received};
 use status::{LiveSnapshot, LiveStatus};
 use tracker::Tracker;
 
@@ -64,6 +66,9 @@ const BOOK_QUESTIONS_MAX: usize = 2;
 /// and different is given up: either changes come faster than answers and one was lost, or the
 /// venue's clock was set back. Another connection begins with a whole book.
 const VAIN_ANSWERS_MAX: u32 = 3;
+
+/// At most so many stages of resolutions that are not known are named in the log.
+const STAGES_NAMED_MAX: usize = 100;
 
 /// What the tasks that carry bring.
 enum Event {
@@ -100,7 +105,6 @@ pub struct Live {
     /// Markets to follow whatever the filter says, until the catalogue has described them.
     held: HashSet<Arc<str>>,
     sockets: Vec<Slot>,
-    lag: Lag,
     urgent: mpsc::Sender<Urgent>,
     urgent_received: Option<mpsc::Receiver<Urgent>>,
     unresolved: watch::Sender<Arc<[Arc<str>]>>,
@@ -108,6 +112,8 @@ pub struct Live {
     /// Questions so far.
     ask_count: u64,
     waiting_to_ask: Asked,
+    /// Stages of resolutions that are not known and were named in the log.
+    stages_named: HashSet<Box<str>>,
     counts: LiveSnapshot,
     status: LiveStatus,
 }
@@ -131,24 +137,10 @@ struct Followed {
     tick_told_at: Option<Timestamp>,
     /// The winner that its socket told.
     winner_told: Option<Told>,
+    /// Whether its newest description names other tokens.
+    is_withheld: bool,
     /// Whether sockets tell of it.
     is_subscribed: bool,
-}
-
-struct Slot {
-    handle: Handle,
-    tokens: Vec<Arc<str>>,
-    state: Freshness,
-    /// The number of the newest connection.
-    connection: u64,
-    is_changed: bool,
-}
-
-impl Slot {
-    fn new(handle: Handle) -> Self {
-        let (state, tokens) = (Freshness::Stale, Vec::new());
-        Self { handle, tokens, state, connection: 0, is_changed: false }
-    }
 }
 
 impl Live {
@@ -191,13 +183,13 @@ impl Live {
             markets: HashMap::new(),
             held: HashSet::new(),
             sockets: Vec::new(),
-            lag: Lag::default(),
             urgent,
             urgent_received: Some(urgent_received),
             unresolved: watch::Sender::new(Arc::default()),
             book_questions: 0,
             ask_count: 0,
             waiting_to_ask: Vec::new(),
+            stages_named: HashSet::new(),
             counts: LiveSnapshot::default(),
             status: LiveStatus::default(),
         }
@@ -290,7 +282,7 @@ impl Live {
     fn opened(&mut self, socket: usize, connection: u64) {
         let now = self.now();
         let slot = &mut self.sockets[socket];
-        slot.connection = connection;
+        slot.begin(connection);
         slot.state = slot.state.after(Signal::Opened);
         tracing::info!("socket {socket} of the venue: open, {} tokens", slot.tokens.len());
         for token in &slot.tokens {
@@ -400,22 +392,19 @@ impl Live {
     }
 
     fn take_message(&mut self, socket: usize, message: Message<'_>) {
+        let Some(believed_at) = self.believed_time(socket, &message) else {
+            self.counts.late_messages += 1;
+            return self.give_up(socket, "it tells what happened long ago");
+        };
         match &message {
             Message::TickSizeChange(change) => {
-                return self.change_tick(change.market, change.tick, change.at);
+                return self.change_tick(change.market, change.tick, believed_at);
             }
             Message::NewMarket(market) => {
                 return self.hear_of_market(&market.description.info.condition_id);
             }
             Message::MarketResolved(resolved) => {
                 return self.hear_of_end(resolved);
-            }
-            Message::PriceChange(change) if change.at != UNTOLD => {
-                let lag = self.lag.of(change.at, self.clock.elapsed());
-                if lag > self.timing.lag_max {
-                    self.counts.late_messages += 1;
-                    return self.give_up(socket, "it tells what happened long ago");
-                }
             }
             Message::PriceChange(_)
             | Message::Book(_)
@@ -435,16 +424,17 @@ impl Live {
         };
         let Some(event) = message.event(name) else { return };
         let event = self.dated(event);
+        let believed_at = if believed_at == UNTOLD { event.at } else { believed_at };
         match &event.change {
             VenueChange::Levels(changes) => {
                 for change in changes {
-                    self.tracker.told(&change.token_id, event.at);
+                    self.tracker.told(&change.token_id, believed_at);
                 }
             }
-            VenueChange::Book(book) => self.tracker.told(&book.token_id, event.at),
+            VenueChange::Book(book) => self.tracker.told(&book.token_id, believed_at),
             _ => {}
         }
-        let verdicts = self.feed.apply(event);
+        let verdicts = self.feed.apply_as_of(event, believed_at);
         self.judge(&verdicts, self.now());
     }
 
@@ -556,11 +546,17 @@ impl Live {
 
     /// Takes a book of the book endpoint, which is of the moment when it was asked for, or later.
     fn take_book(&mut self, token_id: &Arc<str>, book: BookMessage<'_>, asked_at: Duration) {
-        self.correct_grid(token_id, &book);
+        let Some((_, token)) = self.tracker.get(token_id) else { return };
+        let (socket, now) = (token.socket, self.now());
+        let at = match self.sockets[socket].lag.of(book.at, now, self.clock.time()) {
+            Heard::Late(_) => book.at,
+            Heard::Ahead(ahead) => self.clamp(socket, ahead),
+        };
+        self.correct_grid(token_id, &book, at);
         let is_new = !self.feed.has_levels(token_id, &book.ladder);
         let event = self.dated(book.event(|_| token_id.clone()));
-        let at = event.at;
-        let verdicts = self.feed.apply(event);
+        let at = if at == UNTOLD { event.at } else { at };
+        let verdicts = self.feed.apply_as_of(event, at);
         let verdict = verdicts.iter().find(|(id, _)| id == token_id).map(|(_, verdict)| *verdict);
         if is_new && verdict == Some(Verdict::Proven) {
             self.counts.books_diverged += 1;

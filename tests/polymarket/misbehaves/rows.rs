@@ -36,6 +36,14 @@ pub(super) const FRAMES: fn() -> Vec<Row> = || {
                 |now, was| now.feed.hashes_mismatched > was.feed.hashes_mismatched,
             )
         },
+        Row::new(
+            "tells a time to come, once",
+            |it| {
+                it.misbehave(Which::Open, Fault::Ahead { frames: 1 });
+                it.change_level(&token_id(0, 0), Side::Buy, "0.1", "70");
+            },
+            |now, was| now.ahead_messages > was.ahead_messages,
+        ),
         Row {
             is_mutated: true,
             ..Row::new(

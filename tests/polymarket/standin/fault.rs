@@ -48,6 +48,11 @@ pub(crate) enum Fault {
         /// How many.
         frames: u32,
     },
+    /// The next so many frames tell a time that is decades ahead.
+    Ahead {
+        /// How many.
+        frames: u32,
+    },
     /// Every frame comes so much later, answers to `PING` included.
     Delay(Duration),
     /// The connection ends, without a word of goodbye.
@@ -86,6 +91,7 @@ pub(crate) struct SocketFaults {
     pub(crate) duplicate: u32,
     pub(crate) swap: u32,
     pub(crate) corrupt: u32,
+    pub(crate) ahead: u32,
     pub(crate) delay: Option<Duration>,
     /// The first of a pair that is swapped.
     pub(crate) held: Option<Bytes>,
@@ -108,6 +114,9 @@ impl SocketFaults {
         {
             self.corrupt -= 1;
             frame = corrupted;
+        }
+        if has_used(&mut self.ahead) {
+            frame = ahead(&frame);
         }
         if let Some(held) = self.held.take() {
             return vec![frame, held];
@@ -133,6 +142,18 @@ fn with_other_hashes(frame: &Bytes) -> Option<Bytes> {
         bytes[start] = if bytes[start] == b'0' { b'1' } else { b'0' };
     }
     (start > 0).then(|| bytes.into())
+}
+
+/// The frame with another first digit in each of its times.
+fn ahead(frame: &Bytes) -> Bytes {
+    const NAME: &[u8] = br#""timestamp":"1"#;
+    let mut bytes = frame.to_vec();
+    let mut start = 0;
+    while let Some(found) = bytes[start..].windows(NAME.len()).position(|part| part == NAME) {
+        start += found + NAME.len();
+        bytes[start - 1] = b'3';
+    }
+    bytes.into()
 }
 
 /// What can be asked for.

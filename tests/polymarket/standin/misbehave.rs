@@ -55,6 +55,7 @@ impl State {
             Fault::Duplicate { frames } => faults.duplicate += frames,
             Fault::Swap { pairs } => faults.swap += pairs,
             Fault::CorruptHash { frames } => faults.corrupt += frames,
+            Fault::Ahead { frames } => faults.ahead += frames,
             Fault::Delay(delay) => faults.delay = Some(delay),
             Fault::Drop => self.drop_socket(id),
             Fault::HalfClose => self.half_close_socket(id),

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use super::catalogue::{Described, Urgent};
 use super::freshness::{Freshness, Signal};
+use super::slot::Slot;
 use super::socket::{self, Handle};
-use super::{Followed, Live, Slot};
+use super::{Followed, Live, STAGES_NAMED_MAX};
 use crate::ids::Timestamp;
 use crate::market::catalogue::{MarketInfo, MarketStatus};
 use crate::money::Price;
-use crate::venue::polymarket::resolution::{self, Pending, Resolution, Told};
+use crate::venue::polymarket::resolution::{self, Pending, Resolution, Stage, Told};
 use crate::venue::polymarket::wire::clob::BookMessage;
 use crate::venue::polymarket::wire::socket::MarketResolved;
 use crate::venue::polymarket::wire::{Description, UNTOLD};
@@ -121,6 +122,7 @@ impl Live {
                 described_at: updated_at.map(|at| at.min(now)),
                 tick_told_at: None,
                 winner_told: None,
+                is_withheld: false,
                 is_subscribed: false,
             };
             self.markets.insert(condition_id.clone(), market);
@@ -157,28 +159,42 @@ impl Live {
             // What is from the future would keep out all that comes until then.
             let described_at = told.updated_at.map(|at| at.min(now));
             market.described_at = described_at.or(market.described_at);
-            if market.is_end_taken_back(&told.info, described_at, retraction_after) {
-                tracing::warn!(market = %told.info.condition_id, "its end is taken back");
-                market.winner_told = None;
+            if let Stage::Unknown(word) = &told.stage
+                && self.stages_named.len() < STAGES_NAMED_MAX
+                && self.stages_named.insert(word.clone())
+            {
+                tracing::warn!(
+                    stage = &**word,
+                    market = &*told.info.condition_id,
+                    "unknown stage of a resolution: its markets pay nothing until it is another"
+                );
             }
-            let resolution = resolution_of(market, &described);
-            let mut info = told.info.clone();
             let was_open = !market.info.status.is_closed();
-            if market.winner_told.is_some() && !info.status.is_closed() {
-                // The catalogue is behind its socket.
-                info.status = MarketStatus::Closed;
-            }
-            match resolution.describe(&mut info) {
-                Some(Pending::Contradiction) if was_open => tracing::warn!(
-                    "market {} stays closed: its sources contradict each other on what it pays",
-                    info.condition_id
-                ),
-                Some(_) => {}
-                None => tracing::info!(
-                    "market {} is resolved: {}",
-                    info.condition_id,
-                    info.evidence.as_deref().unwrap_or_default()
-                ),
+            let mut info = told.info.clone();
+            if info.align(&market.info.outcomes).is_ok() {
+                market.is_withheld = false;
+                if market.is_end_taken_back(&told.info, described_at, retraction_after) {
+                    tracing::warn!(market = %told.info.condition_id, "its end is taken back");
+                    market.winner_told = None;
+                }
+                if market.winner_told.is_some() && !info.status.is_closed() {
+                    // The catalogue is behind its socket.
+                    info.status = MarketStatus::Closed;
+                }
+                match resolution_of(market, &described).describe(&mut info) {
+                    Some(Pending::Contradiction) if was_open => tracing::warn!(
+                        "market {} stays closed: its sources contradict each other on what it pays",
+                        info.condition_id
+                    ),
+                    Some(_) => {}
+                    None => tracing::info!(
+                        "market {} is resolved: {}",
+                        info.condition_id,
+                        info.evidence.as_deref().unwrap_or_default()
+                    ),
+                }
+            } else {
+                info = market.withheld(info.status);
             }
             let is_older = match (market.tick_told_at, told.updated_at) {
                 (Some(tick_told_at), Some(updated_at)) => updated_at < tick_told_at,
@@ -276,7 +292,7 @@ impl Live {
 
     /// What a book of the book endpoint tells of its market is newer than what the catalogue does,
     /// and the hash covers it.
-    pub(super) fn correct_grid(&mut self, token_id: &str, book: &BookMessage<'_>) {
+    pub(super) fn correct_grid(&mut self, token_id: &str, book: &BookMessage<'_>, at: Timestamp) {
         let Some((_, token)) = self.tracker.get(token_id) else { return };
         let Some(market) = self.markets.get_mut(&token.condition_id) else { return };
         let mut info = market.info.clone();
@@ -284,7 +300,7 @@ impl Live {
         info.order_size_min = book.order_size_min.unwrap_or(info.order_size_min);
         info.neg_risk = book.neg_risk.unwrap_or(info.neg_risk);
         if info != market.info {
-            market.tick_told_at = Some(book.at);
+            market.tick_told_at = Some(at);
             market.info = info.clone();
             self.publish(vec![info]);
         }
@@ -305,6 +321,20 @@ impl Followed {
         let after = i64::try_from(after.as_nanos()).unwrap_or(i64::MAX);
         told.status == MarketStatus::Open
             && described_at.nanos() > ended_at.nanos().saturating_add(after)
+    }
+
+    /// What is left of it while it is described, with this status, by other tokens than its own.
+    fn withheld(&mut self, told: MarketStatus) -> MarketInfo {
+        let mut info = self.info.clone();
+        info.withhold(told);
+        if !std::mem::replace(&mut self.is_withheld, true) {
+            tracing::warn!(
+                market = &*info.condition_id,
+                "its description names other tokens than before: no order fills until it names \
+                 the known ones"
+            );
+        }
+        info
     }
 }
 

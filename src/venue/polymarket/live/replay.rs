@@ -12,11 +12,11 @@ use serde_json::value::RawValue;
 
 use super::catalogue::Described;
 use super::freshness::{Freshness, Signal};
-use super::lag::Lag;
 use super::rest::{read_events, read_page};
+use super::slot::Slot;
 use super::socket::Handle;
 use super::tracker::Tracker;
-use super::{Asked, Clock, Live, MARKETS_WANTED_MAX, Slot};
+use super::{Asked, Clock, Live, MARKETS_WANTED_MAX};
 use crate::ids::Timestamp;
 use crate::venue::feed::Feed;
 use crate::venue::polymarket::wire::{Description, WireError, clob, data, gamma};
@@ -148,7 +148,6 @@ impl Replay {
         live.sockets.clear();
         live.markets.clear();
         live.tracker = Tracker::default();
-        live.lag = Lag::default();
         live.clock = Clock::Tape { began: now, now };
         let market_count = line.markets_max.unwrap_or(MARKETS_WANTED_MAX);
         live.market_count_max = market_count.min(MARKETS_WANTED_MAX);

@@ -24,6 +24,8 @@ pub struct LiveSnapshot {
     pub unreadable_messages: u64,
     /// Messages that were told too late to say anything of the present.
     pub late_messages: u64,
+    /// Messages and books whose time is yet to come; the time is clamped.
+    pub ahead_messages: u64,
     /// Connections that ended, or were never opened.
     pub connections_lost: u64,
     /// Books that the book endpoint was asked for.

@@ -83,10 +83,11 @@ fn play(replay: &mut Replay, lines: &[impl AsRef<str>]) {
     play_every(1, replay, lines);
 }
 
-/// The lines came one after the other, so many nanoseconds apart.
+/// The lines came one after the other, so many nanoseconds apart, and about when the venue's clock
+/// said so.
 fn play_every(pause_ns: i64, replay: &mut Replay, lines: &[impl AsRef<str>]) {
     for (number, fields) in (1..).zip(lines) {
-        let at_ns = number * pause_ns;
+        let at_ns = 1_795_317_300_000_000_000 + number * pause_ns;
         let line = format!(r#"{{"n":{number},"ns":{at_ns},{}}}"#, fields.as_ref());
         match Line::read(line.as_bytes()) {
             Ok(line) => replay.take(&line),
@@ -196,6 +197,94 @@ fn late_words_are_late_by_the_time_of_the_tape() {
         let mut replay = replay();
         play_every(pause_ns, &mut replay, &lines.collect::<Vec<_>>());
         assert_eq!(books(&replay), expected, "{pause_ns}");
+    }
+}
+
+/// A time that is yet to come makes nothing late that is told after it, on this connection and on
+/// the next.
+#[test]
+fn one_frame_from_the_future_stops_nothing() {
+    let own = book(0, "1", "0.4");
+    let future = CHANGE.replace("1795317300001", "3795317300001");
+    let later = CHANGE.replace("1795317300001", "1795317300500").replace("\"0.5\"", "\"0.6\"");
+    let lost = r#""kind":"lost","socket":0,"why":"x""#;
+    let told_late = own.replace("1795317300000", "3795317300000");
+    for (lines, expected) in [
+        (&[&*own, CHANGE, &future, &later][..], "1 0.6 live"),
+        (&[&own, &future, &later], "1 0.6 live"),
+        (&[&told_late, &later], "1 0.6 live"),
+        (&[&own, &future, lost, OPEN, &own, &later], "1 0.6 live"),
+        (&[&own, &future, &future, &future, CHANGE, &later], "1 0.6 live"),
+    ] {
+        let all = [BEGIN].into_iter().chain(LISTED).chain([OPEN]).chain(lines.iter().copied());
+        let mut replay = replay();
+        play(&mut replay, &all.collect::<Vec<_>>());
+        assert_eq!(books(&replay), expected, "{lines:?}");
+    }
+}
+
+/// A page that lists the outcomes the other way round changes neither who is paid nor whose book
+/// is whose: a token is what pays.
+#[test]
+fn outcomes_in_another_order_are_aligned_by_token() {
+    let turned = |text: &str| {
+        text.replace(r#"[\"Yes\",\"No\"]"#, r#"[\"No\",\"Yes\"]"#)
+            .replace(r#"[\"1\",\"2\"]"#, r#"[\"2\",\"1\"]"#)
+    };
+    let resolved = turned(RESOLVED).replace(r#"[\"1\",\"0\"]"#, r#"[\"0\",\"1\"]"#);
+    let (first, second) = (book(0, "1", "0.4"), book(0, "2", "0.1"));
+    let described = r#""kind":"described","ids":["0xa"],"second":[]"#;
+    for (lines, status, payouts) in [
+        (vec![turned(LISTED[0]), LISTED[1].to_owned()], MarketStatus::Open, &[][..]),
+        (vec![resolved, described.to_owned()], MarketStatus::Resolved, &["1", "0"]),
+    ] {
+        let mut all: Vec<String> = [BEGIN].into_iter().chain(LISTED).map(String::from).collect();
+        all.extend([OPEN.to_owned(), first.clone(), second.clone()]);
+        all.extend(lines);
+        let mut replay = replay();
+        play(&mut replay, &all);
+        let market = replay.feed().markets().by_condition("0xa").unwrap();
+        let info = market.info();
+        let tokens: Vec<&str> = info.outcomes.iter().map(|it| &*it.token_id).collect();
+        assert_eq!((tokens, info.status), (vec!["1", "2"], status));
+        assert_eq!(&*info.outcomes[0].label, "Yes");
+        let paid: Vec<String> = info.payouts.iter().map(ToString::to_string).collect();
+        assert_eq!(paid, payouts);
+        let books = |index| {
+            let book = market.book(crate::ids::OutcomeIndex(index)).clone().unwrap();
+            book.ladder().best_bid().unwrap().price.to_string()
+        };
+        assert_eq!([books(0), books(1)], ["0.4", "0.1"], "each book stays with its token");
+    }
+}
+
+/// Whose tokens are others, nobody knows what an order would buy.
+#[test]
+fn a_description_with_other_tokens_makes_its_market_untradable() {
+    let other = |text: &str| text.replace(r#"[\"1\",\"2\"]"#, r#"[\"1\",\"7\"]"#);
+    let described = r#""kind":"described","ids":["0xa"],"second":[]"#;
+    let page = |text: &str| vec![text.to_owned(), LISTED[1].to_owned()];
+    let other_page = page(&other(LISTED[0]));
+    let again = [other_page.clone(), page(LISTED[0])].concat();
+    for (lines, status) in [
+        (other_page, MarketStatus::Paused),
+        (again, MarketStatus::Open),
+        (vec![other(RESOLVED), described.to_owned()], MarketStatus::Closed),
+        (
+            vec![other(RESOLVED), described.to_owned(), RESOLVED.to_owned(), described.to_owned()],
+            MarketStatus::Resolved,
+        ),
+    ] {
+        let mut all: Vec<String> = [BEGIN].into_iter().chain(LISTED).map(String::from).collect();
+        all.extend([OPEN.to_owned(), book(0, "1", "0.4")]);
+        all.extend(lines);
+        let mut replay = replay();
+        play(&mut replay, &all);
+        let market = replay.feed().markets().by_condition("0xa").unwrap();
+        let info = market.info();
+        let tokens: Vec<&str> = info.outcomes.iter().map(|it| &*it.token_id).collect();
+        assert_eq!((tokens, info.status), (vec!["1", "2"], status));
+        assert_eq!(info.payouts.is_empty(), status != MarketStatus::Resolved);
     }
 }
 
