@@ -85,6 +85,19 @@ pub struct VerifiedIdentity {
     pub expires_at: Timestamp,
 }
 
+impl VerifiedIdentity {
+    /// From when on the token is refused.
+    pub const fn refused_from(&self) -> Timestamp {
+        later_by_leeway(self.expires_at)
+    }
+}
+
+/// The moment that a clock may show which is as far ahead as clocks may be apart.
+const fn later_by_leeway(time: Timestamp) -> Timestamp {
+    const LEEWAY_NS: i64 = LEEWAY_SECONDS * 1_000_000_000;
+    Timestamp::from_nanos(time.nanos().saturating_add(LEEWAY_NS))
+}
+
 /// The name of an account before it has a number: SHA-256(issuer, 0, subject).
 ///
 /// An issuer is configured, not received, and holds no zero byte, so no two pairs share a text. The
@@ -137,6 +150,9 @@ pub enum TokenFlaw {
     /// Signed in another way than the source signs.
     #[error("is not signed with the algorithm of the identity source")]
     Algorithm,
+    /// It tells a client who has signed in, and gives access to nothing.
+    #[error("is an ID token: send the access token, whose `aud` names this server")]
+    IdToken,
     /// Its header says that it was made for something else than access.
     #[error("is not an access token: its header has another `typ`")]
     Type,

@@ -236,6 +236,22 @@ fn unfit(keys: &Keys, good: &Value, issuer: &str) -> Vec<Row> {
         name.truncate(60);
         rows.push((name, keys.ed.token(&json!({}), &claims), told));
     }
+    // What a provider gives the client that signs a user in, for that client alone.
+    for claims in [
+        json!({"nonce": "n-0S6_WzA2Mj"}),
+        json!({"at_hash": "77QmUPtjPfzWtF2AnpK9RQ"}),
+        json!({"c_hash": "LDktKdoQak3Pk0cnXxCltA"}),
+        json!({"azp": "paperbourse"}),
+        json!({"typ": "ID"}),
+    ] {
+        for kind in [json!("JWT"), json!(null)] {
+            let mut id_token = good.clone();
+            merge(&mut id_token, &json!({"aud": "paperbourse"}));
+            merge(&mut id_token, &claims);
+            let token = keys.ed.token(&json!({"typ": kind}), &id_token);
+            rows.push((claims.to_string(), token, "is an ID token"));
+        }
+    }
     let twice = |member: &str| {
         let text = good.to_string();
         format!("{},{member}}}", text.strip_suffix('}').unwrap())

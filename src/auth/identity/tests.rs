@@ -139,6 +139,47 @@ fn claims_are_checked_however_good_the_signature() {
 }
 
 #[test]
+fn an_id_token_is_told_from_an_access_token() {
+    let issuer = issuer();
+    let (own, both) = (json!(EMBEDDED_AUDIENCE), json!(["other", EMBEDDED_AUDIENCE]));
+    // Whether it passes as `JWT` and without a `typ`; as `at+jwt` all of them do.
+    for (changes, passes) in [
+        (json!({}), true),
+        (json!({"nonce": "x"}), false),
+        (json!({"nonce": null}), true),
+        (json!({"nonce": {"not": ["a", "text"]}}), false),
+        (json!({"at_hash": "x"}), false),
+        (json!({"c_hash": "x"}), false),
+        (json!({"s_hash": "x"}), false),
+        (json!({"nonce": "x", "aud": both}), false),
+        // For the client that asked for it, and for nobody else.
+        (json!({"azp": own}), false),
+        (json!({"azp": own, "aud": [own]}), false),
+        (json!({"azp": own, "aud": both}), true),
+        (json!({"azp": "a client"}), true),
+        (json!({"azp": 5}), true),
+        // Where the provider says it, that decides.
+        (json!({"typ": "ID"}), false),
+        (json!({"typ": "Bearer", "azp": own, "nonce": "x"}), true),
+        (json!({"typ": "other"}), true),
+        (json!({"typ": "other", "nonce": "x"}), false),
+    ] {
+        let claims = claims(&changes);
+        for (kind, passes) in [
+            (Some("at+jwt"), true),
+            (Some("application/AT+JWT"), true),
+            (Some("JWT"), passes),
+            (None, passes),
+        ] {
+            let header = Header { typ: kind.map(Into::into), ..eddsa() };
+            let found = issuer.verify(&issuer.sign(&header, &claims), NOW).map(|_| ());
+            let expected = if passes { Ok(()) } else { Err(TokenFlaw::IdToken.into()) };
+            assert_eq!(found, expected, "{changes} as {kind:?}");
+        }
+    }
+}
+
+#[test]
 fn no_header_chooses_the_algorithm() {
     let issuer = issuer();
     let good = claims(&json!({}));

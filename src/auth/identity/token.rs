@@ -3,18 +3,27 @@
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::tier_claim::TierClaim;
 use super::{
-    LEEWAY_SECONDS, SUBJECT_CHARS_MAX, TOKEN_BYTES_MAX, TokenError, TokenFlaw, VerifiedIdentity,
+    SUBJECT_CHARS_MAX, TOKEN_BYTES_MAX, TokenError, TokenFlaw, VerifiedIdentity, later_by_leeway,
 };
 use crate::ids::Timestamp;
 
 /// The claims that are read here; `iss` and `aud` are compared by the library as well.
 #[derive(Deserialize)]
-struct Claims {
+struct Claims<'t> {
     iss: Option<String>,
+    #[serde(borrow)]
+    aud: Option<&'t RawValue>,
+    azp: Option<&'t RawValue>,
+    typ: Option<&'t RawValue>,
+    nonce: Option<IgnoredAny>,
+    at_hash: Option<IgnoredAny>,
+    c_hash: Option<IgnoredAny>,
+    s_hash: Option<IgnoredAny>,
     sub: Option<String>,
     exp: Option<NumericDate>,
     nbf: Option<NumericDate>,
@@ -63,11 +72,50 @@ pub(super) fn read_header(token: &str) -> Result<Header, TokenFlaw> {
 /// with the same key, that somebody has signed out (`logout+jwt`) or what has happened
 /// (`secevent+jwt`).
 fn is_access_type(kind: &str) -> bool {
+    ["JWT", ACCESS_TYPE].into_iter().any(|known| is_type(kind, known))
+}
+
+/// Whether a `typ` is this one, written short or in full.
+fn is_type(kind: &str, known: &str) -> bool {
     let short = kind
         .get(.."application/".len())
         .filter(|prefix| prefix.eq_ignore_ascii_case("application/"));
-    let kind = short.map_or(kind, |prefix| &kind[prefix.len()..]);
-    ["JWT", "at+jwt"].iter().any(|known| kind.eq_ignore_ascii_case(known))
+    short.map_or(kind, |prefix| &kind[prefix.len()..]).eq_ignore_ascii_case(known)
+}
+
+/// The `typ` of an access token by RFC 9068.
+const ACCESS_TYPE: &str = "at+jwt";
+
+impl Claims<'_> {
+    /// Whether these are the claims of an ID token, which the same issuer signs with the same key.
+    ///
+    /// It is what OpenID Connect puts into those alone: the `nonce` of a sign-in, a hash of what
+    /// was issued beside it, or the client that asked (`azp`) as the only audience. Keycloak says
+    /// it in a claim `typ`, and then that decides, since its access tokens had a `nonce` as well.
+    /// An ID token with none of these cannot be told from an access token, but by its audience.
+    fn are_of_id_token(&self) -> bool {
+        match self.typ.map(text_of).as_deref() {
+            Some("ID") => return true,
+            Some("Bearer") => return false,
+            _ => {}
+        }
+        let of_sign_in = [&self.nonce, &self.at_hash, &self.c_hash, &self.s_hash];
+        let is_for_client = self.azp.zip(self.aud).is_some_and(|(client, audience)| {
+            let several: Option<Vec<&RawValue>> = serde_json::from_str(audience.get()).ok();
+            let audience = match several.as_deref() {
+                None => audience,
+                Some([only]) => only,
+                Some(_) => return false,
+            };
+            text_of(client) == text_of(audience)
+        });
+        is_for_client || of_sign_in.into_iter().any(Option::is_some)
+    }
+}
+
+/// The text of a claim; its JSON where it is none.
+fn text_of(value: &RawValue) -> String {
+    serde_json::from_str(value.get()).unwrap_or_else(|_| value.get().to_owned())
 }
 
 /// Verifies a token, whose header was read, under this key, and its times against `now`.
@@ -82,11 +130,16 @@ pub(super) fn verify(
         .map_err(|error| flaw_of(error.kind()))?;
     let claims: Claims =
         serde_json::from_str(decoded.claims.get()).map_err(|_| TokenFlaw::Malformed)?;
-    let expires_at = claims.exp.ok_or(TokenFlaw::MissingClaim { claim: "exp" })?.timestamp();
-    let subject = claims.sub.ok_or(TokenFlaw::MissingClaim { claim: "sub" })?;
-    let issuer = claims.iss.ok_or(TokenFlaw::MissingClaim { claim: "iss" })?;
+    let expires_at =
+        claims.exp.as_ref().ok_or(TokenFlaw::MissingClaim { claim: "exp" })?.timestamp();
+    let subject = claims.sub.clone().ok_or(TokenFlaw::MissingClaim { claim: "sub" })?;
+    let issuer = claims.iss.clone().ok_or(TokenFlaw::MissingClaim { claim: "iss" })?;
     if !is_subject(&subject) {
         return Err(TokenFlaw::Subject.into());
+    }
+    let says_access = decoded.header.typ.is_some_and(|kind| is_type(&kind, ACCESS_TYPE));
+    if !says_access && claims.are_of_id_token() {
+        return Err(TokenFlaw::IdToken.into());
     }
     let entitled_tier = tier_claim.map(|claim| claim.read(&decoded.claims)).transpose()?.flatten();
     let begins_at = claims.nbf.as_ref().map_or(Timestamp::EPOCH, NumericDate::timestamp);
@@ -106,11 +159,6 @@ pub(super) fn verify(
 /// Whether a user can have this name.
 pub(super) fn is_subject(text: &str) -> bool {
     (1..=SUBJECT_CHARS_MAX).contains(&text.chars().count())
-}
-
-fn later_by_leeway(time: Timestamp) -> Timestamp {
-    const LEEWAY_NS: i64 = LEEWAY_SECONDS * 1_000_000_000;
-    Timestamp::from_nanos(time.nanos().saturating_add(LEEWAY_NS))
 }
 
 fn flaw_of(error: &ErrorKind) -> TokenFlaw {
