@@ -6,6 +6,9 @@ use crate::ids::{AccountId, CommentId, OrderId, Timestamp};
 /// One order has at most this many comments at a time.
 pub const COMMENTS_PER_ORDER_MAX: usize = 1_000;
 
+/// One author has at most this many of them, so that nobody fills somebody else's order.
+pub const COMMENTS_PER_AUTHOR_MAX: usize = 20;
+
 /// What somebody wrote on an order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Comment {

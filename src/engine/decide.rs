@@ -4,7 +4,7 @@ use smallvec::smallvec;
 
 use super::account::Account;
 use super::command::{CreateKey, Identity, Owner, RotateKey};
-use super::comment::COMMENTS_PER_ORDER_MAX;
+use super::comment::{COMMENTS_PER_AUTHOR_MAX, COMMENTS_PER_ORDER_MAX};
 use super::event::{Event, Events};
 use super::key::{KeyGrant, OVERLAPPING_KEYS_PER_ACCOUNT_MAX};
 use super::key_row::KeyRow;
@@ -169,9 +169,13 @@ impl State {
         now: Timestamp,
     ) -> Result<Verdict, Rejection> {
         self.order(order).ok_or(Rejection::OrderNotFound)?;
-        let comment_count = self.comments_of.get(&order).map_or(0, |comments| comments.ids.len());
-        if comment_count >= COMMENTS_PER_ORDER_MAX {
+        let comments = self.comments_of.get(&order).map_or(&[][..], |comments| &comments.ids);
+        if comments.len() >= COMMENTS_PER_ORDER_MAX {
             return Err(Rejection::CommentLimitExceeded { comments_max: COMMENTS_PER_ORDER_MAX });
+        }
+        let is_own = |&id: &CommentId| self.comment(id).is_some_and(|own| own.author == author);
+        if comments.iter().copied().filter(is_own).count() >= COMMENTS_PER_AUTHOR_MAX {
+            return Err(Rejection::AuthorLimitExceeded { comments_max: COMMENTS_PER_AUTHOR_MAX });
         }
         let comment = CommentId::new(self.shard, self.comments_ever + 1).ok_or(IDS_EXHAUSTED)?;
         Ok(Verdict::Happens(smallvec![Event::CommentAdded {

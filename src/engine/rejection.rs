@@ -140,6 +140,15 @@ pub enum Rejection {
         /// The bound.
         comments_max: usize,
     },
+    /// Too many comments of one author on one order.
+    #[error(
+        "you have {comments_max} comments on this order, the most that one author may have; delete \
+         one to write another"
+    )]
+    AuthorLimitExceeded {
+        /// The bound.
+        comments_max: usize,
+    },
     /// A counter or a sum has come to its end, or the outcome breaks a rule that always holds: a
     /// bug. The command is refused before anything changes.
     #[error("the order would break the ledger: {rule}")]

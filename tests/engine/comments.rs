@@ -33,18 +33,45 @@ fn anybody_comments_and_only_the_author_deletes() {
 #[test]
 fn an_order_has_at_most_a_thousand_comments() {
     let mut script = ONE_ORDER.to_owned();
-    for count in 1..=1000 {
-        writeln!(script, "comment A1 O1 number {count} -> commented C{count}").unwrap();
+    for author in 3..=51 {
+        writeln!(script, "open A{author} -> opened A{author}").unwrap();
+    }
+    for count in 1..=1000_u32 {
+        let author = count.div_ceil(20);
+        writeln!(script, "comment A{author} O1 number {count} -> commented C{count}").unwrap();
     }
     script += "
         comment A1 O1 too much      -> COMMENT_LIMIT_EXCEEDED
-        comment A2 O1 too much      -> COMMENT_LIMIT_EXCEEDED
+        comment A51 O1 too much     -> COMMENT_LIMIT_EXCEEDED
         # Each order has a thousand of its own, and a deleted one makes room.
         buy A1 M1 yes 1             -> filled order O2
         comment A1 O2 first         -> commented C1001
-        delete A1 C500              -> deleted C500
-        comment A2 O1 last          -> commented C1002
-        comment A2 O1 too much      -> COMMENT_LIMIT_EXCEEDED
+        delete A25 C500             -> deleted C500
+        comment A51 O1 last         -> commented C1002
+        comment A51 O1 too much     -> COMMENT_LIMIT_EXCEEDED
+    ";
+    check(&script);
+}
+
+/// The owner of the order counts like anybody else.
+#[test]
+fn an_author_has_at_most_twenty_comments_on_an_order() {
+    let mut script = ONE_ORDER.to_owned();
+    for count in 1..=20 {
+        let (first, second) = (2 * count - 1, 2 * count);
+        writeln!(script, "comment A1 O1 number {count} -> commented C{first}").unwrap();
+        writeln!(script, "comment A2 O1 number {count} -> commented C{second}").unwrap();
+    }
+    script += "
+        comment A1 O1 too much      -> AUTHOR_LIMIT_EXCEEDED
+        comment A2 O1 too much      -> AUTHOR_LIMIT_EXCEEDED
+        # On every order anew, and what is deleted makes room for its author alone.
+        buy A1 M1 yes 1             -> filled order O2
+        comment A2 O2 first         -> commented C41
+        delete A2 C2                -> deleted C2
+        comment A1 O1 too much      -> AUTHOR_LIMIT_EXCEEDED
+        comment A2 O1 last          -> commented C42
+        comment A2 O1 too much      -> AUTHOR_LIMIT_EXCEEDED
     ";
     check(&script);
 }

@@ -35,6 +35,7 @@ pub(crate) fn code(rejection: &Rejection) -> &'static str {
         Rejection::CommentNotFound => "COMMENT_NOT_FOUND",
         Rejection::CommentNotOwn => "COMMENT_NOT_OWN",
         Rejection::CommentLimitExceeded { .. } => "COMMENT_LIMIT_EXCEEDED",
+        Rejection::AuthorLimitExceeded { .. } => "AUTHOR_LIMIT_EXCEEDED",
         Rejection::Broken { .. } => "BROKEN",
     }
 }

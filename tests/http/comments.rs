@@ -7,6 +7,9 @@ use super::expect::Outcome::{self, Done, Invalid, Refused};
 use super::expect::{Kind, check_error, check_fields, check_invalid};
 use super::server::{Account, shared};
 
+/// So many comments may one author have on one order.
+const COMMENTS_OF_AUTHOR: usize = 20;
+
 fn path(account: &Account<'_>) -> String {
     format!("/trades/{}/comments", account.buy(1)["order_id"])
 }
@@ -21,6 +24,7 @@ fn content_is_bounded_after_trimming() {
     let path = path(&account);
     let too_long = Invalid(&["body.content: string_too_long"]);
     let blank = Invalid(&["body.content: string_too_short"]);
+    let control = Invalid(&["body.content: string_pattern_mismatch"]);
     for (content, outcome) in [
         (json!("x"), Done),
         (json!("x".repeat(999)), Done),
@@ -33,6 +37,13 @@ fn content_is_bounded_after_trimming() {
         (json!(" \t\n\u{2003}"), blank),
         (json!(null), Invalid(&["body.content: missing"])),
         (json!(5), Invalid(&["body.content: string_type"])),
+        (json!("two\nlines\tand a tab"), Done),
+        (json!("\r\nat the ends\r\n"), Done),
+        (json!("a\r\nb"), control),
+        (json!("a\u{0}b"), control),
+        (json!("a\u{1b}[2Jb"), control),
+        (json!("a\u{7f}b"), control),
+        (json!("a\u{85}b"), control),
     ] {
         println!("{content}");
         outcome.check(&account.post(&*path, &json!({"content": content})));
@@ -44,7 +55,7 @@ fn content_is_bounded_after_trimming() {
 fn a_comment_is_shown_as_it_was_written() {
     let account = shared().account();
     let path = path(&account);
-    let content = "  \"quoted\"\\ <b>bold</b> \u{1} 日本 💹 ";
+    let content = "  \"quoted\"\\ <b>bold</b> \t\n 日本 💹 ";
     let comment = account.post(&*path, &json!({"content": content})).ok(200);
     check_fields(
         &comment,
@@ -66,8 +77,11 @@ fn a_list_is_a_page_oldest_first() {
     let account = shared().account();
     let path = path(&account);
     let written: Vec<String> = (0..55).map(|number| format!("number {number}")).collect();
-    for content in &written {
-        account.post(&*path, &json!({"content": content})).ok(200);
+    for some in written.chunks(COMMENTS_OF_AUTHOR) {
+        let author = shared().account();
+        for content in some {
+            author.post(&*path, &json!({"content": content})).ok(200);
+        }
     }
     for (query, expected) in [
         ("", &written[..50]),
@@ -104,6 +118,26 @@ fn anybody_with_an_account_comments_and_only_the_author_deletes() {
     stranger.delete(&*comment_path).ok(200);
     assert_eq!(contents(&shared().get(&*path).ok(200)), ["mine"]);
     check_error(&stranger.delete(&*comment_path), 404, "COMMENT_NOT_FOUND");
+}
+
+#[test]
+fn one_author_leaves_room_for_others_on_an_order() {
+    let (owner, stranger) = (shared().account(), shared().account());
+    let (path, other_path) = (path(&owner), path(&owner));
+    let body = json!({"content": "again"});
+    let mut newest = json!(null);
+    for _ in 0..COMMENTS_OF_AUTHOR {
+        newest = stranger.post(&*path, &body).ok(200);
+    }
+    for _ in 0..2 {
+        check_error(&stranger.post(&*path, &body), 400, "COMMENT_LIMIT_EXCEEDED");
+    }
+    owner.post(&*path, &body).ok(200);
+    stranger.post(&*other_path, &body).ok(200);
+    // What is taken back makes room for one.
+    stranger.delete(format!("/comments/{}", newest["id"])).ok(200);
+    stranger.post(&*path, &body).ok(200);
+    check_error(&stranger.post(&*path, &body), 400, "COMMENT_LIMIT_EXCEEDED");
 }
 
 #[test]

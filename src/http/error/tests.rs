@@ -97,6 +97,7 @@ fn rejections_of_the_engine() {
         Rejection::CommentNotFound,
         Rejection::CommentNotOwn,
         Rejection::CommentLimitExceeded { comments_max: 1_000 },
+        Rejection::AuthorLimitExceeded { comments_max: 20 },
         Rejection::Broken { rule: "a secret of the house" },
     ];
     let text = all_shown(rejections.into_iter().map(ApiError::from).collect());

@@ -14,9 +14,20 @@ pub fn read_comment(body: &[u8]) -> Result<Box<str>, Invalid> {
     let content = fields.required("content").and_then(|value| {
         let content = fields.text("content", value)?;
         let content = content.trim();
+        if content.contains(is_refused) {
+            let message = "should have no control characters but newlines and tabs";
+            fields.note("content", "string_pattern_mismatch", message);
+            return None;
+        }
         fields.check_length("content", content, 1, COMMENT_CHARACTERS_MAX).then(|| content.into())
     });
     unless_invalid(errors, content)
+}
+
+/// Whether a character could move the cursor or change the colours of whoever reads the comment in
+/// a terminal, or end a line of a log.
+fn is_refused(character: char) -> bool {
+    character.is_control() && !matches!(character, '\n' | '\t')
 }
 
 #[cfg(test)]
@@ -31,6 +42,7 @@ mod tests {
             ("nice", "nice"),
             (" \\u00a0\\u3000nice one\\n", "nice one"),
             (&format!("   {longest}   "), longest.as_str()),
+            ("\\u0085\\r\\na\\n\\tb\\r\\n", "a\n\tb"),
         ] {
             let body = format!("{{\"content\":\"{content}\"}}");
             assert_eq!(read_comment(body.as_bytes()).as_deref(), Ok(expected), "{content}");
@@ -40,6 +52,9 @@ mod tests {
             (too_long.as_str(), "body.content: string_too_long"),
             (r#"{"content":""}"#, "body.content: string_too_short"),
             (r#"{"content":" \t\u2003"}"#, "body.content: string_too_short"),
+            (r#"{"content":"a\u0000"}"#, "body.content: string_pattern_mismatch"),
+            (r#"{"content":"a\r\nb"}"#, "body.content: string_pattern_mismatch"),
+            (r#"{"content":"a\u009bb"}"#, "body.content: string_pattern_mismatch"),
             (r#"{"content":null}"#, "body.content: missing"),
             (r#"{"content":["x"]}"#, "body.content: string_type"),
             ("", "body: missing"),
