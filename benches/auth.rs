@@ -11,7 +11,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use paperbourse::auth::api_key::RawKey;
 use paperbourse::auth::identity::embedded::EmbeddedIssuer;
 use paperbourse::auth::key_table::{KEYS_MAX, KeyEntry, KeyFacts, KeyTable};
-use paperbourse::auth::ws_token::WsTokens;
+use paperbourse::auth::ws_token::{WsHolder, WsTokens};
 use paperbourse::engine::key::Permissions;
 use paperbourse::ids::{AccountId, KeyId, Timestamp};
 use paperbourse::limits::tier::Tier;
@@ -96,7 +96,8 @@ fn tokens(criterion: &mut Criterion) {
     });
     let tokens = WsTokens::from_secret([7; 32]);
     let account_id = AccountId::from_raw(64).expect("the first id");
-    let token = tokens.mint(account_id, None, Tier::Free, NOW);
+    let holder = WsHolder::AccessToken { ends_at: NOW };
+    let token = tokens.mint(account_id, holder, Tier::Free, NOW);
     criterion.bench_function("auth/ws_token", |bencher| {
         bencher.iter(|| tokens.verify(black_box(&token), NOW).is_ok());
     });

@@ -66,6 +66,7 @@ impl Server {
                 command.args(["--address-limits", "off"]);
             }
             command.args(["--tier", "free=unlimited/unlimited/1000/5"]);
+            command.args(["--key-rate", "unlimited", "--socket-rate", "unlimited"]);
             command.args(["--starting-balance", "1000000"]);
             command.arg("--issuer-data").arg(folder);
             match kind {

@@ -20,7 +20,7 @@ use self::identity::IdentityArgs;
 use self::venue::VenueArgs;
 use crate::engine::KEPT_ORDERS_MAX_DEFAULT;
 use crate::http::forwarded::TrustedProxy;
-use crate::limits::bucket::{AddressRules, BucketRule};
+use crate::limits::bucket::{AccountRates, AddressRules, BucketRule, Rate};
 use crate::limits::tier::{Tier, TierSetting, Tiers};
 use crate::money::{Rounding, Usd};
 use crate::snapshot::SnapshotConfig;
@@ -161,7 +161,7 @@ pub struct ServeArgs {
           value_name = "PER_SECOND/BURST", value_parser = BucketRule::per_second_from_text)]
     pub public_rate: BucketRule,
 
-    /// First keys of accounts, for each address: how many a minute, and how many at once
+    /// Accounts that are opened, for each address: how many a minute, and how many at once
     #[arg(long, env = "PAPERBOURSE_BOOTSTRAP_RATE", default_value = "1/5",
           value_name = "PER_MINUTE/BURST", value_parser = BucketRule::per_minute_from_text)]
     pub bootstrap_rate: BucketRule,
@@ -171,6 +171,18 @@ pub struct ServeArgs {
     #[arg(long, env = "PAPERBOURSE_FAILURE_RATE", default_value = "10/50",
           value_name = "PER_SECOND/BURST", value_parser = BucketRule::per_second_from_text)]
     pub failure_rate: BucketRule,
+
+    /// Keys that are made or rotated, for each account: how many a minute, and how many at once, or
+    /// `unlimited`
+    #[arg(long, env = "PAPERBOURSE_KEY_RATE", default_value = "10/10",
+          value_name = "PER_MINUTE/BURST|unlimited", value_parser = Rate::per_minute_from_text)]
+    pub key_rate: Rate,
+
+    /// Sockets that are opened, for each account: how many a second, and how many at once, or
+    /// `unlimited`
+    #[arg(long, env = "PAPERBOURSE_SOCKET_RATE", default_value = "5/100",
+          value_name = "PER_SECOND/BURST|unlimited", value_parser = Rate::per_second_from_text)]
+    pub socket_rate: Rate,
 
     /// How many connections may be open; the one past them is told to come back
     #[arg(long, env = "PAPERBOURSE_CONNECTIONS_MAX", default_value_t = CONNECTIONS_MAX_DEFAULT,
@@ -206,6 +218,11 @@ impl ServeArgs {
             bootstrap: self.bootstrap_rate,
             failures: self.failure_rate,
         })
+    }
+
+    /// What each account is limited in besides its requests.
+    pub const fn account_rates(&self) -> AccountRates {
+        AccountRates { keys: self.key_rate, sockets: self.socket_rate }
     }
 
     /// The table of tiers with the operator's changes.
@@ -358,6 +375,28 @@ mod tests {
         }
         let error = serve(&["--public-rate", "10"]).unwrap_err().to_string();
         assert!(error.contains("not RATE/BURST, for example 10/20"), "{error}");
+    }
+
+    #[test]
+    fn accounts_are_limited_as_documented_unless_the_operator_says_otherwise() {
+        let (keys, sockets) = (BucketRule::KEYS, BucketRule::SOCKETS);
+        let documented =
+            AccountRates { keys: Rate::Limited(keys), sockets: Rate::Limited(sockets) };
+        let rule = |rate, burst| Rate::Limited(BucketRule::per_second(rate, burst).unwrap());
+        for (flags, expected) in [
+            (&[][..], documented),
+            (&["--key-rate", "60/2"], AccountRates { keys: rule(1, 2), ..documented }),
+            (&["--key-rate", "unlimited"], AccountRates { keys: Rate::Unlimited, ..documented }),
+            (&["--socket-rate", "1/2"], AccountRates { sockets: rule(1, 2), ..documented }),
+            (
+                &["--socket-rate", "unlimited"],
+                AccountRates { sockets: Rate::Unlimited, ..documented },
+            ),
+        ] {
+            assert_eq!(serve(flags).unwrap().account_rates(), expected, "{flags:?}");
+        }
+        let error = serve(&["--key-rate", "10"]).unwrap_err().to_string();
+        assert!(error.contains("not RATE/BURST"), "{error}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod keys;
 mod orders;
 pub mod settlement;
 
-pub use access::{Admission, Caller, Denied, SocketCaller, TokenCaller};
+pub use access::{Admission, Caller, Denied, Makes, SocketCaller, TokenCaller};
 pub use accounts::{MarkedPosition, Portfolio};
 pub use keys::{KeyListing, NewKey, NewKeyRequest};
 pub use orders::{BatchEntry, OrderList};
@@ -27,11 +27,11 @@ use crate::auth::key_table::{KEYS_MAX, KeyEntry, KeyFacts, KeyTable};
 use crate::auth::ws_token::WsTokens;
 use crate::engine::State;
 use crate::engine::event::Event;
-use crate::engine::key::KeyGrant;
+use crate::engine::key::{Key, KeyGrant};
 use crate::engine::rejection::Rejection;
-use crate::ids::{AccountId, KeyId, Timestamp};
+use crate::ids::Timestamp;
 use crate::journal::Waiters;
-use crate::limits::bucket::AddressRules;
+use crate::limits::bucket::{AccountRates, AddressRules};
 use crate::limits::tier::{Tier, Tiers};
 use crate::limits::window::KeyLimiter;
 use crate::market::Markets;
@@ -73,6 +73,8 @@ pub struct Parts {
     pub default_tier: Tier,
     /// The limits of callers without a valid key, by their address; none without them.
     pub address_rules: Option<AddressRules>,
+    /// The limits of accounts besides those of their requests.
+    pub account_rates: AccountRates,
 }
 
 /// When a request is served: read once, passed down.
@@ -139,7 +141,7 @@ impl Service {
             ws_tokens: parts.ws_tokens,
             tiers: parts.tiers,
             default_tier: parts.default_tier,
-            access: AccessLimits::new(parts.address_rules),
+            access: AccessLimits::new(parts.address_rules, parts.account_rates),
             started: Instant::now(),
         }
     }
@@ -167,23 +169,6 @@ impl Service {
     pub fn key_count(&self) -> usize {
         self.keys.key_count()
     }
-
-    /// The account that a caller acts on; a token's may not exist yet.
-    async fn account(&self, caller: &Caller, visit: Visit<'_>) -> Result<AccountId, ServiceError> {
-        match caller {
-            Caller::Key(key) => Ok(key.facts().account_id),
-            Caller::Token(token) => {
-                let digest = token.identity.digest;
-                self.shards
-                    .observe(token.identity.shard(), visit.waiters, move |state| {
-                        state.observe_identity(&digest)
-                    })
-                    .await?
-                    .ok_or_else(|| Rejection::AccountNotFound.into())
-            }
-            Caller::Anonymous => Err(Denied::MissingCredential.into()),
-        }
-    }
 }
 
 /// Puts every key that the states hold into a new table: at start.
@@ -192,13 +177,19 @@ pub fn key_table<'a>(
     tiers: &Tiers,
 ) -> Result<Keys, ServiceError> {
     let keys = Keys::new(KEYS_MAX);
-    for key in states.flat_map(State::keys) {
-        if !keys.has_room() {
-            return Err(ServiceError::KeysFull);
-        }
-        insert_key(&keys, key.id, key.account, &key.grant, key.created_at, tiers);
-        if key.revoked_at.is_some() {
-            keys.revoke(&KeyHash::from_bytes(key.grant.hash));
+    for state in states {
+        // By id, so that a key comes behind the one whose place it took.
+        for key in state.keys() {
+            if !keys.has_room() {
+                return Err(ServiceError::KeysFull);
+            }
+            let maker = key.created_by.and_then(|maker| state.key(maker));
+            let old = maker.filter(|maker| key.succeeds(maker));
+            let old = old.and_then(|old| keys.get(&KeyHash::from_bytes(old.grant.hash)));
+            insert_key(&keys, facts_of(&key), &key.grant, old.as_ref(), tiers);
+            if key.revoked_at.is_some() {
+                keys.revoke(&KeyHash::from_bytes(key.grant.hash));
+            }
         }
     }
     Ok(keys)
@@ -217,8 +208,18 @@ pub fn key_observer(keys: Arc<Keys>, tiers: Tiers) -> crate::shard::Observer {
         KeyHash::from_bytes(key.grant.hash)
     };
     Box::new(move |event, state| match event {
-        Event::KeyCreated { key, account, grant, at, .. } => {
-            insert_key(&keys, *key, *account, grant, *at, &tiers);
+        Event::KeyCreated { key, account, grant, created_by, at } => {
+            let facts = KeyFacts {
+                key_id: *key,
+                account_id: *account,
+                tier: grant.tier,
+                permissions: grant.permissions,
+                created_at: *at,
+            };
+            // A key that has an end makes no others: this one takes its place.
+            let maker = created_by.and_then(|maker| keys.get(&hash_of(state, maker)));
+            let old = maker.filter(|maker| !maker.is_lasting());
+            insert_key(&keys, facts, grant, old.as_ref(), &tiers);
         }
         Event::KeyExpirySet { key, expires_at } => {
             keys.set_expiry(&hash_of(state, *key), *expires_at);
@@ -229,23 +230,30 @@ pub fn key_observer(keys: Arc<Keys>, tiers: Tiers) -> crate::shard::Observer {
     })
 }
 
+const fn facts_of(key: &Key) -> KeyFacts {
+    KeyFacts {
+        key_id: key.id,
+        account_id: key.account,
+        tier: key.grant.tier,
+        permissions: key.grant.permissions,
+        created_at: key.created_at,
+    }
+}
+
+/// Puts a key into the table: with windows of its own, or with those of the `old` one whose place
+/// it takes.
 fn insert_key(
     keys: &Keys,
-    key_id: KeyId,
-    account_id: AccountId,
+    facts: KeyFacts,
     grant: &KeyGrant,
-    created_at: Timestamp,
+    old: Option<&Arc<KeyEntry<KeyLimiter>>>,
     tiers: &Tiers,
 ) {
-    let facts = KeyFacts {
-        key_id,
-        account_id,
-        tier: grant.tier,
-        permissions: grant.permissions,
-        created_at,
-    };
     let hash = KeyHash::from_bytes(grant.hash);
-    let entry = KeyEntry::new(facts, KeyLimiter::new(tiers.get(grant.tier)));
+    let entry = match old {
+        Some(old) => KeyEntry::successor(facts, old),
+        None => KeyEntry::new(facts, KeyLimiter::new(tiers.get(facts.tier))),
+    };
     keys.insert(hash, entry).expect("two keys of 256 random bits are never the same");
     if let Some(expires_at) = grant.expires_at {
         keys.set_expiry(&hash, expires_at);
@@ -255,51 +263,125 @@ fn insert_key(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::command::{Command, CreateKey, Identity, Owner};
-    use crate::engine::key::{ENDED_KEYS_PER_ACCOUNT_MAX, Permissions};
+    use crate::engine::command::{Command, CreateKey, Identity, Owner, RotateKey};
+    use crate::engine::key::{ENDED_KEYS_PER_ACCOUNT_MAX, OVERLAP_SECONDS_MAX, Permissions};
     use crate::engine::{Rules, Verdict};
-    use crate::ids::{Place, ShardId};
+    use crate::ids::{KeyId, Place, ShardId};
 
-    /// The table knows the keys that the shard keeps, whether it watched them or was built anew.
-    #[test]
-    fn the_table_forgets_what_the_shard_forgets() {
-        let tiers = Tiers::default();
-        let watching = Arc::new(Keys::new(KEYS_MAX));
-        let observer = key_observer(watching.clone(), tiers.clone());
-        let mut state = State::new(ShardId::of_digest(0));
-        let mut run = |command: Command| {
-            let verdict = state.decide(&command, None, Timestamp::EPOCH, &Rules::default());
+    /// A shard, and a table that watches it.
+    struct World {
+        state: State,
+        watching: Arc<Keys>,
+        observer: crate::shard::Observer,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let watching = Arc::new(Keys::new(KEYS_MAX));
+            let observer = key_observer(watching.clone(), Tiers::default());
+            Self { state: State::new(ShardId::of_digest(0)), watching, observer }
+        }
+
+        fn run(&mut self, now: Timestamp, command: &Command) {
+            let verdict = self.state.decide(command, None, now, &Rules::default());
             let Ok(Verdict::Happens(events)) = verdict else { panic!("{verdict:?}") };
-            events.iter().for_each(|event| observer(event, &state));
-            state.apply(&events, Place::START);
-            state.clone()
-        };
-        let hash = |number: u8| [number; 32];
-        let owner = Identity { digest: [0; 32], issuer: "i".into(), subject: "s".into() };
-        for number in 1..=110 {
+            events.iter().for_each(|event| (self.observer)(event, &self.state));
+            self.state.apply(&events, Place::START);
+        }
+
+        /// Makes a key whose hash is so many times this byte; the newest key of the shard.
+        fn create(&mut self, now: Timestamp, hash: u8, created_by: Option<KeyId>) -> Key {
             let grant = KeyGrant {
-                hash: hash(number),
+                hash: [hash; 32],
                 prefix: "ps_live_01234567".into(),
                 name: None,
                 tier: Tier::Free,
                 permissions: Permissions::DEFAULT,
                 expires_at: None,
             };
-            let owner = Owner::Identity(owner.clone());
-            let create = CreateKey { owner, is_bootstrap: false, created_by: None, grant };
-            let made = run(Command::CreateKey(create));
-            let key = made.keys().last().unwrap();
+            let identity = Identity { digest: [0; 32], issuer: "i".into(), subject: "s".into() };
+            let owner = Owner::Identity(identity);
+            let create = CreateKey { owner, is_bootstrap: false, created_by, grant };
+            self.run(now, &Command::CreateKey(create));
+            self.state.keys().last().unwrap()
+        }
+
+        fn rotate(&mut self, now: Timestamp, hash: u8, old: &Key, overlap_seconds: u32) -> Key {
+            self.run(
+                now,
+                &Command::RotateKey(RotateKey {
+                    account: old.account,
+                    key: old.id,
+                    asked_with: None,
+                    overlap_seconds,
+                    hash: [hash; 32],
+                    prefix: "ps_live_01234567".into(),
+                }),
+            );
+            self.state.keys().last().unwrap()
+        }
+
+        fn revoke(&mut self, now: Timestamp, key: &Key) {
             let (account, key) = (key.account, key.id);
-            let state = run(Command::RevokeKey { account, key, descendants: false });
-            let anew = key_table([&state].into_iter(), &tiers).unwrap();
-            for keys in [&*watching, &anew] {
+            self.run(now, &Command::RevokeKey { account, key, descendants: false });
+        }
+
+        /// The table of the next start.
+        fn anew(&self) -> Keys {
+            key_table([&self.state].into_iter(), &Tiers::default()).unwrap()
+        }
+    }
+
+    fn entry(keys: &Keys, hash: u8) -> Option<Arc<KeyEntry<KeyLimiter>>> {
+        keys.get(&KeyHash::from_bytes([hash; 32]))
+    }
+
+    /// The table knows the keys that the shard keeps, whether it watched them or was built anew.
+    #[test]
+    fn the_table_forgets_what_the_shard_forgets() {
+        let mut world = World::new();
+        for number in 1..=110 {
+            let key = world.create(Timestamp::EPOCH, number, None);
+            world.revoke(Timestamp::EPOCH, &key);
+            for keys in [&*world.watching, &world.anew()] {
                 let kept = usize::from(number).min(ENDED_KEYS_PER_ACCOUNT_MAX + 1);
                 assert_eq!(keys.key_count(), kept);
-                let newest = keys.get(&KeyHash::from_bytes(hash(number))).unwrap();
+                let newest = entry(keys, number).unwrap();
                 assert!(newest.check(Timestamp::EPOCH).is_err(), "it is revoked");
             }
         }
-        assert!(watching.get(&KeyHash::from_bytes(hash(9))).is_none());
-        assert!(watching.get(&KeyHash::from_bytes(hash(10))).is_some());
+        assert!(entry(&world.watching, 9).is_none());
+        assert!(entry(&world.watching, 10).is_some());
+    }
+
+    /// Keys of one line count in the same windows, before a start and after it; no others do.
+    #[test]
+    fn a_successor_counts_in_the_windows_of_its_predecessor() {
+        let mut world = World::new();
+        let at = |millis: i64| Timestamp::from_millis(1_000_000 + millis);
+        let first = world.create(at(0), 1, None);
+        let beside = world.create(at(1), 2, Some(first.id));
+        let second = world.rotate(at(2), 3, &first, 3_600);
+        let third = world.rotate(at(3), 4, &second, 0);
+        let fourth = world.rotate(at(4), 5, &third, OVERLAP_SECONDS_MAX);
+        world.revoke(at(5), &fourth);
+        world.create(at(5), 6, None);
+        let lines: [&[u8]; 3] = [&[1, 3, 4, 5], &[2], &[6]];
+        for keys in [&*world.watching, &world.anew()] {
+            for (line, now_ns) in lines.into_iter().zip((1..).map(|second| second * 1_000_000_000))
+            {
+                // Free keys may send five a second.
+                for number in 0..5 {
+                    let hash = line[number % line.len()];
+                    let decision = entry(keys, hash).unwrap().limiter().decide(now_ns);
+                    assert!(decision.is_admitted, "request {number} of {line:?}");
+                }
+                for &hash in line {
+                    let decision = entry(keys, hash).unwrap().limiter().decide(now_ns);
+                    assert!(!decision.is_admitted, "key {hash} of {line:?}");
+                }
+            }
+            assert!(entry(keys, beside.grant.hash[0]).unwrap().is_lasting());
+        }
     }
 }

@@ -26,6 +26,7 @@ use paperbourse::http::handle::handle;
 use paperbourse::http::route::{Route, RouteError};
 use paperbourse::ids::Timestamp;
 use paperbourse::journal::{Journal, JournalConfig, MemoryJournal};
+use paperbourse::limits::bucket::AccountRates;
 use paperbourse::limits::tier::Tiers;
 use paperbourse::market::Markets;
 use paperbourse::market::catalogue::{MarketInfo, MarketStatus, Outcome};
@@ -116,6 +117,7 @@ fn exchange() -> (Exchange, String) {
         tiers,
         default_tier: paperbourse::limits::tier::Tier::Free,
         address_rules: None,
+        account_rates: AccountRates::UNLIMITED,
     });
     (Exchange::new(service, journal, VenueStatus::default()), token)
 }

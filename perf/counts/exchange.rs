@@ -17,6 +17,7 @@ use paperbourse::http::exchange::{Exchange, Seat, Stage, Worker};
 use paperbourse::http::handle::handle;
 use paperbourse::ids::Timestamp;
 use paperbourse::journal::{Journal, JournalConfig, MemoryJournal};
+use paperbourse::limits::bucket::AccountRates;
 use paperbourse::limits::tier::{Tier, Tiers};
 use paperbourse::money::Usd;
 use paperbourse::service::{Parts, Service, key_observer, key_table};
@@ -120,6 +121,7 @@ fn exchange() -> (Exchange, String) {
         tiers,
         default_tier: Tier::Free,
         address_rules: None,
+        account_rates: AccountRates::UNLIMITED,
     });
     (Exchange::new(service, journal, VenueStatus::default()), token)
 }

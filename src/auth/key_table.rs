@@ -12,7 +12,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::api_key::KeyHash;
 use super::policy::Actor;
@@ -29,8 +29,11 @@ const LAST_USED_STEP_NS: u64 = 1_000_000_000;
 /// The `last_used_ns` of a key that was never used.
 const NEVER_NS: i64 = i64::MIN;
 
-/// The `expires_at_ns` of a key that has no end. No time comes after it.
+/// The `ends_at_ns` of a key that has no end. No time comes after it.
 const ENDLESS_NS: i64 = i64::MAX;
+
+/// The `ends_at_ns` of a key that was revoked. It comes before every other end.
+const REVOKED_NS: i64 = i64::MIN;
 
 /// All keys.
 pub struct KeyTable<L> {
@@ -103,17 +106,17 @@ impl<L> KeyTable<L> {
     /// Returns the key, or `None` when it is not known.
     pub fn revoke(&self, hash: &KeyHash) -> Option<Arc<KeyEntry<L>>> {
         let entry = self.get(hash)?;
-        entry.is_revoked.store(true, Ordering::Release);
+        entry.ends_at_ns.store(REVOKED_NS, Ordering::Release);
         Some(entry)
     }
 
     /// Gives a key an end: every check that begins after this returns refuses it from that time on,
-    /// on every thread.
+    /// on every thread. An end never moves back.
     ///
     /// Returns the key, or `None` when it is not known.
     pub fn set_expiry(&self, hash: &KeyHash, expires_at: Timestamp) -> Option<Arc<KeyEntry<L>>> {
         let entry = self.get(hash)?;
-        entry.expires_at_ns.store(expires_at.nanos(), Ordering::Release);
+        entry.ends_at_ns.fetch_min(expires_at.nanos(), Ordering::Release);
         Some(entry)
     }
 
@@ -135,10 +138,18 @@ impl<L> fmt::Debug for KeyTable<L> {
 #[derive(Debug)]
 pub struct KeyEntry<L> {
     facts: KeyFacts,
-    expires_at_ns: AtomicI64,
-    is_revoked: AtomicBool,
+    ends_at_ns: AtomicI64,
     last_used_ns: AtomicI64,
-    limiter: L,
+    limiter: Limiter<L>,
+}
+
+/// What limits a key.
+#[derive(Debug)]
+enum Limiter<L> {
+    /// Its own.
+    Own(L),
+    /// That of the first key of its line, which it took over by rotation.
+    Inherited(Arc<KeyEntry<L>>),
 }
 
 /// What a key is, as it was created.
@@ -161,10 +172,25 @@ impl<L> KeyEntry<L> {
     pub const fn new(facts: KeyFacts, limiter: L) -> Self {
         Self {
             facts,
-            expires_at_ns: AtomicI64::new(ENDLESS_NS),
-            is_revoked: AtomicBool::new(false),
+            ends_at_ns: AtomicI64::new(ENDLESS_NS),
             last_used_ns: AtomicI64::new(NEVER_NS),
-            limiter,
+            limiter: Limiter::Own(limiter),
+        }
+    }
+
+    /// A key that takes the place of another one: what limits both is the same.
+    ///
+    /// It keeps the entry of the first key of its line alive, and of no other.
+    pub fn successor(facts: KeyFacts, old: &Arc<Self>) -> Self {
+        let first = match &old.limiter {
+            Limiter::Own(_) => old,
+            Limiter::Inherited(first) => first,
+        };
+        Self {
+            facts,
+            ends_at_ns: AtomicI64::new(ENDLESS_NS),
+            last_used_ns: AtomicI64::new(NEVER_NS),
+            limiter: Limiter::Inherited(first.clone()),
         }
     }
 
@@ -179,30 +205,45 @@ impl<L> KeyEntry<L> {
     }
 
     /// What limits the key.
-    pub const fn limiter(&self) -> &L {
-        &self.limiter
+    #[inline]
+    pub fn limiter(&self) -> &L {
+        match &self.limiter {
+            Limiter::Own(limiter) => limiter,
+            Limiter::Inherited(first) => first.limiter(),
+        }
     }
 
     /// Whether the key may still be used at this time. A socket asks this again while it is open.
     ///
     /// An end that is further away than any overlap is a wrong clock's: the rotation ended the key.
     pub fn check(&self, now: Timestamp) -> Result<(), KeyError> {
-        if self.is_revoked.load(Ordering::Acquire) {
-            return Err(KeyError::Revoked);
-        }
-        match self.expires_at() {
-            Some(expires_at) if now >= expires_at => Err(KeyError::Expired { expires_at }),
-            Some(end) if !end.is_ahead(now, OVERLAP_SECONDS_MAX) => Err(KeyError::Revoked),
-            _ => Ok(()),
+        match self.ends_at_ns.load(Ordering::Acquire) {
+            REVOKED_NS => Err(KeyError::Revoked),
+            ENDLESS_NS => Ok(()),
+            ends_at_ns => {
+                let expires_at = Timestamp::from_nanos(ends_at_ns);
+                if now >= expires_at {
+                    Err(KeyError::Expired { expires_at })
+                } else if !expires_at.is_ahead(now, OVERLAP_SECONDS_MAX) {
+                    Err(KeyError::Revoked)
+                } else {
+                    Ok(())
+                }
+            }
         }
     }
 
-    /// From when on the key is refused, if ever: only a key that was rotated has an end.
+    /// From when on the key is refused, if it was rotated.
     pub fn expires_at(&self) -> Option<Timestamp> {
-        match self.expires_at_ns.load(Ordering::Acquire) {
-            ENDLESS_NS => None,
+        match self.ends_at_ns.load(Ordering::Acquire) {
+            ENDLESS_NS | REVOKED_NS => None,
             nanos => Some(Timestamp::from_nanos(nanos)),
         }
+    }
+
+    /// Whether the key goes on for as long as nobody ends it: it was neither revoked nor rotated.
+    pub fn is_lasting(&self) -> bool {
+        self.ends_at_ns.load(Ordering::Acquire) == ENDLESS_NS
     }
 
     /// When the key was last used since the server started, to about a second.
@@ -323,10 +364,10 @@ mod tests {
         let table = table(0..1);
         let end_of_time = Timestamp::from_nanos(i64::MAX);
         let open_socket = authenticate(&table, 0, end_of_time).unwrap();
-        assert_eq!(open_socket.expires_at(), None);
+        assert!(open_socket.expires_at().is_none() && open_socket.is_lasting());
         assert!(table.set_expiry(&raw(1).hash(), NOW).is_none());
         table.set_expiry(&raw(0).hash(), NOW).unwrap();
-        assert_eq!(open_socket.expires_at(), Some(NOW));
+        assert!(open_socket.expires_at() == Some(NOW) && !open_socket.is_lasting());
         let before = Timestamp::from_nanos(NOW.nanos() - 1);
         let expired = KeyError::Expired { expires_at: NOW };
         // The clock on the wall says, also when it was set back.
@@ -338,6 +379,32 @@ mod tests {
         }
         table.revoke(&raw(0).hash()).unwrap();
         assert_eq!(authenticate(&table, 0, NOW).unwrap_err(), KeyError::Revoked);
+        table.set_expiry(&raw(0).hash(), end_of_time).unwrap();
+        assert_eq!(authenticate(&table, 0, NOW).unwrap_err(), KeyError::Revoked);
+    }
+
+    #[test]
+    fn a_line_of_successors_has_one_limiter_and_keeps_only_its_first_key() {
+        let table = table(0..2);
+        let first = table.get(&raw(0).hash()).unwrap();
+        let mut old = first.clone();
+        for number in 10..14 {
+            let entry = KeyEntry::successor(facts(number), &old);
+            assert!(
+                matches!(&entry.limiter, Limiter::Inherited(kept) if Arc::ptr_eq(kept, &first))
+            );
+            old = table.insert(raw(number).hash(), entry).unwrap();
+        }
+        for number in [0, 10, 11, 12] {
+            assert_eq!(*authenticate(&table, number, NOW).unwrap().limiter(), 0, "{number}");
+            table.remove(&raw(number).hash());
+        }
+        assert_eq!(*authenticate(&table, 13, NOW).unwrap().limiter(), 0);
+        assert_eq!(*authenticate(&table, 1, NOW).unwrap().limiter(), 1);
+        let mut limiters = Vec::new();
+        table.for_each_limiter(|&limiter| limiters.push(limiter));
+        limiters.sort_unstable();
+        assert_eq!(limiters, [0, 1]);
     }
 
     #[test]

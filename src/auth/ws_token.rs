@@ -6,11 +6,14 @@
 //! asks the key table.
 //!
 //! ```text
-//! |<------------------------- 57 bytes, as 114 lowercase hex digits ------------------------->|
-//! | account id 8 | key id 8, or 0 | tier 1 | end, ns since 1970, 8 | HMAC-SHA-256 of these 32 |
+//! |<------------------ 58 bytes, as 116 lowercase hex digits ------------------>|
+//! | account id 8 | kind 1 | holder 8 | tier 1 | end 8 | HMAC-SHA-256 of these 32 |
+//!
+//!   kind 1: a key asked for it; the holder is its id
+//!   kind 2: an access token did; the holder is the time from when on that is refused
 //! ```
 //!
-//! Numbers are big-endian.
+//! Numbers are big-endian, times are nanoseconds since 1970.
 
 use std::fmt;
 use std::ops::Range;
@@ -27,21 +30,37 @@ pub const WS_TOKEN_SECONDS: u32 = 60;
 pub const WS_TOKEN_TEXT_BYTES: usize = 2 * TOKEN_BYTES;
 
 const ACCOUNT: Range<usize> = 0..8;
-const KEY: Range<usize> = ACCOUNT.end..ACCOUNT.end + 8;
-const TIER: usize = KEY.end;
+const KIND: usize = ACCOUNT.end;
+const HOLDER: Range<usize> = KIND + 1..KIND + 1 + 8;
+const TIER: usize = HOLDER.end;
 const END: Range<usize> = TIER + 1..TIER + 1 + 8;
 const TAG: Range<usize> = END.end..END.end + 32;
 const TOKEN_BYTES: usize = TAG.end;
 
-const _: () = assert!(TOKEN_BYTES == 57);
+const _: () = assert!(TOKEN_BYTES == 58);
+
+const KIND_KEY: u8 = 1;
+const KIND_ACCESS_TOKEN: u8 = 2;
+
+/// Who has asked for a token: what it opens lives no longer than their credential.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WsHolder {
+    /// The holder of this key.
+    Key(KeyId),
+    /// The bearer of an access token.
+    AccessToken {
+        /// From when on the access token is refused.
+        ends_at: Timestamp,
+    },
+}
 
 /// What a token grants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WsGrant {
     /// Whose socket it will be.
     pub account_id: AccountId,
-    /// The key that asked for the token; `None` when an access token did.
-    pub key_id: Option<KeyId>,
+    /// Who has asked for it.
+    pub holder: WsHolder,
     /// The tier that caps the open sockets.
     pub tier: Tier,
     /// From when on the token opens nothing.
@@ -70,7 +89,7 @@ impl WsTokens {
     pub fn mint(
         &self,
         account_id: AccountId,
-        key_id: Option<KeyId>,
+        holder: WsHolder,
         tier: Tier,
         now: Timestamp,
     ) -> String {
@@ -78,7 +97,14 @@ impl WsTokens {
         let expires_at = now.nanos().saturating_add(lifetime_ns);
         let mut bytes = [0; TOKEN_BYTES];
         bytes[ACCOUNT].copy_from_slice(&account_id.get().to_be_bytes());
-        bytes[KEY].copy_from_slice(&key_id.map_or(0, KeyId::get).to_be_bytes());
+        let (kind, number) = match holder {
+            WsHolder::Key(key_id) => (KIND_KEY, key_id.get()),
+            WsHolder::AccessToken { ends_at } => {
+                (KIND_ACCESS_TOKEN, ends_at.nanos().cast_unsigned())
+            }
+        };
+        bytes[KIND] = kind;
+        bytes[HOLDER].copy_from_slice(&number.to_be_bytes());
         bytes[TIER] = tier_code(tier);
         bytes[END].copy_from_slice(&expires_at.to_be_bytes());
         let tag = hmac::sign(&self.secret, &bytes[..TAG.start]);
@@ -116,15 +142,17 @@ pub enum WsTokenError {
 
 fn read(bytes: &[u8; TOKEN_BYTES]) -> Option<WsGrant> {
     let number = |range: Range<usize>| bytes[range].try_into().map(u64::from_be_bytes).ok();
-    let key_id = match number(KEY)? {
-        0 => None,
-        raw => Some(KeyId::from_raw(raw)?),
+    let time = |range| Some(Timestamp::from_nanos(number(range)?.cast_signed()));
+    let holder = match bytes[KIND] {
+        KIND_KEY => WsHolder::Key(KeyId::from_raw(number(HOLDER)?)?),
+        KIND_ACCESS_TOKEN => WsHolder::AccessToken { ends_at: time(HOLDER)? },
+        _ => return None,
     };
     Some(WsGrant {
         account_id: AccountId::from_raw(number(ACCOUNT)?)?,
-        key_id,
+        holder,
         tier: Tier::ALL.into_iter().find(|tier| tier_code(*tier) == bytes[TIER])?,
-        expires_at: Timestamp::from_nanos(number(END)?.cast_signed()),
+        expires_at: time(END)?,
     })
 }
 
@@ -167,8 +195,8 @@ mod tests {
 
     fn sample() -> String {
         let [account, key] = [640, 77];
-        let key_id = KeyId::from_raw(key);
-        tokens().mint(AccountId::from_raw(account).unwrap(), key_id, Tier::Pro, NOW)
+        let holder = WsHolder::Key(KeyId::from_raw(key).unwrap());
+        tokens().mint(AccountId::from_raw(account).unwrap(), holder, Tier::Pro, NOW)
     }
 
     #[test]
@@ -182,7 +210,7 @@ mod tests {
             let found = tokens().verify(&token, Timestamp::from_nanos(now));
             let expected = WsGrant {
                 account_id: AccountId::from_raw(640).unwrap(),
-                key_id: KeyId::from_raw(77),
+                holder: WsHolder::Key(KeyId::from_raw(77).unwrap()),
                 tier: Tier::Pro,
                 expires_at: Timestamp::from_nanos(end),
             };
@@ -206,7 +234,7 @@ mod tests {
     #[test]
     fn only_the_exact_length_is_read() {
         let token = sample();
-        for text in ["", "é", &token[2..], &token[..112], &format!("{token}00"), &"a".repeat(9999)]
+        for text in ["", "é", &token[2..], &token[..114], &format!("{token}00"), &"a".repeat(9999)]
         {
             assert_eq!(tokens().verify(text, NOW), Err(WsTokenError::Invalid), "{text}");
         }
@@ -225,15 +253,19 @@ mod tests {
         fn what_is_minted_comes_back(
             account in 64..=ID_MAX,
             key in proptest::option::of(64..=ID_MAX),
+            ends_at in any::<i64>(),
             tier in proptest::sample::select(&Tier::ALL[..]),
             now in 0..i64::MAX - 60_000_000_000,
         ) {
             let account_id = AccountId::from_raw(account).unwrap();
-            let key_id = key.and_then(KeyId::from_raw);
+            let ends_at = Timestamp::from_nanos(ends_at);
+            let holder = key
+                .and_then(KeyId::from_raw)
+                .map_or(WsHolder::AccessToken { ends_at }, WsHolder::Key);
             let now = Timestamp::from_nanos(now);
-            let token = tokens().mint(account_id, key_id, tier, now);
+            let token = tokens().mint(account_id, holder, tier, now);
             let expires_at = Timestamp::from_nanos(now.nanos() + 60_000_000_000);
-            let expected = WsGrant { account_id, key_id, tier, expires_at };
+            let expected = WsGrant { account_id, holder, tier, expires_at };
             prop_assert_eq!(tokens().verify(&token, now), Ok(expected));
         }
 

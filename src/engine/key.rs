@@ -141,6 +141,22 @@ impl Key {
         self.revoked_at.is_none() && self.grant.expires_at.is_none_or(is_ahead)
     }
 
+    /// Whether it took the place of `old` by a rotation, rather than being made with it: a rotation
+    /// gives the old key its end, at once or whole seconds after the new one was made.
+    pub fn succeeds(&self, old: &Self) -> bool {
+        const SECOND_NS: i64 = 1_000_000_000;
+        let made_at_ns = self.created_at.nanos();
+        let is_at_rotation = match (old.grant.expires_at, old.revoked_at) {
+            (Some(expires_at), _) => {
+                let overlap_ns = expires_at.nanos().saturating_sub(made_at_ns);
+                overlap_ns > 0 && overlap_ns % SECOND_NS == 0
+            }
+            (None, Some(revoked_at)) => revoked_at == self.created_at,
+            (None, None) => false,
+        };
+        is_at_rotation && self.created_by == Some(old.id)
+    }
+
     /// Whether another key has taken its place. Until its end it does all that it did, but for
     /// making, rotating and renaming keys, and it does not count among the active ones.
     pub const fn is_rotated(&self) -> bool {

@@ -29,7 +29,7 @@ use super::exchange::{Exchange, Seat, Worker};
 use super::respond::Reply;
 use super::route::{Access, Route};
 use crate::auth::presented::{Precedence, Presented};
-use crate::service::{Admission, Caller, Denied, Moment, Visit};
+use crate::service::{Admission, Caller, Denied, Moment, Service, Visit};
 use crate::telemetry::Metrics;
 
 static API_KEY: HeaderName = HeaderName::from_static("x-api-key");
@@ -114,9 +114,13 @@ async fn answer(
         let head = std::mem::replace(head, Request::new(()).into_parts().0);
         return Box::pin(socket::open(worker, exchange, seat, head, visit)).await;
     }
-    let caller = service.identify(&presented(head, &route), address, visit.moment).await?;
+    let mut caller = service.identify(&presented(head, &route), address, visit.moment).await?;
     require_credential(&caller, route.access())?;
-    admit(&worker.metrics, exchange, &route, &caller, visit, admitted)?;
+    count_limited(&worker.metrics, admit(service, &caller, visit, admitted))?;
+    if let Caller::Token(token) = &mut caller {
+        Box::pin(service.find_account(token, visit)).await?;
+    }
+    count_limited(&worker.metrics, service.admit_making(&caller, route.makes(), visit))?;
     require_permission(&caller, route.access())?;
     let call = Call { metrics: &worker.metrics, exchange, visit, caller, head, body };
     if route == Route::Trade {
@@ -159,24 +163,19 @@ fn require_permission(caller: &Caller, access: Access) -> Result<(), Denied> {
 /// Counts the request against its limits. What the answer tells of them is left in `admitted`,
 /// whether the request passes or not.
 fn admit(
-    metrics: &Metrics,
-    exchange: &Exchange,
-    route: &Route<'_>,
+    service: &Service,
     caller: &Caller,
     visit: Visit<'_>,
     admitted: &mut Admitted,
 ) -> Result<(), Denied> {
-    let service = &exchange.service;
     let (result, admission) = service.admit(caller, visit.address, visit.moment);
     *admitted = admission.map(|admission| (admission, visit.moment));
-    let result = result.and_then(|()| match route {
-        Route::BootstrapKey => service.admit_bootstrap(visit.address, visit.moment),
-        _ => Ok(()),
-    });
-    if result.is_err() {
-        metrics.rate_limited.increment();
-    }
     result
+}
+
+/// Counts a refusal for the rate.
+fn count_limited(metrics: &Metrics, result: Result<(), Denied>) -> Result<(), Denied> {
+    result.inspect_err(|_| metrics.rate_limited.increment())
 }
 
 async fn perform(call: &Call<'_>, route: Route<'_>) -> Answer {
@@ -188,7 +187,7 @@ async fn perform(call: &Call<'_>, route: Route<'_>) -> Answer {
         Route::RotateKey { key_id } => keys::rotate(call, &key_id).await,
         Route::RevokeKey { key_id } => keys::revoke(call, &key_id).await,
         Route::ListTiers => Ok(keys::list_tiers(call)),
-        Route::CreateSocketToken => keys::create_socket_token(call).await,
+        Route::CreateSocketToken => keys::create_socket_token(call),
         Route::AddComment { order_id } => orders::comment(call, &order_id).await,
         Route::ListComments { order_id } => orders::comments(call, &order_id).await,
         Route::DeleteComment { comment_id } => orders::delete_comment(call, &comment_id).await,

@@ -9,6 +9,7 @@ use hyper::Method;
 
 use super::percent;
 use crate::engine::key::Permission;
+use crate::service::Makes;
 
 /// The longest body of most operations.
 pub const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -257,6 +258,17 @@ impl<'a> Route<'a> {
             Self::PlaceBatch | Self::ListPrices => BATCH_BODY_BYTES_MAX,
             _ => BODY_BYTES_MAX,
         }
+    }
+
+    /// What a call makes that has a limit of its own.
+    pub const fn makes(&self) -> Makes {
+        let (account, key) = match self {
+            Self::BootstrapKey | Self::CreateKey => (true, true),
+            Self::Trade | Self::AddComment { .. } => (true, false),
+            Self::RotateKey { .. } => (false, true),
+            _ => (false, false),
+        };
+        Makes { account, key }
     }
 
     /// Whether a call counts against the limits of its caller. Health stands outside of every

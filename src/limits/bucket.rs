@@ -1,5 +1,5 @@
-//! Token buckets: for callers without a valid key, by network address, and for the frames of one
-//! socket.
+//! Token buckets: for callers without a valid key, by network address; for what an account makes
+//! and opens; and for the frames of one socket.
 //!
 //! A bucket holds up to `burst` tokens and gains one each interval. Its whole state is the moment
 //! at which it is full again; whole tokens and waits follow from it by integer arithmetic, so
@@ -11,11 +11,16 @@ use std::net::{IpAddr, Ipv4Addr};
 use parking_lot::Mutex;
 
 use super::{CLOCK_NS_MAX, LIMIT_MAX, MINUTE_NS, SECOND_NS, count_from_text, retry_after_seconds};
+use crate::ids::AccountId;
 
 /// How many addresses have a bucket of their own at a time: a table takes 2 MB, always.
-pub const ADDRESSES_MAX: usize = SET_COUNT * SET_ENTRIES;
+pub const ADDRESSES_MAX: usize = ADDRESS_SETS * SET_ENTRIES;
 
-const SET_COUNT: usize = 8192;
+/// How many accounts have a bucket of their own at a time: a table takes 0.6 MB, always.
+pub const ACCOUNTS_MAX: usize = ACCOUNT_SETS * SET_ENTRIES;
+
+const ADDRESS_SETS: usize = 8192;
+const ACCOUNT_SETS: usize = 4096;
 const SET_ENTRIES: usize = 8;
 
 /// How fast a bucket fills and how much it holds.
@@ -27,12 +32,30 @@ pub struct BucketRule {
     capacity_ns: u64,
 }
 
+/// How often something may happen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rate {
+    /// Any number of times.
+    Unlimited,
+    /// As often as a bucket of this rule has a token.
+    Limited(BucketRule),
+}
+
+/// What each account is limited in besides its requests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AccountRates {
+    /// Keys that are made, anew or by rotation.
+    pub keys: Rate,
+    /// Sockets that are opened.
+    pub sockets: Rate,
+}
+
 /// The rules of the callers that are limited by address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AddressRules {
     /// Requests without a credential.
     pub public: BucketRule,
-    /// First keys of accounts.
+    /// Accounts that are opened.
     pub bootstrap: BucketRule,
     /// Credentials that turn out to be wrong.
     pub failures: BucketRule,
@@ -76,30 +99,36 @@ pub struct TokenBucket {
 ///
 /// IPv6 addresses count by their /64, which is what one customer of a network has; an IPv4 address
 /// that came in IPv6 form counts as what it is.
+pub struct AddressTable<S = RandomState>(BucketTable<Origin, S>);
+
+/// A bucket for each account, in memory that never grows; none where nothing is limited.
+pub struct AccountTable(Option<BucketTable<AccountId, RandomState>>);
+
+/// A bucket for each holder, in memory that never grows.
 ///
-/// An address is hashed to a set of eight entries. It keeps its entry until its bucket is full
-/// again, at which point forgetting it changes nothing: **no address is ever pushed out by
-/// another**, so fresh ones cannot be used to wash an old one clean. While all eight entries of a
-/// set are in use, the other addresses of that set share one more bucket of the same rule: they
-/// may be refused for what their neighbours did, and one that then finds an entry starts with a
-/// full bucket there. To bring that about in all sets takes tens of thousands of addresses that
-/// all send faster than their buckets fill; to aim at one set takes the hasher's secret.
-pub struct AddressTable<S = RandomState> {
+/// A holder is hashed to a set of eight entries. It keeps its entry until its bucket is full again,
+/// at which point forgetting it changes nothing: **no holder is ever pushed out by another**, so
+/// fresh ones cannot be used to wash an old one clean. While all eight entries of a set are in use,
+/// the other holders of that set share one more bucket of the same rule: they may be refused for
+/// what their neighbours did, and one that then finds an entry starts with a full bucket there. To
+/// bring that about in all sets takes tens of thousands of holders that all draw faster than their
+/// buckets fill; to aim at one set takes the hasher's secret.
+struct BucketTable<H, S> {
     rule: BucketRule,
     hasher: S,
     /// A power of two.
-    sets: Box<[Mutex<Set>]>,
+    sets: Box<[Mutex<Set<H>>]>,
 }
 
-struct Set {
-    entries: [Entry; SET_ENTRIES],
+struct Set<H> {
+    entries: [Entry<H>; SET_ENTRIES],
     /// The bucket of those who find no entry.
     shared_full_at_ns: u64,
 }
 
-#[derive(Clone, Copy)]
-struct Entry {
-    origin: Origin,
+struct Entry<H> {
+    /// Nobody at first.
+    holder: Option<H>,
     full_at_ns: u64,
 }
 
@@ -113,10 +142,15 @@ enum Origin {
 impl BucketRule {
     /// Reads of public routes without a credential.
     pub const PUBLIC_READS: Self = Self::constant(10, SECOND_NS, 20);
-    /// First keys of accounts.
+    /// Accounts that are opened from one address.
     pub const BOOTSTRAP: Self = Self::constant(1, MINUTE_NS, 5);
     /// Credentials that turn out to be wrong.
     pub const FAILED_CREDENTIALS: Self = Self::constant(10, SECOND_NS, 50);
+    /// Keys that one account makes.
+    pub const KEYS: Self = Self::constant(10, MINUTE_NS, 10);
+    /// Sockets that one account opens: twice as many at once as the largest tier may have open, so
+    /// that all of them can come back together.
+    pub const SOCKETS: Self = Self::constant(5, SECOND_NS, 100);
     /// Frames that a client sends on a socket.
     pub const SOCKET_FRAMES: Self = Self::constant(20, SECOND_NS, 50);
 
@@ -183,6 +217,30 @@ impl BucketRule {
     }
 }
 
+impl AccountRates {
+    /// None of it is limited.
+    pub const UNLIMITED: Self = Self { keys: Rate::Unlimited, sockets: Rate::Unlimited };
+}
+
+impl Rate {
+    /// `RATE/BURST`, with the rate in tokens a second, or `unlimited`.
+    pub fn per_second_from_text(text: &str) -> Result<Self, BucketRuleTextError> {
+        Self::from_text(text, BucketRule::per_second_from_text)
+    }
+
+    /// `RATE/BURST`, with the rate in tokens a minute, or `unlimited`.
+    pub fn per_minute_from_text(text: &str) -> Result<Self, BucketRuleTextError> {
+        Self::from_text(text, BucketRule::per_minute_from_text)
+    }
+
+    fn from_text(
+        text: &str,
+        rule: impl FnOnce(&str) -> Result<BucketRule, BucketRuleTextError>,
+    ) -> Result<Self, BucketRuleTextError> {
+        if text == "unlimited" { Ok(Self::Unlimited) } else { rule(text).map(Self::Limited) }
+    }
+}
+
 impl Draw {
     /// The whole seconds to tell a client that was refused: waiting that long and sending one
     /// request succeeds.
@@ -207,41 +265,61 @@ impl<S: BuildHasher> AddressTable<S> {
     /// A table of full buckets. The hasher must be keyed with a secret: clients choose their
     /// addresses.
     pub fn new(rule: BucketRule, hasher: S) -> Self {
-        Self::with_sets(rule, hasher, SET_COUNT)
-    }
-
-    fn with_sets(rule: BucketRule, hasher: S, set_count: usize) -> Self {
-        assert!(set_count.is_power_of_two(), "{set_count} sets cannot be masked");
-        Self { rule, hasher, sets: (0..set_count).map(|_| Mutex::new(Set::EMPTY)).collect() }
+        Self(BucketTable::new(rule, hasher, ADDRESS_SETS))
     }
 
     /// Takes a token out of the bucket of this address if there is one.
     pub fn draw(&self, address: IpAddr, now_ns: u64) -> Draw {
-        let origin = Origin::of(address);
-        let mask = self.sets.len() as u64 - 1;
-        let index = usize::try_from(self.hasher.hash_one(origin) & mask)
-            .expect("what is below the number of sets is an index");
-        let mut set = self.sets[index].lock();
-        self.rule.draw(set.bucket_of(origin, now_ns), now_ns)
+        self.0.draw(Origin::of(address), now_ns)
     }
 }
 
-impl Set {
-    /// Entries whose buckets are full, which is to say that nobody owns them.
+impl AccountTable {
+    /// A table of full buckets.
+    pub fn new(rate: Rate) -> Self {
+        Self(match rate {
+            Rate::Unlimited => None,
+            Rate::Limited(rule) => Some(BucketTable::new(rule, RandomState::new(), ACCOUNT_SETS)),
+        })
+    }
+
+    /// Takes a token out of the bucket of this account if there is one; nothing where accounts have
+    /// no buckets.
+    pub fn draw(&self, account: AccountId, now_ns: u64) -> Option<Draw> {
+        Some(self.0.as_ref()?.draw(account, now_ns))
+    }
+}
+
+impl<H: Copy + Eq + Hash, S: BuildHasher> BucketTable<H, S> {
+    fn new(rule: BucketRule, hasher: S, set_count: usize) -> Self {
+        assert!(set_count.is_power_of_two(), "{set_count} sets cannot be masked");
+        Self { rule, hasher, sets: (0..set_count).map(|_| Mutex::new(Set::EMPTY)).collect() }
+    }
+
+    fn draw(&self, holder: H, now_ns: u64) -> Draw {
+        let mask = self.sets.len() as u64 - 1;
+        let index = usize::try_from(self.hasher.hash_one(holder) & mask)
+            .expect("what is below the number of sets is an index");
+        let mut set = self.sets[index].lock();
+        self.rule.draw(set.bucket_of(holder, now_ns), now_ns)
+    }
+}
+
+impl<H: Copy + Eq> Set<H> {
     const EMPTY: Self = Self {
-        entries: [Entry { origin: Origin::V4(Ipv4Addr::UNSPECIFIED), full_at_ns: 0 }; SET_ENTRIES],
+        entries: [const { Entry { holder: None, full_at_ns: 0 } }; SET_ENTRIES],
         shared_full_at_ns: 0,
     };
 
-    fn bucket_of(&mut self, origin: Origin, now_ns: u64) -> &mut u64 {
-        let own = self.entries.iter().position(|entry| entry.origin == origin);
+    fn bucket_of(&mut self, holder: H, now_ns: u64) -> &mut u64 {
+        let own = self.entries.iter().position(|entry| entry.holder == Some(holder));
         let index =
             own.or_else(|| self.entries.iter().position(|entry| entry.full_at_ns <= now_ns));
         match index {
             Some(index) => {
                 let entry = &mut self.entries[index];
                 // A bucket that is full at this moment is as good as a new one.
-                entry.origin = origin;
+                entry.holder = Some(holder);
                 &mut entry.full_at_ns
             }
             None => &mut self.shared_full_at_ns,

@@ -106,6 +106,7 @@ pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
         tiers,
         default_tier: arguments.default_tier,
         address_rules: arguments.address_rules(),
+        account_rates: arguments.account_rates(),
     });
     let snapshots = folder
         .map(|folder| SnapshotKeeper::start(folder, journal.clone(), arguments.snapshot_config()));

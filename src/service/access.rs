@@ -11,10 +11,13 @@ use crate::auth::identity::{TokenError, TokenFlaw, identity_digest};
 use crate::auth::key_table::{KeyEntry, KeyError};
 use crate::auth::policy::{Actor, PolicyError};
 use crate::auth::presented::Presented;
+use crate::auth::ws_token::WsHolder;
+use crate::engine::State;
 use crate::engine::command::{Identity, Owner};
 use crate::engine::key::Permission;
+use crate::engine::rejection::Rejection;
 use crate::ids::{AccountId, KeyId, Timestamp};
-use crate::limits::bucket::{AddressRules, AddressTable, Draw};
+use crate::limits::bucket::{AccountRates, AccountTable, AddressRules, AddressTable, Draw};
 use crate::limits::tier::Tier;
 use crate::limits::window::{Decision, KeyLimiter};
 
@@ -40,6 +43,10 @@ pub struct TokenCaller {
     pub identity: Identity,
     /// The highest tier that they may ask for; their requests are limited at it.
     pub entitled_tier: Tier,
+    /// From when on the token is refused.
+    pub(super) ends_at: Timestamp,
+    /// Their account, if they have one: once [`Service::find_account`] has looked.
+    account: Option<AccountId>,
     limiter: Arc<KeyLimiter>,
 }
 
@@ -50,20 +57,33 @@ pub struct SocketCaller {
     pub account: AccountId,
     /// Whose tier caps the sockets of the account.
     pub tier: Tier,
-    /// The key behind it; none when the account's owner came with an access token.
-    key: Option<Arc<KeyEntry<KeyLimiter>>>,
+    credential: SocketCredential,
+}
+
+/// What a socket lives by.
+#[derive(Clone)]
+enum SocketCredential {
+    Key(Arc<KeyEntry<KeyLimiter>>),
+    /// That the account and its tier still are who they were is known until then.
+    AccessToken {
+        ends_at: Timestamp,
+    },
 }
 
 impl SocketCaller {
     fn by_key(key: Arc<KeyEntry<KeyLimiter>>) -> Result<Self, ServiceError> {
         key.actor().require(Permission::Read).map_err(Denied::from)?;
         let facts = key.facts();
-        Ok(Self { account: facts.account_id, tier: facts.tier, key: Some(key) })
+        let (account, tier) = (facts.account_id, facts.tier);
+        Ok(Self { account, tier, credential: SocketCredential::Key(key) })
     }
 
     /// Whether the credential still holds; an open socket asks now and then.
-    pub fn is_valid(&self) -> bool {
-        self.key.as_ref().is_none_or(|key| key.check(Timestamp::now()).is_ok())
+    pub fn is_valid(&self, now: Timestamp) -> bool {
+        match &self.credential {
+            SocketCredential::Key(key) => key.check(now).is_ok(),
+            SocketCredential::AccessToken { ends_at } => now < *ends_at,
+        }
     }
 }
 
@@ -108,9 +128,20 @@ pub struct Admission {
     pub decision: Decision,
 }
 
-/// The limits of callers that bring no key.
+/// What a request makes besides its answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Makes {
+    /// An account, for the bearer of an access token who has none.
+    pub account: bool,
+    /// A key, anew or by rotation.
+    pub key: bool,
+}
+
+/// All limits but those of keys.
 pub(super) struct AccessLimits {
     addresses: Option<AddressLimits>,
+    keys_made: AccountTable,
+    sockets_opened: AccountTable,
     /// By identity and tier: each limiter has the numbers of its tier, and an identity that brings
     /// tokens of several tiers has one for each.
     tokens: papaya::HashMap<([u8; 32], Tier), Arc<KeyLimiter>, RandomState>,
@@ -123,14 +154,19 @@ struct AddressLimits {
 }
 
 impl AccessLimits {
-    pub(super) fn new(address_rules: Option<AddressRules>) -> Self {
+    pub(super) fn new(address_rules: Option<AddressRules>, account_rates: AccountRates) -> Self {
         let table = |rule| AddressTable::new(rule, std::hash::RandomState::new());
         let addresses = address_rules.map(|rules| AddressLimits {
             public: table(rules.public),
             bootstrap: table(rules.bootstrap),
             failures: table(rules.failures),
         });
-        Self { addresses, tokens: papaya::HashMap::with_hasher(RandomState::default()) }
+        Self {
+            addresses,
+            keys_made: AccountTable::new(account_rates.keys),
+            sockets_opened: AccountTable::new(account_rates.sockets),
+            tokens: papaya::HashMap::with_hasher(RandomState::default()),
+        }
     }
 }
 
@@ -141,6 +177,15 @@ impl Caller {
             Self::Anonymous => Err(Denied::MissingCredential),
             Self::Key(key) => Ok(Owner::Account(key.facts().account_id)),
             Self::Token(token) => Ok(Owner::Identity(token.identity.clone())),
+        }
+    }
+
+    /// The account that the caller acts on; a token's may not be open yet.
+    pub(super) fn account(&self) -> Result<AccountId, ServiceError> {
+        match self {
+            Self::Anonymous => Err(Denied::MissingCredential.into()),
+            Self::Key(key) => Ok(key.facts().account_id),
+            Self::Token(token) => token.account.ok_or_else(|| Rejection::AccountNotFound.into()),
         }
     }
 
@@ -233,37 +278,74 @@ impl Service {
             verified => verified?,
         };
         let entitled_tier = verified.entitled_tier.unwrap_or(self.default_tier);
+        let ends_at = verified.refused_from();
         let identity = Identity {
             digest: identity_digest(&verified.issuer, &verified.subject),
             issuer: verified.issuer.into(),
             subject: verified.subject.into(),
         };
         let limiter = self.token_limiter(&identity, entitled_tier, moment)?;
-        Ok(Caller::Token(TokenCaller { identity, entitled_tier, limiter }))
+        let account = None;
+        Ok(Caller::Token(TokenCaller { identity, entitled_tier, ends_at, account, limiter }))
+    }
+
+    /// Finds the account of an access token's bearer, where it is open. Every use case expects that
+    /// this was done.
+    pub async fn find_account(
+        &self,
+        caller: &mut TokenCaller,
+        visit: Visit<'_>,
+    ) -> Result<(), ServiceError> {
+        let digest = caller.identity.digest;
+        let find = move |state: &State| state.observe_identity(&digest);
+        caller.account = self.shards.observe(caller.identity.shard(), visit.waiters, find).await?;
+        Ok(())
     }
 
     /// Who opens a socket: by the token in the address, else by a credential as elsewhere. It has
     /// to be a key with permission to read, or a token that such a key or its account's owner
-    /// minted.
+    /// minted. Each call counts: against the account, or against the address where it comes to
+    /// nothing.
     pub async fn identify_socket(
         &self,
         token: Option<&str>,
         presented: &Presented<'_>,
         visit: Visit<'_>,
     ) -> Result<SocketCaller, ServiceError> {
-        let Some(token) = token else {
-            let caller = self.identify(presented, visit.address, visit.moment).await?;
-            let Caller::Key(key) = caller else {
-                return Err(Denied::MissingCredential.into());
-            };
-            return SocketCaller::by_key(key);
+        let slowed = |denied| self.slowed(denied, visit.address, visit.moment);
+        let caller = match token {
+            Some(token) => self.find_socket_caller(token, visit).await,
+            None => match self.identify(presented, visit.address, visit.moment).await? {
+                Caller::Key(key) => SocketCaller::by_key(key),
+                Caller::Anonymous | Caller::Token(_) => Err(Denied::MissingCredential.into()),
+            },
         };
-        let grant = self
-            .ws_tokens
-            .verify(token, visit.moment.now)
-            .map_err(|_| self.slowed(Denied::SocketToken, visit.address, visit.moment))?;
-        let Some(key_id) = grant.key_id else {
-            return Ok(SocketCaller { account: grant.account_id, tier: grant.tier, key: None });
+        let caller = caller.map_err(|error| match error {
+            ServiceError::Denied(denied) => slowed(denied).into(),
+            other => other,
+        })?;
+        passed(self.access.sockets_opened.draw(caller.account, visit.moment.monotonic_ns))?;
+        Ok(caller)
+    }
+
+    /// Who has asked for this socket token, if that still may open a socket.
+    async fn find_socket_caller(
+        &self,
+        token: &str,
+        visit: Visit<'_>,
+    ) -> Result<SocketCaller, ServiceError> {
+        let grant = self.ws_tokens.verify(token, visit.moment.now);
+        let grant = grant.map_err(|_| Denied::SocketToken)?;
+        let key_id = match grant.holder {
+            WsHolder::Key(key_id) => key_id,
+            WsHolder::AccessToken { ends_at } => {
+                let credential = SocketCredential::AccessToken { ends_at };
+                return Ok(SocketCaller {
+                    account: grant.account_id,
+                    tier: grant.tier,
+                    credential,
+                });
+            }
         };
         let hash = self
             .shards
@@ -327,9 +409,26 @@ impl Service {
         self.access.tokens.pin().values().for_each(|limiter| limiter.release(now_ns));
     }
 
-    /// Counts a bootstrap against those of the address.
-    pub fn admit_bootstrap(&self, address: IpAddr, moment: Moment) -> Result<(), Denied> {
-        passed(self.access.bootstrap(address, moment))
+    /// Counts what a request is about to make: an account against those of its address, a key
+    /// against those of its account.
+    pub fn admit_making(
+        &self,
+        caller: &Caller,
+        makes: Makes,
+        visit: Visit<'_>,
+    ) -> Result<(), Denied> {
+        match caller.account() {
+            Ok(account) if makes.key => {
+                passed(self.access.keys_made.draw(account, visit.moment.monotonic_ns))
+            }
+            Err(_) if makes.account => passed(self.access.bootstrap(visit.address, visit.moment)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts a key that was made already.
+    pub(super) fn count_key(&self, account: AccountId, moment: Moment) {
+        self.access.keys_made.draw(account, moment.monotonic_ns);
     }
 }
 

@@ -35,7 +35,7 @@ impl Service {
         caller: &Caller,
         visit: Visit<'_>,
     ) -> Result<Portfolio, ServiceError> {
-        let account = self.account(caller, visit).await?;
+        let account = caller.account()?;
         let mut positions = Vec::new();
         loop {
             let offset = positions.len();
@@ -63,7 +63,7 @@ impl Service {
         limit: usize,
         visit: Visit<'_>,
     ) -> Result<SettlementPage, ServiceError> {
-        let account = self.account(caller, visit).await?;
+        let account = caller.account()?;
         let mut list = SettlementPage { rows: Vec::new(), next: before };
         loop {
             let (filter, next) = (filter.clone(), list.next);

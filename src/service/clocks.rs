@@ -17,7 +17,7 @@ use crate::engine::Rules;
 use crate::engine::key::Permissions;
 use crate::ids::Timestamp;
 use crate::journal::{Journal, JournalConfig, MemoryJournal, Waiters};
-use crate::limits::bucket::{AddressRules, BucketRule};
+use crate::limits::bucket::{AccountRates, AddressRules, BucketRule, Rate};
 use crate::limits::tier::{Tier, Tiers};
 use crate::market::Markets;
 use crate::shard::Shards;
@@ -69,6 +69,10 @@ impl World {
                 bootstrap: BucketRule::BOOTSTRAP,
                 failures: BucketRule::FAILED_CREDENTIALS,
             }),
+            account_rates: AccountRates {
+                keys: Rate::Limited(BucketRule::KEYS),
+                sockets: Rate::Unlimited,
+            },
         });
         Self { service, wall, waiters: journal.register(), token }
     }
@@ -149,7 +153,7 @@ async fn ends_stand_on_the_wall() {
     let (raw, caller) = world.key().await;
     let moment = world.moment(0, 0);
     let visit = world.visit(moment);
-    let socket_token = world.service.mint_ws_token(&caller, visit).await;
+    let socket_token = world.service.mint_ws_token(&caller, moment);
     let socket_token = socket_token.unwrap_or_else(|error| panic!("{error}"));
     let rotated = world.service.rotate_key(&caller, caller.key_id(), 600, visit).await;
     let successor = rotated.unwrap_or_else(|error| panic!("{error}")).raw.expose().to_owned();
@@ -189,7 +193,7 @@ async fn an_overlap_does_not_outlive_a_jump() {
     let visit = world.visit(then);
     let rotated = world.service.rotate_key(&caller, caller.key_id(), 600, visit).await;
     let successor = rotated.unwrap_or_else(|error| panic!("{error}")).raw.expose().to_owned();
-    let socket_token = world.service.mint_ws_token(&caller, visit).await;
+    let socket_token = world.service.mint_ws_token(&caller, visit.moment);
     let socket_token = socket_token.unwrap_or_else(|error| panic!("{error}"));
     assert!(world.by_key(&raw, then).await.is_ok());
 

@@ -51,7 +51,7 @@ impl Service {
         visit: Visit<'_>,
     ) -> Result<(), ServiceError> {
         let comment = comment.ok_or(Rejection::CommentNotFound)?;
-        let author = self.account(caller, visit).await?;
+        let author = caller.account()?;
         let command = Command::DeleteComment { comment, author };
         self.shards.execute(comment.shard(), command, visit.waiters).await?;
         Ok(())

@@ -1,7 +1,8 @@
 //! Making, listing, renaming, rotating and ending keys, and the tokens for sockets.
 
-use super::{Caller, Denied, Service, ServiceError, Visit};
+use super::{Caller, Denied, Moment, Service, ServiceError, Visit};
 use crate::auth::api_key::{KeyHash, RawKey};
+use crate::auth::ws_token::WsHolder;
 use crate::engine::State;
 use crate::engine::command::{Command, CreateKey, RotateKey};
 use crate::engine::key::{Key, KeyGrant, Permission, Permissions};
@@ -71,6 +72,10 @@ impl Service {
         let Outcome::Key(key) = outcome else {
             unreachable!("making a key makes a key");
         };
+        if caller.account().is_err() {
+            // It was opened for this key, so that nothing could be counted before.
+            self.count_key(key.account, visit.moment);
+        }
         Ok(NewKey { raw, key: *key })
     }
 
@@ -81,7 +86,7 @@ impl Service {
         caller: &Caller,
         visit: Visit<'_>,
     ) -> Result<Vec<KeyListing>, ServiceError> {
-        let account = match self.account(caller, visit).await {
+        let account = match caller.account() {
             Err(ServiceError::Refused(refusal)) if refusal == Rejection::AccountNotFound.into() => {
                 return Ok(Vec::new());
             }
@@ -109,7 +114,7 @@ impl Service {
         name: Option<Box<str>>,
         visit: Visit<'_>,
     ) -> Result<KeyListing, ServiceError> {
-        let account = self.account(caller, visit).await?;
+        let account = caller.account()?;
         caller.require_over(key)?;
         let key = key.ok_or(Rejection::KeyNotFound)?;
         let command = Command::RenameKey { account, key, name, asked_with: caller.key_id() };
@@ -130,7 +135,7 @@ impl Service {
         overlap_seconds: u32,
         visit: Visit<'_>,
     ) -> Result<NewKey, ServiceError> {
-        let account = self.account(caller, visit).await?;
+        let account = caller.account()?;
         caller.require_over(key)?;
         let key = key.ok_or(Rejection::KeyNotFound)?;
         let actor = caller.actor().ok_or(Denied::MissingCredential)?;
@@ -188,7 +193,7 @@ impl Service {
         descendants: bool,
         visit: Visit<'_>,
     ) -> Result<(), ServiceError> {
-        let account = self.account(caller, visit).await?;
+        let account = caller.account()?;
         caller.require_over(key)?;
         let key = key.ok_or(Rejection::KeyNotFound)?;
         let command = Command::RevokeKey { account, key, descendants };
@@ -197,12 +202,13 @@ impl Service {
     }
 
     /// A token that opens sockets for a minute.
-    pub async fn mint_ws_token(
-        &self,
-        caller: &Caller,
-        visit: Visit<'_>,
-    ) -> Result<String, ServiceError> {
-        let account = self.account(caller, visit).await?;
-        Ok(self.ws_tokens.mint(account, caller.key_id(), caller.tier(), visit.moment.now))
+    pub fn mint_ws_token(&self, caller: &Caller, moment: Moment) -> Result<String, ServiceError> {
+        let account = caller.account()?;
+        let holder = match caller {
+            Caller::Anonymous => return Err(Denied::MissingCredential.into()),
+            Caller::Key(key) => WsHolder::Key(key.facts().key_id),
+            Caller::Token(token) => WsHolder::AccessToken { ends_at: token.ends_at },
+        };
+        Ok(self.ws_tokens.mint(account, holder, caller.tier(), moment.now))
     }
 }

@@ -83,7 +83,7 @@ impl Service {
         order: Option<OrderId>,
         visit: Visit<'_>,
     ) -> Result<OrderReceipt, ServiceError> {
-        let account = self.account(caller, visit).await?;
+        let account = caller.account()?;
         let order = order.ok_or(Rejection::OrderNotFound)?;
         let found = self
             .shards
@@ -99,7 +99,7 @@ impl Service {
         name: NameHash,
         visit: Visit<'_>,
     ) -> Result<Option<OrderReceipt>, ServiceError> {
-        let account = self.account(caller, visit).await?;
+        let account = caller.account()?;
         Ok(self
             .shards
             .observe(account.shard(), visit.waiters, move |state| {
@@ -118,7 +118,7 @@ impl Service {
         limit: usize,
         visit: Visit<'_>,
     ) -> Result<OrderList, ServiceError> {
-        let account = self.account(caller, visit).await?;
+        let account = caller.account()?;
         let mut list = OrderList { orders: Vec::new(), has_more: true };
         let mut looked_at = 0;
         let mut skipped = 0;

@@ -101,6 +101,7 @@ fn command(data: &Path, wrapper: &[&str]) -> Command {
         .args(&words[1..])
         .args(["serve", "--listen", "127.0.0.1:0", "--venue", "simulated"])
         .args(["--tier", "free=unlimited/unlimited/2/5", "--address-limits", "off"])
+        .args(["--key-rate", "unlimited"])
         .args(["--journal-segment-bytes", &SEGMENT_BYTES.to_string()])
         // Each segment that is full makes a snapshot due, at full speed: some end before the kill.
         .args(["--snapshot-bytes", "1", "--snapshot-cpu", "100"])

@@ -18,6 +18,7 @@ use paperbourse::http::exchange::{Exchange, Seat, Stage, Worker};
 use paperbourse::http::handle::handle;
 use paperbourse::ids::{OutcomeIndex, Place, ShardId, Timestamp};
 use paperbourse::journal::{Gate, Journal, JournalConfig, MemoryJournal};
+use paperbourse::limits::bucket::AccountRates;
 use paperbourse::limits::tier::{Tier, Tiers};
 use paperbourse::market::Markets;
 use paperbourse::market::book::{Book, Ladder, Level};
@@ -267,6 +268,7 @@ fn exchange(issuer: EmbeddedIssuer, journal: &Arc<Journal>) -> Exchange {
         tiers,
         default_tier: Tier::Free,
         address_rules: None,
+        account_rates: AccountRates::UNLIMITED,
     });
     Exchange::new(service, journal.clone(), VenueStatus::default())
 }

@@ -19,7 +19,7 @@ fn now_seconds() -> u64 {
 }
 
 #[track_caller]
-fn number(response: &Response, name: &str) -> u64 {
+fn number_of(response: &Response, name: &str) -> u64 {
     let value = response.header(name).unwrap_or_else(|| panic!("{name}: {response:?}"));
     value.parse().unwrap()
 }
@@ -40,18 +40,18 @@ fn the_second_lets_five_through_and_retry_after_is_enough() {
     let (admitted, refused) = responses.split_at(5);
     for (index, response) in (0..).zip(admitted) {
         response.ok(200);
-        assert_eq!(number(response, "x-ratelimit-remaining-per-second"), 4 - index);
-        assert_eq!(number(response, "x-ratelimit-remaining"), 299 - index);
+        assert_eq!(number_of(response, "x-ratelimit-remaining-per-second"), 4 - index);
+        assert_eq!(number_of(response, "x-ratelimit-remaining"), 299 - index);
     }
     for response in refused {
         check_error(response, 429, "RATE_LIMIT_EXCEEDED");
         let body = response.json();
         assert_eq!(body["detail"], "Rate limit exceeded. Retry after 1s.");
-        assert_eq!(number(response, "retry-after"), 1);
-        assert_eq!(number(response, "x-ratelimit-remaining-per-second"), 0);
+        assert_eq!(number_of(response, "retry-after"), 1);
+        assert_eq!(number_of(response, "x-ratelimit-remaining-per-second"), 0);
         // A refusal takes nothing.
-        assert_eq!(number(response, "x-ratelimit-remaining"), 295);
-        assert!(number(response, "x-ratelimit-reset") <= now_seconds() + 2);
+        assert_eq!(number_of(response, "x-ratelimit-remaining"), 295);
+        assert!(number_of(response, "x-ratelimit-reset") <= now_seconds() + 2);
     }
     // The one wait that is part of the contract.
     std::thread::sleep(Duration::from_secs(1));
@@ -67,21 +67,55 @@ fn the_minute_counts_as_well() {
         let response = account.get("/v1/orders");
         response.ok(200);
         assert_eq!(response.header("x-ratelimit-tier"), Some("free"));
-        assert_eq!(number(&response, "x-ratelimit-limit"), 3);
-        assert_eq!(number(&response, "x-ratelimit-limit-per-second"), UNLIMITED);
-        assert_eq!(number(&response, "x-ratelimit-remaining"), remaining);
-        assert_eq!(number(&response, "x-ratelimit-remaining-per-second"), UNLIMITED);
+        assert_eq!(number_of(&response, "x-ratelimit-limit"), 3);
+        assert_eq!(number_of(&response, "x-ratelimit-limit-per-second"), UNLIMITED);
+        assert_eq!(number_of(&response, "x-ratelimit-remaining"), remaining);
+        assert_eq!(number_of(&response, "x-ratelimit-remaining-per-second"), UNLIMITED);
     }
     let refused = account.get("/v1/orders");
     check_error(&refused, 429, "RATE_LIMIT_EXCEEDED");
-    let wait = number(&refused, "retry-after");
+    let wait = number_of(&refused, "retry-after");
     assert!((1..=60).contains(&wait) && wait + (now_seconds() - started) >= 59, "{wait}");
-    let reset = number(&refused, "x-ratelimit-reset");
+    let reset = number_of(&refused, "x-ratelimit-reset");
     assert!((started + 60..=now_seconds() + 61).contains(&reset), "{reset}");
     // A key of its own has windows of its own.
     let other = account.new_key(&json!({}));
     let other = other["raw_key"].as_str().unwrap();
     server.send(&Request::get("/v1/orders").key(other)).ok(200);
+}
+
+/// The key and the one that takes its place count in the same windows, in overlap and without.
+#[test]
+fn a_rotated_key_hands_on_its_windows() {
+    for overlap_seconds in [600, 0] {
+        let flags = ["--tier", "free=unlimited/6/2/5", "--address-limits", "off"];
+        let server = Server::start(&flags);
+        let account = server.account();
+        let orders = |key: &str| server.send(&Request::get("/v1/orders").key(key));
+        let rotated = |key: &str, id: &serde_json::Value| {
+            let body = json!({"overlap_seconds": overlap_seconds});
+            let request = Request::post(format!("/v1/keys/{id}/rotate"), &body).key(key);
+            server.send(&request).ok(200)
+        };
+        orders(&account.key).ok(200);
+        let second = rotated(&account.key, &json!(account.key_id));
+        let second_raw = second["raw_key"].as_str().unwrap();
+        let remaining = number_of(&orders(second_raw), "x-ratelimit-remaining");
+        assert_eq!(remaining, 3, "a request and a rotation came before");
+        let third = rotated(second_raw, &second["id"]);
+        let third_raw = third["raw_key"].as_str().unwrap();
+        orders(third_raw).ok(200);
+        if overlap_seconds > 0 {
+            orders(&account.key).ok(200);
+            check_error(&orders(&account.key), 429, "RATE_LIMIT_EXCEEDED");
+        } else {
+            orders(third_raw).ok(200);
+        }
+        check_error(&orders(third_raw), 429, "RATE_LIMIT_EXCEEDED");
+        // What is made beside them has windows of its own.
+        let other = account.new_key(&json!({}));
+        orders(other["raw_key"].as_str().unwrap()).ok(200);
+    }
 }
 
 #[test]
@@ -105,9 +139,9 @@ fn every_answer_past_the_credential_tells_the_limits() {
         assert_eq!(response.status, status, "{}", response.text);
         assert_eq!(response.header("x-ratelimit-tier"), Some("free"));
         for name in ["limit", "limit-per-second", "remaining", "remaining-per-second"] {
-            assert_eq!(number(&response, &format!("x-ratelimit-{name}")), UNLIMITED);
+            assert_eq!(number_of(&response, &format!("x-ratelimit-{name}")), UNLIMITED);
         }
-        assert!(number(&response, "x-ratelimit-reset").abs_diff(now_seconds()) <= 2);
+        assert!(number_of(&response, "x-ratelimit-reset").abs_diff(now_seconds()) <= 2);
     }
     for response in [
         shared().get("/v1/markets"),
@@ -149,7 +183,7 @@ fn a_token_that_brings_a_higher_tier_is_limited_at_that_one() {
         for _ in 0..count {
             let response = get(tier);
             response.ok(200);
-            assert_eq!(number(&response, "x-ratelimit-limit"), limit);
+            assert_eq!(number_of(&response, "x-ratelimit-limit"), limit);
         }
         check_error(&get(tier), 429, "RATE_LIMIT_EXCEEDED");
     }
@@ -197,19 +231,77 @@ fn public_reads_without_a_credential_are_limited_by_address() {
     }
 }
 
+/// Whatever opens an account draws from the same bucket, and nothing else does.
 #[test]
-fn bootstraps_are_limited_by_address() {
-    let server = Server::start(&[]);
-    let bootstrap = |number: usize| {
-        let token = server.token(&format!("in-a-row-{number}"), None);
-        server.send(&Request::post("/v1/keys/bootstrap", &json!({})).bearer(&token))
+fn accounts_are_opened_at_the_pace_of_their_address() {
+    let server = Server::start(&["--tier", "free=unlimited/unlimited/2/5"]);
+    let owner = server.account();
+    let comments = format!("/trades/{}/comments", owner.buy(1)["order_id"]);
+    let operations = [
+        (Request::post("/v1/keys/bootstrap", &json!({})), 201),
+        (Request::post("/v1/keys", &json!({})), 201),
+        (Request::post("/trade", &super::recording::buy(1)), 200),
+        (Request::post(&*comments, &json!({"content": "hello"})), 200),
+    ];
+    let send = |subject: &str, request: &Request| {
+        server.send(&request.clone().bearer(&server.token(subject, None)))
     };
-    for number in 0..5 {
-        bootstrap(number).ok(201);
+    // With the owner's own account these are the five of the burst.
+    for (number, (request, status)) in operations.iter().enumerate() {
+        send(&format!("in-time-{number}"), request).ok(*status);
     }
-    let refused = bootstrap(5);
-    check_error(&refused, 429, "RATE_LIMIT_EXCEEDED");
-    assert!((50..=60).contains(&number(&refused, "retry-after")), "{refused:?}");
+    for (number, (request, status)) in operations.iter().enumerate() {
+        let refused = send(&format!("too-soon-{number}"), request);
+        check_error(&refused, 429, "RATE_LIMIT_EXCEEDED");
+        assert!((30..=60).contains(&number_of(&refused, "retry-after")), "{refused:?}");
+        // An account that is open already waits for nobody.
+        if number > 0 {
+            send("in-time-0", request).ok(*status);
+        }
+    }
+    let again = send("in-time-0", &operations[0].0);
+    check_error(&again, 400, "BOOTSTRAP_NOT_ALLOWED");
+    check_error(
+        &send("too-soon-0", &Request::get("/v1/account/balance")),
+        404,
+        "ACCOUNT_NOT_FOUND",
+    );
+}
+
+/// Ten keys at once for each account, whoever asks and whether they are made or rotated.
+#[test]
+fn keys_are_made_at_the_pace_of_their_account() {
+    let server =
+        Server::start(&["--tier", "free=unlimited/unlimited/2/5", "--address-limits", "off"]);
+    let account = server.account();
+    let by_token = |request: Request| server.send(&request.bearer(&account.token));
+    let rotate = |id: &serde_json::Value| {
+        Request::post(format!("/v1/keys/{id}/rotate"), &json!({"overlap_seconds": 0}))
+    };
+    // The bootstrap has made one.
+    let mut newest = account.post("/v1/keys", &json!({})).ok(201);
+    for _ in 0..4 {
+        newest = by_token(rotate(&newest["id"])).ok(200);
+    }
+    for _ in 0..4 {
+        let made = by_token(Request::post("/v1/keys", &json!({}))).ok(201);
+        by_token(Request::delete(format!("/v1/keys/{}", made["id"]))).ok(200);
+    }
+    for refused in [
+        account.post("/v1/keys", &json!({})),
+        by_token(Request::post("/v1/keys", &json!({}))),
+        by_token(Request::post("/v1/keys/bootstrap", &json!({}))),
+        account.send(rotate(&newest["id"])),
+        by_token(rotate(&json!(account.key_id))),
+    ] {
+        check_error(&refused, 429, "RATE_LIMIT_EXCEEDED");
+        assert!((1..=6).contains(&number_of(&refused, "retry-after")), "{refused:?}");
+    }
+    // All else goes on, for this account and for others.
+    account.patch(format!("/v1/keys/{}", newest["id"]), &json!({"name": "x"})).ok(200);
+    account.post("/v1/keys/ws-token", &json!({})).ok(200);
+    account.delete(format!("/v1/keys/{}", newest["id"])).ok(200);
+    server.account().new_key(&json!({}));
 }
 
 #[test]

@@ -18,11 +18,15 @@ use super::client::{Connection, PATIENCE, Request, Response};
 use super::recording;
 
 /// Limits that no test of something else meets.
-const UNLIMITED: [&str; 4] = [
+const UNLIMITED: [&str; 8] = [
     "--tier",
     "free=unlimited/unlimited/2/5,pro=unlimited/unlimited/10/20",
     "--address-limits",
     "off",
+    "--key-rate",
+    "unlimited",
+    "--socket-rate",
+    "unlimited",
 ];
 
 /// A running server.
@@ -182,6 +186,12 @@ impl Server {
     /// An access token that is good for an hour.
     pub(crate) fn token(&self, subject: &str, tier: Option<Tier>) -> String {
         self.issuer.mint(subject, tier, 3_600, Timestamp::now()).unwrap()
+    }
+
+    /// An access token of an hour that ends so many seconds from now.
+    pub(crate) fn token_that_ends_in(&self, subject: &str, seconds: i64) -> String {
+        let then = Timestamp::from_seconds(Timestamp::now().seconds() + seconds - 3_600);
+        self.issuer.mint(subject, None, 3_600, then).unwrap()
     }
 
     /// An access token that was good for an hour, some hours ago.

@@ -311,3 +311,64 @@ fn a_revoked_key_loses_its_sockets_within_a_second() {
     // A second by the contract; the rest is for a machine that is busy with other tests.
     assert!(revoked_at.elapsed() < Duration::from_secs(3), "{:?}", revoked_at.elapsed());
 }
+
+/// Whoever opens and closes sockets without end is told to wait, whatever came of them.
+#[test]
+fn sockets_open_at_the_pace_of_their_account_or_address() {
+    let server = Server::start(&[
+        "--tier",
+        "free=unlimited/unlimited/2/5",
+        "--failure-rate",
+        "1/60",
+        "--bootstrap-rate",
+        "60/60",
+    ]);
+    let account = server.account();
+    let trades = account.new_key(&json!({"permissions": ["trade"]}));
+    let refused_after = |request: Request| {
+        (0..500).position(|_| match Socket::open(&server, &request) {
+            Ok(_) => false,
+            Err(response) => {
+                check_error(&response, 429, "RATE_LIMIT_EXCEEDED");
+                assert!(response.header("retry-after").is_some(), "{response:?}");
+                true
+            }
+        })
+    };
+    let by_key = || upgrade(PATH).key(&account.key);
+    assert!(refused_after(by_key()).is_some_and(|count| count >= 100));
+    // The limit is the account's: another key of it changes nothing, another account opens one.
+    let token = ws_token(&account, &account.key);
+    assert!(refused_after(upgrade(&format!("{PATH}?token={token}"))).is_some_and(|n| n < 60));
+    Socket::prices(&server, &server.account().key);
+    // What never becomes a socket counts among the wrong credentials of the address.
+    let trades = upgrade(PATH).key(trades["raw_key"].as_str().unwrap());
+    assert!(refused_after(trades).is_some_and(|count| count >= 60));
+    for request in [upgrade(PATH), upgrade(PATH).bearer(&account.token), upgrade(PATH).key("no")] {
+        assert!(refused_after(request).is_some_and(|count| count < 60));
+    }
+}
+
+/// The tier that an access token entitles to is known until that token ends, and so long lives a
+/// socket that it has opened.
+#[test]
+fn a_socket_ends_with_the_access_token_behind_it() {
+    // Tokens are good for a minute more than they say.
+    for seconds in [2, 8, 30] {
+        let account = shared().account();
+        let token = shared().token_that_ends_in(&account.subject, seconds - 60);
+        let request = Request::post("/v1/keys/ws-token", &json!({})).bearer(&token);
+        let minted = shared().send(&request);
+        if minted.status == 401 {
+            continue;
+        }
+        let minted = minted.ok(200)["token"].as_str().unwrap().to_owned();
+        let mut socket =
+            Socket::open(shared(), &upgrade(&format!("{PATH}?token={minted}"))).unwrap();
+        let lasting = Socket::prices(shared(), &account.key);
+        assert!(socket.close_code() == 4001);
+        lasting.end();
+        return;
+    }
+    panic!("this machine takes half a minute for a request");
+}

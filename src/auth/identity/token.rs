@@ -89,7 +89,7 @@ const ACCESS_TYPE: &str = "at+jwt";
 impl Claims<'_> {
     /// Whether these are the claims of an ID token, which the same issuer signs with the same key.
     ///
-    /// It is what OpenID Connect puts into those alone: the `nonce` of a sign-in, a hash of what
+    /// It is what OIDC puts into those alone: the `nonce` of a sign-in, a hash of what
     /// was issued beside it, or the client that asked (`azp`) as the only audience. Keycloak says
     /// it in a claim `typ`, and then that decides, since its access tokens had a `nonce` as well.
     /// An ID token with none of these cannot be told from an access token, but by its audience.

@@ -89,8 +89,8 @@ pub(super) fn list_tiers(call: &Call<'_>) -> Reply {
     Reply::json(StatusCode::OK, body)
 }
 
-pub(super) async fn create_socket_token(call: &Call<'_>) -> Answer {
-    let token = call.exchange.service.mint_ws_token(&call.caller, call.visit).await?;
+pub(super) fn create_socket_token(call: &Call<'_>) -> Answer {
+    let token = call.exchange.service.mint_ws_token(&call.caller, call.visit.moment)?;
     let mut body = Vec::with_capacity(192);
     write_socket_token(&mut body, &token, WS_TOKEN_SECONDS.into());
     Ok(Reply::json(StatusCode::OK, body))

@@ -15,6 +15,7 @@ use crate::http::exchange::{Exchange, Seat, Worker};
 use crate::http::request::query::socket_token;
 use crate::http::respond::Reply;
 use crate::http::route::Route;
+use crate::ids::Timestamp;
 use crate::limits::bucket::{BucketRule, TokenBucket};
 use crate::service::{Denied, ServiceError, SocketCaller, Visit};
 use crate::ws::close::CloseReason;
@@ -57,7 +58,7 @@ fn admit(exchange: &Arc<Exchange>, caller: SocketCaller) -> Result<Peer, CloseRe
         account_id,
         open,
         allow: Box::new(move |now_ns| bucket.draw(now_ns).is_admitted),
-        is_valid: Box::new(move || caller.is_valid()),
+        is_valid: Box::new(move || caller.is_valid(Timestamp::now())),
     })
 }
 

@@ -8,7 +8,7 @@ use super::*;
 type FixedHasher = BuildHasherDefault<DefaultHasher>;
 
 fn table(rule: BucketRule, set_count: usize) -> AddressTable<FixedHasher> {
-    AddressTable::with_sets(rule, FixedHasher::default(), set_count)
+    AddressTable(BucketTable::new(rule, FixedHasher::default(), set_count))
 }
 
 fn address(text: &str) -> IpAddr {
@@ -53,6 +53,8 @@ fn the_presets_are_the_documented_ones() {
         (BucketRule::PUBLIC_READS, 20, SECOND_NS / 10),
         (BucketRule::BOOTSTRAP, 5, MINUTE_NS),
         (BucketRule::FAILED_CREDENTIALS, 50, SECOND_NS / 10),
+        (BucketRule::KEYS, 10, MINUTE_NS / 10),
+        (BucketRule::SOCKETS, 100, SECOND_NS / 5),
         (BucketRule::SOCKET_FRAMES, 50, SECOND_NS / 20),
     ] {
         let mut bucket = TokenBucket::new(rule);
@@ -105,6 +107,32 @@ fn a_rule_is_written_as_rate_and_burst() {
         assert_eq!(second, rule(BucketRule::per_second), "{text:?}");
         let minute = BucketRule::per_minute_from_text(text);
         assert_eq!(minute, rule(BucketRule::per_minute), "{text:?}");
+    }
+}
+
+#[test]
+fn accounts_have_buckets_of_their_own_or_none() {
+    let account = |number: u64| AccountId::from_raw(64 + number).unwrap();
+    let rule = BucketRule::per_minute(1, 2).unwrap();
+    let table = AccountTable::new(Rate::Limited(rule));
+    for number in 0..100 {
+        for is_admitted in [true, true, false] {
+            assert_eq!(table.draw(account(number), 0).unwrap().is_admitted, is_admitted);
+        }
+    }
+    assert!(table.draw(account(0), MINUTE_NS).unwrap().is_admitted);
+    assert!(AccountTable::new(Rate::Unlimited).draw(account(0), 0).is_none());
+}
+
+#[test]
+fn a_rate_is_a_rule_or_unlimited() {
+    assert_eq!(Rate::per_second_from_text("unlimited"), Ok(Rate::Unlimited));
+    assert_eq!(Rate::per_minute_from_text("unlimited"), Ok(Rate::Unlimited));
+    let (second, minute) = (BucketRule::per_second(3, 4), BucketRule::per_minute(3, 4));
+    assert_eq!(Rate::per_second_from_text("3/4"), Ok(Rate::Limited(second.unwrap())));
+    assert_eq!(Rate::per_minute_from_text("3/4"), Ok(Rate::Limited(minute.unwrap())));
+    for text in ["", "Unlimited", "3", "unlimited/4"] {
+        assert_eq!(Rate::per_second_from_text(text), Err(BucketRuleTextError), "{text}");
     }
 }
 
@@ -165,7 +193,7 @@ fn a_full_set_shares_one_bucket_and_forgets_nobody_who_is_limited() {
 #[test]
 fn a_table_has_a_bound_and_spreads_addresses_over_it() {
     let table = AddressTable::new(BucketRule::BOOTSTRAP, FixedHasher::default());
-    assert_eq!(table.sets.len() * SET_ENTRIES, ADDRESSES_MAX);
+    assert_eq!(table.0.sets.len() * SET_ENTRIES, ADDRESSES_MAX);
     for index in 0..u32::try_from(ADDRESSES_MAX / 4).unwrap() {
         let address = IpAddr::from(index.to_be_bytes());
         assert_eq!(table.draw(address, 0).remaining, 4, "{address} has a bucket of its own");
