@@ -16,6 +16,7 @@ pub use limit::{ConnectionGuard, ConnectionLimit, REFUSAL};
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
+use std::num::NonZeroU32;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,9 +26,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -40,6 +42,10 @@ pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// What is read ahead of the handler on one connection, at most.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 
+/// The rate below which a body is dropped. A body of 64 KiB at this rate would take a minute, so
+/// that for large ones the deadline for the whole is the tighter one.
+const BODY_BYTES_PER_SECOND_MIN: NonZeroU32 = NonZeroU32::new(1024).unwrap();
+
 /// How long a connection may take for what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deadlines {
@@ -49,6 +55,10 @@ pub struct Deadlines {
     pub head: Duration,
     /// From one piece of a body to the next.
     pub body: Duration,
+    /// For a whole body.
+    pub body_total: Duration,
+    /// What has to come of a body in each second that it takes beyond [`Self::body`].
+    pub body_bytes_per_second: NonZeroU32,
     /// From one piece of a response that the client takes to the next.
     pub write: Duration,
     /// For the client to hear of a refusal while it still sends.
@@ -62,6 +72,8 @@ impl Default for Deadlines {
             idle: Duration::from_secs(75),
             head: stall,
             body: stall,
+            body_total: Duration::from_secs(30),
+            body_bytes_per_second: BODY_BYTES_PER_SECOND_MIN,
             write: stall,
             linger: Duration::from_secs(2),
         }
@@ -101,12 +113,15 @@ where
     let activity = Arc::new(Activity::default());
     let io = TokioIo::new(Timed::new(io, activity.clone()));
     let service = service_fn(|request: Request<Incoming>| {
-        activity.enter(Phase::Handling);
-        activity.note_unread_body(false);
+        activity.begin_request();
         let answer = handler(request.map(|body| RequestBody::new(body, activity.clone())));
         let activity = activity.clone();
         async move {
-            let response = answer.await;
+            let mut response = answer.await;
+            // Nothing can follow the rest of a body that nobody reads.
+            if activity.has_unread_body() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+                response.headers_mut().append(CONNECTION, HeaderValue::from_static("close"));
+            }
             activity.enter(Phase::Responding);
             Ok::<_, Infallible>(response)
         }

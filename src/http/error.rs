@@ -64,6 +64,12 @@ impl ApiError {
         Self { retry_after_seconds, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message) }
     }
 
+    /// It is not clear which host the request is for.
+    pub fn invalid_host() -> Self {
+        let message = "A request needs its Host header exactly once.";
+        Self::new(StatusCode::BAD_REQUEST, "INVALID_HOST", message)
+    }
+
     /// The body is longer than the operation takes.
     pub fn body_too_large(bytes_max: usize) -> Self {
         let message =
@@ -253,10 +259,6 @@ impl ApiError {
         if let Some(allow) = self.allow {
             headers.insert(ALLOW, HeaderValue::from_static(allow));
         }
-        if self.status == StatusCode::PAYLOAD_TOO_LARGE {
-            // What is left of the body is not read, so nothing can follow on this connection.
-            headers.insert(CONNECTION, HeaderValue::from_static("close"));
-        }
         if self.status == StatusCode::UPGRADE_REQUIRED {
             headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
             headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
@@ -273,6 +275,7 @@ impl From<BodyError> for ApiError {
     fn from(error: BodyError) -> Self {
         match error {
             BodyError::TooLarge { bytes_max } => Self::body_too_large(bytes_max),
+            BodyError::OverBudget => Self::server_busy(),
             // The connection is gone, so nobody reads this.
             BodyError::Broken(_) => {
                 Self::new(StatusCode::BAD_REQUEST, "BODY_INCOMPLETE", "The body did not arrive.")

@@ -7,6 +7,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
+use super::body::{BUDGET_BYTES, BodyBudget};
 use super::connection::{ConnectionGuard, ConnectionLimit};
 use super::forwarded::TrustedProxies;
 use crate::clock;
@@ -53,6 +54,8 @@ pub struct Stage {
     shutdown: watch::Sender<bool>,
     /// Open connections and their cap.
     pub connections: Arc<ConnectionLimit>,
+    /// What the bodies of all requests may hold together.
+    pub bodies: Arc<BodyBudget>,
     /// Who is believed about the addresses of clients.
     pub proxies: TrustedProxies,
     /// What each worker has counted.
@@ -68,6 +71,7 @@ impl Stage {
             is_draining: AtomicBool::new(false),
             shutdown: watch::Sender::new(false),
             connections: ConnectionLimit::new(connections_max),
+            bodies: BodyBudget::new(BUDGET_BYTES),
             proxies: TrustedProxies::default(),
             metrics: Mutex::default(),
             started: Instant::now(),

@@ -1,4 +1,5 @@
-//! The way of one request: route, body, credential, limits, permission, and then its operation.
+//! The way of one request: route, size, credential, limits, permission, body, and then its
+//! operation. A body is read only for whoever may send it.
 //!
 //! That order is the same for every operation and part of the interface: of several things that are
 //! wrong, a client is told the first.
@@ -18,9 +19,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use hyper::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Request, Response};
+use hyper::{Request, Response, Version};
 
 use self::reply::{RequestId, response_of};
 use super::body::RequestBody;
@@ -71,11 +72,15 @@ pub fn handle(
     request: Request<RequestBody>,
 ) -> impl Future<Output = Response<Full<Bytes>>> {
     // The future holds the parts once. An `async fn` would hold the request and the parts.
-    let (mut head, body) = request.into_parts();
+    let (mut head, mut body) = request.into_parts();
     async move {
         let request_id = RequestId::of(&head.headers);
         let mut admitted = None;
-        let answer = answer(worker, seat, peer, &mut head, body, &mut admitted).await;
+        let answer = answer(worker, seat, peer, &mut head, &mut body, &mut admitted).await;
+        if admitted.is_some() {
+            // A caller whom we know keeps the connection, whatever the answer is.
+            body.discard().await;
+        }
         let reply = answer.unwrap_or_else(|error| {
             if let Some(cause) = error.cause {
                 tracing::error!(%request_id, "a bug, please report it: {cause}");
@@ -95,9 +100,10 @@ async fn answer(
     seat: &Arc<Seat>,
     peer: IpAddr,
     head: &mut Parts,
-    body: RequestBody,
+    body: &mut RequestBody,
     admitted: &mut Admitted,
 ) -> Answer {
+    require_host(head)?;
     let route = Route::find(&head.method, head.uri.path())?;
     let stage = &*worker.stage;
     if let Some(answer) = health::answer(&route, stage, head.uri.query()) {
@@ -107,9 +113,9 @@ async fn answer(
         return Err(ApiError::not_ready());
     };
     let service = &exchange.service;
-    let body = body.read(route.body_bytes_max()).await?;
+    body.limit(route.body_bytes_max())?;
     let address = stage.proxies.client(peer, &head.headers);
-    let visit = Visit { moment: service.moment(), address, waiters: worker.waiters(exchange) };
+    let mut visit = Visit { moment: service.moment(), address, waiters: worker.waiters(exchange) };
     if route == Route::PriceSocket {
         let head = std::mem::replace(head, Request::new(()).into_parts().0);
         return Box::pin(socket::open(worker, exchange, seat, head, visit)).await;
@@ -122,13 +128,29 @@ async fn answer(
     }
     count_limited(&worker.metrics, service.admit_making(&caller, route.makes(), visit))?;
     require_permission(&caller, route.access())?;
-    let call = Call { metrics: &worker.metrics, exchange, visit, caller, head, body };
+    let bytes = body.read(&stage.bodies).await?;
+    if body.is_late() {
+        // What was true of the caller may have changed meanwhile.
+        visit.moment = service.moment();
+        caller.require_valid(visit.moment.now)?;
+    }
+    let call = Call { metrics: &worker.metrics, exchange, visit, caller, head, body: bytes };
     if route == Route::Trade {
         return orders::trade(&call).await;
     }
     // A connection has room for the largest of these, and moves it with each request: the hot one
     // is small, and the others are worth an allocation.
     Box::pin(perform(&call, route)).await
+}
+
+/// Refuses a request from which two readers could take different hosts. Only HTTP/1.0 may name none.
+fn require_host(head: &Parts) -> Result<(), ApiError> {
+    let mut hosts = head.headers.get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(_), None) => Ok(()),
+        (None, None) if head.version == Version::HTTP_10 => Ok(()),
+        _ => Err(ApiError::invalid_host()),
+    }
 }
 
 /// Which credential the headers present.

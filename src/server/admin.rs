@@ -1,29 +1,27 @@
 //! The admin listener: counters for whoever watches the server.
 
-use std::convert::Infallible;
+use std::future::{pending, ready};
 use std::net::TcpListener as StdListener;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
+use hyper::header::{CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
+use crate::http::body::RequestBody;
+use crate::http::connection::{Deadlines, serve_connection};
 use crate::http::exchange::Stage;
 use crate::snapshot::SnapshotMetrics;
 
 /// Scrapers that are served at a time.
 const CONNECTIONS_MAX: usize = 16;
 
-/// How long a scraper may take to send its request.
-const HEAD_SECONDS_MAX: u64 = 10;
+/// How long a scraper may keep its place without asking.
+const IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// Serves metrics until the process ends.
 pub(super) async fn serve(
@@ -49,14 +47,9 @@ pub(super) async fn serve(
         let (stage, snapshots) = (stage.clone(), snapshots.clone());
         tokio::spawn(async move {
             let _slot = slot;
-            let answer = service_fn(move |request| {
-                let response = respond(&request, &stage, snapshots.as_deref());
-                async { Ok::<_, Infallible>(response) }
-            });
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(Duration::from_secs(HEAD_SECONDS_MAX))
-                .serve_connection(TokioIo::new(stream), answer);
+            let answer = |request| ready(respond(&request, &stage, snapshots.as_deref()));
+            let deadlines = Deadlines { idle: IDLE_MAX, ..Deadlines::default() };
+            let connection = serve_connection(stream, deadlines, answer, pending());
             if let Err(error) = connection.await {
                 tracing::debug!("an admin connection ended: {error}");
             }
@@ -65,11 +58,12 @@ pub(super) async fn serve(
 }
 
 fn respond(
-    request: &Request<Incoming>,
+    request: &Request<RequestBody>,
     stage: &Stage,
     snapshots: Option<&SnapshotMetrics>,
 ) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::default());
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if request.uri().path() != "/metrics" {
         *response.status_mut() = StatusCode::NOT_FOUND;
     } else if !matches!(*request.method(), Method::GET | Method::HEAD) {

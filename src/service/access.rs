@@ -227,6 +227,14 @@ impl Caller {
         }
     }
 
+    /// Refuses a key that was revoked or has ended since it was looked at.
+    pub fn require_valid(&self, now: Timestamp) -> Result<(), Denied> {
+        match self {
+            Self::Key(key) => Ok(key.check(now)?),
+            Self::Anonymous | Self::Token(_) => Ok(()),
+        }
+    }
+
     /// Refuses a caller that may not do this.
     pub fn require(&self, needed: Permission) -> Result<(), Denied> {
         let actor = self.actor().ok_or(Denied::MissingCredential)?;

@@ -111,6 +111,61 @@ fn a_body_that_nobody_reads_does_not_become_a_request() {
 }
 
 #[test]
+fn a_request_names_its_host_once() {
+    let account = shared().account();
+    let line = format!("x-api-key: {}\r\n\r\n", account.key);
+    for (head, status) in [
+        ("GET /v1/orders HTTP/1.1\r\nhost: a\r\n", 200),
+        ("GET /v1/orders HTTP/1.0\r\n", 200),
+        ("GET http://a/v1/orders HTTP/1.1\r\n", 400),
+        ("GET /v1/orders HTTP/1.1\r\n", 400),
+        ("GET /v1/health HTTP/1.1\r\n", 400),
+        ("GET /v1/orders HTTP/1.1\r\nhost: a\r\nHost: a\r\n", 400),
+        ("GET /v1/orders HTTP/1.0\r\nhost: a\r\nhost: b\r\n", 400),
+    ] {
+        let mut connection = shared().connect();
+        connection.write(format!("{head}{line}").as_bytes());
+        let response = connection.read(false);
+        assert_eq!(response.status, status, "{head}: {response:?}");
+        if status == 400 {
+            check_error(&response, 400, "INVALID_HOST");
+        }
+    }
+}
+
+/// Answers of every kind, also those that no handler makes.
+#[test]
+fn no_answer_is_to_be_sniffed() {
+    let server = Server::start(&["--connections-max", "1", "--admin-listen", "127.0.0.1:0"]);
+    let line = server.logged("metrics on http://");
+    let admin = line.split(['/', ' ']).find_map(|word| word.parse().ok()).unwrap();
+    let mut connection = server.connect();
+    while connection.send(&Request::get("/v1/health")).status != 200 {
+        connection = server.connect();
+    }
+    let refused = server.connect().read(false);
+    let metrics = Connection::open(admin).send(&Request::get("/metrics"));
+    let nothing = Connection::open(admin).send(&Request::get("/nothing"));
+    let mut answers = vec![(refused, 503), (metrics, 200), (nothing, 404)];
+    for (request, status) in [
+        (Request::get("/v1/markets"), 200),
+        (Request::get("/nowhere"), 404),
+        (Request::get("/v1/ws/prices"), 426),
+    ] {
+        answers.push((connection.send(&request), status));
+    }
+    connection.write(format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "y".repeat(20_000)).as_bytes());
+    answers.push((connection.read(false), 431));
+    let mut garbage = shared().connect();
+    garbage.write(b"\0\r\n\r\n");
+    answers.push((garbage.read(false), 400));
+    for (answer, status) in answers {
+        assert_eq!(answer.status, status, "{answer:?}");
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{answer:?}");
+    }
+}
+
+#[test]
 fn a_body_that_is_too_large_is_refused_before_it_is_sent() {
     let account = shared().account();
     let request = Request::new("POST", "/trade").body(vec![b' '; 70_000]).key(&account.key);

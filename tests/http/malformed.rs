@@ -72,7 +72,8 @@ fn bodies_that_are_not_json() {
 fn bodies_that_are_too_large() {
     let account = shared().account();
     let send = |path: &str, body: Vec<u8>, is_chunked: bool| -> Response {
-        let request = Request::new("POST", path).body(body);
+        // The first key of an account takes the token, everything else the key.
+        let request = Request::new("POST", path).body(body).bearer(&account.token);
         account.send(if is_chunked { request.chunked() } else { request })
     };
     for is_chunked in [false, true] {

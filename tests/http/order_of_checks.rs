@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::client::Request;
 use super::expect::Outcome::{self, Invalid, Refused};
+use super::expect::check_error;
 use super::recording::{BOOKLESS, ODD_FEE, PAUSED, PLAIN, RESOLVED, buy};
 use super::server::{Server, shared};
 
@@ -39,6 +40,80 @@ fn before_the_operation() {
     for (request, outcome) in rows {
         outcome.check(&shared().send(&request));
     }
+}
+
+/// The head of a trade with this body, and then the body.
+fn parted(key: &str, body: &str) -> (Vec<u8>, Vec<u8>) {
+    let request = Request::new("POST", "/trade").body(body).key(key);
+    let mut head = request.header("expect", "100-continue").to_bytes();
+    let body = head.split_off(head.len() - body.len());
+    (head, body)
+}
+
+/// What is refused without its body is answered before any of it has come.
+#[test]
+fn strangers_are_refused_before_they_send_a_body() {
+    let server = Server::start(&["--public-rate", "1/1"]);
+    let post = |path| Request::new("POST", path).body("x".repeat(1_000));
+    let rows = [
+        (post("/nowhere"), 404, "NOT_FOUND"),
+        (Request::new("PUT", "/trade").body("x".repeat(1_000)), 405, "METHOD_NOT_ALLOWED"),
+        (post("/trade"), 401, "MISSING_AUTH"),
+        (post("/trade").key("bad"), 401, "INVALID_KEY"),
+        (post("/v1/orders/batch").bearer("bad"), 401, "INVALID_TOKEN"),
+        (Request::get("/v1/markets?limit=1"), 200, ""),
+        (Request::get("/v1/markets").body("x".repeat(1_000)), 429, "RATE_LIMIT_EXCEEDED"),
+    ];
+    for (request, status, code) in rows {
+        let bytes = request.to_bytes();
+        let head_bytes = bytes.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
+        let mut connection = server.connect();
+        connection.write(&bytes[..head_bytes]);
+        let response = connection.read(false);
+        assert_eq!(response.status, status, "{response:?}");
+        if status >= 400 {
+            assert_eq!(response.header("x-polysim-code"), Some(code));
+            assert_eq!(response.header("connection"), Some("close"), "{response:?}");
+            assert!(connection.is_ended(), "{code}");
+        }
+    }
+}
+
+/// A bot that is refused without a look at its body sends the next request on the same connection.
+#[test]
+fn a_bot_that_is_refused_keeps_its_connection() {
+    let server = Server::start(&["--tier", "free=unlimited/2/2/5", "--address-limits", "off"]);
+    let account = server.account_with(&json!({"permissions": ["read"]}), None);
+    let mut connection = server.connect();
+    for (status, code) in [
+        (403, "INSUFFICIENT_PERMISSION"),
+        (403, "INSUFFICIENT_PERMISSION"),
+        (429, "RATE_LIMIT_EXCEEDED"),
+        (429, "RATE_LIMIT_EXCEEDED"),
+    ] {
+        let (head, body) = parted(&account.key, &buy(1).to_string());
+        connection.write(&head);
+        assert_eq!(connection.read(false).status, 100);
+        connection.write(&body);
+        let response = connection.read(false);
+        check_error(&response, status, code);
+        assert_eq!(response.header("connection"), None, "{response:?}");
+    }
+}
+
+#[test]
+fn a_key_that_is_revoked_while_its_body_is_on_the_way_is_refused() {
+    let account = shared().account();
+    let key = account.new_key(&json!({}));
+    let (head, body) = parted(key["raw_key"].as_str().unwrap(), &buy(1).to_string());
+    let mut connection = shared().connect();
+    connection.write(&head);
+    // The key was good when the body was asked for.
+    assert_eq!(connection.read(false).status, 100);
+    account.delete(format!("/v1/keys/{}", key["id"])).ok(200);
+    connection.write(&body);
+    check_error(&connection.read(false), 401, "KEY_DEACTIVATED");
+    assert_eq!(account.balance(), "1000");
 }
 
 /// Credential, limit, permission, body.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use paperbourse::auth::identity::embedded::EmbeddedIssuer;
@@ -33,6 +33,8 @@ const UNLIMITED: [&str; 8] = [
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     process: Child,
+    /// Everything behind the first line.
+    log: Arc<Mutex<Vec<String>>>,
     folder: Arc<TempDir>,
     issuer: EmbeddedIssuer,
 }
@@ -113,6 +115,25 @@ impl Server {
         Self::start_in(Arc::new(folder), &UNLIMITED)
     }
 
+    /// The first log line with this text, once there is one.
+    #[track_caller]
+    pub(crate) fn logged(&self, text: &str) -> String {
+        let started = Instant::now();
+        loop {
+            if let Some(line) = self.log_lines(text).into_iter().next() {
+                return line;
+            }
+            assert!(started.elapsed() < PATIENCE, "not logged: {text}");
+            std::thread::yield_now();
+        }
+    }
+
+    /// All log lines with this text so far.
+    pub(crate) fn log_lines(&self, text: &str) -> Vec<String> {
+        let log = self.log.lock().unwrap();
+        log.iter().filter(|line| line.contains(text)).cloned().collect()
+    }
+
     fn start_in(folder: Arc<TempDir>, flags: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_paperbourse"));
         command
@@ -130,7 +151,13 @@ impl Server {
         let mut log = BufReader::new(process.stdout.take().unwrap());
         let address = address_of(&mut log);
         // A full pipe would stop the server at its next line.
-        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+        let lines: Arc<Mutex<Vec<String>>> = Arc::default();
+        std::thread::spawn({
+            let lines = lines.clone();
+            move || {
+                log.lines().map_while(Result::ok).for_each(|line| lines.lock().unwrap().push(line))
+            }
+        });
         let started = Instant::now();
         loop {
             let ready = Connection::open(address).send(&Request::get("/v1/health/ready"));
@@ -140,7 +167,7 @@ impl Server {
             assert!(started.elapsed() < PATIENCE, "not ready: {ready:?}");
         }
         let issuer = EmbeddedIssuer::open(&folder.path().join("data")).unwrap();
-        Self { address, process, folder, issuer }
+        Self { address, process, log: lines, folder, issuer }
     }
 
     /// Ends the process as a crash would, and starts another one on what it left.

@@ -59,6 +59,9 @@ pub struct Activity {
     note: AtomicU32,
     /// Part of the newest request's body was not read.
     has_unread_body: AtomicBool,
+    /// How many bodies were waited for, and what has come of the newest one since.
+    body_count: AtomicU32,
+    body_bytes: AtomicU32,
     /// The task of the connection, once it was polled.
     task: Mutex<Option<Waker>>,
     /// Wakes are held back.
@@ -95,9 +98,40 @@ impl Activity {
         self.note.store(count << PHASE_BITS | phase as u32, Ordering::Relaxed);
     }
 
-    /// A request has come, or its body was given up before its end.
-    pub(in crate::http) fn note_unread_body(&self, is_unread: bool) {
-        self.has_unread_body.store(is_unread, Ordering::Relaxed);
+    /// Changes with each phase, and with each progress in one.
+    pub(in crate::http) fn note(&self) -> u32 {
+        self.note.load(Ordering::Relaxed)
+    }
+
+    /// The handler works on another request.
+    pub(super) fn begin_request(&self) {
+        self.enter(Phase::Handling);
+        self.has_unread_body.store(false, Ordering::Relaxed);
+    }
+
+    /// The handler begins to wait for the body of its request.
+    pub(in crate::http) fn begin_body(&self) {
+        let count = self.body_count.load(Ordering::Relaxed).wrapping_add(1);
+        self.body_count.store(count, Ordering::Relaxed);
+        self.body_bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// So many bytes more of the body have come.
+    pub(super) fn note_body(&self, bytes: usize) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let sum = self.body_bytes.load(Ordering::Relaxed).saturating_add(bytes);
+        self.body_bytes.store(sum, Ordering::Relaxed);
+        self.enter(Phase::Body);
+    }
+
+    /// The body of the newest request was given up before its end.
+    pub(in crate::http) fn note_unread_body(&self) {
+        self.has_unread_body.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the body of the newest request was given up before its end.
+    pub(super) fn has_unread_body(&self) -> bool {
+        self.has_unread_body.load(Ordering::Relaxed)
     }
 
     /// Polls a body. What it wakes for is passed on, unless the poll says that nothing is left.
@@ -134,7 +168,7 @@ impl Activity {
     /// Whether the client may still be sending something that nobody will read: a body that was
     /// given up, or the rest of a head that was refused.
     pub(super) fn has_unread(&self) -> bool {
-        self.has_unread_body.load(Ordering::Relaxed) || self.phase() == Phase::Head
+        self.has_unread_body() || self.phase() == Phase::Head
     }
 
     fn phase_of(note: u32) -> Phase {
@@ -153,6 +187,9 @@ pub(super) struct Watchdog<'a> {
     /// The note that was seen last, and when.
     seen: u32,
     since: Instant,
+    /// The body that was seen last, and when it was waited for first.
+    body_seen: u32,
+    body_since: Instant,
     timer: Pin<Box<Sleep>>,
     /// Whom the timer wakes; nobody while it has yet to be polled.
     waker: Option<Waker>,
@@ -162,13 +199,22 @@ impl<'a> Watchdog<'a> {
     pub(super) fn new(activity: &'a Activity, deadlines: Deadlines) -> Self {
         let since = Instant::now();
         let timer = Box::pin(tokio::time::sleep_until(since + deadlines.idle));
-        let seen = activity.note.load(Ordering::Relaxed);
-        Self { activity, deadlines, seen, since, timer, waker: None }
+        let seen = activity.note();
+        Self {
+            activity,
+            deadlines,
+            seen,
+            since,
+            body_seen: 0,
+            body_since: since,
+            timer,
+            waker: None,
+        }
     }
 
     /// Ready with the phase that took too long.
     pub(super) fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Phase> {
-        let note = self.activity.note.load(Ordering::Relaxed);
+        let note = self.activity.note();
         let phase = Activity::phase_of(note);
         let Some(limit) = phase.deadline(&self.deadlines) else {
             return Poll::Pending;
@@ -177,7 +223,10 @@ impl<'a> Watchdog<'a> {
             self.seen = note;
             self.since = Instant::now();
         }
-        let deadline = self.since + limit;
+        let mut deadline = self.since + limit;
+        if phase == Phase::Body {
+            deadline = deadline.min(self.body_deadline());
+        }
         if deadline < self.timer.deadline() {
             self.reset(deadline);
         }
@@ -194,6 +243,19 @@ impl<'a> Watchdog<'a> {
         }
         self.waker = Some(context.waker().clone());
         Poll::Pending
+    }
+
+    /// When a body is too late as a whole, however little it stalls.
+    fn body_deadline(&mut self) -> Instant {
+        let count = self.activity.body_count.load(Ordering::Relaxed);
+        if count != self.body_seen {
+            self.body_seen = count;
+            self.body_since = self.since;
+        }
+        let Deadlines { body, body_total, body_bytes_per_second, .. } = self.deadlines;
+        let bytes = self.activity.body_bytes.load(Ordering::Relaxed);
+        let earned = Duration::from_secs(1) * bytes / body_bytes_per_second.get();
+        self.body_since + body_total.min(body + earned)
     }
 
     fn reset(&mut self, deadline: Instant) {

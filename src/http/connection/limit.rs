@@ -9,6 +9,7 @@ pub const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     x-polysim-code: SERVER_BUSY\r\n\
     retry-after: 1\r\n\
     connection: close\r\n\
+    x-content-type-options: nosniff\r\n\
     content-length: 136\r\n\
     \r\n\
     {\"detail\":\"The server is busy; nothing was done. Retry.\",\"error\":\"SERVER_BUSY\",\
@@ -80,6 +81,7 @@ mod tests {
             format!("content-length: {}", body.len()),
             format!("x-polysim-code: {}", error.code),
             format!("retry-after: {}", error.retry_after_seconds.unwrap()),
+            "x-content-type-options: nosniff".to_owned(),
         ] {
             assert!(head.lines().any(|header| header == line), "{line}");
         }

@@ -8,32 +8,41 @@ use tokio::task::{JoinHandle, LocalSet};
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use crate::http::body::BodyError;
+use crate::http::body::{BodyBudget, UNCOUNTED_BYTES};
 use crate::http::error::ApiError;
 
 const LIMIT: usize = 1_000;
+const LARGE_LIMIT: usize = 100_000;
 
 /// A client's end of a served connection.
 struct Client {
     io: DuplexStream,
-    server: JoinHandle<Result<(), ConnectionError>>,
+    server: JoinHandle<(Result<(), ConnectionError>, Instant)>,
     stop: Option<oneshot::Sender<()>>,
     started: Instant,
 }
 
-/// Answers with the length of the body; `/slow` takes a minute, `/big` answers with a megabyte.
-async fn answer(request: Request<RequestBody>) -> Response<Full<Bytes>> {
-    let (head, body) = request.into_parts();
+/// Answers with the length of the body, which `/large` allows to be larger; `/slow` takes a minute,
+/// `/big` answers with a megabyte, `/discard` does not look at the body.
+async fn answer(request: Request<RequestBody>, budget: Arc<BodyBudget>) -> Response<Full<Bytes>> {
+    let (head, mut body) = request.into_parts();
+    let bytes_max = if head.uri.path() == "/large" { LARGE_LIMIT } else { LIMIT };
+    if let Err(error) = body.limit(bytes_max) {
+        return refusal(error.into());
+    }
+    if head.uri.path() == "/discard" {
+        body.discard().await;
+        return Response::new(Full::new("none".into()));
+    }
     if head.uri.path() == "/slow" {
         sleep(Duration::from_mins(1)).await;
     }
     if head.uri.path() == "/big" {
         return Response::new(Full::new(Bytes::from(vec![b'x'; 1_000_000])));
     }
-    match body.read(LIMIT).await {
+    match body.read(&budget).await {
         Ok(body) => Response::new(Full::new(format!("got {}", body.len()).into())),
-        Err(BodyError::TooLarge { bytes_max }) => refusal(ApiError::body_too_large(bytes_max)),
-        Err(BodyError::Broken(_)) => refusal(ApiError::internal("the body broke")),
+        Err(error) => refusal(error.into()),
     }
 }
 
@@ -47,6 +56,12 @@ fn refusal(error: ApiError) -> Response<Full<Bytes>> {
 
 impl Client {
     fn connect() -> Self {
+        Self::connect_within(&BodyBudget::new(usize::MAX))
+    }
+
+    fn connect_within(budget: &Arc<BodyBudget>) -> Self {
+        let budget = budget.clone();
+        let handler = move |request| answer(request, budget.clone());
         let (io, server_io) = duplex(32 * 1024);
         let (stop, stopped) = oneshot::channel();
         let shutdown = async {
@@ -54,8 +69,8 @@ impl Client {
                 pending::<()>().await;
             }
         };
-        let serving = serve_connection(server_io, Deadlines::default(), answer, shutdown);
-        let server = tokio::task::spawn_local(serving);
+        let serving = serve_connection(server_io, Deadlines::default(), handler, shutdown);
+        let server = tokio::task::spawn_local(async { (serving.await, Instant::now()) });
         Self { io, server, stop: Some(stop), started: Instant::now() }
     }
 
@@ -77,8 +92,8 @@ impl Client {
     async fn end(mut self) -> (String, Result<(), ConnectionError>, u64) {
         let mut rest = Vec::new();
         self.io.read_to_end(&mut rest).await.unwrap();
-        let result = self.server.await.unwrap();
-        let seconds = self.started.elapsed().as_secs();
+        let (result, ended) = self.server.await.unwrap();
+        let seconds = (ended - self.started).as_secs();
         (String::from_utf8(rest).unwrap(), result, seconds)
     }
 
@@ -146,20 +161,117 @@ fn a_slow_head_is_dropped_10_seconds_after_its_first_byte() {
 }
 
 #[test]
-fn a_body_that_stalls_is_dropped_and_one_that_moves_is_not() {
+fn a_body_that_stalls_or_crawls_is_dropped_and_one_that_moves_is_not() {
+    // Pieces of so many bytes with so many seconds before each; the second in which the client is
+    // dropped, unless all of the body arrives.
+    for (body_bytes, piece_bytes, pause_seconds, drop_seconds) in [
+        (5, 1, 1, None),
+        (5, 5, 9, None),
+        (5, 1, 11, Some(10)),
+        (5, 1, 9, Some(10)),
+        (500, 1, 1, Some(10)),
+        (20_000, 2_000, 2, None),
+        (20_000, 2_000, 3, Some(23)),
+        (90_000, 1_000, 1, Some(30)),
+        (90_000, 30_000, 9, None),
+        (90_000, 20_000, 9, Some(30)),
+    ] {
+        run(async {
+            let mut client = Client::connect();
+            // What came before on the same connection changes nothing.
+            client.send(post(3)).await;
+            client.send("abc").await;
+            client.read_until("got 3").await;
+            sleep(Duration::from_secs(50)).await;
+            client.started = Instant::now();
+            client.send(post(body_bytes).replace("/ ", "/large ")).await;
+            let mut sent_bytes = 0;
+            while sent_bytes < body_bytes {
+                sleep(Duration::from_secs(pause_seconds)).await;
+                if client.server.is_finished() {
+                    break;
+                }
+                client.send("x".repeat(piece_bytes)).await;
+                sent_bytes += piece_bytes;
+            }
+            match drop_seconds {
+                None => {
+                    let text = client.read_until(&format!("got {body_bytes}")).await;
+                    assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+                }
+                Some(seconds) => client.expect_drop(Phase::Body, seconds).await,
+            }
+        });
+    }
+}
+
+#[test]
+fn a_body_that_nobody_looks_at_has_the_same_deadlines() {
     run(async {
         let mut client = Client::connect();
-        client.send(post(5)).await;
-        for _ in 0..4 {
-            sleep(Duration::from_secs(9)).await;
+        client.send(post(500).replace("/ ", "/discard ")).await;
+        for _ in 0..9 {
+            sleep(Duration::from_secs(1)).await;
             client.send("x").await;
         }
-        sleep(Duration::from_secs(9)).await;
-        client.send("x").await;
-        assert!(client.read_until("got 5").await.starts_with("HTTP/1.1 200"));
-        client.send(post(5)).await;
-        client.send("xx").await;
-        client.expect_drop(Phase::Body, 45 + 10).await;
+        client.expect_drop(Phase::Body, 10).await;
+    });
+}
+
+#[test]
+fn a_body_that_is_discarded_makes_way_for_the_next_request() {
+    run(async {
+        let mut client = Client::connect();
+        for _ in 0..2 {
+            client.send(post(LIMIT).replace("/ ", "/discard ")).await;
+            client.send("x".repeat(LIMIT / 2)).await;
+            sleep(Duration::from_secs(1)).await;
+            client.send("x".repeat(LIMIT - LIMIT / 2)).await;
+            let text = client.read_until("none").await;
+            assert!(text.starts_with("HTTP/1.1 200") && !text.contains("close"), "{text}");
+        }
+        // One that grows beyond its bound does not.
+        let chunked = "POST /discard HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
+        client.send(chunked).await;
+        for _ in 0..11 {
+            client.send(format!("64\r\n{}\r\n", "x".repeat(100))).await;
+        }
+        let (text, ..) = client.end().await;
+        assert!(text.contains("connection: close"), "{text}");
+    });
+}
+
+#[test]
+fn all_bodies_together_have_a_budget() {
+    run(async {
+        let budget = BodyBudget::new(10_000);
+        let begin = async |body_bytes: usize, sent_bytes: usize| {
+            let mut client = Client::connect_within(&budget);
+            client.send(post(body_bytes).replace("/ ", "/large ")).await;
+            client.send("x".repeat(sent_bytes)).await;
+            sleep(Duration::from_millis(1)).await;
+            client
+        };
+        let mut first = begin(14_000, 12_000).await;
+        assert_eq!(budget.held_bytes(), 12_000 - UNCOUNTED_BYTES);
+        // What is announced takes nothing, and neither does a small body.
+        let mut idle = begin(LARGE_LIMIT, 0).await;
+        let mut small = begin(UNCOUNTED_BYTES, UNCOUNTED_BYTES).await;
+        small.read_until("got 4096").await;
+        let mut second = begin(9_000, 9_000).await;
+        let text = second.read_until("}").await;
+        assert!(text.starts_with("HTTP/1.1 503") && text.contains("SERVER_BUSY"), "{text}");
+        first.send("x".repeat(2_000)).await;
+        first.read_until("got 14000").await;
+        assert_eq!(budget.held_bytes(), 0);
+        let mut again = begin(14_000, 14_000).await;
+        again.read_until("got 14000").await;
+        idle.send("x".repeat(5_000)).await;
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(budget.held_bytes(), 5_000 - UNCOUNTED_BYTES);
+        drop(idle);
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(budget.held_bytes(), 0);
     });
 }
 
@@ -197,7 +309,7 @@ fn a_client_that_does_not_take_its_response_is_dropped() {
             sleep(Duration::from_secs(9)).await;
             client.io.read_exact(&mut [0; 1_000]).await.unwrap();
         }
-        let result = (&mut client.server).await.unwrap();
+        let (result, _) = (&mut client.server).await.unwrap();
         assert!(
             matches!(result, Err(ConnectionError::Stalled { phase: Phase::Responding })),
             "{result:?}"
@@ -219,6 +331,7 @@ fn heads_have_a_size() {
         client.send(head(HEAD_BYTES_MAX + 1)).await;
         let (text, ..) = client.end().await;
         assert!(text.starts_with("HTTP/1.1 431 "), "{text}");
+        assert!(text.contains("\r\nx-content-type-options: nosniff\r\n"), "{text}");
 
         let mut client = Client::connect();
         client.send("G".repeat(HEAD_BYTES_MAX + 1)).await;
@@ -248,8 +361,8 @@ fn bodies_have_a_size() {
         for _ in 0..11 {
             client.send(format!("64\r\n{}\r\n", "x".repeat(100))).await;
         }
-        let (text, ..) = client.end().await;
-        assert!(text.starts_with("HTTP/1.1 413 "), "{text}");
+        let (text, result, seconds) = client.end().await;
+        assert!(text.starts_with("HTTP/1.1 413 "), "{text} {result:?} {seconds}");
     });
 }
 

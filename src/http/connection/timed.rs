@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use hyper::header::X_CONTENT_TYPE_OPTIONS;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::activity::{Activity, Phase};
@@ -25,11 +26,42 @@ pub(super) struct Timed<Io> {
     is_shut_down: bool,
     is_at_end: bool,
     lingered_bytes: usize,
+    /// hyper's own answer with what all answers have, and how much of it is written.
+    own_answer: Option<(Vec<u8>, usize)>,
+}
+
+/// The answer that hyper gives to what is no request, with the header that every answer has. It
+/// has no body, and so ends where it does; no answer of ours does but those to `HEAD`.
+fn completed(bytes: &[u8]) -> Option<Vec<u8>> {
+    if !bytes.ends_with(b"\r\n\r\n") || !bytes.starts_with(b"HTTP/1.1 ") {
+        return None;
+    }
+    complete(bytes)
+}
+
+#[cold]
+fn complete(bytes: &[u8]) -> Option<Vec<u8>> {
+    const REFUSED: &[u8] = b"HTTP/1.1 4";
+    let start = bytes.windows(REFUSED.len()).rposition(|window| window == REFUSED)?;
+    let head = std::str::from_utf8(&bytes[start..]).ok()?;
+    if head.contains(X_CONTENT_TYPE_OPTIONS.as_str()) {
+        return None;
+    }
+    let (before, after) = bytes.split_at(start + head.find("\r\n")?);
+    let name = X_CONTENT_TYPE_OPTIONS;
+    Some([before, b"\r\n", name.as_str().as_bytes(), b": nosniff", after].concat())
 }
 
 impl<Io> Timed<Io> {
     pub(super) const fn new(io: Io, activity: Arc<Activity>) -> Self {
-        Self { io, activity, is_shut_down: false, is_at_end: false, lingered_bytes: 0 }
+        Self {
+            io,
+            activity,
+            is_shut_down: false,
+            is_at_end: false,
+            lingered_bytes: 0,
+            own_answer: None,
+        }
     }
 }
 
@@ -49,7 +81,7 @@ impl<Io: AsyncRead + Unpin> AsyncRead for Timed<Io> {
         match self.activity.phase() {
             // The deadline of a head runs from its first byte: later ones do not extend it.
             Phase::Idle => self.activity.enter(Phase::Head),
-            Phase::Body => self.activity.enter(Phase::Body),
+            Phase::Body => self.activity.note_body(buffer.filled().len() - before),
             Phase::Head | Phase::Handling | Phase::Responding | Phase::Lingering => {}
         }
         Poll::Ready(Ok(()))
@@ -63,6 +95,30 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Timed<Io> {
         if result.is_ok() && matches!(self.activity.phase(), Phase::Idle | Phase::Responding) {
             self.activity.enter(Phase::Responding);
         }
+    }
+
+    /// Writes a head of an answer, and what else is small.
+    fn poll_write_flat(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if self.own_answer.is_none() {
+            match completed(bytes) {
+                Some(answer) => self.own_answer = Some((answer, 0)),
+                None => return Pin::new(&mut self.io).poll_write(context, bytes),
+            }
+        }
+        while let Some((answer, written)) = &mut self.own_answer
+            && *written < answer.len()
+        {
+            match ready!(Pin::new(&mut self.io).poll_write(context, &answer[*written..]))? {
+                0 => return Poll::Ready(Ok(0)),
+                more => *written += more,
+            }
+        }
+        self.own_answer = None;
+        Poll::Ready(Ok(bytes.len()))
     }
 
     /// Reads what the client still sends, and forgets it: closing a socket on unread bytes resets
@@ -88,7 +144,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Timed<Io> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let result = ready!(Pin::new(&mut self.io).poll_write(context, bytes));
+        let result = ready!(self.poll_write_flat(context, bytes));
         self.note_written(&result);
         Poll::Ready(result)
     }
@@ -105,7 +161,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Timed<Io> {
             for slice in slices {
                 flat.put_slice(slice);
             }
-            ready!(Pin::new(&mut self.io).poll_write(context, flat.filled()))
+            ready!(self.poll_write_flat(context, flat.filled()))
         } else {
             ready!(Pin::new(&mut self.io).poll_write_vectored(context, slices))
         };

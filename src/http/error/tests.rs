@@ -33,6 +33,7 @@ fn errors_of_the_edge() {
     insta::assert_snapshot!(all_shown(vec![
         RouteError::NotFound.into(),
         RouteError::MethodNotAllowed { allow: "GET, HEAD" }.into(),
+        ApiError::invalid_host(),
         ApiError::body_too_large(65_536),
         ApiError::missing_auth(),
         ApiError::invalid_key(),

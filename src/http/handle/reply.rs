@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::Response;
-use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 
 use crate::auth::identity::{TokenError, TokenFlaw};
 use crate::auth::key_table::KeyError;
@@ -32,8 +32,8 @@ const LIMIT_NAMES: [HeaderName; LIMIT_NUMBERS] = [
     HeaderName::from_static("x-ratelimit-remaining-per-second"),
     HeaderName::from_static("x-ratelimit-reset"),
 ];
-/// Content type, request id and limits.
-const HEADERS_OF_ALL: usize = 3 + LIMIT_NUMBERS;
+/// Content type, that it is to be believed, request id and limits.
+const HEADERS_OF_ALL: usize = 4 + LIMIT_NUMBERS;
 /// The numbers of a request id and of the limits, 20 digits each, and the hyphen of the former.
 const HEADER_TEXT_BYTES_MAX: usize = (2 + LIMIT_NUMBERS) * 20 + 1;
 /// So many numbers of requests are taken by a thread at a time.
@@ -108,6 +108,7 @@ pub(super) fn response_of(
     if !buffer.is_empty() {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     }
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.extend(own_headers);
 
     let body_bytes = buffer.len();
