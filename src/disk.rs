@@ -12,6 +12,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
 use crate::faults::{self, Fault};
 
 /// Long files are written and synced in parts of this size, so that the flushes of the journal
@@ -39,9 +41,17 @@ fn done<T>(action: &'static str, path: &Path, result: io::Result<T>) -> Result<T
 }
 
 impl DiskError {
-    /// Whether there was no room, so that the same may succeed later.
+    /// Whether there was no room on the disk or among the open files, so that the same may succeed
+    /// later. Neither says anything about what is on the disk.
     pub fn is_full(&self) -> bool {
-        matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+        let is_out_of_descriptors = self.source.raw_os_error().is_some_and(|error| {
+            [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error).contains(&error)
+        });
+        is_out_of_descriptors
+            || matches!(
+                self.source.kind(),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+            )
     }
 }
 
@@ -397,6 +407,23 @@ pub(crate) mod trace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lack_of_room_is_told_from_a_fault() {
+        for (error, is_full) in [
+            (Errno::NOSPC, true),
+            (Errno::DQUOT, true),
+            (Errno::MFILE, true),
+            (Errno::NFILE, true),
+            (Errno::IO, false),
+            (Errno::ACCESS, false),
+            (Errno::NOENT, false),
+        ] {
+            let source = io::Error::from_raw_os_error(error.raw_os_error());
+            let failed = DiskError { action: "open", path: "x".into(), source };
+            assert_eq!(failed.is_full(), is_full, "{error:?}");
+        }
+    }
 
     #[test]
     fn a_long_head_is_written_whole_before_the_zeros() {

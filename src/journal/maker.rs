@@ -166,7 +166,7 @@ impl Maker {
         }
     }
 
-    /// The disk is full: gives back what was taken, and says so.
+    /// There is no room: gives back what was taken, and says so.
     fn give_back(&self, number: u64, error: &DiskError) -> Result<(), DiskError> {
         let path = self.mould.directory.join(segment::file_name(number));
         let temporary = disk::temporary_name(&path);
@@ -176,8 +176,8 @@ impl Maker {
         tracing::warn!(
             %error,
             reason = %error.source,
-            "the disk is full: no further journal segment can be prepared; writes are refused when \
-             the prepared space is used up"
+            "no room for another journal segment, on the disk or among the open files: writes are \
+             refused when the prepared space is used up"
         );
         Ok(())
     }
