@@ -184,10 +184,18 @@ pub struct ServeArgs {
           value_name = "PER_SECOND/BURST|unlimited", value_parser = Rate::per_second_from_text)]
     pub socket_rate: Rate,
 
-    /// How many connections may be open; the one past them is told to come back
+    /// How many connections may be open, as far as the system's limit of open files allows. Past
+    /// them a new one takes the place of the idlest one that has shown no valid credential; where
+    /// there is none, it is told to come back
     #[arg(long, env = "PAPERBOURSE_CONNECTIONS_MAX", default_value_t = CONNECTIONS_MAX_DEFAULT,
           value_name = "N", value_parser = connection_count)]
     pub connections_max: usize,
+
+    /// How many connections of one address may be open, or of one /64 of IPv6; those of a
+    /// --trusted-proxy do not count [default: half of all]
+    #[arg(long, env = "PAPERBOURSE_CONNECTIONS_PER_ADDRESS", value_name = "N",
+          value_parser = connection_count)]
+    pub connections_per_address: Option<usize>,
 
     /// Print what these flags and variables come to, and start nothing. Of a secret the file is
     /// named, and never what is in it
@@ -204,6 +212,16 @@ impl ServeArgs {
             cpu_percent: self.snapshot_cpu,
             archive_bytes: self.archive_bytes,
         }
+    }
+
+    /// How many connections one address may have where all together may have so many.
+    pub fn connections_per_address(&self, connections_max: usize) -> usize {
+        self.connections_per_address.unwrap_or_else(|| connections_max.div_ceil(2))
+    }
+
+    /// Whether others can reach the metrics.
+    pub fn is_admin_exposed(&self) -> bool {
+        self.admin_listen.is_some_and(|address| !address.ip().to_canonical().is_loopback())
     }
 
     /// Whether others can reach the server, and no proxy is known to stand in front of it.
@@ -429,6 +447,30 @@ mod tests {
                 ["--listen", listen].into_iter().chain(flags.into_iter().flatten()).collect();
             assert_eq!(serve(&flags).unwrap().is_exposed(), is_exposed, "{flags:?}");
         }
+    }
+
+    #[test]
+    fn one_address_has_half_of_all_connections_unless_the_operator_says_otherwise() {
+        for (flags, all, expected) in [
+            (&[][..], 10_000, 5_000),
+            (&[], 3, 2),
+            (&[], 1, 1),
+            (&["--connections-per-address", "7"], 10_000, 7),
+        ] {
+            let per_address = serve(flags).unwrap().connections_per_address(all);
+            assert_eq!(per_address, expected, "{flags:?} of {all}");
+        }
+    }
+
+    #[test]
+    fn metrics_that_others_can_reach_are_said_to_be() {
+        for (address, is_exposed) in
+            [("127.0.0.1:9090", false), ("[::1]:9090", false), ("0.0.0.0:9090", true)]
+        {
+            let arguments = serve(&["--admin-listen", address]).unwrap();
+            assert_eq!(arguments.is_admin_exposed(), is_exposed, "{address}");
+        }
+        assert!(!serve(&[]).unwrap().is_admin_exposed());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! flush.
 
 mod admin;
+mod descriptors;
 mod listener;
 mod memory;
 mod start;
@@ -32,6 +33,7 @@ const RELEASE_INTERVAL: Duration = Duration::from_mins(1);
 /// Serves until a signal says to end.
 pub fn run(arguments: &ServeArgs) -> anyhow::Result<()> {
     let worker_count = arguments.workers.map_or_else(default_worker_count, usize::from);
+    let open_files_max = descriptors::raise();
     let listeners = listener::bind(arguments.listen, worker_count).with_context(|| {
         format!("failed to listen on {} (--listen chooses another address)", arguments.listen)
     })?;
@@ -42,13 +44,23 @@ pub fn run(arguments: &ServeArgs) -> anyhow::Result<()> {
              since keys and tokens travel in the clear, and name it with --trusted-proxy"
         );
     }
+    if arguments.is_admin_exposed() {
+        tracing::warn!(
+            "serving metrics beyond this machine: whoever reaches --admin-listen can read them, \
+             since they need no credential"
+        );
+    }
+    let connections_max =
+        descriptors::connections_max(arguments.connections_max, open_files_max, worker_count)?;
     for proxy in &arguments.trusted_proxies {
         tracing::info!("proxies: X-Forwarded-For is believed from {proxy}");
     }
     let admin = arguments.admin_listen.map(listener::bind_admin).transpose()?;
 
     let proxies = TrustedProxies::new(&arguments.trusted_proxies);
-    let stage = Arc::new(Stage::new(arguments.connections_max).trusting(proxies));
+    let per_address_max = arguments.connections_per_address(connections_max);
+    let stage = Stage::new(connections_max).capped_by_address(connections_max, per_address_max);
+    let stage = Arc::new(stage.trusting(proxies));
     let mut workers = Workers::start(listeners.sockets, &stage)?;
     // One thread of its own for what is not a request: the venue, the fan-out, signals.
     let runtime = tokio::runtime::Builder::new_current_thread()

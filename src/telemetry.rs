@@ -7,8 +7,10 @@ mod log;
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 pub use log::{OneLine, start_logging};
+use parking_lot::Mutex;
 
 use crate::journal::{Histogram, JournalMetrics};
 use crate::snapshot::SnapshotMetrics;
@@ -34,6 +36,38 @@ pub struct Metrics {
     pub rate_limited: Counter,
     /// Connections that were over the cap.
     pub connections_refused: Counter,
+}
+
+/// Lets an event through to the log once in an interval, and counts the others.
+#[derive(Debug)]
+pub struct Throttle {
+    interval: Duration,
+    state: Mutex<ThrottleState>,
+}
+
+#[derive(Default, Debug)]
+struct ThrottleState {
+    passed_at: Option<Instant>,
+    unlogged: u64,
+}
+
+impl Throttle {
+    /// Nothing has happened yet.
+    pub fn new(interval: Duration) -> Self {
+        Self { interval, state: Mutex::default() }
+    }
+
+    /// Whether the event is to be logged; if so, how many were not since the last that was.
+    pub fn pass(&self, now: Instant) -> Option<u64> {
+        let mut state = self.state.lock();
+        let is_due = state.passed_at.is_none_or(|passed_at| now - passed_at >= self.interval);
+        if is_due {
+            state.passed_at = Some(now);
+            return Some(std::mem::take(&mut state.unlogged));
+        }
+        state.unlogged += 1;
+        None
+    }
 }
 
 /// A number that only rises.
@@ -283,6 +317,15 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_throttle_tells_what_it_held_back() {
+        let throttle = Throttle::new(Duration::from_secs(1));
+        let start = Instant::now();
+        let pass = |ms| throttle.pass(start + Duration::from_millis(ms));
+        let passed = [0, 1, 999, 1_000, 1_500, 3_000].map(pass);
+        assert_eq!(passed, [Some(0), None, None, Some(2), None, Some(1)]);
+    }
 
     #[test]
     fn the_page_is_prometheus_text() {

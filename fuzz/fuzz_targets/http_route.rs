@@ -65,7 +65,7 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
     let stage = Arc::new(Stage::new(1));
     let (exchange, token) = exchange();
     stage.open(Arc::new(exchange));
-    let seat = Seat::new(stage.connections.admit().unwrap(), mpsc::channel(1).0);
+    let seat = Seat::new(stage.connections.admit(None, 0).unwrap(), mpsc::channel(1).0);
     let (worker, seat) = (Worker::new(stage), Arc::new(seat));
     let mut world = World { runtime, worker, seat, token, key: String::new() };
     let body = r#"{"permissions":["read","trade","admin"]}"#;

@@ -60,7 +60,7 @@ pub(crate) fn trade(shape: Shape, times: usize) {
     let (exchange, token) = exchange();
     let stage = Arc::new(Stage::new(1));
     stage.open(Arc::new(exchange));
-    let seat = Seat::new(stage.connections.admit().expect("the first"), mpsc::channel(1).0);
+    let seat = Seat::new(stage.connections.admit(None, 0).expect("the first"), mpsc::channel(1).0);
     let (worker, seat) = (Worker::new(stage), Arc::new(seat));
     let handler = |request| handle(&worker, &seat, ADDRESS, request);
     runtime().block_on(async {

@@ -12,7 +12,7 @@ mod limit;
 mod timed;
 
 pub use activity::{Activity, Phase};
-pub use limit::{ConnectionGuard, ConnectionLimit, REFUSAL};
+pub use limit::{ConnectionGuard, ConnectionLimit, LEAVING_MAX, NoPlace, REFUSAL};
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -80,6 +80,16 @@ impl Default for Deadlines {
     }
 }
 
+/// How a connection is told to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// With what is in flight: an idle connection closes at once, a request gets its answer with
+    /// `Connection: close`.
+    Graceful,
+    /// At once: somebody else needs its place.
+    Abrupt,
+}
+
 /// Why a connection has ended otherwise than by agreement.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectionError {
@@ -89,13 +99,15 @@ pub enum ConnectionError {
         /// At what.
         phase: Phase,
     },
+    /// It gave up its place.
+    #[error("somebody else needed the place")]
+    Dismissed,
     /// The transport broke, or what came was not HTTP.
     #[error("the connection broke: {0}")]
     Broken(#[from] hyper::Error),
 }
 
-/// Serves requests until the client leaves, stalls, or `shutdown` is done. After `shutdown` an idle
-/// connection closes at once; a request in flight gets its answer with `Connection: close`.
+/// Serves requests until the client leaves, stalls, or `ending` says how to end.
 ///
 /// The handler may take its time, and may upgrade the connection: what follows the upgrade is
 /// outside of these deadlines.
@@ -103,7 +115,7 @@ pub async fn serve_connection<Io, Handler, Answer>(
     io: Io,
     deadlines: Deadlines,
     handler: Handler,
-    shutdown: impl Future<Output = ()>,
+    ending: impl Future<Output = Ending>,
 ) -> Result<(), ConnectionError>
 where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -136,7 +148,7 @@ where
         .serve_connection(io, service)
         .with_upgrades();
     let mut connection = pin!(connection);
-    let mut shutdown = pin!(shutdown);
+    let mut ending = pin!(ending);
     let mut watchdog = pin!(Watchdog::new(&activity, deadlines));
     let mut is_closing = false;
     let waker = Waker::from(activity.clone());
@@ -147,8 +159,11 @@ where
         if !is_closing
             && bell.has_rung.load(Ordering::Acquire)
             && bell.has_rung.swap(false, Ordering::AcqRel)
-            && shutdown.as_mut().poll(&mut Context::from_waker(&bell_waker)).is_ready()
+            && let Poll::Ready(ending) = ending.as_mut().poll(&mut Context::from_waker(&bell_waker))
         {
+            if ending == Ending::Abrupt {
+                return Poll::Ready(Err(ConnectionError::Dismissed));
+            }
             is_closing = true;
             connection.as_mut().graceful_shutdown();
         }
@@ -167,7 +182,7 @@ where
     served
 }
 
-/// Rings when there is a reason to look whether the process ends, which a busy connection does not
+/// Rings when there is a reason to look whether the connection has to end, which a busy connection does not
 /// ask each time that it is polled.
 struct Bell {
     has_rung: AtomicBool,

@@ -1,24 +1,32 @@
 //! What handlers serve from, and when it is there.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::body::{BUDGET_BYTES, BodyBudget};
-use super::connection::{ConnectionGuard, ConnectionLimit};
+use super::connection::{ConnectionGuard, ConnectionLimit, NoPlace};
 use super::forwarded::TrustedProxies;
 use crate::clock;
 use crate::journal::{Journal, Waiters};
 use crate::service::Service;
 use crate::snapshot::SnapshotMetrics;
-use crate::telemetry::{Gauges, Metrics};
+use crate::telemetry::{Gauges, Metrics, Throttle};
 use crate::venue::VenueStatus;
 use crate::venue::polymarket::live::status::LiveStatus;
 use crate::ws::counts::SocketCounts;
 use crate::ws::fanout::Fanout;
+
+/// Connections that are told at a time that there is no place for them.
+pub const REFUSALS_MAX: usize = 64;
+/// How often the log tells of connections that were not served.
+const LINE_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the log tells that `X-Forwarded-For` was ignored.
+const FORWARDED_LINE_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Everything that requests are served from.
 pub struct Exchange {
@@ -54,6 +62,8 @@ pub struct Stage {
     shutdown: watch::Sender<bool>,
     /// Open connections and their cap.
     pub connections: Arc<ConnectionLimit>,
+    /// Places for those who are told that there is none.
+    pub refusals: Arc<Semaphore>,
     /// What the bodies of all requests may hold together.
     pub bodies: Arc<BodyBudget>,
     /// Who is believed about the addresses of clients.
@@ -61,6 +71,19 @@ pub struct Stage {
     /// What each worker has counted.
     metrics: Mutex<Vec<Arc<Metrics>>>,
     started: Instant,
+    /// Lines about connections, which others could make us write at any rate.
+    pub lines: ConnectionLines,
+}
+
+/// Which lines about connections are due.
+#[derive(Debug)]
+pub struct ConnectionLines {
+    /// One could not be accepted.
+    pub failed: Throttle,
+    /// There was no place for one.
+    pub refused: Throttle,
+    /// Somebody who is no trusted proxy has said whose request it is.
+    pub forwarded: Throttle,
 }
 
 impl Stage {
@@ -71,16 +94,36 @@ impl Stage {
             is_draining: AtomicBool::new(false),
             shutdown: watch::Sender::new(false),
             connections: ConnectionLimit::new(connections_max),
+            refusals: Arc::new(Semaphore::new(REFUSALS_MAX)),
             bodies: BodyBudget::new(BUDGET_BYTES),
             proxies: TrustedProxies::default(),
             metrics: Mutex::default(),
             started: Instant::now(),
+            lines: ConnectionLines {
+                failed: Throttle::new(LINE_INTERVAL),
+                refused: Throttle::new(LINE_INTERVAL),
+                forwarded: Throttle::new(FORWARDED_LINE_INTERVAL),
+            },
         }
+    }
+
+    /// The same with at most so many connections of one address.
+    pub fn capped_by_address(self, connections_max: usize, per_address_max: usize) -> Self {
+        let connections = ConnectionLimit::with_address_cap(connections_max, per_address_max);
+        Self { connections, ..self }
     }
 
     /// The same with proxies that are believed about the addresses of clients.
     pub fn trusting(self, proxies: TrustedProxies) -> Self {
         Self { proxies, ..self }
+    }
+
+    /// Takes a place for a connection of `peer`.
+    pub fn admit(&self, peer: IpAddr) -> Result<ConnectionGuard, NoPlace> {
+        // Before there is something to serve, nobody has asked: all are as idle.
+        let now_ns = self.exchange().map_or(0, |exchange| exchange.service.moment().monotonic_ns);
+        let address = (!self.proxies.trusts(peer)).then_some(peer);
+        self.connections.admit(address, now_ns)
     }
 
     /// Begins to serve.
@@ -138,15 +181,36 @@ impl Stage {
 /// A connection's place: it counts towards the cap, and the end of the process waits for it. An
 /// upgraded connection keeps it.
 pub struct Seat {
-    _counted: ConnectionGuard,
+    place: ConnectionGuard,
+    has_asked: AtomicBool,
     /// Open until the last seat of a worker is given up.
     _alive: mpsc::Sender<()>,
 }
 
 impl Seat {
     /// A seat of the worker whose end waits for the receiver of `alive`.
-    pub fn new(counted: ConnectionGuard, alive: mpsc::Sender<()>) -> Self {
-        Self { _counted: counted, _alive: alive }
+    pub fn new(place: ConnectionGuard, alive: mpsc::Sender<()>) -> Self {
+        Self { place, has_asked: AtomicBool::new(false), _alive: alive }
+    }
+
+    /// A request has come. Whether it is the first one.
+    pub fn note_request(&self, now_ns: u64) -> bool {
+        self.place.note_request(now_ns);
+        let is_first = !self.has_asked.load(Ordering::Relaxed);
+        if is_first {
+            self.has_asked.store(true, Ordering::Relaxed);
+        }
+        is_first
+    }
+
+    /// A valid credential has come: the place is not given to anybody else any more.
+    pub fn recognize(&self) {
+        self.place.recognize();
+    }
+
+    /// Resolves when the place was given to somebody else.
+    pub async fn dismissed(&self) {
+        self.place.dismissed().await;
     }
 }
 

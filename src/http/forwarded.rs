@@ -75,7 +75,14 @@ impl TrustedProxies {
         nearest
     }
 
-    fn trusts(&self, address: IpAddr) -> bool {
+    /// Whether `peer` has said whose request it is, and is not believed.
+    pub fn ignores(&self, peer: IpAddr, headers: &HeaderMap) -> bool {
+        headers.contains_key(&FORWARDED_FOR) && !self.trusts(peer)
+    }
+
+    /// Whether this is the address of a trusted proxy.
+    pub fn trusts(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
         self.0.iter().any(|proxy| proxy.0.contains(&address))
     }
 }

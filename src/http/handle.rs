@@ -16,6 +16,7 @@ mod status;
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -26,7 +27,7 @@ use hyper::{Request, Response, Version};
 use self::reply::{RequestId, response_of};
 use super::body::RequestBody;
 use super::error::ApiError;
-use super::exchange::{Exchange, Seat, Worker};
+use super::exchange::{Exchange, Seat, Stage, Worker};
 use super::respond::Reply;
 use super::route::{Access, Route};
 use crate::auth::presented::{Precedence, Presented};
@@ -116,11 +117,17 @@ async fn answer(
     body.limit(route.body_bytes_max())?;
     let address = stage.proxies.client(peer, &head.headers);
     let mut visit = Visit { moment: service.moment(), address, waiters: worker.waiters(exchange) };
+    if seat.note_request(visit.moment.monotonic_ns) {
+        warn_of_forwarding(stage, peer, head);
+    }
     if route == Route::PriceSocket {
         let head = std::mem::replace(head, Request::new(()).into_parts().0);
         return Box::pin(socket::open(worker, exchange, seat, head, visit)).await;
     }
     let mut caller = service.identify(&presented(head, &route), address, visit.moment).await?;
+    if !matches!(caller, Caller::Anonymous) {
+        seat.recognize();
+    }
     require_credential(&caller, route.access())?;
     count_limited(&worker.metrics, admit(service, &caller, visit, admitted))?;
     if let Caller::Token(token) = &mut caller {
@@ -141,6 +148,20 @@ async fn answer(
     // A connection has room for the largest of these, and moves it with each request: the hot one
     // is small, and the others are worth an allocation.
     Box::pin(perform(&call, route)).await
+}
+
+/// Says that a proxy may be missing among the trusted ones: its clients share the limits of one
+/// address.
+fn warn_of_forwarding(stage: &Stage, peer: IpAddr, head: &Parts) {
+    if stage.proxies.ignores(peer, &head.headers)
+        && let Some(unlogged) = stage.lines.forwarded.pass(Instant::now())
+    {
+        tracing::warn!(
+            %peer,
+            unlogged,
+            "ignored X-Forwarded-For: the peer is not a trusted proxy (--trusted-proxy)"
+        );
+    }
 }
 
 /// Refuses a request from which two readers could take different hosts. Only HTTP/1.0 may name none.

@@ -133,9 +133,11 @@ struct Entry<H> {
 }
 
 /// What counts as one client.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Origin {
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Origin {
+    /// An address.
     V4(Ipv4Addr),
+    /// A /64, by its first half.
     V6Network([u16; 4]),
 }
 
@@ -328,7 +330,8 @@ impl<H: Copy + Eq> Set<H> {
 }
 
 impl Origin {
-    fn of(address: IpAddr) -> Self {
+    /// Who has this address.
+    pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => Self::V4(address),
             IpAddr::V6(address) => {

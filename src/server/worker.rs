@@ -2,14 +2,14 @@
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
-use crate::http::connection::{ConnectionGuard, Deadlines, REFUSAL, serve_connection};
+use crate::http::connection::{ConnectionGuard, Deadlines, Ending, REFUSAL, serve_connection};
 use crate::http::exchange::{Seat, Stage, Worker};
 use crate::http::handle::handle;
 
@@ -75,7 +75,9 @@ async fn accept(listener: TcpListener, worker: &Arc<Worker>, seats: &mpsc::Sende
         match accepted {
             Ok((stream, peer)) => welcome(stream, peer, worker, seats),
             Err(error) => {
-                tracing::warn!("failed to accept a connection: {error}");
+                if let Some(unlogged) = worker.stage.lines.failed.pass(Instant::now()) {
+                    tracing::warn!(%error, unlogged, "failed to accept a connection");
+                }
                 tokio::time::sleep(ACCEPT_RETRY).await;
             }
         }
@@ -83,19 +85,29 @@ async fn accept(listener: TcpListener, worker: &Arc<Worker>, seats: &mpsc::Sende
 }
 
 fn welcome(stream: TcpStream, peer: SocketAddr, worker: &Arc<Worker>, seats: &mpsc::Sender<()>) {
-    let Some(counted) = worker.stage.connections.admit() else {
-        worker.metrics.connections_refused.increment();
-        tokio::spawn(refuse(stream));
-        return;
-    };
-    tokio::spawn(serve(stream, peer, worker.clone(), counted, seats.clone()));
+    let stage = &worker.stage;
+    match stage.admit(peer.ip()) {
+        Ok(place) => {
+            tokio::spawn(serve(stream, peer, worker.clone(), place, seats.clone()));
+        }
+        Err(reason) => {
+            worker.metrics.connections_refused.increment();
+            if let Some(unlogged) = stage.lines.refused.pass(Instant::now()) {
+                tracing::warn!(%peer, %reason, unlogged, "refused a connection");
+            }
+            // Past so many there is nobody to tell them: they find the connection closed.
+            if let Ok(permit) = stage.refusals.clone().try_acquire_owned() {
+                tokio::spawn(refuse(stream, permit));
+            }
+        }
+    }
 }
 
 async fn serve(
     stream: TcpStream,
     peer: SocketAddr,
     worker: Arc<Worker>,
-    counted: ConnectionGuard,
+    place: ConnectionGuard,
     alive: mpsc::Sender<()>,
 ) {
     // Answers are small and wanted at once.
@@ -103,20 +115,23 @@ async fn serve(
         tracing::debug!("a connection ended early: {error}");
         return;
     }
-    let seat = Arc::new(Seat::new(counted, alive));
+    let seat = Arc::new(Seat::new(place, alive));
     let mut shutdown = worker.stage.shutdown();
-    let shutdown = async move {
-        // A stage that is gone has shut down as well.
-        let _ = shutdown.wait_for(|is_closing| *is_closing).await;
+    let ending = async {
+        tokio::select! {
+            // A stage that is gone has shut down as well.
+            _ = shutdown.wait_for(|is_closing| *is_closing) => Ending::Graceful,
+            () = seat.dismissed() => Ending::Abrupt,
+        }
     };
     let handler = |request| handle(&worker, &seat, peer.ip(), request);
-    if let Err(error) = serve_connection(stream, Deadlines::default(), handler, shutdown).await {
+    if let Err(error) = serve_connection(stream, Deadlines::default(), handler, ending).await {
         tracing::debug!("the connection from {peer} ended: {error}");
     }
 }
 
 /// Tells a connection past the cap to come back, as far as it listens.
-async fn refuse(mut stream: TcpStream) {
+async fn refuse(mut stream: TcpStream, _permit: OwnedSemaphorePermit) {
     let told = tokio::time::timeout(Duration::from_secs(1), async {
         stream.write_all(REFUSAL).await?;
         stream.shutdown().await

@@ -119,7 +119,7 @@ impl World {
         let (client, server) = duplex(256 * 1024);
         let worker = self.worker.clone();
         tokio::spawn(async move {
-            let counted = worker.stage.connections.admit().expect("fewer than the cap");
+            let counted = worker.stage.connections.admit(None, 0).expect("fewer than the cap");
             let seat = Arc::new(Seat::new(counted, mpsc::channel(1).0));
             let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
             let handler = |request| handle(&worker, &seat, address, request);

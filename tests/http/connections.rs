@@ -136,13 +136,10 @@ fn a_request_names_its_host_once() {
 /// Answers of every kind, also those that no handler makes.
 #[test]
 fn no_answer_is_to_be_sniffed() {
-    let server = Server::start(&["--connections-max", "1", "--admin-listen", "127.0.0.1:0"]);
+    let server = Server::start(&["--connections-max", "2", "--admin-listen", "127.0.0.1:0"]);
     let line = server.logged("metrics on http://");
     let admin = line.split(['/', ' ']).find_map(|word| word.parse().ok()).unwrap();
-    let mut connection = server.connect();
-    while connection.send(&Request::get("/v1/health")).status != 200 {
-        connection = server.connect();
-    }
+    let mut connection = served(&server, &Request::get("/v1/health"));
     let refused = server.connect().read(false);
     let metrics = Connection::open(admin).send(&Request::get("/metrics"));
     let nothing = Connection::open(admin).send(&Request::get("/nothing"));
@@ -190,18 +187,82 @@ fn a_client_that_waits_to_be_asked_is_asked() {
     connection.read(false).ok(200);
 }
 
+/// Two connections, for whoever comes first.
+const CONNECTIONS_OF_TWO: [&str; 6] =
+    ["--connections-max", "2", "--connections-per-address", "10", "--address-limits", "off"];
+
+/// A connection that has a place, on which this was answered. The places of others are given up a
+/// moment after they end.
+fn served(server: &Server, request: &Request) -> Connection {
+    let started = std::time::Instant::now();
+    loop {
+        let mut connection = server.connect();
+        if connection.send(request).status == 200 {
+            return connection;
+        }
+        assert!(started.elapsed() < super::client::PATIENCE, "no place");
+    }
+}
+
+#[test]
+fn the_idlest_stranger_makes_room_for_a_newcomer() {
+    let server = Server::start(&CONNECTIONS_OF_TWO);
+    let account = server.account();
+    let known = Request::get("/v1/orders").key(&account.key);
+    let markets = Request::get("/v1/markets");
+    let mut bot = served(&server, &known);
+    for _ in 0..3 {
+        let mut stranger = served(&server, &markets);
+        let mut next = served(&server, &markets);
+        assert!(stranger.is_ended());
+        // A head that never ends holds no place either.
+        next.write(b"GET /v1/markets HTTP/1.1\r\nhost: x\r\nx-slow: ");
+    }
+    bot.send(&known).ok(200);
+}
+
+#[test]
+fn one_address_does_not_get_every_connection() {
+    let server = Server::start(&["--connections-max", "5"]);
+    // Half of all, rounded up.
+    let health = Request::get("/v1/health");
+    let mut held: Vec<Connection> = (0..3).map(|_| served(&server, &health)).collect();
+    let refused = server.connect().read(false);
+    assert_eq!((refused.status, refused.header("x-polysim-code")), (503, Some("SERVER_BUSY")));
+    let line = server.logged("refused a connection");
+    assert!(line.contains("the address has as many"), "{line}");
+    for connection in &mut held {
+        connection.send(&health).ok(200);
+    }
+}
+
+#[test]
+fn what_an_operator_may_have_forgotten_is_logged() {
+    let forwarded = Request::get("/v1/markets").header("x-forwarded-for", "192.0.2.1");
+    let line = "ignored X-Forwarded-For";
+    let server = Server::start(&["--admin-listen", "0.0.0.0:0"]);
+    server.logged("serving metrics beyond this machine");
+    for _ in 0..5 {
+        server.send(&forwarded).ok(200);
+    }
+    server.logged(line);
+    assert_eq!(server.log_lines(line).len(), 1);
+    let behind_proxy =
+        Server::start(&["--trusted-proxy", "127.0.0.1", "--admin-listen", "127.0.0.1:0"]);
+    behind_proxy.send(&forwarded).ok(200);
+    behind_proxy.logged("metrics on http://");
+    for text in [line, "serving metrics beyond"] {
+        assert_eq!(behind_proxy.log_lines(text), [""; 0]);
+    }
+}
+
 #[test]
 fn the_connection_past_the_cap_is_told_to_come_back() {
-    let server = Server::start(&["--connections-max", "2"]);
+    let server = Server::start(&CONNECTIONS_OF_TWO);
+    let account = server.account();
+    let known = Request::get("/v1/orders").key(&account.key);
     let health = Request::get("/v1/health");
-    // The places of the connections of the start are given up a moment after they end.
-    let mut held: Vec<Connection> = Vec::new();
-    while held.len() < 2 {
-        let mut connection = server.connect();
-        if connection.send(&health).status == 200 {
-            held.push(connection);
-        }
-    }
+    let mut held = [served(&server, &known), served(&server, &known)];
     let mut refused = server.connect();
     let response = refused.read(false);
     assert_eq!((response.status, response.header("retry-after")), (503, Some("1")));
@@ -211,7 +272,7 @@ fn the_connection_past_the_cap_is_told_to_come_back() {
     for connection in &mut held {
         connection.send(&health).ok(200);
     }
-    held.pop();
+    drop(held);
     let started = std::time::Instant::now();
     while server.connect().send(&health).status != 200 {
         assert!(started.elapsed() < super::client::PATIENCE, "the place is not given up");

@@ -11,6 +11,7 @@ mod client;
 mod comments;
 mod connections;
 mod credentials;
+mod descriptors;
 mod expect;
 mod flood;
 mod full_disk;

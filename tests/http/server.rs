@@ -101,6 +101,16 @@ impl Server {
         Self::start_in(Arc::new(folder), &UNLIMITED)
     }
 
+    /// A server that may have so many files open.
+    pub(crate) fn with_open_files(open_files_max: u32, flags: &[&str]) -> Self {
+        let folder = TempDir::new().unwrap();
+        recording::write(&folder.path().join("recording"));
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "ulimit -S -n 256 && ulimit -H -n \"$0\" && exec \"$@\""]);
+        shell.arg(open_files_max.to_string()).arg(env!("CARGO_BIN_EXE_paperbourse"));
+        Self::start_by(shell, Arc::new(folder), flags)
+    }
+
     /// A server without limits whose venue has described its markets and told no book.
     pub(crate) fn bookless() -> Self {
         let folder = TempDir::new().unwrap();
@@ -135,7 +145,10 @@ impl Server {
     }
 
     fn start_in(folder: Arc<TempDir>, flags: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_paperbourse"));
+        Self::start_by(Command::new(env!("CARGO_BIN_EXE_paperbourse")), folder, flags)
+    }
+
+    fn start_by(mut command: Command, folder: Arc<TempDir>, flags: &[&str]) -> Self {
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--journal-segment-bytes", "1048576"])
             .arg("--data")
@@ -155,7 +168,9 @@ impl Server {
         std::thread::spawn({
             let lines = lines.clone();
             move || {
-                log.lines().map_while(Result::ok).for_each(|line| lines.lock().unwrap().push(line))
+                for line in log.lines().map_while(Result::ok) {
+                    lines.lock().unwrap().push(line);
+                }
             }
         });
         let started = Instant::now();

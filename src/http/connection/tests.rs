@@ -18,7 +18,7 @@ const LARGE_LIMIT: usize = 100_000;
 struct Client {
     io: DuplexStream,
     server: JoinHandle<(Result<(), ConnectionError>, Instant)>,
-    stop: Option<oneshot::Sender<()>>,
+    stop: Option<oneshot::Sender<Ending>>,
     started: Instant,
 }
 
@@ -64,12 +64,13 @@ impl Client {
         let handler = move |request| answer(request, budget.clone());
         let (io, server_io) = duplex(32 * 1024);
         let (stop, stopped) = oneshot::channel();
-        let shutdown = async {
-            if stopped.await.is_err() {
-                pending::<()>().await;
+        let ending = async {
+            match stopped.await {
+                Ok(ending) => ending,
+                Err(_) => pending().await,
             }
         };
-        let serving = serve_connection(server_io, Deadlines::default(), handler, shutdown);
+        let serving = serve_connection(server_io, Deadlines::default(), handler, ending);
         let server = tokio::task::spawn_local(async { (serving.await, Instant::now()) });
         Self { io, server, stop: Some(stop), started: Instant::now() }
     }
@@ -399,13 +400,13 @@ fn shutdown_closes_an_idle_connection_at_once() {
         let mut client = Client::connect();
         client.send(GET).await;
         client.read_until("got 0").await;
-        client.stop.take().unwrap().send(()).unwrap();
+        client.stop.take().unwrap().send(Ending::Graceful).unwrap();
         let (text, result, seconds) = client.end().await;
         assert_eq!((text.as_str(), seconds), ("", 0));
         assert!(result.is_ok(), "{result:?}");
 
         let mut fresh = Client::connect();
-        fresh.stop.take().unwrap().send(()).unwrap();
+        fresh.stop.take().unwrap().send(Ending::Graceful).unwrap();
         let (_, result, seconds) = fresh.end().await;
         assert!(result.is_ok(), "{result:?}");
         assert_eq!(seconds, 0);
@@ -418,12 +419,27 @@ fn shutdown_lets_a_request_in_flight_finish() {
         let mut client = Client::connect();
         client.send(GET.replace("/ ", "/slow ")).await;
         sleep(Duration::from_secs(5)).await;
-        client.stop.take().unwrap().send(()).unwrap();
+        client.stop.take().unwrap().send(Ending::Graceful).unwrap();
         let (text, result, seconds) = client.end().await;
         assert!(text.starts_with("HTTP/1.1 200"), "{text}");
         assert!(text.contains("connection: close"), "{text}");
         assert_eq!(seconds, 60);
         assert!(result.is_ok(), "{result:?}");
+    });
+}
+
+#[test]
+fn a_connection_whose_place_is_needed_ends_at_once() {
+    run(async {
+        for request in ["", "GET / HT", &GET.replace("/ ", "/slow ")] {
+            let mut client = Client::connect();
+            client.send(request).await;
+            sleep(Duration::from_secs(1)).await;
+            client.stop.take().unwrap().send(Ending::Abrupt).unwrap();
+            let (text, result, seconds) = client.end().await;
+            assert!(matches!(result, Err(ConnectionError::Dismissed)), "{result:?}");
+            assert_eq!((text.as_str(), seconds), ("", 1));
+        }
     });
 }
 

@@ -33,7 +33,10 @@ pub(super) async fn open(
     let presented = presented(&head, &Route::PriceSocket);
     let identified = exchange.service.identify_socket(token.as_deref(), &presented, visit).await;
     let peer = match identified {
-        Ok(caller) => admit(exchange, caller),
+        Ok(caller) => {
+            seat.recognize();
+            admit(exchange, caller)
+        }
         Err(ServiceError::Denied(Denied::TooOften { wait_ns })) => {
             return Err(Denied::TooOften { wait_ns }.into());
         }

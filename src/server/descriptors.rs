@@ -1,0 +1,98 @@
+//! How many descriptors the process may have, and how many of them connections may take.
+//!
+//! Each connection takes one, and so does each file. Where connections take all of them, the journal
+//! cannot make its next segment.
+
+use anyhow::Context as _;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::http::connection::LEAVING_MAX;
+use crate::http::exchange::REFUSALS_MAX;
+
+/// What each worker takes for itself: a listener, its poll and its waker.
+const PER_WORKER: usize = 4;
+/// What files, outgoing connections, scrapers and the system's libraries take at most, generously.
+const FILES: usize = 128;
+
+/// What connections leave to everything else.
+const fn reserve(worker_count: usize) -> usize {
+    FILES + LEAVING_MAX + REFUSALS_MAX + PER_WORKER * worker_count
+}
+
+/// Raises the limit of the process as far as the system lets it; the limit, unless there is none.
+pub(super) fn raise() -> Option<usize> {
+    let before = getrlimit(Resource::Nofile);
+    if before.current != before.maximum {
+        let raised = Rlimit { current: before.maximum, maximum: before.maximum };
+        if let Err(error) = setrlimit(Resource::Nofile, raised) {
+            tracing::warn!(
+                %error,
+                current = before.current,
+                maximum = before.maximum,
+                "failed to raise the limit of open files to its maximum"
+            );
+        }
+    }
+    let limit = getrlimit(Resource::Nofile).current?;
+    Some(usize::try_from(limit).unwrap_or(usize::MAX))
+}
+
+/// How many connections there may be: as many as are wanted and the limit has room for.
+pub(super) fn connections_max(
+    wanted: usize,
+    limit: Option<usize>,
+    worker_count: usize,
+) -> anyhow::Result<usize> {
+    let Some(limit) = limit else { return Ok(wanted) };
+    let reserve = reserve(worker_count);
+    let room = limit.checked_sub(reserve).filter(|&room| room > 0).with_context(|| {
+        format!(
+            "the process may have {limit} files open, and needs {reserve} besides connections: \
+             raise the limit (`ulimit -n`, LimitNOFILE) or lower --workers"
+        )
+    })?;
+    if room < wanted {
+        tracing::warn!(
+            wanted,
+            connections_max = room,
+            open_files_max = limit,
+            reserve,
+            "fewer connections than --connections-max: raise the limit of open files (`ulimit -n`, \
+             LimitNOFILE)"
+        );
+    }
+    Ok(wanted.min(room))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_a_reserve() {
+        let reserve = reserve(2);
+        for (wanted, limit, expected) in [
+            (10_000, None, Some(10_000)),
+            (10_000, Some(1 << 20), Some(10_000)),
+            (10_000, Some(10_000 + reserve), Some(10_000)),
+            (10_000, Some(10_000 + reserve - 1), Some(9_999)),
+            (10_000, Some(1_024), Some(1_024 - reserve)),
+            (10, Some(1_024), Some(10)),
+            (10, Some(reserve + 1), Some(1)),
+            (10, Some(reserve), None),
+            (10, Some(0), None),
+        ] {
+            assert_eq!(connections_max(wanted, limit, 2).ok(), expected, "{wanted} {limit:?}");
+        }
+    }
+
+    #[test]
+    fn the_limit_is_the_highest_that_the_system_allows() {
+        let limit = raise();
+        let now = getrlimit(Resource::Nofile);
+        assert_eq!(limit.map(|limit| limit as u64), now.current);
+        if cfg!(target_os = "linux") {
+            assert_eq!(now.current, now.maximum);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! A server with fewer descriptors than others want connections.
+
+use std::net::TcpStream;
+
+use serde_json::{Value, json};
+
+use super::client::{Connection, Request};
+use super::recording::PLAIN;
+use super::server::Server;
+
+/// What the process may have open.
+const OPEN_FILES_MAX: u32 = 600;
+/// Journal that takes several segments, in rounds of a batch.
+const ROUNDS: usize = 450;
+
+/// One share bought and sold, again and again.
+fn batch() -> Value {
+    let order = |side| json!({"market_id": PLAIN, "outcome": "Yes", "side": side, "quantity": 1});
+    let orders: Vec<Value> =
+        (0..20).map(|at| order(if at % 2 == 0 { "BUY" } else { "SELL" })).collect();
+    json!({"orders": orders})
+}
+
+/// Strangers hold as many connections as they get, and the journal still makes its files.
+#[test]
+fn idle_connections_leave_files_to_the_journal() {
+    let server = Server::with_open_files(
+        OPEN_FILES_MAX,
+        &[
+            "--address-limits",
+            "off",
+            "--connections-per-address",
+            "10000",
+            "--tier",
+            "pro=unlimited/unlimited/10/20",
+        ],
+    );
+    let account =
+        server.account_with(&json!({"tier": "pro"}), Some(paperbourse::limits::tier::Tier::Pro));
+    let mut bot = server.connect();
+    let request = Request::post("/v1/orders/batch", &batch()).key(&account.key);
+    bot.send(&request).ok(200);
+    let strangers: Vec<_> =
+        (0..OPEN_FILES_MAX + 100).filter_map(|_| TcpStream::connect(server.address).ok()).collect();
+    for _ in 0..ROUNDS {
+        let answer = bot.send(&request).ok(200);
+        assert_eq!(answer["failed"], 0, "{answer}");
+    }
+    let segments = std::fs::read_dir(server.data().join("journal")).unwrap().count();
+    // Two are there from the start.
+    assert!(segments > 2, "{segments} segments: nothing had to be made");
+    // Whoever shows a key gets in, in the place of a stranger.
+    Connection::open(server.address).send(&Request::get("/v1/orders").key(&account.key)).ok(200);
+    drop(strangers);
+    server.logged("fewer connections than --connections-max");
+    let complaints = [server.log_lines("failed to accept"), server.log_lines("ERROR")].concat();
+    assert_eq!(complaints, [""; 0]);
+}
