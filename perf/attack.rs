@@ -2,6 +2,7 @@
 //! press in from all sides, beside those while as many are served.
 
 mod attackers;
+mod holders;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use clap::Args;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
 use crate::load::Outcome;
@@ -20,6 +22,7 @@ use crate::server::Kind as ServerKind;
 use crate::setup::{Setup, Shape, Target};
 use crate::spread::{Spread, median};
 use attackers::{Attackers, Counts, Kind, Plan};
+use holders::Hold;
 
 /// Keys of the bot, as many as one address may open accounts at once.
 const BOT_KEYS: u32 = 4;
@@ -40,6 +43,10 @@ const FLAGS: [&str; 6] = [
     // A limit that the bot keeps to, so that its windows are at work.
     "free=1000/60000/10/5",
 ];
+
+/// What others may make the server hold: the budget of bodies twice, since a buffer that grows is up
+/// to twice as large as what is in it, and 64 KiB for each of 2,000 connections.
+const HELD_MEGABYTES_MAX: f64 = 265.0;
 
 /// The parts of the bot's answers whose latencies are told.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
@@ -67,18 +74,51 @@ pub(crate) struct AttackArgs {
     /// Connections that send half the head of a request, all the time
     #[arg(long, default_value_t = 1_000, value_name = "N")]
     stalled_heads: usize,
+
+    /// Connections that send requests for health without a pause, far ahead of the answers
+    #[arg(long, default_value_t = 400, value_name = "N")]
+    floods: usize,
+
+    /// Connections that are held without a byte
+    #[arg(long, default_value_t = 2_000, value_name = "N")]
+    idle: usize,
+
+    /// Bodies that are held half sent, with a good key; as many again have none
+    #[arg(long, default_value_t = 400, value_name = "N")]
+    bodies: usize,
 }
 
 /// What the others do while the bot trades.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 enum Beside {
+    /// Nothing.
+    Nobody,
     /// They read what is public, each within its limits.
     Readers,
     /// They attack, as many times a second.
     Attackers,
+    /// They keep the workers busy.
+    Floods,
+    /// They hold connections, heads and bodies, more than the server has places for.
+    Holders,
 }
 
-/// One round of one of the two.
+impl Beside {
+    const ALL: [Self; 5] =
+        [Self::Nobody, Self::Readers, Self::Attackers, Self::Floods, Self::Holders];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Nobody => "nobody",
+            Self::Readers => "readers",
+            Self::Attackers => "attackers",
+            Self::Floods => "pipelined floods",
+            Self::Holders => "held connections and bodies",
+        }
+    }
+}
+
+/// One round of one of them.
 #[derive(Serialize)]
 struct Sample {
     round: u32,
@@ -104,11 +144,12 @@ pub(crate) struct Figures {
 
 /// Measures.
 pub(crate) fn run(setup: &Setup, arguments: &AttackArgs) -> anyhow::Result<Figures> {
+    raise_open_files();
     let mut samples = Vec::new();
     for round in 1..=setup.arguments.rounds {
         // Each comes first in turn.
-        let mut order = [Beside::Readers, Beside::Attackers];
-        order.rotate_left(round as usize % 2);
+        let mut order = Beside::ALL;
+        order.rotate_left(round as usize % Beside::ALL.len());
         for beside in order {
             let sample = measure(setup, arguments, round, beside)?;
             eprintln!("round {round}, {}", sample.line());
@@ -125,8 +166,12 @@ fn measure(
     beside: Beside,
 ) -> anyhow::Result<Sample> {
     let folder = setup.scratch.0.join(format!("attack-{round}-{beside:?}"));
-    let server = setup.start(ServerKind::Durable, &folder, &FLAGS)?;
-    let target = Target::of(&server, server.make_keys(BOT_KEYS)?);
+    let places = arguments.places(beside).to_string();
+    let flags = [&FLAGS[..], &["--connections-max", &places]].concat();
+    let server = setup.start(ServerKind::Durable, &folder, &flags)?;
+    let mut keys = server.make_keys(BOT_KEYS + 1)?;
+    let attackers_key = keys.pop().context("a key for the attackers")?;
+    let target = Target::of(&server, keys);
     let forged = forged(&server.token("an-attacker")?);
     let seconds = setup.arguments.seconds;
     let whole = setup.arguments.warm_up_seconds + seconds;
@@ -134,6 +179,7 @@ fn measure(
     let others = Attackers::start(
         server.address,
         forged,
+        attackers_key,
         arguments.plan(beside),
         Duration::from_secs_f64(whole),
     );
@@ -146,7 +192,7 @@ fn measure(
     let bot = setup.load(&target, shape).context("the bot was not served")?;
     let counts = others.join()?;
     let resident_megabytes = memory.stop()?;
-    ensure!(!counts.answers.is_empty(), "nobody else was answered");
+    ensure!(counts.has_come(beside), "nobody else has come to the server: {counts:?}");
     drop(server);
     std::fs::remove_dir_all(&folder).context("failed to remove a server's data")?;
     Ok(Sample::of(round, beside, &bot, counts, resident_megabytes, whole))
@@ -164,9 +210,12 @@ impl AttackArgs {
         let [wrong_keys, new_addresses, socket_opens] =
             [self.wrong_keys, self.new_addresses, self.socket_opens].map(f64::from);
         match beside {
+            Beside::Nobody => Plan::default(),
+            Beside::Floods => Plan { floods: self.floods, ..Plan::default() },
+            Beside::Holders => Plan { holds: self.holds(), ..Plan::default() },
             Beside::Readers => Plan {
                 rates: vec![(Kind::Read, wrong_keys + new_addresses + socket_opens)],
-                stalled_heads: 0,
+                ..Plan::default()
             },
             Beside::Attackers => Plan {
                 rates: vec![
@@ -174,9 +223,42 @@ impl AttackArgs {
                     (Kind::NewAddress, new_addresses),
                     (Kind::Socket, socket_opens),
                 ],
-                stalled_heads: self.stalled_heads,
+                holds: vec![(Hold::Head, self.stalled_heads)],
+                ..Plan::default()
             },
         }
+    }
+
+    fn holds(&self) -> Vec<(Hold, usize)> {
+        vec![
+            (Hold::Nothing, self.idle),
+            (Hold::Head, self.stalled_heads),
+            (Hold::StrangersBody, self.bodies),
+            (Hold::Body, self.bodies),
+        ]
+    }
+
+    /// The connections that the server has places for: half of what is to be held, where that is the
+    /// attack.
+    fn places(&self, beside: Beside) -> usize {
+        const PLACES: usize = 10_000;
+        match beside {
+            Beside::Holders => {
+                let held: usize = self.holds().into_iter().map(|(_, count)| count).sum();
+                // Those with a good key stay, and so does the bot.
+                (held / 2).max(self.bodies + 4 * BOT_CONNECTIONS)
+            }
+            _ => PLACES,
+        }
+    }
+}
+
+/// Lets this process hold as many connections as the system allows.
+fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        eprintln!("the attackers have {:?} open files at most: {error}", limit.current);
     }
 }
 
@@ -209,6 +291,18 @@ impl Memory {
     fn stop(self) -> anyhow::Result<Vec<f64>> {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.join().expect("a look at a process ends with a result")
+    }
+}
+
+impl Counts {
+    /// Whether those who were to come have reached the server.
+    fn has_come(&self, beside: Beside) -> bool {
+        match beside {
+            Beside::Nobody => true,
+            Beside::Readers | Beside::Attackers => !self.answers.is_empty(),
+            Beside::Floods => self.flood_bytes > 0,
+            Beside::Holders => self.holds_dropped + self.holds_refused > 0,
+        }
     }
 }
 
@@ -286,6 +380,10 @@ impl Figures {
     fn goals(&self) -> Vec<Goal> {
         let p99 = |beside| median(self.of(beside), |sample| sample.quantiles_us[1]);
         let growths = self.of(Beside::Attackers).map(Sample::growth);
+        let peak = |beside| {
+            let looks = self.of(beside).flat_map(|sample| &sample.resident_megabytes);
+            looks.copied().fold(f64::NAN, f64::max)
+        };
         #[expect(clippy::cast_precision_loss, reason = "none, one hopes")]
         let got_in = self.samples.iter().map(|sample| sample.counts.got_in() as f64).sum();
         vec![
@@ -301,25 +399,53 @@ impl Figures {
                 1.05,
             ),
             Goal::at_most("attackers who got in", got_in, 0.0),
+            Goal::at_most(
+                "the bot's p99 beside pipelined floods / alone",
+                p99(Beside::Floods) / p99(Beside::Nobody),
+                3.0,
+            ),
+            Goal::at_most(
+                "the bot's p99 beside held connections and bodies / alone",
+                p99(Beside::Holders) / p99(Beside::Nobody),
+                3.0,
+            ),
+            Goal::at_most(
+                "MB that held connections and bodies take, at the most",
+                peak(Beside::Holders) - peak(Beside::Nobody),
+                HELD_MEGABYTES_MAX,
+            ),
         ]
     }
 
     fn markdown(&self) -> String {
-        let AttackArgs { bot_rate, wrong_keys, new_addresses, socket_opens, stalled_heads } =
-            self.arguments;
+        let AttackArgs {
+            bot_rate,
+            wrong_keys,
+            new_addresses,
+            socket_opens,
+            stalled_heads,
+            floods,
+            idle,
+            bodies,
+        } = self.arguments;
+        let places = self.arguments.places(Beside::Holders);
         let mut out = format!(
             "A bot makes {bot_rate} durable trades a second over {BOT_CONNECTIONS} connections. \
              Beside it attackers send, a second, {wrong_keys} requests with wrong keys, \
              {new_addresses} with forged tokens from new addresses and {socket_opens} for sockets, \
              and keep {stalled_heads} connections in the middle of a head; or readers send as many \
-             public reads. All is due on a clock, and the bot's latencies are from when a trade \
+             public reads; or {floods} connections ask for health without a pause, 64 requests at a time; \
+             or others hold {idle} idle connections, {stalled_heads} half heads, {bodies} bodies \
+             without a credential and {bodies} with one, on a server with {places} places. All is \
+             due on a clock, and the bot's latencies are from when a trade \
              was due, in microseconds. Medians of the rounds, with the lowest and the \
              highest.\n\n| beside | {} | answers/s | server (cores) | generator (cores) | memory \
              at the begin (MB) | at the end |\n|---|{}---|---|---|---|---|\n",
             QUANTILES.map(|(name, _)| name).join(" | "),
             "---|".repeat(QUANTILES.len())
         );
-        for (name, beside) in [("readers", Beside::Readers), ("attackers", Beside::Attackers)] {
+        for beside in Beside::ALL {
+            let name = beside.name();
             let cell = |digits, value: &dyn Fn(&Sample) -> f64| {
                 Spread::of(self.of(beside).map(value)).cell(digits)
             };
@@ -346,12 +472,18 @@ impl Figures {
         ] {
             let _ = writeln!(out, "| {name} | {} |", self.statuses(kind));
         }
-        let sum = |value: fn(&Counts) -> u64| {
-            self.of(Beside::Attackers).map(|sample| value(&sample.counts)).sum::<u64>()
-        };
-        let dropped = sum(|counts| counts.heads_dropped);
-        let refused = sum(|counts| counts.heads_refused);
-        let _ = writeln!(out, "| stalled heads | {dropped} dropped, {refused} refused |");
+        for (name, beside) in
+            [("stalled heads", Beside::Attackers), ("held connections", Beside::Holders)]
+        {
+            let sum = |value: fn(&Counts) -> u64| {
+                self.of(beside).map(|sample| value(&sample.counts)).sum::<u64>()
+            };
+            let dropped = sum(|counts| counts.holds_dropped);
+            let refused = sum(|counts| counts.holds_refused);
+            let _ = writeln!(out, "| {name} | {dropped} dropped, {refused} refused |");
+        }
+        let flooded = self.of(Beside::Floods).map(|sample| sample.counts.flood_bytes).sum::<u64>();
+        let _ = writeln!(out, "| floods | {} MB of answers |", flooded / 1_000_000);
         out
     }
 
@@ -400,20 +532,27 @@ mod tests {
             new_addresses: 3,
             socket_opens: 4,
             stalled_heads: 5,
+            floods: 6,
+            idle: 7,
+            bodies: 8,
         };
         // The first minute is over at the thirty-first look.
         let megabytes: Vec<f64> = (0..30).map(f64::from).chain([100.0, 120.0, 110.0]).collect();
         let short = vec![1.0; 30];
         for (statuses, megabytes, expected) in [
-            ([401, 429], megabytes, ["2.50", "1.10", "0"]),
-            ([200, 401], short, ["2.50", "NaN", "7"]),
+            ([401, 429], megabytes, ["2.50", "1.10", "0", "3.5", "2", "64"]),
+            ([200, 401], short, ["2.50", "NaN", "7", "3.5", "2", "64"]),
         ] {
             let samples = vec![
                 sample(Beside::Readers, 2.0, 401, vec![]),
                 sample(Beside::Attackers, 5.0, statuses[0], megabytes.clone()),
                 sample(Beside::Attackers, 5.0, statuses[1], megabytes),
+                sample(Beside::Nobody, 4.0, 401, vec![30.0, 36.0]),
+                sample(Beside::Floods, 14.0, 401, vec![]),
+                sample(Beside::Holders, 8.0, 401, vec![50.0, 100.0, 70.0]),
             ];
             let figures = Figures { arguments: arguments.clone(), samples };
+            assert_eq!(figures.goals().len(), expected.len());
             let goals = serde_json::to_value(figures.goals()).unwrap();
             for (goal, expected) in goals.as_array().unwrap().iter().zip(expected) {
                 let measured = goal["measured"].as_f64().unwrap_or(f64::NAN);
@@ -426,6 +565,15 @@ mod tests {
             let row = format!("| wrong keys | 7 × {}", statuses[0].min(statuses[1]));
             assert!(figures.markdown().contains(&row), "{}", figures.markdown());
         }
+    }
+
+    #[test]
+    fn others_have_to_have_come() {
+        let counts = Counts { flood_bytes: 1, ..Counts::default() };
+        let come = Beside::ALL.map(|beside| counts.has_come(beside));
+        assert_eq!(come, [true, false, false, true, false]);
+        let counts = Counts { holds_refused: 1, ..Counts::default() };
+        assert!(counts.has_come(Beside::Holders) && !counts.has_come(Beside::Floods));
     }
 
     #[test]

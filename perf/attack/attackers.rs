@@ -16,6 +16,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::LocalSet;
 
+use super::holders::{Hold, flood, hold};
 use crate::client::{Connection, encode_request};
 use crate::schedule::{self, Due};
 use crate::setup::MARKET_ID;
@@ -52,11 +53,12 @@ pub(crate) enum Kind {
     Read,
 }
 
-/// How many a second, and how many connections that never finish the head of a request.
-#[derive(Clone, Debug)]
+/// How many a second, how many connections that are held, and how many that flood.
+#[derive(Clone, Default, Debug)]
 pub(crate) struct Plan {
     pub(crate) rates: Vec<(Kind, f64)>,
-    pub(crate) stalled_heads: usize,
+    pub(crate) holds: Vec<(Hold, usize)>,
+    pub(crate) floods: usize,
 }
 
 /// What attackers got, and what they did.
@@ -67,24 +69,28 @@ pub(crate) struct Counts {
     pub(crate) answers: BTreeMap<Kind, BTreeMap<u16, u64>>,
     /// Requests that were due and never answered, by kind.
     pub(crate) unanswered: BTreeMap<Kind, u64>,
-    /// Stalled connections that the server has ended.
-    pub(crate) heads_dropped: u64,
-    /// Stalled connections that the server had answered before, or that could not be opened.
-    pub(crate) heads_refused: u64,
+    /// Connections that were held until the server ended them.
+    pub(crate) holds_dropped: u64,
+    /// Those that the server had answered before, or that could not be opened.
+    pub(crate) holds_refused: u64,
+    /// Answers to floods.
+    pub(crate) flood_bytes: u64,
 }
 
 /// A thread that attacks until its time is over.
 pub(crate) struct Attackers(JoinHandle<anyhow::Result<Counts>>);
 
 /// What the tasks of the thread share.
-struct Shared {
-    address: SocketAddr,
+pub(super) struct Shared {
+    pub(super) address: SocketAddr,
     /// A good token but for its signature.
     forged_token: String,
+    /// A key of the attackers' own.
+    pub(super) own_key: String,
     counts: RefCell<Counts>,
     /// Different in each request.
     number: Cell<u32>,
-    end: Instant,
+    pub(super) end: Instant,
 }
 
 impl Attackers {
@@ -92,6 +98,7 @@ impl Attackers {
     pub(crate) fn start(
         address: SocketAddr,
         forged_token: String,
+        own_key: String,
         plan: Plan,
         duration: Duration,
     ) -> Self {
@@ -101,6 +108,7 @@ impl Attackers {
             let shared = Rc::new(Shared {
                 address,
                 forged_token,
+                own_key,
                 counts: RefCell::default(),
                 number: Cell::new(0),
                 end: begin + duration,
@@ -139,8 +147,12 @@ async fn attack(shared: Rc<Shared>, plan: Plan, begin: Instant) {
         let send = |due| tokio::task::spawn_local(send(kind, due, shared.clone()));
         tasks.extend(dues.into_iter().map(send));
     }
-    for number in 0..plan.stalled_heads {
-        tasks.push(tokio::task::spawn_local(stall(number, shared.clone())));
+    for _ in 0..plan.floods {
+        tasks.push(tokio::task::spawn_local(flood(shared.clone())));
+    }
+    let holds = plan.holds.into_iter().flat_map(|(kind, count)| std::iter::repeat_n(kind, count));
+    for (number, kind) in holds.enumerate() {
+        tasks.push(tokio::task::spawn_local(hold(kind, number, shared.clone())));
     }
     let deadline = shared.end + LAST_ANSWER;
     for task in tasks {
@@ -214,40 +226,8 @@ fn socket_status(received: &[u8]) -> Option<u16> {
     }
 }
 
-/// Keeps a connection on which half a head was sent, and makes a new one when it ends.
-async fn stall(number: usize, shared: Rc<Shared>) {
-    // Not all of them at once.
-    tokio::time::sleep(Duration::from_millis(number as u64)).await;
-    while Instant::now() < shared.end {
-        let outcome =
-            tokio::time::timeout_at(shared.end.into(), stalled_head(shared.address)).await;
-        match outcome {
-            // Still stalled at the end.
-            Err(_) => return,
-            Ok(true) => shared.count(|counts| counts.heads_dropped += 1),
-            Ok(false) => {
-                shared.count(|counts| counts.heads_refused += 1);
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
-    }
-}
-
-/// Whether the server has ended the connection without a word.
-async fn stalled_head(address: SocketAddr) -> bool {
-    const HALF_A_HEAD: &[u8] = b"GET /v1/markets HTTP/1.1\r\nHost: stalled\r\nX-Slow: ";
-    let Ok(mut stream) = TcpStream::connect(address).await else { return false };
-    if stream.write_all(HALF_A_HEAD).await.is_err() {
-        return false;
-    }
-    let mut received = Vec::new();
-    // A reset is an end as well.
-    let _ = stream.read_to_end(&mut received).await;
-    received.is_empty()
-}
-
 impl Shared {
-    fn count(&self, change: impl FnOnce(&mut Counts)) {
+    pub(super) fn count(&self, change: impl FnOnce(&mut Counts)) {
         change(&mut self.counts.borrow_mut());
     }
 
