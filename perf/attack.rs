@@ -44,8 +44,8 @@ const FLAGS: [&str; 6] = [
     "free=1000/60000/10/5",
 ];
 
-/// What others may make the server hold: the budget of bodies twice, since a buffer that grows is up
-/// to twice as large as what is in it, and 64 KiB for each of 2,000 connections.
+/// What others may make the server hold: the budget of bodies twice, since a buffer that grows is
+/// up to twice as large as what is in it, and 64 KiB for each of 2,000 connections.
 const HELD_MEGABYTES_MAX: f64 = 265.0;
 
 /// The parts of the bot's answers whose latencies are told.
@@ -238,8 +238,8 @@ impl AttackArgs {
         ]
     }
 
-    /// The connections that the server has places for: half of what is to be held, where that is the
-    /// attack.
+    /// The connections that the server has places for: half of what is to be held, where that is
+    /// the attack.
     fn places(&self, beside: Beside) -> usize {
         const PLACES: usize = 10_000;
         match beside {
@@ -434,9 +434,10 @@ impl Figures {
              Beside it attackers send, a second, {wrong_keys} requests with wrong keys, \
              {new_addresses} with forged tokens from new addresses and {socket_opens} for sockets, \
              and keep {stalled_heads} connections in the middle of a head; or readers send as many \
-             public reads; or {floods} connections ask for health without a pause, 64 requests at a time; \
-             or others hold {idle} idle connections, {stalled_heads} half heads, {bodies} bodies \
-             without a credential and {bodies} with one, on a server with {places} places. All is \
+             public reads; or {floods} connections ask for health without a pause, 64 \
+             requests at a time; or others hold {idle} idle connections, {stalled_heads} half \
+             heads, {bodies} bodies without a credential and {bodies} with one, on a server with \
+             {places} places. All is \
              due on a clock, and the bot's latencies are from when a trade \
              was due, in microseconds. Medians of the rounds, with the lowest and the \
              highest.\n\n| beside | {} | answers/s | server (cores) | generator (cores) | memory \

@@ -17,8 +17,8 @@ const PIPELINED: usize = 64;
 /// Before the next attempt of one who was refused.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The body that is announced, what comes of it at once, and what comes later, again and again: fast
-/// enough not to be dropped for a rate.
+/// The body that is announced, what comes of it at once, and what comes later, again and again:
+/// fast enough not to be dropped for a rate.
 const BODY_BYTES: usize = 256 * 1024;
 const FIRST_BYTES: usize = 200 * 1024;
 const LATER_BYTES: usize = 1_500;

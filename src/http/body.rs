@@ -115,7 +115,8 @@ impl RequestBody {
         Ok(())
     }
 
-    /// Reads all of it, up to its limit. While it waits, the connection's deadlines for bodies hold.
+    /// Reads all of it, up to its limit. While it waits, the connection's deadlines for bodies
+    /// hold.
     pub async fn read(&mut self, budget: &Arc<BodyBudget>) -> Result<Bytes, BodyError> {
         if self.is_complete() {
             return Ok(Bytes::new());

@@ -182,8 +182,8 @@ where
     served
 }
 
-/// Rings when there is a reason to look whether the connection has to end, which a busy connection does not
-/// ask each time that it is polled.
+/// Rings when there is a reason to look whether the connection has to end, which a busy connection
+/// does not ask each time that it is polled.
 struct Bell {
     has_rung: AtomicBool,
     activity: Arc<Activity>,

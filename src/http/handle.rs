@@ -164,7 +164,8 @@ fn warn_of_forwarding(stage: &Stage, peer: IpAddr, head: &Parts) {
     }
 }
 
-/// Refuses a request from which two readers could take different hosts. Only HTTP/1.0 may name none.
+/// Refuses a request from which two readers could take different hosts. Only HTTP/1.0 may name
+/// none.
 fn require_host(head: &Parts) -> Result<(), ApiError> {
     let mut hosts = head.headers.get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {

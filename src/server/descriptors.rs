@@ -1,7 +1,7 @@
 //! How many descriptors the process may have, and how many of them connections may take.
 //!
-//! Each connection takes one, and so does each file. Where connections take all of them, the journal
-//! cannot make its next segment.
+//! Each connection takes one, and so does each file. Where connections take all of them, the
+//! journal cannot make its next segment.
 
 use anyhow::Context as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
