@@ -172,6 +172,10 @@ async fn send(kind: Kind, due: Rc<Due>, shared: Rc<Shared>) {
         } else {
             exchange(&mut connection, shared.address, &request).await
         };
+        if kind == Kind::NewAddress {
+            // Whoever is refused with a body unread finds the connection closed.
+            connection = None;
+        }
         let Some(status) = status else { continue };
         shared.count(|counts| {
             *counts.unanswered.entry(kind).or_default() -= 1;
