@@ -5,8 +5,9 @@
 //! socket names a winner too, as a hint, and cannot tell a market that pays half to each side. Each
 //! can be early, late or wrong. So payouts are final when a service calls the market closed and
 //! shows them, and either Gamma calls the resolution `resolved` and shows the same, or another
-//! source does. What contradicts itself stays as it is and is reported. A wrong payout cannot be
-//! taken back, a late one can be made up for.
+//! source does. ½ and ½ is also what both show where there never was a price, so there the other
+//! source has to be the data API. What contradicts itself stays as it is and is reported. A wrong
+//! payout cannot be taken back, a late one can be made up for.
 
 use std::fmt;
 
@@ -237,12 +238,18 @@ pub fn decide(told: &[Told]) -> Resolution {
     match shown {
         _ if !is_closed => Resolution::Pending(Pending::Open),
         None => Resolution::Pending(Pending::NoPayouts),
-        Some(payouts) if is_final || sources.len() > 1 => {
+        Some(payouts) if is_final || is_confirmed(payouts, &sources) => {
             let evidence: Vec<String> = told.iter().map(ToString::to_string).collect();
             Resolution::Final { payouts: payouts.clone(), evidence: evidence.join("; ") }
         }
         Some(_) => Resolution::Pending(Pending::Unconfirmed),
     }
+}
+
+/// Whether these sources are enough where Gamma does not call the resolution final. Gamma and the
+/// CLOB service also show ½ and ½ where no price was ever made, so ½ needs the data API's word.
+fn is_confirmed(payouts: &[Price], sources: &[Source]) -> bool {
+    sources.len() > 1 && (payouts.contains(&Price::ONE) || sources.contains(&Source::Data))
 }
 
 /// One clause, for the evidence.

@@ -99,7 +99,9 @@ fn the_whole_rule() {
         // Two that agree, in whatever order their tokens come.
         (closed("", first), first_wins, None, "pays 1/0"),
         (closed("", first), Some((true, "2:0 1:1*")), None, "pays 1/0"),
-        (closed("", half), Some((true, "1:0.5 2:0.5")), None, "pays 0.5/0.5"),
+        // ½ is also what both show where there never was a price.
+        (closed("", half), Some((true, "1:0.5 2:0.5")), None, "Unconfirmed"),
+        (closed("resolved", half), Some((true, "1:0.5 2:0.5")), None, "pays 0.5/0.5"),
         (closed("", first), Some((true, "1:1 2:0")), None, "Unconfirmed"),
         (closed("", first), Some((false, "1:0.99 2:0.01")), None, "Unconfirmed"),
         (closed("resolved", first), Some((false, "1:0.99 2:0.01")), None, "pays 1/0"),
@@ -128,6 +130,14 @@ fn the_whole_rule() {
     ] {
         check(gamma, clob, winner, expected);
     }
+}
+
+#[test]
+fn half_to_each_side_is_final_when_the_data_api_says_so() {
+    let described = gamma((true, "", r#"["0.5","0.5"]"#));
+    let told = Told::of(Source::Gamma, &described, &described.info.outcomes);
+    let data = Told { source: Source::Data, ..told.clone() };
+    assert!(matches!(decide(&[told, data]), Resolution::Final { .. }));
 }
 
 #[test]
