@@ -38,7 +38,7 @@
 //!
 //! # The rules of a write-ahead log, and the tests that hold them
 //!
-//! `tests/tidy.rs` checks that each row names a test that is there. Besides these, `simulation`
+//! `tests/tidy` checks that each row names a test that is there. Besides these, `simulation`
 //! meets all of them at once, thousands of times. Rule 24 asks for `O_DIRECT`, which spares one the
 //! page cache; here the newest block is written once more at each start instead. That is the one
 //! exception to rule 14: its pages are written again, with the bytes that they hold.
