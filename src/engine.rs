@@ -270,7 +270,7 @@ impl State {
                 self.account_place(*account)
             }
             Command::Trade(trade) => {
-                owner_place(&trade.owner).max(self.market_place(&trade.order().market_id))
+                owner_place(&trade.owner).max(self.settled_place(&trade.order().market_id))
             }
             Command::Comment { order, .. } => self.comments_place(*order),
             Command::DeleteComment { comment, .. } => match self.comment(*comment) {
@@ -281,16 +281,32 @@ impl State {
             Command::DecideSettlement(decision) => self
                 .decision(&decision.condition_id)
                 .map_or(Place::START, |decided| self.place_at(decided.position_in_log)),
-            Command::Settle(decision) => self.market_place(&decision.condition_id),
+            Command::Settle(decision) => self.settled_place(&decision.condition_id),
         }
     }
 
-    /// What it rests on how this shard has used a market, and that it is settled if it is.
-    fn market_place(&self, condition_id: &str) -> Place {
-        let Some(market) = self.market_of.get(condition_id) else { return Place::START };
-        let introduced = self.introductions[market.0 as usize];
-        let settled = self.settled.get(market).map_or(0, |settled| settled.position_in_log);
-        self.place_at(introduced.max(settled))
+    /// The newest record that this refusal of a command rests on.
+    pub fn refusal_rests_on(&self, command: &Command, rejection: &Rejection) -> Place {
+        let market = match (rejection, command) {
+            // It tells how this shard has used the market.
+            (Rejection::MarketChanged, Command::Trade(trade)) => &*trade.order().market_id,
+            (Rejection::MarketChanged, Command::Settle(decision)) => &*decision.condition_id,
+            _ => return self.rests_on(command),
+        };
+        self.rests_on(command).max(self.introduction_place(market))
+    }
+
+    /// What it rests on that a market is settled, if it is.
+    fn settled_place(&self, condition_id: &str) -> Place {
+        let market = self.market_of.get(condition_id);
+        let settled = market.and_then(|market| self.settled.get(market));
+        settled.map_or(Place::START, |settled| self.place_at(settled.position_in_log))
+    }
+
+    /// What it rests on which outcomes this shard has used a market with, if it has.
+    fn introduction_place(&self, condition_id: &str) -> Place {
+        let market = self.market_of.get(condition_id);
+        market.map_or(Place::START, |market| self.place_at(self.introductions[market.0 as usize]))
     }
 
     fn identity_place(&self, identity: &Identity) -> Place {

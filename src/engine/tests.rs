@@ -134,7 +134,10 @@ fn a_market_that_came_back_with_other_outcomes_is_not_traded() {
     assert!(matches!(decide(&state, &market()), Ok(Verdict::Happens(_))));
     assert_eq!(decide(&state, &listed(["No", "Yes"])), Err(Rejection::MarketChanged));
     // Somebody else learns from it how the market was used, and may not learn it too early.
-    assert_eq!(state.rests_on(&trade_of(identity(1), Side::Buy, 1)), Place::new(0, 1));
+    let others = trade_of(identity(1), Side::Buy, 1);
+    let rests_on = |rejection| state.refusal_rests_on(&others, &rejection);
+    assert_eq!(rests_on(Rejection::MarketChanged), Place::new(0, 1));
+    assert_eq!(rests_on(Rejection::NameReused), Place::START);
 }
 
 #[test]

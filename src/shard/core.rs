@@ -125,7 +125,11 @@ impl Core {
 
     fn refused(&self, command: &Command, refusal: Refusal) -> Observed<Result<Outcome, Refusal>> {
         let is_early = faults::is_on(Fault::RejectionAnsweredEarly);
-        let place = if is_early { Place::START } else { self.state.rests_on(command) };
+        let place = match &refusal {
+            _ if is_early => Place::START,
+            Refusal::Rejected(rejection) => self.state.refusal_rests_on(command, rejection),
+            _ => self.state.rests_on(command),
+        };
         Observed { value: Err(refusal), place }
     }
 
