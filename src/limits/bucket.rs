@@ -277,11 +277,11 @@ impl<S: BuildHasher> AddressTable<S> {
 }
 
 impl AccountTable {
-    /// A table of full buckets.
-    pub fn new(rate: Rate) -> Self {
+    /// A table of full buckets. The hasher's secret keeps callers from aiming at one set.
+    pub fn new(rate: Rate, hasher: RandomState) -> Self {
         Self(match rate {
             Rate::Unlimited => None,
-            Rate::Limited(rule) => Some(BucketTable::new(rule, RandomState::new(), ACCOUNT_SETS)),
+            Rate::Limited(rule) => Some(BucketTable::new(rule, hasher, ACCOUNT_SETS)),
         })
     }
 

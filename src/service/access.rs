@@ -163,8 +163,8 @@ impl AccessLimits {
         });
         Self {
             addresses,
-            keys_made: AccountTable::new(account_rates.keys),
-            sockets_opened: AccountTable::new(account_rates.sockets),
+            keys_made: AccountTable::new(account_rates.keys, std::hash::RandomState::new()),
+            sockets_opened: AccountTable::new(account_rates.sockets, std::hash::RandomState::new()),
             tokens: papaya::HashMap::with_hasher(RandomState::default()),
         }
     }

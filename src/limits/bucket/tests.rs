@@ -114,14 +114,14 @@ fn a_rule_is_written_as_rate_and_burst() {
 fn accounts_have_buckets_of_their_own_or_none() {
     let account = |number: u64| AccountId::from_raw(64 + number).unwrap();
     let rule = BucketRule::per_minute(1, 2).unwrap();
-    let table = AccountTable::new(Rate::Limited(rule));
+    let table = AccountTable::new(Rate::Limited(rule), RandomState::new());
     for number in 0..100 {
         for is_admitted in [true, true, false] {
             assert_eq!(table.draw(account(number), 0).unwrap().is_admitted, is_admitted);
         }
     }
     assert!(table.draw(account(0), MINUTE_NS).unwrap().is_admitted);
-    assert!(AccountTable::new(Rate::Unlimited).draw(account(0), 0).is_none());
+    assert!(AccountTable::new(Rate::Unlimited, RandomState::new()).draw(account(0), 0).is_none());
 }
 
 #[test]
