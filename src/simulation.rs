@@ -28,6 +28,7 @@
 mod answers;
 mod auditor;
 mod clients;
+mod history;
 mod markets;
 mod process;
 mod totals;
@@ -44,7 +45,7 @@ use totals::Totals;
 use world::World;
 
 /// Seeds of a run that is part of every test.
-const SEEDS: u64 = 96;
+const SEEDS: u64 = 64;
 
 /// Processes of a seed, but for the last, to which nothing happens.
 const LIVES: u64 = 40;

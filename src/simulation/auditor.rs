@@ -12,42 +12,21 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::clients::{Clients, KEPT_ORDERS_MAX, Request, START_MICROS, TRADER_COUNT};
+use super::history::History;
 use super::markets::{MARKETS, payout_micros};
+use super::process::Noted;
 use crate::engine::State;
 use crate::engine::comment::Comment;
 use crate::engine::key::{Key, KeyGrant};
 use crate::engine::order::{Order, OrderReceipt};
 use crate::engine::settlement::Decision;
 use crate::engine::view::AccountPage;
-use crate::ids::{AccountId, CommentId, KeyId, OrderId, SHARD_COUNT, ShardId};
+use crate::ids::{AccountId, CommentId, KeyId, OrderId, SHARD_COUNT, ShardId, Timestamp};
 use crate::market::book::Side;
 use crate::snapshot::Recovered;
 
-/// The hashes of the states of all shards, by the record that made them.
-#[derive(Default)]
-pub(super) struct History {
-    shards: Vec<Vec<u64>>,
-    /// A record after which a shard had two different states.
-    contradiction: Option<(ShardId, u64)>,
-}
-
-impl History {
-    fn new() -> Self {
-        let start = |shard| vec![State::new(shard).hash().get()];
-        Self { shards: ShardId::all().map(start).collect(), contradiction: None }
-    }
-
-    pub(super) fn note(&mut self, state: &State) {
-        let (shard, hash) = (state.shard(), state.hash().get());
-        let hashes = &mut self.shards[shard.index()];
-        let sequence = usize::try_from(state.sequence()).expect("a short history");
-        if sequence == hashes.len() {
-            hashes.push(hash);
-        } else if hashes.get(sequence) != Some(&hash) {
-            self.contradiction = Some((shard, state.sequence()));
-        }
-    }
-}
+/// How long a shard's time waits for a clock that was set back.
+const AHEAD_NANOS_MAX: i64 = 60_000_000_000;
 
 /// What somebody was told of an account when it had so many orders.
 #[derive(Clone, Copy)]
@@ -68,6 +47,8 @@ struct Book {
     account: Option<AccountId>,
     /// The orders of which somebody was told, each with its number.
     executed: BTreeMap<OrderId, (usize, OrderReceipt)>,
+    /// When those that were answered at once were executed, behind how many jumps of the clock.
+    times: BTreeMap<OrderId, (u64, Timestamp)>,
     /// The most orders that the account had when something was told of it.
     order_count: u64,
     /// The most that resolved markets had paid when somebody was told.
@@ -95,7 +76,7 @@ pub(super) struct Auditor {
     names: BTreeMap<KeyId, Vec<Option<Box<str>>>>,
     /// The keys that were to be rotated with an overlap, and whether somebody was told that they
     /// were.
-    rotations: BTreeMap<KeyId, bool>,
+    pub(super) rotations: BTreeMap<KeyId, bool>,
     /// Markets in which nothing is left to pay, as the settler has said.
     settled: BTreeSet<usize>,
     /// How many answers were compared with what was known.
@@ -200,17 +181,35 @@ impl Auditor {
         for (id, (other, _)) in recent {
             ensure!(*other != number, "order {number} is {id} and {}", receipt.order);
         }
-        // The times of a shard never fall, whatever the clock does and however often it starts.
-        let earlier = book.executed.range(..receipt.order).next_back();
-        let later = book.executed.range(receipt.order..).next();
-        ensure!(
-            earlier.is_none_or(|(_, (_, other))| other.at <= receipt.at)
-                && later.is_none_or(|(_, (_, other))| receipt.at <= other.at),
-            "order {} has the time {}, between {earlier:?} and {later:?}",
-            receipt.order,
-            receipt.at
-        );
         book.executed.insert(receipt.order, (number, receipt.clone()));
+        Ok(())
+    }
+
+    /// An order was just executed. Its time is what the clock showed, or that of an earlier record
+    /// while a clock was set back a little: the times of a shard never fall but for a jump, however
+    /// often it starts, and a clock that was put right stays right.
+    pub(super) fn told_time(
+        &mut self,
+        trader: usize,
+        receipt: &OrderReceipt,
+        noted: Noted,
+    ) -> Result<(), String> {
+        let (order, at, shown) = (receipt.order, receipt.at, noted.shown);
+        let ahead_nanos = at.nanos() - shown.nanos();
+        ensure!(
+            (0..=AHEAD_NANOS_MAX).contains(&ahead_nanos),
+            "order {order} has the time {at}, and the clock showed {shown}"
+        );
+        let times = &mut self.books[trader].times;
+        let before = times.range(..order).next_back();
+        if let Some((other, &(jumps, earlier))) = before {
+            let has_fallen = jumps == noted.jumps && at < earlier;
+            ensure!(
+                !has_fallen,
+                "order {order} has the time {at}, and {other} before it {earlier}"
+            );
+        }
+        times.insert(order, (noted.jumps, at));
         Ok(())
     }
 

@@ -12,8 +12,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 
-use super::auditor::History;
 use super::clients::{Clients, Request, SHARDS};
+use super::history::History;
 use super::markets::{self, MARKETS};
 use crate::clock::Clock;
 use crate::disk::DiskError;
@@ -25,7 +25,7 @@ use crate::engine::key::Key;
 use crate::engine::order::OrderReceipt;
 use crate::engine::settlement::Decision;
 use crate::engine::view::{AccountPage, Observed};
-use crate::ids::{Place, ShardId};
+use crate::ids::{Place, ShardId, Timestamp};
 use crate::journal::{Journal, Steps, Waiters};
 use crate::market::Markets;
 use crate::service::settlement::{Decisions, Settler};
@@ -70,6 +70,9 @@ pub(super) struct Noted {
     pub(super) is_write: bool,
     /// How many orders the trader had whom the request is about.
     pub(super) order_count: u64,
+    /// What the clock showed, and how often it had jumped.
+    pub(super) shown: Timestamp,
+    pub(super) jumps: u64,
     hash: u64,
 }
 
@@ -83,6 +86,9 @@ pub(super) struct Process {
     waiters: Arc<Waiters>,
     pub(super) journal: Arc<Journal>,
     steps: Steps,
+    clock: Clock,
+    /// How often the clock has jumped.
+    pub(super) jumps: u64,
     pub(super) markets: Arc<Markets>,
     settler: Pin<Box<dyn Future<Output = ()>>>,
     /// Whose clock moves with the settler alone.
@@ -106,16 +112,27 @@ impl Process {
         markets::list(&markets, resolved);
         let room = Arc::<Room>::default();
         let observer = Box::new(move |_: &_, state: &_| history.lock().note(state));
-        let catalogue = markets.clone();
+        let (catalogue, shown) = (markets.clone(), clock.clone());
         let shards =
-            Shards::new(recovered, journal.clone(), catalogue, rules, clock, room, observer);
+            Shards::new(recovered, journal.clone(), catalogue, rules, shown, room, observer);
         let (shards, waiters) = (Arc::new(shards), journal.register());
         let settler = Settler::new(markets.clone(), shards.clone(), &journal, decisions.unpaid);
         let settler = Box::pin(settler.work());
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
         let runtime = runtime.expect("a runtime of this thread");
         let pending = VecDeque::new();
-        Self { pending, shards, waiters, journal, steps, markets, settler, runtime }
+        Self {
+            pending,
+            shards,
+            waiters,
+            journal,
+            steps,
+            clock,
+            jumps: 0,
+            markets,
+            settler,
+            runtime,
+        }
     }
 
     /// Decides a request: what comes of it is told when it is on disk. An error is a request that
@@ -294,6 +311,7 @@ impl Process {
         history: Arc<Mutex<History>>,
     ) -> Waiting<Noted> {
         let (shards, waiters) = (self.shards.clone(), self.waiters.clone());
+        let (clock, jumps) = (self.clock.clone(), self.jumps);
         Box::pin(async move {
             let looking = shards.observe(shard, &waiters, move |state| {
                 // The newest state has no event behind it that would note it.
@@ -304,6 +322,8 @@ impl Process {
                     sequence: state.sequence(),
                     is_write: false,
                     order_count: account.map_or(0, Account::order_count_ever),
+                    shown: clock.now(),
+                    jumps,
                     hash: state.hash().get(),
                 };
                 Observed { value: noted, place: Place::START }

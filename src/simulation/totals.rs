@@ -50,6 +50,8 @@ totals! {
     two_faults: "with two faults of the disk",
     /// It ended by itself.
     orderly: "orderly ends",
+    /// The clock went hours or decades forward or back.
+    clock_jumps: "jumps of the clock",
     /// Starts that succeeded, and were compared with what was known.
     recoveries: "recoveries compared",
     /// Snapshots that were made.

@@ -32,6 +32,10 @@ const SEGMENT_BYTES: u64 = 64 << 10;
 /// One thing in so many is a market that is resolved, until all are that ever will be.
 const MARKET_RESOLVED_ONE_IN: u64 = 200;
 
+/// An hour, forty days and seventy years forward, and an hour and forty years back: more than a
+/// shard waits for a clock that was set back.
+const JUMPS_SECONDS: [i64; 5] = [3_600, 3_456_000, 2_208_988_800, -3_600, -1_262_304_000];
+
 /// How many rounds of nothing but good luck it takes at most until every order has its answer.
 const ROUNDS_MAX: usize = 1000;
 
@@ -47,6 +51,8 @@ pub(super) struct World {
     random: Random,
     simulated: SimulatedDisk,
     nanos: Arc<AtomicI64>,
+    /// By how much the clock shows something else than the time.
+    jumped_nanos: i64,
     clients: Clients,
     auditor: Auditor,
     totals: Totals,
@@ -62,6 +68,7 @@ impl World {
             random: Random::new(!seed),
             simulated: SimulatedDisk::new(seed),
             nanos: Arc::new(AtomicI64::new(1_800_000_000_000_000_000)),
+            jumped_nanos: 0,
             clients: Clients::new(),
             auditor: Auditor::new(),
             totals: Totals::default(),
@@ -184,7 +191,7 @@ impl World {
             kept_orders_max: KEPT_ORDERS_MAX,
             ..Rules::default()
         };
-        let process = Process::new(
+        let mut process = Process::new(
             opened.recovered,
             (opened.journal, steps),
             &self.clients.resolved(),
@@ -192,6 +199,7 @@ impl World {
             Clock::Virtual(self.nanos.clone()),
             self.auditor.history.clone(),
         );
+        process.jumps = self.totals.clock_jumps;
         let config = SnapshotConfig {
             journal_bytes: 1,
             interval: Duration::MAX,
@@ -259,7 +267,7 @@ impl World {
                     return Ok(Condition::Lost);
                 }
             }
-            18 => self.pass_time(),
+            18 => self.pass_time(process),
             _ if self.random.one_in(4) => self.fill_disk(),
             _ => self.empty_disk(),
         }
@@ -284,11 +292,20 @@ impl World {
         Ok(())
     }
 
-    /// Clocks also go back.
-    fn pass_time(&mut self) {
-        let nanos = i64::try_from(self.random.next() % 2_000_000_000).expect("two seconds");
-        let sign = if self.random.one_in(5) { -1 } else { 1 };
-        self.nanos.fetch_add(sign * nanos, Ordering::Relaxed);
+    /// Clocks also go back. Now and then one jumps, and is put right later.
+    fn pass_time(&mut self, process: &mut Process) {
+        let nanos = if self.random.one_in(8) {
+            self.totals.clock_jumps += 1;
+            process.jumps = self.totals.clock_jumps;
+            let right = -self.jumped_nanos;
+            let jump = JUMPS_SECONDS[self.random.below(JUMPS_SECONDS.len())] * 1_000_000_000;
+            self.jumped_nanos = if right == 0 { jump } else { 0 };
+            if right == 0 { jump } else { right }
+        } else {
+            let nanos = i64::try_from(self.random.next() % 2_000_000_000).expect("two seconds");
+            if self.random.one_in(5) { -nanos } else { nanos }
+        };
+        self.nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
     /// Makes a snapshot when segments are closed, while everything goes on.
