@@ -344,17 +344,24 @@ async fn a_revoked_credential_loses_its_socket_within_a_second() {
                 tokio::task::yield_now().await;
             }
         }
-        let revoked_at = Instant::now();
         world.is_valid.store(false, Ordering::Relaxed);
         let World { ended, client, .. } = world;
-        if pipe_bytes == 1024 {
-            assert_eq!(ended.await.unwrap(), Ended::Closed(CloseReason::BadCredential));
-            assert!(revoked_at.elapsed() <= Duration::from_secs(1));
-        } else {
+        let closed = async {
+            if pipe_bytes == 1024 {
+                assert_eq!(ended.await.unwrap(), Ended::Closed(CloseReason::BadCredential));
+                return;
+            }
             let mut client = client;
-            while receive(&mut client).await != Received::Close(4001) {}
-            assert!(revoked_at.elapsed() <= Duration::from_secs(1));
-        }
+            loop {
+                match receive(&mut client).await {
+                    Received::Close(4001) => return,
+                    Received::End => panic!("it ended without a word"),
+                    _ => {}
+                }
+            }
+        };
+        let in_time = tokio::time::timeout(Duration::from_secs(1), closed).await;
+        in_time.expect("a revoked credential keeps its socket");
     }
 }
 
