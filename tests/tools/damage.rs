@@ -16,6 +16,9 @@ const PAGE_BYTES: usize = 4096;
 /// So much is in the newest segment: several comments.
 const NEWEST_BYTES_MIN: usize = 40 << 10;
 
+/// No author may write more on one order.
+const COMMENTS_ON_AN_ORDER: usize = 20;
+
 /// A folder with a snapshot, an archive and a journal of several blocks, the last of them a long
 /// one. Nobody writes to it.
 static HEALTHY: LazyLock<TempDir> = LazyLock::new(|| {
@@ -25,16 +28,16 @@ static HEALTHY: LazyLock<TempDir> = LazyLock::new(|| {
     let mut client = trader.connect(&server);
     let mut order = 0;
     for number in 0.. {
-        if number % 100 == 0 {
+        if number % COMMENTS_ON_AN_ORDER == 0 {
             order = buy(&mut client, &format!("order-{number}"));
         }
         comment(&mut client, order);
-        if files(data.path(), "archive").len() >= 2 {
+        let is_long = |content: &[u8]| end_of(content) >= NEWEST_BYTES_MIN;
+        if files(data.path(), "archive").len() >= 2
+            && begun(data.path()).is_some_and(|(_, content)| is_long(&content))
+        {
             break;
         }
-    }
-    while begun(data.path()).is_none_or(|(_, content)| end_of(&content) < NEWEST_BYTES_MIN) {
-        comment(&mut client, order);
     }
     server.interrupt();
     data
