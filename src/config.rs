@@ -172,21 +172,21 @@ pub struct ServeArgs {
           value_name = "PER_SECOND/BURST", value_parser = BucketRule::per_second_from_text)]
     pub failure_rate: BucketRule,
 
-    /// Keys that are made or rotated, for each account: how many a minute, and how many at once, or
+    /// How often an account may make or rotate keys: how many a minute, and how many at once; or
     /// `unlimited`
     #[arg(long, env = "PAPERBOURSE_KEY_RATE", default_value = "10/10",
           value_name = "PER_MINUTE/BURST|unlimited", value_parser = Rate::per_minute_from_text)]
     pub key_rate: Rate,
 
-    /// Sockets that are opened, for each account: how many a second, and how many at once, or
+    /// How often an account may open a socket: how many a second, and how many at once; or
     /// `unlimited`
     #[arg(long, env = "PAPERBOURSE_SOCKET_RATE", default_value = "5/100",
           value_name = "PER_SECOND/BURST|unlimited", value_parser = Rate::per_second_from_text)]
     pub socket_rate: Rate,
 
     /// How many connections may be open, as far as the system's limit of open files allows. Past
-    /// them a new one takes the place of the idlest one that has shown no valid credential; where
-    /// there is none, it is told to come back
+    /// that, a new one takes the place of the idlest connection without a valid credential; if
+    /// there is none, the new one gets 503
     #[arg(long, env = "PAPERBOURSE_CONNECTIONS_MAX", default_value_t = CONNECTIONS_MAX_DEFAULT,
           value_name = "N", value_parser = connection_count)]
     pub connections_max: usize,
@@ -214,12 +214,12 @@ impl ServeArgs {
         }
     }
 
-    /// How many connections one address may have where all together may have so many.
+    /// How many connections one address may have, of this many in all.
     pub fn connections_per_address(&self, connections_max: usize) -> usize {
         self.connections_per_address.unwrap_or_else(|| connections_max.div_ceil(2))
     }
 
-    /// Whether others can reach the metrics.
+    /// Whether other machines can reach the metrics.
     pub fn is_admin_exposed(&self) -> bool {
         self.admin_listen.is_some_and(|address| !address.ip().to_canonical().is_loopback())
     }

@@ -105,9 +105,9 @@ pub struct Gauges {
     pub keys: usize,
     /// Seconds since the start.
     pub uptime_seconds: u64,
-    /// Jumps of the system clock since the start.
+    /// How often the system clock has jumped since the start.
     pub clock_jumps: u64,
-    /// How far the system clock is from the time in use, where it jumped.
+    /// Seconds between the system clock and the server's time since a jump, either way.
     pub clock_off_seconds: u64,
 }
 
@@ -169,7 +169,7 @@ impl Metrics {
         ] {
             out.value(name, "counter", help, counter.get());
         }
-        let help = "Jumps of the system clock.";
+        let help = "How often the system clock has jumped.";
         out.value("system_clock_jumps_total", "counter", help, gauges.clock_jumps);
         for (name, help, value) in [
             ("http_connections", "Open connections.", gauges.connections as u64),
@@ -184,7 +184,7 @@ impl Metrics {
             ("uptime_seconds", "Seconds since the start.", gauges.uptime_seconds),
             (
                 "system_clock_off_seconds",
-                "How far the system clock is from the time in use since it jumped.",
+                "Seconds between the system clock and the server's time since a jump, either way.",
                 gauges.clock_off_seconds,
             ),
         ] {

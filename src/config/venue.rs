@@ -57,8 +57,8 @@ pub struct VenueArgs {
     #[arg(long, env = "PAPERBOURSE_VENUE_CONDITION", value_delimiter = ',', value_name = "ID")]
     pub venue_condition: Vec<String>,
 
-    /// Follow only markets of this series, by its number at Gamma, those that end first before the
-    /// others: for families of short markets; may be given several times
+    /// Follow only markets of this series (its number at Gamma), soonest end first: for families of
+    /// short markets; may be given several times
     #[arg(long, env = "PAPERBOURSE_VENUE_SERIES", value_delimiter = ',', value_name = "ID")]
     pub venue_series: Vec<String>,
 

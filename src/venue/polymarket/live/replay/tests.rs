@@ -83,6 +83,17 @@ fn play(replay: &mut Replay, lines: &[impl AsRef<str>]) {
     play_every(1, replay, lines);
 }
 
+/// A replay that has heard of the listed market, these books, and then these lines.
+fn played(books: &[String], lines: Vec<String>) -> Replay {
+    let mut all: Vec<String> = [BEGIN].into_iter().chain(LISTED).map(String::from).collect();
+    all.push(OPEN.to_owned());
+    all.extend_from_slice(books);
+    all.extend(lines);
+    let mut replay = replay();
+    play(&mut replay, &all);
+    replay
+}
+
 /// The lines came one after the other, so many nanoseconds apart, and about when the venue's clock
 /// said so.
 fn play_every(pause_ns: i64, replay: &mut Replay, lines: &[impl AsRef<str>]) {
@@ -238,11 +249,7 @@ fn outcomes_in_another_order_are_aligned_by_token() {
         (vec![turned(LISTED[0]), LISTED[1].to_owned()], MarketStatus::Open, &[][..]),
         (vec![resolved, described.to_owned()], MarketStatus::Resolved, &["1", "0"]),
     ] {
-        let mut all: Vec<String> = [BEGIN].into_iter().chain(LISTED).map(String::from).collect();
-        all.extend([OPEN.to_owned(), first.clone(), second.clone()]);
-        all.extend(lines);
-        let mut replay = replay();
-        play(&mut replay, &all);
+        let replay = played(&[first.clone(), second.clone()], lines);
         let market = replay.feed().markets().by_condition("0xa").unwrap();
         let info = market.info();
         let tokens: Vec<&str> = info.outcomes.iter().map(|it| &*it.token_id).collect();
@@ -275,11 +282,7 @@ fn a_description_with_other_tokens_makes_its_market_untradable() {
             MarketStatus::Resolved,
         ),
     ] {
-        let mut all: Vec<String> = [BEGIN].into_iter().chain(LISTED).map(String::from).collect();
-        all.extend([OPEN.to_owned(), book(0, "1", "0.4")]);
-        all.extend(lines);
-        let mut replay = replay();
-        play(&mut replay, &all);
+        let replay = played(&[book(0, "1", "0.4")], lines);
         let market = replay.feed().markets().by_condition("0xa").unwrap();
         let info = market.info();
         let tokens: Vec<&str> = info.outcomes.iter().map(|it| &*it.token_id).collect();
