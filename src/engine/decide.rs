@@ -152,7 +152,7 @@ impl State {
     ) -> Result<Verdict, Rejection> {
         let account = self.account(account).ok_or(Rejection::AccountNotFound)?;
         self.key_of(account, key)?;
-        let ended = self.revoked_with(key, descendants, now, account);
+        let ended = self.revoked_with(key, descendants, account);
         if ended.is_empty() {
             return Ok(Verdict::Already);
         }

@@ -177,14 +177,13 @@ impl State {
         keys
     }
 
-    /// The keys that end with `root` at `now`: itself, and on request every key made with it or
-    /// with one of those. Only active keys end, so there are no more of them than an account may
-    /// have, in force or in overlap, however many expired ones it has.
+    /// The keys that end with `root`: itself, and on request every key made with it or with one of
+    /// those, unless they were revoked before. A key whose overlap is over is among them: should
+    /// the clock that ended it prove to be ahead, the key must not come back.
     pub(super) fn revoked_with(
         &self,
         root: KeyId,
         descendants: bool,
-        now: Timestamp,
         account: &Account,
     ) -> SmallVec<[KeyId; 4]> {
         let mut ended: SmallVec<[KeyId; 4]> = SmallVec::new();
@@ -196,7 +195,7 @@ impl State {
                     && self.kept_maker(key).is_some_and(|maker| family.contains(&maker)));
             if is_family {
                 family.push(key.id);
-                if key.is_active(now) {
+                if key.revoked_at().is_none() {
                     ended.push(key.id);
                 }
             }

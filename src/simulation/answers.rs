@@ -40,7 +40,7 @@ pub(super) fn tell(
             } else {
                 totals.already += 1;
             }
-            tell_outcome(request, outcome, noted.is_write, clients, auditor)?;
+            tell_outcome(request, outcome, clients, auditor)?;
         }
         (_, Answer::Command(Err(Refusal::Rejected(rejection)))) => {
             totals.rejected += 1;
@@ -100,7 +100,6 @@ pub(super) fn tell(
 fn tell_outcome(
     request: &Request,
     outcome: Outcome,
-    is_write: bool,
     clients: &mut Clients,
     auditor: &mut Auditor,
 ) -> Result<(), String> {
@@ -123,10 +122,7 @@ fn tell_outcome(
             clients.made_key(key.id, trader);
         }
         (&Request::RevokeKey { key, .. }, Outcome::Done) => {
-            // Nothing is revoked that has ended, as one that was rotated may have by its clock.
-            if is_write || !auditor.rotations.contains_key(&key) {
-                auditor.told_revoked(key);
-            }
+            auditor.told_revoked(key);
         }
         (_, outcome) => return Err(format!("{request:?} was answered {outcome:?}")),
     }

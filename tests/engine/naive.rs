@@ -395,7 +395,7 @@ impl Naive {
         }
         let ended: BTreeSet<usize> = (0..self.keys.len())
             .filter(|&key| key == root || (descendants && self.descends(key, root)))
-            .filter(|&key| self.is_active(&self.keys[key]))
+            .filter(|&key| !self.keys[key].is_revoked)
             .collect();
         if ended.is_empty() {
             return Outcome::Already;
