@@ -125,10 +125,14 @@ where
     let activity = Arc::new(Activity::default());
     let io = TokioIo::new(Timed::new(io, activity.clone()));
     let service = service_fn(|request: Request<Incoming>| {
-        activity.begin_request();
+        let is_pipelined = activity.begin_request();
         let answer = handler(request.map(|body| RequestBody::new(body, activity.clone())));
         let activity = activity.clone();
         async move {
+            // hyper would serve up to 16 of them in a row, while other connections wait.
+            if is_pipelined {
+                tokio::task::yield_now().await;
+            }
             let mut response = answer.await;
             // Nothing can follow the rest of a body that nobody reads.
             if activity.has_unread_body() && response.status() != StatusCode::SWITCHING_PROTOCOLS {

@@ -73,7 +73,11 @@ async fn accept(listener: TcpListener, worker: &Arc<Worker>, seats: &mpsc::Sende
             _ = shutdown.wait_for(|is_closing| *is_closing) => return,
         };
         match accepted {
-            Ok((stream, peer)) => welcome(stream, peer, worker, seats),
+            Ok((stream, peer)) => {
+                welcome(stream, peer, worker, seats);
+                // One at a time: those who are connected have their turn before the next one.
+                tokio::task::yield_now().await;
+            }
             Err(error) => {
                 if let Some(unlogged) = worker.stage.lines.failed.pass(Instant::now()) {
                     tracing::warn!(%error, unlogged, "failed to accept a connection");

@@ -57,6 +57,8 @@ impl Phase {
 #[derive(Debug, Default)]
 pub struct Activity {
     note: AtomicU32,
+    /// Something was read from the transport since the newest request began.
+    has_read: AtomicBool,
     /// Part of the newest request's body was not read.
     has_unread_body: AtomicBool,
     /// How many bodies were waited for, and what has come of the newest one since.
@@ -103,10 +105,19 @@ impl Activity {
         self.note.load(Ordering::Relaxed)
     }
 
-    /// The handler works on another request.
-    pub(super) fn begin_request(&self) {
+    /// Something was read from the transport.
+    pub(super) fn note_read(&self) {
+        self.has_read.store(true, Ordering::Relaxed);
+    }
+
+    /// The handler works on another request. Returns whether this request was read together with
+    /// the one before it.
+    pub(super) fn begin_request(&self) -> bool {
         self.enter(Phase::Handling);
         self.has_unread_body.store(false, Ordering::Relaxed);
+        let is_pipelined = !self.has_read.load(Ordering::Relaxed);
+        self.has_read.store(false, Ordering::Relaxed);
+        is_pipelined
     }
 
     /// The handler begins to wait for the body of its request.

@@ -1,4 +1,4 @@
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::pending;
 use std::rc::Rc;
 
@@ -125,6 +125,35 @@ const GET: &str = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
 
 fn post(length: usize) -> String {
     format!("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n")
+}
+
+/// Requests that came together are served one at each turn of their connection.
+#[test]
+fn a_connection_that_pipelines_takes_turns_with_the_others() {
+    run(async {
+        let served = Rc::new(RefCell::new(String::new()));
+        let mut clients = Vec::new();
+        for (name, request_count) in [('p', 16), ('o', 1)] {
+            let (mut io, server_io) = duplex(32 * 1024);
+            io.write_all(GET.repeat(request_count).as_bytes()).await.unwrap();
+            io.shutdown().await.unwrap();
+            let (served, budget) = (served.clone(), BodyBudget::new(usize::MAX));
+            let handler = move |request| {
+                let (served, budget) = (served.clone(), budget.clone());
+                async move {
+                    served.borrow_mut().push(name);
+                    answer(request, budget).await
+                }
+            };
+            let serving = serve_connection(server_io, Deadlines::default(), handler, pending());
+            clients.push((io, tokio::task::spawn_local(serving)));
+        }
+        for (mut io, server) in clients {
+            io.read_to_end(&mut Vec::new()).await.unwrap();
+            server.await.unwrap().unwrap();
+        }
+        assert_eq!(*served.borrow(), format!("po{}", "p".repeat(15)));
+    });
 }
 
 #[test]

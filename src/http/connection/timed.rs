@@ -78,6 +78,7 @@ impl<Io: AsyncRead + Unpin> AsyncRead for Timed<Io> {
             self.is_at_end |= had_room;
             return Poll::Ready(Ok(()));
         }
+        self.activity.note_read();
         match self.activity.phase() {
             // The deadline of a head runs from its first byte: later ones do not extend it.
             Phase::Idle => self.activity.enter(Phase::Head),
