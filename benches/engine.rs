@@ -14,8 +14,9 @@ use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::{Rules, State, Verdict};
 use paperbourse::ids::{AccountId, Place, ShardId, Timestamp};
 use paperbourse::journal::record::{self, RecordHeader};
-use paperbourse::market::MarketSnapshot;
-use paperbourse::market::book::{Ladder, Side};
+use paperbourse::market::book::{Book, Ladder, Side};
+use paperbourse::market::catalogue::MarketInfo;
+use paperbourse::market::quote::Quote;
 use paperbourse::market::walk::Liquidity;
 use paperbourse::money::{Price, Shares, Usd};
 
@@ -57,9 +58,8 @@ fn rules() -> Rules {
 }
 
 /// Its book has five levels a side.
-fn market() -> MarketSnapshot {
-    let markets = market::markets(["Yes", "No"], five_levels(), NOW);
-    markets.by_condition(MARKET_ID).expect("it was listed").snapshot()
+fn market() -> (MarketInfo, Book) {
+    market::market(["Yes", "No"], five_levels(), NOW)
 }
 
 fn five_levels() -> Ladder {
@@ -79,21 +79,21 @@ fn account(number: u64) -> AccountId {
 }
 
 /// Decides and applies; the events go to the journal otherwise, and here to nobody.
-fn run(state: &mut State, command: &Command, market: &MarketSnapshot) -> Events {
-    let verdict = state.decide(command, Some(market), NOW, &rules());
+fn run(state: &mut State, command: &Command, quote: &Quote<'_>) -> Events {
+    let verdict = state.decide(command, Some(quote), NOW, &rules());
     let Ok(Verdict::Happens(events)) = verdict else { panic!("{verdict:?}") };
     state.apply(&events, Place::new(0, state.sequence() + 1));
     events
 }
 
 /// 100,000 accounts with ten orders each.
-fn traded_state(market: &MarketSnapshot) -> State {
+fn traded_state(quote: &Quote<'_>) -> State {
     let mut state = State::new(shard());
     for number in 0..ACCOUNT_COUNT {
-        run(&mut state, &Command::OpenAccount(identity(number)), market);
+        run(&mut state, &Command::OpenAccount(identity(number)), quote);
     }
     for command in orders(0, ORDERS_KEPT_MIN, ONE_LEVEL) {
-        run(&mut state, &command, market);
+        run(&mut state, &command, quote);
     }
     state
 }
@@ -132,20 +132,20 @@ fn orders(first: u64, count: u64, shape: Shape) -> impl Iterator<Item = Command>
 
 /// Time for `count` orders on a state that goes on from call to call, and begins anew when it has
 /// grown too large.
-fn timed_orders(state: &mut State, market: &MarketSnapshot, shape: Shape, count: u64) -> Duration {
+fn timed_orders(state: &mut State, quote: &Quote<'_>, shape: Shape, count: u64) -> Duration {
     let mut elapsed = Duration::ZERO;
     let mut left = count;
     while left > 0 {
         let batch = left.min(ORDERS_PER_BATCH);
         let ordered = state.head().orders_ever;
         if ordered + batch > ORDERS_KEPT_MAX {
-            *state = traded_state(market);
+            *state = traded_state(quote);
             continue;
         }
         let commands: Vec<Command> = orders(ordered, batch, shape).collect();
         let start = Instant::now();
         for command in &commands {
-            black_box(run(state, command, market));
+            black_box(run(state, command, quote));
         }
         elapsed += start.elapsed();
         left -= batch;
@@ -154,8 +154,9 @@ fn timed_orders(state: &mut State, market: &MarketSnapshot, shape: Shape, count:
 }
 
 fn trades(criterion: &mut Criterion) {
-    let market = market();
-    let mut state = traded_state(&market);
+    let (info, book) = market();
+    let quote = Quote::new(&info, [Some(&book), None]);
+    let mut state = traded_state(&quote);
     let mut group = criterion.benchmark_group("engine");
     group.sample_size(10).warm_up_time(Duration::from_secs(1));
 
@@ -164,36 +165,31 @@ fn trades(criterion: &mut Criterion) {
     // counted. A regression means that every trade on a shard became slower, and a shard is one
     // thread at a time.
     group.bench_function("trade: two names, two levels, fee", |bencher| {
-        bencher.iter_custom(|count| timed_orders(&mut state, &market, TWO_LEVELS, count));
+        bencher.iter_custom(|count| timed_orders(&mut state, &quote, TWO_LEVELS, count));
     });
 
     // The least that an order can cost. What this gains over the one above is the price of names
     // and of the second level; if only this one regresses, look at the ladder of refusals.
     group.bench_function("trade: no names, one level, fee", |bencher| {
-        bencher.iter_custom(|count| timed_orders(&mut state, &market, ONE_LEVEL, count));
+        bencher.iter_custom(|count| timed_orders(&mut state, &quote, ONE_LEVEL, count));
     });
     group.finish();
 }
 
 /// Time for `count` records of orders, read and applied by a state that follows another one.
-fn timed_records(
-    states: &mut [State; 2],
-    market: &MarketSnapshot,
-    shape: Shape,
-    count: u64,
-) -> Duration {
+fn timed_records(states: &mut [State; 2], quote: &Quote<'_>, shape: Shape, count: u64) -> Duration {
     let mut elapsed = Duration::ZERO;
     let mut left = count;
     while left > 0 {
         let batch = left.min(ORDERS_PER_BATCH);
         let ordered = states[0].head().orders_ever;
         if ordered + batch > ORDERS_KEPT_MAX {
-            *states = [traded_state(market), traded_state(market)];
+            *states = [traded_state(quote), traded_state(quote)];
             continue;
         }
         let [live, follower] = &mut *states;
         let record = |command| {
-            let events = run(live, &command, market);
+            let events = run(live, &command, quote);
             let header =
                 RecordHeader { shard: shard(), epoch: 1, sequence: live.sequence(), at: NOW };
             let mut bytes = Vec::new();
@@ -213,15 +209,16 @@ fn timed_records(
 }
 
 fn recovery(criterion: &mut Criterion) {
-    let market = market();
-    let mut states = [traded_state(&market), traded_state(&market)];
+    let (info, book) = market();
+    let quote = Quote::new(&info, [Some(&book), None]);
+    let mut states = [traded_state(&quote), traded_state(&quote)];
     let mut group = criterion.benchmark_group("engine");
     group.sample_size(10).warm_up_time(Duration::from_secs(1));
 
     // What a start costs for each trade since the newest snapshot, on one core. The same cache
     // misses as of a live trade, without the decision and with the reading.
     group.bench_function("record of a trade with two names, decoded and applied", |bencher| {
-        bencher.iter_custom(|count| timed_records(&mut states, &market, TWO_LEVELS, count));
+        bencher.iter_custom(|count| timed_records(&mut states, &quote, TWO_LEVELS, count));
     });
     group.finish();
 }
@@ -251,11 +248,12 @@ fn parts(criterion: &mut Criterion) {
 
     // Into a buffer that is there, as into the journal's ring. A regression means that the record
     // of a trade allocates or has grown; the bytes are under the shard's turn.
-    let market = market();
+    let (info, book) = market();
+    let quote = Quote::new(&info, [Some(&book), None]);
     let mut state = State::new(shard());
-    run(&mut state, &Command::OpenAccount(identity(0)), &market);
-    run(&mut state, &order(0, 0, ONE_LEVEL), &market);
-    let events: Vec<Event> = run(&mut state, &order(0, 1, TWO_LEVELS), &market).into_vec();
+    run(&mut state, &Command::OpenAccount(identity(0)), &quote);
+    run(&mut state, &order(0, 0, ONE_LEVEL), &quote);
+    let events: Vec<Event> = run(&mut state, &order(0, 1, TWO_LEVELS), &quote).into_vec();
     let header = RecordHeader { shard: shard(), epoch: 1, sequence: 3, at: NOW };
     let mut bytes = Vec::with_capacity(4096);
     group.bench_function("record of a trade, encoded", |bencher| {

@@ -10,19 +10,17 @@
 #[expect(dead_code, reason = "only what is alive is asked for here")]
 mod allocator;
 
-use std::sync::Arc;
-
 use paperbourse::engine::command::{
     Command, CreateKey, Identity, OrderNames, Owner, Trade, TradeOrder,
 };
 use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::{KeyGrant, Permissions};
 use paperbourse::engine::{Rules, State, Verdict};
-use paperbourse::ids::{OutcomeIndex, Place, SHARD_COUNT, ShardId, Timestamp};
+use paperbourse::ids::{Place, SHARD_COUNT, ShardId, Timestamp};
 use paperbourse::limits::tier::Tier;
 use paperbourse::market::book::{Book, Ladder, Level, Side};
 use paperbourse::market::catalogue::{MarketInfo, Outcome};
-use paperbourse::market::{MarketSnapshot, Markets};
+use paperbourse::market::quote::Quote;
 use paperbourse::money::{Price, Shares};
 
 const ACCOUNTS_DEFAULT: usize = 100_000;
@@ -36,7 +34,9 @@ static ALLOCATOR: allocator::Counting = allocator::Counting;
 /// All shards of a server, without one.
 struct Server {
     states: Vec<State>,
-    markets: Vec<MarketSnapshot>,
+    markets: Vec<MarketInfo>,
+    /// Of the first outcome of each.
+    book: Book,
     account_count: usize,
     /// Orders that were sent.
     order_count: usize,
@@ -44,25 +44,17 @@ struct Server {
 
 impl Server {
     fn new(account_count: usize) -> Self {
-        let listed = Markets::new();
-        let ids: Vec<String> = (0..ORDERS).map(|number| format!("0x{number:064x}")).collect();
         let outcomes =
             ["Yes", "No"].map(|label| Outcome { label: label.into(), token_id: label.into() });
-        let infos = ids.iter().map(|id| MarketInfo::bare(id, outcomes.clone())).collect();
-        listed.list(infos).expect("new markets");
-        let markets = ids.iter().map(|id| {
-            let market = listed.by_condition(id).expect("it was listed");
-            let ask = Level {
-                price: Price::from_micros(500_000),
-                size: Shares::from_micros(1_000_000_000),
-            };
-            let ladder = Ladder::from_levels(vec![], vec![ask]).expect("one level");
-            listed.publish(&market, OutcomeIndex(0), Arc::new(Book::new(ladder, NOW)));
-            market.snapshot()
-        });
+        let markets = (0..ORDERS)
+            .map(|number| MarketInfo::bare(&format!("0x{number:064x}"), outcomes.clone()));
+        let ask =
+            Level { price: Price::from_micros(500_000), size: Shares::from_micros(1_000_000_000) };
+        let ladder = Ladder::from_levels(vec![], vec![ask]).expect("one level");
         Self {
             states: ShardId::all().map(State::new).collect(),
             markets: markets.collect(),
+            book: Book::new(ladder, NOW),
             account_count,
             order_count: 0,
         }
@@ -75,8 +67,8 @@ impl Server {
             let shard = number % SHARD_COUNT;
             let (command, market) = command(self, identity(number));
             let state = &mut self.states[shard];
-            let market = self.markets.get(market);
-            let verdict = state.decide(&command, market, NOW, &Rules::default());
+            let quote = Quote::new(&self.markets[market], [Some(&self.book), None]);
+            let verdict = state.decide(&command, Some(&quote), NOW, &Rules::default());
             let Ok(Verdict::Happens(events)) = verdict else { panic!("{command:?}: {verdict:?}") };
             state.apply(&events, Place::new(0, state.sequence() + 1));
         }
@@ -119,7 +111,7 @@ impl Server {
             let command = Command::Trade(Trade::new(
                 Owner::Identity(identity),
                 TradeOrder {
-                    market_id: server.markets[market].info().condition_id[..].into(),
+                    market_id: server.markets[market].condition_id[..].into(),
                     outcome: "yes".into(),
                     side: Side::Buy,
                     quantity: Shares::from_micros(1_000_000),

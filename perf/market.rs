@@ -1,9 +1,6 @@
 //! The market that orders are decided against where nothing else of a venue is wanted.
 
-use std::sync::Arc;
-
-use paperbourse::ids::{OutcomeIndex, Timestamp};
-use paperbourse::market::Markets;
+use paperbourse::ids::Timestamp;
 use paperbourse::market::book::{Book, Ladder, Level};
 use paperbourse::market::catalogue::{Fees, MarketInfo, Outcome};
 use paperbourse::money::{FeeRate, Price, Shares};
@@ -13,18 +10,14 @@ pub(crate) const MARKET_ID: &str =
     "0x5f65177b394277fd294cd75650044e32ba009a95022d88a0c1d565897d72f8f1";
 
 /// One market with the usual fee, and this book for its first outcome.
-pub(crate) fn markets(labels: [&str; 2], ladder: Ladder, now: Timestamp) -> Markets {
+pub(crate) fn market(labels: [&str; 2], ladder: Ladder, now: Timestamp) -> (MarketInfo, Book) {
     let outcomes = labels.map(|label| Outcome {
         label: label.into(),
         token_id: format!("7132104567933{label}").into(),
     });
     let fees = Fees::from_schedule(FeeRate::from_micros(70_000), 1);
-    let markets = Markets::new();
     let info = MarketInfo { fees, ..MarketInfo::bare(MARKET_ID, outcomes) };
-    markets.list(vec![info]).expect("a new market");
-    let market = markets.by_condition(MARKET_ID).expect("it was listed");
-    markets.publish(&market, OutcomeIndex(0), Arc::new(Book::new(ladder, now)));
-    markets
+    (info, Book::new(ladder, now))
 }
 
 /// A bid at 57 cents and asks at 58 and 59, each for so many shares.

@@ -19,8 +19,9 @@ use paperbourse::ids::{AccountId, Place, SHARD_COUNT, ShardId, Timestamp};
 use paperbourse::journal::record::{self, RecordHeader};
 use paperbourse::journal::{Journal, JournalConfig, Refused, SyncMode};
 use paperbourse::limits::tier::Tier;
-use paperbourse::market::MarketSnapshot;
-use paperbourse::market::book::Side;
+use paperbourse::market::book::{Book, Side};
+use paperbourse::market::catalogue::MarketInfo;
+use paperbourse::market::quote::Quote;
 use paperbourse::money::{Price, Shares, Usd};
 use paperbourse::snapshot::{self, Opened, SnapshotConfig, SnapshotKeeper};
 
@@ -51,13 +52,14 @@ pub(crate) fn write(data: &Path, contents: Contents) -> anyhow::Result<()> {
         snapshot::open(Disk::System, data, &config, NonZeroUsize::MIN)?;
     let mut states: Vec<State> =
         recovered.into_shards().into_iter().map(|shard| shard.state).collect();
-    let market = market();
+    let (info, book) = market();
+    let quote = Quote::new(&info, [Some(&book), None]);
     for number in 0..contents.accounts {
         let identity = identity(number);
         let state = &mut states[identity.shard().index()];
-        happen(&journal, state, &Command::OpenAccount(identity), &market);
+        happen(&journal, state, &Command::OpenAccount(identity), &quote);
         if contents.has_keys {
-            happen(&journal, state, &Command::CreateKey(key(number)), &market);
+            happen(&journal, state, &Command::CreateKey(key(number)), &quote);
         }
     }
     let mut seed: u64 = 0x2545_f491_4f6c_dd1d;
@@ -65,7 +67,7 @@ pub(crate) fn write(data: &Path, contents: Contents) -> anyhow::Result<()> {
         seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         let account = account((seed >> 32) % contents.accounts);
         let state = &mut states[account.shard().index()];
-        happen(&journal, state, &order(account, number), &market);
+        happen(&journal, state, &order(account, number), &quote);
     }
     journal.flush_blocking();
     Ok(())
@@ -97,9 +99,9 @@ pub(crate) fn take_snapshot(data: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn happen(journal: &Journal, state: &mut State, command: &Command, market: &MarketSnapshot) {
+fn happen(journal: &Journal, state: &mut State, command: &Command, quote: &Quote<'_>) {
     let rules = Rules { starting_balance: Usd::from_micros(1_000_000_000_000), ..Rules::default() };
-    let verdict = state.decide(command, Some(market), NOW, &rules);
+    let verdict = state.decide(command, Some(quote), NOW, &rules);
     let Ok(Verdict::Happens(mut events)) = verdict else { panic!("{verdict:?}") };
     let sequence = state.sequence() + 1;
     if sequence.is_multiple_of(STATE_CHECK_INTERVAL) {
@@ -171,7 +173,6 @@ fn order(account: AccountId, number: u64) -> Command {
 }
 
 /// An order takes two levels of its book.
-fn market() -> MarketSnapshot {
-    let markets = market::markets(["Yes", "No"], market::three_levels([5; 3]), NOW);
-    markets.by_condition(MARKET_ID).expect("it was listed").snapshot()
+fn market() -> (MarketInfo, Book) {
+    market::market(["Yes", "No"], market::three_levels([5; 3]), NOW)
 }

@@ -1,7 +1,7 @@
 //! One shard's state: what may happen to it ([`State::decide`]) and what has happened to it
 //! ([`State::apply`]).
 //!
-//! The engine is pure. It has no clock, no randomness and no I/O: the time and the market come in
+//! The engine is pure. It has no clock, no randomness and no I/O: the time and the quote come in
 //! as arguments, so the same events always fold to the same state, and recovery is that fold.
 //!
 //! `decide` looks and never changes: it refuses with a reason, finds an earlier order that the
@@ -57,8 +57,8 @@ use state_hash::StateHash;
 use crate::ids::{
     AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex, Place, ShardId, Timestamp,
 };
-use crate::market::MarketSnapshot;
-use crate::market::catalogue::MarketInfo;
+use crate::market::catalogue::Outcome;
+use crate::market::quote::Quote;
 use crate::money::Usd;
 
 /// How many finished orders of an account are kept when the operator does not say.
@@ -190,12 +190,12 @@ impl State {
         self.hash
     }
 
-    /// What would follow from a command, at this time, in this market; nothing changes. `market`
-    /// is the one that a trade names, `None` where there is no such market.
+    /// What would follow from a command, at this time, on this quote; nothing changes. `quote` is
+    /// that of the market that a trade names, `None` where there is no such market.
     pub fn decide(
         &self,
         command: &Command,
-        market: Option<&MarketSnapshot>,
+        quote: Option<&Quote<'_>>,
         now: Timestamp,
         rules: &Rules,
     ) -> Result<Verdict, Rejection> {
@@ -209,7 +209,7 @@ impl State {
             Command::RevokeKey { account, key, descendants } => {
                 self.decide_revoke(*account, *key, *descendants, now)
             }
-            Command::Trade(trade) => trade::decide(self, trade, market, now, rules),
+            Command::Trade(trade) => trade::decide(self, trade, quote, now, rules),
             Command::Comment { order, author, content } => {
                 self.decide_comment(*order, *author, content, now)
             }
@@ -367,10 +367,10 @@ impl State {
 }
 
 impl UsedMarket {
-    /// Whether the catalogue means by each outcome what was meant when the market was first used.
-    /// Labels may be mended; tokens are what pays.
-    fn is_still(&self, info: &MarketInfo) -> bool {
-        let tokens = info.outcomes.iter().map(|outcome| &outcome.token_id);
+    /// Whether these outcomes mean what was meant when the market was first used. Labels may be
+    /// mended; tokens are what pays.
+    fn is_still(&self, outcomes: &[Outcome]) -> bool {
+        let tokens = outcomes.iter().map(|outcome| &outcome.token_id);
         self.outcomes.iter().map(|(_, token_id)| token_id).eq(tokens)
     }
 

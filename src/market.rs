@@ -7,6 +7,7 @@
 pub mod book;
 pub mod catalogue;
 pub mod price;
+pub mod quote;
 pub mod walk;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -20,7 +21,7 @@ use tokio::sync::Notify;
 
 use book::Book;
 use catalogue::{DescriptionFlaw, MarketInfo, MarketStatus, Outcome};
-use walk::Liquidity;
+use quote::{Quote, QuotedBook};
 
 use crate::ids::OutcomeIndex;
 use crate::money::Price;
@@ -375,19 +376,10 @@ fn resolve(info: &mut MarketInfo, decided: &DecidedPayouts) {
     info.evidence = Some("it was decided before the start".into());
 }
 
-/// A market as one decision sees it.
+/// The description and the books of a market at one moment.
 pub struct MarketSnapshot {
     info: Guard<Arc<MarketInfo>>,
     books: SmallVec<[Guard<Option<Arc<Book>>>; 2]>,
-}
-
-/// The liquidity that an outcome trades on, and the book that it comes from.
-#[derive(Clone, Copy)]
-pub struct QuotedBook<'a> {
-    /// The levels, mirrored where they are the other outcome's.
-    pub liquidity: Liquidity<'a>,
-    /// The book as it is, of whichever outcome.
-    pub book: &'a Book,
 }
 
 impl MarketSnapshot {
@@ -396,17 +388,15 @@ impl MarketSnapshot {
         &self.info
     }
 
-    /// The book that an outcome trades on: its own, or where none is known the mirror of the other
-    /// outcome's of a binary market. The two are never added: each already holds the other.
+    /// What a decision needs of it.
+    #[inline]
+    pub fn quote(&self) -> Quote<'_> {
+        Quote::new(&self.info, self.books.iter().map(|book| book.as_deref()))
+    }
+
+    /// The book that an outcome trades on, see [`Quote::book`].
     pub fn quoted(&self, outcome: OutcomeIndex) -> Option<QuotedBook<'_>> {
-        if let Some(book) = self.books.get(outcome.index())?.as_deref() {
-            return Some(QuotedBook { liquidity: Liquidity::own(book.ladder()), book });
-        }
-        if self.books.len() != 2 {
-            return None;
-        }
-        let book = self.books[1 - outcome.index()].as_deref()?;
-        Some(QuotedBook { liquidity: Liquidity::mirror_of(book.ladder()), book })
+        self.quote().book(outcome)
     }
 
     /// Whether an order can fill in it: it is tradable, and some outcome has a fresh book.

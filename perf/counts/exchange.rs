@@ -15,10 +15,11 @@ use paperbourse::engine::Rules;
 use paperbourse::http::connection::{Deadlines, serve_connection};
 use paperbourse::http::exchange::{Exchange, Seat, Stage, Worker};
 use paperbourse::http::handle::handle;
-use paperbourse::ids::Timestamp;
+use paperbourse::ids::{OutcomeIndex, Timestamp};
 use paperbourse::journal::{Journal, JournalConfig, MemoryJournal};
 use paperbourse::limits::bucket::AccountRates;
 use paperbourse::limits::tier::{Tier, Tiers};
+use paperbourse::market::Markets;
 use paperbourse::money::Usd;
 use paperbourse::service::{Parts, Service, key_observer, key_table};
 use paperbourse::shard::Shards;
@@ -96,7 +97,11 @@ fn exchange() -> (Exchange, String) {
     tiers.set("free=unlimited/unlimited/2/5".parse().expect("a tier"));
     // The first level has 100 shares.
     let ladder = market::three_levels([100, 100, 1_000]);
-    let markets = Arc::new(market::markets(["Up", "Down"], ladder, Timestamp::now()));
+    let (info, book) = market::market(["Up", "Down"], ladder, Timestamp::now());
+    let markets = Arc::new(Markets::new());
+    markets.list(vec![info]).expect("a new market");
+    let market = markets.by_condition(MARKET_ID).expect("it was listed");
+    markets.publish(&market, OutcomeIndex(0), Arc::new(book));
     let recovered = Recovered::default();
     let keys = Arc::new(key_table(recovered.states(), &tiers).expect("no key yet"));
     let rules =

@@ -19,8 +19,9 @@ use paperbourse::ids::{AccountId, KeyId, OrderId, Place, ShardId, Timestamp};
 use paperbourse::journal::record::{self, RecordHeader};
 use paperbourse::limits::tier::{Tier, Tiers};
 use paperbourse::limits::window::KeyLimiter;
-use paperbourse::market::MarketSnapshot;
-use paperbourse::market::book::Side;
+use paperbourse::market::book::{Book, Side};
+use paperbourse::market::catalogue::MarketInfo;
+use paperbourse::market::quote::Quote;
 use paperbourse::money::{Price, Shares, Usd};
 
 use super::client::Shape;
@@ -97,10 +98,11 @@ fn decide_limits(times: usize) {
 }
 
 fn trade(shape: Shape, times: usize) {
-    let market = market();
-    let mut state = state(&market);
+    let (info, book) = market();
+    let quote = Quote::new(&info, [Some(&book), None]);
+    let mut state = state(&quote);
     for command in &commands(shape)[..times] {
-        black_box(happen(&mut state, command, &market));
+        black_box(happen(&mut state, command, &quote));
     }
 }
 
@@ -156,11 +158,12 @@ pub(crate) fn record_of(shape: Shape) -> Vec<u8> {
 
 /// What an order of this shape leads to in a market that was traded before.
 fn fill(shape: Shape) -> Events {
-    let market = market();
-    let mut state = state(&market);
+    let (info, book) = market();
+    let quote = Quote::new(&info, [Some(&book), None]);
+    let mut state = state(&quote);
     let commands = commands(shape);
-    happen(&mut state, &commands[0], &market);
-    happen(&mut state, &commands[1], &market)
+    happen(&mut state, &commands[0], &quote);
+    happen(&mut state, &commands[1], &quote)
 }
 
 fn header() -> RecordHeader {
@@ -172,21 +175,21 @@ fn shard() -> ShardId {
 }
 
 /// A shard with an account that has traded.
-fn state(market: &MarketSnapshot) -> State {
+fn state(quote: &Quote<'_>) -> State {
     let mut state = State::new(shard());
     let identity = Identity {
         digest: [0; 32],
         issuer: "https://issuer.example".into(),
         subject: "bot".into(),
     };
-    happen(&mut state, &Command::OpenAccount(identity), market);
-    happen(&mut state, &order(Shape::Plain, TIMES_MAX), market);
+    happen(&mut state, &Command::OpenAccount(identity), quote);
+    happen(&mut state, &order(Shape::Plain, TIMES_MAX), quote);
     state
 }
 
-fn happen(state: &mut State, command: &Command, market: &MarketSnapshot) -> Events {
+fn happen(state: &mut State, command: &Command, quote: &Quote<'_>) -> Events {
     let rules = Rules { starting_balance: Usd::from_micros(1_000_000_000_000), ..Rules::default() };
-    let verdict = state.decide(command, Some(market), NOW, &rules);
+    let verdict = state.decide(command, Some(quote), NOW, &rules);
     let Ok(Verdict::Happens(events)) = verdict else { panic!("{verdict:?}") };
     state.apply(&events, Place::new(0, state.sequence() + 1));
     events
@@ -218,7 +221,6 @@ fn order(shape: Shape, number: usize) -> Command {
 }
 
 /// The first level of its book has 5 shares.
-fn market() -> MarketSnapshot {
-    let markets = market::markets(["Yes", "No"], market::three_levels([5; 3]), NOW);
-    markets.by_condition(MARKET_ID).expect("it was listed").snapshot()
+fn market() -> (MarketInfo, Book) {
+    market::market(["Yes", "No"], market::three_levels([5; 3]), NOW)
 }

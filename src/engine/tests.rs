@@ -1,32 +1,31 @@
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use super::command::{CreateKey, Identity, OrderNames, Trade, TradeOrder};
 use super::key::{KeyGrant, Permissions};
 use super::*;
 use crate::limits::tier::Tier;
-use crate::market::Markets;
 use crate::market::book::{Book, Ladder, Level, Side};
-use crate::market::catalogue::{MarketInfo, Outcome};
+use crate::market::catalogue::MarketInfo;
 use crate::money::{Price, Shares};
 
 const MARKET_ID: &str = "0xa";
 
-fn market() -> MarketSnapshot {
+fn market() -> (MarketInfo, Book) {
     listed(["Yes", "No"])
 }
 
-fn listed(labels: [&str; 2]) -> MarketSnapshot {
+/// A market, and the book of its first outcome.
+fn listed(labels: [&str; 2]) -> (MarketInfo, Book) {
     let outcomes = labels
         .map(|label| Outcome { label: label.into(), token_id: format!("token-{label}").into() });
     let level =
         |price| Level { price: Price::from_micros(price), size: Shares::from_micros(100_000_000) };
     let ladder = Ladder::from_levels(vec![level(400_000)], vec![level(500_000)]).unwrap();
-    let markets = Markets::new();
-    markets.list(vec![MarketInfo::bare(MARKET_ID, outcomes)]).unwrap();
-    let market = markets.by_condition(MARKET_ID).unwrap();
-    markets.publish(&market, OutcomeIndex(0), Arc::new(Book::new(ladder, Timestamp::EPOCH)));
-    market.snapshot()
+    (MarketInfo::bare(MARKET_ID, outcomes), Book::new(ladder, Timestamp::EPOCH))
+}
+
+fn quote((info, book): &(MarketInfo, Book)) -> Quote<'_> {
+    Quote::new(info, [Some(book), None])
 }
 
 fn owner() -> Owner {
@@ -113,7 +112,8 @@ fn the_hash_is_that_of_the_state() {
         trade(Side::Buy, 2),
         Command::RevokeKey { account, key: first_key, descendants: true },
     ] {
-        let verdict = state.decide(&command, Some(&market), Timestamp::from_seconds(9), &rules);
+        let verdict =
+            state.decide(&command, Some(&quote(&market)), Timestamp::from_seconds(9), &rules);
         let Ok(Verdict::Happens(events)) = verdict else { panic!("{command:?}: {verdict:?}") };
         state.apply(&events, Place::new(0, state.sequence() + 1));
         assert_eq!(state.hash(), hash_from_scratch(&state), "after {command:?}");
@@ -126,8 +126,8 @@ fn the_hash_is_that_of_the_state() {
 fn a_market_that_came_back_with_other_outcomes_is_not_traded() {
     let rules = Rules::default();
     let mut state = State::new(ShardId::new(0).unwrap());
-    let decide = |state: &State, market: &MarketSnapshot| {
-        state.decide(&trade(Side::Buy, 1), Some(market), Timestamp::from_seconds(9), &rules)
+    let decide = |state: &State, market: &(MarketInfo, Book)| {
+        state.decide(&trade(Side::Buy, 1), Some(&quote(market)), Timestamp::from_seconds(9), &rules)
     };
     let Ok(Verdict::Happens(events)) = decide(&state, &market()) else { panic!("it fills") };
     state.apply(&events, Place::new(0, 1));
@@ -142,11 +142,11 @@ fn a_market_that_came_back_with_other_outcomes_is_not_traded() {
 
 #[test]
 fn an_order_for_no_shares_is_refused_whoever_lets_it_through() {
-    let state = State::new(ShardId::new(0).unwrap());
+    let (state, market) = (State::new(ShardId::new(0).unwrap()), market());
     let now = Timestamp::from_seconds(9);
     for shares in [0, -1, 1_000_001] {
         let verdict =
-            state.decide(&trade(Side::Buy, shares), Some(&market()), now, &Rules::default());
+            state.decide(&trade(Side::Buy, shares), Some(&quote(&market)), now, &Rules::default());
         assert!(matches!(verdict, Err(Rejection::Broken { .. })), "{shares}: {verdict:?}");
     }
 }
@@ -164,7 +164,8 @@ fn what_was_taken_away_rests_on_the_removal() {
     let delete = Command::DeleteComment { comment, author: account };
     let mut state = State::new(shard);
     let run = |state: &mut State, command: &Command, position| {
-        let verdict = state.decide(command, Some(&market), Timestamp::from_seconds(9), &rules);
+        let verdict =
+            state.decide(command, Some(&quote(&market)), Timestamp::from_seconds(9), &rules);
         let Ok(Verdict::Happens(events)) = verdict else { panic!("{command:?}: {verdict:?}") };
         state.apply(&events, Place::new(3, position));
     };

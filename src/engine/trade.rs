@@ -11,9 +11,9 @@ use super::position::Position;
 use super::rejection::Rejection;
 use super::{IDS_EXHAUSTED, Rules, State, Verdict};
 use crate::ids::{AccountId, MarketIndex, OrderId, Timestamp};
-use crate::market::MarketSnapshot;
 use crate::market::book::Side;
-use crate::market::catalogue::{Fees, MarketInfo, MarketStatus};
+use crate::market::catalogue::{Fees, MarketStatus};
+use crate::market::quote::Quote;
 use crate::market::walk::Walk;
 use crate::money::{FeeRate, Notional, Price, Shares, Usd, div_ceil};
 
@@ -26,7 +26,7 @@ const FORGOTTEN_PER_TRADE_MAX: usize = 2;
 pub(super) fn decide(
     state: &State,
     trade: &Trade,
-    market: Option<&MarketSnapshot>,
+    quote: Option<&Quote<'_>>,
     now: Timestamp,
     rules: &Rules,
 ) -> Result<Verdict, Rejection> {
@@ -47,26 +47,25 @@ pub(super) fn decide(
     if used.is_some_and(|market| state.settled.contains_key(&market)) {
         return Err(Rejection::MarketClosed { status: MarketStatus::Resolved });
     }
-    let Some(market) = market else {
+    let Some(quote) = quote else {
         return Err(Rejection::MarketNotFound { market_id: order.market_id.clone() });
     };
-    let info = market.info();
-    debug_assert_eq!(*info.condition_id, *order.market_id, "the market that the order names");
-    let Some(outcome) = info.outcome(&order.outcome) else {
-        return Err(outcome_not_found(info, order));
+    debug_assert_eq!(**quote.condition_id, *order.market_id, "the market that the order names");
+    let Some(outcome) = quote.outcome(&order.outcome) else {
+        return Err(outcome_not_found(quote, order));
     };
-    if !info.status.is_tradable() {
-        return Err(Rejection::MarketClosed { status: info.status });
+    if !quote.status.is_tradable() {
+        return Err(Rejection::MarketClosed { status: quote.status });
     }
-    if info.fees == Fees::Unsupported {
+    if quote.fees == Fees::Unsupported {
         return Err(Rejection::FeesUnsupported);
     }
-    let Some(quoted) = market.quoted(outcome).filter(|quoted| !quoted.book.stale) else {
+    let Some(quoted) = quote.book(outcome).filter(|quoted| !quoted.book.stale) else {
         return Err(Rejection::VenueUnavailable);
     };
 
     if let Some(used) = used
-        && !state.used_market(used).is_still(info)
+        && !state.used_market(used).is_still(quote.outcomes)
     {
         return Err(Rejection::MarketChanged);
     }
@@ -83,7 +82,7 @@ pub(super) fn decide(
     }
     let slippage = Slippage::of(order, &walk);
     slippage.check(order, &walk)?;
-    let cost = Cost::of(order.side, &walk, info.fees);
+    let cost = Cost::of(order.side, &walk, quote.fees);
     let ledger = cost.charge(order.side, holdings.ledger)?;
     let Some(position) = held.after_fill(order.side, order.quantity, cost.notional) else {
         return Err(Rejection::Broken { rule: "a position outgrows its range" });
@@ -106,7 +105,7 @@ pub(super) fn decide(
         None => events.extend(actor.opening(now, rules)),
     }
     if used.is_none() {
-        events.push(introduction(index, info));
+        events.push(introduction(index, quote));
     }
     events.push(Event::OrderFilled(Box::new(OrderFilled {
         order: order_id,
@@ -157,10 +156,10 @@ fn replayed(
     Ok(Some(first.id()))
 }
 
-fn outcome_not_found(info: &MarketInfo, order: &TradeOrder) -> Rejection {
+fn outcome_not_found(quote: &Quote<'_>, order: &TradeOrder) -> Rejection {
     Rejection::OutcomeNotFound {
         outcome: order.outcome.clone(),
-        labels: info.outcomes.iter().map(|outcome| outcome.label.clone()).collect(),
+        labels: quote.outcomes.iter().map(|outcome| outcome.label.clone()).collect(),
     }
 }
 
@@ -168,11 +167,11 @@ fn next_market(state: &State) -> MarketIndex {
     MarketIndex(u32::try_from(state.markets.len()).expect("fewer markets than a u32 counts"))
 }
 
-fn introduction(index: MarketIndex, info: &MarketInfo) -> Event {
+fn introduction(index: MarketIndex, quote: &Quote<'_>) -> Event {
     Event::MarketIntroduced {
         index,
-        condition_id: info.condition_id.clone(),
-        outcomes: info
+        condition_id: quote.condition_id.clone(),
+        outcomes: quote
             .outcomes
             .iter()
             .map(|outcome| (outcome.label.clone(), outcome.token_id.clone()))

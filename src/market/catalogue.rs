@@ -165,19 +165,7 @@ impl MarketInfo {
     /// The outcome with this label, in any case; `yes` and `no` also name the first and the second
     /// outcome of a binary market that does not use those labels.
     pub fn outcome(&self, label: &str) -> Option<OutcomeIndex> {
-        let named = self.outcomes.iter().position(|outcome| same_label(&outcome.label, label));
-        let index = named.or_else(|| {
-            if self.outcomes.len() != 2 {
-                None
-            } else if label.eq_ignore_ascii_case("yes") {
-                Some(0)
-            } else if label.eq_ignore_ascii_case("no") {
-                Some(1)
-            } else {
-                None
-            }
-        })?;
-        u8::try_from(index).ok().map(OutcomeIndex)
+        outcome_called(&self.outcomes, label)
     }
 }
 
@@ -206,6 +194,23 @@ pub enum DescriptionFlaw {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("its tokens are not those that the market is known by")]
 pub struct TokensDiffer;
+
+/// See [`MarketInfo::outcome`].
+pub(super) fn outcome_called(outcomes: &[Outcome], label: &str) -> Option<OutcomeIndex> {
+    let named = outcomes.iter().position(|outcome| same_label(&outcome.label, label));
+    let index = named.or_else(|| {
+        if outcomes.len() != 2 {
+            None
+        } else if label.eq_ignore_ascii_case("yes") {
+            Some(0)
+        } else if label.eq_ignore_ascii_case("no") {
+            Some(1)
+        } else {
+            None
+        }
+    })?;
+    u8::try_from(index).ok().map(OutcomeIndex)
+}
 
 /// Labels match whatever their case.
 fn same_label(left: &str, right: &str) -> bool {

@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 use super::MarketSnapshot;
 use super::book::{LastTrade, Side};
 use super::catalogue::MarketStatus;
+use super::quote::Quote;
 use crate::ids::{OutcomeIndex, Timestamp};
 use crate::money::{Price, div_half_even};
 
@@ -80,14 +81,14 @@ impl PriceSource {
 impl MarketPrices {
     /// The prices of a market as it stands in this snapshot.
     pub fn of(snapshot: &MarketSnapshot) -> Self {
-        let info = snapshot.info();
+        let (info, quote) = (snapshot.info(), snapshot.quote());
         let is_resolved = info.status == MarketStatus::Resolved;
         let mut stale = false;
         let outcomes = (0_u8..)
             .map(OutcomeIndex)
             .take(info.outcomes.len())
             .map(|outcome| {
-                let quoted = Quoted::of(snapshot, outcome);
+                let quoted = Quoted::of(&quote, outcome);
                 let payout = info.payouts.get(outcome.index()).filter(|_| is_resolved);
                 if let Some(&payout) = payout {
                     return OutcomePrice::resolved(payout, quoted);
@@ -168,9 +169,9 @@ struct Quoted {
 }
 
 impl Quoted {
-    fn of(snapshot: &MarketSnapshot, outcome: OutcomeIndex) -> Option<Self> {
-        let quoted = snapshot.quoted(outcome)?;
-        let is_own = snapshot.books[outcome.index()].is_some();
+    fn of(quote: &Quote<'_>, outcome: OutcomeIndex) -> Option<Self> {
+        let quoted = quote.book(outcome)?;
+        let is_own = !quoted.liquidity.is_mirrored();
         Some(Self {
             best_bid: quoted.liquidity.touch(Side::Sell),
             best_ask: quoted.liquidity.touch(Side::Buy),

@@ -61,7 +61,8 @@ impl Core {
     ) -> Observed<Result<Outcome, Refusal>> {
         let now = time_of_decision(around.clock.now(), self.decided_at);
         let market = market_of(command, &around.markets);
-        let verdict = self.state.decide(command, market.as_ref(), now, &around.rules);
+        let quote = market.as_ref().map(MarketSnapshot::quote);
+        let verdict = self.state.decide(command, quote.as_ref(), now, &around.rules);
         match verdict {
             Err(rejection) => self.refused(command, rejection.into()),
             Ok(Verdict::Already) => {

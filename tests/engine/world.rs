@@ -14,9 +14,9 @@ use paperbourse::engine::rejection::Rejection;
 use paperbourse::engine::{Rules, State, Verdict};
 use paperbourse::ids::{OutcomeIndex, Place, ShardId, Timestamp};
 use paperbourse::journal::record::{self, RecordHeader};
-use paperbourse::market::Markets;
 use paperbourse::market::book::{Book, Ladder, Level};
 use paperbourse::market::catalogue::{MarketInfo, Outcome};
+use paperbourse::market::{MarketSnapshot, Markets};
 
 use crate::restore::Rows;
 
@@ -111,8 +111,8 @@ impl World {
             }
             _ => None,
         };
-        let decide =
-            |state: &State| state.decide(command, snapshot.as_ref(), self.now, &self.rules);
+        let quote = snapshot.as_ref().map(MarketSnapshot::quote);
+        let decide = |state: &State| state.decide(command, quote.as_ref(), self.now, &self.rules);
         let verdict = decide(&self.state);
         assert_eq!(decide(&self.follower), verdict, "equal states decide alike");
         let verdict = verdict?;

@@ -151,13 +151,11 @@ const PURE_CRATES: [&str; 12] = [
 ];
 
 /// What a pure module names all the same, and why that is harmless.
-const EXCEPTIONS: [(&str, &str, &str); 10] = [
+const EXCEPTIONS: [(&str, &str, &str); 8] = [
     ("auth/identity/oidc/key_set", "aws_lc_rs::signature", "parses public keys"),
     ("auth/identity/oidc/key_set", "jsonwebtoken", "parses public keys"),
     ("auth/identity/tier_claim", "crate::auth::identity::TokenFlaw", "a value"),
-    ("engine", "crate::market::MarketSnapshot", "a value"),
     ("engine/idempotency", "aws_lc_rs::digest", "computes"),
-    ("engine/trade", "crate::market::MarketSnapshot", "a value"),
     ("limits/bucket", "parking_lot::Mutex", "no request with a key meets these locks"),
     ("market/price", "crate::market::MarketSnapshot", "a value"),
     ("snapshot/manifest", "crate::journal::ChainMark", "a value"),

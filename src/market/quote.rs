@@ -1,0 +1,125 @@
+//! What a decision needs of a market at one moment: its terms and its books. Pure.
+//!
+//! A quote borrows everything, so taking one copies no level and no text.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::book::Book;
+use super::catalogue::{self, Fees, MarketInfo, MarketStatus, Outcome};
+use super::walk::Liquidity;
+use crate::ids::OutcomeIndex;
+use crate::money::{Price, Shares};
+
+/// A market as one decision sees it.
+#[derive(Clone, Debug)]
+pub struct Quote<'a> {
+    /// The venue's name for the market.
+    pub condition_id: &'a Arc<str>,
+    /// Label and token of each outcome.
+    pub outcomes: &'a [Outcome],
+    /// Where in its life it is.
+    pub status: MarketStatus,
+    /// What a taker pays.
+    pub fees: Fees,
+    /// The smallest step of a price.
+    pub tick: Price,
+    /// The smallest resting order.
+    pub order_size_min: Shares,
+    /// One for each outcome; `None` where no book is known.
+    books: SmallVec<[Option<&'a Book>; 2]>,
+}
+
+/// The liquidity that an outcome trades on, and the book that it comes from.
+#[derive(Clone, Copy, Debug)]
+pub struct QuotedBook<'a> {
+    /// The levels, mirrored where they are the other outcome's.
+    pub liquidity: Liquidity<'a>,
+    /// The book as it is, of whichever outcome.
+    pub book: &'a Book,
+}
+
+impl<'a> Quote<'a> {
+    /// The terms of a market, and the books of its outcomes in their order.
+    #[inline]
+    pub fn new(info: &'a MarketInfo, books: impl IntoIterator<Item = Option<&'a Book>>) -> Self {
+        Self {
+            condition_id: &info.condition_id,
+            outcomes: &info.outcomes,
+            status: info.status,
+            fees: info.fees,
+            tick: info.tick,
+            order_size_min: info.order_size_min,
+            books: books.into_iter().collect(),
+        }
+    }
+
+    /// The outcome that an order calls by this label.
+    pub fn outcome(&self, label: &str) -> Option<OutcomeIndex> {
+        catalogue::outcome_called(self.outcomes, label)
+    }
+
+    /// The book that an outcome trades on: its own, or where none is known the mirror of the other
+    /// outcome's of a binary market. The two are never added: each already holds the other.
+    #[inline]
+    pub fn book(&self, outcome: OutcomeIndex) -> Option<QuotedBook<'a>> {
+        if let Some(book) = *self.books.get(outcome.index())? {
+            return Some(QuotedBook { liquidity: Liquidity::own(book.ladder()), book });
+        }
+        if self.books.len() != 2 {
+            return None;
+        }
+        let book = self.books[1 - outcome.index()]?;
+        Some(QuotedBook { liquidity: Liquidity::mirror_of(book.ladder()), book })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Timestamp;
+    use crate::market::book::{Ladder, Level, Side};
+
+    fn info(labels: &[&str]) -> MarketInfo {
+        let outcome = |&label: &&str| Outcome { label: label.into(), token_id: label.into() };
+        MarketInfo::bare("0xa", labels.iter().map(outcome))
+    }
+
+    fn book(bid_micros: i64) -> Book {
+        let bid =
+            Level { price: Price::from_micros(bid_micros), size: Shares::from_micros(1_000_000) };
+        Book::new(Ladder::from_levels(vec![bid], vec![]).unwrap(), Timestamp::EPOCH)
+    }
+
+    #[test]
+    fn it_carries_the_terms_of_its_market() {
+        let info = MarketInfo { status: MarketStatus::Paused, ..info(&["Yes", "No"]) };
+        let quote = Quote::new(&info, [None, None]);
+        assert_eq!((&**quote.condition_id, quote.status), ("0xa", MarketStatus::Paused));
+        assert_eq!((quote.fees, quote.outcomes), (Fees::Free, &info.outcomes[..]));
+        assert_eq!((quote.tick, quote.order_size_min), (info.tick, info.order_size_min));
+        assert_eq!(quote.outcome("no"), Some(OutcomeIndex(1)));
+    }
+
+    #[test]
+    fn an_outcome_without_a_book_trades_on_the_mirror_of_the_other() {
+        let (info, book) = (info(&["Yes", "No"]), book(400_000));
+        assert!(Quote::new(&info, [None, None]).book(OutcomeIndex(0)).is_none());
+        let quote = Quote::new(&info, [None, Some(&book)]);
+        let touch = |outcome, side| quote.book(outcome).unwrap().liquidity.touch(side);
+        assert_eq!(touch(OutcomeIndex(1), Side::Sell), Some(Price::from_micros(400_000)));
+        assert_eq!(touch(OutcomeIndex(0), Side::Buy), Some(Price::from_micros(600_000)));
+        assert_eq!(touch(OutcomeIndex(0), Side::Sell), None);
+    }
+
+    #[test]
+    fn of_three_outcomes_none_is_the_mirror_of_another() {
+        let (info, book) = (info(&["A", "B", "C"]), book(400_000));
+        let quote = Quote::new(&info, [None, Some(&book), None]);
+        assert!(quote.book(OutcomeIndex(1)).is_some());
+        assert!(quote.book(OutcomeIndex(0)).is_none());
+        assert!(quote.book(OutcomeIndex(2)).is_none());
+        assert!(quote.book(OutcomeIndex(3)).is_none());
+    }
+}
