@@ -7,6 +7,7 @@
 //! first and is mended afterwards.
 
 mod backoff;
+mod books;
 mod budget;
 mod catalogue;
 mod clock;
@@ -38,9 +39,8 @@ pub use replay::{Replay, ReplayCounts};
 pub use tap::Tap;
 
 use catalogue::{Cataloguer, Described, URGENT_MAX, Urgent};
-use clock::Clock;
+use clock::{Clock, Stamp};
 use freshness::{Freshness, Signal};
-use lag::Heard;
 use rest::{BOOKS_MAX, Rest, RestError};
 use slot::Slot;
 use socket::{Lost, QUEUE_BYTES_MAX, Received};
@@ -48,7 +48,6 @@ use status::{LiveSnapshot, LiveStatus};
 use tracker::Tracker;
 
 use super::resolution::Told;
-use super::wire::clob::{self, BookMessage};
 use super::wire::socket::{self as frames, Frame, Message, Subject};
 use super::wire::{Description, UNTOLD, WireError};
 use crate::ids::Timestamp;
@@ -61,11 +60,6 @@ const EVENTS_MAX: usize = 8_192;
 
 /// Questions to the book endpoint at a time.
 const BOOK_QUESTIONS_MAX: usize = 2;
-
-/// After so many vain answers in a row the connection of a book that the book endpoint calls older
-/// and different is given up: either changes come faster than answers and one was lost, or the
-/// venue's clock was set back. Another connection begins with a whole book.
-const VAIN_ANSWERS_MAX: u32 = 3;
 
 /// At most so many stages of resolutions that are not known are named in the log.
 const STAGES_NAMED_MAX: usize = 100;
@@ -83,11 +77,21 @@ enum Event {
     /// Markets that were asked for.
     Described(Vec<Described>),
     /// The books of these tokens, which were asked for on these connections.
-    Books { ask: u64, asked: Asked, at: Instant, answer: Result<Bytes, RestError> },
+    Books(Answered),
 }
 
 /// Tokens, each with the number of its connection.
 type Asked = Vec<(Arc<str>, u32)>;
+
+/// An answer of the book endpoint.
+struct Answered {
+    ask: u64,
+    asked: Asked,
+    /// When the question left, and when the answer came.
+    asked_at: Instant,
+    at: Instant,
+    answer: Result<Bytes, RestError>,
+}
 
 /// Follows the venue.
 pub struct Live {
@@ -99,6 +103,8 @@ pub struct Live {
     /// How many gaps of the tape were answered with new connections.
     gaps_mended: u64,
     clock: Clock,
+    /// What sockets told up to then has been taken.
+    heard_until: Duration,
     feed: Feed,
     tracker: Tracker,
     markets: HashMap<Arc<str>, Followed>,
@@ -178,6 +184,7 @@ impl Live {
             tap: Tap::default(),
             gaps_mended: 0,
             clock,
+            heard_until: Duration::ZERO,
             feed,
             tracker: Tracker::default(),
             markets: HashMap::new(),
@@ -223,13 +230,13 @@ impl Live {
         loop {
             tokio::select! {
                 Some(event) = received.recv() => self.take(event),
-                _ = sweep.tick() => self.sweep(),
+                _ = sweep.tick() => self.sweep(received.is_empty()),
             }
         }
     }
 
     fn now(&self) -> Duration {
-        self.clock.elapsed()
+        self.clock.now().elapsed
     }
 
     fn take(&mut self, event: Event) {
@@ -240,7 +247,9 @@ impl Live {
             }
             Event::Frame(frame) => {
                 self.tap.frame(frame.at, frame.socket, &frame.text);
-                self.take_frame(frame.socket, &frame.text);
+                let received = self.clock.received(frame.at);
+                self.take_frame(frame.socket, &frame.text, received);
+                self.heard_until = self.heard_until.max(received.elapsed);
                 self.counts.delays.record(frame.at.elapsed());
             }
             Event::Lost { socket, lost, pause } => {
@@ -268,12 +277,12 @@ impl Live {
                 );
                 self.describe(told);
             }
-            Event::Books { ask, asked, at, answer } => {
-                self.tap.books(ask, at, &answer);
-                let Clock::Running { began } = self.clock else { return };
+            Event::Books(Answered { ask, asked, asked_at, at, answer }) => {
+                self.tap.books(ask, asked_at, at, &answer);
                 let body = answer.inspect_err(|error| tracing::warn!("books: {error}")).ok();
                 self.book_questions -= 1;
-                self.take_books(asked, at.saturating_duration_since(began), body.as_ref());
+                let asked_at = self.clock.received(asked_at).elapsed;
+                self.take_books(asked, asked_at, self.clock.received(at), body.as_ref());
                 self.ask_for_books();
             }
         }
@@ -318,13 +327,13 @@ impl Live {
         if before != after && matches!(after, Freshness::Stale | Freshness::Closed) {
             let token_id: Arc<str> = token_id.into();
             let change = VenueChange::Stale { token_id };
-            self.feed.apply(VenueEvent { at: self.clock.time(), change });
+            self.feed.apply(VenueEvent { at: self.clock.now().time, change });
         }
     }
 
-    fn take_frame(&mut self, socket: usize, text: &str) {
+    fn take_frame(&mut self, socket: usize, text: &str, received: Stamp) {
         self.counts.frames += 1;
-        self.counts.frame_received_at = Some(self.clock.time());
+        self.counts.frame_received_at = Some(received.time);
         let slot = &mut self.sockets[socket];
         if slot.state == Freshness::Stale {
             // It was given up, and what was on its way is worth nothing.
@@ -335,7 +344,7 @@ impl Live {
                 slot.state = slot.state.after(Signal::Proven);
                 for (index, message) in messages.into_iter().enumerate() {
                     match message {
-                        Ok(message) => self.take_message(socket, message),
+                        Ok(message) => self.take_message(socket, message, received),
                         Err(error @ WireError::UnknownType { .. }) => {
                             self.counts.unknown_messages += 1;
                             tracing::debug!("socket {socket} of the venue: {error}");
@@ -388,11 +397,11 @@ impl Live {
     fn distrust(&mut self, token_id: &Arc<str>, now: Duration) {
         self.signal(token_id, Signal::Contradicted, now);
         let change = VenueChange::Stale { token_id: token_id.clone() };
-        self.feed.apply(VenueEvent { at: self.clock.time(), change });
+        self.feed.apply(VenueEvent { at: self.clock.now().time, change });
     }
 
-    fn take_message(&mut self, socket: usize, message: Message<'_>) {
-        let Some(believed_at) = self.believed_time(socket, &message) else {
+    fn take_message(&mut self, socket: usize, message: Message<'_>, received: Stamp) {
+        let Some(believed_at) = self.believed_time(socket, &message, received) else {
             self.counts.late_messages += 1;
             return self.give_up(socket, "it tells what happened long ago");
         };
@@ -404,7 +413,7 @@ impl Live {
                 return self.hear_of_market(&market.description.info.condition_id);
             }
             Message::MarketResolved(resolved) => {
-                return self.hear_of_end(resolved);
+                return self.hear_of_end(resolved, received.time);
             }
             Message::PriceChange(_)
             | Message::Book(_)
@@ -423,7 +432,7 @@ impl Live {
             _ => Arc::default(),
         };
         let Some(event) = message.event(name) else { return };
-        let event = self.dated(event);
+        let event = self.dated(event, received.time);
         let believed_at = if believed_at == UNTOLD { event.at } else { believed_at };
         match &event.change {
             VenueChange::Levels(changes) => {
@@ -435,7 +444,7 @@ impl Live {
             _ => {}
         }
         let verdicts = self.feed.apply_as_of(event, believed_at);
-        self.judge(&verdicts, self.now());
+        self.judge(&verdicts, received.elapsed);
     }
 
     /// Applies what was found of books as they were at this moment.
@@ -451,9 +460,13 @@ impl Live {
         }
     }
 
-    fn sweep(&mut self) {
+    /// Looks at all books. `has_heard_all` where nothing that a socket told waits to be taken.
+    fn sweep(&mut self, has_heard_all: bool) {
         let now = self.now();
-        let sweep = self.tracker.sweep(now, &self.timing);
+        if has_heard_all {
+            self.heard_until = now;
+        }
+        let sweep = self.tracker.sweep(now, self.heard_until, &self.timing);
         self.tap.expired(&sweep.expired);
         for token_id in &sweep.expired {
             self.signal(token_id, Signal::Expired, now);
@@ -496,79 +509,12 @@ impl Live {
             tokio::spawn(async move {
                 let ids: Vec<Arc<str>> = asked.iter().map(|(id, _)| id.clone()).collect();
                 rest.books_ready().await;
-                let at = Instant::now();
+                let asked_at = Instant::now();
                 let answer = rest.books(&ids).await;
+                let answered = Answered { ask, asked, asked_at, at: Instant::now(), answer };
                 // Nobody listens when the server ends.
-                let _ = events.send(Event::Books { ask, asked, at, answer }).await;
+                let _ = events.send(Event::Books(answered)).await;
             });
-        }
-    }
-
-    fn take_books(&mut self, asked: Asked, at: Duration, body: Option<&Bytes>) {
-        let rows = body.map(|body| clob::books(body));
-        let mut told: HashMap<&str, BookMessage<'_>> = HashMap::new();
-        let is_whole = match rows {
-            Some(Ok(rows)) => {
-                for row in rows {
-                    match row {
-                        Ok(book) => drop(told.insert(book.asset_id, book)),
-                        Err(error) => tracing::warn!("a book is left out: {error}"),
-                    }
-                }
-                true
-            }
-            Some(Err(error)) => {
-                tracing::warn!("books: {error}");
-                false
-            }
-            None => false,
-        };
-        for (token_id, connection) in asked {
-            if !self.tracker.answered(&token_id, connection) {
-                continue;
-            }
-            match told.remove(&*token_id) {
-                Some(book) => self.take_book(&token_id, book, at),
-                None if is_whole => self.miss_book(&token_id),
-                None => {}
-            }
-        }
-    }
-
-    /// The venue has no book of a token: its market is closed, or about to be.
-    fn miss_book(&mut self, token_id: &str) {
-        let now = self.now();
-        self.signal(token_id, Signal::Expired, now);
-        if let Some((_, token)) = self.tracker.get(token_id) {
-            let _ = self.urgent.try_send(Urgent::Followed(token.condition_id.clone()));
-        }
-    }
-
-    /// Takes a book of the book endpoint, which is of the moment when it was asked for, or later.
-    fn take_book(&mut self, token_id: &Arc<str>, book: BookMessage<'_>, asked_at: Duration) {
-        let Some((_, token)) = self.tracker.get(token_id) else { return };
-        let (socket, now) = (token.socket, self.now());
-        let at = match self.sockets[socket].lag.of(book.at, now, self.clock.time()) {
-            Heard::Late(_) => book.at,
-            Heard::Ahead(ahead) => self.clamp(socket, ahead),
-        };
-        self.correct_grid(token_id, &book, at);
-        let is_new = !self.feed.has_levels(token_id, &book.ladder);
-        let event = self.dated(book.event(|_| token_id.clone()));
-        let at = if at == UNTOLD { event.at } else { at };
-        let verdicts = self.feed.apply_as_of(event, at);
-        let verdict = verdicts.iter().find(|(id, _)| id == token_id).map(|(_, verdict)| *verdict);
-        if is_new && verdict == Some(Verdict::Proven) {
-            self.counts.books_diverged += 1;
-            let by = self.now() + self.timing.silence_patience;
-            self.tracker.expect(token_id, at, by);
-        }
-        self.judge(&verdicts, asked_at);
-        if verdict == Some(Verdict::Unproven)
-            && self.tracker.vain_count(token_id) > VAIN_ANSWERS_MAX
-            && let Some((_, token)) = self.tracker.get(token_id)
-        {
-            self.give_up(token.socket, "a book cannot be mended");
         }
     }
 
@@ -579,3 +525,6 @@ impl Live {
         self.status.set(self.counts.clone());
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,30 +26,46 @@ pub(super) enum Clock {
     },
 }
 
-impl Clock {
+/// When something reached us, by both clocks. What is late is judged by this: a message that had to
+/// wait for us was not late for that.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stamp {
     /// The time since the start.
-    pub(super) fn elapsed(self) -> Duration {
+    pub(super) elapsed: Duration,
+    /// The time of day.
+    pub(super) time: Timestamp,
+}
+
+impl Clock {
+    /// The present.
+    pub(super) fn now(self) -> Stamp {
         match self {
-            Self::Running { began } => began.elapsed(),
+            Self::Running { began } => Stamp { elapsed: began.elapsed(), time: Timestamp::now() },
             Self::Tape { began, now } => {
                 let nanos = now.nanos().saturating_sub(began.nanos());
-                Duration::from_nanos(u64::try_from(nanos).unwrap_or(0))
+                let elapsed = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
+                Stamp { elapsed, time: now }
             }
         }
     }
 
-    /// The time of day.
-    pub(super) fn time(self) -> Timestamp {
-        match self {
-            Self::Running { .. } => Timestamp::now(),
-            Self::Tape { now, .. } => now,
+    /// The stamp of what reached us at this instant and may have waited since. Of a tape, what is
+    /// played came at the time of its line.
+    pub(super) fn received(self, at: Instant) -> Stamp {
+        let mut stamp = self.now();
+        if let Self::Running { began } = self {
+            let waited = i64::try_from(at.elapsed().as_nanos()).unwrap_or(i64::MAX);
+            stamp.elapsed = at.saturating_duration_since(began);
+            stamp.time = Timestamp::from_nanos(stamp.time.nanos().saturating_sub(waited));
         }
+        stamp
     }
 }
 
 impl Live {
-    /// What was told without a time is the newest of its book.
-    pub(super) fn dated(&self, mut event: VenueEvent) -> VenueEvent {
+    /// What was told without a time is the newest of its book, or else of the time at which it
+    /// came.
+    pub(super) fn dated(&self, mut event: VenueEvent, time: Timestamp) -> VenueEvent {
         if event.at == UNTOLD {
             let newest = match &event.change {
                 VenueChange::Levels(changes) => {
@@ -62,7 +78,7 @@ impl Live {
                     None
                 }
             };
-            event.at = newest.unwrap_or_else(|| self.clock.time());
+            event.at = newest.unwrap_or(time);
         }
         event
     }

@@ -38,9 +38,8 @@ impl Live {
 
     /// A market has a winner, says one source: it is not traded any more, and the catalogue is
     /// asked.
-    pub(super) fn hear_of_end(&mut self, told: &MarketResolved<'_>) {
+    pub(super) fn hear_of_end(&mut self, told: &MarketResolved<'_>, now: Timestamp) {
         let condition_id = told.market;
-        let now = self.clock.time();
         let Some(market) = self.markets.get_mut(condition_id) else { return };
         // Nothing has happened later than now.
         let at = if told.at == UNTOLD { now } else { told.at.min(now) };
@@ -77,7 +76,7 @@ impl Live {
     fn publish(&mut self, infos: Vec<MarketInfo>) {
         if !infos.is_empty() {
             let change = VenueChange::Listed(infos);
-            self.feed.apply(VenueEvent { at: self.clock.time(), change });
+            self.feed.apply(VenueEvent { at: self.clock.now().time, change });
         }
     }
 
@@ -114,7 +113,7 @@ impl Live {
 
     fn follow(&mut self, told: Vec<Description>) {
         self.publish(told.iter().map(|told| told.info.clone()).collect());
-        let now = self.clock.time();
+        let now = self.clock.now().time;
         for Description { info, updated_at, .. } in told {
             let (condition_id, is_closed) = (info.condition_id.clone(), info.status.is_closed());
             let market = Followed {
@@ -147,7 +146,7 @@ impl Live {
     /// Takes what is told of markets that are followed.
     pub(super) fn describe(&mut self, told: Vec<Described>) {
         self.follow_held(&told);
-        let (now, retraction_after) = (self.clock.time(), self.timing.retraction_after);
+        let (now, retraction_after) = (self.clock.now().time, self.timing.retraction_after);
         let mut changed = Vec::new();
         for described in told {
             let told = &described.gamma;

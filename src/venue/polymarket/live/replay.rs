@@ -11,6 +11,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::catalogue::Described;
+use super::clock::Stamp;
 use super::freshness::{Freshness, Signal};
 use super::rest::{read_events, read_page};
 use super::slot::Slot;
@@ -260,7 +261,8 @@ impl Replay {
         self.counts.frames += 1;
         let socket = self.socket(line)?;
         let payload = line.payload().ok()??;
-        self.live.take_frame(socket, str::from_utf8(&payload).ok()?);
+        let received = self.received(line);
+        self.live.take_frame(socket, str::from_utf8(&payload).ok()?, received);
         Some(())
     }
 
@@ -295,8 +297,18 @@ impl Replay {
         let Some(asked) = self.asked.remove(&line.ask?) else { return Some(()) };
         let body = line.payload().ok()?.map(|body| Bytes::from(body.into_owned()));
         // When they were asked for would say when they expire, which the tape does.
-        self.live.take_books(asked, self.live.now(), body.as_ref());
+        let received = self.received(line);
+        self.live.take_books(asked, self.live.now(), received, body.as_ref());
         Some(())
+    }
+
+    /// When a line came, also where it waited for one that is later.
+    fn received(&self, line: &Line<'_>) -> Stamp {
+        let now = Timestamp::from_nanos(line.ns);
+        match self.live.clock {
+            Clock::Tape { began, .. } => Clock::Tape { began, now }.now(),
+            clock @ Clock::Running { .. } => clock.now(),
+        }
     }
 
     /// The socket of a line, which is there from then on.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Live;
+use super::clock::Stamp;
 use super::freshness::Freshness;
 use super::lag::{Heard, Lag};
 use super::socket::Handle;
@@ -52,11 +53,12 @@ impl Live {
         &mut self,
         socket: usize,
         message: &Message<'_>,
+        received: Stamp,
     ) -> Option<Timestamp> {
         if message.at() == UNTOLD {
             return Some(UNTOLD);
         }
-        let (now, time) = (self.now(), self.clock.time());
+        let (now, time) = (received.elapsed, received.time);
         let lag = &mut self.sockets[socket].lag;
         let (at, heard) = match message {
             Message::PriceChange(change) => (change.at, lag.of_change(change.at, now, time)),
@@ -67,13 +69,12 @@ impl Live {
                 (lag <= self.timing.lag_max).then_some(at)
             }
             Heard::Late(_) => Some(at),
-            Heard::Ahead(ahead) => Some(self.clamp(socket, ahead)),
+            Heard::Ahead(ahead) => Some(self.clamp(socket, ahead, received)),
         }
     }
 
     /// What a time that cannot be is taken for: one that makes nothing late that comes after it.
-    pub(super) fn clamp(&mut self, socket: usize, ahead: Duration) -> Timestamp {
-        let (now, time) = (self.now(), self.clock.time());
+    pub(super) fn clamp(&mut self, socket: usize, ahead: Duration, received: Stamp) -> Timestamp {
         self.counts.ahead_messages += 1;
         let slot = &mut self.sockets[socket];
         if !std::mem::replace(&mut slot.is_ahead_named, true) {
@@ -85,6 +86,6 @@ impl Live {
                  this connection without a word"
             );
         }
-        slot.lag.time_before(self.timing.lag_max, now, time)
+        slot.lag.time_before(self.timing.lag_max, received.elapsed, received.time)
     }
 }

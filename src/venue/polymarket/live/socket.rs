@@ -273,8 +273,7 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
         let length = u32::try_from(text.len()).map_err(|_| Lost::TooLong)?;
         let room = self.bytes.clone().try_acquire_many_owned(length);
         let room = room.map_err(|_| Lost::Overflow)?;
-        let at = Instant::now();
-        let frame = Received { socket: self.number, at, text, _room: room };
+        let frame = Received::new(self.number, text, room);
         self.events.try_send(Event::Frame(frame)).map_err(|_| Lost::Overflow)
     }
 }
@@ -289,6 +288,13 @@ pub(super) struct Received {
     pub(super) text: String,
     /// Its part of what may wait.
     _room: OwnedSemaphorePermit,
+}
+
+impl Received {
+    /// It comes now.
+    pub(super) fn new(socket: usize, text: String, room: OwnedSemaphorePermit) -> Self {
+        Self { socket, at: Instant::now(), text, _room: room }
+    }
 }
 
 fn close_text(payload: &[u8]) -> String {

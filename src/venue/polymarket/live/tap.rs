@@ -120,13 +120,19 @@ impl Tap {
         });
     }
 
-    /// The answer to that, which was asked for at this moment.
-    pub(super) fn books<E: Display>(&self, ask: u64, at: Instant, answer: &Result<Bytes, E>) {
+    /// The answer to that: when it was asked for, and when it came.
+    pub(super) fn books<E: Display>(
+        &self,
+        ask: u64,
+        asked_at: Instant,
+        at: Instant,
+        answer: &Result<Bytes, E>,
+    ) {
         if let Some(sender) = &self.0 {
-            let asked_ns = sender.time(at.into_std()).nanos();
-            self.send(Folder::Clob, payload(answer), || {
-                Fields::of("books").number("ask", ask).number("asked_ns", asked_ns)
-            });
+            let asked_ns = sender.time(asked_at.into_std()).nanos();
+            let Fields(fields) =
+                Fields::of("books").number("ask", ask).number("asked_ns", asked_ns);
+            sender.send(at.into_std(), Folder::Clob, fields, payload(answer));
         }
     }
 

@@ -175,8 +175,9 @@ impl Tracker {
         self.tokens.get(token_id).map_or(0, |token| token.vain_count)
     }
 
-    /// Looks at every token.
-    pub(super) fn sweep(&mut self, now: Duration, timing: &Timing) -> Sweep {
+    /// Looks at every token. What sockets told up to `heard_until` has been taken: one is silent
+    /// that did not tell something by then, whatever still waits for us.
+    pub(super) fn sweep(&mut self, now: Duration, heard_until: Duration, timing: &Timing) -> Sweep {
         let mut sweep = Sweep::default();
         for (token_id, token) in &mut self.tokens {
             if !token.is_connected || token.state == Freshness::Closed {
@@ -193,13 +194,13 @@ impl Tracker {
                 sweep.due.push((token_id.clone(), token.connection));
             }
             match &mut token.expected {
-                Some(expected) if now > expected.by && expected.is_overdue => {
+                Some(expected) if heard_until > expected.by && expected.is_overdue => {
                     token.expected = None;
                     if !sweep.silent_sockets.contains(&token.socket) {
                         sweep.silent_sockets.push(token.socket);
                     }
                 }
-                Some(expected) => expected.is_overdue = now > expected.by,
+                Some(expected) => expected.is_overdue = heard_until > expected.by,
                 None => {}
             }
         }
@@ -263,6 +264,11 @@ mod tests {
         Duration::from_millis(millis)
     }
 
+    /// A sweep when all that sockets told has been taken.
+    fn look(tracker: &mut Tracker, millis: u64) -> Sweep {
+        tracker.sweep(at(millis), at(millis), &TIMING)
+    }
+
     /// Signals with their times, then when the token is first due and when it expires, looked for
     /// every 100 ms.
     #[test]
@@ -302,7 +308,7 @@ mod tests {
                 while let Some((_, signal)) = signals_left.next_if(|(when, _)| *when <= millis) {
                     tracker.signal("1", *signal, at(millis));
                 }
-                let sweep = tracker.sweep(at(millis), &TIMING);
+                let sweep = look(&mut tracker, millis);
                 due = due.or((!sweep.due.is_empty()).then_some(millis));
                 expired = expired.or((!sweep.expired.is_empty()).then_some(millis));
             }
@@ -316,7 +322,7 @@ mod tests {
         tracker.signal("1", Signal::Opened, at(0));
         let mut asked = Vec::new();
         for second in 0..150 {
-            for (_, connection) in tracker.sweep(at(second * 1_000), &TIMING).due {
+            for (_, connection) in look(&mut tracker, second * 1_000).due {
                 asked.push(second);
                 assert!(tracker.answered("1", connection));
             }
@@ -330,7 +336,7 @@ mod tests {
     fn an_answer_to_a_lost_connection_says_nothing() {
         let mut tracker = tracker();
         tracker.signal("1", Signal::Opened, at(0));
-        let (_, connection) = tracker.sweep(at(5_000), &TIMING).due[0];
+        let (_, connection) = look(&mut tracker, 5_000).due[0];
         tracker.signal("1", Signal::Lost, at(5_100));
         tracker.signal("1", Signal::Opened, at(5_200));
         assert!(!tracker.answered("1", connection));
@@ -347,20 +353,33 @@ mod tests {
             if let Some(millis) = told_at {
                 tracker.told("1", time(millis));
             }
-            assert_eq!(tracker.sweep(at(3_000), &TIMING).silent_sockets, [0; 0]);
+            assert_eq!(look(&mut tracker, 3_000).silent_sockets, [0; 0]);
             // We may be late ourselves: what was told may wait to be read.
-            assert_eq!(tracker.sweep(at(9_000), &TIMING).silent_sockets, [0; 0]);
-            let silent = tracker.sweep(at(9_001), &TIMING).silent_sockets;
+            assert_eq!(look(&mut tracker, 9_000).silent_sockets, [0; 0]);
+            let silent = look(&mut tracker, 9_001).silent_sockets;
             assert_eq!(!silent.is_empty(), is_silent, "{told_at:?}");
-            assert!(tracker.sweep(at(9_002), &TIMING).silent_sockets.is_empty(), "once");
+            assert!(look(&mut tracker, 9_002).silent_sockets.is_empty(), "once");
         }
         let mut tracker = tracker();
         tracker.told("1", time(10));
         tracker.signal("1", Signal::Opened, at(0));
         tracker.expect("1", time(10), at(3_000));
         for millis in [4_000, 4_001] {
-            let silent = tracker.sweep(at(millis), &TIMING).silent_sockets;
+            let silent = look(&mut tracker, millis).silent_sockets;
             assert!(silent.is_empty(), "it was told before");
+        }
+    }
+
+    /// A process that was busy elsewhere has not read yet what would prove the socket right.
+    #[test]
+    fn a_socket_is_not_silent_while_its_messages_wait_for_us() {
+        for (heard_until, is_silent) in [(2_999, false), (3_000, false), (3_001, true)] {
+            let mut tracker = tracker();
+            tracker.signal("1", Signal::Opened, at(0));
+            tracker.expect("1", Timestamp::from_millis(10), at(3_000));
+            let mut sweep = |millis| tracker.sweep(at(millis), at(heard_until), &TIMING);
+            let silent = [sweep(20_000), sweep(20_250)].map(|sweep| sweep.silent_sockets.len());
+            assert_eq!(silent, [0, usize::from(is_silent)], "{heard_until}");
         }
     }
 

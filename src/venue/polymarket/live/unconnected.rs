@@ -33,7 +33,8 @@ impl Unconnected {
     /// The socket tells this.
     pub fn hear(&mut self, text: &str) {
         if !self.0.sockets.is_empty() {
-            self.0.take_frame(0, text);
+            let received = self.0.clock.now();
+            self.0.take_frame(0, text, received);
         }
     }
 

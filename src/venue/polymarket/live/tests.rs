@@ -1,0 +1,77 @@
+//! The connector without a network: frames as sockets bring them, taken when there is time.
+
+use super::*;
+use crate::ids::OutcomeIndex;
+use crate::market::Markets;
+use crate::venue::feed::MismatchPolicy;
+use crate::venue::polymarket::wire::gamma;
+
+const MARKET: &str = concat!(
+    r#"{"conditionId":"0xa","outcomes":"[\"Yes\",\"No\"]","clobTokenIds":"[\"1\",\"2\"]","#,
+    r#""active":true,"closed":false,"acceptingOrders":true,"enableOrderBook":true}"#,
+);
+
+/// One that follows the market on socket 0, which is open.
+fn live() -> Live {
+    let feed = Feed::new(Arc::new(Markets::new()), MismatchPolicy::Distrust);
+    let mut live = Live::unconnected(feed, Clock::Running { began: Instant::now() });
+    live.market_count_max = 1;
+    live.list(vec![gamma::market(MARKET).unwrap()]);
+    live.take(Event::Opened { socket: 0, connection: 1 });
+    live
+}
+
+/// A frame of socket 0 that comes now.
+fn received(text: String) -> Event {
+    let room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+    Event::Frame(Received::new(0, text, room))
+}
+
+fn book(token: &str, at: i64) -> String {
+    format!(
+        r#"{{"event_type":"book","asset_id":"{token}","market":"0xa","timestamp":"{at}",
+            "bids":[{{"price":"0.4","size":"7"}}],"asks":[{{"price":"0.9","size":"8"}}]}}"#
+    )
+}
+
+fn change(price: &str, at: i64) -> String {
+    format!(
+        r#"{{"event_type":"price_change","market":"0xa","timestamp":"{at}","price_changes":[{{
+            "asset_id":"1","price":"{price}","size":"3","side":"BUY","best_bid":"{price}",
+            "best_ask":"0.9"}}]}}"#
+    )
+}
+
+/// The best bid of the first token, and whether something can fill on its book.
+fn shown(live: &Live) -> (String, bool) {
+    let market = live.feed.markets().by_condition("0xa").unwrap();
+    let book = market.book(OutcomeIndex(0)).clone().unwrap();
+    (book.ladder().best_bid().unwrap().price.to_string(), !book.stale)
+}
+
+/// A process that stood still for a while finds what came meanwhile: it came in time.
+#[tokio::test(start_paused = true)]
+async fn what_had_to_wait_for_us_is_not_late() {
+    let second = Duration::from_secs(1);
+    let venue = Timestamp::now().millis();
+    for (told_after_ms, waited, expected) in [
+        // So long after it was so it came, and then it waited.
+        (0, Duration::ZERO, ("0.5", true)),
+        (0, 60 * second, ("0.5", true)),
+        (4_000, 60 * second, ("0.5", true)),
+        (6_000, Duration::ZERO, ("0.4", false)),
+        (6_000, 60 * second, ("0.4", false)),
+    ] {
+        let mut live = live();
+        for text in [book("1", venue), change("0.4", venue)] {
+            live.take(received(text));
+        }
+        tokio::time::advance(10 * second).await;
+        let event = received(change("0.5", venue + 10_000 - told_after_ms));
+        tokio::time::advance(waited).await;
+        live.take(event);
+        let (price, is_fresh) = shown(&live);
+        assert_eq!((&*price, is_fresh), expected, "{told_after_ms} ms, {waited:?}");
+        assert_eq!(live.counts.late_messages, u64::from(!is_fresh));
+    }
+}
