@@ -343,6 +343,10 @@ impl Live {
             Frame::Messages(messages) => {
                 slot.state = slot.state.after(Signal::Proven);
                 for (index, message) in messages.into_iter().enumerate() {
+                    if self.sockets[socket].state == Freshness::Stale {
+                        // Given up by a message before it.
+                        break;
+                    }
                     match message {
                         Ok(message) => self.take_message(socket, message, received),
                         Err(error @ WireError::UnknownType { .. }) => {

@@ -75,3 +75,20 @@ async fn what_had_to_wait_for_us_is_not_late() {
         assert_eq!(live.counts.late_messages, u64::from(!is_fresh));
     }
 }
+
+/// What comes behind a message that gives its connection up is worth as little: nobody would notice
+/// that the books of it grow old.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_given_up_proves_nothing_more() {
+    let venue = Timestamp::now().millis();
+    let (first, late) = (change("0.4", venue), change("0.5", venue));
+    for broken in [late.as_str(), r#"{"event_type":"book","bids":7}"#] {
+        let mut live = live();
+        for text in [&book("1", venue), &first] {
+            live.take(received(text.clone()));
+        }
+        tokio::time::advance(Duration::from_secs(10)).await;
+        live.take(received(format!("[{broken},{}]", book("1", venue))));
+        assert_eq!(shown(&live), ("0.4".to_owned(), false), "{broken}");
+    }
+}
