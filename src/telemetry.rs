@@ -5,7 +5,7 @@
 
 mod log;
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,9 @@ use crate::snapshot::SnapshotMetrics;
 use crate::venue::polymarket::live::delay::Delays;
 use crate::venue::polymarket::live::freshness::Freshness;
 use crate::venue::polymarket::live::status::LiveSnapshot;
+
+/// What every metric's name begins with.
+const PREFIX: &str = "paperbourse_";
 
 /// What one worker has counted since the start.
 #[derive(Default, Debug)]
@@ -153,55 +156,75 @@ impl Metrics {
         snapshots: Option<&SnapshotMetrics>,
         live: Option<&LiveSnapshot>,
     ) -> String {
-        let mut out = Page(String::with_capacity(4096));
-        out.head("http_responses_total", "counter", "Answers by class of status.");
+        let mut out = Page(String::with_capacity(8192));
+        out.head("http_responses_total", "counter", "HTTP responses by status class.");
         for (class, count) in (1..).zip(&self.responses) {
-            let count = count.get();
-            let _ = writeln!(out.0, "http_responses_total{{class=\"{class}xx\"}} {count}");
+            out.sample("http_responses_total", &format!("{{class=\"{class}xx\"}}"), count.get());
         }
         for (name, help, counter) in [
-            ("orders_filled_total", "Orders that filled.", &self.orders_filled),
-            ("orders_replayed_total", "Answers that repeated one.", &self.orders_replayed),
-            ("orders_rejected_total", "Orders that a rule refused.", &self.orders_rejected),
-            ("comments_added_total", "Comments that were added.", &self.comments_added),
-            ("rate_limited_total", "Requests over a limit.", &self.rate_limited),
-            ("connections_refused_total", "Connections over the cap.", &self.connections_refused),
+            ("orders_filled_total", "Orders filled.", &self.orders_filled),
+            (
+                "orders_replayed_total",
+                "Orders sent again and answered with their first result.",
+                &self.orders_replayed,
+            ),
+            ("orders_rejected_total", "Orders rejected by a rule.", &self.orders_rejected),
+            ("comments_added_total", "Comments added to orders.", &self.comments_added),
+            (
+                "rate_limited_requests_total",
+                "Requests rejected by a rate limit.",
+                &self.rate_limited,
+            ),
+            (
+                "connections_refused_total",
+                "Connections refused because all places were taken.",
+                &self.connections_refused,
+            ),
         ] {
             out.value(name, "counter", help, counter.get());
         }
-        let help = "How often the system clock has jumped.";
+        let help = "Jumps of the system clock.";
         out.value("system_clock_jumps_total", "counter", help, gauges.clock_jumps);
         for (name, help, value) in [
-            ("http_connections", "Open connections.", gauges.connections as u64),
-            ("active_websocket_connections", "Open sockets.", gauges.sockets as u64),
-            ("markets", "Known markets.", gauges.markets as u64),
+            ("connections", "Open client connections.", gauges.connections as u64),
+            ("websocket_connections", "Open client WebSockets.", gauges.sockets as u64),
+            ("markets", "Markets in the catalogue.", gauges.markets as u64),
             (
-                "markets_unsettled",
-                "Resolved markets in which something may be left to pay.",
+                "unsettled_markets",
+                "Resolved markets with positions left to pay.",
                 gauges.markets_unsettled as u64,
             ),
-            ("api_keys", "Known keys.", gauges.keys as u64),
-            ("uptime_seconds", "Seconds since the start.", gauges.uptime_seconds),
+            ("api_keys", "API keys, ended ones that are kept included.", gauges.keys as u64),
+            ("uptime_seconds", "Time since the server started.", gauges.uptime_seconds),
             (
-                "system_clock_off_seconds",
-                "Seconds between the system clock and the server's time since a jump, either way.",
+                "system_clock_offset_seconds",
+                "Difference between the system clock and the server's time after a clock jump.",
                 gauges.clock_off_seconds,
             ),
         ] {
             out.value(name, "gauge", help, value);
         }
         if let Some(journal) = journal {
-            out.histogram(
-                "journal_flush_seconds",
-                "A flush, write and sync.",
-                &journal.flush_us,
-                1e6,
-            );
-            out.histogram("journal_batch_records", "Records a flush.", &journal.batch_records, 1.0);
-            out.histogram("journal_batch_bytes", "Bytes a flush.", &journal.batch_bytes, 1.0);
-            let age = journal.unflushed_age().as_secs_f64();
+            for (name, help, histogram, unit) in [
+                (
+                    "journal_flush_seconds",
+                    "Duration of a journal flush: write and sync.",
+                    &journal.flush_us,
+                    1e6,
+                ),
+                (
+                    "journal_flush_records",
+                    "Records per journal flush.",
+                    &journal.batch_records,
+                    1.0,
+                ),
+                ("journal_flush_bytes", "Bytes per journal flush.", &journal.batch_bytes, 1.0),
+            ] {
+                out.histogram(name, help, histogram, unit);
+            }
             out.head("journal_unflushed_seconds", "gauge", "Age of the oldest unflushed record.");
-            let _ = writeln!(out.0, "journal_unflushed_seconds {age}");
+            let age = journal.unflushed_age().as_secs_f64();
+            out.sample("journal_unflushed_seconds", "", age);
         }
         if let Some(snapshots) = snapshots {
             out.snapshots(snapshots);
@@ -213,67 +236,114 @@ impl Metrics {
     }
 }
 
+/// A page in the text format of Prometheus. Names come without the prefix that all of them have.
 struct Page(String);
 
 impl Page {
     fn head(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        let _ = writeln!(self.0, "# HELP {PREFIX}{name} {help}\n# TYPE {PREFIX}{name} {kind}");
     }
 
-    fn value(&mut self, name: &str, kind: &str, help: &str, value: u64) {
+    /// One line; `labels` stand in braces, if there are any.
+    fn sample(&mut self, name: &str, labels: &str, value: impl Display) {
+        let _ = writeln!(self.0, "{PREFIX}{name}{labels} {value}");
+    }
+
+    fn value(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
         self.head(name, kind, help);
-        let _ = writeln!(self.0, "{name} {value}");
+        self.sample(name, "", value);
     }
 
+    #[expect(clippy::cast_precision_loss, reason = "what is shown is rounded, what is kept is not")]
     fn snapshots(&mut self, snapshots: &SnapshotMetrics) {
         let SnapshotMetrics { made, failed, covered_segment, made_at_seconds, elapsed_ms, bytes } =
             snapshots;
         let get = |value: &AtomicU64| value.load(Ordering::Relaxed);
         let made_at = made_at_seconds.load(Ordering::Relaxed).unsigned_abs();
         for (name, kind, help, value) in [
-            ("snapshots_total", "counter", "Snapshots that were made.", get(made)),
-            ("snapshots_failed_total", "counter", "Snapshots that came to nothing.", get(failed)),
-            ("snapshot_segment", "gauge", "The last segment it covers.", get(covered_segment)),
-            ("snapshot_time_seconds", "gauge", "When it was made; 0 before this start.", made_at),
-            ("snapshot_elapsed_ms", "gauge", "How long it took.", get(elapsed_ms)),
-            ("snapshot_bytes", "gauge", "What was written for it.", get(bytes)),
+            ("snapshots_total", "counter", "Snapshots taken.", get(made)),
+            ("snapshot_failures_total", "counter", "Snapshots that failed.", get(failed)),
+            (
+                "snapshot_segment",
+                "gauge",
+                "Last journal segment that the newest snapshot covers.",
+                get(covered_segment),
+            ),
+            (
+                "snapshot_timestamp_seconds",
+                "gauge",
+                "Unix time of the newest snapshot; 0 if there was none since the start.",
+                made_at,
+            ),
+            ("snapshot_size_bytes", "gauge", "Bytes written for the newest snapshot.", get(bytes)),
         ] {
             self.value(name, kind, help, value);
         }
+        let help = "Time that the newest snapshot took.";
+        self.value("snapshot_duration_seconds", "gauge", help, get(elapsed_ms) as f64 / 1e3);
     }
 
     fn venue(&mut self, live: &LiveSnapshot) {
         for (name, help, counts) in [
-            ("venue_tokens", "Followed tokens by how far their books can be trusted.", live.tokens),
-            ("venue_sockets", "Sockets to the venue by how far they can be trusted.", live.sockets),
+            ("venue_tokens", "Followed tokens by freshness of their books.", live.tokens),
+            ("venue_sockets", "Sockets to the venue by freshness.", live.sockets),
         ] {
             self.head(name, "gauge", help);
             for (state, count) in Freshness::ALL.iter().zip(counts) {
-                let _ = writeln!(self.0, "{name}{{state=\"{}\"}} {count}", state.as_str());
+                self.sample(name, &format!("{{state=\"{}\"}}", state.as_str()), count);
             }
         }
         let received_at = live.frame_received_at.map_or(0, |at| at.seconds().unsigned_abs());
+        let help = "Unix time of the venue's newest frame; 0 before the first.";
+        self.value("venue_last_frame_timestamp_seconds", "gauge", help, received_at);
         let feed = &live.feed;
-        for (name, kind, help, value) in [
-            ("venue_frames_total", "counter", "Frames of the venue.", live.frames),
+        for (name, help, value) in [
+            ("venue_frames_total", "Frames received from the venue.", live.frames),
             (
-                "venue_frame_time_seconds",
-                "gauge",
-                "When the newest came; 0 for never.",
-                received_at,
+                "venue_unknown_messages_total",
+                "Venue messages of an unknown kind, which were skipped.",
+                live.unknown_messages,
             ),
-            ("venue_messages_unknown_total", "counter", "Left out.", live.unknown_messages),
-            ("venue_messages_late_total", "counter", "Told too late.", live.late_messages),
-            ("venue_messages_ahead_total", "counter", "Of a time to come.", live.ahead_messages),
-            ("venue_connections_lost_total", "counter", "Lost or refused.", live.connections_lost),
-            ("venue_books_asked_total", "counter", "Books that were asked for.", live.books_asked),
-            ("venue_books_diverged_total", "counter", "That differed.", live.books_diverged),
-            ("venue_hashes_verified_total", "counter", "Equal to ours.", feed.hashes_verified),
-            ("venue_hashes_mismatched_total", "counter", "Unlike ours.", feed.hashes_mismatched),
+            (
+                "venue_late_messages_total",
+                "Venue messages that arrived too late.",
+                live.late_messages,
+            ),
+            (
+                "venue_future_messages_total",
+                "Venue messages with a timestamp in the future.",
+                live.ahead_messages,
+            ),
+            (
+                "venue_connections_lost_total",
+                "Connections to the venue that were lost or refused.",
+                live.connections_lost,
+            ),
+            (
+                "venue_books_requested_total",
+                "Books requested from the venue's REST API.",
+                live.books_asked,
+            ),
+            (
+                "venue_books_diverged_total",
+                "Requested books that differed from the one kept here.",
+                live.books_diverged,
+            ),
+            (
+                "venue_book_hashes_matched_total",
+                "Book hashes of the venue that matched the book kept here.",
+                feed.hashes_verified,
+            ),
+            (
+                "venue_book_hashes_mismatched_total",
+                "Book hashes of the venue that did not match the book kept here.",
+                feed.hashes_mismatched,
+            ),
         ] {
-            self.value(name, kind, help, value);
+            self.value(name, "counter", help, value);
         }
-        self.delays("venue_frame_delay_seconds", "From a read frame to books.", &live.delays);
+        let help = "Time from reading a frame of the venue to publishing its books.";
+        self.delays("venue_frame_delay_seconds", help, &live.delays);
     }
 
     #[expect(clippy::cast_precision_loss, reason = "what is shown is rounded, what is kept is not")]
@@ -307,10 +377,10 @@ impl Page {
     ) {
         self.head(name, "histogram", help);
         for (bound, total) in buckets {
-            let _ = writeln!(self.0, "{name}_bucket{{le=\"{bound}\"}} {total}");
+            let _ = writeln!(self.0, "{PREFIX}{name}_bucket{{le=\"{bound}\"}} {total}");
         }
-        let _ = writeln!(self.0, "{name}_bucket{{le=\"+Inf\"}} {count}");
-        let _ = writeln!(self.0, "{name}_sum {sum}\n{name}_count {count}");
+        let _ = writeln!(self.0, "{PREFIX}{name}_bucket{{le=\"+Inf\"}} {count}");
+        let _ = writeln!(self.0, "{PREFIX}{name}_sum {sum}\n{PREFIX}{name}_count {count}");
     }
 }
 
@@ -348,29 +418,34 @@ mod tests {
             Gauges { sockets: 3, clock_jumps: 2, clock_off_seconds: 3_600, ..Gauges::default() };
         let page = metrics.render(gauges, Some(&journal), Some(&snapshots), Some(&live));
         for line in [
-            "http_responses_total{class=\"2xx\"} 3",
-            "http_responses_total{class=\"4xx\"} 1",
-            "orders_filled_total 2",
-            "active_websocket_connections 3",
-            "system_clock_jumps_total 2",
-            "system_clock_off_seconds 3600",
-            "journal_flush_seconds_bucket{le=\"0.000064\"} 0",
-            "journal_flush_seconds_bucket{le=\"0.000128\"} 1",
-            "journal_flush_seconds_bucket{le=\"+Inf\"} 1",
-            "journal_flush_seconds_sum 0.0001",
-            "journal_flush_seconds_count 1",
-            "journal_unflushed_seconds 0",
-            "snapshot_segment 7",
-            "snapshots_failed_total 0",
-            "venue_tokens{state=\"live\"} 4",
-            "venue_sockets{state=\"stale\"} 0",
-            "venue_frames_total 9",
-            "venue_frame_time_seconds 0",
-            "venue_frame_delay_seconds_bucket{le=\"0.0000125\"} 0",
-            "venue_frame_delay_seconds_bucket{le=\"+Inf\"} 0",
-            "venue_frame_delay_seconds_sum 0",
+            "paperbourse_http_responses_total{class=\"2xx\"} 3",
+            "paperbourse_http_responses_total{class=\"4xx\"} 1",
+            "paperbourse_orders_filled_total 2",
+            "paperbourse_websocket_connections 3",
+            "paperbourse_system_clock_jumps_total 2",
+            "paperbourse_system_clock_offset_seconds 3600",
+            "paperbourse_journal_flush_seconds_bucket{le=\"0.000064\"} 0",
+            "paperbourse_journal_flush_seconds_bucket{le=\"0.000128\"} 1",
+            "paperbourse_journal_flush_seconds_bucket{le=\"+Inf\"} 1",
+            "paperbourse_journal_flush_seconds_sum 0.0001",
+            "paperbourse_journal_flush_seconds_count 1",
+            "paperbourse_journal_unflushed_seconds 0",
+            "paperbourse_snapshot_segment 7",
+            "paperbourse_snapshot_failures_total 0",
+            "paperbourse_venue_tokens{state=\"live\"} 4",
+            "paperbourse_venue_sockets{state=\"stale\"} 0",
+            "paperbourse_venue_frames_total 9",
+            "paperbourse_venue_last_frame_timestamp_seconds 0",
+            "paperbourse_venue_frame_delay_seconds_bucket{le=\"0.0000125\"} 0",
+            "paperbourse_venue_frame_delay_seconds_bucket{le=\"+Inf\"} 0",
+            "paperbourse_venue_frame_delay_seconds_sum 0",
         ] {
             assert!(page.lines().any(|other| other == line), "no {line:?} in\n{page}");
+        }
+        for declared in page.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+            let (name, kind) = declared.split_once(' ').unwrap();
+            assert!(name.starts_with(PREFIX), "{name}");
+            assert_eq!(name.ends_with("_total"), kind == "counter", "{name} is a {kind}");
         }
     }
 }

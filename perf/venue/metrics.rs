@@ -7,7 +7,7 @@ use anyhow::{Context as _, ensure};
 use crate::client::{Connection, encode_request};
 
 /// The name of the histogram of delays.
-const DELAY: &str = "venue_frame_delay_seconds";
+const DELAY: &str = "paperbourse_venue_frame_delay_seconds";
 
 /// One page.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl Page {
 
     /// How many tokens are in this state.
     pub(crate) fn tokens(&self, state: &str) -> anyhow::Result<u64> {
-        self.value(&format!("venue_tokens{{state=\"{state}\"}}"))
+        self.value(&format!("paperbourse_venue_tokens{{state=\"{state}\"}}"))
     }
 
     /// How long frames have taken so far.
@@ -93,7 +93,8 @@ mod tests {
     fn page(counts: [u64; 3]) -> Page {
         let [first, second, all] = counts;
         Page(format!(
-            "# HELP {DELAY} x\nvenue_tokens{{state=\"live\"}} 4\nvenue_frames_total 9\n\
+            "# HELP {DELAY} x\npaperbourse_venue_tokens{{state=\"live\"}} 4\n\
+             paperbourse_venue_frames_total 9\n\
              {DELAY}_bucket{{le=\"0.001\"}} {first}\n{DELAY}_bucket{{le=\"0.002\"}} {second}\n\
              {DELAY}_bucket{{le=\"+Inf\"}} {all}\n{DELAY}_sum 1\n{DELAY}_count {all}\n"
         ))
@@ -102,9 +103,9 @@ mod tests {
     #[test]
     fn values_are_found_by_their_whole_name() {
         let page = page([1, 2, 3]);
-        assert_eq!(page.value("venue_frames_total").unwrap(), 9);
+        assert_eq!(page.value("paperbourse_venue_frames_total").unwrap(), 9);
         assert_eq!(page.tokens("live").unwrap(), 4);
-        assert!(page.value("venue_frames").is_err());
+        assert!(page.value("paperbourse_venue_frames").is_err());
         assert!(page.tokens("stale").is_err());
     }
 
