@@ -12,9 +12,18 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use crate::http::connection::{ConnectionGuard, Deadlines, Ending, REFUSAL, serve_connection};
 use crate::http::exchange::{Seat, Stage, Worker};
 use crate::http::handle::handle;
+use crate::limits::bucket::{BucketRule, TokenBucket};
 
 /// How long to wait after an accept that failed: out of file descriptors, most likely.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+
+/// How fast one worker accepts connections. Callers who come back as soon as they are sent away
+/// would otherwise keep it from those who are connected; beyond this rate newcomers queue in the
+/// kernel.
+const ACCEPT_RATE: BucketRule = match BucketRule::per_second(2_000, 1_000) {
+    Ok(rule) => rule,
+    Err(_) => panic!("within the bounds of a rule"),
+};
 
 /// All worker threads.
 pub(super) struct Workers {
@@ -67,6 +76,7 @@ fn run(socket: StdListener, worker: &Arc<Worker>, alive: mpsc::Sender<()>) {
 /// Accepts until the process begins to end.
 async fn accept(listener: TcpListener, worker: &Arc<Worker>, seats: &mpsc::Sender<()>) {
     let mut shutdown = worker.stage.shutdown();
+    let mut pace = Pace::new(ACCEPT_RATE);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -77,6 +87,7 @@ async fn accept(listener: TcpListener, worker: &Arc<Worker>, seats: &mpsc::Sende
                 welcome(stream, peer, worker, seats);
                 // One at a time: those who are connected have their turn before the next one.
                 tokio::task::yield_now().await;
+                pace.wait().await;
             }
             Err(error) => {
                 if let Some(unlogged) = worker.stage.lines.failed.pass(Instant::now()) {
@@ -84,6 +95,30 @@ async fn accept(listener: TcpListener, worker: &Arc<Worker>, seats: &mpsc::Sende
                 }
                 tokio::time::sleep(ACCEPT_RETRY).await;
             }
+        }
+    }
+}
+
+/// Keeps what is done again and again to a rate.
+struct Pace {
+    bucket: TokenBucket,
+    began: tokio::time::Instant,
+}
+
+impl Pace {
+    fn new(rule: BucketRule) -> Self {
+        Self { bucket: TokenBucket::new(rule), began: tokio::time::Instant::now() }
+    }
+
+    /// Returns when it may be done once more.
+    async fn wait(&mut self) {
+        loop {
+            let elapsed_ns = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            let draw = self.bucket.draw(elapsed_ns);
+            if draw.is_admitted {
+                return;
+            }
+            tokio::time::sleep(Duration::from_nanos(draw.wait_ns)).await;
         }
     }
 }
@@ -142,5 +177,30 @@ async fn refuse(mut stream: TcpStream, _permit: OwnedSemaphorePermit) {
     });
     if !matches!(told.await, Ok(Ok(()))) {
         tracing::debug!("a connection past the cap was gone before it could be told");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_of_newcomers_is_taken_at_once_and_the_rest_at_the_rate() {
+        let mut pace = Pace::new(ACCEPT_RATE);
+        let began = tokio::time::Instant::now();
+        for (count, expected_ms) in [(1_000, 0), (2_000, 1_000), (1_000, 1_500)] {
+            for _ in 0..count {
+                pace.wait().await;
+            }
+            let elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap();
+            // A timer is up to a millisecond late.
+            assert!((expected_ms..=expected_ms + 2).contains(&elapsed_ms), "{count}: {elapsed_ms}");
+        }
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let idle = began.elapsed();
+        for _ in 0..1_000 {
+            pace.wait().await;
+        }
+        assert_eq!(began.elapsed(), idle, "after a pause there is room for a burst again");
     }
 }
