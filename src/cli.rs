@@ -26,8 +26,7 @@ use crate::telemetry::{self, OneLine};
 /// The files of a data directory are damaged. clap's code for a wrong command line is 2.
 const DAMAGED: u8 = 3;
 
-const EXIT_CODES: &str = "Exit codes: 0 all is well; 1 it could not be done; 2 the command line is \
-                          wrong; 3 the files are damaged";
+const EXIT_CODES: &str = "Exit codes: 0 success; 1 failure; 2 wrong command line; 3 damaged files";
 
 /// A self-hosted paper exchange for prediction markets.
 #[derive(Parser, Debug)]
@@ -41,21 +40,21 @@ struct Cli {
 enum Command {
     /// Serve the exchange
     Serve(Box<ServeArgs>),
-    /// Print an access token of the embedded issuer, and nothing else
+    /// Print an access token of the embedded issuer
     Token(TokenArgs),
-    /// Record what a venue says, as `serve --venue recorded:DIR` plays it
+    /// Record a venue to a tape that `serve --venue recorded:DIR` plays
     #[command(after_help = record::EXIT_CODES)]
     Record(Box<RecordArgs>),
-    /// Look into a data folder, beside a running server or without one
+    /// Inspect a data folder, with or without a running server
     Journal(JournalArgs),
-    /// Copy a data folder, beside a running server or without one
+    /// Copy a data folder, with or without a running server
     ///
     /// To restore, start a server on the copy.
     #[command(after_help = EXIT_CODES)]
     Backup(BackupArgs),
 }
 
-/// Does what the command line says.
+/// Runs the command line of this process.
 pub fn run() -> ExitCode {
     let matches = Cli::command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());

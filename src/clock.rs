@@ -135,13 +135,13 @@ fn log(change: Option<Change>) {
             tracing::warn!(
                 jump_seconds = jump.seconds(),
                 ?believed_after,
-                "the system clock jumped: times go on without the jump; check time synchronisation"
+                "the system clock jumped: ignoring the jump for now; check time synchronisation"
             );
         }
         Some(Change::CameBack) => tracing::info!("the system clock came back from its jump"),
         Some(Change::Believed(jump)) => tracing::warn!(
             jump_seconds = jump.seconds(),
-            "the system clock has kept its new time since it jumped: times follow it from now on"
+            "the system clock has kept its new time since it jumped: following it now"
         ),
     }
 }

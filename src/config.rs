@@ -47,13 +47,13 @@ const CONNECTIONS_MAX_DEFAULT: usize = 10_000;
 /// The choices of `paperbourse serve`.
 #[derive(Args, Clone, Debug)]
 pub struct ServeArgs {
-    /// Where to listen. Port 0 picks a free port; the first log line says which
+    /// Address to listen on. Port 0 picks a free port, which the first log line names
     #[arg(long, env = "PAPERBOURSE_LISTEN", default_value = "127.0.0.1:8080", value_name = "ADDR",
           value_parser = address)]
     pub listen: SocketAddr,
 
-    /// A proxy, or a network of them, whose `X-Forwarded-For` tells who the client is, such as
-    /// `10.0.0.5` or `fd00::/8`. May be given several times
+    /// Proxy, or network of proxies, whose `X-Forwarded-For` header is trusted, such as `10.0.0.5`
+    /// or `fd00::/8`; repeatable
     #[arg(
         long = "trusted-proxy",
         env = "PAPERBOURSE_TRUSTED_PROXY",
@@ -62,16 +62,16 @@ pub struct ServeArgs {
     )]
     pub trusted_proxies: Vec<TrustedProxy>,
 
-    /// Where to serve /metrics; off unless given
+    /// Address to serve /metrics on; off by default
     #[arg(long, env = "PAPERBOURSE_ADMIN_LISTEN", value_name = "ADDR", value_parser = address)]
     pub admin_listen: Option<SocketAddr>,
 
-    /// The folder for everything that lasts, or `memory` for nothing that lasts
+    /// Data folder, or `memory` to keep nothing
     #[arg(long, env = "PAPERBOURSE_DATA", default_value = "./data", value_name = "DIR|memory")]
     pub data: DataPlace,
 
-    /// The folder of the embedded issuer's key [default: the data folder; with `memory`, a key that
-    /// is forgotten at the end]
+    /// Folder of the embedded issuer's key [default: the data folder; with `memory`, a throw-away
+    /// key]
     #[arg(long, env = "PAPERBOURSE_ISSUER_DATA", value_name = "DIR")]
     pub issuer_data: Option<PathBuf>,
 
@@ -83,21 +83,22 @@ pub struct ServeArgs {
     #[command(flatten)]
     pub venue: VenueArgs,
 
-    /// Threads that serve requests [default: one for each core]
+    /// Number of threads that serve requests [default: one per core]
     #[arg(long, env = "PAPERBOURSE_WORKERS", value_name = "N", value_parser = worker_count)]
     pub workers: Option<NonZeroUsize>,
 
-    /// The play money that a new account starts with, in dollars
+    /// Play money of a new account, in dollars
     #[arg(long, env = "PAPERBOURSE_STARTING_BALANCE", default_value = "1000", value_name = "USD",
           value_parser = starting_balance, allow_hyphen_values = true)]
     pub starting_balance: Usd,
 
-    /// How many finished orders of an account are kept, with their names and comments: the newest
+    /// How many finished orders to keep per account, with their names and comments; older ones are
+    /// forgotten
     #[arg(long, env = "PAPERBOURSE_KEEP_ORDERS", default_value_t = KEPT_ORDERS_MAX_DEFAULT,
           value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub keep_orders: u32,
 
-    /// Whether an answer waits until the disk has what it says; `never` is for benchmarks
+    /// Whether to answer a write only when it is on disk; `never` is for benchmarks
     #[arg(
         long,
         env = "PAPERBOURSE_JOURNAL_SYNC",
@@ -106,7 +107,7 @@ pub struct ServeArgs {
     )]
     pub journal_sync: JournalSync,
 
-    /// The size of a journal segment, in bytes
+    /// Size of a journal segment, in bytes
     #[arg(
         long,
         env = "PAPERBOURSE_JOURNAL_SEGMENT_BYTES",
@@ -116,89 +117,86 @@ pub struct ServeArgs {
     )]
     pub journal_segment_bytes: u64,
 
-    /// How many bytes of memory the process may have: above it, what would add to them is refused
-    /// [default: four fifths of the memory of the machine or container]
+    /// Memory limit of the process, in bytes; above it, requests that would need more are refused
+    /// [default: 80 % of the memory of the machine or container]
     #[arg(long, env = "PAPERBOURSE_MEMORY_LIMIT", value_name = "BYTES")]
     pub memory_limit: Option<u64>,
 
-    /// So many bytes of journal make a snapshot due
+    /// Take a snapshot after this many journal bytes
     #[arg(long, env = "PAPERBOURSE_SNAPSHOT_BYTES", default_value_t = SNAPSHOT_BYTES_DEFAULT,
           value_name = "BYTES")]
     pub snapshot_bytes: u64,
 
-    /// After so many seconds a snapshot is due whenever a segment of the journal is full
+    /// Take a snapshot after this many seconds, once a journal segment is full
     #[arg(long, env = "PAPERBOURSE_SNAPSHOT_INTERVAL", default_value_t = 3600,
           value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     pub snapshot_interval: u32,
 
-    /// How much of one core a snapshot may use, in percent
+    /// CPU share of a snapshot, in percent of one core
     #[arg(long, env = "PAPERBOURSE_SNAPSHOT_CPU", default_value_t = 10, value_name = "PERCENT",
           value_parser = clap::value_parser!(u32).range(1..=100))]
     pub snapshot_cpu: u32,
 
-    /// How many bytes of journal that a snapshot covers are kept in the archive. What is needed to
-    /// go back by one snapshot stays in any case
+    /// How many bytes of journal to keep in the archive once a snapshot covers them. Whatever is
+    /// needed to fall back to the previous snapshot is kept in any case
     #[arg(long, env = "PAPERBOURSE_ARCHIVE_BYTES", default_value_t = ARCHIVE_BYTES_DEFAULT,
           value_name = "BYTES")]
     pub archive_bytes: u64,
 
-    /// The limits of a tier, as `NAME=PER_SECOND/PER_MINUTE/SOCKETS/BATCH`; a rate may be
-    /// `unlimited`. May be given for each tier
+    /// Limits of a tier, as `NAME=PER_SECOND/PER_MINUTE/SOCKETS/BATCH`; a rate may be `unlimited`.
+    /// Repeatable, once per tier
     #[arg(long = "tier", env = "PAPERBOURSE_TIER", value_delimiter = ',', value_name = "LIMITS")]
     pub tiers: Vec<TierSetting>,
 
-    /// The highest tier that an access token may ask for when the token does not say
+    /// Highest tier of an access token that names none
     #[arg(long, env = "PAPERBOURSE_DEFAULT_TIER", default_value = "free", value_name = "TIER",
           value_parser = tier)]
     pub default_tier: Tier,
 
-    /// Whether callers without a valid key are limited by their network address
+    /// Whether to rate-limit callers without a valid key by network address
     #[arg(long, env = "PAPERBOURSE_ADDRESS_LIMITS", default_value = "on", value_name = "on|off")]
     pub address_limits: Switch,
 
-    /// Requests without a credential, for each address: how many a second, and how many at once
+    /// Rate of requests without a credential, per address
     #[arg(long, env = "PAPERBOURSE_PUBLIC_RATE", default_value = "10/20",
           value_name = "PER_SECOND/BURST", value_parser = BucketRule::per_second_from_text)]
     pub public_rate: BucketRule,
 
-    /// Accounts that are opened, for each address: how many a minute, and how many at once
+    /// Rate of new accounts, per address
     #[arg(long, env = "PAPERBOURSE_BOOTSTRAP_RATE", default_value = "1/5",
           value_name = "PER_MINUTE/BURST", value_parser = BucketRule::per_minute_from_text)]
     pub bootstrap_rate: BucketRule,
 
-    /// Wrong credentials, for each address: how many a second, and how many at once, are told why;
-    /// the others only to wait. A good one is never refused for them
+    /// Rate of wrong credentials, per address, that are answered with the reason; past it the
+    /// answer is 429. Valid credentials are never affected
     #[arg(long, env = "PAPERBOURSE_FAILURE_RATE", default_value = "10/50",
           value_name = "PER_SECOND/BURST", value_parser = BucketRule::per_second_from_text)]
     pub failure_rate: BucketRule,
 
-    /// How often an account may make or rotate keys: how many a minute, and how many at once; or
-    /// `unlimited`
+    /// Rate of keys made or rotated, per account
     #[arg(long, env = "PAPERBOURSE_KEY_RATE", default_value = "10/10",
           value_name = "PER_MINUTE/BURST|unlimited", value_parser = Rate::per_minute_from_text)]
     pub key_rate: Rate,
 
-    /// How often an account may open a socket: how many a second, and how many at once; or
-    /// `unlimited`
+    /// Rate of sockets opened, per account
     #[arg(long, env = "PAPERBOURSE_SOCKET_RATE", default_value = "5/100",
           value_name = "PER_SECOND/BURST|unlimited", value_parser = Rate::per_second_from_text)]
     pub socket_rate: Rate,
 
-    /// How many connections may be open, as far as the system's limit of open files allows. Past
-    /// that, a new one takes the place of the idlest connection without a valid credential; if
-    /// there is none, the new one gets 503
+    /// Maximum number of open connections, capped by the limit of open files. When all are taken, a
+    /// new connection replaces the idlest one without a valid credential, or gets 503 if there is
+    /// none
     #[arg(long, env = "PAPERBOURSE_CONNECTIONS_MAX", default_value_t = CONNECTIONS_MAX_DEFAULT,
           value_name = "N", value_parser = connection_count)]
     pub connections_max: usize,
 
-    /// How many connections of one address may be open, or of one /64 of IPv6; those of a
-    /// --trusted-proxy do not count [default: half of all]
+    /// Maximum number of open connections per address (per /64 for IPv6), trusted proxies excepted
+    /// [default: half of all]
     #[arg(long, env = "PAPERBOURSE_CONNECTIONS_PER_ADDRESS", value_name = "N",
           value_parser = connection_count)]
     pub connections_per_address: Option<usize>,
 
-    /// Print what these flags and variables come to, and start nothing. Of a secret the file is
-    /// named, and never what is in it
+    /// Print the resulting configuration and exit; of a secret only the file name is shown
     #[arg(long)]
     pub print_config: bool,
 }
@@ -256,20 +254,20 @@ impl ServeArgs {
 /// The choices of `paperbourse token`.
 #[derive(Args, Clone, Debug)]
 pub struct TokenArgs {
-    /// Whose token: a name of your choice; each has one account
+    /// Whose token: a name of your choice, with one account each
     #[arg(long, value_name = "NAME")]
     pub subject: String,
 
-    /// The highest tier that the token's keys may have [default: the server's --default-tier]
+    /// Highest tier that the token's keys may have [default: the server's --default-tier]
     #[arg(long, value_name = "TIER", value_parser = tier)]
     pub tier: Option<Tier>,
 
-    /// For how many seconds the token is good
+    /// Lifetime of the token, in seconds
     #[arg(long, default_value_t = 3600, value_name = "SECONDS",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub expires: u32,
 
-    /// The server's data folder, or its --issuer-data where it has one
+    /// Data folder of the server, or its --issuer-data if it has one
     #[arg(long, env = "PAPERBOURSE_DATA", default_value = "./data", value_name = "DIR",
           value_parser = issuer_folder)]
     pub data: PathBuf,
@@ -298,9 +296,9 @@ impl FromStr for DataPlace {
 /// Whether answers wait for the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum JournalSync {
-    /// Yes: a success is on disk.
+    /// A success is on disk.
     Always,
-    /// No: a crash of the machine loses what the kernel had not yet written.
+    /// A crash of the machine loses what the kernel had not written yet.
     Never,
 }
 

@@ -40,20 +40,19 @@ pub fn run(arguments: &ServeArgs) -> anyhow::Result<()> {
     tracing::info!("listening on http://{}", listeners.address);
     if arguments.is_exposed() {
         tracing::warn!(
-            "listening beyond this machine without TLS: put a proxy that speaks TLS in front, \
-             since keys and tokens travel in the clear, and name it with --trusted-proxy"
+            "other machines can reach this server and it does not speak TLS, so keys and tokens \
+             travel in the clear: put a TLS proxy in front of it and name it with --trusted-proxy"
         );
     }
     if arguments.is_admin_exposed() {
         tracing::warn!(
-            "serving metrics beyond this machine: whoever reaches --admin-listen can read them, \
-             since they need no credential"
+            "other machines can read the metrics: --admin-listen asks for no credential"
         );
     }
     let connections_max =
         descriptors::connections_max(arguments.connections_max, open_files_max, worker_count)?;
     for proxy in &arguments.trusted_proxies {
-        tracing::info!("proxies: X-Forwarded-For is believed from {proxy}");
+        tracing::info!(%proxy, "trusting X-Forwarded-For from a proxy");
     }
     let admin = arguments.admin_listen.map(listener::bind_admin).transpose()?;
 
@@ -84,7 +83,7 @@ pub fn run(arguments: &ServeArgs) -> anyhow::Result<()> {
         stage.open(exchange.clone());
         tracing::info!("ready");
         let name = ending.await;
-        tracing::info!("{name}: draining");
+        tracing::info!(signal = name, "draining");
         drain(&stage, &mut workers, &exchange).await;
         // A snapshot that is being made is given up: the next start makes it.
         drop(snapshots);
@@ -108,17 +107,20 @@ async fn drain(stage: &Stage, workers: &mut Workers, exchange: &Exchange) {
     if let Ok(again) = ending_signal() {
         tokio::spawn(async move {
             let name = again.await;
-            tracing::warn!("{name} again: ending at once");
+            tracing::warn!(signal = name, "second signal: exiting at once");
             std::process::exit(1);
         });
     }
     stage.close();
     let deadline = Duration::from_secs(DRAIN_SECONDS_MAX);
     if tokio::time::timeout(deadline, workers.drained()).await.is_err() {
-        tracing::warn!("connections were still open after {DRAIN_SECONDS_MAX} s: ending anyway");
+        tracing::warn!(
+            after_seconds = DRAIN_SECONDS_MAX,
+            "some connections are still open: exiting anyway"
+        );
     }
     exchange.journal.flush_blocking();
-    tracing::info!("ended: everything that was acknowledged is on disk");
+    tracing::info!("stopped; everything acknowledged is on disk");
 }
 
 /// Resolves with the name of the signal that says to end.

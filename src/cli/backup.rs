@@ -12,15 +12,15 @@ use crate::telemetry::OneLine;
 /// What to copy, and where to.
 #[derive(Args, Debug)]
 pub(super) struct BackupArgs {
-    /// The server's data folder
+    /// Data folder of the server
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 
-    /// Where the copy goes: a folder that does not exist, or is empty
+    /// Folder to copy to; must be empty or not exist yet
     #[arg(value_name = "TARGET")]
     target: PathBuf,
 
-    /// Print JSON instead of text: one object, or one for each line
+    /// Print JSON instead of text: one object, or one per line
     #[arg(long)]
     json: bool,
 }

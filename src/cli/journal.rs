@@ -19,37 +19,37 @@ pub(super) struct JournalArgs {
 
 #[derive(Subcommand, Debug)]
 enum JournalCommand {
-    /// Check that a server would start on a data folder and have everything
+    /// Check that a server would start on a data folder without losing anything
     #[command(after_help = EXIT_CODES)]
     Verify {
         #[command(flatten)]
         directory: Directory,
 
-        /// Print JSON instead of text: one object, or one for each line
+        /// Print JSON instead of text: one object, or one per line
         #[arg(long)]
         json: bool,
     },
-    /// Print all records, one a line, from the oldest that is still there
+    /// Print all records that are still there, oldest first, one per line
     #[command(after_help = EXIT_CODES)]
     Dump {
         #[command(flatten)]
         directory: Directory,
 
-        /// Begin with the record at this position, the number that each line begins with
+        /// Start at this position: the number at the start of each line
         #[arg(long, value_name = "POSITION", default_value_t = 1)]
         from: u64,
 
-        /// Print JSON instead of text: one object, or one for each line
+        /// Print JSON instead of text: one object, or one per line
         #[arg(long)]
         json: bool,
     },
-    /// Count what is in a data folder
+    /// Print statistics of a data folder
     #[command(after_help = EXIT_CODES)]
     Stats {
         #[command(flatten)]
         directory: Directory,
 
-        /// Print JSON instead of text: one object, or one for each line
+        /// Print JSON instead of text: one object, or one per line
         #[arg(long)]
         json: bool,
     },
@@ -58,7 +58,7 @@ enum JournalCommand {
 /// Where to look.
 #[derive(Args, Debug)]
 struct Directory {
-    /// The server's data folder
+    /// Data folder of the server
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }

@@ -17,8 +17,8 @@ const FULL: u8 = 4;
 const DISK: u8 = 74;
 
 pub(super) const EXIT_CODES: &str = "\
-Exit codes: 0 it has ended as it was told to; 1 it could not be done; 2 the command line is wrong; \
-4 the tape is full; 74 the disk is full, or fails";
+Exit codes: 0 success; 1 failure; 2 wrong command line; 4 the tape is full; \
+74 the disk is full or failing";
 
 pub(super) fn run(arguments: &RecordArgs) -> ExitCode {
     match record::run(arguments) {

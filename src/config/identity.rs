@@ -14,26 +14,26 @@ use crate::auth::identity::tier_claim::TierClaim;
 #[derive(Args, Clone, Debug)]
 pub struct IdentityArgs {
     /// Who signs access tokens: `embedded` (this server), `oidc:URL` (an OIDC provider, by its
-    /// issuer URL) or `hs256:FILE` (a provider that shares the secret in a file)
+    /// issuer URL) or `hs256:FILE` (a provider that shares the secret in this file)
     #[arg(long, env = "PAPERBOURSE_IDENTITY", default_value = "embedded", value_name = "SOURCE")]
     pub identity: IdentityChoice,
 
-    /// The `iss` of the tokens: needed with `hs256`; with `oidc` it is the URL
+    /// Expected `iss` of access tokens; required with `hs256`, taken from the URL with `oidc`
     #[arg(long, env = "PAPERBOURSE_ISSUER", value_name = "ISSUER")]
     pub issuer: Option<String>,
 
-    /// The `aud` that tokens have to have: needed with `oidc` [default: `authenticated` with
+    /// Expected `aud` of access tokens; required with `oidc` [default: `authenticated` with
     /// `hs256`]
     #[arg(long, env = "PAPERBOURSE_AUDIENCE", value_name = "AUDIENCE")]
     pub audience: Option<String>,
 
-    /// The claim that says which tier a token may ask for, such as `app_metadata.tier`; without
-    /// one, --default-tier says. The embedded issuer's is `tier`
+    /// Claim that names the highest tier a token may use, such as `app_metadata.tier`; tokens
+    /// without it get --default-tier. The embedded issuer uses `tier`
     #[arg(long, env = "PAPERBOURSE_TIER_CLAIM", value_name = "CLAIM")]
     pub tier_claim: Option<TierClaim>,
 
-    /// Certificates, in PEM, of the only authorities to believe when the keys of an `oidc` provider
-    /// are fetched [default: those that the system trusts]
+    /// PEM file of the only certificate authorities to trust when fetching the keys of an `oidc`
+    /// provider [default: the system's]
     #[arg(long, env = "PAPERBOURSE_IDENTITY_CA", value_name = "FILE")]
     pub identity_ca: Option<PathBuf>,
 }

@@ -26,25 +26,25 @@ const OUT_BYTES_DEFAULT: u64 = 10 << 30;
 /// The choices of `paperbourse record`.
 #[derive(Args, Clone, Debug)]
 pub struct RecordArgs {
-    /// Where the tape goes: a folder, made if it is not there. A tape that is there is continued
+    /// Folder of the tape, created if missing; an existing tape is continued
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
 
-    /// For how many seconds to record [default: until SIGINT or SIGTERM]
+    /// How many seconds to record [default: until SIGINT or SIGTERM]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     pub duration: Option<u32>,
 
-    /// After so many bytes another file begins
+    /// Start a new file after this many bytes
     #[arg(long, value_name = "BYTES", default_value_t = ROTATE_BYTES_DEFAULT,
           value_parser = clap::value_parser!(u64).range(ROTATE_BYTES_MIN..))]
     pub rotate_bytes: u64,
 
-    /// After so many seconds another file begins
+    /// Start a new file after this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = ROTATE_SECONDS_DEFAULT,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub rotate_seconds: u32,
 
-    /// How many bytes the whole tape may have, with what was there before: then the recording ends
+    /// Stop when the whole tape reaches this many bytes, including what was there before
     #[arg(long, value_name = "BYTES", default_value_t = OUT_BYTES_DEFAULT,
           value_parser = clap::value_parser!(u64).range(OUT_BYTES_MIN..))]
     pub out_bytes_max: u64,

@@ -29,68 +29,68 @@ const SOCKET: &str = "wss://ws-subscriptions-clob.polymarket.com/ws/market";
 /// The choices of `paperbourse serve` that are about the venue.
 #[derive(Args, Clone, Debug)]
 pub struct VenueArgs {
-    /// Where prices come from: `simulated`, `simulated:SEED`, `recorded:DIR` or `polymarket`
+    /// Source of prices: `simulated`, `simulated:SEED`, `recorded:DIR` or `polymarket`
     #[arg(long, env = "PAPERBOURSE_VENUE", default_value = "simulated", value_name = "VENUE")]
     pub venue: VenueChoice,
 
     /// How fast the venue's time passes: 1 is real time, 10 is ten times as fast; `max` plays a
-    /// recording to its end before the server is ready [default: 1 for a simulated venue, `max` for
-    /// a recorded one]
+    /// whole recording before the server is ready [default: 1 for a simulated venue, `max` for a
+    /// recorded one]
     #[arg(long, env = "PAPERBOURSE_VENUE_SPEED", value_name = "X|max")]
     pub venue_speed: Option<Speed>,
 
-    /// How many markets of `polymarket` to follow: the most traded of the day. One that is followed
-    /// stays so until it closes [default: 200]
+    /// Number of `polymarket` markets to follow, most traded of the day first; a market stays
+    /// followed until it closes [default: 200]
     #[arg(long, env = "PAPERBOURSE_VENUE_MARKETS", value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=MARKETS_WANTED_MAX as i64))]
     pub venue_markets: Option<u32>,
 
-    /// Follow only markets with this tag, by its number at Gamma; may be given several times
+    /// Follow only markets with this Gamma tag id; repeatable
     #[arg(long, env = "PAPERBOURSE_VENUE_TAG", value_delimiter = ',', value_name = "ID")]
     pub venue_tag: Vec<String>,
 
-    /// Follow only the market with this name in its address; may be given several times
+    /// Follow only the market with this slug; repeatable
     #[arg(long, env = "PAPERBOURSE_VENUE_SLUG", value_delimiter = ',', value_name = "SLUG")]
     pub venue_slug: Vec<String>,
 
-    /// Follow only the market with this condition id; may be given several times
+    /// Follow only the market with this condition id; repeatable
     #[arg(long, env = "PAPERBOURSE_VENUE_CONDITION", value_delimiter = ',', value_name = "ID")]
     pub venue_condition: Vec<String>,
 
-    /// Follow only markets of this series (its number at Gamma), soonest end first: for families of
-    /// short markets; may be given several times
+    /// Follow only markets of the series with this Gamma id, soonest end first; meant for families
+    /// of short markets; repeatable
     #[arg(long, env = "PAPERBOURSE_VENUE_SERIES", value_delimiter = ',', value_name = "ID")]
     pub venue_series: Vec<String>,
 
-    /// Follow only markets in which so many dollars were traded in the last day
+    /// Follow only markets with at least this many dollars traded in the last 24 hours
     #[arg(long, env = "PAPERBOURSE_VENUE_VOLUME", value_name = "USD", value_parser = dollars)]
     pub venue_volume: Option<Usd>,
 
-    /// For how many seconds a book of `polymarket` is live after the venue has proven it: longer
-    /// ago, nothing fills on it [default: 120]
+    /// How many seconds a `polymarket` book stays live after the venue last confirmed it; nothing
+    /// fills on an older one [default: 120]
     #[arg(long, env = "PAPERBOURSE_VENUE_FRESH", value_name = "SECONDS",
           value_parser = clap::value_parser!(u32).range(FRESH_SECONDS_MIN..))]
     pub venue_fresh: Option<u32>,
 
-    /// Another address of Gamma [default: Polymarket's]
+    /// Base URL of the Gamma API [default: Polymarket's own]
     #[arg(long, env = "PAPERBOURSE_VENUE_GAMMA", value_name = "URL", value_parser = web_address)]
     pub venue_gamma: Option<Uri>,
 
-    /// Another address of the CLOB service [default: Polymarket's]
+    /// Base URL of the CLOB API [default: Polymarket's own]
     #[arg(long, env = "PAPERBOURSE_VENUE_CLOB", value_name = "URL", value_parser = web_address)]
     pub venue_clob: Option<Uri>,
 
-    /// Another address of the data API [default: Polymarket's]
+    /// Base URL of the data API [default: Polymarket's own]
     #[arg(long, env = "PAPERBOURSE_VENUE_DATA", value_name = "URL", value_parser = web_address)]
     pub venue_data: Option<Uri>,
 
-    /// Another address of the market socket [default: Polymarket's]
+    /// URL of the market socket [default: Polymarket's own]
     #[arg(long, env = "PAPERBOURSE_VENUE_SOCKET", value_name = "URL",
           value_parser = socket_address)]
     pub venue_socket: Option<Uri>,
 
-    /// Certificates, in PEM, of the only authorities to believe when `polymarket` is followed
-    /// [default: those that the system trusts]
+    /// PEM file of the only certificate authorities to trust when following `polymarket` [default:
+    /// the system's]
     #[arg(long, env = "PAPERBOURSE_VENUE_CA", value_name = "FILE")]
     pub venue_ca: Option<PathBuf>,
 }

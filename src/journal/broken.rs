@@ -73,7 +73,7 @@ fn remove_all_but(disk: &Disk, directory: &Path, kept: usize) -> Result<(), Disk
     for (_, name) in copies.iter().take(copies.len().saturating_sub(kept)) {
         let path = directory.join(name);
         disk.remove_file(&path)?;
-        tracing::info!(path = %path.display(), "removed an old copy of a torn end of the journal");
+        tracing::info!(path = %path.display(), "removed an old copy of a torn journal end");
     }
     Ok(())
 }

@@ -176,8 +176,8 @@ impl Maker {
         tracing::warn!(
             %error,
             reason = %error.source,
-            "no room for another journal segment, on the disk or among the open files: writes are \
-             refused when the prepared space is used up"
+            "no room for another journal segment, on disk or among the open files: writes will be \
+             refused once the prepared space is used up"
         );
         Ok(())
     }

@@ -32,7 +32,7 @@ pub(super) async fn serve(
     let listener = match TcpListener::from_std(socket) {
         Ok(listener) => listener,
         Err(error) => {
-            tracing::error!("failed to serve metrics: {error}");
+            tracing::error!(%error, "failed to serve metrics");
             return;
         }
     };

@@ -47,8 +47,8 @@ pub(super) fn connections_max(
     let reserve = reserve(worker_count);
     let room = limit.checked_sub(reserve).filter(|&room| room > 0).with_context(|| {
         format!(
-            "the process may have {limit} files open, and needs {reserve} besides connections: \
-             raise the limit (`ulimit -n`, LimitNOFILE) or lower --workers"
+            "the limit of {limit} open files is too low: {reserve} are needed besides \
+             connections. Raise it (`ulimit -n`, LimitNOFILE) or lower --workers"
         )
     })?;
     if room < wanted {
@@ -57,8 +57,8 @@ pub(super) fn connections_max(
             connections_max = room,
             open_files_max = limit,
             reserve,
-            "fewer connections than --connections-max: raise the limit of open files (`ulimit -n`, \
-             LimitNOFILE)"
+            "allowing fewer connections than --connections-max: raise the limit of open files \
+             (`ulimit -n`, LimitNOFILE)"
         );
     }
     Ok(wanted.min(room))

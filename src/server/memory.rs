@@ -30,11 +30,16 @@ pub(super) fn look(room: &Room, limit_bytes: u64) {
         let (resident, limit) = (megabytes(resident_bytes), megabytes(limit_bytes));
         if is_full {
             tracing::warn!(
-                "memory: {resident} of {limit} MB: new accounts, keys, orders and comments are \
-                 refused (--memory-limit)"
+                resident_megabytes = resident,
+                limit_megabytes = limit,
+                "--memory-limit reached: refusing new accounts, keys, orders and comments"
             );
         } else {
-            tracing::info!("memory: {resident} of {limit} MB: nothing is refused any more");
+            tracing::info!(
+                resident_megabytes = resident,
+                limit_megabytes = limit,
+                "memory is below --memory-limit again: accepting everything"
+            );
         }
     }
 }

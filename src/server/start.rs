@@ -76,7 +76,7 @@ pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
     let markets = Arc::new(Markets::remembering(decided).with_traded(traded));
     let venue = open_venue(venue, &markets, decisions.awaited)?;
     let market_count = markets.listing().markets().len();
-    tracing::info!("venue: {}, {market_count} markets so far", arguments.venue.venue);
+    tracing::info!(venue = %arguments.venue.venue, markets = market_count, "opened the venue");
 
     let tiers = arguments.tier_table();
     let keys = Arc::new(key_table(recovered.states(), &tiers)?);
@@ -121,8 +121,8 @@ fn warn_of_future(newest: Timestamp, now: Timestamp) {
         tracing::warn!(
             %newest,
             %now,
-            "the journal has records from the future: check the system clock; they keep their \
-             times, and new records get the time of now"
+            "the journal has records from the future: check the system clock. They keep their \
+             times; new records get the present time"
         );
     }
 }
@@ -139,16 +139,16 @@ fn open_data(arguments: &ServeArgs) -> anyhow::Result<(Journal, Recovered, Optio
         ..JournalConfig::default()
     };
     let DataPlace::Folder(path) = &arguments.data else {
-        tracing::info!("data: in memory, forgotten at the end");
+        tracing::info!("keeping data in memory only");
         return Ok((MemoryJournal::new(&config).into(), Recovered::default(), None));
     };
     let thread_count = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let Opened { journal, recovered, report, folder } =
         snapshot::open(Disk::System, path, &config, thread_count)
             .with_context(|| format!("failed to open --data {}", path.display()))?;
-    tracing::info!("data: {}; {report}", path.display());
+    tracing::info!(path = %path.display(), "opened the data folder: {report}");
     if sync == SyncMode::Never {
-        tracing::warn!("--journal-sync never: an answer does not wait for the disk");
+        tracing::warn!("--journal-sync never: writes are answered before they are on disk");
     }
     Ok((journal, recovered, Some(folder)))
 }
@@ -157,11 +157,11 @@ fn open_data(arguments: &ServeArgs) -> anyhow::Result<(Journal, Recovered, Optio
 fn watch_memory(arguments: &ServeArgs) -> Arc<Room> {
     let room = Arc::new(Room::default());
     if let Some(limit_bytes) = memory::limit_bytes(arguments.memory_limit) {
-        tracing::info!("memory: at most {} MB", memory::megabytes(limit_bytes));
+        tracing::info!(limit_megabytes = memory::megabytes(limit_bytes), "limiting memory");
         memory::look(&room, limit_bytes);
         tokio::spawn(memory::watch(room.clone(), limit_bytes));
     } else {
-        tracing::warn!("memory: not bounded, since this system does not tell how much is used");
+        tracing::warn!("memory is not limited: this system does not report how much is used");
     }
     room
 }
@@ -171,7 +171,7 @@ fn open_identity(arguments: &ServeArgs, config: IdentityConfig) -> anyhow::Resul
         IdentityConfig::Embedded => Ok(IdentitySource::Embedded(open_issuer(arguments)?)),
         IdentityConfig::Oidc { url, audience, tier_claim, authorities } => {
             let client = provider_client(&url, authorities.as_deref())?;
-            tracing::info!("identity: tokens of the OIDC provider {url} for {audience:?}");
+            tracing::info!(%url, audience, "accepting tokens of an OIDC provider");
             let issuer = Arc::new(OidcIssuer::new(url.clone(), &audience, tier_claim));
             let provider = Arc::new((client, url));
             let fetch = move || {
@@ -188,8 +188,10 @@ fn open_identity(arguments: &ServeArgs, config: IdentityConfig) -> anyhow::Resul
             let secret = SharedSecret::open(&path, &issuer, &audience, tier_claim)
                 .with_context(|| format!("failed to open --identity hs256:{}", path.display()))?;
             tracing::info!(
-                "identity: tokens of {issuer} for {audience:?}, signed with the secret in {}",
-                path.display()
+                issuer,
+                audience,
+                secret = %path.display(),
+                "accepting tokens signed with a shared secret"
             );
             Ok(IdentitySource::SharedSecret(secret))
         }
@@ -211,14 +213,15 @@ fn open_issuer(arguments: &ServeArgs) -> anyhow::Result<EmbeddedIssuer> {
     let folder = match (&arguments.issuer_data, &arguments.data) {
         (Some(folder), _) | (None, DataPlace::Folder(folder)) => folder,
         (None, DataPlace::Memory) => {
-            tracing::info!("identity: embedded issuer, with a key that no token was signed with");
+            tracing::info!("accepting tokens of the embedded issuer, with a key made just now");
             return Ok(EmbeddedIssuer::in_memory()?);
         }
     };
     let issuer = EmbeddedIssuer::open(folder)
         .with_context(|| format!("failed to open the issuer's key in {}", folder.display()))?;
     tracing::info!(
-        "identity: embedded issuer; `paperbourse token --subject NAME --data {}` makes a token",
+        "accepting tokens of the embedded issuer; make one with `paperbourse token --subject NAME \
+         --data {}`",
         folder.display()
     );
     Ok(issuer)
@@ -247,12 +250,12 @@ fn open_venue(
                 Recorded::Files(recording, report) => (recording, report),
                 Recorded::Tape(tape) => {
                     if speed == Speed::Max {
-                        tracing::info!("recording: a tape, which is played to its end first");
+                        tracing::info!("playing the whole tape before serving");
                     }
                     // It judges as it did when the tape was made.
                     let player = TapePlayer::start(tape, speed, feed(MismatchPolicy::Distrust));
                     if speed == Speed::Max {
-                        tracing::info!("recording: played {player}");
+                        tracing::info!("played the tape: {player}");
                     }
                     return Ok(Venue::Tape(Box::new(player)));
                 }
@@ -265,12 +268,13 @@ fn open_venue(
             }
             for id in &report.contradictory {
                 tracing::warn!(
-                    "market {id} stays closed: its sources contradict each other on what it pays"
+                    market = &**id,
+                    "sources disagree on the payout of a market, which stays closed"
                 );
             }
-            tracing::info!("recording: {report}");
+            tracing::info!("loaded the recording: {report}");
             let player = recording.play(speed, feed(MismatchPolicy::Count));
-            tracing::info!("recording: played {}", player.feed().counts());
+            tracing::info!("played the recording: {}", player.feed().counts());
             Ok(Venue::Recorded(player))
         }
         VenueConfig::Polymarket(config) => {

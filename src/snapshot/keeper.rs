@@ -109,7 +109,7 @@ fn give_way() {
     let lowest = thread_priority::ThreadPriority::Min;
     // Where it is not allowed, the share of the processor alone has to do.
     if let Err(error) = set_thread_priority_and_policy(thread_native_id(), lowest, policy) {
-        tracing::warn!("snapshots cannot be made at a low priority: {error}");
+        tracing::warn!(%error, "failed to lower the priority of the snapshot thread");
     }
 }
 
@@ -129,10 +129,10 @@ fn run(mut upkeep: Upkeep, journal: &Journal, stop: &Stop, mut pace: SharedProce
             }
             upkeep.metrics.failed.fetch_add(1, Ordering::Relaxed);
             tracing::error!(
-                "no snapshot was made: {error}{}. The journal and the snapshot before are as they \
-                 were; the next attempt is in {} s",
-                source_of(&error),
-                RETRY_PAUSE.as_secs()
+                retry_seconds = RETRY_PAUSE.as_secs(),
+                "failed to take a snapshot: {error}{}. The journal and the previous snapshot are \
+                 unharmed",
+                source_of(&error)
             );
             pause = RETRY_PAUSE;
         }
@@ -236,11 +236,11 @@ impl Upkeep {
         metrics.elapsed_ms.store(elapsed_ms, Ordering::Relaxed);
         metrics.bytes.store(report.bytes, Ordering::Relaxed);
         tracing::info!(
-            "snapshot up to segment {}: {} records folded in, {} bytes written, {:.1} s",
-            report.number,
-            report.records,
-            report.bytes,
-            elapsed.as_secs_f64()
+            segment = report.number,
+            records = report.records,
+            bytes = report.bytes,
+            elapsed_ms,
+            "took a snapshot"
         );
     }
 

@@ -119,7 +119,7 @@ impl fmt::Display for RecoverReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(number) = self.snapshot {
             let seconds = self.snapshot_elapsed.as_secs_f64();
-            write!(formatter, "snapshot up to segment {number} loaded in {seconds:.3} s, ")?;
+            write!(formatter, "loaded the snapshot of segment {number} in {seconds:.3} s, ")?;
         }
         self.journal.fmt(formatter)
     }
@@ -345,11 +345,7 @@ impl Progress {
     fn read(&mut self, batch: &Batch) {
         self.records += batch.records().len() as u64;
         if self.told.elapsed() >= PROGRESS_INTERVAL {
-            tracing::info!(
-                "recovering: segment {} read, {} records so far",
-                batch.segment(),
-                self.records
-            );
+            tracing::info!(segment = batch.segment(), records = self.records, "recovering");
             self.told = Instant::now();
         }
     }

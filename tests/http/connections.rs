@@ -241,7 +241,7 @@ fn what_an_operator_may_have_forgotten_is_logged() {
     let forwarded = Request::get("/v1/markets").header("x-forwarded-for", "192.0.2.1");
     let line = "ignored X-Forwarded-For";
     let server = Server::start(&["--admin-listen", "0.0.0.0:0"]);
-    server.logged("serving metrics beyond this machine");
+    server.logged("other machines can read the metrics");
     for _ in 0..5 {
         server.send(&forwarded).ok(200);
     }
@@ -251,7 +251,7 @@ fn what_an_operator_may_have_forgotten_is_logged() {
         Server::start(&["--trusted-proxy", "127.0.0.1", "--admin-listen", "127.0.0.1:0"]);
     behind_proxy.send(&forwarded).ok(200);
     behind_proxy.logged("metrics on http://");
-    for text in [line, "serving metrics beyond"] {
+    for text in [line, "other machines can read"] {
         assert_eq!(behind_proxy.log_lines(text), [""; 0]);
     }
 }

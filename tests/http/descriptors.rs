@@ -52,7 +52,7 @@ fn idle_connections_leave_files_to_the_journal() {
     // Whoever shows a key gets in, in the place of a stranger.
     Connection::open(server.address).send(&Request::get("/v1/orders").key(&account.key)).ok(200);
     drop(strangers);
-    server.logged("fewer connections than --connections-max");
+    server.logged("allowing fewer connections than --connections-max");
     let complaints = [server.log_lines("failed to accept"), server.log_lines("ERROR")].concat();
     assert_eq!(complaints, [""; 0]);
 }

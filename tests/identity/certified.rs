@@ -119,7 +119,7 @@ fn a_server_starts_without_its_provider_and_takes_its_tokens_when_it_is_back() {
     }
     parsed(&balance(&server, &token), 200);
     let log = server.interrupt().join("\n");
-    assert!(log.contains("gives no keys") && log.contains("3 keys of http://localhost"), "{log}");
+    assert!(log.contains("failed to fetch the keys") && log.contains("keys=3"), "{log}");
 }
 
 #[test]

@@ -131,18 +131,19 @@ fn the_log_says_who_vouches() {
     let folder = tempfile::tempdir().unwrap();
     write_secret(&folder.path().join("secret"), 0o600);
     for (flags, expected) in [
-        ("--identity embedded", "identity: embedded issuer"),
+        ("--identity embedded", "accepting tokens of the embedded issuer"),
         (
             "--identity hs256:FOLDER/secret --issuer https://i.org",
-            "identity: tokens of https://i.org for \"authenticated\", signed with the secret in ",
+            "accepting tokens signed with a shared secret issuer=\"https://i.org\" \
+             audience=\"authenticated\" secret=/",
         ),
         (
             "--identity oidc:http://127.0.0.1:1/realm --audience bourse",
-            "identity: tokens of the OIDC provider http://127.0.0.1:1/realm for \"bourse\"",
+            "accepting tokens of an OIDC provider url=http://127.0.0.1:1/realm audience=\"bourse\"",
         ),
     ] {
         let log = start_log(folder.path(), flags);
         assert!(log.contains(expected), "{flags}: {log}");
-        assert_eq!(log.matches("identity: ").count(), 1, "{flags}: {log}");
+        assert_eq!(log.matches("accepting tokens").count(), 1, "{flags}: {log}");
     }
 }

@@ -107,21 +107,25 @@ impl OidcIssuer {
                 let is_new = before.is_none_or(|before| !keys.has_names_of(&before));
                 if is_new || self.refresh.has_failed() {
                     tracing::info!(
-                        "identity: {} keys of {}, and {} that are not used",
-                        keys.key_count(),
-                        self.url,
-                        keys.passed_over()
+                        url = %self.url,
+                        keys = keys.key_count(),
+                        unusable = keys.passed_over(),
+                        "fetched the keys of the OIDC provider"
                     );
                 }
                 true
             }
             Err(error) => {
                 let consequence = if self.keys.load().is_some() {
-                    "the keys that are known stay in use"
+                    "the known keys stay in use"
                 } else {
-                    "until then access tokens are answered with 503, API keys work"
+                    "access tokens get 503 until it works; API keys are not affected"
                 };
-                tracing::warn!("identity: {} gives no keys: {error}; {consequence}", self.url);
+                tracing::warn!(
+                    url = %self.url,
+                    %error,
+                    "failed to fetch the keys of the OIDC provider: {consequence}"
+                );
                 false
             }
         }
