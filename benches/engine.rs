@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 
-use paperbourse::engine::command::{Command, Identity, OrderNames, Owner, Trade, TradeOrder};
+use paperbourse::engine::command::{Identity, OpenAccount, OrderNames, Owner, Trade, TradeOrder};
 use paperbourse::engine::event::{Event, Events};
 use paperbourse::engine::idempotency::NameHash;
-use paperbourse::engine::{Rules, State, Verdict};
+use paperbourse::engine::{Command, Rules, State, Verdict};
 use paperbourse::ids::{AccountId, Place, ShardId, Timestamp};
 use paperbourse::journal::record::{self, RecordHeader};
 use paperbourse::market::book::{Book, Ladder, Side};
@@ -79,9 +79,9 @@ fn account(number: u64) -> AccountId {
 }
 
 /// Decides and applies; the events go to the journal otherwise, and here to nobody.
-fn run(state: &mut State, command: &Command, quote: &Quote<'_>) -> Events {
+fn run<C: Command>(state: &mut State, command: &C, quote: &Quote<'_>) -> Events {
     let verdict = state.decide(command, Some(quote), NOW, &rules());
-    let Ok(Verdict::Happens(events)) = verdict else { panic!("{verdict:?}") };
+    let Ok(Verdict::Happens(events, _)) = verdict else { panic!("nothing happens") };
     state.apply(&events, Place::new(0, state.sequence() + 1));
     events
 }
@@ -90,7 +90,7 @@ fn run(state: &mut State, command: &Command, quote: &Quote<'_>) -> Events {
 fn traded_state(quote: &Quote<'_>) -> State {
     let mut state = State::new(shard());
     for number in 0..ACCOUNT_COUNT {
-        run(&mut state, &Command::OpenAccount(identity(number)), quote);
+        run(&mut state, &OpenAccount(identity(number)), quote);
     }
     for command in orders(0, ORDERS_KEPT_MIN, ONE_LEVEL) {
         run(&mut state, &command, quote);
@@ -98,7 +98,7 @@ fn traded_state(quote: &Quote<'_>) -> State {
     state
 }
 
-fn order(account_number: u64, order_number: u64, shape: Shape) -> Command {
+fn order(account_number: u64, order_number: u64, shape: Shape) -> Trade {
     let names = if shape.has_names {
         let name = format!("bot-7-{order_number}");
         let header = format!("{order_number:032x}");
@@ -106,7 +106,7 @@ fn order(account_number: u64, order_number: u64, shape: Shape) -> Command {
     } else {
         OrderNames::default()
     };
-    Command::Trade(Trade::new(
+    Trade::new(
         Owner::Account(account(account_number)),
         TradeOrder {
             market_id: MARKET_ID.into(),
@@ -117,12 +117,12 @@ fn order(account_number: u64, order_number: u64, shape: Shape) -> Command {
             max_slippage_bps: None,
         },
         names,
-    ))
+    )
 }
 
 /// Orders of accounts in an order that no cache foresees: the high bits of a full-period sequence.
 /// `first` numbers the first of them.
-fn orders(first: u64, count: u64, shape: Shape) -> impl Iterator<Item = Command> {
+fn orders(first: u64, count: u64, shape: Shape) -> impl Iterator<Item = Trade> {
     let mut seed: u64 = 0x2545_f491_4f6c_dd1d ^ first;
     (first..first + count).map(move |number| {
         seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
@@ -142,7 +142,7 @@ fn timed_orders(state: &mut State, quote: &Quote<'_>, shape: Shape, count: u64) 
             *state = traded_state(quote);
             continue;
         }
-        let commands: Vec<Command> = orders(ordered, batch, shape).collect();
+        let commands: Vec<Trade> = orders(ordered, batch, shape).collect();
         let start = Instant::now();
         for command in &commands {
             black_box(run(state, command, quote));
@@ -251,7 +251,7 @@ fn parts(criterion: &mut Criterion) {
     let (info, book) = market();
     let quote = Quote::new(&info, [Some(&book), None]);
     let mut state = State::new(shard());
-    run(&mut state, &Command::OpenAccount(identity(0)), &quote);
+    run(&mut state, &OpenAccount(identity(0)), &quote);
     run(&mut state, &order(0, 0, ONE_LEVEL), &quote);
     let events: Vec<Event> = run(&mut state, &order(0, 1, TWO_LEVELS), &quote).into_vec();
     let header = RecordHeader { shard: shard(), epoch: 1, sequence: 3, at: NOW };

@@ -11,11 +11,11 @@
 mod allocator;
 
 use paperbourse::engine::command::{
-    Command, CreateKey, Identity, OrderNames, Owner, Trade, TradeOrder,
+    CreateKey, Identity, OpenAccount, OrderNames, Owner, Trade, TradeOrder,
 };
 use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::{KeyGrant, Permissions};
-use paperbourse::engine::{Rules, State, Verdict};
+use paperbourse::engine::{Command, Rules, State, Verdict};
 use paperbourse::ids::{Place, SHARD_COUNT, ShardId, Timestamp};
 use paperbourse::limits::tier::Tier;
 use paperbourse::market::book::{Book, Ladder, Level, Side};
@@ -61,7 +61,10 @@ impl Server {
     }
 
     /// Has every account do something, and tells how many bytes each of them has more.
-    fn bytes_for_each(&mut self, command: impl Fn(&mut Self, Identity) -> (Command, usize)) -> f64 {
+    fn bytes_for_each<C: Command>(
+        &mut self,
+        command: impl Fn(&mut Self, Identity) -> (C, usize),
+    ) -> f64 {
         let before = allocator::live_bytes();
         for number in 0..self.account_count {
             let shard = number % SHARD_COUNT;
@@ -69,7 +72,7 @@ impl Server {
             let state = &mut self.states[shard];
             let quote = Quote::new(&self.markets[market], [Some(&self.book), None]);
             let verdict = state.decide(&command, Some(&quote), NOW, &Rules::default());
-            let Ok(Verdict::Happens(events)) = verdict else { panic!("{command:?}: {verdict:?}") };
+            let Ok(Verdict::Happens(events, _)) = verdict else { panic!("nothing happens") };
             state.apply(&events, Place::new(0, state.sequence() + 1));
         }
         let bytes = allocator::live_bytes() - before;
@@ -79,7 +82,7 @@ impl Server {
     }
 
     fn open(&mut self) -> f64 {
-        self.bytes_for_each(|_, identity| (Command::OpenAccount(identity), 0))
+        self.bytes_for_each(|_, identity| (OpenAccount(identity), 0))
     }
 
     fn create_keys(&mut self) -> f64 {
@@ -97,7 +100,7 @@ impl Server {
                     expires_at: None,
                 },
             };
-            (Command::CreateKey(create), 0)
+            (create, 0)
         })
     }
 
@@ -108,7 +111,7 @@ impl Server {
             let number = server.order_count;
             let names = [format!("a{number}"), format!("b{number}")];
             let names = names.iter().map(|name| NameHash::of_order(name));
-            let command = Command::Trade(Trade::new(
+            let command = Trade::new(
                 Owner::Identity(identity),
                 TradeOrder {
                     market_id: server.markets[market].condition_id[..].into(),
@@ -119,7 +122,7 @@ impl Server {
                     max_slippage_bps: None,
                 },
                 OrderNames::new(names.take(if has_names { 2 } else { 0 }), None),
-            ));
+            );
             (command, market)
         })
     }

@@ -9,12 +9,12 @@ use std::time::Duration;
 use paperbourse::auth::api_key::{KEY_SECRET_BYTES, RawKey};
 use paperbourse::disk::Disk;
 use paperbourse::engine::command::{
-    Command, CreateKey, Identity, OrderNames, Owner, Trade, TradeOrder,
+    CreateKey, Identity, OpenAccount, OrderNames, Owner, Trade, TradeOrder,
 };
 use paperbourse::engine::event::Event;
 use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::{KeyGrant, Permissions};
-use paperbourse::engine::{Rules, State, Verdict};
+use paperbourse::engine::{Command, Rules, State, Verdict};
 use paperbourse::ids::{AccountId, Place, SHARD_COUNT, ShardId, Timestamp};
 use paperbourse::journal::record::{self, RecordHeader};
 use paperbourse::journal::{Journal, JournalConfig, Refused, SyncMode};
@@ -57,9 +57,9 @@ pub(crate) fn write(data: &Path, contents: Contents) -> anyhow::Result<()> {
     for number in 0..contents.accounts {
         let identity = identity(number);
         let state = &mut states[identity.shard().index()];
-        happen(&journal, state, &Command::OpenAccount(identity), &quote);
+        happen(&journal, state, &OpenAccount(identity), &quote);
         if contents.has_keys {
-            happen(&journal, state, &Command::CreateKey(key(number)), &quote);
+            happen(&journal, state, &key(number), &quote);
         }
     }
     let mut seed: u64 = 0x2545_f491_4f6c_dd1d;
@@ -99,10 +99,10 @@ pub(crate) fn take_snapshot(data: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn happen(journal: &Journal, state: &mut State, command: &Command, quote: &Quote<'_>) {
+fn happen<C: Command>(journal: &Journal, state: &mut State, command: &C, quote: &Quote<'_>) {
     let rules = Rules { starting_balance: Usd::from_micros(1_000_000_000_000), ..Rules::default() };
     let verdict = state.decide(command, Some(quote), NOW, &rules);
-    let Ok(Verdict::Happens(mut events)) = verdict else { panic!("{verdict:?}") };
+    let Ok(Verdict::Happens(mut events, _)) = verdict else { panic!("nothing happens") };
     let sequence = state.sequence() + 1;
     if sequence.is_multiple_of(STATE_CHECK_INTERVAL) {
         events.insert(0, Event::StateChecked { hash: state.hash() });
@@ -156,7 +156,7 @@ fn shard_number(number: u64) -> u8 {
     u8::try_from(number % SHARD_COUNT as u64).expect("there are 64")
 }
 
-fn order(account: AccountId, number: u64) -> Command {
+fn order(account: AccountId, number: u64) -> Trade {
     let name = format!("bot-7-{number}");
     let header = format!("{number:032x}");
     let names =
@@ -169,7 +169,7 @@ fn order(account: AccountId, number: u64) -> Command {
         expected_price: Some(Price::from_micros(580_000)),
         max_slippage_bps: None,
     };
-    Command::Trade(Trade::new(Owner::Account(account), order, names))
+    Trade::new(Owner::Account(account), order, names)
 }
 
 /// An order takes two levels of its book.

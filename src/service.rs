@@ -263,9 +263,9 @@ fn insert_key(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::command::{Command, CreateKey, Identity, Owner, RotateKey};
+    use crate::engine::command::{CreateKey, Identity, Owner, RevokeKey, RotateKey};
     use crate::engine::key::{ENDED_KEYS_PER_ACCOUNT_MAX, OVERLAP_SECONDS_MAX, Permissions};
-    use crate::engine::{Rules, Verdict};
+    use crate::engine::{Command, Rules, Verdict};
     use crate::ids::{KeyId, Place, ShardId};
 
     /// A shard, and a table that watches it.
@@ -282,9 +282,9 @@ mod tests {
             Self { state: State::new(ShardId::of_digest(0)), watching, observer }
         }
 
-        fn run(&mut self, now: Timestamp, command: &Command) {
+        fn run(&mut self, now: Timestamp, command: &impl Command) {
             let verdict = self.state.decide(command, None, now, &Rules::default());
-            let Ok(Verdict::Happens(events)) = verdict else { panic!("{verdict:?}") };
+            let Ok(Verdict::Happens(events, _)) = verdict else { panic!("nothing happens") };
             events.iter().for_each(|event| (self.observer)(event, &self.state));
             self.state.apply(&events, Place::START);
         }
@@ -302,28 +302,28 @@ mod tests {
             let identity = Identity { digest: [0; 32], issuer: "i".into(), subject: "s".into() };
             let owner = Owner::Identity(identity);
             let create = CreateKey { owner, is_bootstrap: false, created_by, grant };
-            self.run(now, &Command::CreateKey(create));
+            self.run(now, &create);
             self.state.keys().last().unwrap()
         }
 
         fn rotate(&mut self, now: Timestamp, hash: u8, old: &Key, overlap_seconds: u32) -> Key {
             self.run(
                 now,
-                &Command::RotateKey(RotateKey {
+                &RotateKey {
                     account: old.account,
                     key: old.id,
                     asked_with: None,
                     overlap_seconds,
                     hash: [hash; 32],
                     prefix: "ps_live_01234567".into(),
-                }),
+                },
             );
             self.state.keys().last().unwrap()
         }
 
         fn revoke(&mut self, now: Timestamp, key: &Key) {
             let (account, key) = (key.account, key.id);
-            self.run(now, &Command::RevokeKey { account, key, descendants: false });
+            self.run(now, &RevokeKey { account, key, descendants: false });
         }
 
         /// The table of the next start.

@@ -28,16 +28,12 @@ use queue::{CombiningQueue, Offered, Suspended, Turn};
 use ticket::Ticket;
 
 use crate::clock::Clock;
-use crate::engine::command::Command;
-use crate::engine::comment::Comment;
 use crate::engine::event::Event;
-use crate::engine::key::Key;
-use crate::engine::order::OrderReceipt;
 use crate::engine::rejection::Rejection;
 use crate::engine::view::Observed;
-use crate::engine::{Rules, State};
+use crate::engine::{Command, Rules, State};
 use crate::faults::{self, Fault};
-use crate::ids::{AccountId, Place, ShardId};
+use crate::ids::{Place, ShardId};
 use crate::journal::{DurableWait, Journal, Refused, Waiters};
 use crate::market::Markets;
 use crate::snapshot::Recovered;
@@ -107,28 +103,6 @@ enum Stage<T> {
     Over,
 }
 
-/// What came of a command.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Outcome {
-    /// The account is open.
-    Account(AccountId),
-    /// The key was made, or has its name.
-    Key(Box<Key>),
-    /// The order has filled, now or earlier.
-    Order {
-        /// What the answer is written from.
-        receipt: OrderReceipt,
-        /// It filled earlier: nothing has happened now.
-        is_replay: bool,
-    },
-    /// The comment was added.
-    Comment(Box<Comment>),
-    /// A part is done: the same command does more of it.
-    Unfinished,
-    /// It is so.
-    Done,
-}
-
 /// Why a command has come to nothing.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
@@ -179,12 +153,15 @@ impl Shards {
 
     /// Executes a command, or leaves it in the queue, before this returns. Resolves when its answer
     /// is durable.
-    pub fn execute(
+    pub fn execute<C>(
         self: &Arc<Self>,
         shard: ShardId,
-        command: Command,
+        command: C,
         waiters: &Arc<Waiters>,
-    ) -> impl Future<Output = Result<Outcome, Refusal>> + Unpin {
+    ) -> impl Future<Output = Result<C::Answer, Refusal>> + Unpin
+    where
+        C: Command<Answer: Send> + Send + 'static,
+    {
         let mut visit =
             self.visit(shard, waiters, move |core, around| core.execute(&command, around));
         // An `async` block would hold the visit twice.
@@ -194,12 +171,15 @@ impl Shards {
     }
 
     /// Executes the commands of a batch one after the other, with one wait for all of them.
-    pub async fn execute_all(
+    pub async fn execute_all<C>(
         self: &Arc<Self>,
         shard: ShardId,
-        commands: Vec<Command>,
+        commands: Vec<C>,
         waiters: &Arc<Waiters>,
-    ) -> Result<Vec<Result<Outcome, Refusal>>, Refusal> {
+    ) -> Result<Vec<Result<C::Answer, Refusal>>, Refusal>
+    where
+        C: Command<Answer: Send> + Send + 'static,
+    {
         self.visit(shard, waiters, move |core, around| {
             let mut place = Place::START;
             let value = commands

@@ -28,6 +28,7 @@
 mod answers;
 mod auditor;
 mod clients;
+mod command;
 mod history;
 mod markets;
 mod process;

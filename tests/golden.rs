@@ -25,7 +25,7 @@ use paperbourse::engine::command::Identity;
 use paperbourse::engine::event::{Event, OrderFilled};
 use paperbourse::engine::idempotency::{Fingerprint, NameHash};
 use paperbourse::engine::key::{KeyGrant, Permissions};
-use paperbourse::engine::settlement::{
+use paperbourse::engine::payout::{
     Decision, PaidPosition, Payouts, PositionsSettled, SettledMarket,
 };
 use paperbourse::ids::{

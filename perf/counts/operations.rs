@@ -7,12 +7,12 @@ use std::hint::black_box;
 
 use paperbourse::auth::api_key::{KEY_SECRET_BYTES, RawKey};
 use paperbourse::auth::key_table::{KeyEntry, KeyFacts, KeyTable};
-use paperbourse::engine::command::{Command, Identity, OrderNames, Owner, Trade, TradeOrder};
+use paperbourse::engine::command::{Identity, OpenAccount, OrderNames, Owner, Trade, TradeOrder};
 use paperbourse::engine::event::Events;
 use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::Permissions;
 use paperbourse::engine::order::OrderReceipt;
-use paperbourse::engine::{Rules, State, Verdict};
+use paperbourse::engine::{Command, Rules, State, Verdict};
 use paperbourse::http::request::order::TradeRequest;
 use paperbourse::http::respond::trade::write_trade;
 use paperbourse::ids::{AccountId, KeyId, OrderId, Place, ShardId, Timestamp};
@@ -182,24 +182,24 @@ fn state(quote: &Quote<'_>) -> State {
         issuer: "https://issuer.example".into(),
         subject: "bot".into(),
     };
-    happen(&mut state, &Command::OpenAccount(identity), quote);
+    happen(&mut state, &OpenAccount(identity), quote);
     happen(&mut state, &order(Shape::Plain, TIMES_MAX), quote);
     state
 }
 
-fn happen(state: &mut State, command: &Command, quote: &Quote<'_>) -> Events {
+fn happen<C: Command>(state: &mut State, command: &C, quote: &Quote<'_>) -> Events {
     let rules = Rules { starting_balance: Usd::from_micros(1_000_000_000_000), ..Rules::default() };
     let verdict = state.decide(command, Some(quote), NOW, &rules);
-    let Ok(Verdict::Happens(events)) = verdict else { panic!("{verdict:?}") };
+    let Ok(Verdict::Happens(events, _)) = verdict else { panic!("nothing happens") };
     state.apply(&events, Place::new(0, state.sequence() + 1));
     events
 }
 
-fn commands(shape: Shape) -> Vec<Command> {
+fn commands(shape: Shape) -> Vec<Trade> {
     (0..TIMES_MAX).map(|number| order(shape, number)).collect()
 }
 
-fn order(shape: Shape, number: usize) -> Command {
+fn order(shape: Shape, number: usize) -> Trade {
     let (shares, names) = match shape {
         Shape::Plain => (1, OrderNames::default()),
         Shape::Rich => {
@@ -217,7 +217,7 @@ fn order(shape: Shape, number: usize) -> Command {
         expected_price: Some(Price::from_micros(580_000)),
         max_slippage_bps: None,
     };
-    Command::Trade(Trade::new(owner, order, names))
+    Trade::new(owner, order, names)
 }
 
 /// The first level of its book has 5 shares.

@@ -8,9 +8,8 @@ use hashbrown::HashTable;
 use smallvec::SmallVec;
 
 use super::event::OrderFilled;
+use super::payout::{PaidPosition, SETTLEMENTS_PER_ACCOUNT_MAX, Settlement, Settlements, payout};
 use super::position::Position;
-use super::settlement;
-use super::settlement::{PaidPosition, SETTLEMENTS_PER_ACCOUNT_MAX, Settlement, Settlements};
 use super::slab::PackedSlot;
 use super::state_hash::{StateHash, Term, TermKind};
 use crate::ids::{AccountId, MarketIndex, OutcomeIndex, Timestamp};
@@ -212,7 +211,7 @@ impl Account {
         if position.shares != paid.shares {
             return Err("is paid for other shares than it holds");
         }
-        if settlement::payout(paid.shares, payout_per_share) != paid.payout {
+        if payout(paid.shares, payout_per_share) != paid.payout {
             return Err("is paid something else than its shares pay");
         }
         let closed = position.after_payout(paid.payout).ok_or("has a profit out of range")?;

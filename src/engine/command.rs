@@ -1,71 +1,72 @@
-//! What can be asked of a shard: commands, which may change it, and the values they carry.
+//! What can be asked of a shard: the commands, and the values that they carry.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::idempotency::{Fingerprint, NameHash};
+use super::idempotency::{Fingerprint, NAMES_PER_ORDER_MAX, NameHash};
 use super::key::KeyGrant;
-use super::order::NAMES_PER_ORDER_MAX;
-use super::settlement::Decision;
+use super::payout::Decision;
 use crate::ids::{AccountId, CommentId, KeyId, OrderId, ShardId};
 use crate::market::book::Side;
 use crate::money::{Price, Shares};
 
-/// Something that may change a shard's state. It is validated, owned and complete, but for what the
-/// shard reads at the moment of decision: its own state, the clock and the market.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Command {
-    /// Opens the account of an identity, unless it has one.
-    OpenAccount(Identity),
-    /// Makes a key.
-    CreateKey(CreateKey),
-    /// Gives a key another name.
-    RenameKey {
-        /// Whose.
-        account: AccountId,
-        /// Which.
-        key: KeyId,
-        /// What it will be called.
-        name: Option<Box<str>>,
-        /// With which key the caller came; none for a token.
-        asked_with: Option<KeyId>,
-    },
-    /// Makes a key that takes the place of another one, which ends then or some time later.
-    RotateKey(RotateKey),
-    /// Ends a key, and on request all keys that were made with it.
-    RevokeKey {
-        /// Whose.
-        account: AccountId,
-        /// Which.
-        key: KeyId,
-        /// Whether keys made with it, and with those, end too.
-        descendants: bool,
-    },
-    /// Buys or sells at the market.
-    Trade(Trade),
-    /// Writes a comment on an order of this shard.
-    Comment {
-        /// On which order.
-        order: OrderId,
-        /// Who writes; the account may live in another shard.
-        author: AccountId,
-        /// What; 1 to 1,000 characters.
-        content: Box<str>,
-    },
-    /// Takes a comment back.
-    DeleteComment {
-        /// Which.
-        comment: CommentId,
-        /// Who asks: only the author may.
-        author: AccountId,
-    },
-    /// Keeps how a market is resolved, unless that was decided before. For the shard that
-    /// [`Decision::home`] names.
-    DecideSettlement(Arc<Decision>),
-    /// Pays some of the shard's positions in a market that is resolved, all of them in the end.
-    Settle(Arc<Decision>),
+/// Opens the account of an identity, unless it has one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OpenAccount(pub Identity);
+
+/// Gives a key another name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RenameKey {
+    /// Whose.
+    pub account: AccountId,
+    /// Which.
+    pub key: KeyId,
+    /// What it will be called.
+    pub name: Option<Box<str>>,
+    /// With which key the caller came; none for a token.
+    pub asked_with: Option<KeyId>,
 }
+
+/// Ends a key, and on request all keys that were made with it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RevokeKey {
+    /// Whose.
+    pub account: AccountId,
+    /// Which.
+    pub key: KeyId,
+    /// Whether keys made with it, and with those, end too.
+    pub descendants: bool,
+}
+
+/// Writes a comment on an order of this shard.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WriteComment {
+    /// On which order.
+    pub order: OrderId,
+    /// Who writes; the account may live in another shard.
+    pub author: AccountId,
+    /// What; 1 to 1,000 characters.
+    pub content: Box<str>,
+}
+
+/// Takes a comment back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DeleteComment {
+    /// Which.
+    pub comment: CommentId,
+    /// Who asks: only the author may.
+    pub author: AccountId,
+}
+
+/// Keeps how a market is resolved, unless that was decided before. For the shard that
+/// [`Decision::home`] names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DecideSettlement(pub Arc<Decision>);
+
+/// Pays some of the shard's positions in a market that is resolved, all of them in the end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settle(pub Arc<Decision>);
 
 /// Who somebody is, as the identity provider says.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -136,7 +137,7 @@ pub struct RotateKey {
     pub prefix: Box<str>,
 }
 
-/// A market order and the names it goes by.
+/// Buys or sells at the market: an order and the names it goes by.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trade {
     /// For which account.

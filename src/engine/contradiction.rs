@@ -38,6 +38,12 @@ pub enum Flaw {
     },
 }
 
+/// Ids are given one after the other, each by the shard that keeps what it names.
+pub(super) const NOT_NEXT: &str = "is not the next one of the shard";
+
+/// Only what is kept can change or go.
+pub(super) const NOT_KEPT: &str = "is not kept";
+
 impl Flaw {
     pub(super) const fn account(id: AccountId, flaw: &'static str) -> Self {
         Self::Event { kind: "account", id: id.get(), flaw }

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::command::Identity;
 use super::idempotency::{Fingerprint, NameHash};
 use super::key::KeyGrant;
-use super::settlement::{Decision, Payouts, PositionsSettled};
+use super::payout::{Decision, Payouts, PositionsSettled};
 use super::state_hash::StateHash;
 use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex, Timestamp};
 use crate::market::book::Side;

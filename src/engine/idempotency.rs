@@ -5,6 +5,9 @@ use std::fmt;
 use aws_lc_rs::digest::{SHA256, digest};
 use smallvec::SmallVec;
 
+/// An order has at most this many names: one from a header or a batch, one from its body.
+pub const NAMES_PER_ORDER_MAX: usize = 2;
+
 /// What is hashed, in one piece: hashing piece by piece costs an allocation and more than a short
 /// message itself. Longer than any order that is usual.
 type Message = SmallVec<[u8; 256]>;

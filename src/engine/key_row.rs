@@ -1,21 +1,10 @@
-//! A key as its shard keeps it, and the keys of one account.
+//! A key as its shard keeps it.
 
-use smallvec::SmallVec;
-
-use super::State;
-use super::account::Account;
-use super::key::{
-    ENDED_KEYS_PER_ACCOUNT_MAX, KEY_PREFIX_BYTES_MAX, Key, KeyGrant, OVERLAP_SECONDS_MAX,
-    Permissions,
-};
+use super::key::{KEY_PREFIX_BYTES_MAX, Key, KeyGrant, OVERLAP_SECONDS_MAX, Permissions};
 use super::slab::{PackedSlot, Row};
 use super::state_hash::{StateHash, Term, TermKind};
 use crate::ids::{AccountId, KeyId, Timestamp};
 use crate::limits::tier::Tier;
-
-/// Every new key forgets at most so many: the work of a command is bounded, and still an account
-/// that has too many comes to have fewer.
-const FORGOTTEN_PER_KEY_MAX: usize = 2;
 
 /// The packed form of a [`Key`].
 #[derive(Clone, Debug)]
@@ -34,7 +23,7 @@ pub(super) struct KeyRow {
     account: u32,
     /// The next older key of the account.
     pub(super) older: Option<PackedSlot>,
-    kept_maker: Option<PackedSlot>,
+    pub(super) kept_maker: Option<PackedSlot>,
     prefix_bytes: u8,
     tier: Tier,
     permissions: Permissions,
@@ -98,7 +87,7 @@ impl KeyRow {
         (self.flags & FLAG_EXPIRES != 0).then_some(self.expires_at)
     }
 
-    fn revoked_at(&self) -> Option<Timestamp> {
+    pub(super) fn revoked_at(&self) -> Option<Timestamp> {
         (self.flags & FLAG_REVOKED != 0).then_some(self.revoked_at)
     }
 
@@ -135,145 +124,43 @@ impl KeyRow {
     pub(super) fn is_lasting(&self, now: Timestamp) -> bool {
         self.is_active(now) && self.expires_at().is_none()
     }
-}
 
-impl State {
-    /// All fields of a key.
-    pub(super) fn unpacked(&self, row: &KeyRow) -> Key {
-        let prefix = &row.prefix[..row.prefix_bytes.into()];
+    /// All fields of the key; `kept_maker` is the one in that slot.
+    pub(super) fn unpacked(&self, kept_maker: Option<KeyId>) -> Key {
+        let prefix = &self.prefix[..self.prefix_bytes.into()];
         let prefix = std::str::from_utf8(prefix).expect("it was packed from a text");
         Key {
-            id: row.id,
-            account: row.account(),
+            id: self.id,
+            account: self.account(),
             grant: KeyGrant {
-                hash: row.hash,
+                hash: self.hash,
                 prefix: prefix.into(),
-                name: row.name.clone(),
-                tier: row.tier,
-                permissions: row.permissions,
-                expires_at: row.expires_at(),
+                name: self.name.clone(),
+                tier: self.tier,
+                permissions: self.permissions,
+                expires_at: self.expires_at(),
             },
-            created_by: row.created_by,
-            kept_maker: self.kept_maker(row),
-            created_at: row.created_at,
-            revoked_at: row.revoked_at(),
+            created_by: self.created_by,
+            kept_maker,
+            created_at: self.created_at,
+            revoked_at: self.revoked_at(),
         }
     }
 
-    fn kept_maker(&self, row: &KeyRow) -> Option<KeyId> {
-        row.kept_maker.map(|slot| self.keys[slot.get()].id)
-    }
-
-    /// The keys of an account, newest first.
-    pub(super) fn keys_of(&self, account: &Account) -> impl Iterator<Item = &KeyRow> {
-        let row = |slot: PackedSlot| &self.keys[slot.get()];
-        std::iter::successors(account.newest_key.map(row), move |key| key.older.map(row))
-    }
-
-    /// The keys of an account, oldest first.
-    pub(super) fn keys_oldest_first(&self, account: &Account) -> Vec<&KeyRow> {
-        let mut keys: Vec<_> = self.keys_of(account).collect();
-        keys.reverse();
-        keys
-    }
-
-    /// The keys that end with `root`: itself, and on request every key made with it or with one of
-    /// those, unless they were revoked before. A key whose overlap is over is among them: should
-    /// the clock that ended it prove to be ahead, the key must not come back.
-    pub(super) fn revoked_with(
-        &self,
-        root: KeyId,
-        descendants: bool,
-        account: &Account,
-    ) -> SmallVec<[KeyId; 4]> {
-        let mut ended: SmallVec<[KeyId; 4]> = SmallVec::new();
-        let mut family: SmallVec<[KeyId; 8]> = SmallVec::from_slice(&[root]);
-        // Oldest first, so a key comes behind its maker.
-        for key in self.keys_oldest_first(account) {
-            let is_family = key.id == root
-                || (descendants
-                    && self.kept_maker(key).is_some_and(|maker| family.contains(&maker)));
-            if is_family {
-                family.push(key.id);
-                if key.revoked_at().is_none() {
-                    ended.push(key.id);
-                }
-            }
-        }
-        ended
-    }
-
-    /// The keys that the account forgets when it gets another one at `now`: the oldest that have
-    /// ended, as far as there are more of them than it keeps.
-    pub(super) fn forgotten_keys(
-        &self,
-        account: &Account,
-        now: Timestamp,
-    ) -> SmallVec<[KeyId; FORGOTTEN_PER_KEY_MAX]> {
-        let keys = self.keys_oldest_first(account);
-        let ended = || keys.iter().filter(|key| !key.is_active(now));
-        let excess = ended().count().saturating_sub(ENDED_KEYS_PER_ACCOUNT_MAX);
-        ended().take(excess.min(FORGOTTEN_PER_KEY_MAX)).map(|key| key.id).collect()
-    }
-
-    /// The key's term in the state hash.
-    pub(super) fn key_term(&self, key: &KeyRow) -> StateHash {
+    /// The key's term in the state hash; `kept_maker` is the one in that slot.
+    pub(super) fn term(&self, kept_maker: Option<KeyId>) -> StateHash {
         Term::new(TermKind::Key)
-            .number(key.id.get())
-            .number(key.account.into())
-            .number(key.created_by.map_or(0, KeyId::get))
-            .number(self.kept_maker(key).map_or(0, KeyId::get))
-            .signed(key.created_at.nanos())
-            .optional(key.revoked_at().map(Timestamp::nanos))
-            .optional(key.expires_at().map(Timestamp::nanos))
-            .number(u64::from(key.permissions.bits()) << 8 | key.tier as u64)
-            .bytes(&key.hash)
-            .bytes(&key.prefix[..key.prefix_bytes.into()])
-            .optional_text(key.name.as_deref())
+            .number(self.id.get())
+            .number(self.account.into())
+            .number(self.created_by.map_or(0, KeyId::get))
+            .number(kept_maker.map_or(0, KeyId::get))
+            .signed(self.created_at.nanos())
+            .optional(self.revoked_at().map(Timestamp::nanos))
+            .optional(self.expires_at().map(Timestamp::nanos))
+            .number(u64::from(self.permissions.bits()) << 8 | self.tier as u64)
+            .bytes(&self.hash)
+            .bytes(&self.prefix[..self.prefix_bytes.into()])
+            .optional_text(self.name.as_deref())
             .finish()
-    }
-
-    /// Puts a key in front of the others of its account. `None` when it cannot be one of them.
-    pub(super) fn insert_key(&mut self, key: Key) -> Option<()> {
-        let slot_of = |maker: KeyId| {
-            let slot = self.keys.slot(maker)?;
-            (self.keys[slot].account() == key.account).then(|| PackedSlot::new(slot))
-        };
-        let kept_maker = match key.kept_maker {
-            Some(maker) => Some(slot_of(maker)?),
-            None => None,
-        };
-        let account_index = self.account_slot(key.account)?;
-        let row = KeyRow::pack(key, kept_maker, self.accounts[account_index].newest_key)?;
-        self.hash += self.key_term(&row);
-        let slot = self.keys.insert(row);
-        self.accounts[account_index].newest_key = Some(PackedSlot::new(slot));
-        Some(())
-    }
-
-    /// Takes a key away. What was made with it goes on as if its maker had made it.
-    pub(super) fn remove_key(&mut self, id: KeyId) {
-        let slot = self.keys.slot(id).expect("a key that is kept");
-        let removed = PackedSlot::new(slot);
-        self.hash -= self.key_term(&self.keys[slot]);
-        let account = self.account_slot(self.keys[slot].account()).expect("a key has an account");
-        let mut newer = None;
-        let mut next = self.accounts[account].newest_key;
-        while let Some(at) = next.filter(|&at| at != removed) {
-            if self.keys[at.get()].kept_maker == Some(removed) {
-                self.hash -= self.key_term(&self.keys[at.get()]);
-                self.keys[at.get()].kept_maker = self.keys[slot].kept_maker;
-                self.hash += self.key_term(&self.keys[at.get()]);
-            }
-            newer = Some(at);
-            next = self.keys[at.get()].older;
-        }
-        // Keys made with it are newer, so all of them were met on the way.
-        let older = self.keys[slot].older;
-        match newer {
-            None => self.accounts[account].newest_key = older,
-            Some(newer) => self.keys[newer.get()].older = older,
-        }
-        self.keys.remove(slot);
     }
 }

@@ -4,18 +4,15 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::UsedMarket;
 use super::event::OrderFilled;
-use super::idempotency::{Fingerprint, NameHash};
+use super::idempotency::{Fingerprint, NAMES_PER_ORDER_MAX, NameHash};
 use super::slab::Row;
 use super::state_hash::{StateHash, Term, TermKind};
+use super::used_market::UsedMarket;
 use crate::faults::{self, Fault};
 use crate::ids::{AccountId, MarketIndex, OrderId, OutcomeIndex, Timestamp};
 use crate::market::book::Side;
 use crate::money::{FeeRate, Price, Shares, Usd};
-
-/// An order has at most this many names: one from a header or a batch, one from its body.
-pub const NAMES_PER_ORDER_MAX: usize = 2;
 
 /// An order as its shard keeps it: everything that does not change once it has filled. There are
 /// many of them, so the row is packed; [`OrderRow`] is the form to work with.

@@ -7,8 +7,8 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use smallvec::SmallVec;
 
-use super::idempotency::NameHash;
-use super::order::{NAMES_PER_ORDER_MAX, Order};
+use super::idempotency::{NAMES_PER_ORDER_MAX, NameHash};
+use super::order::Order;
 use super::slab::Table;
 use crate::ids::{AccountId, OrderId};
 

@@ -6,16 +6,16 @@
 
 use std::sync::Arc;
 
-use super::State;
-use super::UsedMarket;
 use super::account::Account;
 use super::comment::{COMMENTS_PER_ORDER_MAX, Comment};
 use super::key::Key;
 use super::order::{Order, OrderRow};
+use super::payout::{Decision, Payouts, Settlement};
 use super::position::Position;
 use super::rows::{AccountRow, StateHead};
-use super::settlement::{Decision, Payouts, Settlement};
+use super::state::State;
 use super::state_hash::StateHash;
+use super::used_market::UsedMarket;
 use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, Timestamp};
 use crate::money::{Shares, Usd};
 

@@ -3,15 +3,15 @@
 //! Rows of a kind come in a fixed order, so that equal states are written as equal bytes. Places
 //! are not part of the rows: what was read back from a disk is on it.
 
-use super::State;
-use super::UsedMarket;
 use super::account::{Account, Ledger};
 use super::comment::Comment;
 use super::key::Key;
 use super::order::{Order, OrderRow};
+use super::payout::{SettledMarket, Settlement};
 use super::position::Position;
-use super::settlement::{SettledMarket, Settlement};
+use super::state::State;
 use super::state_hash::StateHash;
+use super::used_market::UsedMarket;
 use crate::ids::{AccountId, MarketIndex, OrderId, ShardId, Timestamp};
 
 /// Everything of a state that is not a row.

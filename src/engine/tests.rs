@@ -1,11 +1,19 @@
 use std::collections::HashSet;
 
-use super::command::{CreateKey, Identity, OrderNames, Trade, TradeOrder};
+use super::command::{
+    CreateKey, DeleteComment, Identity, OrderNames, Owner, RevokeKey, Trade, TradeOrder,
+    WriteComment,
+};
+use super::idempotency::NameHash;
 use super::key::{KeyGrant, Permissions};
+use super::rejection::Rejection;
+use super::state_hash::StateHash;
 use super::*;
+use crate::ids::{AccountId, CommentId, KeyId, OrderId, Place, ShardId, Timestamp};
 use crate::limits::tier::Tier;
 use crate::market::book::{Book, Ladder, Level, Side};
-use crate::market::catalogue::MarketInfo;
+use crate::market::catalogue::{MarketInfo, Outcome};
+use crate::market::quote::Quote;
 use crate::money::{Price, Shares};
 
 const MARKET_ID: &str = "0xa";
@@ -38,12 +46,12 @@ fn identity(number: u8) -> Owner {
     Owner::Identity(Identity { digest, issuer: "i".into(), subject: "s".into() })
 }
 
-fn trade(side: Side, shares: i64) -> Command {
+fn trade(side: Side, shares: i64) -> Trade {
     trade_of(owner(), side, shares)
 }
 
-fn trade_of(owner: Owner, side: Side, shares: i64) -> Command {
-    Command::Trade(Trade::new(
+fn trade_of(owner: Owner, side: Side, shares: i64) -> Trade {
+    Trade::new(
         owner,
         TradeOrder {
             market_id: MARKET_ID.into(),
@@ -54,11 +62,11 @@ fn trade_of(owner: Owner, side: Side, shares: i64) -> Command {
             max_slippage_bps: None,
         },
         OrderNames::default(),
-    ))
+    )
 }
 
-fn create_key(created_by: Option<KeyId>) -> Command {
-    Command::CreateKey(CreateKey {
+fn create_key(created_by: Option<KeyId>) -> CreateKey {
+    CreateKey {
         owner: owner(),
         is_bootstrap: false,
         created_by,
@@ -70,7 +78,25 @@ fn create_key(created_by: Option<KeyId>) -> Command {
             permissions: Permissions::DEFAULT,
             expires_at: None,
         },
-    })
+    }
+}
+
+/// Decides and applies, in a record of a log that holds nothing else.
+#[track_caller]
+fn happen<C: Command>(state: &mut State, command: &C, rules: &Rules) {
+    happen_at(state, command, rules, Place::new(0, state.sequence() + 1));
+}
+
+#[track_caller]
+fn happen_at<C: Command>(state: &mut State, command: &C, rules: &Rules, place: Place) {
+    let market = market();
+    let quote = quote(&market);
+    let verdict = state.decide(command, Some(&quote), Timestamp::from_seconds(9), rules);
+    let Verdict::Happens(events, _) = verdict.unwrap_or_else(|rejection| panic!("{rejection}"))
+    else {
+        panic!("it is so already");
+    };
+    state.apply(&events, place);
 }
 
 /// The hash of everything that stands in the state, each thing added once.
@@ -91,34 +117,39 @@ fn hash_from_scratch(state: &State) -> StateHash {
 /// The hash that each change keeps up to date is the hash of what the state is.
 #[test]
 fn the_hash_is_that_of_the_state() {
-    let (market, rules) = (market(), Rules { kept_orders_max: 3, ..Rules::default() });
+    let rules = Rules { kept_orders_max: 3, ..Rules::default() };
     let shard = ShardId::new(0).unwrap();
     let mut state = State::new(shard);
     let (first_key, account) = (KeyId::new(shard, 1).unwrap(), AccountId::new(shard, 1).unwrap());
     let (order, comment) = (OrderId::new(shard, 2).unwrap(), CommentId::new(shard, 1).unwrap());
-    let say = Command::Comment { order, author: account, content: "a good price".into() };
+    let say = WriteComment { order, author: account, content: "a good price".into() };
     let mut seen = HashSet::from([state.hash()]);
-    for command in [
-        create_key(None),
-        create_key(Some(first_key)),
-        trade(Side::Buy, 10),
-        trade(Side::Buy, 5),
-        trade(Side::Sell, 4),
-        say.clone(),
-        say,
-        trade(Side::Sell, 11),
-        Command::DeleteComment { comment, author: account },
-        trade(Side::Buy, 1),
-        trade(Side::Buy, 2),
-        Command::RevokeKey { account, key: first_key, descendants: true },
-    ] {
-        let verdict =
-            state.decide(&command, Some(&quote(&market)), Timestamp::from_seconds(9), &rules);
-        let Ok(Verdict::Happens(events)) = verdict else { panic!("{command:?}: {verdict:?}") };
-        state.apply(&events, Place::new(0, state.sequence() + 1));
-        assert_eq!(state.hash(), hash_from_scratch(&state), "after {command:?}");
-        assert!(seen.insert(state.hash()), "nothing of {command:?} is in the hash");
+    let mut check = |state: &State, what: &str| {
+        assert_eq!(state.hash(), hash_from_scratch(state), "after {what}");
+        assert!(seen.insert(state.hash()), "nothing of {what} is in the hash");
+    };
+    for maker in [None, Some(first_key)] {
+        happen(&mut state, &create_key(maker), &rules);
+        check(&state, "a key");
     }
+    for (side, shares) in [(Side::Buy, 10), (Side::Buy, 5), (Side::Sell, 4)] {
+        happen(&mut state, &trade(side, shares), &rules);
+        check(&state, "an order");
+    }
+    for _ in 0..2 {
+        happen(&mut state, &say, &rules);
+        check(&state, "a comment");
+    }
+    happen(&mut state, &trade(Side::Sell, 11), &rules);
+    check(&state, "a sale of all that is held");
+    happen(&mut state, &DeleteComment { comment, author: account }, &rules);
+    check(&state, "a comment that is taken back");
+    for shares in [1, 2] {
+        happen(&mut state, &trade(Side::Buy, shares), &rules);
+        check(&state, "an order that takes the oldest one's place");
+    }
+    happen(&mut state, &RevokeKey { account, key: first_key, descendants: true }, &rules);
+    check(&state, "the end of two keys");
 }
 
 /// A venue that turns the outcomes of a market around must not turn what people hold.
@@ -129,13 +160,13 @@ fn a_market_that_came_back_with_other_outcomes_is_not_traded() {
     let decide = |state: &State, market: &(MarketInfo, Book)| {
         state.decide(&trade(Side::Buy, 1), Some(&quote(market)), Timestamp::from_seconds(9), &rules)
     };
-    let Ok(Verdict::Happens(events)) = decide(&state, &market()) else { panic!("it fills") };
+    let Ok(Verdict::Happens(events, _)) = decide(&state, &market()) else { panic!("it fills") };
     state.apply(&events, Place::new(0, 1));
-    assert!(matches!(decide(&state, &market()), Ok(Verdict::Happens(_))));
+    assert!(matches!(decide(&state, &market()), Ok(Verdict::Happens(..))));
     assert_eq!(decide(&state, &listed(["No", "Yes"])), Err(Rejection::MarketChanged));
     // Somebody else learns from it how the market was used, and may not learn it too early.
     let others = trade_of(identity(1), Side::Buy, 1);
-    let rests_on = |rejection| state.refusal_rests_on(&others, &rejection);
+    let rests_on = |rejection| others.refusal_rests_on(&state, &rejection);
     assert_eq!(rests_on(Rejection::MarketChanged), Place::new(0, 1));
     assert_eq!(rests_on(Rejection::NameReused), Place::START);
 }
@@ -155,50 +186,44 @@ fn an_order_for_no_shares_is_refused_whoever_lets_it_through() {
 /// that something was never there rests on nothing.
 #[test]
 fn what_was_taken_away_rests_on_the_removal() {
-    let (market, rules) = (market(), Rules { kept_orders_max: 1, ..Rules::default() });
+    let rules = Rules { kept_orders_max: 1, ..Rules::default() };
     let shard = ShardId::new(0).unwrap();
     let order = |counter| OrderId::new(shard, counter).unwrap();
     let account = AccountId::new(shard, 1).unwrap();
     let comment = CommentId::new(shard, 1).unwrap();
-    let say = |order| Command::Comment { order, author: account, content: "so be it".into() };
-    let delete = Command::DeleteComment { comment, author: account };
+    let say = |order| WriteComment { order, author: account, content: "so be it".into() };
+    let delete = DeleteComment { comment, author: account };
     let mut state = State::new(shard);
-    let run = |state: &mut State, command: &Command, position| {
-        let verdict =
-            state.decide(command, Some(&quote(&market)), Timestamp::from_seconds(9), &rules);
-        let Ok(Verdict::Happens(events)) = verdict else { panic!("{command:?}: {verdict:?}") };
-        state.apply(&events, Place::new(3, position));
-    };
     let at = |position| Place::new(3, position);
 
-    run(&mut state, &trade(Side::Buy, 1), 10);
+    happen_at(&mut state, &trade(Side::Buy, 1), &rules, at(10));
     assert_eq!(state.observe_order(account, order(1)).place, at(10));
-    run(&mut state, &say(order(1)), 20);
+    happen_at(&mut state, &say(order(1)), &rules, at(20));
     assert_eq!(state.observe_order(account, order(1)).place, at(20));
     assert_eq!(state.observe_comments(order(1), 0, 9).place, at(20));
-    assert_eq!(state.rests_on(&say(order(1))), at(20));
-    assert_eq!(state.rests_on(&delete), at(20));
+    assert_eq!(say(order(1)).rests_on(&state), at(20));
+    assert_eq!(delete.rests_on(&state), at(20));
     assert_eq!(state.observe_order(account, order(2)).place, Place::START);
-    assert_eq!(state.rests_on(&say(order(2))), Place::START);
+    assert_eq!(say(order(2)).rests_on(&state), Place::START);
 
-    run(&mut state, &delete, 30);
-    assert_eq!(state.rests_on(&delete), at(30));
+    happen_at(&mut state, &delete, &rules, at(30));
+    assert_eq!(delete.rests_on(&state), at(30));
     assert_eq!(state.observe_comments(order(1), 0, 9).place, at(30));
-    run(&mut state, &say(order(1)), 40);
+    happen_at(&mut state, &say(order(1)), &rules, at(40));
     assert_eq!(state.observe_comments(order(1), 0, 9).place, at(40));
 
-    run(&mut state, &trade(Side::Buy, 2), 50);
+    happen_at(&mut state, &trade(Side::Buy, 2), &rules, at(50));
     assert!(state.order(order(1)).is_none());
     let second = CommentId::new(shard, 2).unwrap();
-    let delete_second = Command::DeleteComment { comment: second, author: account };
+    let delete_second = DeleteComment { comment: second, author: account };
     let name = NameHash::of_order("never used");
     for place in [
         state.observe_order(account, order(1)).place,
         state.observe_comments(order(1), 0, 9).place,
         state.observe_named(account, name).place,
-        state.rests_on(&say(order(1))),
-        state.rests_on(&delete),
-        state.rests_on(&delete_second),
+        say(order(1)).rests_on(&state),
+        delete.rests_on(&state),
+        delete_second.rests_on(&state),
     ] {
         assert_eq!(place, at(50));
     }
@@ -208,9 +233,14 @@ fn what_was_taken_away_rests_on_the_removal() {
 
     for position in (60..).step_by(2).take(103) {
         let key = KeyId::new(shard, (position - 58) / 2).unwrap();
-        run(&mut state, &create_key(None), position);
+        happen_at(&mut state, &create_key(None), &rules, at(position));
         assert_eq!(state.observe_key_hash(key).place, at(position));
-        run(&mut state, &Command::RevokeKey { account, key, descendants: false }, position + 1);
+        happen_at(
+            &mut state,
+            &RevokeKey { account, key, descendants: false },
+            &rules,
+            at(position + 1),
+        );
     }
     let forgotten = state.observe_key_hash(KeyId::new(shard, 2).unwrap());
     assert_eq!((forgotten.value, forgotten.place), (None, at(60 + 2 * 102)));

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::State;
 use super::account::{Account, Ledger};
 use super::comment::Comment;
 use super::idempotency::NameHash;
 use super::key::Key;
 use super::order::OrderReceipt;
+use super::payout::Settlement;
 use super::position::Position;
-use super::settlement::Settlement;
+use super::state::State;
 use crate::ids::{AccountId, KeyId, OrderId, OutcomeIndex, Place, Timestamp};
 use crate::market::book::Side;
 

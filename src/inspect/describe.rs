@@ -13,7 +13,7 @@ use super::text::Text;
 use crate::engine::UsedMarket;
 use crate::engine::event::{Event, OrderFilled};
 use crate::engine::key::Permission;
-use crate::engine::settlement::PositionsSettled;
+use crate::engine::payout::PositionsSettled;
 use crate::ids::{KeyId, MarketIndex, OutcomeIndex, Timestamp};
 use crate::journal::record::RecordHeader;
 use crate::market::book::Side;

@@ -1,11 +1,10 @@
 //! Comments on orders.
 
 use super::{Caller, Service, ServiceError, Visit};
-use crate::engine::command::{Command, Owner};
+use crate::engine::command::{DeleteComment, OpenAccount, Owner, WriteComment};
 use crate::engine::comment::Comment;
 use crate::engine::rejection::Rejection;
 use crate::ids::{AccountId, CommentId, OrderId};
-use crate::shard::Outcome;
 
 impl Service {
     /// Writes a comment on any order of the server.
@@ -18,11 +17,8 @@ impl Service {
     ) -> Result<Comment, ServiceError> {
         let order = order.ok_or(Rejection::OrderNotFound)?;
         let author = self.opened_account(caller, visit).await?;
-        let command = Command::Comment { order, author, content };
-        match self.shards.execute(order.shard(), command, visit.waiters).await? {
-            Outcome::Comment(comment) => Ok(*comment),
-            _ => unreachable!("commenting makes a comment"),
-        }
+        let command = WriteComment { order, author, content };
+        Ok(self.shards.execute(order.shard(), command, visit.waiters).await?)
     }
 
     /// Comments of an order, oldest first.
@@ -52,9 +48,8 @@ impl Service {
     ) -> Result<(), ServiceError> {
         let comment = comment.ok_or(Rejection::CommentNotFound)?;
         let author = caller.account()?;
-        let command = Command::DeleteComment { comment, author };
-        self.shards.execute(comment.shard(), command, visit.waiters).await?;
-        Ok(())
+        let command = DeleteComment { comment, author };
+        Ok(self.shards.execute(comment.shard(), command, visit.waiters).await?)
     }
 
     /// The caller's account; a token's is opened by its first write.
@@ -68,10 +63,6 @@ impl Service {
             Owner::Identity(identity) => identity,
         };
         let shard = identity.shard();
-        let command = Command::OpenAccount(identity);
-        match self.shards.execute(shard, command, visit.waiters).await? {
-            Outcome::Account(account) => Ok(account),
-            _ => unreachable!("opening an account opens an account"),
-        }
+        Ok(self.shards.execute(shard, OpenAccount(identity), visit.waiters).await?)
     }
 }

@@ -4,13 +4,12 @@ use super::{Caller, Denied, Moment, Service, ServiceError, Visit};
 use crate::auth::api_key::{KeyHash, RawKey};
 use crate::auth::ws_token::WsHolder;
 use crate::engine::State;
-use crate::engine::command::{Command, CreateKey, RotateKey};
+use crate::engine::command::{CreateKey, RenameKey, RevokeKey, RotateKey};
 use crate::engine::key::{Key, KeyGrant, Permission, Permissions};
 use crate::engine::rejection::Rejection;
 use crate::engine::view::Observed;
 use crate::ids::{KeyId, Place, Timestamp};
 use crate::limits::tier::Tier;
-use crate::shard::Outcome;
 
 /// What a new key is asked to be.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,16 +66,12 @@ impl Service {
             },
         };
         let shard = command.owner.shard();
-        let outcome =
-            self.shards.execute(shard, Command::CreateKey(command), visit.waiters).await?;
-        let Outcome::Key(key) = outcome else {
-            unreachable!("making a key makes a key");
-        };
+        let key = self.shards.execute(shard, command, visit.waiters).await?;
         if caller.account().is_err() {
             // It was opened for this key, so that nothing could be counted before.
             self.count_key(key.account, visit.moment);
         }
-        Ok(NewKey { raw, key: *key })
+        Ok(NewKey { raw, key })
     }
 
     /// The keys of the caller's account; without `admin` only the caller's own. A token whose
@@ -117,12 +112,9 @@ impl Service {
         let account = caller.account()?;
         caller.require_over(key)?;
         let key = key.ok_or(Rejection::KeyNotFound)?;
-        let command = Command::RenameKey { account, key, name, asked_with: caller.key_id() };
-        let outcome = self.shards.execute(account.shard(), command, visit.waiters).await?;
-        let Outcome::Key(key) = outcome else {
-            unreachable!("renaming a key tells the key");
-        };
-        Ok(self.listing(*key))
+        let command = RenameKey { account, key, name, asked_with: caller.key_id() };
+        let key = self.shards.execute(account.shard(), command, visit.waiters).await?;
+        Ok(self.listing(key))
     }
 
     /// Makes a key that is and may do what another one is and may, and ends that one after so many
@@ -164,12 +156,8 @@ impl Service {
             hash: *raw.hash().as_bytes(),
             prefix: raw.prefix().into(),
         };
-        let command = Command::RotateKey(command);
-        let outcome = self.shards.execute(account.shard(), command, visit.waiters).await?;
-        let Outcome::Key(key) = outcome else {
-            unreachable!("rotating a key makes a key");
-        };
-        Ok(NewKey { raw, key: *key })
+        let key = self.shards.execute(account.shard(), command, visit.waiters).await?;
+        Ok(NewKey { raw, key })
     }
 
     /// A raw key, as long as there is room for its key.
@@ -196,9 +184,8 @@ impl Service {
         let account = caller.account()?;
         caller.require_over(key)?;
         let key = key.ok_or(Rejection::KeyNotFound)?;
-        let command = Command::RevokeKey { account, key, descendants };
-        self.shards.execute(account.shard(), command, visit.waiters).await?;
-        Ok(())
+        let command = RevokeKey { account, key, descendants };
+        Ok(self.shards.execute(account.shard(), command, visit.waiters).await?)
     }
 
     /// A token that opens sockets for a minute.

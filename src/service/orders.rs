@@ -4,13 +4,14 @@ use std::future::poll_fn;
 use std::pin::Pin;
 
 use super::{Caller, Denied, Service, ServiceError, Visit};
-use crate::engine::command::{Command, OrderNames, Trade, TradeOrder};
+use crate::engine::command::{OrderNames, Trade, TradeOrder};
 use crate::engine::idempotency::NameHash;
 use crate::engine::order::OrderReceipt;
+use crate::engine::orders::Traded;
 use crate::engine::rejection::Rejection;
 use crate::engine::view::OrderFilter;
 use crate::ids::OrderId;
-use crate::shard::{Outcome, Refusal};
+use crate::shard::Refusal;
 
 /// One order of a batch.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,7 +43,7 @@ impl Service {
     ) -> Result<impl Future<Output = Result<(OrderReceipt, bool), Refusal>>, Denied> {
         let owner = caller.owner()?;
         let shard = owner.shard();
-        let command = Command::Trade(Trade::new(owner, order, names));
+        let command = Trade::new(owner, order, names);
         let mut executed = self.shards.execute(shard, command, visit.waiters);
         Ok(poll_fn(move |context| Pin::new(&mut executed).poll(context).map(filled)))
     }
@@ -58,12 +59,10 @@ impl Service {
         let owner = caller.owner()?;
         let commands = entries
             .into_iter()
-            .map(|BatchEntry { order, names }| {
-                Command::Trade(Trade::new(owner.clone(), order, names))
-            })
+            .map(|BatchEntry { order, names }| Trade::new(owner.clone(), order, names))
             .collect();
-        let outcomes = self.shards.execute_all(owner.shard(), commands, visit.waiters).await?;
-        Ok(outcomes.into_iter().map(filled).collect())
+        let answers = self.shards.execute_all(owner.shard(), commands, visit.waiters).await?;
+        Ok(answers.into_iter().map(filled).collect())
     }
 
     /// Refuses a request of more entries than the caller's tier allows.
@@ -142,9 +141,6 @@ impl Service {
     }
 }
 
-fn filled(outcome: Result<Outcome, Refusal>) -> Result<(OrderReceipt, bool), Refusal> {
-    match outcome? {
-        Outcome::Order { receipt, is_replay } => Ok((receipt, is_replay)),
-        _ => unreachable!("a trade makes an order"),
-    }
+fn filled(answer: Result<Traded, Refusal>) -> Result<(OrderReceipt, bool), Refusal> {
+    answer.map(|Traded { receipt, is_replay }| (receipt, is_replay))
 }

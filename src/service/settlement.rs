@@ -11,14 +11,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::State;
-use crate::engine::command::Command;
-use crate::engine::settlement::{Decision, EVIDENCE_BYTES_MAX};
+use crate::engine::command::{DecideSettlement, Settle};
+use crate::engine::payout::{Decision, EVIDENCE_BYTES_MAX};
+use crate::engine::settlement::Payment;
 use crate::engine::view::Observed;
 use crate::ids::{Place, SHARD_COUNT, ShardId};
 use crate::journal::{Journal, Waiters};
 use crate::market::catalogue::{MarketInfo, MarketStatus};
 use crate::market::{Market, Markets};
-use crate::shard::{Outcome, Refusal, Shards};
+use crate::shard::{Refusal, Shards};
 
 /// One visit to a shard asks about at most this many markets.
 const MARKETS_PER_VISIT_MAX: usize = 200;
@@ -147,9 +148,9 @@ impl Settler {
         let home = Decision::home(&decision.condition_id);
         let mut retry = Retry::default();
         loop {
-            let command = Command::DecideSettlement(decision.clone());
+            let command = DecideSettlement(decision.clone());
             match self.shards.execute(home, command, &self.waiters).await {
-                Ok(_) => break,
+                Ok(()) => break,
                 Err(Refusal::Rejected(rejection)) => {
                     let id = &decision.condition_id;
                     tracing::error!("market {id} cannot be settled as the venue says: {rejection}");
@@ -191,14 +192,14 @@ impl Settler {
             // All of them are decided before the first is waited for: one flush may cover all.
             let mut payments = Vec::with_capacity(SHARD_COUNT);
             for shard in left.drain(..) {
-                let command = Command::Settle(decision.clone());
+                let command = Settle(decision.clone());
                 payments.push((shard, self.shards.execute(shard, command, &self.waiters)));
             }
             let mut is_refused = false;
             for (shard, payment) in payments {
                 match payment.await {
-                    Ok(Outcome::Unfinished) => left.push(shard),
-                    Ok(_) => {}
+                    Ok(Payment::Part) => left.push(shard),
+                    Ok(Payment::Whole) => {}
                     Err(Refusal::Rejected(rejection)) => {
                         let shard = shard.get();
                         tracing::error!(market, shard, %rejection, "a shard cannot pay a market");

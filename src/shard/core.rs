@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Observer, Outcome, Refusal, Room};
+use super::{Observer, Refusal, Room};
 use crate::clock::Clock;
-use crate::engine::command::Command;
 use crate::engine::event::{Event, Events};
 use crate::engine::rejection::Rejection;
 use crate::engine::view::Observed;
-use crate::engine::{Rules, State, Verdict};
+use crate::engine::{Command, Rules, State, Verdict};
 use crate::faults::{self, Fault};
 use crate::ids::{Place, Timestamp};
 use crate::journal::Journal;
@@ -54,44 +53,37 @@ impl Core {
 
     /// Decides a command and makes what follows from it happen. Clock and book are read here, at
     /// the moment of decision, however long the command was queued.
-    pub(super) fn execute(
+    pub(super) fn execute<C: Command>(
         &mut self,
-        command: &Command,
+        command: &C,
         around: &Surroundings,
-    ) -> Observed<Result<Outcome, Refusal>> {
+    ) -> Observed<Result<C::Answer, Refusal>> {
         let now = time_of_decision(around.clock.now(), self.decided_at);
-        let market = market_of(command, &around.markets);
+        let market = command.market_id().and_then(|id| snapshot_of(id, &around.markets));
         let quote = market.as_ref().map(MarketSnapshot::quote);
-        let verdict = self.state.decide(command, quote.as_ref(), now, &around.rules);
-        match verdict {
+        let state = &self.state;
+        match state.decide(command, quote.as_ref(), now, &around.rules) {
             Err(rejection) => self.refused(command, rejection.into()),
-            Ok(Verdict::Already) => {
-                Observed { value: Ok(self.already(command)), place: self.state.rests_on(command) }
+            Ok(Verdict::Already(subject)) => {
+                let answer = C::answer(state, subject, false);
+                Observed { value: Ok(answer), place: command.rests_on(state) }
             }
-            Ok(Verdict::Replay(order)) => {
-                let order = self.state.order(order).expect("a replay names an order of the shard");
-                Observed {
-                    value: Ok(Outcome::Order {
-                        receipt: self.state.receipt(order),
-                        is_replay: true,
-                    }),
-                    place: self.state.rests_on(command),
-                }
-            }
-            Ok(Verdict::Happens(events)) => self.happen(command, events, now, around),
+            Ok(Verdict::Happens(events, subject)) => match self.happen(events, now, around) {
+                Err(refusal) => self.refused(command, refusal),
+                Ok(place) => Observed { value: Ok(C::answer(&self.state, subject, true)), place },
+            },
         }
     }
 
     /// Reserves the record's place, which may be refused; behind that nothing may fail.
     fn happen(
         &mut self,
-        command: &Command,
         mut events: Events,
         now: Timestamp,
         around: &Surroundings,
-    ) -> Observed<Result<Outcome, Refusal>> {
+    ) -> Result<Place, Refusal> {
         if around.room.is_full() && events.iter().any(Event::takes_memory) {
-            return self.refused(command, Refusal::ServerFull);
+            return Err(Refusal::ServerFull);
         }
         let sequence = self.state.sequence() + 1;
         let segment = around.journal.segment();
@@ -107,12 +99,9 @@ impl Core {
         self.record.clear();
         record::encode(header, &events, &mut self.record);
         if self.record.len() > around.journal.record_bytes_max() {
-            return self.refused(command, RECORD_TOO_LONG.into());
+            return Err(RECORD_TOO_LONG.into());
         }
-        let reservation = match around.journal.reserve(self.record.len()) {
-            Ok(reservation) => reservation,
-            Err(refused) => return self.refused(command, refused.into()),
-        };
+        let reservation = around.journal.reserve(self.record.len())?;
         let place = reservation.place();
         self.decided_at = now;
         self.checked_segment = segment;
@@ -121,61 +110,21 @@ impl Core {
         }
         self.state.apply(&events, place);
         reservation.fill_from(&self.record);
-        Observed { value: Ok(self.outcome(&events)), place }
+        Ok(place)
     }
 
-    fn refused(&self, command: &Command, refusal: Refusal) -> Observed<Result<Outcome, Refusal>> {
+    fn refused<C: Command>(
+        &self,
+        command: &C,
+        refusal: Refusal,
+    ) -> Observed<Result<C::Answer, Refusal>> {
         let is_early = faults::is_on(Fault::RejectionAnsweredEarly);
         let place = match &refusal {
             _ if is_early => Place::START,
-            Refusal::Rejected(rejection) => self.state.refusal_rests_on(command, rejection),
-            _ => self.state.rests_on(command),
+            Refusal::Rejected(rejection) => command.refusal_rests_on(&self.state, rejection),
+            _ => command.rests_on(&self.state),
         };
         Observed { value: Err(refusal), place }
-    }
-
-    /// What the answer to a command that has happened is written from.
-    fn outcome(&self, events: &[Event]) -> Outcome {
-        let state = &self.state;
-        match events.last().expect("what happens has an event") {
-            Event::AccountOpened { account, .. } => Outcome::Account(*account),
-            Event::KeyCreated { key, .. } => {
-                Outcome::Key(Box::new(state.key(*key).expect("just created")))
-            }
-            Event::KeyRenamed { key, .. } => {
-                Outcome::Key(Box::new(state.key(*key).expect("just renamed")))
-            }
-            Event::OrderFilled(fill) => {
-                let order = state.order(fill.order).expect("just filled");
-                Outcome::Order { receipt: state.receipt(order), is_replay: false }
-            }
-            Event::CommentAdded { comment, .. } => {
-                Outcome::Comment(Box::new(state.comment(*comment).expect("just added").clone()))
-            }
-            Event::KeyRevoked { .. }
-            | Event::CommentDeleted { .. }
-            | Event::SettlementDecided { .. }
-            | Event::MarketSettled { .. } => Outcome::Done,
-            Event::PositionsSettled(_) => Outcome::Unfinished,
-            Event::KeyExpirySet { .. }
-            | Event::KeyForgotten { .. }
-            | Event::MarketIntroduced { .. }
-            | Event::OrderForgotten { .. }
-            | Event::StateChecked { .. } => unreachable!("no command ends with these"),
-        }
-    }
-
-    fn already(&self, command: &Command) -> Outcome {
-        match command {
-            Command::OpenAccount(identity) => {
-                let account = self.state.account_of(&identity.digest);
-                Outcome::Account(account.expect("it is already open").id())
-            }
-            Command::RenameKey { key, .. } => {
-                Outcome::Key(Box::new(self.state.key(*key).expect("it is already called so")))
-            }
-            _ => Outcome::Done,
-        }
     }
 }
 
@@ -185,14 +134,8 @@ fn time_of_decision(now: Timestamp, newest: Timestamp) -> Timestamp {
     if (0..=TIME_AHEAD_NS_MAX).contains(&ahead_ns) { newest } else { now }
 }
 
-fn market_of(command: &Command, markets: &Markets) -> Option<MarketSnapshot> {
-    match command {
-        Command::Trade(trade) => {
-            let listing = markets.listing();
-            listing.by_condition(&trade.order().market_id).map(|market| market.snapshot())
-        }
-        _ => None,
-    }
+fn snapshot_of(condition_id: &str, markets: &Markets) -> Option<MarketSnapshot> {
+    markets.listing().by_condition(condition_id).map(|market| market.snapshot())
 }
 
 impl From<Rejection> for Refusal {

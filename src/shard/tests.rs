@@ -7,8 +7,10 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::*;
 use crate::disk::Disk;
-use crate::engine::command::{Identity, OrderNames, Owner, Trade, TradeOrder};
+use crate::engine::command::{Identity, OpenAccount, OrderNames, Owner, Trade, TradeOrder};
 use crate::engine::idempotency::NameHash;
+use crate::engine::order::OrderReceipt;
+use crate::engine::orders::Traded;
 use crate::engine::rejection::Rejection;
 use crate::ids::OutcomeIndex;
 use crate::ids::Timestamp;
@@ -17,7 +19,7 @@ use crate::journal::{
     DataDirectory, Gate, JournalConfig, MemoryJournal, SegmentReader, segment_name,
 };
 use crate::market::book::{Book, Ladder, Level, Side};
-use crate::market::catalogue::{MarketInfo, Outcome as MarketOutcome};
+use crate::market::catalogue::{MarketInfo, Outcome};
 use crate::money::{Price, Shares};
 
 const SHARD: u8 = 9;
@@ -52,7 +54,7 @@ fn shards_over(journal: Arc<Journal>, clock: Clock) -> Arc<Shards> {
 fn shards_from(recovered: Recovered, journal: Arc<Journal>, clock: Clock) -> Arc<Shards> {
     let markets = Arc::new(Markets::new());
     let outcomes =
-        ["Yes", "No"].map(|label| MarketOutcome { label: label.into(), token_id: label.into() });
+        ["Yes", "No"].map(|label| Outcome { label: label.into(), token_id: label.into() });
     markets.list(vec![MarketInfo::bare(MARKET, outcomes)]).unwrap();
     let level =
         Level { price: Price::from_micros(500_000), size: Shares::from_micros(1_000_000_000) };
@@ -68,10 +70,10 @@ fn shard_id() -> ShardId {
 }
 
 /// Buys one share for the account of this trader, under this name.
-fn buy(trader: u8, name: &str) -> Command {
+fn buy(trader: u8, name: &str) -> Trade {
     let mut digest = [trader; 32];
     digest[0] = SHARD;
-    Command::Trade(Trade::new(
+    Trade::new(
         Owner::Identity(Identity { digest, issuer: "test".into(), subject: "x".into() }),
         TradeOrder {
             market_id: MARKET.into(),
@@ -82,7 +84,7 @@ fn buy(trader: u8, name: &str) -> Command {
             max_slippage_bps: None,
         },
         OrderNames::new([NameHash::of_order(name)], Some(name.into())),
-    ))
+    )
 }
 
 impl World {
@@ -147,11 +149,9 @@ fn is_pending(future: Pin<&mut impl Future>) -> bool {
     future.poll(&mut Context::from_waker(Waker::noop())).is_pending()
 }
 
-fn receipt(outcome: Result<Outcome, Refusal>) -> (OrderReceipt, bool) {
-    match outcome {
-        Ok(Outcome::Order { receipt, is_replay }) => (receipt, is_replay),
-        other => panic!("not an order: {other:?}"),
-    }
+fn receipt(answer: Result<Traded, Refusal>) -> (OrderReceipt, bool) {
+    let Traded { receipt, is_replay } = answer.unwrap();
+    (receipt, is_replay)
 }
 
 #[test]
@@ -226,14 +226,14 @@ fn a_record_that_is_too_long_is_refused_and_changes_nothing() {
     let identity = |subject: String| {
         let mut digest = [1; 32];
         digest[0] = SHARD;
-        Command::OpenAccount(Identity { digest, issuer: "test".into(), subject: subject.into() })
+        OpenAccount(Identity { digest, issuer: "test".into(), subject: subject.into() })
     };
     let execute =
         |subject: String| runtime.block_on(shards.execute(shard_id(), identity(subject), &waiters));
     let refused = execute("x".repeat(400));
     assert!(matches!(refused, Err(Refusal::Rejected(Rejection::Broken { .. }))), "{refused:?}");
     assert_eq!(memory.records().len(), 0);
-    assert!(matches!(execute("x".into()), Ok(Outcome::Account(_))), "the shard goes on");
+    assert!(execute("x".into()).is_ok(), "the shard goes on");
     assert_eq!(memory.records().len(), 1);
 }
 

@@ -2,10 +2,12 @@
 
 use super::auditor::Auditor;
 use super::clients::{Clients, Request};
+use super::command::Done;
 use super::process::{Answer, Noted};
 use super::totals::Totals;
+use crate::engine::orders::Traded;
 use crate::engine::rejection::Rejection;
-use crate::shard::{Outcome, Refusal};
+use crate::shard::Refusal;
 
 /// Tells an answer to who asked, and enters it into the books.
 pub(super) fn tell(
@@ -19,8 +21,8 @@ pub(super) fn tell(
     let unexpected = |what: &dyn std::fmt::Debug| Err(format!("{request:?} was answered {what:?}"));
     match (request, answer) {
         (Request::Trade(numbers), Answer::Orders(answers)) => {
-            let is_new = |answer: &&Result<Outcome, Refusal>| {
-                matches!(answer, Ok(Outcome::Order { is_replay: false, .. }))
+            let is_new = |answer: &&Result<Traded, Refusal>| {
+                matches!(answer, Ok(Traded { is_replay: false, .. }))
             };
             let mut noted = noted;
             noted.order_count -= answers.iter().filter(is_new).count() as u64;
@@ -32,7 +34,7 @@ pub(super) fn tell(
         }
         (_, Answer::Command(Err(Refusal::Busy))) => {}
         (_, Answer::Command(Err(Refusal::JournalFull))) => totals.journal_full += 1,
-        (_, Answer::Command(Ok(outcome))) => {
+        (_, Answer::Command(Ok(done))) => {
             // What was so already may be older than the newest record.
             if noted.is_write {
                 totals.acknowledged += 1;
@@ -40,7 +42,7 @@ pub(super) fn tell(
             } else {
                 totals.already += 1;
             }
-            tell_outcome(request, outcome, clients, auditor)?;
+            tell_done(request, done, clients, auditor)?;
         }
         (_, Answer::Command(Err(Refusal::Rejected(rejection)))) => {
             totals.rejected += 1;
@@ -97,41 +99,41 @@ pub(super) fn tell(
 }
 
 /// A command was carried out.
-fn tell_outcome(
+fn tell_done(
     request: &Request,
-    outcome: Outcome,
+    done: Done,
     clients: &mut Clients,
     auditor: &mut Auditor,
 ) -> Result<(), String> {
-    match (request, outcome) {
-        (&Request::Comment { trader, .. }, Outcome::Comment(comment)) => {
+    match (request, done) {
+        (&Request::Comment { trader, .. }, Done::Comment(comment)) => {
             auditor.told_comment(&comment)?;
             clients.commented(comment.id, trader);
         }
-        (&Request::CreateKey { trader, .. }, Outcome::Key(key)) => {
+        (&Request::CreateKey { trader, .. }, Done::Key(key)) => {
             auditor.told_key(&key)?;
             clients.made_key(key.id, trader);
         }
-        (&Request::DeleteComment { comment, .. }, Outcome::Done) => {
+        (&Request::DeleteComment { comment, .. }, Done::Nothing) => {
             auditor.told_deleted(comment);
         }
-        (Request::RenameKey { .. }, Outcome::Key(key)) => auditor.told_key(&key)?,
-        (&Request::RotateKey { trader, key: old, overlap_seconds }, Outcome::Key(key)) => {
+        (Request::RenameKey { .. }, Done::Key(key)) => auditor.told_key(&key)?,
+        (&Request::RotateKey { trader, key: old, overlap_seconds }, Done::Key(key)) => {
             auditor.told_key(&key)?;
             auditor.told_rotated(old, overlap_seconds);
             clients.made_key(key.id, trader);
         }
-        (&Request::RevokeKey { key, .. }, Outcome::Done) => {
+        (&Request::RevokeKey { key, .. }, Done::Nothing) => {
             auditor.told_revoked(key);
         }
-        (_, outcome) => return Err(format!("{request:?} was answered {outcome:?}")),
+        (_, done) => return Err(format!("{request:?} was answered {done:?}")),
     }
     Ok(())
 }
 
 fn tell_order(
     number: usize,
-    answer: Result<Outcome, Refusal>,
+    answer: Result<Traded, Refusal>,
     noted: Noted,
     clients: &mut Clients,
     auditor: &mut Auditor,
@@ -141,7 +143,7 @@ fn tell_order(
     let was_answered = clients.is_answered[number];
     clients.traders[trader].in_flight -= 1;
     match answer {
-        Ok(Outcome::Order { receipt, is_replay }) => {
+        Ok(Traded { receipt, is_replay }) => {
             if was_answered && !is_replay {
                 return Err(format!("order {number} was executed twice: {receipt:?}"));
             }

@@ -19,7 +19,7 @@ use crate::engine::State;
 use crate::engine::comment::Comment;
 use crate::engine::key::{Key, KeyGrant};
 use crate::engine::order::{Order, OrderReceipt};
-use crate::engine::settlement::Decision;
+use crate::engine::payout::Decision;
 use crate::engine::view::AccountPage;
 use crate::ids::{AccountId, CommentId, KeyId, OrderId, SHARD_COUNT, ShardId, Timestamp};
 use crate::market::book::Side;

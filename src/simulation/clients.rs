@@ -6,10 +6,12 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use super::command::Command;
 use super::markets::{Fill, LASTING_COUNT, MARKETS};
 use crate::disk::simulated::random::Random;
 use crate::engine::command::{
-    Command, CreateKey, Identity, OrderNames, Owner, RotateKey, Trade, TradeOrder,
+    CreateKey, DeleteComment, Identity, OrderNames, Owner, RenameKey, RevokeKey, RotateKey, Trade,
+    TradeOrder, WriteComment,
 };
 use crate::engine::idempotency::NameHash;
 use crate::engine::key::{KeyGrant, OVERLAP_SECONDS_MAX, Permissions};
@@ -363,7 +365,7 @@ impl Clients {
     }
 
     /// The command of an order, the same each time.
-    pub(super) fn trade(&self, number: usize) -> Command {
+    pub(super) fn trade(&self, number: usize) -> Trade {
         let order = &self.orders[number];
         let client_order_id = number.is_multiple_of(2).then(|| format!("client {number}").into());
         let owner = Owner::Identity(self.traders[order.trader].identity.clone());
@@ -376,7 +378,7 @@ impl Clients {
             expected_price: None,
             max_slippage_bps: None,
         };
-        Command::Trade(Trade::new(owner, order, names))
+        Trade::new(owner, order, names)
     }
 
     /// What several ask next, all of the shard of the first.
@@ -409,16 +411,18 @@ impl Clients {
         Some(match *request {
             Request::Comment { order, trader } => {
                 let content = format!("{trader} says of {order}").into();
-                (order.shard(), Command::Comment { order, author: account(trader), content })
+                let author = account(trader);
+                (order.shard(), Command::Comment(WriteComment { order, author, content }))
             }
             Request::DeleteComment { comment, trader } => {
                 let author = account(trader);
-                (comment.shard(), Command::DeleteComment { comment, author })
+                (comment.shard(), Command::DeleteComment(DeleteComment { comment, author }))
             }
             Request::RenameKey { trader, key, ref name } => {
                 let account = account(trader);
                 let name = name.clone();
-                (key.shard(), Command::RenameKey { account, key, name, asked_with: None })
+                let rename = RenameKey { account, key, name, asked_with: None };
+                (key.shard(), Command::RenameKey(rename))
             }
             Request::RotateKey { trader, key, overlap_seconds } => {
                 let account = account(trader);
@@ -448,7 +452,8 @@ impl Clients {
             }
             Request::RevokeKey { trader, key } => {
                 let account = account(trader);
-                (key.shard(), Command::RevokeKey { account, key, descendants: false })
+                let revoke = RevokeKey { account, key, descendants: false };
+                (key.shard(), Command::RevokeKey(revoke))
             }
             _ => return None,
         })

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 
 use super::clients::{Clients, Request, SHARDS};
+use super::command::Done;
 use super::history::History;
 use super::markets::{self, MARKETS};
 use crate::clock::Clock;
@@ -23,19 +24,20 @@ use crate::engine::account::Account;
 use crate::engine::comment::Comment;
 use crate::engine::key::Key;
 use crate::engine::order::OrderReceipt;
-use crate::engine::settlement::Decision;
+use crate::engine::orders::Traded;
+use crate::engine::payout::Decision;
 use crate::engine::view::{AccountPage, Observed};
 use crate::ids::{Place, ShardId, Timestamp};
 use crate::journal::{Journal, Steps, Waiters};
 use crate::market::Markets;
 use crate::service::settlement::{Decisions, Settler};
-use crate::shard::{Outcome, Refusal, Room, Shards};
+use crate::shard::{Refusal, Room, Shards};
 use crate::snapshot::Recovered;
 
 /// What a request was answered with.
 pub(super) enum Answer {
-    Orders(Vec<Result<Outcome, Refusal>>),
-    Command(Result<Outcome, Refusal>),
+    Orders(Vec<Result<Traded, Refusal>>),
+    Command(Result<Done, Refusal>),
     Account(Option<AccountPage>),
     Order(Option<OrderReceipt>),
     Comments(Option<Vec<Comment>>),
@@ -297,7 +299,7 @@ impl Process {
             _ => {
                 let (shard, command) = clients.command(request).expect("the others are commands");
                 Box::pin(
-                    async move { Answer::Command(shards.execute(shard, command, &waiters).await) },
+                    async move { Answer::Command(command.execute(&shards, shard, &waiters).await) },
                 )
             }
         }

@@ -6,6 +6,7 @@
 //! give, the engine what can be.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -14,12 +15,12 @@ use proptest::test_runner::TestRunner;
 
 use paperbourse::auth::policy::Actor;
 use paperbourse::engine::account::Account;
-use paperbourse::engine::command::{Command, CreateKey, Owner, RotateKey};
+use paperbourse::engine::command::{CreateKey, Owner, RenameKey, RevokeKey, RotateKey};
 use paperbourse::engine::key::{
     Key, KeyGrant, OVERLAPPING_KEYS_PER_ACCOUNT_MAX, Permission, Permissions,
 };
 use paperbourse::engine::rejection::Rejection;
-use paperbourse::engine::{State, Verdict};
+use paperbourse::engine::{Command, State, Verdict};
 use paperbourse::ids::{AccountId, KeyId, Timestamp};
 use paperbourse::limits::tier::Tier;
 
@@ -208,7 +209,7 @@ impl Run {
                 };
                 let create =
                     CreateKey { owner, is_bootstrap: false, created_by: asked_with, grant };
-                if self.happens(&Command::CreateKey(create), "made") {
+                if self.happens(&create, "made") {
                     self.tell(account, root, with);
                 }
             }
@@ -216,7 +217,7 @@ impl Run {
                 let key = self.chosen(key);
                 let Some(id) = self.account(account).filter(|_| is_over(key)) else { return };
                 let (key, name) = (self.id(key), Some("another".into()));
-                let rename = Command::RenameKey { account: id, key, name, asked_with };
+                let rename = RenameKey { account: id, key, name, asked_with };
                 self.happens(&rename, "renamed");
             }
             Operation::Rotate { key, overlap_seconds } => {
@@ -237,7 +238,7 @@ impl Run {
                     hash: [4; 32],
                     prefix: "ps_live_89abcdef".into(),
                 };
-                if self.happens(&Command::RotateKey(rotate), "rotated") {
+                if self.happens(&rotate, "rotated") {
                     let now = self.now();
                     let told = &mut self.told[key];
                     told.is_revoked = overlap_seconds == 0;
@@ -249,7 +250,7 @@ impl Run {
             Operation::Revoke { key, descendants } => {
                 let key = self.chosen(key);
                 let Some(id) = self.account(account).filter(|_| is_over(key)) else { return };
-                let command = Command::RevokeKey { account: id, key: self.id(key), descendants };
+                let command = RevokeKey { account: id, key: self.id(key), descendants };
                 if self.happens(&command, "revoked") {
                     let ended: Vec<usize> = (0..self.told.len())
                         .filter(|&other| other == key || (descendants && self.descends(other, key)))
@@ -269,15 +270,18 @@ impl Run {
         key.index(self.told.len() + 1)
     }
 
-    fn happens(&mut self, command: &Command, what: &'static str) -> bool {
+    fn happens<C>(&mut self, command: &C, what: &'static str) -> bool
+    where
+        C: Command<Subject: PartialEq + Debug>,
+    {
         let verdict = self.world.run(command);
         match &verdict {
-            Ok(Verdict::Happens(_)) => self.note(what),
+            Ok(Verdict::Happens(..)) => self.note(what),
             Err(Rejection::MakerRotated) => self.note("on its way out"),
             Err(Rejection::KeyLimitExceeded { .. }) => self.note("no room"),
             _ => {}
         }
-        matches!(verdict, Ok(Verdict::Happens(_)))
+        matches!(verdict, Ok(Verdict::Happens(..)))
     }
 
     fn tell(&mut self, account: usize, root: Reach, maker: Option<usize>) {

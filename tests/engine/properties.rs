@@ -1,6 +1,7 @@
 //! Random sequences of commands, on which the engine and the naive shard must agree.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -8,13 +9,14 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
 use paperbourse::engine::command::{
-    Command, CreateKey, OrderNames, Owner, RotateKey, Trade, TradeOrder,
+    CreateKey, DeleteComment, OpenAccount, OrderNames, Owner, RenameKey, RevokeKey, RotateKey,
+    Settle, Trade, TradeOrder, WriteComment,
 };
 use paperbourse::engine::event::{Event, Events, OrderFilled};
 use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::{KeyGrant, Permissions};
-use paperbourse::engine::settlement::Decision;
-use paperbourse::engine::{State, Verdict};
+use paperbourse::engine::payout::Decision;
+use paperbourse::engine::{Command, State, Verdict};
 use paperbourse::ids::{AccountId, CommentId, KeyId, OrderId, OutcomeIndex, ShardId, Timestamp};
 use paperbourse::journal::record;
 use paperbourse::limits::tier::Tier;
@@ -55,13 +57,7 @@ impl Pair {
 
     /// Does the same to both and compares; tells what a command led to.
     pub(crate) fn step(&mut self, action: &Action) -> Option<Outcome> {
-        let (command, expected) = self.command(action)?;
-        let actual = match self.world.run(&command) {
-            Err(rejection) => Outcome::Refused(report::code(&rejection)),
-            Ok(Verdict::Already) => Outcome::Already,
-            Ok(Verdict::Replay(order)) => Outcome::Replay(place(order.counter())),
-            Ok(Verdict::Happens(events)) => happened(&self.world.state, &events),
-        };
+        let (actual, expected) = self.outcomes(action)?;
         assert_eq!(actual, expected, "{action:?}");
         self.check_sums();
         self.check_keys();
@@ -72,9 +68,21 @@ impl Pair {
         self.world
     }
 
-    /// The engine's command and what the naive shard makes of it; `None` when the action is one of
-    /// the world's, which then has happened in both.
-    fn command(&mut self, action: &Action) -> Option<(Command, Outcome)> {
+    /// Runs a command and tells what it led to.
+    fn run<C>(&mut self, command: &C) -> Outcome
+    where
+        C: Command<Subject: PartialEq + Debug>,
+    {
+        match self.world.run(command) {
+            Err(rejection) => Outcome::Refused(report::code(&rejection)),
+            Ok(Verdict::Already(_)) => Outcome::Already,
+            Ok(Verdict::Happens(events, _)) => happened(&self.world.state, &events),
+        }
+    }
+
+    /// What the engine makes of an action, and what the naive shard makes of it; `None` when the
+    /// action is one of the world's, which then has happened in both.
+    fn outcomes(&mut self, action: &Action) -> Option<(Outcome, Outcome)> {
         Some(match action {
             Action::Book { market, outcome, book } => {
                 let side = |side: &BTreeMap<Micros, Micros>| {
@@ -102,7 +110,7 @@ impl Pair {
             }
             Action::Trade(order) => {
                 self.sent.push(order.clone());
-                (self.trade(order), self.naive.trade(order))
+                self.trade(order)
             }
             Action::Again { back, names } => {
                 let index = self.sent.len().checked_sub(back + 1)?;
@@ -110,63 +118,63 @@ impl Pair {
                 if let Some(names) = names {
                     order.names.clone_from(names);
                 }
-                (self.trade(&order), self.naive.trade(&order))
+                self.trade(&order)
             }
-            Action::Open { account } => (
-                Command::OpenAccount(World::identity(&subject(*account))),
-                self.naive.open(*account),
-            ),
+            Action::Open { account } => {
+                let command = OpenAccount(World::identity(&subject(*account)));
+                (self.run(&command), self.naive.open(*account))
+            }
             Action::Key { account, by_token, is_bootstrap, maker } => {
                 self.create_key(*account, *by_token, *is_bootstrap, *maker)
             }
             Action::Rename { account, key, with, name } => {
                 let with = self.naive.active_keys_of(*account).get(*with).copied();
-                let command = Command::RenameKey {
+                let command = RenameKey {
                     account: self.account(*account),
                     key: self.id(*key, KeyId::new),
                     name: name.map(key_name),
                     asked_with: with.map(|with| self.id(with, KeyId::new)),
                 };
-                (command, self.naive.rename(*account, *key, with, *name))
+                (self.run(&command), self.naive.rename(*account, *key, with, *name))
             }
             Action::Rotate { account, key, with, overlap_seconds } => {
                 let with = self.naive.active_keys_of(*account).get(*with).copied();
-                let command = Command::RotateKey(RotateKey {
+                let command = RotateKey {
                     account: self.account(*account),
                     key: self.id(*key, KeyId::new),
                     asked_with: with.map(|with| self.id(with, KeyId::new)),
                     overlap_seconds: *overlap_seconds,
                     hash: [8; 32],
                     prefix: "ps_live_89abcdef".into(),
-                });
-                (command, self.naive.rotate(*account, *key, with, *overlap_seconds))
+                };
+                (self.run(&command), self.naive.rotate(*account, *key, with, *overlap_seconds))
             }
             Action::Revoke { account, key, descendants } => {
-                let command = Command::RevokeKey {
+                let command = RevokeKey {
                     account: self.account(*account),
                     key: self.id(*key, KeyId::new),
                     descendants: *descendants,
                 };
-                (command, self.naive.revoke(*account, *key, *descendants))
+                (self.run(&command), self.naive.revoke(*account, *key, *descendants))
             }
             Action::Comment { author, order } => {
                 let order_id = self.id(*order, OrderId::new);
                 let author_id = writer(*author);
                 let content = "well done".into();
-                let command = Command::Comment { order: order_id, author: author_id, content };
-                (command, self.naive.comment(*author, *order))
+                let command = WriteComment { order: order_id, author: author_id, content };
+                (self.run(&command), self.naive.comment(*author, *order))
             }
             Action::DeleteComment { author, comment } => {
                 let comment_id = self.id(*comment, CommentId::new);
                 let author_id = writer(*author);
-                let command = Command::DeleteComment { comment: comment_id, author: author_id };
-                (command, self.naive.delete_comment(*author, *comment))
+                let command = DeleteComment { comment: comment_id, author: author_id };
+                (self.run(&command), self.naive.delete_comment(*author, *comment))
             }
             Action::Settle { market, result } => self.settle(*market, *result),
         })
     }
 
-    fn settle(&mut self, market: usize, result: usize) -> (Command, Outcome) {
+    fn settle(&mut self, market: usize, result: usize) -> (Outcome, Outcome) {
         let labels = LABELS[market];
         let payouts: Vec<Micros> = match (result, labels.len()) {
             (winner, count) if winner < count => {
@@ -182,13 +190,13 @@ impl Pair {
             payouts: tokens.map(Into::into).zip(prices).collect(),
             evidence: "the test".into(),
         };
-        let command = Command::Settle(Arc::new(decision));
-        (command, self.naive.settle(market, payouts))
+        let command = Settle(Arc::new(decision));
+        (self.run(&command), self.naive.settle(market, payouts))
     }
 
-    fn trade(&self, order: &Order) -> Command {
+    fn trade(&mut self, order: &Order) -> (Outcome, Outcome) {
         let hashes = order.names.iter().map(|name| NameHash::of_order(&name.to_string()));
-        Command::Trade(Trade::new(
+        let trade = Trade::new(
             self.owner(order.account, order.by_token),
             TradeOrder {
                 market_id: market_id(order.market).into(),
@@ -199,7 +207,13 @@ impl Pair {
                 max_slippage_bps: order.max_slippage_bps,
             },
             OrderNames::new(hashes, None),
-        ))
+        );
+        let actual = match self.world.run(&trade) {
+            Ok(Verdict::Already(order)) => Outcome::Replay(place(order.counter())),
+            Ok(Verdict::Happens(events, _)) => happened(&self.world.state, &events),
+            Err(rejection) => Outcome::Refused(report::code(&rejection)),
+        };
+        (actual, self.naive.trade(order))
     }
 
     fn create_key(
@@ -208,11 +222,11 @@ impl Pair {
         by_token: bool,
         is_bootstrap: bool,
         maker: usize,
-    ) -> (Command, Outcome) {
+    ) -> (Outcome, Outcome) {
         // A key is made with an active key of its own account, or with the token.
         let makers = self.naive.active_keys_of(account);
         let maker = if by_token { None } else { makers.get(maker).copied() };
-        let command = Command::CreateKey(CreateKey {
+        let command = CreateKey {
             owner: self.owner(account, by_token),
             is_bootstrap,
             created_by: maker.map(|maker| self.id(maker, KeyId::new)),
@@ -224,9 +238,8 @@ impl Pair {
                 permissions: Permissions::DEFAULT,
                 expires_at: None,
             },
-        });
-        let expected = self.naive.create_key(account, by_token, is_bootstrap, maker);
-        (command, expected)
+        };
+        (self.run(&command), self.naive.create_key(account, by_token, is_bootstrap, maker))
     }
 
     fn owner(&self, account: usize, by_token: bool) -> Owner {

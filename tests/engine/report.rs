@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use paperbourse::engine::State;
 use paperbourse::engine::event::{Event, OrderFilled};
+use paperbourse::engine::payout::PaidPosition;
 use paperbourse::engine::rejection::Rejection;
-use paperbourse::engine::settlement::PaidPosition;
 use paperbourse::ids::OutcomeIndex;
 
 /// The code that the interface gives a refusal.

@@ -2,14 +2,14 @@
 //! the world that runs them; here are rows that are not those of a state.
 
 use paperbourse::engine::account::Ledger;
-use paperbourse::engine::command::{Command, CreateKey, OrderNames, Owner, Trade, TradeOrder};
+use paperbourse::engine::command::{CreateKey, OrderNames, Owner, Trade, TradeOrder, WriteComment};
 use paperbourse::engine::comment::Comment;
 use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::{Key, KeyGrant, Permissions};
 use paperbourse::engine::order::OrderRow;
+use paperbourse::engine::payout::{Decided, SettledMarket, Settlement};
 use paperbourse::engine::restore::{RestoreError, Restorer};
 use paperbourse::engine::rows::{AccountRow, StateHead};
-use paperbourse::engine::settlement::{Decided, SettledMarket, Settlement};
 use paperbourse::engine::state_hash::StateHash;
 use paperbourse::engine::{State, UsedMarket};
 use paperbourse::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex, ShardId};
@@ -93,7 +93,7 @@ pub(crate) fn world() -> World {
     world.list("M1", &["Yes", "No"]);
     world.publish("M1", OutcomeIndex(0), vec![level(40)], vec![level(50)], false);
     for (subject, name) in [("A1", "a"), ("A1", "b"), ("A2", "c"), ("A1", "d")] {
-        let command = Command::Trade(Trade::new(
+        let command = Trade::new(
             Owner::Identity(World::identity(subject)),
             TradeOrder {
                 market_id: "M1".into(),
@@ -104,11 +104,11 @@ pub(crate) fn world() -> World {
                 max_slippage_bps: None,
             },
             OrderNames::new([NameHash::of_order(name)], Some(name.into())),
-        ));
+        );
         world.run(&command).expect("it fills");
     }
     for maker in [None, KeyId::new(shard(), 1)] {
-        let command = Command::CreateKey(CreateKey {
+        let command = CreateKey {
             owner: Owner::Identity(World::identity("A1")),
             is_bootstrap: false,
             created_by: maker,
@@ -120,13 +120,12 @@ pub(crate) fn world() -> World {
                 permissions: Permissions::ALL,
                 expires_at: None,
             },
-        });
+        };
         world.run(&command).expect("there is room");
     }
     for order in [2, 4] {
         let author = AccountId::new(other_shard(), 1).expect("a small counter");
-        let command =
-            Command::Comment { order: order_id(order), author, content: "well done".into() };
+        let command = WriteComment { order: order_id(order), author, content: "well done".into() };
         world.run(&command).expect("there is such an order");
     }
     world

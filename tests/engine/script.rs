@@ -25,18 +25,19 @@
 //! them must read as the row says. Lines that begin with `#` are comments.
 
 use std::collections::HashMap;
+use std::fmt::Debug;
 use std::sync::Arc;
 
-use paperbourse::engine::Verdict;
 use paperbourse::engine::account::Account;
 use paperbourse::engine::command::{
-    Command, CreateKey, OrderNames, Owner, RotateKey, Trade, TradeOrder,
+    CreateKey, DecideSettlement, DeleteComment, OpenAccount, OrderNames, Owner, RenameKey,
+    RevokeKey, RotateKey, Settle, Trade, TradeOrder, WriteComment,
 };
-use paperbourse::engine::event::Event;
 use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::{KeyGrant, Permissions};
 use paperbourse::engine::order::OrderReceipt;
-use paperbourse::engine::settlement::Decision;
+use paperbourse::engine::payout::Decision;
+use paperbourse::engine::{Command, Verdict};
 use paperbourse::ids::{AccountId, CommentId, KeyId, OrderId, OutcomeIndex, Timestamp};
 use paperbourse::limits::tier::Tier;
 use paperbourse::market::book::{Level, Side};
@@ -63,12 +64,11 @@ pub(crate) fn check(script: &str) {
             None => (line, None),
         };
         let words: Vec<&str> = input.split_whitespace().collect();
-        let Some(command) = run.command(&words) else {
+        let Some(actual) = run.line(&words) else {
             assert_eq!(expected, None, "line {number}: {line}\n  only sets something up");
             continue;
         };
         let expected = expected.unwrap_or_else(|| panic!("line {number}: {line}\n  needs `->`"));
-        let actual = run.outcome(&command);
         if let Err(difference) = compare(expected, &actual) {
             panic!(
                 "line {number}: {line}\n  expected: {expected}\n  got:      {actual}\n  \
@@ -123,26 +123,29 @@ struct Run {
 }
 
 impl Run {
-    /// The command of a line; `None` when the line was about the world, which then has changed.
+    /// Runs the command of a line and tells what it led to; `None` when the line was about the
+    /// world, which then has changed.
     #[track_caller]
-    fn command(&mut self, words: &[&str]) -> Option<Command> {
-        match words {
-            ["open", subject] => Some(Command::OpenAccount(World::identity(subject))),
-            ["buy", rest @ ..] => Some(self.trade(Side::Buy, rest)),
-            ["sell", rest @ ..] => Some(self.trade(Side::Sell, rest)),
-            ["key", owner, name, options @ ..] => Some(self.create_key(owner, name, options)),
-            ["revoke", account, key, options @ ..] => Some(Command::RevokeKey {
+    fn line(&mut self, words: &[&str]) -> Option<String> {
+        Some(match words {
+            ["open", subject] => self.outcome(&OpenAccount(World::identity(subject))),
+            ["buy", rest @ ..] => self.trade(Side::Buy, rest),
+            ["sell", rest @ ..] => self.trade(Side::Sell, rest),
+            ["key", owner, name, options @ ..] => {
+                self.outcome(&self.create_key(owner, name, options))
+            }
+            ["revoke", account, key, options @ ..] => self.outcome(&RevokeKey {
                 account: self.account(account),
                 key: self.key(key),
                 descendants: options == ["descendants"],
             }),
-            ["rename", account, key, name, options @ ..] => Some(Command::RenameKey {
+            ["rename", account, key, name, options @ ..] => self.outcome(&RenameKey {
                 account: self.account(account),
                 key: self.key(key),
                 name: (*name != "NOTHING").then(|| (*name).into()),
                 asked_with: option(options, "by").map(|key| self.key(key)),
             }),
-            ["rotate", account, key, new, options @ ..] => Some(Command::RotateKey(RotateKey {
+            ["rotate", account, key, new, options @ ..] => self.outcome(&RotateKey {
                 account: self.account(account),
                 key: self.key(key),
                 asked_with: option(options, "by").map(|key| self.key(key)),
@@ -150,27 +153,27 @@ impl Run {
                     .map_or(0, |seconds| seconds.parse().expect("seconds")),
                 hash: [1; 32],
                 prefix: (*new).into(),
-            })),
-            ["comment", author, order, content @ ..] => Some(Command::Comment {
+            }),
+            ["comment", author, order, content @ ..] => self.outcome(&WriteComment {
                 order: OrderId::new(self.world.state.shard(), counter(order)).expect("an id"),
                 author: self.account(author),
                 content: content.join(" ").into(),
             }),
-            ["delete", author, comment] => Some(Command::DeleteComment {
+            ["delete", author, comment] => self.outcome(&DeleteComment {
                 comment: CommentId::new(self.world.state.shard(), counter(comment)).expect("an id"),
                 author: self.account(author),
             }),
             ["decide", market, payouts @ ..] => {
-                Some(Command::DecideSettlement(self.decision(market, payouts)))
+                self.outcome(&DecideSettlement(self.decision(market, payouts)))
             }
             ["settle", market, payouts @ ..] => {
-                Some(Command::Settle(self.decision(market, payouts)))
+                self.outcome(&Settle(self.decision(market, payouts)))
             }
             _ => {
                 self.set_up(words);
-                None
+                return None;
             }
-        }
+        })
     }
 
     /// The payout of each outcome, in the order of the market, or for the tokens that are named.
@@ -239,7 +242,7 @@ impl Run {
     }
 
     #[track_caller]
-    fn trade(&self, side: Side, words: &[&str]) -> Command {
+    fn trade(&mut self, side: Side, words: &[&str]) -> String {
         let [owner, market_id, outcome, quantity, options @ ..] = words else {
             panic!("an order is: account, market, outcome, quantity; not {}", words.join(" "));
         };
@@ -264,11 +267,26 @@ impl Run {
                 _ => panic!("no such option: {option}"),
             }
         }
-        Command::Trade(Trade::new(self.owner(owner), order, names))
+        let trade = Trade::new(self.owner(owner), order, names);
+        let verdict = self.world.run(&trade);
+        let state = &self.world.state;
+        match verdict {
+            Ok(Verdict::Happens(events, order)) => {
+                let receipt = state.receipt(state.order(order).expect("it has filled"));
+                self.receipts.insert(order, receipt);
+                report::happened(state, &events)
+            }
+            Ok(Verdict::Already(order)) => {
+                let receipt = state.receipt(state.order(order).expect("it has filled"));
+                assert_eq!(receipt, self.receipts[&order], "a replay shows the first answer");
+                format!("replay of O{}", order.counter())
+            }
+            Err(rejection) => report::refusal(&rejection),
+        }
     }
 
     #[track_caller]
-    fn create_key(&self, owner: &str, name: &str, options: &[&str]) -> Command {
+    fn create_key(&self, owner: &str, name: &str, options: &[&str]) -> CreateKey {
         let mut create = CreateKey {
             owner: self.owner(owner),
             is_bootstrap: false,
@@ -289,12 +307,15 @@ impl Run {
                 _ => panic!("no such option: {option}"),
             }
         }
-        Command::CreateKey(create)
+        create
     }
 
-    /// Runs a command and tells what it led to.
+    /// Runs a command that is no order and tells what it led to.
     #[track_caller]
-    fn outcome(&mut self, command: &Command) -> String {
+    fn outcome<C>(&mut self, command: &C) -> String
+    where
+        C: Command<Subject: PartialEq + Debug>,
+    {
         let verdict = match self.world.run(command) {
             Err(rejection) => return report::refusal(&rejection),
             Ok(verdict) => verdict,
@@ -304,21 +325,8 @@ impl Run {
             self.keys.insert(key.grant.prefix.to_string(), key.id);
         }
         match verdict {
-            Verdict::Already => "already".to_owned(),
-            Verdict::Happens(events) => {
-                for event in &events {
-                    if let Event::OrderFilled(fill) = event {
-                        let order = state.order(fill.order).expect("it has filled");
-                        self.receipts.insert(fill.order, state.receipt(order));
-                    }
-                }
-                report::happened(state, &events)
-            }
-            Verdict::Replay(order) => {
-                let receipt = state.receipt(state.order(order).expect("it has filled"));
-                assert_eq!(receipt, self.receipts[&order], "a replay shows the first answer");
-                format!("replay of O{}", order.counter())
-            }
+            Verdict::Already(_) => "already".to_owned(),
+            Verdict::Happens(events, _) => report::happened(state, &events),
         }
     }
 

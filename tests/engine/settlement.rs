@@ -3,10 +3,13 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use paperbourse::engine::Verdict;
-use paperbourse::engine::command::{Command, OrderNames, Owner, Trade, TradeOrder};
+use paperbourse::engine::command::{
+    DecideSettlement, OrderNames, Owner, Settle, Trade, TradeOrder,
+};
 use paperbourse::engine::event::Event;
-use paperbourse::engine::settlement::{Decision, POSITIONS_PER_RECORD_MAX, PositionsSettled};
+use paperbourse::engine::payout::{Decision, PositionsSettled};
+use paperbourse::engine::settlement::POSITIONS_PER_RECORD_MAX;
+use paperbourse::engine::{Command as _, Verdict};
 use paperbourse::ids::{AccountId, MarketIndex, OutcomeIndex, Place};
 use paperbourse::market::book::{Level, Side};
 use paperbourse::money::{Price, Shares, Usd};
@@ -183,12 +186,12 @@ fn world() -> World {
             };
             let owner = Owner::Identity(World::identity(subject));
             let trade = Trade::new(owner, order, OrderNames::default());
-            world.run(&Command::Trade(trade)).expect("it fills");
+            world.run(&trade).expect("it fills");
         }
     }
-    let settled = world.run(&Command::Settle(decision("M1"))).expect("it is settled");
-    assert!(matches!(settled, Verdict::Happens(_)));
-    world.run(&Command::DecideSettlement(decision(HOME_MARKET))).expect("it is decided");
+    let settled = world.run(&Settle(decision("M1"))).expect("it is settled");
+    assert!(matches!(settled, Verdict::Happens(..)));
+    world.run(&DecideSettlement(decision(HOME_MARKET))).expect("it is decided");
     world
 }
 
@@ -237,20 +240,16 @@ fn answers_rest_on_the_settlement() {
             max_slippage_bps: None,
         };
         let owner = Owner::Identity(World::identity("A9"));
-        Command::Trade(Trade::new(owner, order, OrderNames::default()))
+        Trade::new(owner, order, OrderNames::default()).rests_on(&world.state)
     };
     // Six orders, then the settlement, then the decision about another market.
     let (settled, decided) = (Place::new(0, 7), Place::new(0, 8));
-    for (command, expected) in [
-        (stranger("M1"), settled),
-        (stranger("M2"), Place::START),
-        (stranger("M9"), Place::START),
-        (Command::Settle(decision("M1")), settled),
-        (Command::Settle(decision("M2")), Place::START),
-        (Command::DecideSettlement(decision(HOME_MARKET)), decided),
-        (Command::DecideSettlement(decision("M1")), Place::START),
-    ] {
-        assert_eq!(world.state.rests_on(&command), expected, "{command:?}");
+    for (market, expected) in [("M1", settled), ("M2", Place::START), ("M9", Place::START)] {
+        assert_eq!(stranger(market), expected, "an order in {market}");
+        assert_eq!(Settle(decision(market)).rests_on(&world.state), expected, "{market}");
+    }
+    for (market, expected) in [(HOME_MARKET, decided), ("M1", Place::START)] {
+        assert_eq!(DecideSettlement(decision(market)).rests_on(&world.state), expected, "{market}");
     }
 }
 

@@ -5,13 +5,14 @@
 //! command alike. Every few records the second one is replaced by what is restored from the rows of
 //! the first, so that all scenarios run on restored states too.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
-use paperbourse::engine::command::{Command, Identity};
+use paperbourse::engine::command::Identity;
 use paperbourse::engine::event::Event;
 use paperbourse::engine::order::OrderRow;
 use paperbourse::engine::rejection::Rejection;
-use paperbourse::engine::{Rules, State, Verdict};
+use paperbourse::engine::{Command, Rules, State, Verdict};
 use paperbourse::ids::{OutcomeIndex, Place, ShardId, Timestamp};
 use paperbourse::journal::record::{self, RecordHeader};
 use paperbourse::market::book::{Book, Ladder, Level};
@@ -104,19 +105,18 @@ impl World {
 
     /// Decides a command, and if it happens applies it by both ways.
     #[track_caller]
-    pub(crate) fn run(&mut self, command: &Command) -> Result<Verdict, Rejection> {
-        let snapshot = match command {
-            Command::Trade(trade) => {
-                self.markets.by_condition(&trade.order().market_id).map(|market| market.snapshot())
-            }
-            _ => None,
-        };
+    pub(crate) fn run<C>(&mut self, command: &C) -> Result<Verdict<C::Subject>, Rejection>
+    where
+        C: Command<Subject: PartialEq + Debug>,
+    {
+        let market = command.market_id().and_then(|id| self.markets.by_condition(id));
+        let snapshot = market.map(|market| market.snapshot());
         let quote = snapshot.as_ref().map(MarketSnapshot::quote);
         let decide = |state: &State| state.decide(command, quote.as_ref(), self.now, &self.rules);
         let verdict = decide(&self.state);
         assert_eq!(decide(&self.follower), verdict, "equal states decide alike");
         let verdict = verdict?;
-        if let Verdict::Happens(events) = &verdict {
+        if let Verdict::Happens(events, _) = &verdict {
             assert!(!events.is_empty(), "what happens is at least one event");
             self.record(events);
             if self.state.sequence().is_multiple_of(RECORDS_PER_CHECK) {

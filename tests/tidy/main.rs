@@ -4,7 +4,7 @@
 
 mod production;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -105,6 +105,40 @@ fn arrows_run_downward() {
         }
     }
     report("a module may use what stands above it on the map, never what stands below", &broken);
+}
+
+/// The files of these modules lean on each other in one direction.
+const UNTANGLED: [&str; 1] = ["engine"];
+
+#[test]
+fn files_form_no_circle() {
+    let modules = production::modules();
+    for untangled in UNTANGLED {
+        let mut files: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+        for Module { name, named, .. } in modules.iter().filter(|it| top(&it.name) == untangled) {
+            let used = named.iter().filter(|path| path[0] == "crate");
+            let used = used.map(|path| production::module_of(&modules, &path[1..]));
+            let used = used.filter(|used| top(used) == untangled && used != name).collect();
+            files.insert(name, used);
+        }
+        assert!(files.len() > 1, "{untangled} has files");
+        // What leans on nothing that is left is no part of a circle.
+        while let Some(bottom) =
+            files.iter().find(|(_, used)| !used.iter().any(|used| files.contains_key(&**used)))
+        {
+            let bottom = *bottom.0;
+            files.remove(bottom);
+        }
+        let circle: Vec<String> = files
+            .iter()
+            .map(|(name, used)| {
+                let used: Vec<&str> =
+                    used.iter().map(|it| &**it).filter(|it| files.contains_key(it)).collect();
+                format!("{name} uses {}", used.join(", "))
+            })
+            .collect();
+        report("files of one module do not use each other in a circle", &circle);
+    }
 }
 
 /// What pure modules may name of the standard library. Everything else reaches out, or waits.

@@ -3,7 +3,7 @@
 use super::json::{JsonObject, write_list};
 use super::trade::position_status;
 use crate::engine::account::Ledger;
-use crate::engine::settlement::Settlement;
+use crate::engine::payout::Settlement;
 use crate::engine::view::{PositionRow, SettlementPage};
 use crate::money::{Notional, Price, Usd};
 

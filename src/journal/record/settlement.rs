@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::field::{Fields, Read, Reader};
 use super::kind;
 use crate::engine::event::Event;
-use crate::engine::settlement::{Decision, PaidPosition, Payouts, PositionsSettled};
+use crate::engine::payout::{Decision, PaidPosition, Payouts, PositionsSettled};
 use crate::ids::{AccountId, MarketIndex, OutcomeIndex, Timestamp};
 use crate::money::{Price, Shares, Usd};
 

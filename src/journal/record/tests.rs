@@ -7,7 +7,7 @@ use crate::engine::command::Identity;
 use crate::engine::event::OrderFilled;
 use crate::engine::idempotency::{Fingerprint, NameHash};
 use crate::engine::key::{KeyGrant, Permissions};
-use crate::engine::settlement::{Decision, EVIDENCE_BYTES_MAX, PaidPosition, PositionsSettled};
+use crate::engine::payout::{Decision, EVIDENCE_BYTES_MAX, PaidPosition, PositionsSettled};
 use crate::engine::state_hash::StateHash;
 use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex};
 use crate::journal::RECORD_BYTES_MAX;

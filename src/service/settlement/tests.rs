@@ -9,6 +9,7 @@ use crate::disk::simulated::random::Random;
 use crate::engine::Rules;
 use crate::engine::command::{Identity, OrderNames, Owner, Trade, TradeOrder};
 use crate::engine::event::Event;
+use crate::engine::orders::Traded;
 use crate::engine::rejection::Rejection;
 use crate::ids::{AccountId, OutcomeIndex, Timestamp};
 use crate::journal::{JournalConfig, MemoryJournal};
@@ -85,7 +86,7 @@ fn identity(trader: u8) -> Identity {
     Identity { digest, issuer: "test".into(), subject: format!("trader {trader}").into() }
 }
 
-fn order(trader: u8, market: usize, outcome: usize, side: Side, micros: i64) -> Command {
+fn order(trader: u8, market: usize, outcome: usize, side: Side, micros: i64) -> Trade {
     let order = TradeOrder {
         market_id: id(market).into(),
         outcome: ["Yes", "No"][outcome].into(),
@@ -94,7 +95,7 @@ fn order(trader: u8, market: usize, outcome: usize, side: Side, micros: i64) -> 
         expected_price: None,
         max_slippage_bps: None,
     };
-    Command::Trade(Trade::new(Owner::Identity(identity(trader)), order, OrderNames::default()))
+    Trade::new(Owner::Identity(identity(trader)), order, OrderNames::default())
 }
 
 impl World {
@@ -180,7 +181,7 @@ impl OwnBooks {
             let answer =
                 runtime.block_on(async { world.shards.execute(shard, command, &waiters).await });
             match answer {
-                Ok(Outcome::Order { receipt, .. }) => {
+                Ok(Traded { receipt, .. }) => {
                     assert!(!books.closed.contains_key(&market), "{market} was closed");
                     let sign = if side == Side::Buy { 1 } else { -1 };
                     books.account = Some(receipt.account);

@@ -1,0 +1,163 @@
+//! Accounts: who acts, and the opening of an account for an identity that has none.
+
+use std::hash::BuildHasher as _;
+
+use smallvec::smallvec;
+
+use super::account::Account;
+use super::command::{Identity, OpenAccount, Owner};
+use super::contradiction::{Flaw, NOT_NEXT};
+use super::decide::{Command, Given, IDS_EXHAUSTED, Verdict};
+use super::event::Event;
+use super::rejection::Rejection;
+use super::rules::Rules;
+use super::state::State;
+use crate::ids::{AccountId, Place, Timestamp};
+use crate::money::Usd;
+
+impl Command for OpenAccount {
+    type Subject = AccountId;
+    type Answer = AccountId;
+
+    fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<AccountId>, Rejection> {
+        let Self(identity) = self;
+        if let Some(account) = state.account_of(&identity.digest) {
+            return Ok(Verdict::Already(account.id));
+        }
+        let account = state.next_account()?;
+        let opening = opening(identity, account, given.now, given.rules);
+        Ok(Verdict::Happens(smallvec![opening], account))
+    }
+
+    fn answer(_: &State, account: AccountId, _: bool) -> AccountId {
+        account
+    }
+
+    fn rests_on(&self, state: &State) -> Place {
+        state.identity_place(&self.0)
+    }
+}
+
+/// The account that a command acts on.
+#[derive(Clone, Copy)]
+pub(super) enum Actor<'a> {
+    /// One that is there.
+    Known(&'a Account),
+    /// One that the command opens.
+    New {
+        /// What it will be called.
+        id: AccountId,
+        /// Whose it is.
+        identity: &'a Identity,
+    },
+}
+
+impl<'a> Actor<'a> {
+    pub(super) fn id(self) -> AccountId {
+        match self {
+            Self::Known(account) => account.id,
+            Self::New { id, .. } => id,
+        }
+    }
+
+    pub(super) fn known(self) -> Option<&'a Account> {
+        match self {
+            Self::Known(account) => Some(account),
+            Self::New { .. } => None,
+        }
+    }
+
+    /// The event that opens the account, unless it is there.
+    pub(super) fn opening(self, now: Timestamp, rules: &Rules) -> Option<Event> {
+        match self {
+            Self::Known(_) => None,
+            Self::New { id, identity } => Some(opening(identity, id, now, rules)),
+        }
+    }
+}
+
+fn opening(identity: &Identity, account: AccountId, now: Timestamp, rules: &Rules) -> Event {
+    assert_eq!(identity.shard(), account.shard(), "an account lives in the shard of its identity");
+    Event::AccountOpened {
+        account,
+        identity: identity.clone(),
+        granted: rules.starting_balance,
+        at: now,
+    }
+}
+
+impl State {
+    /// The account that a command acts on.
+    pub(super) fn actor<'a>(&'a self, owner: &'a Owner) -> Result<Actor<'a>, Rejection> {
+        match owner {
+            Owner::Account(id) => match self.account(*id) {
+                Some(account) => Ok(Actor::Known(account)),
+                None => Err(Rejection::AccountNotFound),
+            },
+            Owner::Identity(identity) => match self.account_of(&identity.digest) {
+                Some(account) => Ok(Actor::Known(account)),
+                None => Ok(Actor::New { id: self.next_account()?, identity }),
+            },
+        }
+    }
+
+    fn next_account(&self) -> Result<AccountId, Rejection> {
+        AccountId::new(self.shard, self.accounts.len() as u64 + 1).ok_or(IDS_EXHAUSTED)
+    }
+
+    pub(super) fn open_account(
+        &mut self,
+        id: AccountId,
+        identity: &Identity,
+        granted: Usd,
+        at: Timestamp,
+        position_in_log: u64,
+    ) -> Result<(), Flaw> {
+        let flaw = |flaw| Err(Flaw::account(id, flaw));
+        if id.shard() != self.shard || id.counter() != self.accounts.len() as u64 + 1 {
+            return flaw(NOT_NEXT);
+        }
+        if identity.shard() != self.shard {
+            return flaw("is not in the shard of its identity");
+        }
+        if self.account_of(&identity.digest).is_some() {
+            return flaw("has the identity of another one");
+        }
+        if granted < Usd::ZERO {
+            return flaw("begins with a debt");
+        }
+        let issuer = self.issuer(&identity.issuer);
+        let subject = identity.subject.clone();
+        let mut account = Account::opened(id, identity.digest, issuer, subject, granted, at);
+        account.position_in_log = position_in_log;
+        self.insert_account(account);
+        Ok(())
+    }
+
+    /// Adds an account behind the others.
+    pub(super) fn insert_account(&mut self, account: Account) {
+        self.hash += account.identity_term();
+        self.hash += account.term();
+        for position in account.positions() {
+            self.hash += position.term(account.id);
+        }
+        let hash = self.hasher.hash_one(account.digest);
+        let slot = self.accounts.insert(account);
+        let open = self.accounts[slot].positions().iter().filter(|position| position.is_open());
+        let open = open.map(|position| (position.market, slot, position.outcome));
+        self.open_positions.extend(open);
+        let (accounts, hasher) = (&self.accounts, &self.hasher);
+        let hash_at = |&slot: &u32| hasher.hash_one(accounts[slot].digest);
+        self.account_of.insert_unique(hash, slot, hash_at);
+    }
+
+    /// The number of an issuer, a new one if it has never vouched for anybody.
+    pub(super) fn issuer(&mut self, issuer: &str) -> u32 {
+        let known = self.issuers.iter().position(|known| **known == *issuer);
+        let index = known.unwrap_or_else(|| {
+            self.issuers.push(issuer.into());
+            self.issuers.len() - 1
+        });
+        u32::try_from(index).expect("fewer issuers than a u32 counts")
+    }
+}

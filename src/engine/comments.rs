@@ -1,0 +1,115 @@
+//! Comments: writing one on an order, and taking it back.
+
+use smallvec::smallvec;
+
+use super::command::{DeleteComment, WriteComment};
+use super::comment::{COMMENTS_PER_AUTHOR_MAX, COMMENTS_PER_ORDER_MAX, Comment};
+use super::contradiction::{Flaw, NOT_KEPT, NOT_NEXT};
+use super::decide::{Command, Given, IDS_EXHAUSTED, Verdict};
+use super::event::Event;
+use super::rejection::Rejection;
+use super::state::State;
+use crate::ids::{CommentId, Place};
+
+impl Command for WriteComment {
+    type Subject = CommentId;
+    type Answer = Comment;
+
+    fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<CommentId>, Rejection> {
+        let Self { order, author, ref content } = *self;
+        state.order(order).ok_or(Rejection::OrderNotFound)?;
+        let comments = state.comments_of.get(&order).map_or(&[][..], |comments| &comments.ids);
+        if comments.len() >= COMMENTS_PER_ORDER_MAX {
+            return Err(Rejection::CommentLimitExceeded { comments_max: COMMENTS_PER_ORDER_MAX });
+        }
+        let is_own = |&id: &CommentId| state.comment(id).is_some_and(|own| own.author == author);
+        if comments.iter().copied().filter(is_own).count() >= COMMENTS_PER_AUTHOR_MAX {
+            return Err(Rejection::AuthorLimitExceeded { comments_max: COMMENTS_PER_AUTHOR_MAX });
+        }
+        let comment = CommentId::new(state.shard, state.comments_ever + 1).ok_or(IDS_EXHAUSTED)?;
+        let content = content.clone();
+        let added = Event::CommentAdded { comment, order, author, content, at: given.now };
+        Ok(Verdict::Happens(smallvec![added], comment))
+    }
+
+    fn answer(state: &State, comment: CommentId, _: bool) -> Comment {
+        state.comment(comment).expect("just added").clone()
+    }
+
+    fn rests_on(&self, state: &State) -> Place {
+        state.comments_place(self.order)
+    }
+}
+
+impl Command for DeleteComment {
+    type Subject = ();
+    type Answer = ();
+
+    fn decide(&self, state: &State, _: Given<'_, '_>) -> Result<Verdict<()>, Rejection> {
+        let comment = state.comment(self.comment).ok_or(Rejection::CommentNotFound)?;
+        if comment.author != self.author {
+            return Err(Rejection::CommentNotOwn);
+        }
+        Ok(Verdict::Happens(smallvec![Event::CommentDeleted { comment: comment.id }], ()))
+    }
+
+    fn answer(_: &State, (): (), _: bool) {}
+
+    fn rests_on(&self, state: &State) -> Place {
+        let comment = self.comment;
+        match state.comment(comment) {
+            Some(comment) => state.comments_place(comment.order),
+            None => state.absence_place(comment.shard(), comment.counter(), state.comments_ever),
+        }
+    }
+}
+
+impl State {
+    pub(super) fn add_comment(
+        &mut self,
+        comment: Comment,
+        position_in_log: u64,
+    ) -> Result<(), Flaw> {
+        let flaw = |flaw| Err(Flaw::comment(comment.id, flaw));
+        let counter = comment.id.counter();
+        if comment.id.shard() != self.shard || Some(counter) != self.comments_ever.checked_add(1) {
+            return flaw(NOT_NEXT);
+        }
+        if self.order(comment.order).is_none() {
+            return flaw("is on no order");
+        }
+        let comments = self.comments_of.get(&comment.order);
+        if comments.is_some_and(|comments| comments.ids.len() >= COMMENTS_PER_ORDER_MAX) {
+            return flaw("is one more than its order may have");
+        }
+        self.comments_ever = counter;
+        self.insert_comment(comment, position_in_log);
+        Ok(())
+    }
+
+    /// Adds a comment behind the others of its order, which is kept.
+    pub(super) fn insert_comment(&mut self, comment: Comment, position_in_log: u64) {
+        let comments = self.comments_of.entry(comment.order).or_default();
+        comments.ids.push(comment.id);
+        comments.position_in_log = position_in_log;
+        self.hash += comment.term();
+        self.comments.insert(comment.id, comment);
+    }
+
+    pub(super) fn delete_comment(
+        &mut self,
+        id: CommentId,
+        position_in_log: u64,
+    ) -> Result<(), Flaw> {
+        let comment = self.comments.remove(&id).ok_or(Flaw::comment(id, NOT_KEPT))?;
+        self.hash -= comment.term();
+        let comments = self.comments_of.get_mut(&comment.order).expect("it was on an order");
+        comments.ids.retain(|&other| other != id);
+        comments.position_in_log = position_in_log;
+        if comments.ids.is_empty() {
+            self.comments_of.remove(&comment.order);
+        }
+        self.last_removal = position_in_log;
+        Ok(())
+    }
+}

@@ -1,0 +1,337 @@
+//! Keys: making, renaming, rotating and revoking them, and which of them an account keeps.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::account::Account;
+use super::accounts::Actor;
+use super::command::{CreateKey, RenameKey, RevokeKey, RotateKey};
+use super::contradiction::{Flaw, NOT_KEPT, NOT_NEXT};
+use super::decide::{Command, Given, IDS_EXHAUSTED, Verdict};
+use super::event::{Event, Events};
+use super::key::{ENDED_KEYS_PER_ACCOUNT_MAX, Key, KeyGrant, OVERLAPPING_KEYS_PER_ACCOUNT_MAX};
+use super::key_row::KeyRow;
+use super::rejection::Rejection;
+use super::slab::PackedSlot;
+use super::state::State;
+use super::state_hash::StateHash;
+use crate::ids::{KeyId, Place, Timestamp};
+
+/// Every new key forgets at most so many: the work of a command is bounded, and still an account
+/// that has too many comes to have fewer.
+const FORGOTTEN_PER_KEY_MAX: usize = 2;
+
+impl Command for CreateKey {
+    type Subject = KeyId;
+    type Answer = Key;
+
+    fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<KeyId>, Rejection> {
+        let Given { now, rules, .. } = given;
+        let actor = state.actor(&self.owner)?;
+        state.require_lasting(self.created_by, now)?;
+        let mut events = Events::from_iter(actor.opening(now, rules));
+        if let Actor::Known(account) = actor {
+            if self.is_bootstrap && state.keys_of(account).any(|key| key.is_active(now)) {
+                return Err(Rejection::BootstrapNotAllowed);
+            }
+            let lasting_count = state.keys_of(account).filter(|key| key.is_lasting(now)).count();
+            if lasting_count >= rules.active_keys_max as usize {
+                let active_keys_max = rules.active_keys_max;
+                return Err(Rejection::KeyLimitExceeded { active_keys_max });
+            }
+            let forgotten = state.forgotten_keys(account, now);
+            events.extend(forgotten.into_iter().map(|key| Event::KeyForgotten { key }));
+        }
+        let key = KeyId::new(state.shard, state.keys_ever + 1).ok_or(IDS_EXHAUSTED)?;
+        events.push(Event::KeyCreated {
+            key,
+            account: actor.id(),
+            grant: self.grant.clone(),
+            created_by: self.created_by,
+            at: now,
+        });
+        Ok(Verdict::Happens(events, key))
+    }
+
+    fn answer(state: &State, key: KeyId, _: bool) -> Key {
+        state.key(key).expect("just created")
+    }
+
+    fn rests_on(&self, state: &State) -> Place {
+        state.owner_place(&self.owner)
+    }
+}
+
+impl Command for RenameKey {
+    type Subject = KeyId;
+    type Answer = Key;
+
+    fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<KeyId>, Rejection> {
+        let Self { account, key, ref name, asked_with } = *self;
+        let account = state.account(account).ok_or(Rejection::AccountNotFound)?;
+        state.require_lasting(asked_with, given.now)?;
+        if state.key_of(account, key)?.name() == name.as_deref() {
+            return Ok(Verdict::Already(key));
+        }
+        Ok(Verdict::Happens(smallvec![Event::KeyRenamed { key, name: name.clone() }], key))
+    }
+
+    fn answer(state: &State, key: KeyId, _: bool) -> Key {
+        state.key(key).expect("it is called so")
+    }
+
+    fn rests_on(&self, state: &State) -> Place {
+        state.account_place(self.account)
+    }
+}
+
+/// The new key counts as made by the old one: whatever ends the old one with its descendants ends
+/// it too.
+impl Command for RotateKey {
+    type Subject = KeyId;
+    type Answer = Key;
+
+    fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<KeyId>, Rejection> {
+        let now = given.now;
+        let account = state.account(self.account).ok_or(Rejection::AccountNotFound)?;
+        state.require_lasting(self.asked_with, now)?;
+        let old = state.key_of(account, self.key)?;
+        if !old.is_active(now) {
+            return Err(Rejection::KeyEnded);
+        }
+        if let Some(expires_at) = old.expires_at() {
+            return Err(Rejection::KeyRotated { expires_at });
+        }
+        let is_overlapping = |key: &&KeyRow| key.is_active(now) && !key.is_lasting(now);
+        let overlapping_keys_max = OVERLAPPING_KEYS_PER_ACCOUNT_MAX;
+        if self.overlap_seconds > 0
+            && state.keys_of(account).filter(is_overlapping).count() >= overlapping_keys_max
+        {
+            return Err(Rejection::OverlapLimitExceeded { overlapping_keys_max });
+        }
+        let key = KeyId::new(state.shard, state.keys_ever + 1).ok_or(IDS_EXHAUSTED)?;
+        let forgotten = state.forgotten_keys(account, now);
+        let mut events: Events =
+            forgotten.into_iter().map(|key| Event::KeyForgotten { key }).collect();
+        // An end at once is for good. An end at a time would be taken back by whoever sets the
+        // clock back.
+        events.push(match i64::from(self.overlap_seconds) {
+            0 => Event::KeyRevoked { key: old.id, at: now },
+            seconds => Event::KeyExpirySet {
+                key: old.id,
+                expires_at: Timestamp::from_nanos(
+                    now.nanos().saturating_add(seconds * 1_000_000_000),
+                ),
+            },
+        });
+        let grant =
+            KeyGrant { hash: self.hash, prefix: self.prefix.clone(), ..state.unpacked(old).grant };
+        events.push(Event::KeyCreated {
+            key,
+            account: self.account,
+            grant,
+            created_by: Some(old.id),
+            at: now,
+        });
+        Ok(Verdict::Happens(events, key))
+    }
+
+    fn answer(state: &State, key: KeyId, _: bool) -> Key {
+        state.key(key).expect("just created")
+    }
+
+    fn rests_on(&self, state: &State) -> Place {
+        state.account_place(self.account)
+    }
+}
+
+impl Command for RevokeKey {
+    type Subject = ();
+    type Answer = ();
+
+    fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<()>, Rejection> {
+        let account = state.account(self.account).ok_or(Rejection::AccountNotFound)?;
+        state.key_of(account, self.key)?;
+        let ended = state.revoked_with(self.key, self.descendants, account);
+        if ended.is_empty() {
+            return Ok(Verdict::Already(()));
+        }
+        let revoked = |key| Event::KeyRevoked { key, at: given.now };
+        Ok(Verdict::Happens(ended.into_iter().map(revoked).collect(), ()))
+    }
+
+    fn answer(_: &State, (): (), _: bool) {}
+
+    fn rests_on(&self, state: &State) -> Place {
+        state.account_place(self.account)
+    }
+}
+
+impl State {
+    /// The key with this id, unless it was forgotten.
+    pub fn key(&self, id: KeyId) -> Option<Key> {
+        self.keys.slot(id).map(|slot| self.unpacked(&self.keys[slot]))
+    }
+
+    /// A key that ends while its request is on its way makes no other key: what was revoked with
+    /// its descendants has none that came later. And one that was rotated is on its way out.
+    fn require_lasting(&self, asked_with: Option<KeyId>, now: Timestamp) -> Result<(), Rejection> {
+        let Some(id) = asked_with else { return Ok(()) };
+        let key = self.keys.slot(id).map(|slot| &self.keys[slot]);
+        match key.filter(|key| key.is_active(now)) {
+            None => Err(Rejection::MakerEnded),
+            Some(key) if !key.is_lasting(now) => Err(Rejection::MakerRotated),
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn key_of(&self, account: &Account, key: KeyId) -> Result<&KeyRow, Rejection> {
+        self.keys_of(account).find(|own| own.id == key).ok_or(Rejection::KeyNotFound)
+    }
+
+    pub(super) fn add_key(&mut self, key: Key, position_in_log: u64) -> Result<(), Flaw> {
+        let (id, account) = (key.id, key.account);
+        let counter = id.counter();
+        if id.shard() != self.shard || Some(counter) != self.keys_ever.checked_add(1) {
+            return Err(Flaw::key(id, NOT_NEXT));
+        }
+        self.keys_ever = counter;
+        self.insert_key(key)
+            .ok_or(Flaw::key(id, "is of no account, or was made with a key of none"))?;
+        self.touch_account(account, position_in_log);
+        Ok(())
+    }
+
+    /// Changes a key that is kept; the change says `None` when it cannot follow.
+    pub(super) fn change_key(
+        &mut self,
+        id: KeyId,
+        position_in_log: u64,
+        change: impl FnOnce(&mut KeyRow) -> Option<()>,
+    ) -> Result<(), Flaw> {
+        let slot = self.keys.slot(id).ok_or(Flaw::key(id, NOT_KEPT))?;
+        self.hash -= self.key_term(&self.keys[slot]);
+        change(&mut self.keys[slot]).ok_or(Flaw::key(id, "has an end already"))?;
+        self.hash += self.key_term(&self.keys[slot]);
+        self.touch_account(self.keys[slot].account(), position_in_log);
+        Ok(())
+    }
+
+    pub(super) fn forget_key(&mut self, id: KeyId, position_in_log: u64) -> Result<(), Flaw> {
+        let slot = self.keys.slot(id).ok_or(Flaw::key(id, NOT_KEPT))?;
+        let account = self.keys[slot].account();
+        self.remove_key(id);
+        self.touch_account(account, position_in_log);
+        self.last_removal = position_in_log;
+        Ok(())
+    }
+
+    /// All fields of a key.
+    pub(super) fn unpacked(&self, row: &KeyRow) -> Key {
+        row.unpacked(self.kept_maker(row))
+    }
+
+    fn kept_maker(&self, row: &KeyRow) -> Option<KeyId> {
+        row.kept_maker.map(|slot| self.keys[slot.get()].id)
+    }
+
+    /// The keys of an account, newest first.
+    pub(super) fn keys_of(&self, account: &Account) -> impl Iterator<Item = &KeyRow> {
+        let row = |slot: PackedSlot| &self.keys[slot.get()];
+        std::iter::successors(account.newest_key.map(row), move |key| key.older.map(row))
+    }
+
+    /// The keys of an account, oldest first.
+    pub(super) fn keys_oldest_first(&self, account: &Account) -> Vec<&KeyRow> {
+        let mut keys: Vec<_> = self.keys_of(account).collect();
+        keys.reverse();
+        keys
+    }
+
+    /// The keys that end with `root`: itself, and on request every key made with it or with one of
+    /// those, unless they were revoked before. A key whose overlap is over is among them: should
+    /// the clock that ended it prove to be ahead, the key must not come back.
+    pub(super) fn revoked_with(
+        &self,
+        root: KeyId,
+        descendants: bool,
+        account: &Account,
+    ) -> SmallVec<[KeyId; 4]> {
+        let mut ended: SmallVec<[KeyId; 4]> = SmallVec::new();
+        let mut family: SmallVec<[KeyId; 8]> = SmallVec::from_slice(&[root]);
+        // Oldest first, so a key comes behind its maker.
+        for key in self.keys_oldest_first(account) {
+            let is_family = key.id == root
+                || (descendants
+                    && self.kept_maker(key).is_some_and(|maker| family.contains(&maker)));
+            if is_family {
+                family.push(key.id);
+                if key.revoked_at().is_none() {
+                    ended.push(key.id);
+                }
+            }
+        }
+        ended
+    }
+
+    /// The keys that the account forgets when it gets another one at `now`: the oldest that have
+    /// ended, as far as there are more of them than it keeps.
+    pub(super) fn forgotten_keys(
+        &self,
+        account: &Account,
+        now: Timestamp,
+    ) -> SmallVec<[KeyId; FORGOTTEN_PER_KEY_MAX]> {
+        let keys = self.keys_oldest_first(account);
+        let ended = || keys.iter().filter(|key| !key.is_active(now));
+        let excess = ended().count().saturating_sub(ENDED_KEYS_PER_ACCOUNT_MAX);
+        ended().take(excess.min(FORGOTTEN_PER_KEY_MAX)).map(|key| key.id).collect()
+    }
+
+    /// The key's term in the state hash.
+    pub(super) fn key_term(&self, row: &KeyRow) -> StateHash {
+        row.term(self.kept_maker(row))
+    }
+
+    /// Puts a key in front of the others of its account. `None` when it cannot be one of them.
+    pub(super) fn insert_key(&mut self, key: Key) -> Option<()> {
+        let slot_of = |maker: KeyId| {
+            let slot = self.keys.slot(maker)?;
+            (self.keys[slot].account() == key.account).then(|| PackedSlot::new(slot))
+        };
+        let kept_maker = match key.kept_maker {
+            Some(maker) => Some(slot_of(maker)?),
+            None => None,
+        };
+        let account_index = self.account_slot(key.account)?;
+        let row = KeyRow::pack(key, kept_maker, self.accounts[account_index].newest_key)?;
+        self.hash += self.key_term(&row);
+        let slot = self.keys.insert(row);
+        self.accounts[account_index].newest_key = Some(PackedSlot::new(slot));
+        Some(())
+    }
+
+    /// Takes a key away. What was made with it goes on as if its maker had made it.
+    pub(super) fn remove_key(&mut self, id: KeyId) {
+        let slot = self.keys.slot(id).expect("a key that is kept");
+        let removed = PackedSlot::new(slot);
+        self.hash -= self.key_term(&self.keys[slot]);
+        let account = self.account_slot(self.keys[slot].account()).expect("a key has an account");
+        let mut newer = None;
+        let mut next = self.accounts[account].newest_key;
+        while let Some(at) = next.filter(|&at| at != removed) {
+            if self.keys[at.get()].kept_maker == Some(removed) {
+                self.hash -= self.key_term(&self.keys[at.get()]);
+                self.keys[at.get()].kept_maker = self.keys[slot].kept_maker;
+                self.hash += self.key_term(&self.keys[at.get()]);
+            }
+            newer = Some(at);
+            next = self.keys[at.get()].older;
+        }
+        // Keys made with it are newer, so all of them were met on the way.
+        let older = self.keys[slot].older;
+        match newer {
+            None => self.accounts[account].newest_key = older,
+            Some(newer) => self.keys[newer.get()].older = older,
+        }
+        self.keys.remove(slot);
+    }
+}

@@ -1,0 +1,314 @@
+//! Orders: the ladder of refusals, the fill, and which orders an account keeps.
+
+use smallvec::SmallVec;
+
+use super::account::{Account, Holdings};
+use super::command::{OrderNames, Trade, TradeOrder};
+use super::contradiction::{Flaw, NOT_KEPT, NOT_NEXT};
+use super::cost::Cost;
+use super::decide::{Command, Given, IDS_EXHAUSTED, Verdict};
+use super::event::{Event, Events, OrderFilled};
+use super::idempotency::Fingerprint;
+use super::markets::introduction;
+use super::order::{Order, OrderReceipt};
+use super::position::Position;
+use super::rejection::Rejection;
+use super::slippage::Slippage;
+use super::state::State;
+use crate::ids::{AccountId, OrderId, Place};
+use crate::market::book::Side;
+use crate::market::catalogue::{Fees, MarketStatus};
+use crate::market::quote::Quote;
+use crate::money::{Shares, Usd};
+
+/// Every trade forgets at most so many orders of its account: the work of a command is bounded, and
+/// still an account that keeps too many, since the operator now allows fewer, comes to keep fewer.
+const FORGOTTEN_PER_TRADE_MAX: usize = 2;
+
+/// The order that a trade made, or had made before.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Traded {
+    /// What answers about the order are written from.
+    pub receipt: OrderReceipt,
+    /// It filled earlier: nothing has happened now.
+    pub is_replay: bool,
+}
+
+impl Command for Trade {
+    type Subject = OrderId;
+    type Answer = Traded;
+
+    fn market_id(&self) -> Option<&str> {
+        Some(&self.order().market_id)
+    }
+
+    /// The refusals come in the order in which the interface promises them: of several reasons, a
+    /// client gets the first.
+    fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<OrderId>, Rejection> {
+        let Given { quote, now, rules } = given;
+        let order = self.order();
+        if order.quantity <= Shares::ZERO || order.quantity > TradeOrder::QUANTITY_MAX {
+            return Err(Rejection::Broken { rule: "an order is for no shares, or for too many" });
+        }
+        let fingerprint = self.fingerprint();
+        let actor = state.actor(&self.owner)?;
+        let account = actor.known();
+        let holdings = account
+            .map_or_else(|| Holdings::opened_with(rules.starting_balance), Account::holdings);
+        if let Some(earlier) = replayed(state, actor.id(), self.names(), fingerprint)? {
+            return Ok(Verdict::Already(earlier));
+        }
+
+        let used = state.market_of.get(&*order.market_id).copied();
+        if used.is_some_and(|market| state.settled.contains_key(&market)) {
+            return Err(Rejection::MarketClosed { status: MarketStatus::Resolved });
+        }
+        let Some(quote) = quote else {
+            return Err(Rejection::MarketNotFound { market_id: order.market_id.clone() });
+        };
+        debug_assert_eq!(**quote.condition_id, *order.market_id, "the market that the order names");
+        let Some(outcome) = quote.outcome(&order.outcome) else {
+            return Err(outcome_not_found(quote, order));
+        };
+        if !quote.status.is_tradable() {
+            return Err(Rejection::MarketClosed { status: quote.status });
+        }
+        if quote.fees == Fees::Unsupported {
+            return Err(Rejection::FeesUnsupported);
+        }
+        let Some(quoted) = quote.book(outcome).filter(|quoted| !quoted.book.stale) else {
+            return Err(Rejection::VenueUnavailable);
+        };
+
+        if let Some(used) = used
+            && !state.used_market(used).is_still(quote.outcomes)
+        {
+            return Err(Rejection::MarketChanged);
+        }
+
+        let index = used.unwrap_or_else(|| state.next_market());
+        let held = holdings.position(index, outcome);
+        if order.side == Side::Sell && order.quantity > held.shares {
+            return Err(Rejection::InsufficientPosition {
+                held: held.shares,
+                asked: order.quantity,
+            });
+        }
+        let walk = quoted.liquidity.walk(order.side, order.quantity);
+        if walk.shortfall > Shares::ZERO {
+            let available = order.quantity - walk.shortfall;
+            return Err(Rejection::InsufficientLiquidity { available, asked: order.quantity });
+        }
+        let slippage = Slippage::of(order, &walk);
+        slippage.check(order, &walk)?;
+        let cost = Cost::of(order.side, &walk, quote.fees);
+        let ledger = cost.charge(order.side, holdings.ledger)?;
+        let Some(position) = held.after_fill(order.side, order.quantity, cost.notional) else {
+            return Err(Rejection::Broken { rule: "a position outgrows its range" });
+        };
+        let balance = ledger.cash();
+        audit(balance, &position)?;
+
+        let Some(order_id) = OrderId::new(state.shard, state.orders_ever + 1) else {
+            return Err(IDS_EXHAUSTED);
+        };
+        let mut events = Events::new();
+        match account {
+            Some(account) => {
+                let kept_max = rules.kept_orders_max.max(1) as usize;
+                let excess = (holdings.kept_order_count + 1).saturating_sub(kept_max);
+                if excess > 0 {
+                    forget_oldest(state, account, excess, &mut events);
+                }
+            }
+            None => events.extend(actor.opening(now, rules)),
+        }
+        if used.is_none() {
+            events.push(introduction(index, quote));
+        }
+        events.push(Event::OrderFilled(Box::new(OrderFilled {
+            order: order_id,
+            account: actor.id(),
+            market: index,
+            outcome,
+            side: order.side,
+            levels: walk.fills,
+            book_sequence: quoted.book.sequence,
+            quantity: order.quantity,
+            notional: cost.notional,
+            fee: cost.fee,
+            fee_rate: cost.fee_rate,
+            balance,
+            position_shares: position.shares,
+            position_cost: position.cost,
+            slippage_bps: slippage.reported_bps(),
+            fingerprint,
+            names: SmallVec::from_slice(self.names().hashes()),
+            client_order_id: self.names().client_order_id().map(Into::into),
+            at: now,
+        })));
+        Ok(Verdict::Happens(events, order_id))
+    }
+
+    fn answer(state: &State, order: OrderId, is_new: bool) -> Traded {
+        let order = state.order(order).expect("it has filled, and is kept");
+        Traded { receipt: state.receipt(order), is_replay: !is_new }
+    }
+
+    fn rests_on(&self, state: &State) -> Place {
+        state.owner_place(&self.owner).max(state.settled_place(&self.order().market_id))
+    }
+
+    fn refusal_rests_on(&self, state: &State, rejection: &Rejection) -> Place {
+        let place = self.rests_on(state);
+        match rejection {
+            // It tells how this shard has used the market.
+            Rejection::MarketChanged => {
+                place.max(state.introduction_place(&self.order().market_id))
+            }
+            _ => place,
+        }
+    }
+}
+
+impl State {
+    /// What answers about an order are written from.
+    pub fn receipt(&self, order: &Order) -> OrderReceipt {
+        order.receipt(self.used_market(order.market()))
+    }
+
+    pub(super) fn fill_order(
+        &mut self,
+        fill: &OrderFilled,
+        position_in_log: u64,
+    ) -> Result<(), Flaw> {
+        let flaw = |flaw| Flaw::order(fill.order, flaw);
+        let counter = fill.order.counter();
+        if fill.order.shard() != self.shard || Some(counter) != self.orders_ever.checked_add(1) {
+            return Err(flaw(NOT_NEXT));
+        }
+        self.orders_ever = counter;
+        check_fill(fill).map_err(flaw)?;
+        let market = self.markets.get(fill.market.0 as usize);
+        if market.is_none_or(|market| fill.outcome.index() >= market.outcomes.len()) {
+            return Err(flaw("is in no market"));
+        }
+        if self.settled.contains_key(&fill.market) {
+            return Err(flaw("is in a settled market"));
+        }
+
+        let slot = self.account_slot(fill.account).ok_or(flaw("is of no account"))?;
+        let account = &mut self.accounts[slot];
+        let order = Order::filled(fill, position_in_log);
+        let order = order.ok_or(flaw("has numbers out of range"))?;
+        self.hash += order.term();
+        // Before the account, so that the index of names is looked at while that is on its way.
+        let order_slot = self.orders.insert(order).ok_or(flaw("has a name that is used"))?;
+
+        self.hash += account.fill(fill).map_err(flaw)?;
+        account.push_order(order_slot);
+        account.position_in_log = position_in_log;
+        let position = (fill.market, slot, fill.outcome);
+        if fill.position_shares == Shares::ZERO {
+            self.open_positions.remove(&position);
+        } else if fill.side == Side::Buy && fill.position_shares == fill.quantity {
+            self.open_positions.insert(position);
+        }
+        Ok(())
+    }
+
+    /// Adds an order behind the others of its account, which is in this slot. `None` when a name
+    /// of it is that of another one.
+    pub(super) fn insert_order(&mut self, order: Order, account_slot: u32) -> Option<()> {
+        self.hash += order.term();
+        let slot = self.orders.insert(order)?;
+        self.accounts[account_slot].push_order(slot);
+        Some(())
+    }
+
+    pub(super) fn forget_order(&mut self, id: OrderId, position_in_log: u64) -> Result<(), Flaw> {
+        let slot = self.orders.slot(id).ok_or(Flaw::order(id, NOT_KEPT))?;
+        let account = self.account_mut(self.orders[slot].account());
+        if account.pop_order() != Some(slot) {
+            return Err(Flaw::order(id, "is not the oldest that its account keeps"));
+        }
+        account.position_in_log = position_in_log;
+        self.hash -= self.orders.remove(slot).term();
+        for comment in self.comments_of.remove(&id).unwrap_or_default().ids {
+            let comment = self.comments.remove(&comment).expect("a comment of the order");
+            self.hash -= comment.term();
+        }
+        self.last_removal = position_in_log;
+        Ok(())
+    }
+}
+
+/// Adds the orders that the account forgets when it gets another one: its oldest, as many as it
+/// would keep too many.
+fn forget_oldest(state: &State, account: &Account, excess: usize, events: &mut Events) {
+    for slot in account.orders().take(excess.min(FORGOTTEN_PER_TRADE_MAX)) {
+        events.push(Event::OrderForgotten { order: state.orders[slot].id() });
+    }
+}
+
+/// The earlier order that the request's names stand for, if it is the same request.
+fn replayed(
+    state: &State,
+    account: AccountId,
+    names: &OrderNames,
+    fingerprint: Fingerprint,
+) -> Result<Option<OrderId>, Rejection> {
+    let mut known = names.hashes().iter().filter_map(|&name| state.order_named(account, name));
+    let Some(first) = known.next() else {
+        return Ok(None);
+    };
+    if first.fingerprint() != fingerprint || known.any(|order| order.id() != first.id()) {
+        return Err(Rejection::NameReused);
+    }
+    Ok(Some(first.id()))
+}
+
+fn outcome_not_found(quote: &Quote<'_>, order: &TradeOrder) -> Rejection {
+    Rejection::OutcomeNotFound {
+        outcome: order.outcome.clone(),
+        labels: quote.outcomes.iter().map(|outcome| outcome.label.clone()).collect(),
+    }
+}
+
+/// What must never be, checked before anything changes.
+fn audit(balance: Usd, position: &Position) -> Result<(), Rejection> {
+    let rule = if balance < Usd::ZERO {
+        "a fill leaves a debt"
+    } else if position.shares < Shares::ZERO {
+        "a position is below zero"
+    } else if position.cost < Usd::ZERO {
+        "a cost is below zero"
+    } else if position.shares == Shares::ZERO && position.cost != Usd::ZERO {
+        "a closed position has a cost"
+    } else {
+        return Ok(());
+    };
+    Err(Rejection::Broken { rule })
+}
+
+/// What must hold of every fill, whatever the state is. Sums and prices that are shown later come
+/// from these numbers.
+fn check_fill(fill: &OrderFilled) -> Result<(), &'static str> {
+    let mut taken = Shares::ZERO;
+    for level in &fill.levels {
+        if level.size <= Shares::ZERO {
+            return Err("takes no shares at a price");
+        }
+        taken = taken.checked_add(level.size).ok_or("takes more than there can be")?;
+    }
+    if taken != fill.quantity || taken == Shares::ZERO {
+        return Err("is not what it took");
+    }
+    if !(0..=fill.quantity.micros()).contains(&fill.notional.micros()) {
+        return Err("costs less than nothing or more than a dollar a share");
+    }
+    if fill.fee < Usd::ZERO {
+        return Err("has a fee below zero");
+    }
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! How much worse than its reference price an order fills.
+
+use super::command::TradeOrder;
+use super::rejection::Rejection;
+use crate::market::book::Side;
+use crate::market::walk::Walk;
+use crate::money::{Notional, Price, div_ceil};
+
+/// The adverse difference between what a fill costs and what it would cost at the reference price,
+/// both exact, in 10⁻¹² dollars.
+pub(super) struct Slippage {
+    reference: Option<Price>,
+    adverse: i128,
+    at_reference: i128,
+}
+
+impl Slippage {
+    pub(super) fn of(order: &TradeOrder, walk: &Walk) -> Self {
+        let touch = walk.fills.first().map(|level| level.price);
+        let reference = order.expected_price.or(touch);
+        let at_reference = Notional::of(reference.unwrap_or(Price::ZERO), order.quantity).picos();
+        let difference = walk.notional.picos() - at_reference;
+        let adverse = match order.side {
+            Side::Buy => difference,
+            Side::Sell => -difference,
+        };
+        Self { reference, adverse, at_reference }
+    }
+
+    /// Refuses what is strictly worse than the bound. There is none when the caller named neither a
+    /// price nor a bound. A reference of 0 refuses every purchase: any price is infinitely worse.
+    pub(super) fn check(&self, order: &TradeOrder, walk: &Walk) -> Result<(), Rejection> {
+        let bound = match (order.max_slippage_bps, order.expected_price) {
+            (Some(bound), _) => bound,
+            (None, Some(_)) => TradeOrder::MAX_SLIPPAGE_BPS_DEFAULT,
+            (None, None) => return Ok(()),
+        };
+        let Some(reference) = self.reference else {
+            return Ok(());
+        };
+        if self.adverse > 0
+            && self.adverse_in_bps() > self.at_reference.wrapping_mul(i128::from(bound))
+        {
+            let average = walk.notional.floor().per_share(order.quantity);
+            return Err(Rejection::SlippageExceeded {
+                price: average.unwrap_or(Price::ZERO),
+                reference,
+                max_slippage_bps: bound,
+            });
+        }
+        Ok(())
+    }
+
+    /// The slippage in whole basis points, rounded up, for people; 0 when the fill was no worse.
+    pub(super) fn reported_bps(&self) -> Option<u32> {
+        if self.at_reference == 0 {
+            return None;
+        }
+        if self.adverse <= 0 {
+            return Some(0);
+        }
+        let bps = div_ceil(self.adverse_in_bps(), self.at_reference);
+        Some(u32::try_from(bps).unwrap_or(u32::MAX))
+    }
+
+    /// The difference × 10,000. An order is for less than 2⁴⁰ micro-shares at prices below 2⁶³, so
+    /// that neither this nor a bound × the reference leaves its range.
+    fn adverse_in_bps(&self) -> i128 {
+        self.adverse.wrapping_mul(10_000)
+    }
+}

@@ -1,0 +1,42 @@
+//! A market as a shard knows it that has used it.
+
+use std::sync::Arc;
+
+use super::state_hash::{StateHash, Term, TermKind};
+use crate::ids::OutcomeIndex;
+use crate::market::catalogue::Outcome;
+
+/// A market that the shard has used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UsedMarket {
+    /// The venue's name for it.
+    pub condition_id: Arc<str>,
+    /// Label and token of each outcome.
+    pub outcomes: Vec<(Arc<str>, Arc<str>)>,
+}
+
+impl UsedMarket {
+    /// Whether these outcomes mean what was meant when the market was first used. Labels may be
+    /// mended; tokens are what pays.
+    pub(super) fn is_still(&self, outcomes: &[Outcome]) -> bool {
+        let tokens = outcomes.iter().map(|outcome| &outcome.token_id);
+        self.outcomes.iter().map(|(_, token_id)| token_id).eq(tokens)
+    }
+
+    /// The label of an outcome.
+    pub fn label(&self, outcome: OutcomeIndex) -> Arc<str> {
+        self.outcomes[outcome.index()].0.clone()
+    }
+
+    /// The market's term in the state hash.
+    pub(super) fn term(&self, index: u32) -> StateHash {
+        let term = Term::new(TermKind::Market).number(index.into());
+        let term = term.bytes(self.condition_id.as_bytes());
+        let outcomes = self.outcomes.iter();
+        outcomes
+            .fold(term, |term, (label, token_id)| {
+                term.bytes(label.as_bytes()).bytes(token_id.as_bytes())
+            })
+            .finish()
+    }
+}

@@ -1,0 +1,51 @@
+//! The commands of clients that are no orders.
+
+use std::sync::Arc;
+
+use crate::engine::command::{
+    CreateKey, DeleteComment, RenameKey, RevokeKey, RotateKey, WriteComment,
+};
+use crate::engine::comment::Comment;
+use crate::engine::key::Key;
+use crate::ids::ShardId;
+use crate::journal::Waiters;
+use crate::shard::{Refusal, Shards};
+
+/// A command that is no order.
+pub(super) enum Command {
+    Comment(WriteComment),
+    DeleteComment(DeleteComment),
+    CreateKey(CreateKey),
+    RenameKey(RenameKey),
+    RotateKey(RotateKey),
+    RevokeKey(RevokeKey),
+}
+
+/// What one that was carried out is answered with.
+#[derive(Debug)]
+pub(super) enum Done {
+    Comment(Comment),
+    Key(Box<Key>),
+    Nothing,
+}
+
+impl Command {
+    pub(super) async fn execute(
+        self,
+        shards: &Arc<Shards>,
+        shard: ShardId,
+        waiters: &Arc<Waiters>,
+    ) -> Result<Done, Refusal> {
+        let key = |key| Done::Key(Box::new(key));
+        match self {
+            Self::Comment(it) => shards.execute(shard, it, waiters).await.map(Done::Comment),
+            Self::DeleteComment(it) => {
+                shards.execute(shard, it, waiters).await.map(|()| Done::Nothing)
+            }
+            Self::CreateKey(it) => shards.execute(shard, it, waiters).await.map(key),
+            Self::RenameKey(it) => shards.execute(shard, it, waiters).await.map(key),
+            Self::RotateKey(it) => shards.execute(shard, it, waiters).await.map(key),
+            Self::RevokeKey(it) => shards.execute(shard, it, waiters).await.map(|()| Done::Nothing),
+        }
+    }
+}
