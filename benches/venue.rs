@@ -20,7 +20,7 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use paperbourse::ids::Timestamp;
 use paperbourse::market::Markets;
 use paperbourse::venue::feed::{BookHasher, Feed, FeedCounts, HashedBook, MismatchPolicy};
-use paperbourse::venue::polymarket::live::Timing;
+use paperbourse::venue::follow::timing::Timing;
 use paperbourse::venue::polymarket::live::unconnected::Unconnected;
 use paperbourse::venue::polymarket::wire::socket::{Frame, Message, frame};
 use paperbourse::venue::polymarket::wire::{Description, clob, gamma};

@@ -11,9 +11,9 @@ use crate::config::venue::VenueConfig;
 use crate::market::Markets;
 use crate::server::ending_signal;
 use crate::venue::feed::{Feed, MismatchPolicy};
+use crate::venue::follow::freshness::Freshness;
+use crate::venue::follow::status::{LiveSnapshot, LiveStatus};
 use crate::venue::polymarket::live::Live;
-use crate::venue::polymarket::live::freshness::Freshness;
-use crate::venue::polymarket::live::status::{LiveSnapshot, LiveStatus};
 use crate::venue::tape::{Recorder, TapeError, TapeSender, TapeTotals};
 
 /// How often the log says what is recorded.

@@ -14,9 +14,9 @@ use parking_lot::Mutex;
 
 use crate::journal::{Histogram, JournalMetrics};
 use crate::snapshot::SnapshotMetrics;
-use crate::venue::polymarket::live::delay::Delays;
-use crate::venue::polymarket::live::freshness::Freshness;
-use crate::venue::polymarket::live::status::LiveSnapshot;
+use crate::venue::follow::delay::Delays;
+use crate::venue::follow::freshness::Freshness;
+use crate::venue::follow::status::LiveSnapshot;
 
 /// What every metric's name begins with.
 const PREFIX: &str = "paperbourse_";

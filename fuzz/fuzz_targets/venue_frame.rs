@@ -14,7 +14,7 @@ use paperbourse::ids::{OutcomeIndex, Timestamp};
 use paperbourse::market::Markets;
 use paperbourse::market::catalogue::{MarketInfo, Outcome};
 use paperbourse::venue::feed::{Feed, MismatchPolicy};
-use paperbourse::venue::polymarket::live::Timing;
+use paperbourse::venue::follow::timing::Timing;
 use paperbourse::venue::polymarket::live::unconnected::Unconnected;
 use paperbourse::venue::polymarket::wire::socket::{Frame, frame};
 use paperbourse::venue::polymarket::wire::{clob, gamma};

@@ -10,7 +10,8 @@ use hyper::Uri;
 
 use crate::money::{Rounding, Usd};
 use crate::tls::{self, Roots, TlsError};
-use crate::venue::polymarket::live::{LiveConfig, MARKETS_WANTED_MAX, MarketFilter, Timing};
+use crate::venue::follow::timing::Timing;
+use crate::venue::polymarket::live::{LiveConfig, MARKETS_WANTED_MAX, MarketFilter};
 use crate::venue::simulated::DEFAULT_SEED;
 use crate::venue::speed::Speed;
 

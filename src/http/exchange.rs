@@ -17,7 +17,7 @@ use crate::service::Service;
 use crate::snapshot::SnapshotMetrics;
 use crate::telemetry::{Gauges, Metrics, Throttle};
 use crate::venue::VenueStatus;
-use crate::venue::polymarket::live::status::LiveStatus;
+use crate::venue::follow::status::LiveStatus;
 use crate::ws::counts::SocketCounts;
 use crate::ws::fanout::Fanout;
 

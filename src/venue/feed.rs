@@ -7,7 +7,7 @@
 //! It does not know how a venue is reached, nor what to do about a gap: it says of each book that
 //! an event touched whether it is proven or contradicted, and leaves the resync to the venue.
 
-mod counts;
+pub mod counts;
 mod hash;
 
 use std::collections::{HashMap, HashSet};

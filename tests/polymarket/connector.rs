@@ -7,8 +7,9 @@ use paperbourse::market::Markets;
 use paperbourse::market::book::Book;
 use paperbourse::tls::{self, Roots};
 use paperbourse::venue::feed::{Feed, MismatchPolicy};
-use paperbourse::venue::polymarket::live::status::{LiveSnapshot, LiveStatus};
-use paperbourse::venue::polymarket::live::{Live, LiveConfig, MarketFilter, Refusals, Tap, Timing};
+use paperbourse::venue::follow::status::{LiveSnapshot, LiveStatus};
+use paperbourse::venue::follow::timing::{Refusals, Timing};
+use paperbourse::venue::polymarket::live::{Live, LiveConfig, MarketFilter, Tap};
 use tokio::task::JoinHandle;
 
 use crate::standin::StandIn;

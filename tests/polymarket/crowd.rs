@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use paperbourse::venue::polymarket::live::Timing;
+use paperbourse::venue::follow::timing::Timing;
 
 use crate::auditor::{Auditor, levels_of, levels_of_state};
 use crate::connector::{Connector, QUICK};

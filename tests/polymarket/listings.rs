@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use paperbourse::market::catalogue::MarketStatus;
 use paperbourse::money::Usd;
-use paperbourse::venue::polymarket::live::{MarketFilter, Timing};
+use paperbourse::venue::follow::timing::Timing;
+use paperbourse::venue::polymarket::live::MarketFilter;
 use serde_json::json;
 use tokio::task::JoinSet;
 

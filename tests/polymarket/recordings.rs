@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use paperbourse::venue::polymarket::live::Timing;
+use paperbourse::venue::follow::timing::Timing;
 use serde_json::{Value, json};
 
 use crate::auditor::{levels_of, levels_of_state};

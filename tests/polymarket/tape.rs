@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use paperbourse::market::catalogue::MarketStatus;
-use paperbourse::venue::polymarket::live::freshness::Freshness;
+use paperbourse::venue::follow::freshness::Freshness;
 use paperbourse::venue::recorded::TapePlayer;
 use paperbourse::venue::tape::{Tape, TapeLimits};
 

@@ -7,8 +7,8 @@ use super::health::venue_trouble;
 use crate::http::respond::Reply;
 use crate::http::respond::json::JsonObject;
 use crate::ids::Timestamp;
-use crate::venue::polymarket::live::freshness::Freshness;
-use crate::venue::polymarket::live::status::LiveSnapshot;
+use crate::venue::follow::freshness::Freshness;
+use crate::venue::follow::status::LiveSnapshot;
 
 pub(super) fn status(call: &Call<'_>) -> Reply {
     let exchange = call.exchange;

@@ -6,24 +6,18 @@
 //! asked about books that are quiet, contradicted or missing. Whatever goes wrong makes books stale
 //! first and is mended afterwards.
 
-mod backoff;
 mod books;
 mod budget;
 mod catalogue;
 mod clock;
 mod config;
-pub mod delay;
 mod follow;
-pub mod freshness;
 mod handshake;
-mod lag;
 mod replay;
 mod rest;
 mod slot;
 mod socket;
-pub mod status;
 mod tap;
-mod tracker;
 pub mod unconnected;
 
 use std::collections::{HashMap, HashSet};
@@ -34,18 +28,15 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
-pub use config::{LiveConfig, MARKETS_WANTED_MAX, MarketFilter, Refusals, Timing};
+pub use config::{LiveConfig, MARKETS_WANTED_MAX, MarketFilter};
 pub use replay::{Replay, ReplayCounts};
 pub use tap::Tap;
 
 use catalogue::{Cataloguer, Described, URGENT_MAX, Urgent};
 use clock::{Clock, Stamp};
-use freshness::{Freshness, Signal};
 use rest::{BOOKS_MAX, Rest, RestError};
 use slot::Slot;
 use socket::{Lost, QUEUE_BYTES_MAX, Received};
-use status::{LiveSnapshot, LiveStatus};
-use tracker::Tracker;
 
 use super::resolution::Told;
 use super::wire::socket::{self as frames, Frame, Message, Subject};
@@ -53,6 +44,10 @@ use super::wire::{Description, UNTOLD, WireError};
 use crate::ids::Timestamp;
 use crate::market::catalogue::MarketInfo;
 use crate::venue::feed::{Feed, Verdict, Verdicts};
+use crate::venue::follow::freshness::{self, Freshness, Signal};
+use crate::venue::follow::status::{LiveSnapshot, LiveStatus};
+use crate::venue::follow::timing::Timing;
+use crate::venue::follow::tracker::Tracker;
 use crate::venue::{VenueChange, VenueEvent};
 
 /// What the tasks that carry have brought and that is not yet looked at.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use paperbourse::venue::polymarket::live::Timing;
-use paperbourse::venue::polymarket::live::status::LiveSnapshot;
+use paperbourse::venue::follow::status::LiveSnapshot;
+use paperbourse::venue::follow::timing::Timing;
 
 use crate::connector::QUICK;
 use crate::standin::StandIn;

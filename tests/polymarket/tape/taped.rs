@@ -11,7 +11,7 @@ use paperbourse::market::book::Book;
 use paperbourse::market::catalogue::{MarketInfo, MarketStatus};
 use paperbourse::market::{Market, Markets};
 use paperbourse::venue::feed::{Feed, FeedCounts, MismatchPolicy};
-use paperbourse::venue::polymarket::live::status::LiveSnapshot;
+use paperbourse::venue::follow::status::LiveSnapshot;
 use paperbourse::venue::polymarket::live::{MarketFilter, Replay, ReplayCounts};
 use paperbourse::venue::tape::{Line, Recorder, Step, Tape, TapeLimits, TapeReport, TapeTotals};
 use parking_lot::Mutex;

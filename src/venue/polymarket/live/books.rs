@@ -8,10 +8,10 @@ use bytes::Bytes;
 
 use super::catalogue::Urgent;
 use super::clock::Stamp;
-use super::freshness::Signal;
-use super::lag::Heard;
 use super::{Asked, Live};
 use crate::venue::feed::Verdict;
+use crate::venue::follow::freshness::Signal;
+use crate::venue::follow::lag::Heard;
 use crate::venue::polymarket::wire::UNTOLD;
 use crate::venue::polymarket::wire::clob::{self, BookMessage};
 

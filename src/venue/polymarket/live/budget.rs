@@ -7,9 +7,9 @@ use hyper::StatusCode;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::config::Refusals;
 use crate::client::ClientError;
 use crate::limits::bucket::{BucketRule, TokenBucket};
+use crate::venue::follow::timing::Refusals;
 
 /// The longest time for which an answer keeps us from asking again.
 const PAUSE_MAX: Duration = Duration::from_mins(5);
@@ -76,8 +76,8 @@ impl Budget {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Timing;
     use super::*;
+    use crate::venue::follow::timing::Timing;
 
     fn budget(per_second: u32, burst: u32) -> Budget {
         let rule = BucketRule::per_second(per_second, burst).unwrap();

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::catalogue::{Described, Urgent};
-use super::freshness::{Freshness, Signal};
 use super::slot::Slot;
 use super::socket::{self, Handle};
 use super::{Followed, Live, STAGES_NAMED_MAX};
 use crate::ids::Timestamp;
 use crate::market::catalogue::{MarketInfo, MarketStatus};
 use crate::money::Price;
+use crate::venue::follow::freshness::{Freshness, Signal};
 use crate::venue::polymarket::resolution::{self, Pending, Resolution, Stage, Told};
 use crate::venue::polymarket::wire::clob::BookMessage;
 use crate::venue::polymarket::wire::socket::MarketResolved;

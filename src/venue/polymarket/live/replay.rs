@@ -12,14 +12,14 @@ use serde_json::value::RawValue;
 
 use super::catalogue::Described;
 use super::clock::Stamp;
-use super::freshness::{Freshness, Signal};
 use super::rest::{read_events, read_page};
 use super::slot::Slot;
 use super::socket::Handle;
-use super::tracker::Tracker;
 use super::{Asked, Clock, Live, MARKETS_WANTED_MAX};
 use crate::ids::Timestamp;
 use crate::venue::feed::Feed;
+use crate::venue::follow::freshness::{Freshness, Signal};
+use crate::venue::follow::tracker::Tracker;
 use crate::venue::polymarket::wire::{Description, WireError, clob, data, gamma};
 use crate::venue::tape::{Line, VERSION};
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::Live;
 use super::clock::Stamp;
-use super::freshness::Freshness;
-use super::lag::{Heard, Lag};
 use super::socket::Handle;
 use crate::ids::Timestamp;
+use crate::venue::follow::freshness::Freshness;
+use crate::venue::follow::lag::{Heard, Lag};
 use crate::venue::polymarket::wire::UNTOLD;
 use crate::venue::polymarket::wire::socket::Message;
 

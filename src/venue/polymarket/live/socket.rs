@@ -13,9 +13,10 @@ use tokio::io::{AsyncRead, AsyncWrite, Empty, Join, Sink};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::backoff::Backoff;
 use super::handshake::{self, HandshakeError};
 use super::{Event, LiveConfig};
+use crate::venue::follow::backoff::Backoff;
+use crate::venue::follow::timing::Timing;
 
 /// A socket follows at most this many tokens: far past it the venue sends no first books.
 pub(super) const TOKENS_MAX: usize = 200;
@@ -321,7 +322,7 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
     async fn run(
         mut self,
         wanted: &mut watch::Receiver<Wanted>,
-        timing: &super::Timing,
+        timing: &Timing,
         mut pings: mpsc::Receiver<Vec<u8>>,
         mut ponged: watch::Receiver<Instant>,
     ) -> Lost {
@@ -420,7 +421,7 @@ mod tests {
     /// unread.
     #[tokio::test(start_paused = true)]
     async fn a_process_that_slept_asks_once_more_before_it_gives_up() {
-        let timing = super::super::Timing::VENUE;
+        let timing = crate::venue::follow::timing::Timing::VENUE;
         let (ours, _theirs) = tokio::io::duplex(1 << 16);
         let (wanted, mut receiver) = watch::channel(Wanted::from(["1".into()]));
         let (_pings, pings) = mpsc::channel(1);

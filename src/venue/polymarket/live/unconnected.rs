@@ -3,9 +3,10 @@
 
 use tokio::time::Instant;
 
-use super::status::LiveSnapshot;
-use super::{Clock, Live, Timing};
+use super::{Clock, Live};
 use crate::venue::feed::Feed;
+use crate::venue::follow::status::LiveSnapshot;
+use crate::venue::follow::timing::Timing;
 use crate::venue::polymarket::wire::Description;
 
 /// Follows markets on one socket that nobody opens: whoever makes it says what the socket tells.

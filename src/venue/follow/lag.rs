@@ -14,14 +14,14 @@ use crate::ids::Timestamp;
 const DRIFT_ONE_IN: u32 = 5_000;
 
 /// A time that is ahead of the venue's clock by more than this cannot be.
-pub(super) const AHEAD_MAX: Duration = Duration::from_secs(2);
+pub(crate) const AHEAD_MAX: Duration = Duration::from_secs(2);
 
 /// So many changes in a row that are ahead show that the clock is.
 const AHEAD_RUN: u32 = 8;
 
 /// What one connection has shown of the venue's clock.
 #[derive(Default, Debug)]
-pub(super) struct Lag {
+pub(crate) struct Lag {
     /// What the start was by the venue's clock, by the word that was told soonest after it was so,
     /// and when that was told.
     soonest: Option<(Duration, Duration)>,
@@ -31,7 +31,7 @@ pub(super) struct Lag {
 
 /// When a word was so, by the venue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Heard {
+pub(crate) enum Heard {
     /// So long before the soonest word would have been told now.
     Late(Duration),
     /// It cannot be: it is ahead by this.
@@ -40,7 +40,7 @@ pub(super) enum Heard {
 
 impl Lag {
     /// When this was so, which is told now. Changes nothing: it may be as old as it likes.
-    pub(super) fn of(&self, at: Timestamp, now: Duration, time: Timestamp) -> Heard {
+    pub(crate) fn of(&self, at: Timestamp, now: Duration, time: Timestamp) -> Heard {
         let (start, ours) = (start_of(at, now), start_of(time, now));
         let expected = self.expected(now).unwrap_or(ours);
         // The first words of a connection may have been late themselves.
@@ -53,7 +53,7 @@ impl Lag {
     }
 
     /// The same of a change, which is told as soon as it is so: it moves the estimate.
-    pub(super) fn of_change(&mut self, at: Timestamp, now: Duration, time: Timestamp) -> Heard {
+    pub(crate) fn of_change(&mut self, at: Timestamp, now: Duration, time: Timestamp) -> Heard {
         let (start, told) = (start_of(at, now), self.of(at, now, time));
         match told {
             Heard::Ahead(_) => {
@@ -76,7 +76,7 @@ impl Lag {
     }
 
     /// The venue's time now, less this: nothing that is told later is older, unless it is late.
-    pub(super) fn time_before(&self, lag: Duration, now: Duration, time: Timestamp) -> Timestamp {
+    pub(crate) fn time_before(&self, lag: Duration, now: Duration, time: Timestamp) -> Timestamp {
         let start = self.expected(now).unwrap_or_else(|| start_of(time, now));
         let venue = (start + now).saturating_sub(lag);
         Timestamp::from_millis(i64::try_from(venue.as_millis()).unwrap_or(i64::MAX))

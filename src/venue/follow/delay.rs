@@ -40,7 +40,7 @@ impl Default for Delays {
 
 impl Delays {
     /// Counts one.
-    pub(super) fn record(&mut self, delay: Duration) {
+    pub(crate) fn record(&mut self, delay: Duration) {
         let bucket = BOUNDS_NS.partition_point(|&bound| Duration::from_nanos(bound) < delay);
         self.buckets[bucket] += 1;
         self.sum = self.sum.saturating_add(delay);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// The wait before the next try.
 #[derive(Clone, Debug)]
-pub(super) struct Backoff {
+pub(crate) struct Backoff {
     least: Duration,
     most: Duration,
     failure_count: u32,
@@ -13,18 +13,18 @@ pub(super) struct Backoff {
 
 impl Backoff {
     /// Waits between `least` and `most`.
-    pub(super) const fn new(least: Duration, most: Duration) -> Self {
+    pub(crate) const fn new(least: Duration, most: Duration) -> Self {
         Self { least, most, failure_count: 0 }
     }
 
     /// It went well: the next failure is a first one.
-    pub(super) const fn succeeded(&mut self) {
+    pub(crate) const fn succeeded(&mut self) {
         self.failure_count = 0;
     }
 
     /// How long to wait after one more failure. `chance` is evenly spread over its whole range: the
     /// wait is between half and all of what the failures make it.
-    pub(super) fn failed(&mut self, chance: u32) -> Duration {
+    pub(crate) fn failed(&mut self, chance: u32) -> Duration {
         let doubled = self.least.saturating_mul(1 << self.failure_count.min(16));
         self.failure_count = self.failure_count.saturating_add(1);
         let whole = doubled.min(self.most);

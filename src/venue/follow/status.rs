@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use arc_swap::ArcSwap;
 
 use super::delay::Delays;
 use super::freshness::StateCounts;
 use crate::ids::Timestamp;
-use crate::venue::feed::FeedCounts;
+use crate::venue::feed::counts::FeedCounts;
 
 /// How the venue is followed at one moment.
 #[derive(Clone, Default, Debug)]
@@ -42,15 +42,15 @@ pub struct LiveSnapshot {
 
 /// Shared with readers, who see it as it was at the newest sweep.
 #[derive(Clone, Default, Debug)]
-pub struct LiveStatus(Arc<Mutex<LiveSnapshot>>);
+pub struct LiveStatus(Arc<ArcSwap<LiveSnapshot>>);
 
 impl LiveStatus {
     /// As it was at the newest sweep.
     pub fn get(&self) -> LiveSnapshot {
-        self.0.lock().clone()
+        LiveSnapshot::clone(&self.0.load())
     }
 
-    pub(super) fn set(&self, snapshot: LiveSnapshot) {
-        *self.0.lock() = snapshot;
+    pub(crate) fn set(&self, snapshot: LiveSnapshot) {
+        self.0.store(Arc::new(snapshot));
     }
 }

@@ -21,7 +21,7 @@ pub enum Freshness {
 pub type StateCounts = [usize; Freshness::ALL.len()];
 
 /// How many of these are in each state.
-pub(super) fn count(states: impl Iterator<Item = Freshness>) -> StateCounts {
+pub(crate) fn count(states: impl Iterator<Item = Freshness>) -> StateCounts {
     let mut counts = StateCounts::default();
     states.for_each(|state| counts[state as usize] += 1);
     counts

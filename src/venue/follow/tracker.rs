@@ -5,22 +5,22 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Timing;
 use super::freshness::{self, Freshness, Signal, StateCounts};
+use super::timing::Timing;
 use crate::ids::Timestamp;
 
 /// Every followed token.
 #[derive(Default)]
-pub(super) struct Tracker {
+pub(crate) struct Tracker {
     tokens: HashMap<Arc<str>, Tracked, foldhash::fast::RandomState>,
 }
 
 /// A followed token.
-pub(super) struct Tracked {
+pub(crate) struct Tracked {
     /// Its market.
-    pub(super) condition_id: Arc<str>,
+    pub(crate) condition_id: Arc<str>,
     /// Which socket tells of it.
-    pub(super) socket: usize,
+    pub(crate) socket: usize,
     state: Freshness,
     /// When it came to this state.
     since: Duration,
@@ -54,18 +54,18 @@ struct Expected {
 
 /// What a sweep found.
 #[derive(Default, Debug, PartialEq)]
-pub(super) struct Sweep {
+pub(crate) struct Sweep {
     /// Tokens whose proof is too old.
-    pub(super) expired: Vec<Arc<str>>,
+    pub(crate) expired: Vec<Arc<str>>,
     /// Tokens to be asked for, with their connection.
-    pub(super) due: Vec<(Arc<str>, u32)>,
+    pub(crate) due: Vec<(Arc<str>, u32)>,
     /// Sockets that did not tell what the book endpoint did.
-    pub(super) silent_sockets: Vec<usize>,
+    pub(crate) silent_sockets: Vec<usize>,
 }
 
 impl Tracker {
     /// Follows a token from now on. It is stale until its socket opens.
-    pub(super) fn follow(&mut self, token_id: Arc<str>, market: Arc<str>, socket: usize) {
+    pub(crate) fn follow(&mut self, token_id: Arc<str>, market: Arc<str>, socket: usize) {
         self.tokens.insert(
             token_id,
             Tracked {
@@ -86,24 +86,24 @@ impl Tracker {
     }
 
     /// Forgets a token.
-    pub(super) fn unfollow(&mut self, token_id: &str) -> Option<Tracked> {
+    pub(crate) fn unfollow(&mut self, token_id: &str) -> Option<Tracked> {
         self.tokens.remove(token_id)
     }
 
     /// Has another socket tell of a token.
-    pub(super) fn move_to(&mut self, token_id: &str, socket: usize) {
+    pub(crate) fn move_to(&mut self, token_id: &str, socket: usize) {
         if let Some(token) = self.tokens.get_mut(token_id) {
             token.socket = socket;
         }
     }
 
     /// The token as it is stored, with what is known of it.
-    pub(super) fn get(&self, token_id: &str) -> Option<(&Arc<str>, &Tracked)> {
+    pub(crate) fn get(&self, token_id: &str) -> Option<(&Arc<str>, &Tracked)> {
         self.tokens.get_key_value(token_id)
     }
 
     /// Takes note of the venue's time of something that the token's socket told.
-    pub(super) fn told(&mut self, token_id: &str, at: Timestamp) {
+    pub(crate) fn told(&mut self, token_id: &str, at: Timestamp) {
         if let Some(token) = self.tokens.get_mut(token_id) {
             token.told_at = token.told_at.max(at);
             if token.expected.is_some_and(|expected| expected.at <= token.told_at) {
@@ -113,7 +113,7 @@ impl Tracker {
     }
 
     /// Takes note of a book that only the book endpoint told: the socket is to tell it soon.
-    pub(super) fn expect(&mut self, token_id: &str, at: Timestamp, by: Duration) {
+    pub(crate) fn expect(&mut self, token_id: &str, at: Timestamp, by: Duration) {
         if let Some(token) = self.tokens.get_mut(token_id)
             && token.told_at < at
         {
@@ -122,7 +122,7 @@ impl Tracker {
     }
 
     /// What a signal makes of a token: the states before and after.
-    pub(super) fn signal(
+    pub(crate) fn signal(
         &mut self,
         token_id: &str,
         signal: Signal,
@@ -153,7 +153,7 @@ impl Tracker {
 
     /// An answer of the book endpoint came, or will not come. Tells whether it is about the
     /// connection of now.
-    pub(super) fn answered(&mut self, token_id: &str, connection: u32) -> bool {
+    pub(crate) fn answered(&mut self, token_id: &str, connection: u32) -> bool {
         let Some(token) = self.tokens.get_mut(token_id) else { return false };
         if token.connection != connection || token.state == Freshness::Closed {
             return false;
@@ -164,20 +164,20 @@ impl Tracker {
     }
 
     /// Whether this is the token's connection of now, and it is of use to ask for its book.
-    pub(super) fn is_current(&self, token_id: &str, connection: u32) -> bool {
+    pub(crate) fn is_current(&self, token_id: &str, connection: u32) -> bool {
         self.tokens
             .get(token_id)
             .is_some_and(|token| token.connection == connection && token.state != Freshness::Closed)
     }
 
     /// How many questions in a row have settled nothing.
-    pub(super) fn vain_count(&self, token_id: &str) -> u32 {
+    pub(crate) fn vain_count(&self, token_id: &str) -> u32 {
         self.tokens.get(token_id).map_or(0, |token| token.vain_count)
     }
 
     /// Looks at every token. What sockets told up to `heard_until` has been taken: one is silent
     /// that did not tell something by then, whatever still waits for us.
-    pub(super) fn sweep(&mut self, now: Duration, heard_until: Duration, timing: &Timing) -> Sweep {
+    pub(crate) fn sweep(&mut self, now: Duration, heard_until: Duration, timing: &Timing) -> Sweep {
         let mut sweep = Sweep::default();
         for (token_id, token) in &mut self.tokens {
             if !token.is_connected || token.state == Freshness::Closed {
@@ -208,19 +208,19 @@ impl Tracker {
     }
 
     /// How many tokens are in each state.
-    pub(super) fn counts(&self) -> StateCounts {
+    pub(crate) fn counts(&self) -> StateCounts {
         freshness::count(self.tokens.values().map(|token| token.state))
     }
 }
 
 impl Tracked {
     /// How far its book can be trusted.
-    pub(super) const fn state(&self) -> Freshness {
+    pub(crate) const fn state(&self) -> Freshness {
         self.state
     }
 
     /// Which of its socket's connections and losses it has seen: an answer is about one of them.
-    pub(super) const fn connection(&self) -> u32 {
+    pub(crate) const fn connection(&self) -> u32 {
         self.connection
     }
 
