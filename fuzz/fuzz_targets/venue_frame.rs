@@ -15,6 +15,7 @@ use paperbourse::market::Markets;
 use paperbourse::market::catalogue::{MarketInfo, Outcome};
 use paperbourse::venue::feed::{Feed, MismatchPolicy};
 use paperbourse::venue::follow::timing::Timing;
+use paperbourse::venue::polymarket::hash::BookHasher;
 use paperbourse::venue::polymarket::live::unconnected::Unconnected;
 use paperbourse::venue::polymarket::wire::socket::{Frame, frame};
 use paperbourse::venue::polymarket::wire::{clob, gamma};
@@ -39,6 +40,7 @@ fuzz_target!(|data: &[u8]| {
     let Ok(text) = str::from_utf8(data) else { return };
     let outcomes = ["1", "2"].map(|token| Outcome { label: token.into(), token_id: token.into() });
     let mut feed = Feed::new(Arc::new(Markets::new()), MismatchPolicy::Distrust);
+    feed.verify_with(BookHasher::default());
     list(&mut feed, vec![MarketInfo::bare("0x1", outcomes)]);
     apply(&mut feed, BOOKS);
     check(feed.markets());

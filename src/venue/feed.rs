@@ -8,7 +8,7 @@
 //! an event touched whether it is proven or contradicted, and leaves the resync to the venue.
 
 pub mod counts;
-mod hash;
+pub mod verify;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 pub use counts::FeedCounts;
-pub use hash::{BookHasher, HASH_TEXT_BYTES, HashedBook};
+
+use verify::{HashedBook, Verifier};
 
 use super::{BookReplaced, LevelChanged, Top, VenueChange, VenueEvent};
 use crate::ids::{OutcomeIndex, Timestamp};
@@ -61,7 +62,7 @@ pub struct Feed {
     markets: Arc<Markets>,
     policy: MismatchPolicy,
     tokens: HashMap<Arc<str>, Token, foldhash::fast::RandomState>,
-    hasher: BookHasher,
+    verifier: Option<Box<dyn Verifier>>,
     counts: FeedCounts,
 }
 
@@ -109,15 +110,20 @@ impl Moment {
 }
 
 impl Feed {
-    /// Publishes to `markets`. There is one feed for them.
+    /// Publishes to `markets`. There is one feed for them. Hashes are not checked.
     pub fn new(markets: Arc<Markets>, policy: MismatchPolicy) -> Self {
         Self {
             markets,
             policy,
             tokens: HashMap::default(),
-            hasher: BookHasher::default(),
+            verifier: None,
             counts: FeedCounts::default(),
         }
+    }
+
+    /// Checks the hashes that are told from now on.
+    pub fn verify_with(&mut self, verifier: impl Verifier + 'static) {
+        self.verifier = Some(Box::new(verifier));
     }
 
     /// Where it publishes.
@@ -248,7 +254,7 @@ impl Feed {
                     self.note_market_price(&told.token_id, price, &mut verdicts);
                 }
                 let token = self.tokens.get_mut(&told.token_id).expect("it was found above");
-                match token.check(told.hash, &told.token_id, &mut self.hasher, &mut self.counts) {
+                match token.check(told.hash, &told.token_id, &mut self.verifier, &mut self.counts) {
                     Verdict::Unproven => Verdict::Proven,
                     // After a trade the book comes again, with a hash that covers the trade's
                     // price; the trade itself is told later.
@@ -297,7 +303,7 @@ impl Feed {
             let token = self.tokens.get_mut(&change.token_id).expect("it was found above");
             (token.updated_at, token.told_at) = (moment.since(token.updated_at), moment.told);
             let hash = change.hash.clone();
-            let by_hash = token.check(hash, &change.token_id, &mut self.hasher, &mut self.counts);
+            let by_hash = token.check(hash, &change.token_id, &mut self.verifier, &mut self.counts);
             let verdict = match (by_hash, change.top) {
                 (Verdict::Unproven, Some(top)) => token.check_top(top, &mut self.counts),
                 (verdict, _) => verdict,
@@ -352,7 +358,7 @@ impl Feed {
             // Counted as a mismatch before: it is judged anew.
             self.counts.hashes_mismatched -= 1;
             let id = &outcome.token_id;
-            let verdict = token.check(Some(told), id, &mut self.hasher, &mut self.counts);
+            let verdict = token.check(Some(told), id, &mut self.verifier, &mut self.counts);
             self.settle(id, verdict, verdicts);
         }
     }
@@ -466,7 +472,7 @@ impl Token {
         &mut self,
         told: Option<Box<str>>,
         token_id: &str,
-        hasher: &mut BookHasher,
+        verifier: &mut Option<Box<dyn Verifier>>,
         counts: &mut FeedCounts,
     ) -> Verdict {
         self.contradiction = None;
@@ -487,11 +493,14 @@ impl Token {
         let newest = self.market_trade_price;
         let candidates = [newest, self.earlier_trade_price];
         let candidate_count = if self.earlier_trade_price.is_some() { 2 } else { 1 };
-        if hasher.matching(book, told, candidates.into_iter().take(candidate_count)).is_some() {
+        let is_verified = verifier
+            .as_mut()
+            .is_some_and(|verifier| verifier.verifies(book, told, &candidates[..candidate_count]));
+        if is_verified {
             counts.hashes_verified += 1;
             self.has_matched = true;
             Verdict::Proven
-        } else if newest.is_none() && !self.has_matched {
+        } else if verifier.is_none() || (newest.is_none() && !self.has_matched) {
             counts.hashes_unchecked += 1;
             Verdict::Unproven
         } else {

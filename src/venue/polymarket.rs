@@ -3,6 +3,7 @@
 //! `wire` reads what they send; here that becomes [`VenueEvent`]s. [`live`] follows the services as
 //! they are now; recordings are played by [`super::recorded`].
 
+pub mod hash;
 pub mod live;
 pub mod resolution;
 pub mod wire;

@@ -30,6 +30,7 @@ use descriptions::Descriptions;
 use file::{Contents, Names, Told, What};
 
 use super::feed::Feed;
+use super::polymarket::hash::BookHasher;
 use super::speed::{Ratio, Speed};
 use super::tape::{Folder, Tape, is_of_tape};
 use super::{VenueChange, VenueEvent};
@@ -174,6 +175,7 @@ impl Recording {
     /// Lists all markets and begins to play. With [`Speed::Max`] the whole tape has been played
     /// when this returns; at another speed [`Player::run`] plays it.
     pub fn play(self, speed: Speed, mut feed: Feed) -> Player {
+        feed.verify_with(BookHasher::default());
         let start = self.tape.first().map_or(Timestamp::EPOCH, |event| event.at);
         feed.apply(VenueEvent { at: start, change: VenueChange::Listed(self.listed) });
         let mut tape = self.tape.into_iter();

@@ -25,7 +25,8 @@ pub struct FeedCounts {
     pub hashes_verified: u64,
     /// Told hashes that contradict our book.
     pub hashes_mismatched: u64,
-    /// Told hashes that could not be checked, since the newest trade's price is not known.
+    /// Told hashes that could not be checked: the newest trade's price is not known, or it is not
+    /// known how the venue computes them.
     pub hashes_unchecked: u64,
     /// Told best prices that are not those of our book.
     pub tops_mismatched: u64,

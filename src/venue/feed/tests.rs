@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::market::book::Level;
 use crate::market::catalogue::{MarketStatus, Outcome};
+use crate::venue::polymarket::hash::{BookHasher, HASH_TEXT_BYTES};
 
 fn price(micros: i64) -> Price {
     Price::from_micros(micros)
@@ -29,6 +30,7 @@ fn at(millis: i64, change: VenueChange) -> VenueEvent {
 
 fn feed_with(policy: MismatchPolicy) -> Feed {
     let mut feed = Feed::new(Arc::new(Markets::new()), policy);
+    feed.verify_with(BookHasher::default());
     feed.apply(at(0, VenueChange::Listed(vec![info("m")])));
     feed
 }
@@ -329,6 +331,23 @@ fn a_hash_contradicts_a_book_that_was_never_traded() {
         let verdicts = feed.apply(at(millis, VenueChange::Levels(vec![entry])));
         assert_eq!(verdicts[..], [("m-Yes".into(), verdict)], "at {millis}");
     }
+}
+
+/// Of a venue whose hashes nobody can compute, they say nothing.
+#[test]
+fn without_a_verifier_a_hash_proves_and_contradicts_nothing() {
+    let bid = level(400_000, 1_500_000);
+    let mut feed = Feed::new(Arc::new(Markets::new()), MismatchPolicy::Distrust);
+    feed.apply(at(0, VenueChange::Listed(vec![info("m")])));
+    feed.apply(at(0, book_event("m-Yes", &[bid], &[])));
+    for (millis, hash) in [(1, hash_of(1, bid, 10_000, None)), (2, "0".repeat(40).into())] {
+        let entry = LevelChanged { hash: Some(hash), ..change("m-Yes", Side::Buy, bid) };
+        let verdicts = feed.apply(at(millis, VenueChange::Levels(vec![entry])));
+        assert_eq!(verdicts[..], [("m-Yes".into(), Verdict::Unproven)], "at {millis}");
+    }
+    let counts = feed.counts();
+    assert_eq!((counts.hashes_unchecked, counts.hashes_mismatched), (2, 0));
+    assert!(!published(&feed, 0).unwrap().stale);
 }
 
 /// The hash of either token covers the price of the newest trade of the market, whichever token was

@@ -38,6 +38,7 @@ use rest::{BOOKS_MAX, Rest, RestError};
 use slot::Slot;
 use socket::{Lost, QUEUE_BYTES_MAX, Received};
 
+use super::hash::BookHasher;
 use super::resolution::Told;
 use super::wire::socket::{self as frames, Frame, Message, Subject};
 use super::wire::{Description, UNTOLD, WireError};
@@ -170,7 +171,8 @@ impl Live {
     }
 
     /// One that hears only what it is given.
-    fn unconnected(feed: Feed, clock: Clock) -> Self {
+    fn unconnected(mut feed: Feed, clock: Clock) -> Self {
+        feed.verify_with(BookHasher::default());
         let (urgent, urgent_received) = mpsc::channel(URGENT_MAX);
         Self {
             timing: Timing::VENUE,

@@ -1,4 +1,4 @@
-//! The venue's hash of a book: how a lost update is noticed.
+//! Polymarket's hash of a book: how a lost update is noticed.
 //!
 //! It is SHA-1, in lower hexadecimal, over compact JSON with exactly this order of keys:
 //!
@@ -15,31 +15,12 @@ use std::io::Write;
 
 use aws_lc_rs::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
 
-use crate::ids::Timestamp;
-use crate::market::book::{Ladder, Level};
-use crate::money::{MICROS_TEXT_BYTES_MAX, Price, Shares, put_micros, write_micros};
+use crate::market::book::Level;
+use crate::money::{MICROS_TEXT_BYTES_MAX, Price, put_micros, write_micros};
+use crate::venue::feed::verify::{HashedBook, Verifier};
 
 /// The length of a hash as text.
 pub const HASH_TEXT_BYTES: usize = 40;
-
-/// Everything that the hash covers but the price of the newest trade.
-#[derive(Clone, Copy, Debug)]
-pub struct HashedBook<'a> {
-    /// The condition id.
-    pub market: &'a str,
-    /// The token.
-    pub token_id: &'a str,
-    /// The venue's time of this book, of which the milliseconds count.
-    pub at: Timestamp,
-    /// Both sides.
-    pub ladder: &'a Ladder,
-    /// The smallest resting order.
-    pub order_size_min: Shares,
-    /// The smallest step of a price.
-    pub tick: Price,
-    /// One of several markets of an event of which exactly one wins.
-    pub neg_risk: bool,
-}
 
 /// Computes hashes into a buffer that it keeps.
 #[derive(Default)]
@@ -67,6 +48,17 @@ impl BookHasher {
             digest.update(&self.text);
             is_hex_of(told, digest.finish().as_ref())
         })
+    }
+}
+
+impl Verifier for BookHasher {
+    fn verifies(
+        &mut self,
+        book: HashedBook<'_>,
+        told: &str,
+        last_trade_prices: &[Option<Price>],
+    ) -> bool {
+        self.matching(book, told, last_trade_prices.iter().copied()).is_some()
     }
 }
 
@@ -157,6 +149,9 @@ fn is_hex_of(text: &str, digest: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::Timestamp;
+    use crate::market::book::Ladder;
+    use crate::money::Shares;
 
     fn ladder() -> Ladder {
         let level = |price: i64, size: i64| Level {
