@@ -4,8 +4,8 @@
 //! checked against the venue's hash wherever one is told. The feed performs no I/O and reads no
 //! clock; it counts what happens, and whoever drives it logs the counts.
 //!
-//! It does not know how a venue is reached, nor what to do about a gap: it says of each book that
-//! an event touched whether it is proven or contradicted, and leaves the resync to the venue.
+//! It does not know how a venue is reached, nor what to do about a gap: it finds whether each book
+//! that an event touched is proven or contradicted, and leaves the resync to [`super::follow`].
 
 pub mod counts;
 pub mod verify;
@@ -19,10 +19,11 @@ pub use counts::FeedCounts;
 
 use verify::{HashedBook, Verifier};
 
+use super::follow::books::{Books, Finding, Findings};
 use super::{BookReplaced, LevelChanged, Top, VenueChange, VenueEvent};
 use crate::ids::{OutcomeIndex, Timestamp};
 use crate::market::book::{Book, Ladder, LastTrade, Side};
-use crate::market::catalogue::MarketInfo;
+use crate::market::catalogue::{MarketInfo, MarketStatus};
 use crate::market::{MARKETS_MAX, Market, Markets};
 use crate::money::{Price, Shares};
 
@@ -39,23 +40,6 @@ pub enum MismatchPolicy {
     /// left out: it was told on another way, and the book holds it already.
     Distrust,
 }
-
-/// What an event says of a book that it touched.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// It is what the venue shows: its own full book, or one that gives the told hash.
-    Proven,
-    /// Its best prices are the told ones, and nothing was told that proves the rest.
-    Agrees,
-    /// Nothing was told that can be compared, or only what was so before.
-    Unproven,
-    /// It is not what the venue shows, or it cannot be: a hash or a best price is another one, or
-    /// the sides cross.
-    Contradicted,
-}
-
-/// Every book that an event touched, by its token.
-pub type Verdicts = SmallVec<[(Arc<str>, Verdict); 2]>;
 
 /// The only writer of [`Markets`].
 pub struct Feed {
@@ -95,14 +79,14 @@ struct Token {
 
 /// When something happened.
 #[derive(Clone, Copy)]
-struct Moment {
+struct EventTime {
     /// As the venue tells it.
     told: Timestamp,
     /// As far as that can be believed.
     believed: Timestamp,
 }
 
-impl Moment {
+impl EventTime {
     /// The time of a book that was of this one before and that this has happened to.
     fn since(self, updated_at: Timestamp) -> Timestamp {
         if self.told == self.believed { self.told } else { self.believed.max(updated_at) }
@@ -137,50 +121,9 @@ impl Feed {
     }
 
     /// Takes one event and publishes what it changes.
-    pub fn apply(&mut self, event: VenueEvent) -> Verdicts {
+    pub fn apply(&mut self, event: VenueEvent) -> Findings {
         let at = event.at;
         self.apply_as_of(event, at)
-    }
-
-    /// The same of an event whose time may be one that cannot be: then it is taken as one of this
-    /// time, or of the book's where that is later. Hashes cover what was told.
-    pub fn apply_as_of(&mut self, event: VenueEvent, believed_at: Timestamp) -> Verdicts {
-        let at = Moment { told: event.at, believed: believed_at };
-        match event.change {
-            VenueChange::Listed(infos) => {
-                self.list(infos);
-                Verdicts::new()
-            }
-            VenueChange::Book(book) => self.replace(at, book),
-            VenueChange::Levels(changes) => self.change_levels(at, &changes),
-            VenueChange::Top { token_id, top } => self.compare_top(&token_id, top),
-            VenueChange::Traded { token_id, price, size, side } => {
-                self.trade(&token_id, LastTrade { price, size, side, at: believed_at })
-            }
-            VenueChange::Stale { token_id } => {
-                self.mark_stale(&token_id);
-                Verdicts::new()
-            }
-        }
-    }
-
-    /// When the newest thing happened that was told of a token's book, by the venue's clock.
-    pub fn updated_at(&self, token_id: &str) -> Option<Timestamp> {
-        let token = self.tokens.get(token_id)?;
-        token.ladder.as_ref().map(|_| token.updated_at)
-    }
-
-    /// Whether the book that is known of a token has exactly these levels.
-    pub fn has_levels(&self, token_id: &str, ladder: &Ladder) -> bool {
-        self.tokens.get(token_id).is_some_and(|token| token.ladder.as_ref() == Some(ladder))
-    }
-
-    /// Forgets the levels of a token, so that the next full book is taken however old it says that
-    /// it is. What readers see stays.
-    pub fn forget_levels(&mut self, token_id: &str) {
-        if let Some(token) = self.tokens.get_mut(token_id) {
-            token.ladder = None;
-        }
     }
 
     /// Lists what can be listed: one bad description does not keep the others of its page out.
@@ -221,29 +164,29 @@ impl Feed {
         }
     }
 
-    fn replace(&mut self, moment: Moment, told: BookReplaced) -> Verdicts {
+    fn replace(&mut self, time: EventTime, told: BookReplaced) -> Findings {
         let policy = self.policy;
         let Some(token) = known(&mut self.tokens, &self.markets, &told.token_id) else {
             self.counts.unlisted += 1;
-            return Verdicts::new();
+            return Findings::new();
         };
-        let at = moment.since(token.updated_at);
+        let at = time.since(token.updated_at);
         self.counts.books += 1;
-        let mut verdicts = Verdicts::new();
-        let verdict = match &token.ladder {
+        let mut findings = Findings::new();
+        let finding = match &token.ladder {
             Some(ladder) if policy == MismatchPolicy::Distrust && at < token.updated_at => {
                 self.counts.late += 1;
                 // An older book that differs says nothing of the present.
                 if *ladder != told.ladder {
-                    return Verdicts::from_iter([(told.token_id, Verdict::Unproven)]);
+                    return Findings::from_iter([(told.token_id, Finding::Unproven)]);
                 }
-                Verdict::Proven
+                Finding::Proven
             }
             known => {
                 let is_known = !token.stale && known.as_ref() == Some(&told.ladder);
                 token.ladder = Some(told.ladder);
                 token.newest_side = None;
-                (token.updated_at, token.told_at) = (at, moment.told);
+                (token.updated_at, token.told_at) = (at, time.told);
                 token.stale = false;
                 token.tick = told.tick.or(token.tick);
                 if let Some(price) = told.last_trade_price {
@@ -251,24 +194,24 @@ impl Feed {
                         let size = Shares::ZERO;
                         token.last_trade = Some(LastTrade { price, size, side: None, at });
                     }
-                    self.note_market_price(&told.token_id, price, &mut verdicts);
+                    self.note_market_price(&told.token_id, price, &mut findings);
                 }
                 let token = self.tokens.get_mut(&told.token_id).expect("it was found above");
                 match token.check(told.hash, &told.token_id, &mut self.verifier, &mut self.counts) {
-                    Verdict::Unproven => Verdict::Proven,
+                    Finding::Unproven => Finding::Proven,
                     // After a trade the book comes again, with a hash that covers the trade's
                     // price; the trade itself is told later.
-                    Verdict::Contradicted if is_known => Verdict::Agrees,
-                    verdict => verdict,
+                    Finding::Contradicted if is_known => Finding::Agrees,
+                    finding => finding,
                 }
             }
         };
-        self.settle(&told.token_id, verdict, &mut verdicts);
-        self.judge_sisters(&mut verdicts);
-        verdicts
+        self.settle(&told.token_id, finding, &mut findings);
+        self.judge_sisters(&mut findings);
+        findings
     }
 
-    fn change_levels(&mut self, moment: Moment, changes: &[LevelChanged]) -> Verdicts {
+    fn change_levels(&mut self, time: EventTime, changes: &[LevelChanged]) -> Findings {
         let mut touched: SmallVec<[&LevelChanged; 2]> = SmallVec::new();
         for change in changes {
             let Some(Token { ladder: Some(ladder), newest_side, updated_at, .. }) =
@@ -277,7 +220,7 @@ impl Feed {
                 self.counts.level_changes_without_book += 1;
                 continue;
             };
-            if self.policy == MismatchPolicy::Distrust && moment.since(*updated_at) < *updated_at {
+            if self.policy == MismatchPolicy::Distrust && time.since(*updated_at) < *updated_at {
                 self.counts.late += 1;
                 continue;
             }
@@ -298,58 +241,58 @@ impl Feed {
                 None => touched.push(change),
             }
         }
-        let mut verdicts = Verdicts::new();
+        let mut findings = Findings::new();
         for change in touched {
             let token = self.tokens.get_mut(&change.token_id).expect("it was found above");
-            (token.updated_at, token.told_at) = (moment.since(token.updated_at), moment.told);
+            (token.updated_at, token.told_at) = (time.since(token.updated_at), time.told);
             let hash = change.hash.clone();
             let by_hash = token.check(hash, &change.token_id, &mut self.verifier, &mut self.counts);
-            let verdict = match (by_hash, change.top) {
-                (Verdict::Unproven, Some(top)) => token.check_top(top, &mut self.counts),
-                (verdict, _) => verdict,
+            let finding = match (by_hash, change.top) {
+                (Finding::Unproven, Some(top)) => token.check_top(top, &mut self.counts),
+                (finding, _) => finding,
             };
-            self.settle(&change.token_id, verdict, &mut verdicts);
+            self.settle(&change.token_id, finding, &mut findings);
         }
-        self.judge_sisters(&mut verdicts);
-        verdicts
+        self.judge_sisters(&mut findings);
+        findings
     }
 
-    fn compare_top(&mut self, token_id: &Arc<str>, top: Top) -> Verdicts {
-        let mut verdicts = Verdicts::new();
+    fn compare_top(&mut self, token_id: &Arc<str>, top: Top) -> Findings {
+        let mut findings = Findings::new();
         match self.tokens.get_mut(token_id) {
             Some(token) if token.ladder.is_some() => {
-                let verdict = token.check_top(top, &mut self.counts);
+                let finding = token.check_top(top, &mut self.counts);
                 // Most frames of this kind only repeat what is known.
-                if verdict == Verdict::Contradicted {
-                    self.settle(token_id, verdict, &mut verdicts);
+                if finding == Finding::Contradicted {
+                    self.settle(token_id, finding, &mut findings);
                 } else {
-                    verdicts.push((token_id.clone(), verdict));
+                    findings.push((token_id.clone(), finding));
                 }
             }
             _ => self.counts.unlisted += 1,
         }
-        verdicts
+        findings
     }
 
-    fn trade(&mut self, token_id: &Arc<str>, trade: LastTrade) -> Verdicts {
-        let mut verdicts = Verdicts::new();
+    fn trade(&mut self, token_id: &Arc<str>, trade: LastTrade) -> Findings {
+        let mut findings = Findings::new();
         let Some(token) = known(&mut self.tokens, &self.markets, token_id) else {
             self.counts.unlisted += 1;
-            return verdicts;
+            return findings;
         };
         self.counts.trades += 1;
         token.last_trade = Some(trade);
-        self.note_market_price(token_id, trade.price, &mut verdicts);
-        if verdicts.iter().all(|(judged, _)| judged != token_id) {
+        self.note_market_price(token_id, trade.price, &mut findings);
+        if findings.iter().all(|(judged, _)| judged != token_id) {
             let token = self.tokens.get_mut(token_id).expect("it was found above");
             token.publish(&self.markets, &mut self.counts);
         }
-        verdicts
+        findings
     }
 
     /// Tells both tokens of a market the price of its newest trade, which may explain a hash that
     /// contradicted one of their books.
-    fn note_market_price(&mut self, token_id: &Arc<str>, price: Price, verdicts: &mut Verdicts) {
+    fn note_market_price(&mut self, token_id: &Arc<str>, price: Price, findings: &mut Findings) {
         let market = self.tokens[token_id].market.clone();
         for outcome in &market.info().outcomes {
             let Some(token) = self.tokens.get_mut(&outcome.token_id) else { continue };
@@ -358,8 +301,8 @@ impl Feed {
             // Counted as a mismatch before: it is judged anew.
             self.counts.hashes_mismatched -= 1;
             let id = &outcome.token_id;
-            let verdict = token.check(Some(told), id, &mut self.verifier, &mut self.counts);
-            self.settle(id, verdict, verdicts);
+            let finding = token.check(Some(told), id, &mut self.verifier, &mut self.counts);
+            self.settle(id, finding, findings);
         }
     }
 
@@ -374,28 +317,28 @@ impl Feed {
     }
 
     /// Judges a token by the checks that went before, and publishes its book.
-    fn settle(&mut self, token_id: &Arc<str>, verdict: Verdict, verdicts: &mut Verdicts) {
+    fn settle(&mut self, token_id: &Arc<str>, finding: Finding, findings: &mut Findings) {
         let token = self.tokens.get_mut(token_id).expect("only known tokens are settled");
         let is_crossed = token.ladder.as_ref().is_some_and(Ladder::is_crossed);
-        let verdict = if is_crossed { Verdict::Contradicted } else { verdict };
-        match (verdict, self.policy) {
-            (Verdict::Proven, _) => token.stale = false,
-            (Verdict::Contradicted, MismatchPolicy::Distrust) => token.stale = true,
+        let finding = if is_crossed { Finding::Contradicted } else { finding };
+        match (finding, self.policy) {
+            (Finding::Proven, _) => token.stale = false,
+            (Finding::Contradicted, MismatchPolicy::Distrust) => token.stale = true,
             _ => {}
         }
         token.publish(&self.markets, &mut self.counts);
-        verdicts.push((token_id.clone(), verdict));
+        findings.push((token_id.clone(), finding));
     }
 
     /// The two tokens of a market are one book: what proves one of them proves the other, where
     /// they mirror each other. Where they do not, one may be some milliseconds ahead.
-    fn judge_sisters(&mut self, verdicts: &mut Verdicts) {
+    fn judge_sisters(&mut self, findings: &mut Findings) {
         if self.policy == MismatchPolicy::Count {
             return;
         }
-        for index in 0..verdicts.len() {
-            let (token_id, verdict) = &verdicts[index];
-            if *verdict != Verdict::Proven {
+        for index in 0..findings.len() {
+            let (token_id, finding) = &findings[index];
+            if *finding != Finding::Proven {
                 continue;
             }
             let token = &self.tokens[token_id];
@@ -403,7 +346,7 @@ impl Feed {
             let [first, second] = &info.outcomes[..] else { continue };
             let is_first = first.token_id == *token_id;
             let sister_id = if is_first { &second.token_id } else { &first.token_id };
-            if verdicts.iter().any(|(judged, _)| judged == sister_id) {
+            if findings.iter().any(|(judged, _)| judged == sister_id) {
                 continue;
             }
             let Some(sister) = self.tokens.get(sister_id) else { continue };
@@ -414,11 +357,55 @@ impl Feed {
             let (sister_id, was_stale) = (sister_id.clone(), sister.stale);
             drop(info);
             if was_stale {
-                self.settle(&sister_id, Verdict::Proven, verdicts);
+                self.settle(&sister_id, Finding::Proven, findings);
             } else {
-                verdicts.push((sister_id, Verdict::Proven));
+                findings.push((sister_id, Finding::Proven));
             }
         }
+    }
+}
+
+impl Books for Feed {
+    fn apply_as_of(&mut self, event: VenueEvent, believed_at: Timestamp) -> Findings {
+        let at = EventTime { told: event.at, believed: believed_at };
+        match event.change {
+            VenueChange::Listed(infos) => {
+                self.list(infos);
+                Findings::new()
+            }
+            VenueChange::Book(book) => self.replace(at, book),
+            VenueChange::Levels(changes) => self.change_levels(at, &changes),
+            VenueChange::Top { token_id, top } => self.compare_top(&token_id, top),
+            VenueChange::Traded { token_id, price, size, side } => {
+                self.trade(&token_id, LastTrade { price, size, side, at: believed_at })
+            }
+            VenueChange::Stale { token_id } => {
+                self.mark_stale(&token_id);
+                Findings::new()
+            }
+        }
+    }
+
+    fn updated_at(&self, token_id: &str) -> Option<Timestamp> {
+        let token = self.tokens.get(token_id)?;
+        token.ladder.as_ref().map(|_| token.updated_at)
+    }
+
+    fn has_levels(&self, token_id: &str, ladder: &Ladder) -> bool {
+        self.tokens.get(token_id).is_some_and(|token| token.ladder.as_ref() == Some(ladder))
+    }
+
+    fn forget_levels(&mut self, token_id: &str) {
+        if let Some(token) = self.tokens.get_mut(token_id) {
+            token.ladder = None;
+        }
+    }
+
+    fn is_resolved(&self, condition_id: &str) -> bool {
+        let listing = self.markets.listing();
+        listing
+            .by_condition(condition_id)
+            .is_some_and(|market| market.info().status == MarketStatus::Resolved)
     }
 }
 
@@ -474,11 +461,11 @@ impl Token {
         token_id: &str,
         verifier: &mut Option<Box<dyn Verifier>>,
         counts: &mut FeedCounts,
-    ) -> Verdict {
+    ) -> Finding {
         self.contradiction = None;
         self.hash = told;
         let (Some(told), Some(ladder)) = (&self.hash, &self.ladder) else {
-            return Verdict::Unproven;
+            return Finding::Unproven;
         };
         let info = self.market.info();
         let book = HashedBook {
@@ -499,31 +486,31 @@ impl Token {
         if is_verified {
             counts.hashes_verified += 1;
             self.has_matched = true;
-            Verdict::Proven
+            Finding::Proven
         } else if verifier.is_none() || (newest.is_none() && !self.has_matched) {
             counts.hashes_unchecked += 1;
-            Verdict::Unproven
+            Finding::Unproven
         } else {
             counts.hashes_mismatched += 1;
             self.contradiction = self.hash.take();
-            Verdict::Contradicted
+            Finding::Contradicted
         }
     }
 
     /// Compares the best prices with those that were told.
-    fn check_top(&self, told: Top, counts: &mut FeedCounts) -> Verdict {
-        let Some(ladder) = &self.ladder else { return Verdict::Unproven };
+    fn check_top(&self, told: Top, counts: &mut FeedCounts) -> Finding {
+        let Some(ladder) = &self.ladder else { return Finding::Unproven };
         let sides = [(told.bid, ladder.best_bid()), (told.ask, ladder.best_ask())];
-        let mut verdict = Verdict::Unproven;
+        let mut finding = Finding::Unproven;
         for (told, ours) in sides {
             let Some(told) = told else { continue };
             if ours.map(|level| level.price) != Some(told) {
                 counts.tops_mismatched += 1;
-                return Verdict::Contradicted;
+                return Finding::Contradicted;
             }
-            verdict = Verdict::Agrees;
+            finding = Finding::Agrees;
         }
-        verdict
+        finding
     }
 
     /// Publishes the book, if one is known, without what is crossed in it.

@@ -2,6 +2,7 @@
 //! late its messages are, and when it is asked again. Pure: time comes in.
 
 pub(super) mod backoff;
+pub mod books;
 pub mod delay;
 pub mod freshness;
 pub(super) mod lag;

@@ -26,7 +26,7 @@ mod script;
 use maker::Maker;
 pub use player::Player;
 use random::Random;
-use script::{Life, SCRIPTS, Verdict};
+use script::{Ending, Life, SCRIPTS};
 
 use crate::ids::Timestamp;
 use crate::market::catalogue::MarketStatus;
@@ -78,7 +78,7 @@ struct Milestone {
     due_millis: i64,
     maker_index: usize,
     /// What it pays, or `None` when it only closes.
-    verdict: Option<Verdict>,
+    ending: Option<Ending>,
 }
 
 impl SimulatedVenue {
@@ -135,8 +135,8 @@ impl SimulatedVenue {
     fn reach(&mut self, milestone: Milestone) -> Vec<VenueChange> {
         self.elapsed_millis = milestone.due_millis;
         let maker = &mut self.makers[milestone.maker_index];
-        vec![match milestone.verdict {
-            Some(verdict) => maker.resolve(verdict, &mut self.random),
+        vec![match milestone.ending {
+            Some(ending) => maker.resolve(ending, &mut self.random),
             None => maker.close(),
         }]
     }
@@ -196,15 +196,15 @@ impl SimulatedVenue {
 fn milestones(makers: &[Maker]) -> Vec<Milestone> {
     let mut milestones = Vec::new();
     for (maker_index, maker) in makers.iter().enumerate() {
-        let mut add = |after_s: i64, verdict| {
-            milestones.push(Milestone { due_millis: after_s * 1_000, maker_index, verdict });
+        let mut add = |after_s: i64, ending| {
+            milestones.push(Milestone { due_millis: after_s * 1_000, maker_index, ending });
         };
         match maker.script().life {
             Life::Open | Life::Paused => {}
             Life::Closes { closes_after_s } => add(closes_after_s, None),
-            Life::Resolves { closes_after_s, resolves_after_s, verdict } => {
+            Life::Resolves { closes_after_s, resolves_after_s, ending } => {
                 add(closes_after_s, None);
-                add(resolves_after_s, Some(verdict));
+                add(resolves_after_s, Some(ending));
             }
         }
     }

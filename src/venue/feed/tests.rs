@@ -249,8 +249,8 @@ fn a_trade_that_is_told_late_explains_a_hash() {
     feed.apply(hashed_book(6, left, None, hash_of(6, left, 10_000, Some(400_000))));
     assert_eq!((feed.counts().hashes_verified, feed.counts().hashes_mismatched), (1, 1));
     assert!(published(&feed, 0).unwrap().stale);
-    let verdicts = feed.apply(at(4, trade("m-Yes", 400_000)));
-    assert_eq!(verdicts[..], [("m-Yes".into(), Verdict::Proven)]);
+    let findings = feed.apply(at(4, trade("m-Yes", 400_000)));
+    assert_eq!(findings[..], [("m-Yes".into(), Finding::Proven)]);
     assert_eq!((feed.counts().hashes_verified, feed.counts().hashes_mismatched), (2, 0));
     // And one that is told early leaves the price before it in the hash.
     feed.apply(hashed_book(7, left, None, hash_of(7, left, 10_000, Some(420_000))));
@@ -260,14 +260,14 @@ fn a_trade_that_is_told_late_explains_a_hash() {
 
 #[test]
 fn what_contradicts_a_book_makes_it_stale_until_it_is_proven() {
-    use Verdict::{Agrees, Contradicted, Proven, Unproven};
+    use Finding::{Agrees, Contradicted, Proven, Unproven};
 
     let bid = level(400_000, 1_500_000);
     let right = |millis| Some(hash_of(millis, bid, 10_000, Some(420_000)));
     let wrong = || Some("0".repeat(HASH_TEXT_BYTES).into());
     let mut feed = feed_with(MismatchPolicy::Distrust);
     feed.apply(hashed_book(1, bid, Some(price(420_000)), right(1).unwrap()));
-    for (millis, hash, top, verdict, is_stale) in [
+    for (millis, hash, top, finding, is_stale) in [
         (2, None, None, Unproven, false),
         (3, None, Some((Some(400_000), None)), Agrees, false),
         (4, wrong(), None, Contradicted, true),
@@ -283,8 +283,8 @@ fn what_contradicts_a_book_makes_it_stale_until_it_is_proven() {
         let top: Option<(Option<i64>, Option<i64>)> = top;
         let top = top.map(|(bid, ask)| Top { bid: bid.map(price), ask: ask.map(price) });
         let entry = LevelChanged { hash, top, ..change("m-Yes", Side::Buy, bid) };
-        let verdicts = feed.apply(at(millis, VenueChange::Levels(vec![entry])));
-        assert_eq!(verdicts[..], [("m-Yes".into(), verdict)], "at {millis}");
+        let findings = feed.apply(at(millis, VenueChange::Levels(vec![entry])));
+        assert_eq!(findings[..], [("m-Yes".into(), finding)], "at {millis}");
         assert_eq!(published(&feed, 0).unwrap().stale, is_stale, "at {millis}");
     }
     feed.apply(at(11, VenueChange::Stale { token_id: "m-Yes".into() }));
@@ -300,14 +300,14 @@ fn a_known_book_that_is_told_again_before_its_trade_stays_fresh() {
     let (bid, other) = (level(400_000, 1_500_000), level(410_000, 1_500_000));
     let mut feed = feed_with(MismatchPolicy::Distrust);
     feed.apply(hashed_book(1, bid, Some(price(420_000)), hash_of(1, bid, 10_000, Some(420_000))));
-    for (millis, bid, verdict, is_stale) in [
-        (2, bid, Verdict::Agrees, false),
+    for (millis, bid, finding, is_stale) in [
+        (2, bid, Finding::Agrees, false),
         // Another book with a hash that fits nothing may be anything.
-        (3, other, Verdict::Contradicted, true),
-        (4, other, Verdict::Contradicted, true),
+        (3, other, Finding::Contradicted, true),
+        (4, other, Finding::Contradicted, true),
     ] {
         let told = hashed_book(millis, bid, None, hash_of(millis, bid, 10_000, Some(430_000)));
-        assert_eq!(feed.apply(told)[..], [("m-Yes".into(), verdict)], "at {millis}");
+        assert_eq!(feed.apply(told)[..], [("m-Yes".into(), finding)], "at {millis}");
         assert_eq!(published(&feed, 0).unwrap().stale, is_stale, "at {millis}");
     }
 }
@@ -319,17 +319,17 @@ fn a_hash_contradicts_a_book_that_was_never_traded() {
     let bid = level(400_000, 1_500_000);
     let wrong: Box<str> = "0".repeat(HASH_TEXT_BYTES).into();
     let mut feed = feed_with(MismatchPolicy::Distrust);
-    for (millis, hash, verdict) in [
-        (1, wrong.clone(), Verdict::Unproven),
-        (2, hash_of(2, bid, 10_000, None), Verdict::Proven),
-        (3, wrong, Verdict::Contradicted),
+    for (millis, hash, finding) in [
+        (1, wrong.clone(), Finding::Unproven),
+        (2, hash_of(2, bid, 10_000, None), Finding::Proven),
+        (3, wrong, Finding::Contradicted),
     ] {
         if millis == 1 {
             feed.apply(at(0, book_event("m-Yes", &[bid], &[])));
         }
         let entry = LevelChanged { hash: Some(hash), ..change("m-Yes", Side::Buy, bid) };
-        let verdicts = feed.apply(at(millis, VenueChange::Levels(vec![entry])));
-        assert_eq!(verdicts[..], [("m-Yes".into(), verdict)], "at {millis}");
+        let findings = feed.apply(at(millis, VenueChange::Levels(vec![entry])));
+        assert_eq!(findings[..], [("m-Yes".into(), finding)], "at {millis}");
     }
 }
 
@@ -342,8 +342,8 @@ fn without_a_verifier_a_hash_proves_and_contradicts_nothing() {
     feed.apply(at(0, book_event("m-Yes", &[bid], &[])));
     for (millis, hash) in [(1, hash_of(1, bid, 10_000, None)), (2, "0".repeat(40).into())] {
         let entry = LevelChanged { hash: Some(hash), ..change("m-Yes", Side::Buy, bid) };
-        let verdicts = feed.apply(at(millis, VenueChange::Levels(vec![entry])));
-        assert_eq!(verdicts[..], [("m-Yes".into(), Verdict::Unproven)], "at {millis}");
+        let findings = feed.apply(at(millis, VenueChange::Levels(vec![entry])));
+        assert_eq!(findings[..], [("m-Yes".into(), Finding::Unproven)], "at {millis}");
     }
     let counts = feed.counts();
     assert_eq!((counts.hashes_unchecked, counts.hashes_mismatched), (2, 0));
@@ -361,8 +361,8 @@ fn a_trade_of_one_token_explains_the_hash_of_the_other() {
     let left = level(400_000, 1_000_000);
     feed.apply(hashed_book(2, left, None, hash_of(2, left, 10_000, Some(610_000))));
     assert!(published(&feed, 0).unwrap().stale);
-    let verdicts = feed.apply(at(3, trade("m-No", 610_000)));
-    assert_eq!(verdicts[..], [("m-Yes".into(), Verdict::Proven)]);
+    let findings = feed.apply(at(3, trade("m-No", 610_000)));
+    assert_eq!(findings[..], [("m-Yes".into(), Finding::Proven)]);
     let own = published(&feed, 0).unwrap().last_trade.unwrap();
     assert_eq!(own.price, price(420_000), "its own trade is what it shows");
 }
@@ -376,8 +376,8 @@ fn best_prices_that_are_told_alone_are_compared() {
     };
     assert!(feed.apply(at(1, top(400_000))).is_empty(), "no book is known");
     feed.apply(at(1, book_event("m-Yes", &[level(400_000, 5)], &[])));
-    for (bid, verdict) in [(400_000, Verdict::Agrees), (410_000, Verdict::Contradicted)] {
-        assert_eq!(feed.apply(at(2, top(bid)))[..], [("m-Yes".into(), verdict)]);
+    for (bid, finding) in [(400_000, Finding::Agrees), (410_000, Finding::Contradicted)] {
+        assert_eq!(feed.apply(at(2, top(bid)))[..], [("m-Yes".into(), finding)]);
     }
     assert!(published(&feed, 0).unwrap().stale);
     assert_eq!(feed.counts().tops_mismatched, 1);
@@ -390,9 +390,9 @@ fn what_is_older_than_the_book_is_left_out() {
     feed.apply(at(10, book_event("m-Yes", &[bid], &[])));
     let late = VenueChange::Levels(vec![change("m-Yes", Side::Buy, other)]);
     assert!(feed.apply(at(9, late.clone())).is_empty());
-    for (book, verdict) in [(other, Verdict::Unproven), (bid, Verdict::Proven)] {
-        let verdicts = feed.apply(at(9, book_event("m-Yes", &[book], &[])));
-        assert_eq!(verdicts[..], [("m-Yes".into(), verdict)]);
+    for (book, finding) in [(other, Finding::Unproven), (bid, Finding::Proven)] {
+        let findings = feed.apply(at(9, book_event("m-Yes", &[book], &[])));
+        assert_eq!(findings[..], [("m-Yes".into(), finding)]);
         assert_eq!(published(&feed, 0).unwrap().ladder().bids(), [bid]);
     }
     assert_eq!(feed.counts().late, 3);
@@ -408,10 +408,10 @@ fn what_is_older_than_the_book_is_left_out() {
 fn a_book_that_crosses_is_contradicted_by_itself() {
     let mut feed = feed_with(MismatchPolicy::Distrust);
     feed.apply(at(1, book_event("m-Yes", &[level(400_000, 5)], &[level(420_000, 5)])));
-    for (size, verdict) in [(5, Verdict::Contradicted), (0, Verdict::Unproven)] {
+    for (size, finding) in [(5, Finding::Contradicted), (0, Finding::Unproven)] {
         let crossing = change("m-Yes", Side::Buy, level(430_000, size));
-        let verdicts = feed.apply(at(2, VenueChange::Levels(vec![crossing])));
-        assert_eq!(verdicts[..], [("m-Yes".into(), verdict)]);
+        let findings = feed.apply(at(2, VenueChange::Levels(vec![crossing])));
+        assert_eq!(findings[..], [("m-Yes".into(), finding)]);
         assert!(published(&feed, 0).unwrap().stale);
     }
 }
@@ -424,8 +424,8 @@ fn what_proves_a_book_proves_its_mirror() {
     feed.apply(at(1, book_event("m-Yes", &[bid], &[ask])));
     feed.apply(at(1, book_event("m-No", &mirrored, &[level(600_000, 5)])));
     feed.apply(at(2, VenueChange::Stale { token_id: "m-No".into() }));
-    let verdicts = feed.apply(at(3, book_event("m-Yes", &[bid], &[ask])));
-    assert_eq!(verdicts[..], [("m-Yes".into(), Verdict::Proven), ("m-No".into(), Verdict::Proven)]);
+    let findings = feed.apply(at(3, book_event("m-Yes", &[bid], &[ask])));
+    assert_eq!(findings[..], [("m-Yes".into(), Finding::Proven), ("m-No".into(), Finding::Proven)]);
     assert!(!published(&feed, 1).unwrap().stale);
     feed.apply(at(4, VenueChange::Stale { token_id: "m-No".into() }));
     feed.apply(at(5, book_event("m-Yes", &[bid], &[])));
@@ -482,8 +482,8 @@ fn a_book_does_not_take_a_time_that_cannot_be() {
     // Its hash covers the time that was told.
     let hash = hash_of(1_000_000, bid[0], 10_000, Some(420_000));
     let told = hashed_book(1_000_000, bid[0], Some(price(420_000)), hash);
-    let verdicts = feed.apply_as_of(told, at(14, add(0)).at);
-    assert_eq!(verdicts[0].1, Verdict::Proven);
+    let findings = feed.apply_as_of(told, at(14, add(0)).at);
+    assert_eq!(findings[0].1, Finding::Proven);
     assert_eq!(feed.counts().hashes_verified, 1);
 }
 

@@ -44,7 +44,8 @@ use super::wire::socket::{self as frames, Frame, Message, Subject};
 use super::wire::{Description, UNTOLD, WireError};
 use crate::ids::Timestamp;
 use crate::market::catalogue::MarketInfo;
-use crate::venue::feed::{Feed, Verdict, Verdicts};
+use crate::venue::feed::Feed;
+use crate::venue::follow::books::{Books as _, Finding, Findings};
 use crate::venue::follow::freshness::{self, Freshness, Signal};
 use crate::venue::follow::status::{LiveSnapshot, LiveStatus};
 use crate::venue::follow::timing::Timing;
@@ -444,18 +445,18 @@ impl Live {
             VenueChange::Book(book) => self.tracker.told(&book.token_id, believed_at),
             _ => {}
         }
-        let verdicts = self.feed.apply_as_of(event, believed_at);
-        self.judge(&verdicts, received.elapsed);
+        let findings = self.feed.apply_as_of(event, believed_at);
+        self.judge(&findings, received.elapsed);
     }
 
     /// Applies what was found of books as they were at this moment.
-    fn judge(&mut self, verdicts: &Verdicts, now: Duration) {
-        for (token_id, verdict) in verdicts {
-            let signal = match verdict {
-                Verdict::Proven => Signal::Proven,
-                Verdict::Agrees => Signal::Agreed,
-                Verdict::Contradicted => Signal::Contradicted,
-                Verdict::Unproven => continue,
+    fn judge(&mut self, findings: &Findings, now: Duration) {
+        for (token_id, finding) in findings {
+            let signal = match finding {
+                Finding::Proven => Signal::Proven,
+                Finding::Agrees => Signal::Agreed,
+                Finding::Contradicted => Signal::Contradicted,
+                Finding::Unproven => continue,
             };
             self.signal(token_id, signal, now);
         }

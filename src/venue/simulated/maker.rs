@@ -4,7 +4,7 @@
 //! each change is told for both tokens in one event.
 
 use super::random::Random;
-use super::script::{Script, Verdict};
+use super::script::{Ending, Script};
 use crate::ids::{OutcomeIndex, Timestamp};
 use crate::market::book::{Ladder, Level, Side};
 use crate::market::catalogue::{MarketInfo, MarketStatus};
@@ -176,14 +176,12 @@ impl Maker {
     }
 
     /// Fixes what each outcome pays.
-    pub(super) fn resolve(&mut self, verdict: Verdict, random: &mut Random) -> VenueChange {
+    pub(super) fn resolve(&mut self, ending: Ending, random: &mut Random) -> VenueChange {
         assert_eq!(self.info.status, MarketStatus::Closed, "a market closes before its result");
-        let first_pays = match verdict {
-            Verdict::Split => Price::from_micros(MICROS_PER_UNIT / 2),
-            Verdict::Drawn if random.between(1, MICROS_PER_UNIT) <= self.fair.micros() => {
-                Price::ONE
-            }
-            Verdict::Drawn => Price::ZERO,
+        let first_pays = match ending {
+            Ending::Split => Price::from_micros(MICROS_PER_UNIT / 2),
+            Ending::Drawn if random.between(1, MICROS_PER_UNIT) <= self.fair.micros() => Price::ONE,
+            Ending::Drawn => Price::ZERO,
         };
         self.info.status = MarketStatus::Resolved;
         self.info.payouts = vec![first_pays, first_pays.complement()];

@@ -45,12 +45,12 @@ pub(super) enum Life {
     /// It closes, and its result stays unknown.
     Closes { closes_after_s: i64 },
     /// It closes and is resolved later.
-    Resolves { closes_after_s: i64, resolves_after_s: i64, verdict: Verdict },
+    Resolves { closes_after_s: i64, resolves_after_s: i64, ending: Ending },
 }
 
 /// What a resolved market pays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Verdict {
+pub(super) enum Ending {
     /// All to one outcome, drawn with the odds that the fair value stood for at the close.
     Drawn,
     /// Half to each, as when a match is abandoned.
@@ -242,11 +242,7 @@ pub(super) static SCRIPTS: [Script; 22] = [
         question: "Amber Coin up or down in five minutes?",
         fair_range_micros: 450_000,
         volume_usd: 42_000,
-        life: Life::Resolves {
-            closes_after_s: 300,
-            resolves_after_s: 360,
-            verdict: Verdict::Drawn,
-        },
+        life: Life::Resolves { closes_after_s: 300, resolves_after_s: 360, ending: Ending::Drawn },
         ..COIN
     },
     Script {
@@ -279,11 +275,7 @@ pub(super) static SCRIPTS: [Script; 22] = [
         fair: cents(63),
         drift_micros_max: 6_000,
         volume_usd: 17_000,
-        life: Life::Resolves {
-            closes_after_s: 120,
-            resolves_after_s: 180,
-            verdict: Verdict::Drawn,
-        },
+        life: Life::Resolves { closes_after_s: 120, resolves_after_s: 180, ending: Ending::Drawn },
         ..BINARY
     },
     Script {
@@ -294,11 +286,7 @@ pub(super) static SCRIPTS: [Script; 22] = [
         fees: SPORTS_FEES,
         fair: cents(45),
         volume_usd: 98_000,
-        life: Life::Resolves {
-            closes_after_s: 240,
-            resolves_after_s: 480,
-            verdict: Verdict::Split,
-        },
+        life: Life::Resolves { closes_after_s: 240, resolves_after_s: 480, ending: Ending::Split },
         ..BINARY
     },
     Script {

@@ -315,12 +315,12 @@ impl Replay {
                 Life::Open => assert_eq!(statuses, [Open]),
                 Life::Paused => assert_eq!(statuses, [Paused]),
                 Life::Closes { .. } => assert_eq!(statuses, [Open, Closed]),
-                Life::Resolves { verdict, .. } => {
+                Life::Resolves { ending, .. } => {
                     assert_eq!(statuses, [Open, Closed, Resolved]);
                     let paid: i64 = info.payouts.iter().map(|payout| payout.micros()).sum();
                     assert_eq!((info.payouts.len(), paid), (2, MICROS_PER_UNIT));
                     let is_split = info.payouts[0] == info.payouts[1];
-                    assert_eq!(is_split, verdict == Verdict::Split);
+                    assert_eq!(is_split, ending == Ending::Split);
                 }
             }
         }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::catalogue::Urgent;
 use super::clock::Stamp;
 use super::{Asked, Live};
-use crate::venue::feed::Verdict;
+use crate::venue::follow::books::{Books as _, Finding};
 use crate::venue::follow::freshness::Signal;
 use crate::venue::follow::lag::Heard;
 use crate::venue::polymarket::wire::UNTOLD;
@@ -85,15 +85,15 @@ impl Live {
         let is_new = !self.feed.has_levels(token_id, &book.ladder);
         let event = self.dated(book.event(|_| token_id.clone()), received.time);
         let at = if at == UNTOLD { event.at } else { at };
-        let verdicts = self.feed.apply_as_of(event, at);
-        let verdict = verdicts.iter().find(|(id, _)| id == token_id).map(|(_, verdict)| *verdict);
-        if is_new && verdict == Some(Verdict::Proven) {
+        let findings = self.feed.apply_as_of(event, at);
+        let finding = findings.iter().find(|(id, _)| id == token_id).map(|(_, finding)| *finding);
+        if is_new && finding == Some(Finding::Proven) {
             self.counts.books_diverged += 1;
             let by = received.elapsed + self.timing.silence_patience;
             self.tracker.expect(token_id, at, by);
         }
-        self.judge(&verdicts, asked_at);
-        if verdict == Some(Verdict::Unproven)
+        self.judge(&findings, asked_at);
+        if finding == Some(Finding::Unproven)
             && self.tracker.vain_count(token_id) > VAIN_ANSWERS_MAX
             && let Some((_, token)) = self.tracker.get(token_id)
         {

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::Live;
 use crate::ids::Timestamp;
+use crate::venue::follow::books::Books as _;
 use crate::venue::polymarket::wire::UNTOLD;
 use crate::venue::{VenueChange, VenueEvent};
 
