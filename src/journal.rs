@@ -316,12 +316,16 @@ impl Journal {
     /// Blocks the thread until everything that was reserved so far is on disk: for shutdown, when
     /// no reservation is on its way any more.
     pub fn flush_blocking(&self) {
+        self.progress().wait_blocking(self.newest_place());
+    }
+
+    /// The newest place that was given.
+    pub fn newest_place(&self) -> Place {
         let newest = match self {
             Self::Local(local) => local.newest_position(),
             Self::Memory(memory) => memory.newest_position(),
         };
-        let progress = self.progress();
-        progress.wait_blocking(Place { position: newest, ..progress.durable_place() });
+        self.progress().place(newest)
     }
 
     /// A group for the waits of one worker. At most [`WAITER_GROUPS_MAX`] live at a time.

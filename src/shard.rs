@@ -8,6 +8,7 @@
 //! told before that place is durable: not a result, not a refusal, not a read.
 
 mod core;
+pub mod facts;
 #[cfg(all(test, paperbourse_loom))]
 mod model;
 mod primitives;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::facts::{Facts, Subscribers};
 use super::{Observer, Refusal, Room};
 use crate::clock::Clock;
 use crate::engine::event::{Event, Events};
@@ -44,11 +45,18 @@ pub(super) struct Core {
     checked_segment: Option<u64>,
     /// The record that is being made; reused.
     record: Vec<u8>,
+    pub(super) subscribers: Subscribers,
 }
 
 impl Core {
     pub(super) fn new(state: State, decided_at: Timestamp) -> Self {
-        Self { state, decided_at, checked_segment: None, record: Vec::new() }
+        Self {
+            state,
+            decided_at,
+            checked_segment: None,
+            record: Vec::new(),
+            subscribers: Subscribers::default(),
+        }
     }
 
     /// Decides a command and makes what follows from it happen. Clock and book are read here, at
@@ -109,6 +117,10 @@ impl Core {
             (around.observer)(event, &self.state);
         }
         self.state.apply(&events, place);
+        if !self.subscribers.is_empty() {
+            let (shard, events) = (self.state.shard(), Arc::new(events));
+            self.subscribers.publish(&Facts { shard, sequence, place, events });
+        }
         reservation.fill_from(&self.record);
         Ok(place)
     }

@@ -1,3 +1,5 @@
+mod facts;
+
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -71,8 +73,12 @@ fn shard_id() -> ShardId {
 
 /// Buys one share for the account of this trader, under this name.
 fn buy(trader: u8, name: &str) -> Trade {
+    buy_in(SHARD, trader, name)
+}
+
+fn buy_in(shard: u8, trader: u8, name: &str) -> Trade {
     let mut digest = [trader; 32];
-    digest[0] = SHARD;
+    digest[0] = shard;
     Trade::new(
         Owner::Identity(Identity { digest, issuer: "test".into(), subject: "x".into() }),
         TradeOrder {

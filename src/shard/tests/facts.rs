@@ -1,0 +1,187 @@
+//! The stream of facts, over a journal that the test holds.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::shard::facts::{Behind, FactStream, Facts, SUBSCRIBERS_MAX, SubscribeError};
+
+const OTHER_SHARD: u8 = 10;
+
+fn subscribe(
+    world: &World,
+    runtime: &Runtime,
+    waiters: &Arc<Waiters>,
+    waiting_max: usize,
+) -> Result<FactStream, SubscribeError> {
+    let waiting_max = NonZeroUsize::new(waiting_max).unwrap();
+    runtime.block_on(world.shards.subscribe(waiting_max, waiters))
+}
+
+/// Buys a share in one of the two shards, and leaves the answer alone.
+fn buy_unawaited(world: &World, waiters: &Arc<Waiters>, shard: u8, name: &str) {
+    let command = buy_in(shard, 1, name);
+    drop(world.shards.execute(ShardId::new(shard).unwrap(), command, waiters));
+}
+
+/// What the journal says at a position.
+fn journaled(records: &[Vec<u8>], position: usize) -> Facts {
+    let (header, events) = record::decode(&records[position - 1]).unwrap();
+    Facts {
+        shard: header.shard,
+        sequence: header.sequence,
+        place: Place::new(0, position as u64),
+        events: Arc::new(events),
+    }
+}
+
+/// The next record, if there is one at all that may be told now.
+fn ready(stream: &mut FactStream, runtime: &Runtime) -> Option<Result<Facts, Behind>> {
+    runtime.block_on(async {
+        // The waits of the worker are woken by a task of its own.
+        for _ in 0..3 {
+            tokio::task::yield_now().await;
+        }
+        let mut next = pin!(stream.next());
+        match next.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(next) => Some(next),
+            Poll::Pending => None,
+        }
+    })
+}
+
+#[test]
+fn facts_come_in_order_and_none_before_it_is_durable() {
+    let world = world();
+    let (runtime, waiters) = worker(&world);
+    let before = world.shards.execute(shard_id(), buy(1, "before"), &waiters);
+    runtime.block_on(before).unwrap();
+    let mut stream = subscribe(&world, &runtime, &waiters, 16).unwrap();
+    assert_eq!(stream.begins_after(shard_id()), 1);
+    assert_eq!(stream.begins_after(ShardId::new(OTHER_SHARD).unwrap()), 0);
+    world.gate.hold();
+    for (number, shard) in [SHARD, OTHER_SHARD, SHARD, OTHER_SHARD].into_iter().enumerate() {
+        buy_unawaited(&world, &waiters, shard, &number.to_string());
+    }
+    assert!(ready(&mut stream, &runtime).is_none(), "none of it is on disk");
+    let records = world.memory.records();
+    for position in 2..=5 {
+        world.gate.release_to(Place::new(0, position as u64));
+        let facts = ready(&mut stream, &runtime).expect("it is on disk").unwrap();
+        assert_eq!(facts, journaled(&records, position));
+        assert!(ready(&mut stream, &runtime).is_none(), "the next is not on disk");
+    }
+}
+
+#[test]
+fn a_subscriber_that_is_too_slow_is_cut_and_catches_up_from_the_journal() {
+    const WAITING_MAX: usize = 4;
+    let world = world();
+    let (runtime, waiters) = worker(&world);
+    let mut stream = subscribe(&world, &runtime, &waiters, WAITING_MAX).unwrap();
+    for number in 0..10 {
+        let shard = if number % 3 == 0 { OTHER_SHARD } else { SHARD };
+        buy_unawaited(&world, &waiters, shard, &number.to_string());
+    }
+    for shard in [SHARD, OTHER_SHARD] {
+        let core = world.shards.shards[usize::from(shard)].core.lock();
+        assert!(core.subscribers.is_empty(), "a shard forgets who is cut");
+    }
+    let records = world.memory.records();
+    for position in 1..=WAITING_MAX {
+        let facts = ready(&mut stream, &runtime).unwrap().unwrap();
+        assert_eq!(facts, journaled(&records, position), "what there was room for");
+    }
+    let from = Place::new(0, WAITING_MAX as u64 + 1);
+    assert_eq!(ready(&mut stream, &runtime), Some(Err(Behind { from })));
+    assert_eq!(ready(&mut stream, &runtime), Some(Err(Behind { from })), "and it stays over");
+
+    let mut stream = subscribe(&world, &runtime, &waiters, WAITING_MAX).unwrap();
+    assert_eq!(stream.begins_after(ShardId::new(OTHER_SHARD).unwrap()), 4);
+    assert_eq!(stream.begins_after(shard_id()), 6);
+    buy_unawaited(&world, &waiters, SHARD, "behind it");
+    let facts = ready(&mut stream, &runtime).unwrap().unwrap();
+    assert_eq!((facts.sequence, facts.place), (7, Place::new(0, 11)));
+}
+
+/// What is missing is known only when everything before it is on disk.
+#[test]
+fn a_cut_subscriber_learns_of_it_when_that_place_is_durable() {
+    let world = world();
+    let (runtime, waiters) = worker(&world);
+    let mut stream = subscribe(&world, &runtime, &waiters, 1).unwrap();
+    world.gate.hold();
+    for name in ["first", "second"] {
+        buy_unawaited(&world, &waiters, SHARD, name);
+    }
+    world.gate.release_to(Place::new(0, 1));
+    assert_eq!(ready(&mut stream, &runtime).unwrap().unwrap().sequence, 1);
+    assert!(ready(&mut stream, &runtime).is_none(), "the second is not on disk");
+    world.gate.release();
+    let from = Place::new(0, 2);
+    assert_eq!(ready(&mut stream, &runtime), Some(Err(Behind { from })));
+}
+
+#[test]
+fn subscribers_come_and_go_and_are_bounded() {
+    let world = world();
+    let (runtime, waiters) = worker(&world);
+    for _ in 0..2 * SUBSCRIBERS_MAX {
+        drop(subscribe(&world, &runtime, &waiters, 1).unwrap());
+    }
+    let kept: Vec<_> =
+        (0..SUBSCRIBERS_MAX).map(|_| subscribe(&world, &runtime, &waiters, 1).unwrap()).collect();
+    let refused = subscribe(&world, &runtime, &waiters, 1).err();
+    assert_eq!(refused, Some(SubscribeError::TooMany));
+    drop(kept);
+    subscribe(&world, &runtime, &waiters, 1).unwrap();
+}
+
+/// Counts a record of a shard, which follows the one before it or was seen already.
+fn note(seen: &mut BTreeMap<ShardId, u64>, facts: &Facts) {
+    let newest = seen.entry(facts.shard).or_default();
+    assert!(facts.sequence <= *newest + 1, "{} behind {newest}", facts.sequence);
+    *newest = facts.sequence.max(*newest);
+}
+
+/// Whoever catches up as often as it must has every record of each shard once, in order.
+#[test]
+fn nothing_is_missed_while_writers_race_with_a_slow_subscriber() {
+    const WRITERS: u8 = 3;
+    const RECORDS: u64 = 300;
+    let world = world();
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let world = &world;
+            scope.spawn(move || {
+                let (runtime, waiters) = worker(world);
+                let shard = ShardId::new(SHARD + writer % 2).unwrap();
+                for number in 0..RECORDS {
+                    let command = buy_in(shard.get(), writer + 1, &number.to_string());
+                    runtime.block_on(world.shards.execute(shard, command, &waiters)).unwrap();
+                }
+            });
+        }
+        let (runtime, waiters) = worker(&world);
+        let total = u64::from(WRITERS) * RECORDS;
+        let mut seen = BTreeMap::new();
+        let (mut from, mut cut_count) = (1, 0);
+        while seen.values().sum::<u64>() < total {
+            let mut stream = subscribe(&world, &runtime, &waiters, 2).unwrap();
+            let records = world.memory.records();
+            let caught_up = (from..=records.len()).map(|position| journaled(&records, position));
+            let caught_up = caught_up.filter(|it| it.sequence <= stream.begins_after(it.shard));
+            caught_up.for_each(|facts| note(&mut seen, &facts));
+            while seen.values().sum::<u64>() < total {
+                match runtime.block_on(stream.next()) {
+                    Ok(facts) => note(&mut seen, &facts),
+                    Err(behind) => {
+                        from = usize::try_from(behind.from.position).unwrap();
+                        cut_count += 1;
+                        break;
+                    }
+                }
+            }
+        }
+        assert!(cut_count > 0, "it was never too slow");
+    });
+}
