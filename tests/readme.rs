@@ -190,11 +190,3 @@ fn every_error_code_has_its_row() {
     let told: BTreeSet<&str> = section.split('`').filter(is_code).collect();
     assert_eq!(told, expected);
 }
-
-/// The package has more binaries than one: without a default, the first command would only ask.
-#[test]
-fn the_first_command_means_the_server() {
-    let manifest = include_str!("../Cargo.toml");
-    let default = manifest.lines().find_map(|line| line.strip_prefix("default-run = "));
-    assert_eq!(default, Some("\"paperbourse\""));
-}

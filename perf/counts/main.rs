@@ -55,7 +55,7 @@ fn main() -> ExitCode {
 }
 
 fn file() -> PathBuf {
-    concat!(env!("CARGO_MANIFEST_DIR"), "/.ci/counts.md").into()
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../.ci/counts.md").into()
 }
 
 /// All that can be counted here, and what units end with that cannot.

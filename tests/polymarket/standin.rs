@@ -44,6 +44,8 @@ pub(crate) mod world;
 #[cfg(test)]
 mod tests;
 
+use std::path::Path;
+
 pub(crate) use control::StandIn;
 pub(crate) use decimal::micros;
 pub(crate) use fault::{Endpoint, EndpointFault, Fault, Injection, Which};
@@ -56,3 +58,10 @@ pub(crate) use server::{Host, RequestSeen};
 pub(crate) use state::{Told, now_us};
 pub(crate) use walk::Pace;
 pub(crate) use world::World;
+
+/// The root of the repository: this is compiled into the tests and into the load generator, whose
+/// packages lie in different folders.
+fn repository() -> &'static Path {
+    let mut folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    folders.find(|folder| folder.join("tests/fixtures").is_dir()).expect("it has the fixtures")
+}

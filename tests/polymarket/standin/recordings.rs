@@ -60,10 +60,8 @@ struct Known {
 impl Recordings {
     /// Where the recordings are, or a loud word that they are not.
     pub(crate) fn open() -> Option<Self> {
-        let folder = std::env::var_os("PAPERBOURSE_RECORDINGS").map_or_else(
-            || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/polymarket"),
-            PathBuf::from,
-        );
+        let folder = std::env::var_os("PAPERBOURSE_RECORDINGS")
+            .map_or_else(|| super::repository().join("../shared/polymarket"), PathBuf::from);
         if folder.is_dir() {
             return Some(Self { folder });
         }

@@ -1,7 +1,7 @@
 //! TLS on the side that accepts, with the certificate of `tests/fixtures/tls`.
 
 use std::io::{self, Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls")
+    super::repository().join("tests/fixtures/tls")
 }
 
 /// Who has signed the certificate, in PEM.
