@@ -1,9 +1,9 @@
-//! Who is calling: keys, identities, permissions.
+//! Authentication and authorization: keys, identities, permissions.
 //!
-//! A caller is known by an API key, which lives in the [`key_table`], or by an access token, which
-//! an [`identity`] source vouches for. What either may do is [`policy`]. Nothing here knows a
-//! request, an account's state or the journal: the caller of these modules brings the text that
-//! was presented and the time, and is told who it is or why not.
+//! A caller authenticates with an API key, looked up in the [`key_table`], or with an access token,
+//! verified by an [`identity`] source. [`policy`] decides what the caller may do. Nothing here
+//! knows about requests, account state or the journal: callers pass in the credential's text and
+//! the time, and get back an identity or the reason for the refusal.
 
 pub mod api_key;
 pub mod identity;
@@ -12,7 +12,6 @@ pub mod policy;
 pub mod presented;
 pub mod ws_token;
 
-/// The bytes of a SHA-256 digest or tag.
 fn digest_bytes(digest: &impl AsRef<[u8]>) -> [u8; 32] {
     digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
@@ -22,7 +21,6 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]).map(hex_digit).map(char::from).collect()
 }
 
-/// The lowercase hex digit of a value below 16.
 fn hex_digit(value: u8) -> u8 {
     b"0123456789abcdef"[usize::from(value)]
 }

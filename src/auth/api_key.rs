@@ -1,4 +1,4 @@
-//! The text of an API key, and the digest that the server keeps in its place.
+//! The text of an API key, and the digest that the server stores instead.
 //!
 //! ```text
 //!  p s _ l i v e _ 0 1 2 3 4 5 6 7 8 9 a b … f
@@ -6,24 +6,24 @@
 //! |<------ prefix 16 ----->|
 //! ```
 //!
-//! The text exists in the answer that creates the key and in the requests that present it, and
-//! nowhere else: what is stored, compared and logged is its [`KeyHash`].
+//! The text appears only in the response that creates the key and in the requests that present it.
+//! Everything stored, compared or logged is its [`KeyHash`].
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use aws_lc_rs::digest::{SHA256, digest};
 
-/// How every key begins.
+/// The prefix of every key.
 pub const KEY_MARKER: &str = "ps_live_";
 
-/// How much of a key is shown, in bytes: the marker and 32 of its 256 random bits.
+/// How many bytes of a key are shown: the marker and 32 of its 256 random bits.
 pub const KEY_PREFIX_BYTES: usize = 16;
 
-/// How long a key is, in bytes.
+/// Length of a key, in bytes.
 pub const KEY_BYTES: usize = KEY_MARKER.len() + 2 * KEY_SECRET_BYTES;
 
-/// How much randomness a key is made from, in bytes.
+/// How many random bytes a key is made from.
 pub const KEY_SECRET_BYTES: usize = 32;
 
 const _: () = assert!(KEY_BYTES == 72);
@@ -35,7 +35,7 @@ const _: () = assert!(KEY_BYTES == 72);
 pub struct RawKey([u8; KEY_BYTES]);
 
 impl RawKey {
-    /// The key made from these random bytes.
+    /// Builds the key from these random bytes.
     pub fn from_secret(secret: [u8; KEY_SECRET_BYTES]) -> Self {
         let mut text = [0; KEY_BYTES];
         let (marker, digits) = text.split_at_mut(KEY_MARKER.len());
@@ -47,24 +47,24 @@ impl RawKey {
         Self(text)
     }
 
-    /// A new key from the randomness of the operating system, which fails only where there is none.
+    /// Generates a key from the operating system's randomness. Fails only if there is none.
     pub fn generate() -> Result<Self, getrandom::Error> {
         let mut secret = [0; KEY_SECRET_BYTES];
         getrandom::fill(&mut secret)?;
         Ok(Self::from_secret(secret))
     }
 
-    /// The secret text itself, for the one answer that tells it.
+    /// The secret text, for the one response that reveals it.
     pub fn expose(&self) -> &str {
         std::str::from_utf8(&self.0).expect("a key is made of ASCII only")
     }
 
-    /// The part that is shown wherever the key is listed.
+    /// The part that is shown in lists.
     pub fn prefix(&self) -> &str {
         &self.expose()[..KEY_PREFIX_BYTES]
     }
 
-    /// What the server keeps.
+    /// The digest that the server stores.
     pub fn hash(&self) -> KeyHash {
         KeyHash::of(&self.0)
     }
@@ -76,16 +76,16 @@ impl fmt::Debug for RawKey {
     }
 }
 
-/// SHA-256 of the text of a key.
+/// SHA-256 of a key's text.
 ///
-/// Finding a key by its hash needs no comparison in constant time: what timing could tell is how
-/// the digest of a guess relates to a stored digest, and nobody can steer the digest of a guess.
-/// A key holds 256 random bits, so a plain digest is as hard to turn back as a slow one.
+/// Looking a key up by its hash needs no constant-time comparison: timing could only reveal how the
+/// digest of a guess relates to a stored digest, and nobody can steer the digest of a guess. A key
+/// holds 256 random bits, so a plain digest is as hard to reverse as a slow one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyHash([u8; 32]);
 
-/// Its first bytes: a digest is as good as random, and what a table holds are keys that this server
-/// has made, so nobody can choose many that begin alike.
+/// Uses only the first bytes: a digest is as good as random, and the table holds only keys that
+/// this server generated, so nobody can craft many that collide.
 impl Hash for KeyHash {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         let (first, _) = self.0.split_first_chunk().expect("a digest is longer");
@@ -94,7 +94,7 @@ impl Hash for KeyHash {
 }
 
 impl KeyHash {
-    /// The hash that was stored as these bytes.
+    /// A hash from its stored bytes.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -104,15 +104,16 @@ impl KeyHash {
         &self.0
     }
 
-    /// The hash of what a caller presents; `None` when no key can have that text.
+    /// The hash of a presented text; `None` if no key can have that text.
     ///
-    /// Total over all bytes, and the text that cannot be a key costs no digest.
+    /// Accepts any bytes; a malformed text costs no digest.
     pub fn of_presented(text: &[u8]) -> Option<Self> {
         let digits = text.strip_prefix(KEY_MARKER.as_bytes())?;
         if text.len() != KEY_BYTES {
             return None;
         }
-        // Looking at all digits is faster than stopping at the first that is none: keys are good.
+        // Checking every digit is faster than stopping at the first bad one: most keys are well
+        // formed.
         let is_digit = |byte: &u8| byte.is_ascii_digit() | (b'a'..=b'f').contains(byte);
         let is_key = digits.iter().fold(true, |is_key, byte| is_key & is_digit(byte));
         is_key.then(|| Self::of(text))
@@ -123,7 +124,7 @@ impl KeyHash {
     }
 }
 
-/// Enough of the hash to tell two keys apart.
+/// Shows only enough of the hash to tell two keys apart.
 impl fmt::Debug for KeyHash {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, d, ..] = self.0;
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_reads_as_drawn() {
+    fn a_key_matches_the_diagram() {
         let key = counting_key();
         assert_eq!(
             key.expose(),
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_shows_nothing_that_opens_a_door() {
+    fn debug_output_reveals_no_secret() {
         let key = counting_key();
         assert_eq!(format!("{key:?}"), "RawKey(ps_live_01091119…)");
         assert_eq!(format!("{:?}", KeyHash::from_bytes([0xab; 32])), "KeyHash(abababab…)");
@@ -198,13 +199,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_made_is_recognised(secret: [u8; KEY_SECRET_BYTES]) {
+        fn every_generated_key_is_recognised(secret: [u8; KEY_SECRET_BYTES]) {
             let key = RawKey::from_secret(secret);
             prop_assert_eq!(KeyHash::of_presented(key.expose().as_bytes()), Some(key.hash()));
         }
 
         #[test]
-        fn any_bytes_are_judged(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_bytes_are_rejected(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             prop_assert_eq!(KeyHash::of_presented(&bytes), None);
             let marked = [KEY_MARKER.as_bytes(), &bytes].concat();
             prop_assert_eq!(KeyHash::of_presented(&marked), None);

@@ -1,14 +1,14 @@
-//! Whose account it is: access tokens, and the sources that vouch for them.
+//! Access tokens, and the identity sources that verify them.
 //!
-//! A token is believed when its signature verifies under a key of the one configured source, with
-//! the algorithm that belongs to that key. Nothing that the token says of itself chooses an
-//! algorithm or an address to fetch a key from: of its header, `alg` is compared, `kid` is looked
-//! up among the keys of the source, and `jwk`, `jku` and `x5u` are never followed. This module does
-//! not know accounts; it turns a text into an issuer and a subject, or says why not.
+//! A token is accepted if its signature verifies under a key of the configured source, with the
+//! algorithm bound to that key. Nothing in the token chooses an algorithm or an address to fetch a
+//! key from: of its header, `alg` is compared, `kid` is looked up among the source's keys, and
+//! `jwk`, `jku` and `x5u` are never followed. This module knows nothing about accounts; it turns a
+//! token into an issuer and a subject, or says why it cannot.
 //!
-//! A signature costs tens of microseconds to check, whether it is good or not. What keeps a
-//! stranger from spending them at will is the bucket of failed credentials that
-//! [`Service::identify`](crate::service::Service::identify) draws from for the caller's address.
+//! Checking a signature takes tens of microseconds, whether it is valid or not. The bucket of
+//! failed credentials, from which [`Service::identify`](crate::service::Service::identify) draws
+//! for the caller's address, keeps strangers from burning that time at will.
 
 pub mod embedded;
 pub mod key_file;
@@ -28,28 +28,29 @@ use shared_secret::SharedSecret;
 use crate::ids::Timestamp;
 use crate::limits::tier::Tier;
 
-/// A longer token is refused unread, in bytes. Large providers stay below half of it.
+/// Longest accepted token, in bytes; a longer one is refused unread. Large providers stay below
+/// half of this.
 pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
 
-/// The longest name of a user, in characters.
+/// Longest subject, in characters.
 pub const SUBJECT_CHARS_MAX: usize = 256;
 
-/// How far the clocks of the issuer and of this machine may be apart.
+/// How far the issuer's clock and ours may differ, in seconds.
 pub const LEEWAY_SECONDS: i64 = 60;
 
-/// Where identities come from: one source at a time, chosen at start.
+/// Where identities come from. The operator chooses one source at startup.
 #[derive(Debug)]
 pub enum IdentitySource {
-    /// The issuer that is part of this server.
+    /// The issuer built into this server.
     Embedded(EmbeddedIssuer),
-    /// A provider that signs with a secret which this server knows as well.
+    /// A provider whose signing secret this server shares.
     SharedSecret(SharedSecret),
-    /// A provider that publishes the keys it signs with. Shared with the task that reads them.
+    /// A provider that publishes its keys. Shared with the task that refreshes them.
     Oidc(Arc<OidcIssuer>),
 }
 
 impl IdentitySource {
-    /// Whom the token stands for, at this time.
+    /// Verifies a token at the time `now`.
     pub fn verify(&self, token: &str, now: Timestamp) -> Result<VerifiedIdentity, TokenError> {
         match self {
             Self::Embedded(issuer) => issuer.verify(token, now),
@@ -58,8 +59,8 @@ impl IdentitySource {
         }
     }
 
-    /// The same after a look for newer keys, where [`TokenError::may_pass_with_newer_keys`] gives
-    /// hope. Waits at most [`oidc::WAIT_MAX`].
+    /// Like [`Self::verify`], but fetches newer keys if [`TokenError::may_pass_with_newer_keys`].
+    /// Waits at most [`oidc::WAIT_MAX`].
     pub async fn verify_with_newer_keys(
         &self,
         token: &str,
@@ -72,36 +73,36 @@ impl IdentitySource {
     }
 }
 
-/// What a source vouches for.
+/// A verified user.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VerifiedIdentity {
-    /// Who vouches.
+    /// The issuer that vouches for the user.
     pub issuer: String,
-    /// The issuer's name for the user: 1 to [`SUBJECT_CHARS_MAX`] characters.
+    /// The issuer's id for the user: 1 to [`SUBJECT_CHARS_MAX`] characters.
     pub subject: String,
-    /// The highest tier that the token entitles to, if it says.
+    /// The highest tier that the token entitles its bearer to, if it carries one.
     pub entitled_tier: Option<Tier>,
-    /// When the token ends, without leeway.
+    /// When the token expires, without leeway.
     pub expires_at: Timestamp,
 }
 
 impl VerifiedIdentity {
-    /// From when on the token is refused.
+    /// The time from which the token is refused.
     pub const fn refused_from(&self) -> Timestamp {
         later_by_leeway(self.expires_at)
     }
 }
 
-/// The moment that a clock may show which is as far ahead as clocks may be apart.
+/// The latest time that a clock may show at `time`.
 const fn later_by_leeway(time: Timestamp) -> Timestamp {
     const LEEWAY_NS: i64 = LEEWAY_SECONDS * 1_000_000_000;
     Timestamp::from_nanos(time.nanos().saturating_add(LEEWAY_NS))
 }
 
-/// The name of an account before it has a number: SHA-256(issuer, 0, subject).
+/// Identifies an account before it has a number: SHA-256(issuer, 0, subject).
 ///
-/// An issuer is configured, not received, and holds no zero byte, so no two pairs share a text. The
-/// first byte chooses the shard: [`ShardId::of_digest`](crate::ids::ShardId::of_digest).
+/// The issuer is configured, not received, and contains no zero byte, so no two pairs hash the same
+/// text. The first byte chooses the shard: [`ShardId::of_digest`](crate::ids::ShardId::of_digest).
 pub fn identity_digest(issuer: &str, subject: &str) -> [u8; 32] {
     debug_assert!(!issuer.contains('\0'), "an issuer has no zero byte");
     let mut context = Context::new(&SHA256);
@@ -114,25 +115,25 @@ pub fn identity_digest(issuer: &str, subject: &str) -> [u8; 32] {
 /// Why a token is refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TokenError {
-    /// `TOKEN_EXPIRED`: it was good once; a new one of the same kind will be.
+    /// `TOKEN_EXPIRED`: it was valid once; a fresh token of the same kind will be accepted.
     #[error("the access token expired at {expired_at}")]
     Expired {
-        /// When it ended, without leeway.
+        /// When it expired, without leeway.
         expired_at: Timestamp,
     },
-    /// `IDENTITY_UNAVAILABLE`: the keys that could tell are not to be had.
-    #[error("the access token cannot be checked: its issuer does not answer")]
+    /// `IDENTITY_UNAVAILABLE`: the keys needed to check it could not be fetched.
+    #[error("the access token cannot be checked: the identity provider does not respond")]
     Unavailable {
-        /// In how many seconds the issuer is asked again, at least 1.
+        /// Seconds until the issuer is asked again, at least 1.
         retry_after_seconds: u64,
     },
-    /// `INVALID_TOKEN`: it never was good here, or is not yet.
+    /// `INVALID_TOKEN`: it was never valid here, or is not valid yet.
     #[error("the access token {0}")]
     Invalid(TokenFlaw),
 }
 
 impl TokenError {
-    /// Whether keys that the issuer has published since could tell another story.
+    /// Whether keys that the issuer has published since could change the outcome.
     pub fn may_pass_with_newer_keys(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::Invalid(TokenFlaw::UnknownKey))
     }
@@ -147,52 +148,52 @@ pub enum TokenFlaw {
     /// Not three parts of base64 with JSON of the expected types inside.
     #[error("is not a JSON web token")]
     Malformed,
-    /// Signed in another way than the source signs.
+    /// Signed with an algorithm that the source does not use.
     #[error("is not signed with the algorithm of the identity source")]
     Algorithm,
-    /// It tells a client who has signed in, and gives access to nothing.
+    /// It proves to a client who has signed in, but grants no access.
     #[error("is an ID token: send the access token, whose `aud` names this server")]
     IdToken,
-    /// Its header says that it was made for something else than access.
-    #[error("is not an access token: its header has another `typ`")]
+    /// Its `typ` header marks it as something other than an access token.
+    #[error("is not an access token: its `typ` header says otherwise")]
     Type,
-    /// It demands that its reader understands extensions; this one knows none.
-    #[error("demands an extension that is not supported")]
+    /// Its `crit` header requires extensions; this server supports none.
+    #[error("requires an extension that is not supported")]
     Extension,
-    /// Signed, as it says, by a key that is not published, or is not for this; or it does not say.
+    /// It names a key that is not published or not meant for signatures, or names none.
     #[error("names no key that the issuer publishes for signatures")]
     UnknownKey,
-    /// Signed by another key, or changed since.
+    /// Signed by another key, or modified since.
     #[error("has a signature that does not match")]
     Signature,
-    /// A claim that is needed is absent or of the wrong type.
+    /// A required claim is missing or has the wrong type.
     #[error("has no usable claim `{claim}`")]
     MissingClaim {
-        /// Its name.
+        /// The claim's name.
         claim: &'static str,
     },
     /// Not from the configured issuer.
     #[error("comes from another issuer")]
     Issuer,
-    /// Made for another service.
+    /// Issued for another service.
     #[error("is for another audience")]
     Audience,
     /// Empty, or longer than [`SUBJECT_CHARS_MAX`].
-    #[error("names no user: `sub` has to have 1 to {SUBJECT_CHARS_MAX} characters")]
+    #[error("names no user: `sub` must have 1 to {SUBJECT_CHARS_MAX} characters")]
     Subject,
-    /// It begins later than now.
+    /// Its validity starts in the future.
     #[error("is not valid before {begins_at}")]
     NotYetValid {
-        /// When it begins, without leeway.
+        /// When it becomes valid, without leeway.
         begins_at: Timestamp,
     },
-    /// It says that it was made later than now.
+    /// It claims to have been issued in the future.
     #[error("was issued at {issued_at}, which is in the future: compare the clocks")]
     IssuedLater {
-        /// When it says that it was made.
+        /// The time it claims to have been issued at.
         issued_at: Timestamp,
     },
-    /// It entitles to something that is not a tier.
+    /// It entitles to a tier that does not exist.
     #[error("entitles to a tier that does not exist")]
     Tier,
 }

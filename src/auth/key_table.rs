@@ -1,14 +1,14 @@
-//! Every key of the server by the hash of its text, for any number of threads at once.
+//! Every key on the server, indexed by its hash and shared by all threads.
 //!
-//! Looking a key up takes no lock and as many steps among a million keys as among a thousand; what
-//! grows is the share of them that miss the processor's cache.
+//! A lookup takes no lock, and as many steps among a million keys as among a thousand; only the
+//! share of cache misses grows.
 //!
-//! The table is fed from the decisions of the shards, which own the keys; it knows of a key only
-//! what each request needs, and nothing of accounts. What limits a key is a type of the caller's
-//! choice: the table only keeps it beside the key.
+//! The shards own the keys and feed the table with their decisions. It holds only what each request
+//! needs to know about a key, and nothing about accounts. The rate limiter is a type of the
+//! caller's choice, which the table merely stores with the key.
 //!
-//! A key that has ended stays for as long as its shard keeps it, so that its holder is told how it
-//! ended.
+//! A key that has ended stays for as long as its shard keeps it, so that its holder learns why it
+//! no longer works.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,37 +20,37 @@ use crate::engine::key::{OVERLAP_SECONDS_MAX, Permissions};
 use crate::ids::{AccountId, KeyId, Timestamp};
 use crate::limits::tier::Tier;
 
-/// The server holds at most this many keys, revoked ones included.
+/// Most keys on the server, including revoked ones.
 pub const KEYS_MAX: usize = 1 << 22;
 
-/// The time of the last use is not written again within this time.
+/// Resolution of the time of last use.
 const LAST_USED_STEP_NS: u64 = 1_000_000_000;
 
-/// The `last_used_ns` of a key that was never used.
+/// The `last_used_ns` of an unused key.
 const NEVER_NS: i64 = i64::MIN;
 
-/// The `ends_at_ns` of a key that has no end. No time comes after it.
+/// The `ends_at_ns` of a key without an end; later than any time.
 const ENDLESS_NS: i64 = i64::MAX;
 
-/// The `ends_at_ns` of a key that was revoked. It comes before every other end.
+/// The `ends_at_ns` of a revoked key; earlier than any other end.
 const REVOKED_NS: i64 = i64::MIN;
 
-/// All keys.
+/// All keys of the server, by hash; `L` is the type of their limiters.
 pub struct KeyTable<L> {
     entries: papaya::HashMap<KeyHash, Arc<KeyEntry<L>>, foldhash::fast::RandomState>,
     key_count_max: usize,
 }
 
 impl<L> KeyTable<L> {
-    /// A table for at most so many keys: [`KEYS_MAX`] outside of tests.
+    /// A table for at most `key_count_max` keys: [`KEYS_MAX`] outside tests.
     pub fn new(key_count_max: usize) -> Self {
         let entries = papaya::HashMap::builder().hasher(foldhash::fast::RandomState::default());
         Self { entries: entries.build(), key_count_max }
     }
 
-    /// Whose key this text is, at this time; counts as a use of the key.
+    /// Authenticates a presented text at the time `now`; counts as a use of the key.
     ///
-    /// A text that cannot be a key is refused without a digest.
+    /// A text that cannot be a key is refused without hashing it.
     pub fn authenticate(
         &self,
         presented: &[u8],
@@ -63,32 +63,33 @@ impl<L> KeyTable<L> {
         Ok(entry)
     }
 
-    /// The key with this hash, whatever its condition.
+    /// The key with this hash, valid or not.
     pub fn get(&self, hash: &KeyHash) -> Option<Arc<KeyEntry<L>>> {
         self.entries.pin().get(hash).cloned()
     }
 
-    /// Shows what limits each key, in any order; a key that comes or goes meanwhile may be missed.
+    /// Visits the limiter of each key, in any order. May miss keys added or removed during the
+    /// call.
     pub fn for_each_limiter(&self, mut visit: impl FnMut(&L)) {
         self.entries.pin().values().for_each(|entry| visit(entry.limiter()));
     }
 
-    /// Whether there is room for one more key. To be asked before a key is decided on.
+    /// Whether there is room for one more key. Ask before deciding to create one.
     pub fn has_room(&self) -> bool {
         self.key_count() < self.key_count_max
     }
 
-    /// How many keys there are, revoked ones included.
+    /// How many keys there are, including revoked ones.
     pub fn key_count(&self) -> usize {
         self.entries.len()
     }
 
-    /// Adds a key that its shard has decided on.
+    /// Adds a key that its shard has decided to create.
     ///
-    /// It asks no more for room, since what is decided cannot be refused: the bound may be passed
-    /// by as many keys as were being decided on at the same time. A shard adds and revokes in the
-    /// order of its decisions, or a revocation could come before its key and be lost. It need not
-    /// wait for the disk: nobody knows the text of a key before its creation is answered.
+    /// Does not check for room, since a decision cannot be undone: the limit may be exceeded by as
+    /// many keys as are being decided on concurrently. A shard must add and revoke in the order of
+    /// its decisions, or a revocation could come before its key and be lost. It need not wait for
+    /// the disk: nobody knows a key's text before its creation is answered.
     pub fn insert(
         &self,
         hash: KeyHash,
@@ -101,27 +102,27 @@ impl<L> KeyTable<L> {
         }
     }
 
-    /// Ends a key: every check that begins after this returns refuses it, on every thread.
+    /// Revokes a key: every check that starts after this returns refuses it, on every thread.
     ///
-    /// Returns the key, or `None` when it is not known.
+    /// Returns the key, or `None` if it is unknown.
     pub fn revoke(&self, hash: &KeyHash) -> Option<Arc<KeyEntry<L>>> {
         let entry = self.get(hash)?;
         entry.ends_at_ns.store(REVOKED_NS, Ordering::Release);
         Some(entry)
     }
 
-    /// Gives a key an end: every check that begins after this returns refuses it from that time on,
-    /// on every thread. An end never moves back.
+    /// Gives a key an end: every check that starts after this returns refuses it from that time on,
+    /// on every thread. A later end never replaces an earlier one.
     ///
-    /// Returns the key, or `None` when it is not known.
+    /// Returns the key, or `None` if it is unknown.
     pub fn set_expiry(&self, hash: &KeyHash, expires_at: Timestamp) -> Option<Arc<KeyEntry<L>>> {
         let entry = self.get(hash)?;
         entry.ends_at_ns.fetch_min(expires_at.nanos(), Ordering::Release);
         Some(entry)
     }
 
-    /// Takes a key out that has ended: it is not known any more, and makes room for another one.
-    /// Whoever holds its entry still finds that it has ended.
+    /// Removes a key that has ended, which makes room for another one. Whoever holds its entry
+    /// still sees that it has ended.
     pub fn remove(&self, hash: &KeyHash) {
         self.entries.pin().remove(hash);
     }
@@ -134,7 +135,7 @@ impl<L> fmt::Debug for KeyTable<L> {
     }
 }
 
-/// What each request needs to know of a key.
+/// What each request needs to know about a key.
 #[derive(Debug)]
 pub struct KeyEntry<L> {
     facts: KeyFacts,
@@ -143,23 +144,21 @@ pub struct KeyEntry<L> {
     limiter: Limiter<L>,
 }
 
-/// What limits a key.
 #[derive(Debug)]
 enum Limiter<L> {
-    /// Its own.
     Own(L),
-    /// That of the first key of its line, which it took over by rotation.
+    /// The limiter of the first key in its line of rotations.
     Inherited(Arc<KeyEntry<L>>),
 }
 
-/// What a key is, as it was created.
+/// The facts about a key that never change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeyFacts {
-    /// The number by which clients name it.
+    /// The id by which clients refer to it.
     pub key_id: KeyId,
-    /// Whose key it is.
+    /// The account it belongs to.
     pub account_id: AccountId,
-    /// How much it may ask for.
+    /// Its tier, which sets its rate limits.
     pub tier: Tier,
     /// What it may do.
     pub permissions: Permissions,
@@ -168,7 +167,7 @@ pub struct KeyFacts {
 }
 
 impl<L> KeyEntry<L> {
-    /// A key without an end that is neither revoked nor used, with what limits it.
+    /// A key without an end, not yet used, with its own limiter.
     pub const fn new(facts: KeyFacts, limiter: L) -> Self {
         Self {
             facts,
@@ -178,9 +177,9 @@ impl<L> KeyEntry<L> {
         }
     }
 
-    /// A key that takes the place of another one: what limits both is the same.
+    /// A key that replaces `old` and shares its limiter.
     ///
-    /// It keeps the entry of the first key of its line alive, and of no other.
+    /// It keeps only the entry of the first key in its line alive.
     pub fn successor(facts: KeyFacts, old: &Arc<Self>) -> Self {
         let first = match &old.limiter {
             Limiter::Own(_) => old,
@@ -194,17 +193,17 @@ impl<L> KeyEntry<L> {
         }
     }
 
-    /// What the key is.
+    /// The key's facts.
     pub const fn facts(&self) -> &KeyFacts {
         &self.facts
     }
 
-    /// The key as one who asks.
+    /// The key as a caller.
     pub const fn actor(&self) -> Actor {
         Actor::Key { permissions: self.facts.permissions, tier: self.facts.tier }
     }
 
-    /// What limits the key.
+    /// The key's rate limiter.
     #[inline]
     pub fn limiter(&self) -> &L {
         match &self.limiter {
@@ -213,9 +212,10 @@ impl<L> KeyEntry<L> {
         }
     }
 
-    /// Whether the key may still be used at this time. A socket asks this again while it is open.
+    /// Whether the key may be used at this time. Sockets ask again while they are open.
     ///
-    /// An end that is further away than any overlap is a wrong clock's: the rotation ended the key.
+    /// An end further away than the longest overlap was set by a wrong clock: the rotation has
+    /// ended the key.
     pub fn check(&self, now: Timestamp) -> Result<(), KeyError> {
         match self.ends_at_ns.load(Ordering::Acquire) {
             REVOKED_NS => Err(KeyError::Revoked),
@@ -233,7 +233,7 @@ impl<L> KeyEntry<L> {
         }
     }
 
-    /// From when on the key is refused, if it was rotated.
+    /// The time from which the key is refused, if it was rotated.
     pub fn expires_at(&self) -> Option<Timestamp> {
         match self.ends_at_ns.load(Ordering::Acquire) {
             ENDLESS_NS | REVOKED_NS => None,
@@ -241,12 +241,12 @@ impl<L> KeyEntry<L> {
         }
     }
 
-    /// Whether the key goes on for as long as nobody ends it: it was neither revoked nor rotated.
+    /// Whether the key has no end: it was neither revoked nor rotated.
     pub fn is_lasting(&self) -> bool {
         self.ends_at_ns.load(Ordering::Acquire) == ENDLESS_NS
     }
 
-    /// When the key was last used since the server started, to about a second.
+    /// When the key was last used since the server started, to within about a second.
     pub fn last_used(&self) -> Option<Timestamp> {
         match self.last_used_ns.load(Ordering::Relaxed) {
             NEVER_NS => None,
@@ -254,8 +254,8 @@ impl<L> KeyEntry<L> {
         }
     }
 
-    /// Writes at most once a second, so that threads which share a key seldom share a store. It
-    /// follows a clock that was set back.
+    /// Writes at most once a second, so that threads sharing a key seldom contend for a store.
+    /// Follows a clock that was set back.
     fn touch(&self, now: Timestamp) {
         let last_ns = self.last_used_ns.load(Ordering::Relaxed);
         if last_ns.abs_diff(now.nanos()) > LAST_USED_STEP_NS {
@@ -264,24 +264,24 @@ impl<L> KeyEntry<L> {
     }
 }
 
-/// Why a text opens nothing.
+/// Why a key is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum KeyError {
-    /// `INVALID_KEY`: no key has that text.
+    /// `INVALID_KEY`: no key has this text.
     #[error("the API key is not known")]
     Unknown,
-    /// `KEY_DEACTIVATED`: it was a key until it was revoked.
+    /// `KEY_DEACTIVATED`: the key was revoked.
     #[error("the API key was revoked")]
     Revoked,
-    /// `KEY_EXPIRED`: it was a key for as long as it was meant to be one.
+    /// `KEY_EXPIRED`: the overlap after its rotation is over.
     #[error("the API key expired at {expires_at}")]
     Expired {
-        /// When it ended.
+        /// When it expired.
         expires_at: Timestamp,
     },
 }
 
-/// A key with that hash is already there; it is left as it was.
+/// A key with this hash exists already; it is left unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("two keys have the same hash")]
 pub struct DuplicateKey;
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn each_key_leads_to_its_entry() {
+    fn each_key_finds_its_entry() {
         let table = table(0..300);
         for number in 0..300 {
             let entry = authenticate(&table, number, NOW).unwrap();
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revoked_key_is_told_so_for_ever() {
+    fn a_revoked_key_stays_revoked() {
         let table = table(0..2);
         let open_socket = authenticate(&table, 0, NOW).unwrap();
         assert_eq!(table.revoke(&raw(0).hash()).unwrap().facts(), &facts(0));
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_ends_at_its_time() {
+    fn a_key_expires_at_its_end() {
         let table = table(0..1);
         let end_of_time = Timestamp::from_nanos(i64::MAX);
         let open_socket = authenticate(&table, 0, end_of_time).unwrap();
@@ -370,7 +370,7 @@ mod tests {
         assert!(open_socket.expires_at() == Some(NOW) && !open_socket.is_lasting());
         let before = Timestamp::from_nanos(NOW.nanos() - 1);
         let expired = KeyError::Expired { expires_at: NOW };
-        // The clock on the wall says, also when it was set back.
+        // The clock passed in decides, even when it was set back.
         for (now, expected) in
             [(before, Ok(())), (NOW, Err(expired)), (before, Ok(())), (end_of_time, Err(expired))]
         {
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_successors_has_one_limiter_and_keeps_only_its_first_key() {
+    fn successors_share_one_limiter_and_keep_only_the_first_key_alive() {
         let table = table(0..2);
         let first = table.get(&raw(0).hash()).unwrap();
         let mut old = first.clone();
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_use_is_known_to_a_second() {
+    fn the_last_use_is_recorded_to_within_a_second() {
         let table = table(0..1);
         let entry = table.get(&raw(0).hash()).unwrap();
         assert_eq!(entry.last_used(), None);
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn room_ends_at_the_bound() {
+    fn there_is_room_up_to_the_limit() {
         let table = KeyTable::new(2);
         for (number, had_room) in [(0, true), (1, true), (2, false)] {
             assert_eq!(table.has_room(), had_room);
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_removed_makes_room_and_stays_ended_for_who_holds_it() {
+    fn a_removed_key_makes_room_and_stays_revoked_for_its_holders() {
         let table = KeyTable::new(1);
         table.insert(raw(0).hash(), KeyEntry::new(facts(0), ())).unwrap();
         let open_socket = table.revoke(&raw(0).hash()).unwrap();
@@ -448,10 +448,10 @@ mod tests {
     }
 
     #[test]
-    fn a_revocation_bites_at_once_on_every_thread() {
+    fn a_revocation_takes_effect_at_once_on_every_thread() {
         const KEYS: u32 = 2000;
         let table = table(0..KEYS);
-        // How many keys are surely revoked: those below it.
+        // All keys below this one are revoked.
         let revoked = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for _ in 0..3 {
@@ -468,7 +468,7 @@ mod tests {
                     }
                 });
             }
-            // The table grows meanwhile, so that look-ups also meet one that is being moved.
+            // Growing the table makes lookups meet entries that are being moved.
             for number in 0..KEYS {
                 let added = number + KEYS;
                 table.insert(raw(added).hash(), KeyEntry::new(facts(added), added)).unwrap();

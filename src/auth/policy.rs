@@ -1,22 +1,22 @@
-//! What a caller may do, and what keys it may create.
+//! What a caller may do, and which keys it may create.
 //!
-//! Pure. The one rule that must never break: no chain of keys creating keys ends with more than
-//! the first of them could have handed out.
+//! Pure. The invariant: no chain of keys that create keys ever ends with more rights than the first
+//! of them could have granted.
 
 use crate::engine::key::{Permission, Permissions};
 use crate::limits::tier::Tier;
 
-/// Who asks.
+/// An authenticated caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Actor {
     /// The holder of an API key.
     Key {
-        /// What the key may do.
+        /// The key's permissions.
         permissions: Permissions,
         /// The key's tier.
         tier: Tier,
     },
-    /// The holder of an access token: the owner of the account in person.
+    /// The holder of an access token: the account's owner in person.
     Token {
         /// The highest tier that the account is entitled to.
         entitled_tier: Tier,
@@ -24,7 +24,7 @@ pub enum Actor {
 }
 
 impl Actor {
-    /// What the caller may do.
+    /// The caller's permissions.
     pub const fn permissions(self) -> Permissions {
         match self {
             Self::Key { permissions, .. } => permissions,
@@ -32,7 +32,7 @@ impl Actor {
         }
     }
 
-    /// The tier at which the caller is served, and the highest that it can hand out.
+    /// The tier the caller is served at, and the highest it can grant.
     pub const fn tier(self) -> Tier {
         match self {
             Self::Key { tier, .. } => tier,
@@ -40,7 +40,7 @@ impl Actor {
         }
     }
 
-    /// Refuses a caller without this permission.
+    /// Refuses a caller that lacks this permission.
     pub fn require(self, permission: Permission) -> Result<(), PolicyError> {
         if self.permissions().allows(permission) {
             Ok(())
@@ -49,10 +49,10 @@ impl Actor {
         }
     }
 
-    /// Whether the caller may create a key of its account with these permissions and this tier.
+    /// Whether the caller may create a key on its account with these permissions and this tier.
     ///
-    /// With `admin` any permission may be handed out, the caller's own or not; a tier above the
-    /// caller's own never.
+    /// `admin` may grant any permission, even one it lacks; nobody may grant a tier above their
+    /// own.
     pub fn may_create(self, permissions: Permissions, tier: Tier) -> Result<(), PolicyError> {
         let own = self.permissions();
         if !own.allows(Permission::Admin) {
@@ -67,21 +67,21 @@ impl Actor {
     }
 }
 
-/// Why the caller may not do what it asks for.
+/// Why the caller may not do what it asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PolicyError {
-    /// `INSUFFICIENT_PERMISSION`: the credential lacks a permission, to use it or to hand it out.
+    /// `INSUFFICIENT_PERMISSION`: the credential lacks a permission that it wants to use or grant.
     #[error("the credential lacks the permission `{}`", missing.as_str())]
     InsufficientPermission {
-        /// The first one that is lacking.
+        /// The first permission it lacks.
         missing: Permission,
     },
-    /// `TIER_NOT_AUTHORIZED`: the tier is above what the caller can hand out.
+    /// `TIER_NOT_AUTHORIZED`: the tier is above what the caller can grant.
     #[error("the tier `{}` is above `{}`, the highest allowed", asked.as_str(), highest.as_str())]
     TierNotAuthorized {
-        /// What was asked for.
+        /// The tier asked for.
         asked: Tier,
-        /// What would have been granted.
+        /// The highest tier the caller can grant.
         highest: Tier,
     },
 }

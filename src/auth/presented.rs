@@ -1,23 +1,23 @@
 //! Which credential a request presents.
 //!
-//! Pure: it knows the values of two headers and nothing about whether they are any good.
+//! Pure: it looks at the values of two headers and does not judge whether the credential is valid.
 
 use super::api_key::KEY_MARKER;
 
-/// The one credential that decides who is calling.
+/// The credential that identifies the caller.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Presented<'a> {
-    /// None was sent.
+    /// No credential.
     Nothing,
-    /// An API key, or what was sent in the place of one.
+    /// An API key, or whatever was sent in place of one.
     Key(&'a [u8]),
-    /// An access token, or what was sent in the place of one.
+    /// An access token, or whatever was sent in place of one.
     Token(&'a str),
-    /// An `Authorization` header that is not `Bearer` and a text: to be answered as a bad token.
+    /// An `Authorization` header other than `Bearer TEXT`; answered like a bad token.
     Unreadable,
 }
 
-/// Which header decides when both come.
+/// Which header wins if both are sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Precedence {
     /// `X-API-Key`: everywhere but on bootstrap.
@@ -27,10 +27,10 @@ pub enum Precedence {
 }
 
 impl<'a> Presented<'a> {
-    /// What these values of `X-API-Key` and `Authorization` present.
+    /// Reads the values of `X-API-Key` and `Authorization`.
     ///
-    /// An empty value counts as none, since that is what a client sends whose variable is not set.
-    /// A Bearer that begins like an API key is one.
+    /// An empty value counts as absent, since that is what a client sends when its variable is
+    /// unset. A bearer token that starts like an API key is treated as one.
     pub fn from_headers(
         api_key: Option<&'a [u8]>,
         authorization: Option<&'a [u8]>,
@@ -46,7 +46,7 @@ impl<'a> Presented<'a> {
     }
 }
 
-/// A credential is never shown, only its kind.
+/// Shows the kind of credential, never its text.
 impl std::fmt::Debug for Presented<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn bootstrap_listens_to_the_bearer() {
+    fn bootstrap_prefers_the_bearer_token() {
         use Presented::{Key, Token, Unreadable};
         check(Some("k"), Some("Bearer t"), [Key(b"k"), Token("t")]);
         check(Some("k"), Some("Bearer ps_live_2"), [Key(b"k"), Key(b"ps_live_2")]);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_text() {
+    fn a_token_must_be_utf_8() {
         let found = Presented::from_headers(None, Some(b"Bearer \xff\xfe"), Precedence::Bearer);
         assert_eq!(found, Presented::Unreadable);
     }

@@ -1,16 +1,16 @@
-//! Tokens that open a socket: where a browser cannot send a header, it sends one of these.
+//! Tokens that open a socket, for browsers, which cannot send a header.
 //!
-//! They are stateless: what a token grants stands in it, under a MAC whose secret this process made
-//! for itself at start. So a restart ends them all, which costs a client one request. A token may
-//! be used again while it is valid, and it says nothing of whether its key still is: the caller
-//! asks the key table.
+//! They are stateless: a token contains what it grants, under a MAC whose secret the process
+//! generates at startup. A restart therefore invalidates all of them, which costs a client one
+//! request. A token can be reused until it expires, and does not tell whether its key is still
+//! valid: the caller asks the key table.
 //!
 //! ```text
 //! |<------------------ 58 bytes, as 116 lowercase hex digits ------------------>|
 //! | account id 8 | kind 1 | holder 8 | tier 1 | end 8 | HMAC-SHA-256 of these 32 |
 //!
-//!   kind 1: a key asked for it; the holder is its id
-//!   kind 2: an access token did; the holder is the time from when on that is refused
+//!   kind 1: requested with a key; the holder is the id of that key
+//!   kind 2: requested with an access token; the holder is the time from which that is refused
 //! ```
 //!
 //! Numbers are big-endian, times are nanoseconds since 1970.
@@ -26,7 +26,7 @@ use crate::limits::tier::Tier;
 /// How long a token opens sockets, in seconds.
 pub const WS_TOKEN_SECONDS: u32 = 60;
 
-/// How long the text of a token is, in bytes.
+/// Length of a token's text, in bytes.
 pub const WS_TOKEN_TEXT_BYTES: usize = 2 * TOKEN_BYTES;
 
 const ACCOUNT: Range<usize> = 0..8;
@@ -42,14 +42,14 @@ const _: () = assert!(TOKEN_BYTES == 58);
 const KIND_KEY: u8 = 1;
 const KIND_ACCESS_TOKEN: u8 = 2;
 
-/// Who has asked for a token: what it opens lives no longer than their credential.
+/// Who requested the token. The socket it opens lives no longer than their credential.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WsHolder {
     /// The holder of this key.
     Key(KeyId),
     /// The bearer of an access token.
     AccessToken {
-        /// From when on the access token is refused.
+        /// The time from which the access token is refused.
         ends_at: Timestamp,
     },
 }
@@ -57,35 +57,35 @@ pub enum WsHolder {
 /// What a token grants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WsGrant {
-    /// Whose socket it will be.
+    /// The account whose socket it opens.
     pub account_id: AccountId,
-    /// Who has asked for it.
+    /// Who requested the token.
     pub holder: WsHolder,
-    /// The tier that caps the open sockets.
+    /// The tier whose cap on open sockets applies.
     pub tier: Tier,
-    /// From when on the token opens nothing.
+    /// The time from which the token is refused.
     pub expires_at: Timestamp,
 }
 
-/// The secret under which tokens are made and checked.
+/// The secret that signs and verifies tokens.
 pub struct WsTokens {
     secret: hmac::Key,
 }
 
 impl WsTokens {
-    /// The tokens under this secret.
+    /// Creates tokens from this secret.
     pub fn from_secret(secret: [u8; 32]) -> Self {
         Self { secret: hmac::Key::new(hmac::HMAC_SHA256, &secret) }
     }
 
-    /// The tokens under a secret from the operating system, which fails only where it gives none.
+    /// Generates a secret from the operating system's randomness. Fails only if there is none.
     pub fn generate() -> Result<Self, getrandom::Error> {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret)?;
         Ok(Self::from_secret(secret))
     }
 
-    /// A token for this caller, good for [`WS_TOKEN_SECONDS`].
+    /// Mints a token for this caller, valid for [`WS_TOKEN_SECONDS`].
     pub fn mint(
         &self,
         account_id: AccountId,
@@ -112,7 +112,7 @@ impl WsTokens {
         super::hex(&bytes)
     }
 
-    /// What this text grants at this time. Total over all texts; a wrong length costs nothing.
+    /// What a token grants at the time `now`. Accepts any text; a wrong length costs no MAC.
     pub fn verify(&self, text: &str, now: Timestamp) -> Result<WsGrant, WsTokenError> {
         let bytes = unhex(text.as_bytes()).ok_or(WsTokenError::Invalid)?;
         hmac::verify(&self.secret, &bytes[..TAG.start], &bytes[TAG])
@@ -129,13 +129,13 @@ impl fmt::Debug for WsTokens {
     }
 }
 
-/// Why a text opens no socket.
+/// Why a token opens no socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum WsTokenError {
-    /// Not made by this process, or changed since.
+    /// Not issued by this process, or modified since.
     #[error("not a socket token of this server; ask for a new one")]
     Invalid,
-    /// Its time is over.
+    /// Past its end.
     #[error("the socket token is older than {WS_TOKEN_SECONDS} seconds; ask for a new one")]
     Expired,
 }
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn no_byte_can_be_changed() {
+    fn a_token_with_a_changed_byte_is_refused() {
         let token = sample();
         for index in 0..token.len() {
             for replacement in "0123456789abcdefABCDEFg \0".chars() {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_exact_length_is_read() {
+    fn a_token_of_another_length_is_refused() {
         let token = sample();
         for text in ["", "é", &token[2..], &token[..114], &format!("{token}00"), &"a".repeat(9999)]
         {
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn another_process_knows_nothing_of_it() {
+    fn another_process_refuses_the_token() {
         let token = sample();
         for other in [WsTokens::from_secret([8; 32]), WsTokens::generate().unwrap()] {
             assert_eq!(other.verify(&token, NOW), Err(WsTokenError::Invalid));
@@ -250,7 +250,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_minted_comes_back(
+        fn a_minted_token_grants_what_it_was_minted_for(
             account in 64..=ID_MAX,
             key in proptest::option::of(64..=ID_MAX),
             ends_at in any::<i64>(),
@@ -270,7 +270,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_judged(text in "\\PC{0,200}") {
+        fn arbitrary_text_is_refused(text in "\\PC{0,200}") {
             prop_assert_eq!(tokens().verify(&text, NOW), Err(WsTokenError::Invalid));
         }
     }

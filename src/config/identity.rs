@@ -239,7 +239,7 @@ mod tests {
             ("--identity hs256:f --issuer i --identity-ca c", "takes no --identity-ca"),
             ("--identity oidc:https://i.org", "needs --audience AUDIENCE"),
             ("--identity oidc:https://i.org --audience a --issuer i", "takes no --issuer"),
-            ("--identity oidc:http://i.org", "keys have to come by https"),
+            ("--identity oidc:http://i.org", "keys must be fetched over https"),
             ("--identity oidc:i.org", "not the address of an issuer"),
             ("--identity oidc:", "not the address of an issuer"),
             ("--identity-ca c", "--identity embedded takes no --identity-ca"),

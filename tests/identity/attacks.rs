@@ -171,7 +171,7 @@ fn misleading(keys: &Keys, good: &Value, evil: &str) -> Vec<Row> {
     }
     for crit in [json!(["exp"]), json!(["b64"]), json!([])] {
         let header = json!({"crit": crit, "b64": false});
-        add("a demand", keys.rsa.token(&header, good), "demands an extension");
+        add("a critical header", keys.rsa.token(&header, good), "requires an extension");
     }
     for kind in ["logout+jwt", "secevent+jwt", "application/dpop+jwt", ""] {
         let token = keys.rsa.token(&json!({"typ": kind}), good);

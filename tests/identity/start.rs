@@ -99,7 +99,7 @@ fn what_would_be_unsafe_or_useless_is_no_start() {
         ("--identity hs256:FOLDER/open --issuer i", "(mode 0644); make it private: chmod 600"),
         (&format!("{hs256} --tier-claim user_metadata.tier"), "users can edit what is below"),
         ("--identity oidc:https://id.example.org", "needs --audience"),
-        ("--identity oidc:http://id.example.org --audience a", "keys have to come by https"),
+        ("--identity oidc:http://id.example.org --audience a", "keys must be fetched over https"),
         (&format!("{oidc} --tier-claim x.user_metadata.tier"), "users can edit what is below"),
         (&format!("{oidc} --identity-ca FOLDER/ca.pem"), "holds no certificate in PEM"),
         (&format!("{oidc} --identity-ca FOLDER/missing"), "cannot read certificates from"),

@@ -109,7 +109,7 @@ async fn what_a_provider_may_not_send_is_named() {
         ("/keys", Reply::Silence, "no whole answer within 500 ms"),
         ("/keys", Reply::Body("{}".into()), "not JSON with a list of `keys`"),
         ("/keys", body(&json!({"keys": []})), "none of the 0 keys"),
-        ("/keys", body(&json!({"keys": many})), "has 101 keys; at most 100 are read"),
+        ("/keys", body(&json!({"keys": many})), "has 101 keys; at most 100 are allowed"),
         ("/keys", Reply::Body(" ".repeat(KEY_SET_BYTES_MAX + 1)), "longer than 262144 bytes"),
     ] {
         let provider = Scripted::start(&json!([jwk]));

@@ -1,4 +1,4 @@
-//! The issuer that is part of this server, so that a newcomer needs no identity provider.
+//! The built-in issuer, so that a new operator needs no identity provider.
 //!
 //! It signs with Ed25519. The command that mints tokens and the server that verifies them are two
 //! processes that share nothing but the key in the data directory.
@@ -16,7 +16,8 @@ use super::{SUBJECT_CHARS_MAX, TokenError, VerifiedIdentity, token};
 use crate::ids::Timestamp;
 use crate::limits::tier::Tier;
 
-/// The `iss` of its tokens. It names accounts, so it never changes, not even with the key.
+/// The `iss` of its tokens. Account identities derive from it, so it never changes, not even with
+/// the key.
 pub const EMBEDDED_ISSUER: &str = "paperbourse";
 
 /// The `aud` of its tokens.
@@ -31,10 +32,10 @@ pub struct EmbeddedIssuer {
 }
 
 impl EmbeddedIssuer {
-    /// The issuer of this data directory, whose key is made when there is none.
+    /// Opens the issuer of this data directory and creates its key if there is none.
     ///
-    /// Any number of processes may do this at the same time: all get the same key. Blocks on the
-    /// disk.
+    /// Any number of processes may call this at the same time; all get the same key. Blocks on disk
+    /// I/O.
     pub fn open(data_directory: &Path) -> Result<Self, IssuerError> {
         let pkcs8 = key_file::load_or_create(data_directory, generate_pkcs8)?;
         Self::from_pkcs8(&pkcs8).map_err(|reason| IssuerError::Unusable {
@@ -43,10 +44,10 @@ impl EmbeddedIssuer {
         })
     }
 
-    /// An issuer whose key lives and dies with the process.
+    /// An issuer whose key exists only as long as the process.
     pub fn in_memory() -> Result<Self, IssuerError> {
         let pkcs8 = generate_pkcs8().ok_or(IssuerError::Generate)?;
-        Ok(Self::from_pkcs8(&pkcs8).expect("the library reads the keys that it makes"))
+        Ok(Self::from_pkcs8(&pkcs8).expect("the library reads the keys that it generates"))
     }
 
     fn from_pkcs8(pkcs8: &[u8]) -> Result<Self, aws_lc_rs::error::KeyRejected> {
@@ -59,9 +60,9 @@ impl EmbeddedIssuer {
         })
     }
 
-    /// An access token for this user, good from `now` for so many seconds.
+    /// Mints an access token for this user, valid from `now` for `expires_seconds`.
     ///
-    /// Without a tier the token entitles to whatever the server gives by default.
+    /// Without a tier, the token entitles to the server's default.
     pub fn mint(
         &self,
         subject: &str,
@@ -81,28 +82,28 @@ impl EmbeddedIssuer {
             tier: tier.map(Tier::as_str),
         };
         let token = jsonwebtoken::encode(&Header::new(Algorithm::EdDSA), &claims, &self.signing);
-        Ok(token.expect("claims of text and numbers serialise, and the key was read before"))
+        Ok(token.expect("text and numbers serialise, and the key was parsed before"))
     }
 
-    /// Whom the token stands for, at this time.
+    /// Verifies a token at the time `now`.
     pub fn verify(&self, text: &str, now: Timestamp) -> Result<VerifiedIdentity, TokenError> {
         token::read_header(text)?;
         token::verify(text, &self.verifying, &self.validation, Some(&self.tier_claim), now)
     }
 
-    /// The public key in its 32 raw bytes.
+    /// The raw 32 bytes of the public key.
     #[cfg(test)]
     pub(super) fn public_key(&self) -> &[u8] {
         self.verifying.try_get_as_bytes().unwrap()
     }
 
-    /// Signs any header and claims: for tests that need what [`Self::mint`] would never make.
+    /// Signs any header and claims, for tests that need tokens [`Self::mint`] would never produce.
     #[cfg(test)]
     pub(super) fn sign(&self, header: &Header, claims: &serde_json::Value) -> String {
         jsonwebtoken::encode(header, claims, &self.signing).unwrap()
     }
 
-    /// The signature of any bytes, in base64.
+    /// Signs any bytes and returns the signature in base64.
     #[cfg(test)]
     pub(super) fn sign_bytes(&self, message: &[u8]) -> String {
         jsonwebtoken::crypto::sign(message, &self.signing, Algorithm::EdDSA).unwrap()
@@ -115,7 +116,7 @@ impl fmt::Debug for EmbeddedIssuer {
     }
 }
 
-/// A new key pair; `None` when the operating system gives no randomness.
+/// A new key pair in PKCS#8; `None` if the operating system provides no randomness.
 fn generate_pkcs8() -> Option<Vec<u8>> {
     let pair = Ed25519KeyPair::generate().ok()?;
     Some(pair.to_pkcs8().ok()?.as_ref().to_vec())
@@ -132,31 +133,31 @@ struct MintedClaims<'a> {
     tier: Option<&'a str>,
 }
 
-/// Why there is no issuer.
+/// Why the issuer cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum IssuerError {
-    /// The file that holds the key cannot be read or made.
+    /// The key file cannot be read or created.
     #[error(transparent)]
     File(#[from] KeyFileError),
-    /// The file was read, but holds no key.
-    #[error("{path} holds no Ed25519 key ({reason}); restore it from a backup, or remove it \
-             to have a new one made, after which the tokens of the old one are refused",
+    /// The file contains no valid key.
+    #[error("{path} contains no Ed25519 key ({reason}); restore it from a backup, or remove it to \
+             generate a new key, which invalidates all tokens signed with the old one",
             path = path.display())]
     Unusable {
-        /// The file.
+        /// The key file.
         path: std::path::PathBuf,
-        /// What the crypto library says.
+        /// The crypto library's reason.
         reason: aws_lc_rs::error::KeyRejected,
     },
-    /// The operating system gave no randomness.
-    #[error("no key can be made: the operating system gives no randomness")]
+    /// The operating system provided no randomness.
+    #[error("cannot generate a key: the operating system provides no randomness")]
     Generate,
 }
 
-/// Why no token is minted.
+/// Why a token cannot be minted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MintError {
-    /// No user can have that name.
-    #[error("a subject has to have 1 to {SUBJECT_CHARS_MAX} characters")]
+    /// The subject is empty or too long.
+    #[error("a subject must have 1 to {SUBJECT_CHARS_MAX} characters")]
     Subject,
 }

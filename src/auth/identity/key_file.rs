@@ -5,27 +5,27 @@
 //! DATA/issuer/ed25519.pk8    0600   PKCS#8, DER
 //! ```
 //!
-//! The file appears with its whole content or not at all, and once there it is never replaced: the
-//! key is written under a name of its own, made durable, and linked to the final name, which
-//! succeeds for exactly one of any number of processes. The others read what that one wrote.
+//! The file appears complete or not at all and is never replaced: the key is written to a temporary
+//! file, synced, and hard-linked to the final name, which succeeds for exactly one of any number of
+//! processes. The others read what that one wrote.
 //!
-//! This module knows files, not keys: what it stores are bytes. A secret that somebody else has
-//! stored is read under the same rules.
+//! This module stores bytes and knows nothing about keys. It also reads secrets stored by others,
+//! under the same rules.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// A longer file is no key, in bytes. An Ed25519 key takes less than 100.
+/// Size limit of a key file, in bytes. An Ed25519 key takes less than 100.
 const KEY_FILE_BYTES_MAX: u64 = 4096;
 
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
-/// What the group and all others may do.
+/// The permission bits of group and others.
 const FOREIGN_MODE: u32 = 0o077;
 
-/// Where the key of this data directory is.
+/// The path of this data directory's key.
 pub fn path(data_directory: &Path) -> PathBuf {
     directory(data_directory).join("ed25519.pk8")
 }
@@ -34,9 +34,9 @@ fn directory(data_directory: &Path) -> PathBuf {
     data_directory.join("issuer")
 }
 
-/// The content of the key file; when there is none, what `generate` returns is stored first.
+/// Loads the key file; if there is none, stores what `generate` returns first.
 ///
-/// Missing directories are made, private. Everything is on disk when this returns.
+/// Creates missing directories with private permissions. Everything is on disk when this returns.
 pub fn load_or_create(
     data_directory: &Path,
     generate: impl FnOnce() -> Option<Vec<u8>>,
@@ -51,15 +51,15 @@ pub fn load_or_create(
         let content = generate().ok_or(KeyFileError::Generate)?;
         store_unless_there(&directory, &path, &content)?;
     }
-    // Also where the file was found: who made it may not have come to this yet, and nobody may use
-    // a key that a power cut could take back.
+    // Sync even if the file was already there: the process that created it may not have synced yet,
+    // and nobody may use a key that a power cut could take back.
     opened.sync_all().map_err(failed("sync", &directory))?;
     let parent = File::open(data_directory).map_err(failed("open", data_directory))?;
     parent.sync_all().map_err(failed("sync", data_directory))?;
     load(&path)?.ok_or(KeyFileError::Removed { path })
 }
 
-/// Copies the key file into another data directory, which has none, as private as it is. False when
+/// Copies the key file, with its permissions, into a data directory that has none. Returns false if
 /// there is none to copy.
 pub fn copy(from: &Path, to: &Path) -> Result<bool, KeyFileError> {
     let Some(content) = load(&path(from))? else { return Ok(false) };
@@ -67,14 +67,14 @@ pub fn copy(from: &Path, to: &Path) -> Result<bool, KeyFileError> {
     Ok(true)
 }
 
-/// The content of a file that nobody else may read; `None` when there is none.
+/// Reads a file that only its owner may access; `None` if it does not exist.
 pub(super) fn load(path: &Path) -> Result<Option<Vec<u8>>, KeyFileError> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed("open", path)(error)),
     };
-    // The file that is open is judged, not the name, which could change hands in between.
+    // Check the open file, not its path, which could be replaced in between.
     refuse_too_open(&file, path, FILE_MODE)?;
     let mut content = Vec::new();
     let read = file.take(KEY_FILE_BYTES_MAX + 1).read_to_end(&mut content);
@@ -93,7 +93,7 @@ fn refuse_too_open(file: &File, path: &Path, private: u32) -> Result<(), KeyFile
     }
 }
 
-/// Stores the content under the final name, unless another process has been faster.
+/// Stores the content under the final name, unless another process got there first.
 fn store_unless_there(directory: &Path, path: &Path, content: &[u8]) -> Result<(), KeyFileError> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(|_| KeyFileError::Generate)?;
@@ -118,43 +118,43 @@ fn failed(verb: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KeyFileE
     move |source| KeyFileError::Io { verb, path, source }
 }
 
-/// Why the key file can be neither read nor made.
+/// Why the key file can be neither read nor created.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
-    /// Somebody else may read it, or replace it.
+    /// Other users may read or replace it.
     #[error("{path} is open to other users (mode {mode:04o}); make it private: \
              chmod {private:o} {path}", path = path.display())]
     TooOpen {
         /// The file or its directory.
         path: PathBuf,
-        /// What it allows now.
+        /// Its current permissions.
         mode: u32,
-        /// What it should allow.
+        /// The permissions it should have.
         private: u32,
     },
-    /// Something is there that cannot be a key.
+    /// The file cannot be a key.
     #[error("{} is longer than any key", path.display())]
     TooLong {
         /// The file.
         path: PathBuf,
     },
-    /// It was there and is gone: somebody is working in the directory.
+    /// It vanished between two reads: somebody else is working in the directory.
     #[error("{} was removed while it was being read", path.display())]
     Removed {
         /// The file.
         path: PathBuf,
     },
-    /// The operating system gave no randomness.
-    #[error("no key can be made: the operating system gives no randomness")]
+    /// The operating system provided no randomness.
+    #[error("cannot generate a key: the operating system provides no randomness")]
     Generate,
-    /// The operating system refused.
+    /// The operating system refused an operation.
     #[error("cannot {verb} {}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         verb: &'static str,
-        /// With which file.
+        /// Its path.
         path: PathBuf,
-        /// What it answered.
+        /// The operating system's error.
         source: io::Error,
     },
 }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_is_private_and_stays() {
+    fn a_created_key_is_private_and_persists() {
         let temporary = tempfile::tempdir().unwrap();
         let data = temporary.path().join("not/there/yet");
         assert_eq!(load_or_create(&data, || Some(vec![7; 5])).unwrap(), [7; 5]);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn all_who_race_get_one_key() {
+    fn racing_processes_get_the_same_key() {
         for _ in 0..20 {
             let temporary = tempfile::tempdir().unwrap();
             let barrier = Barrier::new(8);
@@ -198,7 +198,7 @@ mod tests {
                 let racers: Vec<_> = (0..8_u8)
                     .map(|racer| {
                         let (barrier, data) = (&barrier, temporary.path());
-                        // Everybody waits inside `generate`, so that all have found no file.
+                        // Every racer waits inside `generate`, so none of them has found a file.
                         scope.spawn(move || {
                             load_or_create(data, || {
                                 barrier.wait();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_as_private_and_only_made_of_a_key() {
+    fn a_copy_keeps_the_permissions_and_needs_a_key() {
         let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         assert!(!copy(from.path(), to.path()).unwrap());
         assert!(names(to.path()).is_empty());
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_too_open_file_is_refused_with_the_cure() {
+    fn a_file_open_to_others_is_refused_with_the_chmod_to_run() {
         for (target, wrong, cure) in [
             (path as fn(&Path) -> PathBuf, 0o640, "chmod 600"),
             (path, 0o604, "chmod 600"),
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_the_way_is_named() {
+    fn errors_name_the_obstacle() {
         let temporary = tempfile::tempdir().unwrap();
         load_or_create(temporary.path(), || Some(vec![0; 4097])).unwrap_err();
         let error = load_or_create(temporary.path(), || None).unwrap_err();

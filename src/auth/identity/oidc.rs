@@ -1,9 +1,9 @@
-//! Tokens of an OIDC provider, under the keys that it publishes.
+//! Tokens of an OIDC provider, verified under the keys that it publishes.
 //!
-//! The newest good keys are one pointer, which a request reads without a lock and without a wait.
-//! One task replaces them, on a schedule and when a token names a key that is not there; whatever
-//! goes wrong with the provider, the keys that were good stay. Only a request that brings the name
-//! of an unknown key may wait for that task, and not for long.
+//! Requests read the newest good keys through one pointer, without locking or waiting. One task
+//! replaces them, on a schedule and when a token names an unknown key. If the provider fails, the
+//! last good keys stay in use. Only a request whose token names an unknown key may wait for that
+//! task, and only briefly.
 
 pub mod discovery;
 pub mod key_set;
@@ -29,16 +29,16 @@ pub const WAIT_MAX: Duration = Duration::from_secs(2);
 /// A provider, and its keys as far as they are known.
 pub struct OidcIssuer {
     url: IssuerUrl,
-    /// One for each algorithm, in the order of [`SignatureAlgorithm::ALL`].
+    /// One per algorithm, in the order of [`SignatureAlgorithm::ALL`].
     validations: [Validation; SignatureAlgorithm::ALL.len()],
     tier_claim: Option<TierClaim>,
-    /// The last good keys; none before the first.
+    /// The last good keys; `None` before the first fetch succeeds.
     keys: ArcSwapOption<KeySet>,
     refresh: Refresh,
 }
 
 impl OidcIssuer {
-    /// The issuer at this address, of which no key is known yet.
+    /// An issuer at this address, without keys yet.
     pub fn new(url: IssuerUrl, audience: &str, tier_claim: Option<TierClaim>) -> Self {
         let validations = SignatureAlgorithm::ALL
             .map(|algorithm| token::validation(algorithm.of_library(), url.as_str(), audience));
@@ -46,7 +46,7 @@ impl OidcIssuer {
         Self { url, validations, tier_claim, keys, refresh: Refresh::new() }
     }
 
-    /// Whom the token stands for, at this time, as far as the keys that are known can tell.
+    /// Verifies a token at the time `now`, with the keys known so far.
     pub fn verify(&self, text: &str, now: Timestamp) -> Result<VerifiedIdentity, TokenError> {
         let header = token::read_header(text)?;
         let keys = self.keys.load();
@@ -60,24 +60,24 @@ impl OidcIssuer {
         token::verify(text, &public.key, validation, self.tier_claim.as_ref(), now)
     }
 
-    /// The same, where newer keys could tell more: asks for them unless that was done lately, and
-    /// waits for them, at most [`WAIT_MAX`].
+    /// Like [`Self::verify`], but if newer keys could change the outcome, requests them, unless
+    /// that happened recently, and waits for them, at most [`WAIT_MAX`].
     ///
-    /// However many requests ask, one fetch answers them all.
+    /// One fetch serves any number of concurrent requests.
     pub async fn verify_with_newer_keys(
         &self,
         text: &str,
         now: Timestamp,
     ) -> Result<VerifiedIdentity, TokenError> {
         let ticket = self.refresh.ticket();
-        // What came between the first look and the ticket is not waited for once more.
+        // Keys may have arrived before the ticket was taken: look again before waiting.
         let verified = self.verify(text, now);
         if !verified.as_ref().is_err_and(TokenError::may_pass_with_newer_keys) {
             return verified;
         }
         self.refresh.wait(ticket, WAIT_MAX).await;
         match self.verify(text, now) {
-            // Whether the provider knows the key, it did not tell.
+            // The provider did not respond, so it may or may not know this key.
             Err(TokenError::Invalid(TokenFlaw::UnknownKey)) if self.refresh.is_undecided() => {
                 Err(self.unavailable())
             }
@@ -85,7 +85,7 @@ impl OidcIssuer {
         }
     }
 
-    /// Keeps the keys fresh with what `fetch` brings, for as long as it is polled.
+    /// Keeps the keys fresh with what `fetch` returns, for as long as it is polled.
     pub async fn keep_fresh<F>(&self, fetch: impl Fn() -> F)
     where
         F: Future<Output = Result<KeySet, FetchError>>,
@@ -98,7 +98,7 @@ impl OidcIssuer {
         }
     }
 
-    /// Takes over new keys; false when there are none.
+    /// Installs fetched keys; returns whether the fetch succeeded.
     fn replace(&self, fetched: Result<KeySet, FetchError>) -> bool {
         match fetched {
             Ok(keys) => {

@@ -1,4 +1,4 @@
-//! A secret that a provider signs with and this server knows as well: HS256, as Supabase signs.
+//! HS256 with a secret that the provider and this server share, as Supabase uses it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use super::tier_claim::TierClaim;
 use super::{TokenError, VerifiedIdentity, token};
 use crate::ids::Timestamp;
 
-/// A shorter secret can be guessed from one token, in bytes: RFC 7518, section 3.2.
+/// Shortest secret, in bytes; a shorter one can be guessed from one token (RFC 7518, section 3.2).
 pub const SECRET_BYTES_MIN: usize = 32;
 
-/// The `aud` that Supabase gives to the tokens of users who have signed in.
+/// The `aud` in Supabase's tokens for signed-in users.
 pub const AUDIENCE_DEFAULT: &str = "authenticated";
 
-/// The secret, and what a token has to say.
+/// The secret, and what a token must contain.
 pub struct SharedSecret {
     key: DecodingKey,
     validation: Validation,
@@ -24,9 +24,9 @@ pub struct SharedSecret {
 }
 
 impl SharedSecret {
-    /// Reads the secret from a file that nobody else may read. Blocks on the disk.
+    /// Reads the secret from a file that only its owner may access. Blocks on disk I/O.
     ///
-    /// The end of a line behind the secret is none of it, since editors and `echo` put one there.
+    /// A trailing line end is not part of the secret, since editors and `echo` add one.
     pub fn open(
         path: &Path,
         issuer: &str,
@@ -50,7 +50,7 @@ impl SharedSecret {
         }
     }
 
-    /// Whom the token stands for, at this time.
+    /// Verifies a token at the time `now`.
     pub fn verify(&self, text: &str, now: Timestamp) -> Result<VerifiedIdentity, TokenError> {
         token::read_header(text)?;
         token::verify(text, &self.key, &self.validation, self.tier_claim.as_ref(), now)
@@ -68,25 +68,25 @@ fn without_line_end(content: &[u8]) -> &[u8] {
     content.strip_suffix(b"\r").unwrap_or(content)
 }
 
-/// Why there is no secret.
+/// Why the secret cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
-    /// The file cannot be read, or others can read it.
+    /// The file cannot be read, or other users can read it.
     #[error(transparent)]
     File(#[from] KeyFileError),
-    /// There is no such file.
+    /// The file does not exist.
     #[error("there is no file {}", path.display())]
     Missing {
-        /// Where it should be.
+        /// The configured path.
         path: PathBuf,
     },
-    /// The secret could be guessed.
-    #[error("the secret in {} has {byte_count} bytes; it has to have {SECRET_BYTES_MIN} at least",
+    /// The secret is short enough to guess.
+    #[error("the secret in {} has {byte_count} bytes; it needs at least {SECRET_BYTES_MIN}",
             path.display())]
     TooShort {
         /// The file.
         path: PathBuf,
-        /// How many bytes the secret has, without the end of the line.
+        /// Length of the secret, without the trailing line end.
         byte_count: usize,
     },
 }
@@ -121,7 +121,7 @@ mod tests {
         SharedSecret::open(&path, ISSUER, AUDIENCE_DEFAULT, claim)
     }
 
-    /// The claims of a Supabase token, with these on top.
+    /// A signed Supabase token whose claims include these changes.
     fn signed(algorithm: Algorithm, secret: &[u8], changes: &Value) -> String {
         let mut claims = json!({
             "iss": ISSUER, "sub": "3f333df6-90a4-4fda-8dd3-9485d27cee36", "aud": "authenticated",
@@ -169,12 +169,12 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_unfit_is_named_with_the_cure() {
+    fn an_unusable_secret_file_is_reported_with_the_fix() {
         let short = [&SECRET[..31], b"\n"].concat();
         for (content, mode, expected) in [
             (SECRET, 0o640, "make it private: chmod 600"),
             (SECRET, 0o604, "make it private: chmod 600"),
-            (&short, 0o600, "has 31 bytes; it has to have 32 at least"),
+            (&short, 0o600, "has 31 bytes; it needs at least 32"),
             (b"", 0o600, "has 0 bytes"),
             (&[b'x'; 5000], 0o600, "longer than any key"),
         ] {

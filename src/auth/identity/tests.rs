@@ -17,7 +17,7 @@ fn after(seconds: i64) -> Timestamp {
     Timestamp::from_seconds(NOW.seconds() + seconds)
 }
 
-/// Good claims, with these replaced; a null removes one.
+/// Valid claims with these changes; null removes a claim.
 fn claims(changes: &Value) -> Value {
     let mut claims = json!({
         "iss": EMBEDDED_ISSUER, "aud": EMBEDDED_AUDIENCE, "sub": "ada",
@@ -42,14 +42,13 @@ pub(super) fn base64url(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// A token of these parts, as text: header, payload, signature.
 fn assemble(header: &Value, payload: &Value, signature: &[u8]) -> String {
     let [header, payload] = [header, payload].map(|part| base64url(part.to_string().as_bytes()));
     format!("{header}.{payload}.{}", base64url(signature))
 }
 
 #[test]
-fn what_is_minted_verifies() {
+fn a_minted_token_verifies() {
     let issuer = issuer();
     for (subject, tier) in [
         ("ada", None),
@@ -72,7 +71,7 @@ fn what_is_minted_verifies() {
 }
 
 #[test]
-fn time_has_a_leeway_of_a_minute_and_not_a_nanosecond_more() {
+fn times_have_a_leeway_of_exactly_one_minute() {
     let issuer = issuer();
     let expired = |seconds| Err(TokenError::Expired { expired_at: after(seconds) });
     let early = |seconds| Err(TokenFlaw::NotYetValid { begins_at: after(seconds) }.into());
@@ -139,10 +138,10 @@ fn claims_are_checked_however_good_the_signature() {
 }
 
 #[test]
-fn an_id_token_is_told_from_an_access_token() {
+fn an_id_token_is_not_an_access_token() {
     let issuer = issuer();
     let (own, both) = (json!(EMBEDDED_AUDIENCE), json!(["other", EMBEDDED_AUDIENCE]));
-    // Whether it passes as `JWT` and without a `typ`; as `at+jwt` all of them do.
+    // Whether a token with these claims passes as `JWT` and without `typ`; as `at+jwt` all pass.
     for (changes, passes) in [
         (json!({}), true),
         (json!({"nonce": "x"}), false),
@@ -152,13 +151,13 @@ fn an_id_token_is_told_from_an_access_token() {
         (json!({"c_hash": "x"}), false),
         (json!({"s_hash": "x"}), false),
         (json!({"nonce": "x", "aud": both}), false),
-        // For the client that asked for it, and for nobody else.
+        // Issued to the client that asked for it, and to nobody else.
         (json!({"azp": own}), false),
         (json!({"azp": own, "aud": [own]}), false),
         (json!({"azp": own, "aud": both}), true),
         (json!({"azp": "a client"}), true),
         (json!({"azp": 5}), true),
-        // Where the provider says it, that decides.
+        // If the provider states the type, that decides.
         (json!({"typ": "ID"}), false),
         (json!({"typ": "Bearer", "azp": own, "nonce": "x"}), true),
         (json!({"typ": "other"}), true),
@@ -202,7 +201,7 @@ fn no_header_chooses_the_algorithm() {
             assert_eq!(issuer.verify(&token, NOW), Err(expected.clone().into()), "{algorithm}");
         }
     }
-    // The tag of a MAC under the public key, in a header that claims the right algorithm.
+    // An HMAC keyed with the public key, under a header that claims the right algorithm.
     let key = hmac::Key::new(hmac::HMAC_SHA256, issuer.public_key());
     let tag = hmac::sign(&key, b"anything");
     let token = assemble(&json!({"alg": "EdDSA"}), &good, tag.as_ref());
@@ -234,7 +233,7 @@ fn no_header_chooses_the_key() {
 }
 
 #[test]
-fn nothing_can_be_changed() {
+fn a_modified_token_is_refused() {
     let issuer = issuer();
     let token = issuer.mint("ada", Some(Tier::Free), 600, NOW).unwrap();
     for index in 0..token.len() {
@@ -253,7 +252,7 @@ fn nothing_can_be_changed() {
 }
 
 #[test]
-fn what_is_no_token_is_refused() {
+fn malformed_tokens_are_refused() {
     let issuer = issuer();
     let good = issuer.mint("ada", None, 600, NOW).unwrap();
     let padded = |length: usize| format!("{good}{}", "A".repeat(length - good.len()));
@@ -278,9 +277,9 @@ fn what_is_no_token_is_refused() {
 }
 
 #[test]
-fn a_claim_said_twice_is_refused() {
+fn a_duplicate_claim_is_refused() {
     let issuer = issuer();
-    // The library serialises maps, which cannot hold a name twice, so the text is signed by hand.
+    // The library serialises maps, which cannot repeat a name, so this text is signed by hand.
     let header = base64url(br#"{"alg":"EdDSA"}"#);
     let twice = base64url(
         br#"{"iss":"paperbourse","aud":"paperbourse","exp":9999999999,"sub":"ada","sub":"bob"}"#,
@@ -302,7 +301,7 @@ fn a_data_directory_keeps_its_issuer() {
 }
 
 #[test]
-fn a_file_that_is_no_key_is_named_and_kept() {
+fn an_invalid_key_file_is_named_and_kept() {
     let directory = tempfile::tempdir().unwrap();
     EmbeddedIssuer::open(directory.path()).unwrap();
     let path = key_file::path(directory.path());
@@ -322,7 +321,7 @@ fn debug_shows_no_key() {
 }
 
 #[test]
-fn the_digest_is_that_of_the_three_parts() {
+fn the_digest_covers_issuer_zero_byte_and_subject() {
     // printf 'paperbourse\0ada' | sha256sum
     let expected = "c8029e2e472bafb81da22a69f259b0904d427d8accd3e555447ba472f2e44f6d";
     let digest = identity_digest("paperbourse", "ada");

@@ -1,7 +1,7 @@
-//! The claim that says which tier a token entitles to.
+//! The claim that holds the tier a token entitles to.
 //!
-//! Providers put it where their rules let them: at the top, below `app_metadata`, or under a name
-//! that is a URL. Pure.
+//! Providers put it where their rules allow: at the top level, below `app_metadata`, or under a
+//! name that is a URL. Pure.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,32 +12,32 @@ use serde_json::value::RawValue;
 use super::TokenFlaw;
 use crate::limits::tier::Tier;
 
-/// How deep the claim may lie.
+/// How deep the claim may be nested.
 const STEPS_MAX: usize = 8;
 
-/// The longest path to it, in bytes.
+/// Longest path to the claim, in bytes.
 const PATH_BYTES_MAX: usize = 256;
 
-/// What users of common providers write into their own tokens.
+/// The claim that common providers let users edit themselves.
 const USERS_OWN: &str = "user_metadata";
 
-/// Where the tier stands in a token.
+/// The path to the tier in a token.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TierClaim {
-    /// The names of objects inside of each other, the outermost first; never empty.
+    /// Member names from the outermost object inwards; never empty.
     steps: Box<[Box<str>]>,
 }
 
-/// Why text is no path to a claim.
+/// Why text is not a path to a claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TierClaimError {
-    /// Users could give themselves any tier.
+    /// Users could grant themselves any tier.
     #[error(
         "users can edit what is below `{USERS_OWN}`: choose a claim that only the provider \
              can set, such as one below `app_metadata`"
     )]
     UsersOwn,
-    /// There is no name, or an empty one, or too many.
+    /// A name is empty, or the path is too long.
     #[error(
         "not a claim: use a name, or up to {STEPS_MAX} names with dots between them, \
              at most {PATH_BYTES_MAX} bytes"
@@ -48,8 +48,8 @@ pub enum TierClaimError {
 impl FromStr for TierClaim {
     type Err = TierClaimError;
 
-    /// Reads `tier`, `app_metadata.tier` or `https://example.org/tier`. A name that is a URL is one
-    /// name, whatever dots are in it.
+    /// Parses `tier`, `app_metadata.tier` or `https://example.org/tier`. A URL is a single name,
+    /// even if it contains dots.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text.split(['.', '/']).any(|name| name == USERS_OWN) {
             return Err(TierClaimError::UsersOwn);
@@ -64,12 +64,12 @@ impl FromStr for TierClaim {
 }
 
 impl TierClaim {
-    /// The claim of the embedded issuer.
+    /// The claim that the embedded issuer uses.
     pub(super) fn embedded() -> Self {
         Self { steps: [Box::from("tier")].into() }
     }
 
-    /// What these claims entitle to; nothing where the claim is absent or null.
+    /// The tier in these claims; `None` if the claim is absent or null.
     pub(super) fn read(&self, claims: &RawValue) -> Result<Option<Tier>, TokenFlaw> {
         let mut value = claims;
         for step in &self.steps {
@@ -88,7 +88,7 @@ impl TierClaim {
     }
 }
 
-/// Finds the one member of an object that has this name.
+/// Finds the member of an object with this name; a duplicate is an error.
 struct Member<'n> {
     name: &'n str,
 }
@@ -106,7 +106,7 @@ impl<'de> Visitor<'de> for Member<'_> {
             if name != self.name {
                 members.next_value::<IgnoredAny>()?;
             } else if found.replace(members.next_value()?).is_some() {
-                return Err(A::Error::custom("the claim is there twice"));
+                return Err(A::Error::custom("duplicate claim"));
             }
         }
         Ok(found)

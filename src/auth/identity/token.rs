@@ -1,4 +1,4 @@
-//! What a token has to look like and to say, under whichever key: the rules that all sources share.
+//! The rules for tokens that all identity sources share.
 
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation};
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::ids::Timestamp;
 
-/// The claims that are read here; `iss` and `aud` are compared by the library as well.
+/// The claims we read; the library compares `iss` and `aud` as well.
 #[derive(Deserialize)]
 struct Claims<'t> {
     iss: Option<String>,
@@ -30,19 +30,19 @@ struct Claims<'t> {
     iat: Option<NumericDate>,
 }
 
-/// Seconds since 1970, possibly with a fraction, as RFC 7519 has them.
+/// Seconds since 1970, possibly with a fraction (RFC 7519).
 #[derive(Deserialize)]
 struct NumericDate(serde_json::Number);
 
 impl NumericDate {
     fn timestamp(&self) -> Timestamp {
-        #[expect(clippy::cast_possible_truncation, reason = "the cast saturates, as is meant")]
+        #[expect(clippy::cast_possible_truncation, reason = "saturating is intended")]
         let seconds = self.0.as_i64().or_else(|| self.0.as_f64().map(|float| float.floor() as i64));
         Timestamp::from_seconds(seconds.unwrap_or(0))
     }
 }
 
-/// What the library has to check: everything but time, for which it would look at a clock.
+/// The library's checks: everything but time, for which it would read a clock.
 pub(super) fn validation(algorithm: Algorithm, issuer: &str, audience: &str) -> Validation {
     let mut validation = Validation::new(algorithm);
     validation.set_required_spec_claims(&["iss", "aud"]);
@@ -53,7 +53,7 @@ pub(super) fn validation(algorithm: Algorithm, issuer: &str, audience: &str) -> 
     validation
 }
 
-/// Reads the header of a token that nobody has vouched for yet.
+/// Reads the header of a token that is not verified yet.
 pub(super) fn read_header(token: &str) -> Result<Header, TokenFlaw> {
     if token.len() > TOKEN_BYTES_MAX {
         return Err(TokenFlaw::TooLong);
@@ -68,14 +68,14 @@ pub(super) fn read_header(token: &str) -> Result<Header, TokenFlaw> {
     Ok(header)
 }
 
-/// Whether a token of this `typ` can be meant for us. Issuers also sign, for the same audience and
-/// with the same key, that somebody has signed out (`logout+jwt`) or what has happened
-/// (`secevent+jwt`).
+/// Whether a token of this `typ` can be an access token. Issuers also sign logout tokens
+/// (`logout+jwt`) and security events (`secevent+jwt`), for the same audience and with the same
+/// key.
 fn is_access_type(kind: &str) -> bool {
     ["JWT", ACCESS_TYPE].into_iter().any(|known| is_type(kind, known))
 }
 
-/// Whether a `typ` is this one, written short or in full.
+/// Compares a `typ`, with or without the `application/` prefix.
 fn is_type(kind: &str, known: &str) -> bool {
     let short = kind
         .get(.."application/".len())
@@ -83,16 +83,16 @@ fn is_type(kind: &str, known: &str) -> bool {
     short.map_or(kind, |prefix| &kind[prefix.len()..]).eq_ignore_ascii_case(known)
 }
 
-/// The `typ` of an access token by RFC 9068.
+/// The `typ` of an access token (RFC 9068).
 const ACCESS_TYPE: &str = "at+jwt";
 
 impl Claims<'_> {
     /// Whether these are the claims of an ID token, which the same issuer signs with the same key.
     ///
-    /// It is what OIDC puts into those alone: the `nonce` of a sign-in, a hash of what
-    /// was issued beside it, or the client that asked (`azp`) as the only audience. Keycloak says
-    /// it in a claim `typ`, and then that decides, since its access tokens had a `nonce` as well.
-    /// An ID token with none of these cannot be told from an access token, but by its audience.
+    /// OIDC puts some claims into ID tokens only: the `nonce` of a sign-in, a hash of what was
+    /// issued with it, or the requesting client (`azp`) as the only audience. Keycloak states the
+    /// type in a claim `typ`, which then decides, since its access tokens used to carry a `nonce`,
+    /// too. An ID token with none of these differs from an access token only in its audience.
     fn are_of_id_token(&self) -> bool {
         match self.typ.map(text_of).as_deref() {
             Some("ID") => return true,
@@ -113,12 +113,12 @@ impl Claims<'_> {
     }
 }
 
-/// The text of a claim; its JSON where it is none.
+/// The text of a claim, or its JSON if it is not a string.
 fn text_of(value: &RawValue) -> String {
     serde_json::from_str(value.get()).unwrap_or_else(|_| value.get().to_owned())
 }
 
-/// Verifies a token, whose header was read, under this key, and its times against `now`.
+/// Verifies a token, whose header has been checked, under this key, and its times against `now`.
 pub(super) fn verify(
     token: &str,
     key: &DecodingKey,
@@ -156,7 +156,7 @@ pub(super) fn verify(
     Ok(VerifiedIdentity { issuer, subject, entitled_tier, expires_at })
 }
 
-/// Whether a user can have this name.
+/// Whether `text` can be a subject.
 pub(super) fn is_subject(text: &str) -> bool {
     (1..=SUBJECT_CHARS_MAX).contains(&text.chars().count())
 }

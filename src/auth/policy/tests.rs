@@ -73,8 +73,8 @@ fn admin_alone_does_not_trade() {
     assert_eq!(actor.require(missing), Err(PolicyError::InsufficientPermission { missing }));
 }
 
-/// What a caller can ever reach, by the words of the rule: everything with `admin`, else what it
-/// has.
+/// Everything a caller can ever reach, by the rule: with `admin` every permission, otherwise its
+/// own.
 fn reach(root: Actor) -> BTreeSet<&'static str> {
     let own = BTreeSet::from_iter(names(root.permissions()));
     if own.contains("admin") { ["read", "trade", "admin"].into() } else { own }
@@ -96,7 +96,7 @@ fn actor() -> impl Strategy<Value = Actor> {
 }
 
 proptest! {
-    /// Grows a tree: each request names one of the actors that exist, as creator, by its index.
+    /// Grows a tree: each request picks one of the existing actors as creator, by index.
     #[test]
     fn no_chain_of_creations_escalates(
         root in actor(),
@@ -120,7 +120,7 @@ proptest! {
         }
     }
 
-    /// A refusal is never wrong either: whatever the words of the rule allow is granted.
+    /// Refusals are never wrong, either: everything the rule allows is granted.
     #[test]
     fn what_is_within_reach_is_granted(
         creator in actor(),

@@ -1,4 +1,4 @@
-//! Where a provider publishes its keys (OIDC Discovery 1.0), and fetching them.
+//! Finds and fetches the keys that a provider publishes (OIDC Discovery 1.0).
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,34 +10,34 @@ use serde::Deserialize;
 use super::key_set::{KeySet, KeySetError};
 use crate::client::{Client, ClientError};
 
-/// The longest discovery document, in bytes. Large providers publish less than ten thousand.
+/// Size limit of a discovery document, in bytes. Large providers publish less than 10,000.
 pub const DISCOVERY_BYTES_MAX: usize = 64 * 1024;
 
-/// The longest key set, in bytes. Those with certificates in them take about twenty thousand.
+/// Size limit of a key set, in bytes. Sets with certificates take about 20,000.
 pub const KEY_SET_BYTES_MAX: usize = 256 * 1024;
 
-/// The longest address of an issuer, in bytes.
+/// Length limit of an issuer's address, in bytes.
 const URL_BYTES_MAX: usize = 512;
 
-/// The name of an issuer, which is its address as well: compared letter by letter.
+/// An issuer's identifier, which is also its address. Compared byte for byte.
 #[derive(Clone, PartialEq, Eq)]
 pub struct IssuerUrl {
     text: String,
     uri: Uri,
 }
 
-/// Why text is no address of an issuer.
+/// Why text is not an issuer's address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum IssuerUrlError {
-    /// No URL, or one with parts that no issuer has.
+    /// Not a URL, or one with parts that an issuer's address cannot have.
     #[error(
         "not the address of an issuer: use https://HOST/PATH without a query, a fragment or a \
              user, as the `issuer` of its discovery document has it"
     )]
     Malformed,
-    /// Anybody on the way could replace the keys.
+    /// Plain HTTP: anybody on the network path could replace the keys.
     #[error(
-        "keys have to come by https; http is for providers on this machine (localhost, \
+        "keys must be fetched over https; http is for providers on this machine (localhost, \
              127.0.0.1, [::1])"
     )]
     Insecure,
@@ -56,12 +56,12 @@ impl FromStr for IssuerUrl {
 }
 
 impl IssuerUrl {
-    /// As it was written, and as tokens have to have it.
+    /// The address as written, which tokens must match exactly.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether it is spoken to by TLS.
+    /// Whether the issuer is reached over TLS.
     pub fn is_https(&self) -> bool {
         is_https(&self.uri)
     }
@@ -89,7 +89,7 @@ fn is_https(uri: &Uri) -> bool {
     uri.scheme_str() == Some("https")
 }
 
-/// An address that nobody on the way can speak for.
+/// Parses an address that nobody on the network path can impersonate: https, or http on loopback.
 fn secure_uri(text: &str) -> Result<Uri, IssuerUrlError> {
     let uri: Uri = text.parse().map_err(|_| IssuerUrlError::Malformed)?;
     let host = uri.host().filter(|host| !host.is_empty()).ok_or(IssuerUrlError::Malformed)?;
@@ -107,56 +107,56 @@ fn is_loopback(host: &str) -> bool {
         || address.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
-/// What is read of a discovery document.
+/// The fields we need of a discovery document.
 #[derive(Deserialize)]
 struct Document {
     issuer: String,
     jwks_uri: String,
 }
 
-/// Why there are no new keys.
+/// Why fetching the keys failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The discovery document did not come.
+    /// A document could not be fetched.
     #[error("{address}: {error}")]
     Unreachable {
-        /// What was asked for.
+        /// The address that was requested.
         address: String,
-        /// What came instead.
+        /// Why the request failed.
         error: ClientError,
     },
-    /// What came is no discovery document.
+    /// The response is not a discovery document.
     #[error("{address} is not JSON with an `issuer` and a `jwks_uri`")]
     Malformed {
-        /// What was asked for.
+        /// The address that was requested.
         address: String,
     },
-    /// The document speaks for somebody else.
+    /// The document belongs to another issuer.
     #[error(
-        "its discovery document is of the issuer {told:?}: if that is the one that is meant, \
-             start with --identity oidc:{told}"
+        "its discovery document names the issuer {named:?}; if that is the one you want, \
+             start with --identity oidc:{named}"
     )]
     OtherIssuer {
-        /// Who it speaks for; the beginning of a long name.
-        told: String,
+        /// The issuer that the document names, truncated if long.
+        named: String,
     },
-    /// The keys are somewhere where they could be replaced.
+    /// `jwks_uri` points to an address that cannot be trusted.
     #[error("its `jwks_uri` cannot be used: {error}")]
     KeysAddress {
-        /// What is wrong with it.
+        /// What is wrong with the address.
         error: IssuerUrlError,
     },
-    /// The keys came, but none can be used.
+    /// The key set was fetched, but none of its keys can be used.
     #[error("{address}: {error}")]
     Keys {
-        /// What was asked for.
+        /// The address that was requested.
         address: String,
-        /// What is wrong with them.
+        /// What is wrong with the keys.
         error: KeySetError,
     },
 }
 
-/// The keys that the issuer publishes now.
+/// Fetches the keys that the issuer currently publishes.
 pub async fn fetch(client: &Client, issuer: &IssuerUrl) -> Result<KeySet, FetchError> {
     let address = issuer.discovery();
     let document = get(client, &address, DISCOVERY_BYTES_MAX).await?;
@@ -172,23 +172,23 @@ async fn get(client: &Client, address: &Uri, bytes_max: usize) -> Result<bytes::
         .map_err(|error| FetchError::Unreachable { address: shown(&address.to_string()), error })
 }
 
-/// Where this discovery document says that the keys are.
+/// Reads the address of the keys from a discovery document.
 fn keys_address(document: &[u8], issuer: &IssuerUrl, address: &Uri) -> Result<Uri, FetchError> {
     let document: Document = serde_json::from_slice(document)
         .map_err(|_| FetchError::Malformed { address: address.to_string() })?;
     if document.issuer != issuer.as_str() {
-        return Err(FetchError::OtherIssuer { told: shown(&document.issuer) });
+        return Err(FetchError::OtherIssuer { named: shown(&document.issuer) });
     }
     let failed = |error| FetchError::KeysAddress { error };
     let keys = secure_uri(&document.jwks_uri).map_err(failed)?;
-    // A provider far away has no business on this machine.
+    // A remote provider has no business pointing us at this machine.
     if issuer.is_https() && !is_https(&keys) {
         return Err(failed(IssuerUrlError::Insecure));
     }
     Ok(keys)
 }
 
-/// The beginning of what another server said, fit for a line of a log.
+/// The beginning of what another server sent, safe for a log line.
 fn shown(text: &str) -> String {
     const CHARACTERS_MAX: usize = 200;
     text.chars().filter(|c| !c.is_control()).take(CHARACTERS_MAX).collect()
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_issuer_is_an_address_that_nobody_can_speak_for() {
+    fn an_issuer_needs_an_address_that_cannot_be_impersonated() {
         for (text, expected) in [
             ("https://id.example.org", Ok("https://id.example.org")),
             ("https://tenant.auth0.com/", Ok("https://tenant.auth0.com")),
@@ -230,9 +230,9 @@ mod tests {
     }
 
     #[test]
-    fn a_document_speaks_for_its_issuer_only() {
+    fn a_document_must_name_its_own_issuer() {
         let insecure = FetchError::KeysAddress { error: IssuerUrlError::Insecure };
-        let other = |told: &str| FetchError::OtherIssuer { told: told.to_owned() };
+        let other = |named: &str| FetchError::OtherIssuer { named: named.to_owned() };
         let malformed = || FetchError::Malformed { address: "https://i.org/d".into() };
         for (issuer, document, expected) in [
             ("https://i.org", r#"{"issuer":"https://i.org","jwks_uri":"https://k.org/k"}"#, Ok(())),

@@ -1,8 +1,8 @@
-//! The keys that an issuer publishes (RFC 7517), and which of them may vouch for a token.
+//! The keys that an issuer publishes (RFC 7517), and which of them may verify a token.
 //!
-//! Pure. Each key is tied to one algorithm when it is read; a token cannot untie it. A key that is
-//! not for signatures, or of a kind that is not on the list, is passed over, since issuers publish
-//! those side by side with the ones that matter.
+//! Pure. Each key is bound to one algorithm when it is read, and no token can change that. Keys
+//! that are not for signatures, or of an unsupported kind, are skipped, since issuers publish them
+//! next to the ones that matter.
 
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED, ED25519, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256,
@@ -12,19 +12,20 @@ use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// More keys are not read: the set is refused. Large providers publish about ten.
+/// Most keys in a set; a larger set is refused. Large providers publish about ten.
 pub const KEYS_MAX: usize = 100;
 
-/// A longer name of a key is none, in bytes.
+/// Longest key id, in bytes; a key with a longer one is skipped.
 const KEY_ID_BYTES_MAX: usize = 256;
 
-/// The sizes of an RSA modulus, in bits: below it can be factored, above it takes long to check.
+/// Accepted sizes of an RSA modulus, in bits: smaller ones can be factored, larger ones are slow to
+/// check.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
 
-/// How many bytes an RSA exponent may have. The usual one has three.
+/// Longest RSA exponent, in bytes. The usual one takes three.
 const RSA_EXPONENT_BYTES_MAX: usize = 5;
 
-/// The algorithms that are believed, whatever a token or a key says.
+/// The algorithms we accept, whatever a token or a key says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SignatureAlgorithm {
     /// RSA with PKCS #1 v1.5 and SHA-256.
@@ -36,10 +37,10 @@ pub enum SignatureAlgorithm {
 }
 
 impl SignatureAlgorithm {
-    /// All of them.
+    /// Every algorithm.
     pub const ALL: [Self; 3] = [Self::Rs256, Self::Es256, Self::EdDsa];
 
-    /// The library's name for it.
+    /// The library's constant for it.
     pub(super) const fn of_library(self) -> Algorithm {
         match self {
             Self::Rs256 => Algorithm::RS256,
@@ -58,10 +59,10 @@ impl SignatureAlgorithm {
     }
 }
 
-/// A key that may vouch for tokens.
+/// A key that may verify tokens.
 #[derive(Clone, Debug)]
 pub(super) struct PublicKey {
-    /// Its name; an issuer with one key may do without.
+    /// Its `kid`; an issuer with a single key may omit it.
     id: Option<Box<str>>,
     pub(super) algorithm: SignatureAlgorithm,
     pub(super) key: DecodingKey,
@@ -71,26 +72,26 @@ pub(super) struct PublicKey {
 #[derive(Clone, Debug)]
 pub struct KeySet {
     keys: Vec<PublicKey>,
-    /// How many were published that cannot be used.
+    /// How many published keys cannot be used.
     passed_over: usize,
 }
 
-/// Why there are no keys to use.
+/// Why a key set cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum KeySetError {
     /// Not an object with a list of keys.
     #[error("the key set is not JSON with a list of `keys`")]
     Malformed,
     /// More than [`KEYS_MAX`].
-    #[error("the key set has {count} keys; at most {KEYS_MAX} are read")]
+    #[error("the key set has {count} keys; at most {KEYS_MAX} are allowed")]
     TooMany {
-        /// How many there are.
+        /// How many keys the set has.
         count: usize,
     },
-    /// None of them is for signatures with an algorithm on the list.
-    #[error("none of the {count} keys is a public one for RS256, ES256 or EdDSA signatures")]
+    /// No key is a public signature key of a supported algorithm.
+    #[error("none of the {count} keys is a public key for RS256, ES256 or EdDSA signatures")]
     NoneUsable {
-        /// How many there are.
+        /// How many keys the set has.
         count: usize,
     },
 }
@@ -101,7 +102,7 @@ struct Document<'a> {
     keys: Vec<&'a RawValue>,
 }
 
-/// The members of a key that decide whether and how it is used.
+/// The members that decide whether and how a key is used.
 #[derive(Deserialize)]
 struct Jwk {
     kty: String,
@@ -120,7 +121,7 @@ struct Jwk {
 }
 
 impl KeySet {
-    /// Reads what an issuer publishes.
+    /// Parses the key set of an issuer.
     pub fn from_json(document: &[u8]) -> Result<Self, KeySetError> {
         let document: Document<'_> =
             serde_json::from_slice(document).map_err(|_| KeySetError::Malformed)?;
@@ -137,7 +138,8 @@ impl KeySet {
         Ok(Self { keys, passed_over })
     }
 
-    /// The key of this name, the first where there are several; without a name, the only key.
+    /// Finds a key by its id, the first if several share it; without an id, the only key of the
+    /// set.
     pub(super) fn find(&self, id: Option<&str>) -> Option<&PublicKey> {
         match (id, self.keys.as_slice()) {
             (Some(id), keys) => keys.iter().find(|key| key.id.as_deref() == Some(id)),
@@ -151,12 +153,12 @@ impl KeySet {
         self.keys.len()
     }
 
-    /// How many keys were published that cannot be used.
+    /// How many published keys cannot be used.
     pub fn passed_over(&self) -> usize {
         self.passed_over
     }
 
-    /// Whether the other set has keys of the same names.
+    /// Whether both sets have the same key ids, in the same order.
     pub fn has_names_of(&self, other: &Self) -> bool {
         let names = |set: &Self| set.keys.iter().map(|key| key.id.clone()).collect::<Vec<_>>();
         names(self) == names(other)
@@ -184,7 +186,7 @@ impl PublicKey {
 }
 
 impl Jwk {
-    /// The one algorithm that a key of this kind is used with.
+    /// The one algorithm that we use with a key of this kind.
     fn algorithm(&self) -> Option<SignatureAlgorithm> {
         match (self.kty.as_str(), self.crv.as_deref()) {
             ("RSA", _) => Some(SignatureAlgorithm::Rs256),
@@ -195,7 +197,7 @@ impl Jwk {
     }
 }
 
-/// Whether the numbers are a key at all, and of a size that can be trusted and afforded.
+/// Whether the key is well formed and of a size that is neither weak nor too slow to check.
 fn is_sound(key: &DecodingKey, algorithm: SignatureAlgorithm) -> bool {
     match (algorithm, key.kind()) {
         (SignatureAlgorithm::Rs256, DecodingKeyKind::RsaModulusExponent { n, e }) => {
@@ -205,7 +207,7 @@ fn is_sound(key: &DecodingKey, algorithm: SignatureAlgorithm) -> bool {
                 && e.len() <= RSA_EXPONENT_BYTES_MAX
                 && components.to_parsed_public_key(&RSA_PKCS1_2048_8192_SHA256).is_ok()
         }
-        // Both coordinates behind the mark of an uncompressed point.
+        // Both coordinates, after the byte that marks an uncompressed point.
         (SignatureAlgorithm::Es256, DecodingKeyKind::SecretOrDer(point)) => {
             point.len() == 65 && ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).is_ok()
         }

@@ -1,24 +1,24 @@
-//! When the keys of a provider are read again: the schedule, and who may hurry it.
+//! When a provider's keys are fetched: on a schedule, or earlier at the request of a token.
 
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// How often keys are read again when all is well. A key that the provider takes back is believed
-/// for so long.
+/// How often keys are fetched when all is well. A key that the provider withdraws stays accepted
+/// for up to this long.
 pub(super) const REFRESH_INTERVAL: Duration = Duration::from_mins(5);
 
-/// How often tokens with unknown keys may have them read again, whatever comes of it.
+/// How often tokens with unknown keys may trigger a fetch, whether it succeeds or not.
 pub(super) const REQUESTED_INTERVAL: Duration = Duration::from_mins(1);
 
-/// The first wait after a failure; each further one doubles it.
+/// Delay before the first retry; doubles with each further failure.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 
-/// The longest wait between two tries.
+/// Longest delay between two attempts.
 const RETRY_MAX: Duration = Duration::from_mins(1);
 
-/// What requests see of the task that reads keys, and how they wake it.
+/// What requests see of the task that fetches keys, and how they wake it.
 pub(super) struct Refresh {
     progress: watch::Sender<Progress>,
     wanted: Notify,
@@ -26,21 +26,21 @@ pub(super) struct Refresh {
 
 #[derive(Clone, Copy)]
 struct Progress {
-    /// How many tries have come to an end.
+    /// How many attempts have ended.
     ended: u64,
-    /// Whether a try is under way; so it is before the first.
+    /// Whether an attempt is under way. True before the first one, too.
     is_running: bool,
-    /// Whether the newest try brought nothing.
+    /// Whether the last attempt failed.
     has_failed: bool,
-    /// When the next try is due.
+    /// When the next attempt is due.
     next: Instant,
-    /// How long to wait after the next failure.
+    /// The delay after the next failure.
     retry: Duration,
-    /// From when on a request may hurry it.
+    /// The earliest time at which a request may trigger an attempt.
     next_requested: Instant,
 }
 
-/// What a request remembers of the moment in which it looked at the keys.
+/// The progress that a request saw before it looked at the keys.
 pub(super) struct Ticket {
     progress: watch::Receiver<Progress>,
     ended: u64,
@@ -60,15 +60,15 @@ impl Refresh {
         Self { progress: watch::Sender::new(progress), wanted: Notify::new() }
     }
 
-    /// Taken before the look at the keys, so that none are missed that come right after it.
+    /// Taken before looking at the keys, so that keys which arrive right afterwards are not missed.
     pub(super) fn ticket(&self) -> Ticket {
         let mut progress = self.progress.subscribe();
         let ended = progress.borrow_and_update().ended;
         Ticket { progress, ended }
     }
 
-    /// Waits for the end of a try that is under way or may be asked for; returns at once when there
-    /// is none.
+    /// Waits for the current attempt to end, or for one that this call may trigger. Returns at once
+    /// if there is neither.
     pub(super) async fn wait(&self, mut ticket: Ticket, wait_max: Duration) {
         let progress = *self.progress.borrow();
         if !progress.is_running {
@@ -78,33 +78,33 @@ impl Refresh {
             self.wanted.notify_one();
         }
         let ended = ticket.progress.wait_for(|progress| progress.ended != ticket.ended);
-        // Whoever has waited long enough looks at the keys that there are.
+        // On timeout, the caller makes do with the keys that are there.
         let _ = timeout(wait_max, ended).await;
     }
 
-    /// Whether what the provider publishes now is not known: it did not answer, or not yet.
+    /// Whether the provider's current keys are unknown: it failed to respond, or has not responded
+    /// yet.
     pub(super) fn is_undecided(&self) -> bool {
         let progress = *self.progress.borrow();
         progress.has_failed || progress.is_running
     }
 
-    /// Whether the newest try that has ended brought nothing.
+    /// Whether the last attempt failed.
     pub(super) fn has_failed(&self) -> bool {
         self.progress.borrow().has_failed
     }
 
-    /// In how many whole seconds there may be news, at least 1.
+    /// Whole seconds until the next scheduled attempt, rounded up and at least 1.
     pub(super) fn seconds_until_next(&self) -> u64 {
         let next = self.progress.borrow().next;
         next.saturating_duration_since(Instant::now()).as_secs() + 1
     }
 
-    /// A try begins.
     pub(super) fn begin(&self) {
         self.progress.send_modify(|progress| progress.is_running = true);
     }
 
-    /// The try has come to its end; it brought keys or not.
+    /// Records the end of an attempt and schedules the next one.
     pub(super) fn end(&self, is_good: bool) {
         let now = Instant::now();
         self.progress.send_modify(|progress| {
@@ -121,7 +121,7 @@ impl Refresh {
         });
     }
 
-    /// Ends when a try is due, or when a request wants one and may.
+    /// Returns when an attempt is due, or when a request asks for one and the interval allows it.
     pub(super) async fn pause(&self) {
         let next = self.progress.borrow().next;
         loop {

@@ -15,7 +15,6 @@ use crate::auth::identity::tests::base64url;
 const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
 const URL: &str = "https://id.example.org";
 
-/// A private key that signs tokens under a name.
 struct Signer {
     id: &'static str,
     key: EncodingKey,
@@ -50,22 +49,21 @@ fn down() -> FetchError {
     FetchError::Malformed { address: URL.into() }
 }
 
-/// An issuer whose provider answers what stands here, and counts.
+/// An issuer whose provider returns `answer` and counts the fetches.
 struct World {
     issuer: Rc<OidcIssuer>,
     answer: Rc<RefCell<Option<KeySet>>>,
-    /// How long the provider takes.
     delay: Rc<Cell<Duration>>,
     fetches: Rc<Cell<u32>>,
 }
 
 impl World {
-    /// Runs `test` beside the task that keeps keys fresh, with a provider that answers at once.
+    /// Runs `test` next to the task that refreshes keys, with a provider that responds at once.
     async fn run(answer: Option<KeySet>, test: impl AsyncFn(&World)) {
         Self::run_slowly(answer, Duration::ZERO, test).await;
     }
 
-    /// The same with a provider that takes so long.
+    /// Like [`Self::run`], with a provider that takes this long to respond.
     async fn run_slowly(answer: Option<KeySet>, delay: Duration, test: impl AsyncFn(&World)) {
         let issuer = Rc::new(OidcIssuer::new(URL.parse().unwrap(), "a", None));
         let world = World {
@@ -90,12 +88,12 @@ impl World {
         *self.answer.borrow_mut() = answer;
     }
 
-    /// What a request with this token is told.
+    /// The outcome of a request with this signer's token.
     async fn ask(&self, signer: &Signer) -> Result<(), TokenError> {
         self.issuer.verify_with_newer_keys(&signer.token(), NOW).await.map(|_| ())
     }
 
-    /// Lets time pass in steps that no timer is missed in.
+    /// Advances time in steps small enough that no timer is skipped.
     async fn pass(&self, duration: Duration) {
         let end = Instant::now() + duration;
         while Instant::now() < end {
@@ -125,7 +123,7 @@ async fn the_first_requests_wait_for_the_first_keys() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unknown_keys_are_looked_for_once_a_minute_however_many_ask() {
+async fn unknown_keys_trigger_at_most_one_fetch_a_minute() {
     let (old, new, never) = (Signer::new("old"), Signer::new("new"), Signer::new("never"));
     World::run(Some(key_set(&[&old])), async |world| {
         assert_eq!(world.ask(&old).await, Ok(()));
@@ -140,7 +138,7 @@ async fn unknown_keys_are_looked_for_once_a_minute_however_many_ask() {
         );
         assert_eq!(answers, (unknown(), Ok(()), unknown(), Ok(()), Ok(())));
         assert_eq!(world.fetches.get(), 2);
-        // For a minute nobody is heard, and nobody waits.
+        // For a minute, nobody triggers a fetch and nobody waits.
         for second in 1..60 {
             world.pass(Duration::from_secs(1)).await;
             let before = Instant::now();
@@ -160,7 +158,7 @@ async fn unknown_keys_are_looked_for_once_a_minute_however_many_ask() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_schedule_finds_new_keys_that_nobody_asked_for() {
+async fn the_schedule_finds_new_keys_without_a_request() {
     let (old, new) = (Signer::new("old"), Signer::new("new"));
     World::run(Some(key_set(&[&old])), async |world| {
         assert_eq!(world.ask(&old).await, Ok(()));
@@ -177,18 +175,18 @@ async fn the_schedule_finds_new_keys_that_nobody_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_issuer_is_down_what_was_good_stays_good() {
+async fn known_keys_stay_in_use_while_the_issuer_is_down() {
     let (old, new) = (Signer::new("old"), Signer::new("new"));
     World::run(Some(key_set(&[&old])), async |world| {
         assert_eq!(world.ask(&old).await, Ok(()));
         world.set(None);
-        // An hour later: the last keys are in use, and unknown ones may be good or not.
+        // An hour later: the last keys are still in use, and an unknown key may be good or not.
         world.pass(Duration::from_hours(1)).await;
         assert!(world.issuer.verify(&old.token(), NOW).is_ok());
         assert!(matches!(world.ask(&new).await, Err(TokenError::Unavailable { .. })));
         let fetches = world.fetches.get();
         assert!((50..90).contains(&fetches), "about one try a minute: {fetches}");
-        // Back again: the next try finds it.
+        // Once the issuer is back, the next attempt succeeds.
         world.set(Some(key_set(&[&new])));
         world.pass(Duration::from_secs(61)).await;
         assert!(world.issuer.verify(&new.token(), NOW).is_ok());
@@ -197,19 +195,19 @@ async fn while_the_issuer_is_down_what_was_good_stays_good() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_first_key_everybody_is_told_to_come_back() {
+async fn without_keys_every_token_gets_retry_after() {
     let signer = Signer::new("a");
     World::run(None, async |world| {
-        let told = world.ask(&signer).await;
-        assert!(matches!(told, Err(TokenError::Unavailable { .. })), "{told:?}");
-        // Junk is no reason to wait for anybody.
+        let found = world.ask(&signer).await;
+        assert!(matches!(found, Err(TokenError::Unavailable { .. })), "{found:?}");
+        // A malformed token does not wait for keys.
         let junk = world.issuer.verify_with_newer_keys("junk", NOW).await;
         assert_eq!(junk, Err(TokenFlaw::Malformed.into()));
         world.pass(Duration::from_mins(5)).await;
         let fetches = world.fetches.get();
         assert!((9..15).contains(&fetches), "1, 2, 4 ... 60 s apart: {fetches}");
-        let told = world.issuer.verify(&signer.token(), NOW);
-        let Err(TokenError::Unavailable { retry_after_seconds }) = told else { panic!() };
+        let found = world.issuer.verify(&signer.token(), NOW);
+        let Err(TokenError::Unavailable { retry_after_seconds }) = found else { panic!() };
         assert!((1..=60).contains(&retry_after_seconds), "{retry_after_seconds}");
         world.set(Some(key_set(&[&signer])));
         world.pass(Duration::from_secs(retry_after_seconds)).await;
@@ -219,14 +217,14 @@ async fn without_a_first_key_everybody_is_told_to_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_longer_than_the_bound() {
+async fn no_request_waits_longer_than_the_limit() {
     let signer = Signer::new("a");
     let delay = Duration::from_hours(1);
     World::run_slowly(Some(key_set(&[&signer])), delay, async |world| {
         for _ in 0..3 {
             let before = Instant::now();
-            let told = timeout(2 * WAIT_MAX, world.ask(&signer)).await.unwrap();
-            assert!(matches!(told, Err(TokenError::Unavailable { .. })), "{told:?}");
+            let found = timeout(2 * WAIT_MAX, world.ask(&signer)).await.unwrap();
+            assert!(matches!(found, Err(TokenError::Unavailable { .. })), "{found:?}");
             assert!(before.elapsed() <= WAIT_MAX + Duration::from_millis(1));
         }
     })
@@ -234,29 +232,29 @@ async fn nobody_waits_longer_than_the_bound() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_the_issuer_was_too_slow_to_tell_of_may_be_good() {
+async fn a_key_is_unavailable_not_unknown_while_a_fetch_runs() {
     let (old, new) = (Signer::new("old"), Signer::new("new"));
     World::run(Some(key_set(&[&old])), async |world| {
         assert_eq!(world.ask(&old).await, Ok(()));
         world.set(Some(key_set(&[&new, &old])));
         world.delay.set(2 * WAIT_MAX);
-        let told = world.ask(&new).await;
-        assert!(matches!(told, Err(TokenError::Unavailable { .. })), "{told:?}");
-        assert_eq!(world.ask(&new).await, Ok(()), "it was told meanwhile");
+        let found = world.ask(&new).await;
+        assert!(matches!(found, Err(TokenError::Unavailable { .. })), "{found:?}");
+        assert_eq!(world.ask(&new).await, Ok(()), "the fetch has succeeded meanwhile");
         assert_eq!(world.fetches.get(), 2);
     })
     .await;
 }
 
 #[test]
-fn a_key_is_used_for_what_it_is_published_for() {
+fn a_key_is_used_only_for_its_published_purpose() {
     let signer = Signer::new("a");
     let check = |changes: Value, is_used: bool| {
         let mut jwk = signer.jwk();
         for (name, value) in changes.as_object().unwrap() {
             jwk[name] = value.clone();
         }
-        // Another key beside it, so that the set is never empty.
+        // A second key, so that the set is never empty.
         let other = Signer::new("other").jwk();
         let text = json!({"keys": [jwk, other]}).to_string();
         let found = KeySet::from_json(text.as_bytes()).unwrap();
@@ -308,7 +306,7 @@ fn a_key_is_used_for_what_it_is_published_for() {
 }
 
 #[test]
-fn a_set_that_is_none_is_refused_whole() {
+fn an_unusable_set_is_refused_as_a_whole() {
     let many = vec![Signer::new("a").jwk(); KEYS_MAX + 1];
     for (text, expected) in [
         (json!({"keys": many[1..]}).to_string(), Ok(KEYS_MAX)),
@@ -326,7 +324,7 @@ fn a_set_that_is_none_is_refused_whole() {
 }
 
 #[test]
-fn a_token_without_a_name_of_a_key_needs_that_there_is_one_key() {
+fn a_token_without_a_key_id_needs_a_set_of_one() {
     let (one, other) = (Signer::new("a"), Signer::new("b"));
     assert!(key_set(&[&one]).find(None).is_some());
     assert!(key_set(&[&one, &other]).find(None).is_none());
