@@ -1,9 +1,9 @@
-//! How much a caller may ask for: exact sliding windows for each key, token buckets for each
-//! network address, and the table of tiers that says how wide the windows are.
+//! Rate limits: exact sliding windows for keys, token buckets for network addresses and accounts,
+//! and the table of tiers that sizes the windows.
 //!
-//! Time arrives as nanoseconds of one monotonic clock, whose zero may be anywhere. This module
-//! knows nothing of keys, requests, headers or status codes: it answers whether one more may pass,
-//! what is left, and when one is sure to pass.
+//! Time is passed in as nanoseconds of one monotonic clock with an arbitrary zero. This module
+//! knows nothing about keys, requests, headers or status codes: it answers whether one more request
+//! may pass, how many are left, and when the next one is sure to pass.
 
 mod atomics;
 pub mod bucket;
@@ -17,36 +17,36 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-/// The largest limit of a window, and the largest rate and burst of a bucket. A window this wide
+/// The largest limit of a window, and the largest rate and burst of a bucket. A window this large
 /// costs its key 8 MB.
 pub const LIMIT_MAX: u32 = 1_000_000;
 
-/// What a window without a limit shows as its limit and as what is left of it.
+/// What an unlimited window reports as its limit and as its remaining count.
 pub const UNLIMITED_SHOWN: u32 = 2_147_483_647;
 
-/// Times past this, 146 years after the zero of the clock, are read as this.
+/// Later times, 146 years after the clock's zero, are clamped to this.
 pub const CLOCK_NS_MAX: u64 = (1 << 62) - 1;
 
 const SECOND_NS: u64 = 1_000_000_000;
 const MINUTE_NS: u64 = 60 * SECOND_NS;
 
-/// How many requests a window admits: 1 to [`LIMIT_MAX`], or any number.
+/// How many requests a window admits: 1 to [`LIMIT_MAX`], or unlimited.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Limit(Option<NonZeroU32>);
 
-/// A limit that no window can have.
+/// A limit out of range.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("limit `{text}` is neither a whole number from 1 to {LIMIT_MAX} nor `unlimited`")]
 pub struct LimitError {
-    /// What was given.
+    /// The rejected text.
     pub text: Box<str>,
 }
 
 impl Limit {
-    /// Any number of requests.
+    /// Admits everything.
     pub const UNLIMITED: Self = Self(None);
 
-    /// So many requests.
+    /// A limit of `count` requests.
     pub fn new(count: u32) -> Result<Self, LimitError> {
         match NonZeroU32::new(count) {
             Some(limit) if count <= LIMIT_MAX => Ok(Self(Some(limit))),
@@ -54,17 +54,17 @@ impl Limit {
         }
     }
 
-    /// How many requests, `None` for any number.
+    /// The number of requests; `None` if unlimited.
     pub fn get(self) -> Option<u32> {
         self.0.map(NonZeroU32::get)
     }
 
-    /// The number that clients see.
+    /// The number reported to clients.
     pub fn shown(self) -> u32 {
         self.get().unwrap_or(UNLIMITED_SHOWN)
     }
 
-    /// A limit of the built-in table, checked when the crate is compiled.
+    /// A built-in limit, checked at compile time.
     const fn constant(count: u32) -> Self {
         assert!(count <= LIMIT_MAX);
         match NonZeroU32::new(count) {
@@ -87,7 +87,7 @@ impl FromStr for Limit {
     }
 }
 
-/// The form that [`Limit::from_str`] reads.
+/// The format that [`Limit::from_str`] reads.
 impl fmt::Display for Limit {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
@@ -97,15 +97,15 @@ impl fmt::Display for Limit {
     }
 }
 
-/// The seconds of a `Retry-After`: the wait rounded up, at least 1.
+/// The value of `Retry-After` in seconds: the wait rounded up, at least 1.
 pub const fn retry_after_seconds(wait_ns: u64) -> u64 {
     let seconds = wait_ns.div_ceil(SECOND_NS);
     if seconds == 0 { 1 } else { seconds }
 }
 
-/// Digits that make a number from 1 to `count_max`.
+/// Parses plain digits into a number from 1 to `count_max`.
 fn count_from_text(text: &str, count_max: u32) -> Option<u32> {
-    // The standard parser takes a plus sign, which is a slip on a command line.
+    // The standard parser accepts a plus sign, which is a typo on a command line.
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
     let count: u32 = text.parse().ok()?;
     (is_plain && (1..=count_max).contains(&count)).then_some(count)
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_a_number_from_one_to_the_bound_or_unlimited() {
+    fn a_limit_is_a_number_in_range_or_unlimited() {
         for (text, expected) in [
             ("1", Some(Some(1))),
             ("0050", Some(Some(50))),

@@ -1,21 +1,21 @@
-//! Sockets: the upgrade from HTTP, the caps, and the stream of prices.
+//! The price socket: the upgrade from HTTP, the caps on sockets, and the price stream.
 //!
 //! `GET /v1/ws/prices` becomes a socket ([`upgrade`]). A caller that may not have one is still
-//! upgraded and then refused with a close code ([`connection::refuse`]), since a browser shows its
-//! script no other reason. What a client may say is in [`protocol`]; who receives what is in
-//! [`fanout`]; one task for each socket is in [`connection`].
+//! upgraded and then refused with a close code ([`connection::refuse`]), since browsers show
+//! scripts no other reason. [`protocol`] defines the messages, [`fanout`] decides who receives
+//! what, and [`connection`] runs one task per socket.
 //!
-//! What the server decides where a client could wonder:
+//! Choices that a client might wonder about:
 //!
-//! - A market that is not listed is named in an `error` frame; the others of the same request are
+//! - An `error` frame names the markets of a request that are not listed. The others are
 //!   subscribed, and the acknowledgement that follows lists them.
-//! - A request that would take a socket past [`subscriptions::MARKETS_PER_SOCKET_MAX`] markets is
-//!   refused as a whole, with an `error` frame and no acknowledgement.
-//! - The first price frame of a subscription is what the market shows now. It is never marked as
-//!   conflated, whatever its `seq`.
+//! - A request that would exceed [`subscriptions::MARKETS_PER_SOCKET_MAX`] markets is refused as a
+//!   whole, with an `error` frame and no acknowledgement.
+//! - The first price frame of a subscription shows the market's current state and is never marked
+//!   as conflated, whatever its `seq`.
 //! - A binary frame closes the socket with 1003, an unmasked one with 1002.
 //!
-//! Who the caller is, which tier it has and which paths there are is not known here.
+//! This module does not know who the caller is, which tier it has, or which paths exist.
 
 pub mod close;
 pub mod connection;
@@ -36,30 +36,30 @@ use hyper_util::rt::TokioIo;
 
 pub use frame::CLIENT_FRAME_BYTES_MAX;
 
-/// Why a request does not become a socket. Nothing was upgraded: the answer is plain HTTP.
+/// Why a request does not become a socket. Nothing was upgraded; the response is plain HTTP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum UpgradeError {
-    /// An ordinary request.
+    /// Not an upgrade request.
     #[error("this path is a socket: connect with ws:// or wss://")]
     NotAnUpgrade,
     /// No `Sec-WebSocket-Key`.
     #[error("the header sec-websocket-key is missing")]
     MissingKey,
-    /// The answer is 426 and names version 13.
+    /// Answered with 426 and version 13.
     #[error("the header sec-websocket-version must be 13")]
     UnsupportedVersion,
 }
 
-/// A stream that becomes ours when the 101 has been sent.
+/// Resolves to the socket's stream once the 101 has been sent.
 pub struct Upgrading(UpgradeFut);
 
-/// The 101 that turns this request into a socket, and the stream that follows it.
+/// Builds the 101 response that turns this request into a socket, and the stream that follows it.
 ///
-/// Extensions and subprotocols that the client offers are not taken up.
+/// Ignores extensions and subprotocols that the client offers.
 pub fn upgrade<B>(
     request: &mut Request<B>,
 ) -> Result<(Response<Empty<Bytes>>, Upgrading), UpgradeError> {
-    // A HEAD would be answered as a GET is, and only a GET opens a socket.
+    // HEAD is answered like GET, but only GET opens a socket.
     if request.method() != Method::GET || !is_upgrade_request(request) {
         return Err(UpgradeError::NotAnUpgrade);
     }
@@ -71,9 +71,9 @@ pub fn upgrade<B>(
 }
 
 impl Upgrading {
-    /// Waits until the response has left. `None` when the connection ended before.
+    /// Waits until the response has been sent. `None` if the connection ended first.
     pub async fn stream(self) -> Option<TokioIo<Upgraded>> {
-        // Nothing was read through the crate's socket yet, so no byte is lost with it.
+        // The crate's socket has not read anything yet, so dropping it loses no bytes.
         self.0.await.ok().map(fastwebsockets::WebSocket::into_inner)
     }
 }

@@ -1,5 +1,5 @@
-//! The atomics of this module, in one place so that a build with `--cfg paperbourse_loom` can put
-//! the model checker's in their stead.
+//! The atomics of this module, in one place so that a build with `--cfg paperbourse_loom` can swap
+//! in the model checker's.
 
 pub(super) use self::place::{Loaded, Place};
 
@@ -14,11 +14,10 @@ mod place {
     use arc_swap::{ArcSwapAny, Guard};
     use triomphe::ThinArc;
 
-    /// Holds shared slots with what is before them, or none, which any thread may exchange without
-    /// a lock.
+    /// Holds an optional slice with its header. Any thread may replace it without a lock.
     pub(in crate::limits) struct Place<H, T>(ArcSwapAny<Option<ThinArc<H, T>>>);
 
-    /// What a place held when it was looked at. The value lives as long as this.
+    /// What a place held when it was loaded; keeps the value alive.
     pub(in crate::limits) type Loaded<H, T> = Guard<Option<ThinArc<H, T>>>;
 
     impl<H, T> Place<H, T> {
@@ -31,7 +30,7 @@ mod place {
             self.0.load()
         }
 
-        /// Puts another value where `current` is, or does nothing if it is there no more.
+        /// Stores `next` if the place still holds `current`; otherwise does nothing.
         pub(in crate::limits) fn replace(
             &self,
             current: &Loaded<H, T>,
@@ -42,7 +41,7 @@ mod place {
     }
 }
 
-/// The same with a lock of the model checker, which sees when threads pass values on.
+/// The same behind a lock of the model checker, which tracks how threads hand values over.
 #[cfg(paperbourse_loom)]
 mod place {
     use loom::sync::Mutex;
@@ -61,7 +60,7 @@ mod place {
             self.0.lock().unwrap().clone()
         }
 
-        /// Puts another value where `current` is, or does nothing if it is there no more.
+        /// Stores `next` if the place still holds `current`; otherwise does nothing.
         pub(in crate::limits) fn replace(
             &self,
             current: &Loaded<H, T>,

@@ -1,8 +1,9 @@
-//! Token buckets: for callers without a valid key, by network address; for what an account makes
-//! and opens; and for the frames of one socket.
+//! Token buckets: for callers without a valid key, by network address; for the keys and sockets
+//! that an account creates; and for the frames of one socket.
 //!
-//! A bucket holds up to `burst` tokens and gains one each interval. Its whole state is the moment
-//! at which it is full again; whole tokens and waits follow from it by integer arithmetic, so
+//! A bucket holds up to `burst` tokens and gains one per interval. Its entire state is the time at
+//! which it will be full again. Tokens and waits follow from that by integer arithmetic, so no
+//! rounding error ever accumulates.
 //! nothing is ever rounded while it runs.
 
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -13,121 +14,120 @@ use parking_lot::Mutex;
 use super::{CLOCK_NS_MAX, LIMIT_MAX, MINUTE_NS, SECOND_NS, count_from_text, retry_after_seconds};
 use crate::ids::AccountId;
 
-/// How many addresses have a bucket of their own at a time: a table takes 2 MB, always.
+/// How many addresses can have their own bucket at a time. A table always takes 2 MB.
 pub const ADDRESSES_MAX: usize = ADDRESS_SETS * SET_ENTRIES;
 
-/// How many accounts have a bucket of their own at a time: a table takes 0.6 MB, always.
+/// How many accounts can have their own bucket at a time. A table always takes 0.6 MB.
 pub const ACCOUNTS_MAX: usize = ACCOUNT_SETS * SET_ENTRIES;
 
 const ADDRESS_SETS: usize = 8192;
 const ACCOUNT_SETS: usize = 4096;
 const SET_ENTRIES: usize = 8;
 
-/// How fast a bucket fills and how much it holds.
+/// How fast a bucket refills and how much it holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BucketRule {
-    /// For one token.
+    /// Time to gain one token.
     interval_ns: u64,
-    /// For all tokens of a burst.
+    /// Time to gain a full burst.
     capacity_ns: u64,
 }
 
 /// How often something may happen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rate {
-    /// Any number of times.
+    /// Without a limit.
     Unlimited,
-    /// As often as a bucket of this rule has a token.
+    /// Whenever a bucket with this rule has a token.
     Limited(BucketRule),
 }
 
-/// What each account is limited in besides its requests.
+/// An account's limits other than those on its requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccountRates {
-    /// Keys that are made, anew or by rotation.
+    /// Creating or rotating keys.
     pub keys: Rate,
-    /// Sockets that are opened.
+    /// Opening sockets.
     pub sockets: Rate,
 }
 
-/// The rules of the callers that are limited by address.
+/// The limits that apply per network address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AddressRules {
     /// Requests without a credential.
     pub public: BucketRule,
-    /// Accounts that are opened.
+    /// Opening accounts.
     pub bootstrap: BucketRule,
-    /// Credentials that turn out to be wrong.
+    /// Presenting invalid credentials.
     pub failures: BucketRule,
 }
 
-/// A rule that no bucket can have.
+/// A rate or burst out of range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a rate of {rate} with a burst of {burst}: both must be from 1 to {LIMIT_MAX}")]
 pub struct BucketRuleError {
-    /// Tokens in a second or in a minute.
+    /// Tokens per second or minute.
     pub rate: u32,
-    /// Tokens of a full bucket.
+    /// Tokens in a full bucket.
     pub burst: u32,
 }
 
-/// Text that is no rule.
+/// Text that is not a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("not RATE/BURST, for example 10/20, with both from 1 to {LIMIT_MAX}")]
 pub struct BucketRuleTextError;
 
-/// Whether a token was there.
+/// The outcome of drawing a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Draw {
-    /// Whether the request may pass; it took a token then.
+    /// Whether there was a token; if so, it was taken.
     pub is_admitted: bool,
     /// Whole tokens left.
     pub remaining: u32,
-    /// From the caller's now to the first moment with a token; 0 when there is one. A nanosecond
-    /// sooner there is none.
+    /// Time from `now` until the bucket has a token, exact to the nanosecond; 0 if it has one.
     pub wait_ns: u64,
 }
 
-/// One bucket with one owner.
+/// A bucket with a single owner.
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
     rule: BucketRule,
     full_at_ns: u64,
 }
 
-/// A bucket for each client address, in memory that never grows.
+/// A bucket for each client address, in a fixed amount of memory.
 ///
-/// IPv6 addresses count by their /64, which is what one customer of a network has; an IPv4 address
-/// that came in IPv6 form counts as what it is.
+/// IPv6 addresses count by their /64, which is what a provider assigns to one customer. An
+/// IPv4-mapped IPv6 address counts as IPv4.
 pub struct AddressTable<S = RandomState>(BucketTable<Origin, S>);
 
-/// A bucket for each account, in memory that never grows; none where nothing is limited.
+/// A bucket for each account, in a fixed amount of memory; no buckets if nothing is limited.
 pub struct AccountTable(Option<BucketTable<AccountId, RandomState>>);
 
-/// A bucket for each holder, in memory that never grows.
+/// A bucket for each holder, in a fixed amount of memory.
 ///
-/// A holder is hashed to a set of eight entries. It keeps its entry until its bucket is full again,
-/// at which point forgetting it changes nothing: **no holder is ever pushed out by another**, so
-/// fresh ones cannot be used to wash an old one clean. While all eight entries of a set are in use,
-/// the other holders of that set share one more bucket of the same rule: they may be refused for
-/// what their neighbours did, and one that then finds an entry starts with a full bucket there. To
-/// bring that about in all sets takes tens of thousands of holders that all draw faster than their
-/// buckets fill; to aim at one set takes the hasher's secret.
+/// A holder hashes to a set of eight entries. It keeps its entry until its bucket is full again,
+/// when forgetting it changes nothing: **no holder ever evicts another**, so an abuser cannot reset
+/// its bucket by flooding the table with fresh addresses. While all eight entries of a set are in
+/// use, the set's other holders share one extra bucket with the same rule: they may be refused
+/// because of their neighbours, and one that then finds a free entry starts with a full bucket
+/// there. Filling every set takes tens of thousands of holders that all draw faster than their
+/// buckets refill; targeting a single set takes the hasher's secret.
 struct BucketTable<H, S> {
     rule: BucketRule,
     hasher: S,
-    /// A power of two.
+    /// The length is a power of two.
     sets: Box<[Mutex<Set<H>>]>,
 }
 
 struct Set<H> {
     entries: [Entry<H>; SET_ENTRIES],
-    /// The bucket of those who find no entry.
+    /// Shared by the holders that find no free entry.
     shared_full_at_ns: u64,
 }
 
 struct Entry<H> {
-    /// Nobody at first.
+    /// `None` until first used.
     holder: Option<H>,
     full_at_ns: u64,
 }
@@ -135,45 +135,45 @@ struct Entry<H> {
 /// What counts as one client.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Origin {
-    /// An address.
+    /// A single address.
     V4(Ipv4Addr),
-    /// A /64, by its first half.
+    /// A /64, by its first four segments.
     V6Network([u16; 4]),
 }
 
 impl BucketRule {
     /// Reads of public routes without a credential.
     pub const PUBLIC_READS: Self = Self::constant(10, SECOND_NS, 20);
-    /// Accounts that are opened from one address.
+    /// Accounts opened from one address.
     pub const BOOTSTRAP: Self = Self::constant(1, MINUTE_NS, 5);
-    /// Credentials that turn out to be wrong.
+    /// Invalid credentials from one address.
     pub const FAILED_CREDENTIALS: Self = Self::constant(10, SECOND_NS, 50);
-    /// Keys that one account makes.
+    /// Keys created by one account.
     pub const KEYS: Self = Self::constant(10, MINUTE_NS, 10);
-    /// Sockets that one account opens: twice as many at once as the largest tier may have open, so
-    /// that all of them can come back together.
+    /// Sockets opened by one account. The burst is twice the largest tier's cap on open sockets, so
+    /// that all of them can reconnect at once.
     pub const SOCKETS: Self = Self::constant(5, SECOND_NS, 100);
-    /// Frames that a client sends on a socket.
+    /// Frames that a client sends on one socket.
     pub const SOCKET_FRAMES: Self = Self::constant(20, SECOND_NS, 50);
 
-    /// `rate` tokens a second, at most `burst` at once, both from 1 to [`LIMIT_MAX`]. The time for
-    /// one token is rounded up to a nanosecond.
+    /// `rate` tokens per second, at most `burst` at once, both from 1 to [`LIMIT_MAX`]. The time
+    /// per token is rounded up to a nanosecond.
     pub const fn per_second(rate: u32, burst: u32) -> Result<Self, BucketRuleError> {
         Self::new(rate, SECOND_NS, burst)
     }
 
-    /// `rate` tokens a minute, at most `burst` at once, both from 1 to [`LIMIT_MAX`]. The time for
-    /// one token is rounded up to a nanosecond.
+    /// `rate` tokens per minute, at most `burst` at once, both from 1 to [`LIMIT_MAX`]. The time
+    /// per token is rounded up to a nanosecond.
     pub const fn per_minute(rate: u32, burst: u32) -> Result<Self, BucketRuleError> {
         Self::new(rate, MINUTE_NS, burst)
     }
 
-    /// `RATE/BURST`, with the rate in tokens a second.
+    /// Parses `RATE/BURST`, with the rate in tokens per second.
     pub fn per_second_from_text(text: &str) -> Result<Self, BucketRuleTextError> {
         Self::from_text(text, SECOND_NS)
     }
 
-    /// `RATE/BURST`, with the rate in tokens a minute.
+    /// Parses `RATE/BURST`, with the rate in tokens per minute.
     pub fn per_minute_from_text(text: &str) -> Result<Self, BucketRuleTextError> {
         Self::from_text(text, MINUTE_NS)
     }
@@ -199,7 +199,7 @@ impl BucketRule {
         }
     }
 
-    /// Takes a token out of the bucket that is full again at `full_at_ns`, if it holds one.
+    /// Takes a token from the bucket that will be full again at `full_at_ns`, if it holds one.
     fn draw(self, full_at_ns: &mut u64, now_ns: u64) -> Draw {
         let now_ns = now_ns.min(CLOCK_NS_MAX);
         let full_after_draw_ns = now_ns.max(*full_at_ns) + self.interval_ns;
@@ -220,17 +220,17 @@ impl BucketRule {
 }
 
 impl AccountRates {
-    /// None of it is limited.
+    /// Without limits.
     pub const UNLIMITED: Self = Self { keys: Rate::Unlimited, sockets: Rate::Unlimited };
 }
 
 impl Rate {
-    /// `RATE/BURST`, with the rate in tokens a second, or `unlimited`.
+    /// Parses `RATE/BURST`, with the rate in tokens per second, or `unlimited`.
     pub fn per_second_from_text(text: &str) -> Result<Self, BucketRuleTextError> {
         Self::from_text(text, BucketRule::per_second_from_text)
     }
 
-    /// `RATE/BURST`, with the rate in tokens a minute, or `unlimited`.
+    /// Parses `RATE/BURST`, with the rate in tokens per minute, or `unlimited`.
     pub fn per_minute_from_text(text: &str) -> Result<Self, BucketRuleTextError> {
         Self::from_text(text, BucketRule::per_minute_from_text)
     }
@@ -244,8 +244,8 @@ impl Rate {
 }
 
 impl Draw {
-    /// The whole seconds to tell a client that was refused: waiting that long and sending one
-    /// request succeeds.
+    /// The value of `Retry-After` for a refused client, in seconds: a single request after that
+    /// wait succeeds.
     pub const fn retry_after_seconds(&self) -> u64 {
         retry_after_seconds(self.wait_ns)
     }
@@ -264,20 +264,20 @@ impl TokenBucket {
 }
 
 impl<S: BuildHasher> AddressTable<S> {
-    /// A table of full buckets. The hasher must be keyed with a secret: clients choose their
+    /// A table of full buckets. The hasher must have a secret key, since clients choose their
     /// addresses.
     pub fn new(rule: BucketRule, hasher: S) -> Self {
         Self(BucketTable::new(rule, hasher, ADDRESS_SETS))
     }
 
-    /// Takes a token out of the bucket of this address if there is one.
+    /// Takes a token from this address's bucket if there is one.
     pub fn draw(&self, address: IpAddr, now_ns: u64) -> Draw {
         self.0.draw(Origin::of(address), now_ns)
     }
 }
 
 impl AccountTable {
-    /// A table of full buckets. The hasher's secret keeps callers from aiming at one set.
+    /// A table of full buckets. The hasher's secret keeps callers from targeting one set.
     pub fn new(rate: Rate, hasher: RandomState) -> Self {
         Self(match rate {
             Rate::Unlimited => None,
@@ -285,8 +285,8 @@ impl AccountTable {
         })
     }
 
-    /// Takes a token out of the bucket of this account if there is one; nothing where accounts have
-    /// no buckets.
+    /// Takes a token from this account's bucket if there is one. `None` if accounts are not
+    /// limited.
     pub fn draw(&self, account: AccountId, now_ns: u64) -> Option<Draw> {
         Some(self.0.as_ref()?.draw(account, now_ns))
     }
@@ -301,7 +301,7 @@ impl<H: Copy + Eq + Hash, S: BuildHasher> BucketTable<H, S> {
     fn draw(&self, holder: H, now_ns: u64) -> Draw {
         let mask = self.sets.len() as u64 - 1;
         let index = usize::try_from(self.hasher.hash_one(holder) & mask)
-            .expect("what is below the number of sets is an index");
+            .expect("a masked hash is an index into the sets");
         let mut set = self.sets[index].lock();
         self.rule.draw(set.bucket_of(holder, now_ns), now_ns)
     }
@@ -320,7 +320,7 @@ impl<H: Copy + Eq> Set<H> {
         match index {
             Some(index) => {
                 let entry = &mut self.entries[index];
-                // A bucket that is full at this moment is as good as a new one.
+                // A full bucket is as good as a new one.
                 entry.holder = Some(holder);
                 &mut entry.full_at_ns
             }
@@ -330,7 +330,7 @@ impl<H: Copy + Eq> Set<H> {
 }
 
 impl Origin {
-    /// Who has this address.
+    /// The client behind this address.
     pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => Self::V4(address),

@@ -1,5 +1,5 @@
-//! Every order in which a few threads can decide about one key, under the memory model.
-//! `.ci/models` runs it.
+//! Model checks: every interleaving in which a few threads can decide about one key. Run by
+//! `.ci/models`.
 
 use loom::model::Builder;
 use loom::sync::Arc;
@@ -9,9 +9,9 @@ use super::tier::TierLimits;
 use super::window::{Decision, KeyLimiter};
 use super::{Limit, MINUTE_NS, SECOND_NS};
 
-/// Each thread sends its requests at its times; afterwards the admissions must keep to the windows,
-/// and each refusal must have found a full one. `preemptions_max` bounds how often a thread is
-/// interrupted where it need not be (`None`: every order there is); `LOOM_MAX_PREEMPTIONS` wins.
+/// Each thread sends its requests at its times. Afterwards the admissions must respect the windows,
+/// and every refusal must have found a full one. `preemptions_max` bounds involuntary preemptions
+/// per run (`None`: every interleaving); `LOOM_MAX_PREEMPTIONS` overrides it.
 #[track_caller]
 fn check(
     limits: (Limit, Limit),
@@ -22,8 +22,8 @@ fn check(
     check_released(limits, sent_before, sent, None, preemptions_max);
 }
 
-/// The same while a thread more gives back the memory of the key, if no stamp counts any more at
-/// this time.
+/// Like [`check`], with one more thread that releases the key's memory if no stamp counts any more
+/// at that time.
 #[track_caller]
 fn check_released(
     (per_second, per_minute): (Limit, Limit),
@@ -103,8 +103,8 @@ fn two_threads_with_several_requests() {
     check(a_second(2), &[0], &[&[5, 5], &[5, 5]], Some(4));
 }
 
-/// Slots are written again and again: a thread that lags finds a later lap in them, and must not
-/// take it for the one before its own.
+/// Slots are overwritten repeatedly: a thread that lags behind finds a later lap in them and must
+/// not mistake it for the one before its own.
 #[test]
 fn two_threads_and_several_laps() {
     let sent: &[&[u64]] = &[&[SECOND_NS], &[2 * SECOND_NS, 3 * SECOND_NS, 4 * SECOND_NS]];
@@ -120,7 +120,7 @@ fn two_threads_and_both_windows() {
     check(limits, &[0], sent, Some(4));
 }
 
-/// The newest stamp decides, and lies in another slot than the one that is claimed.
+/// The newest stamp decides, but lies in another slot than the one being claimed.
 #[test]
 fn two_threads_and_a_stamp_that_must_be_seen() {
     let limits = (Limit::new(1).unwrap(), Limit::new(3).unwrap());
@@ -139,7 +139,8 @@ fn two_threads_that_find_no_log() {
     check(a_second(2), &[], &[&[5], &[5, 5]], Some(3));
 }
 
-/// A log is sealed for a larger one while others append to it, refuse on it, or replace it too.
+/// A log is sealed to be replaced by a larger one while other threads append to it, refuse on it,
+/// or replace it, too.
 #[test]
 fn two_threads_whose_log_grows() {
     check(a_second(3), &[0], &[&[5], &[5]], Some(3));
@@ -148,8 +149,7 @@ fn two_threads_whose_log_grows() {
     check((Limit::new(2).unwrap(), Limit::new(3).unwrap()), &[0], &[&[5], &[SECOND_NS]], Some(3));
 }
 
-/// What was forgotten must not be admitted twice, whether a thread reads the clock before that or
-/// after it.
+/// What was released must not be admitted twice, whether a thread read the clock before or after.
 #[test]
 fn two_threads_and_a_log_that_is_given_back() {
     let early_and_late: &[&[u64]] = &[&[SECOND_NS], &[SECOND_NS - 1]];

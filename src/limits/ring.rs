@@ -1,9 +1,8 @@
 //! The newest stamps of one key: a log with a fixed number of slots, written by any number of
 //! threads without a lock.
 //!
-//! Stamp number `n`, counted from 0, lies in slot `n % capacity`; writing it is its
-//! `n / capacity`-th *lap* over that slot. `head` counts the stamps, and may lag behind the slots
-//! by one:
+//! Stamp number `n`, counted from 0, lies in slot `n % capacity`; writing it is *lap* `n /
+//! capacity` over that slot. `head` counts the stamps and may lag behind the slots by one:
 //!
 //! ```text
 //!   slot (64 bits)   | 63: lap bit | 62: seal | 61..0: stamp in ns |   1 in even laps
@@ -12,31 +11,34 @@
 //!   seal at n        compare-and-swap slot[n % capacity] from its old value to that with the seal
 //! ```
 //!
-//! The first swap is the append. Whoever finds the slot of number `head` already written moves
-//! `head` on, so that a thread that stops between the two swaps holds up nobody.
+//! The first swap is the append. A thread that finds the slot of number `head` already written
+//! advances `head`, so a thread that stalls between the two swaps blocks nobody.
 //!
 //! # Why a view is consistent
 //!
-//! A [`View`] is taken while `head` reads `n` before and after its slot is read. Within that time
-//! the slot holds lap `n / capacity` or the one before it, never a later one, which needs a larger
-//! `head`: one bit tells them apart. A view is returned only for a slot not yet written.
+//! A [`View`] is taken only if `head` reads `n` both before and after its slot is read. Between the
+//! two reads, the slot holds lap `n / capacity` or the one before it, never a later one, which
+//! would need a larger `head`; one bit tells the two apart. A view is returned only for a slot not
+//! yet written.
 //!
-//! Stamps never fall, and the caller keeps [the rule](View::append) that a slot's next stamp is
-//! larger than its last. So no slot ever holds a value twice (the first value, 0, has the lap bit
-//! of an odd lap, of which the first already has a stamp above 0). When the swap from the old value
-//! succeeds, or a second look finds the old value, nothing was written since the view was taken:
-//! all that was read through it in between belongs to one state, with exactly `n` stamps.
+//! Stamps never decrease, and the caller follows [the rule](View::append) that a slot's next stamp
+//! is larger than its last. So no slot ever holds the same value twice. (The initial value, 0, has
+//! the lap bit of an odd lap, and the first odd lap already has stamps above 0.) If the swap from
+//! the old value succeeds, or a second look finds the old value, nothing was written since the view
+//! was taken: everything read through it in between belongs to one state, with exactly `n` stamps.
 //!
-//! Acquire and release suffice. Whoever reads `head == n` sees stamps 0 to `n - 1`, because `head`
-//! was moved by a thread that had seen, or made, the write of `n - 1`. Whoever reads a stamp above
-//! `n` sees that `n` was written, because its writer did, and so fails the second look.
+//! Acquire and release suffice. A thread that reads `head == n` sees stamps 0 to `n - 1`, because
+//! `head` was advanced by a thread that had seen, or made, the write of `n - 1`. A thread that
+//! reads a stamp above `n` sees that `n` was written, because its writer did, and so fails the
+//! second look.
 //!
 //! # How a log ends
 //!
-//! A log is sealed where the next stamp would go, by the same swap that would append it: of an
-//! append and a seal that meet, one fails. What is sealed never changes again, so that whoever
-//! finds the seal can put another log with the same stamps in its place. The seal leaves the old
-//! lap bit and the old stamp, so that a view finds it like any slot that is not yet written.
+//! A log is sealed in the slot where the next stamp would go, by the same swap that would append
+//! it: if an append and a seal race, one of them fails. A sealed log never changes again, so
+//! whoever finds the seal can replace the log with another one that has the same stamps. The seal
+//! leaves the old lap bit and the old stamp in place, so a view reads the slot like any other that
+//! is not yet written.
 
 use triomphe::ThinArc;
 
@@ -46,34 +48,32 @@ use super::atomics::{AtomicU64, Ordering};
 const LAP_BIT: u64 = 1 << 63;
 const SEAL_BIT: u64 = 1 << 62;
 const STAMP_MASK: u64 = SEAL_BIT - 1;
-const _: () = assert!(CLOCK_NS_MAX <= STAMP_MASK, "every time of the clock fits a slot");
+const _: () = assert!(CLOCK_NS_MAX <= STAMP_MASK, "every clock time fits a slot");
 
-/// The log: its counts and its slots in one piece of memory, so that the newest stamps of a short
-/// log lie in the cache line of the counts. The number of slots is a power of two.
+/// The log: its counts and its slots in one allocation, so that the newest stamps of a short log
+/// share a cache line with the counts. The number of slots is a power of two.
 pub(super) type Ring = ThinArc<Counts, AtomicU64>;
 
-/// What is known of all slots.
 pub(super) struct Counts {
     /// How many stamps were appended, or one less.
     head: AtomicU64,
-    /// What the newest decision has counted in the second and in the minute: where the next one
-    /// begins to look. Nothing rests on it, so the model checker need not see it.
+    /// What the last decision counted in the second and in the minute: a hint where the next search
+    /// starts. Correctness does not depend on it, so the model checker need not see it.
     counted: std::sync::atomic::AtomicU64,
 }
 
-/// The log as it was at one moment, if [`View::is_current`] or [`View::append`] confirms it.
+/// The log at one moment, provided that [`View::is_current`] or [`View::append`] confirms it.
 pub(super) struct View<'ring> {
     counts: &'ring Counts,
     slots: &'ring [AtomicU64],
-    /// How many stamps there are.
     count: u64,
-    /// The slot of the next one, its old value, and the bit of its next lap.
+    /// The next slot, its old value, and the lap bit of its next stamp.
     next: usize,
     next_before: u64,
     lap_bit: u64,
 }
 
-/// A log of these stamps, the oldest first, with room for one more at least.
+/// A log with these stamps, oldest first, and room for at least one more.
 pub(super) fn log(capacity_min: usize, mut stamps: impl ExactSizeIterator<Item = u64>) -> Ring {
     let count = stamps.len();
     let capacity = (count + 1).max(capacity_min).next_power_of_two();
@@ -86,7 +86,7 @@ pub(super) fn log(capacity_min: usize, mut stamps: impl ExactSizeIterator<Item =
 }
 
 impl<'ring> View<'ring> {
-    /// The log at this moment, to be confirmed.
+    /// The log at this moment, not yet confirmed.
     #[inline]
     pub(super) fn of(ring: &'ring Ring) -> Self {
         let (counts, slots) = (&ring.header.header, &ring.slice);
@@ -110,15 +110,15 @@ impl<'ring> View<'ring> {
         self.count.min(self.slots.len() as u64)
     }
 
-    /// What the newest decision has counted in the second and in the minute, about.
+    /// Roughly what the last decision counted in the second and in the minute.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "each is a half of what was packed")]
+    #[expect(clippy::cast_possible_truncation, reason = "each half was packed from a u32")]
     pub(super) fn counted(&self) -> (u32, u32) {
         let packed = self.counts.counted.load(Ordering::Relaxed);
         (packed as u32, (packed >> u32::BITS) as u32)
     }
 
-    /// Leaves what was counted in the second and in the minute to the next decision.
+    /// Stores what was counted in the second and in the minute as a hint for the next decision.
     #[inline]
     pub(super) fn leave_counted(&self, in_second: u32, in_minute: u32) {
         let packed = u64::from(in_minute) << u32::BITS | u64::from(in_second);
@@ -133,13 +133,13 @@ impl<'ring> View<'ring> {
         self.slots[slot].load(Ordering::Acquire) & STAMP_MASK
     }
 
-    /// The newest stamp, if there is one.
+    /// The newest stamp, if any.
     #[inline]
     pub(super) fn newest_ns(&self) -> Option<u64> {
         (self.count > 0).then(|| self.stamp_ns(1))
     }
 
-    /// The stamp that the next one takes the place of, if it does.
+    /// The stamp that the next append overwrites, if any.
     #[inline]
     pub(super) fn overwritten_ns(&self) -> Option<u64> {
         (self.count >= self.slots.len() as u64).then_some(self.next_before & STAMP_MASK)
@@ -151,15 +151,15 @@ impl<'ring> View<'ring> {
         self.slots[self.next].load(Ordering::Acquire) == self.next_before
     }
 
-    /// Whether nothing will ever be appended: what the view shows is what the log holds for good.
+    /// Whether the log is sealed: it will never change again.
     #[inline]
     pub(super) fn is_sealed(&self) -> bool {
         self.next_before & SEAL_BIT != 0
     }
 
-    /// Appends a stamp if nothing was appended since the view was taken; tells whether it did.
+    /// Appends a stamp if nothing was appended since the view was taken; returns whether it did.
     ///
-    /// The stamp must be no lower than the newest, and higher than the one that it overwrites.
+    /// The stamp must not be lower than the newest, and must be higher than the one it overwrites.
     #[inline]
     pub(super) fn append(&self, stamp_ns: u64) -> bool {
         let is_appended = self.claim(stamp_ns);
@@ -169,7 +169,7 @@ impl<'ring> View<'ring> {
         is_appended
     }
 
-    /// Ends the log if nothing was appended since the view was taken; tells whether it did.
+    /// Seals the log if nothing was appended since the view was taken; returns whether it did.
     pub(super) fn seal(&self) -> bool {
         self.write(self.next_before | SEAL_BIT)
     }
@@ -182,7 +182,7 @@ impl<'ring> View<'ring> {
 
     #[inline]
     fn write(&self, value: u64) -> bool {
-        assert!(!self.is_sealed(), "a log that has ended is not written");
+        assert!(!self.is_sealed(), "a sealed log is never written");
         self.slots[self.next]
             .compare_exchange(self.next_before, value, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
@@ -190,14 +190,15 @@ impl<'ring> View<'ring> {
 }
 
 impl Counts {
-    /// Counts stamp number `count`, which is written. Failing means that another thread did.
+    /// Counts stamp number `count`, which has been written. If the swap fails, another thread has
+    /// counted it.
     fn advance(&self, count: u64) {
         let _ = self.head.compare_exchange(count, count + 1, Ordering::AcqRel, Ordering::Acquire);
     }
 }
 
-/// A number whose place in the slots is to be found.
-#[expect(clippy::cast_possible_truncation, reason = "the lowest bits name the place")]
+/// The low bits of a stamp's number, which select its slot.
+#[expect(clippy::cast_possible_truncation, reason = "only the low bits select the slot")]
 const fn index(number: u64) -> usize {
     number as usize
 }
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_the_newest_stamps_lap_after_lap() {
+    fn the_newest_stamps_survive_every_lap() {
         for capacity in [1, 2, 4] {
             let ring = ring(capacity);
             assert!(stamps(&ring).is_empty());
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_view_neither_confirms_nor_appends_however_many_laps_went_by() {
+    fn an_outdated_view_neither_confirms_nor_appends() {
         for capacity in [1, 2, 4] {
             for appended_before in 0..7 {
                 for appended_since in 1..10 {
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_stops_halfway_holds_up_nobody() {
+    fn a_writer_that_stalls_between_swaps_blocks_nobody() {
         let ring = ring(2);
         for stamp_ns in 0..9 {
             assert!(View::of(&ring).claim(stamp_ns), "stamp {stamp_ns}");
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_begins_with_the_stamps_that_it_is_given() {
+    fn a_log_starts_with_the_given_stamps() {
         for (capacity_min, count, capacity) in
             [(1, 0, 1), (8, 0, 8), (8, 7, 8), (8, 8, 16), (1, 1, 2), (1, 3, 4), (3, 0, 4)]
         {
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seal_keeps_every_stamp_and_lets_no_other_in() {
+    fn a_sealed_log_keeps_its_stamps_and_accepts_no_more() {
         for capacity in [1, 2, 4] {
             for count in 0..10_u64 {
                 let ring = ring(capacity);

@@ -1,38 +1,38 @@
-//! The tiers that keys and accounts have, and what each of them allows.
+//! The tiers of keys and accounts, and what each of them allows.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::{LIMIT_MAX, Limit, count_from_text};
 
-/// The largest number of orders that any tier may send in one batch.
+/// The most orders that any tier may send in one batch.
 pub const BATCH_MAX: u32 = 100;
 
-/// The largest number of sockets that any tier may have open for one account.
+/// The most sockets that any tier may have open per account.
 pub const SOCKETS_MAX: u32 = 1_000;
 
-/// How much a caller is trusted with; a later one with more.
+/// How far a caller is trusted; later tiers are trusted more.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Tier {
-    /// What everybody gets.
+    /// The default.
     #[default]
     Free,
-    /// For those who trade in earnest.
+    /// For active traders.
     Pro,
     /// For whole firms.
     Enterprise,
 }
 
-/// What a tier allows.
+/// What one tier allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TierLimits {
-    /// Requests of one key in any trailing second.
+    /// Requests per key in any trailing second.
     pub requests_per_second: Limit,
-    /// Requests of one key in any trailing 60 seconds.
+    /// Requests per key in any trailing 60 seconds.
     pub requests_per_minute: Limit,
-    /// Open sockets of one account, 1 to [`SOCKETS_MAX`].
+    /// Open sockets per account, 1 to [`SOCKETS_MAX`].
     pub sockets_max: u32,
-    /// Orders in one batch, 1 to [`BATCH_MAX`].
+    /// Orders per batch, 1 to [`BATCH_MAX`].
     pub batch_max: u32,
 }
 
@@ -40,32 +40,32 @@ pub struct TierLimits {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tiers([TierLimits; Tier::ALL.len()]);
 
-/// New limits for one tier, as the command line writes them:
+/// New limits for one tier, in the format of the command line:
 /// `NAME=PER_SECOND/PER_MINUTE/SOCKETS/BATCH`, where a rate may be `unlimited`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TierSetting {
-    /// Whose limits.
+    /// The tier to change.
     pub tier: Tier,
-    /// All of them.
+    /// Its new limits.
     pub limits: TierLimits,
 }
 
 /// Why text is not a [`TierSetting`].
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TierSettingError {
-    /// It has other parts than a name and four numbers.
+    /// It is not a name and four numbers.
     #[error(
         "`{text}` does not read NAME=PER_SECOND/PER_MINUTE/SOCKETS/BATCH, \
          for example pro=20/1200/10/20"
     )]
     Form {
-        /// All of it.
+        /// The whole text.
         text: Box<str>,
     },
     /// No tier has this name.
     #[error("unknown tier `{name}`: use free, pro or enterprise")]
     Name {
-        /// As given.
+        /// The rejected name.
         name: Box<str>,
     },
     /// A rate is not a [`Limit`].
@@ -74,32 +74,32 @@ pub enum TierSettingError {
          or `unlimited`"
     )]
     Rate {
-        /// Of which tier.
+        /// The tier.
         tier: Tier,
-        /// Which rate.
+        /// The rate.
         field: &'static str,
-        /// As given.
+        /// The rejected text.
         text: Box<str>,
     },
     /// A cap is not a number within its bounds.
     #[error("{field} of tier {tier} is `{text}`: use a whole number from 1 to {count_max}")]
     Cap {
-        /// Of which tier.
+        /// The tier.
         tier: Tier,
-        /// Which cap.
+        /// The cap.
         field: &'static str,
-        /// As given.
+        /// The rejected text.
         text: Box<str>,
-        /// The largest that is accepted.
+        /// The largest accepted value.
         count_max: u32,
     },
 }
 
 impl Tier {
-    /// All of them, the least first.
+    /// All tiers, lowest first.
     pub const ALL: [Self; 3] = [Self::Free, Self::Pro, Self::Enterprise];
 
-    /// Its name on the wire.
+    /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Free => "free",
@@ -108,7 +108,7 @@ impl Tier {
         }
     }
 
-    /// The tier of this name, in this case.
+    /// The tier with this name; case-sensitive.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|tier| tier.as_str() == name)
     }
@@ -121,7 +121,7 @@ impl fmt::Display for Tier {
 }
 
 impl Tiers {
-    /// What this tier allows.
+    /// The limits of this tier.
     pub fn get(&self, tier: Tier) -> &TierLimits {
         &self.0[tier as usize]
     }
@@ -131,7 +131,7 @@ impl Tiers {
         self.0[setting.tier as usize] = setting.limits;
     }
 
-    /// Every tier with what it allows, the least first.
+    /// Every tier with its limits, lowest first.
     pub fn iter(&self) -> impl Iterator<Item = (Tier, &TierLimits)> {
         Tier::ALL.into_iter().zip(&self.0)
     }
@@ -189,7 +189,7 @@ impl FromStr for TierSetting {
     }
 }
 
-/// The form that [`TierSetting::from_str`] reads.
+/// The format that [`TierSetting::from_str`] reads.
 impl fmt::Display for TierSetting {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let TierLimits { requests_per_second, requests_per_minute, sockets_max, batch_max } =
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_the_documented_one_until_it_is_set() {
+    fn the_default_table_is_the_documented_one() {
         let mut tiers = Tiers::default();
         let text = |tiers: &Tiers| {
             let rows = tiers.iter().map(|(tier, &limits)| TierSetting { tier, limits }.to_string());
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_setting_accepts_reads_back() {
+    fn settings_round_trip() {
         for text in [
             "free=1/1/1/1",
             "pro=unlimited/unlimited/1000/100",

@@ -1,69 +1,69 @@
-//! The windows of one key: in no trailing second or minute are more requests admitted than the
-//! limit, and none is refused that could have been admitted.
+//! The windows of one key. No trailing second or minute admits more requests than its limit, and no
+//! request is refused that could have been admitted.
 //!
-//! A window of length W that ends at t is half-open, (t − W, t]. An admission is stamped with the
-//! later of the caller's clock and the key's newest stamp, so that stamps never fall although
-//! threads read the clock in another order than they arrive in; the windows are exact about these
-//! stamps. Only admissions are stamped: a refused request costs its key nothing.
-//!
+//! A window of length W that ends at t is half-open: (t − W, t]. An admission is stamped with the
+//! later of the caller's clock and the key's newest stamp, so that stamps never decrease although
+//! threads may arrive in another order than they read the clock. The windows are exact with respect
+//! to these stamps. Only admissions are stamped: a refused request costs its key nothing.
 //! # Memory
 //!
-//! A key that nobody uses takes the 24 bytes of its [`KeyLimiter`] and nothing on the heap. The
-//! first request allocates a log of a few stamps. Where it is full of stamps that still count, it
-//! is sealed and one of twice the size takes its place, up to the limit of the longest window,
-//! rounded up to a power of two: 4 kB for 300 a minute. Once all of them have left the windows,
-//! [`KeyLimiter::release`] gives everything back.
+//! An unused key takes the 24 bytes of its [`KeyLimiter`] and nothing on the heap. The first
+//! request allocates a log of a few stamps. When the log is full of stamps that still count, it is
+//! sealed and replaced by one of twice the size, up to the limit of the longest window, rounded up
+//! to a power of two: 4 kB for 300 a minute. Once all stamps have left the windows,
+//! [`KeyLimiter::release`] frees the log.
 //!
-//! What is forgotten then is remembered as one number, the `floor`: the moment from which on it
-//! does not count any more. No later stamp is lower, not even that of a thread that has read the
-//! clock long before, and so the windows stay exact. The floor rises before the log goes, and after
-//! the log was sealed: a decision that reads the floor once it has the log sees all that came
-//! before, or fails for the seal.
+//! One number, the `floor`, stands in for what was freed: the time from which it no longer counts.
+//! No later stamp is lower, not even that of a thread that read the clock long before, so the
+//! windows stay exact. The floor rises after the log was sealed and before it is freed: a decision
+//! that reads the floor after loading the log either sees all that came before or fails on the
+//! seal.
 
 use super::atomics::{AtomicU64, Loaded, Ordering, Place};
 use super::ring::{Counts, View, log};
 use super::tier::TierLimits;
 use super::{CLOCK_NS_MAX, Limit, MINUTE_NS, SECOND_NS, UNLIMITED_SHOWN, retry_after_seconds};
 
-/// The slots of the first log of a key: a cache line. Models grow at once.
+/// Slots in the first log of a key: one cache line. Model checks start with one slot, so that the
+/// log grows at once.
 const CAPACITY_MIN: usize = if cfg!(paperbourse_loom) { 1 } else { 8 };
 
-/// The windows of one key, shared by all threads and without a lock.
+/// The windows of one key, shared by all threads without a lock.
 pub struct KeyLimiter {
-    /// In any trailing second and minute.
+    /// Per second and per minute.
     limits: [Limit; 2],
-    /// No stamp is lower: whatever was forgotten has left all windows that end here or later.
+    /// No stamp is lower: everything freed has left all windows that end here or later.
     floor_ns: AtomicU64,
-    /// The stamps that still count; none while there are none.
+    /// The stamps that still count; empty while there are none.
     log: Place<Counts, AtomicU64>,
 }
 
 #[cfg(not(paperbourse_loom))]
 const _: () = assert!(size_of::<KeyLimiter>() == 24, "the documented size of an idle key");
 
-/// Whether a request may pass, and what the key can expect.
+/// The outcome of one request, and what the key has left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Decision {
-    /// Whether it may pass.
+    /// Whether the request may pass.
     pub is_admitted: bool,
-    /// The window of one second, after this decision.
+    /// The one-second window, after this decision.
     pub per_second: Allowance,
-    /// The window of 60 seconds, after this decision.
+    /// The 60-second window, after this decision.
     pub per_minute: Allowance,
-    /// From the caller's now to the first moment at which one more request is sure to be admitted
-    /// if nothing else is sent; 0 when that is at once. A nanosecond sooner it would be refused.
+    /// Time from the caller's `now` until one more request is sure to be admitted, if nothing else
+    /// is sent; 0 if it would be at once. Exact to the nanosecond.
     pub wait_ns: u64,
     /// The time that the decision was made for: the caller's, or the key's newest stamp if that is
-    /// later (a key without limits keeps none). The stamp of the request if it was admitted.
+    /// later (an unlimited key keeps no stamps). An admitted request gets this stamp.
     pub stamp_ns: u64,
 }
 
-/// What a window admits.
+/// The state of one window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Allowance {
-    /// Requests in any window, [`UNLIMITED_SHOWN`] for any number.
+    /// Requests per window, [`UNLIMITED_SHOWN`] if unlimited.
     pub limit: u32,
-    /// How many more would be admitted at this moment as far as this window goes.
+    /// How many more requests this window would admit now.
     pub remaining: u32,
 }
 
@@ -77,12 +77,12 @@ struct Window {
 #[derive(Clone, Copy)]
 struct Usage {
     count: u32,
-    /// The oldest stamp in it; the moment itself while it is empty.
+    /// The oldest stamp in the window, or its end if it is empty.
     oldest_ns: u64,
 }
 
 impl KeyLimiter {
-    /// The windows of a key of this tier, empty.
+    /// Empty windows for a key of this tier.
     pub fn new(limits: &TierLimits) -> Self {
         Self {
             limits: [limits.requests_per_second, limits.requests_per_minute],
@@ -116,7 +116,7 @@ impl KeyLimiter {
             } else if view.overwritten_ns().is_some_and(|overwritten_ns| {
                 stamp_ns.saturating_sub(overwritten_ns) < retention_ns
             }) {
-                // It still counts: the key needs more room.
+                // The overwritten stamp would still count: the log must grow.
                 view.seal();
             } else if view.append(stamp_ns) {
                 let [in_second, in_minute] = &mut usages;
@@ -129,8 +129,8 @@ impl KeyLimiter {
         }
     }
 
-    /// What [`KeyLimiter::decide`] would find, without counting anything: `is_admitted` tells
-    /// whether a request would be, and what remains is what remains before it.
+    /// What [`KeyLimiter::decide`] would find, without counting anything: `is_admitted` says
+    /// whether a request would be admitted, and the remaining counts do not include it.
     pub fn peek(&self, now_ns: u64) -> Decision {
         let now_ns = now_ns.min(CLOCK_NS_MAX);
         loop {
@@ -139,7 +139,7 @@ impl KeyLimiter {
                 let stamp_ns = now_ns.max(self.floor_ns());
                 return self.decision(now_ns, stamp_ns, Self::unused(stamp_ns));
             };
-            // A log that is sealed tells what its successor will.
+            // A sealed log shows the same stamps as its successor.
             let view = View::of(ring);
             let (stamp_ns, usages) = self.usages(&view, now_ns);
             if view.is_current() {
@@ -148,8 +148,8 @@ impl KeyLimiter {
         }
     }
 
-    /// Gives back all memory if no stamp counts any more at this time, which changes nothing for
-    /// the key. To be called now and then for every key.
+    /// Frees all memory if no stamp counts any more at this time, which has no effect on later
+    /// decisions. To be called periodically for every key.
     pub fn release(&self, now_ns: u64) {
         let now_ns = now_ns.min(CLOCK_NS_MAX);
         let loaded = self.log.load();
@@ -163,7 +163,7 @@ impl KeyLimiter {
         }
     }
 
-    /// Whether forgetting everything would change nothing: no window holds a stamp any more.
+    /// Whether no window holds a stamp, so that forgetting the key would change nothing.
     pub fn is_idle(&self, now_ns: u64) -> bool {
         let decision = self.peek(now_ns);
         [decision.per_second, decision.per_minute]
@@ -171,8 +171,8 @@ impl KeyLimiter {
             .all(|allowance| allowance.remaining == allowance.limit)
     }
 
-    /// Puts a log with the stamps that still count in the place of one that is sealed, as `sealed`
-    /// shows it, or none where none does. Of several threads that try, one succeeds.
+    /// Replaces a sealed log, seen through `sealed`, by one with the stamps that still count, or by
+    /// none if no stamp does. If several threads try, one succeeds.
     #[cold]
     fn succeed(
         &self,
@@ -197,7 +197,8 @@ impl KeyLimiter {
         self.log.replace(current, Some(log(CAPACITY_MIN, stamps.into_iter())));
     }
 
-    /// For how long a stamp counts: the length of the longest window that has a limit.
+    /// How long a stamp counts: the length of the longest limited window; `None` if neither is
+    /// limited.
     fn retention_ns(&self) -> Option<u64> {
         let [second, minute] = self.limits;
         let of_second = second.get().map(|_| SECOND_NS);
@@ -225,7 +226,7 @@ impl KeyLimiter {
         in_second.count < second.shown() && in_minute.count < minute.shown()
     }
 
-    /// The time that a decision is made for, and what the windows that end then hold.
+    /// The time that a decision is made for, and what the windows ending then hold.
     fn usages(&self, view: &View<'_>, now_ns: u64) -> (u64, [Usage; 2]) {
         let stamp_ns = now_ns.max(self.floor_ns()).max(view.newest_ns().unwrap_or(0));
         let [second, minute] = self.windows();
@@ -234,7 +235,7 @@ impl KeyLimiter {
         (stamp_ns, [in_second, minute.usage(view, stamp_ns, in_minute)])
     }
 
-    /// The answer to a request that would come after these usages.
+    /// The decision about a request that comes after these usages.
     fn decision(&self, now_ns: u64, stamp_ns: u64, usages: [Usage; 2]) -> Decision {
         let [second, minute] = self.windows();
         let [in_second, in_minute] = usages;
@@ -250,26 +251,26 @@ impl KeyLimiter {
 }
 
 impl Decision {
-    /// The whole seconds to tell a client that was refused: waiting that long and sending one
-    /// request succeeds.
+    /// The value of `Retry-After` for a refused client, in seconds: a single request after that
+    /// wait succeeds.
     pub const fn retry_after_seconds(&self) -> u64 {
         retry_after_seconds(self.wait_ns)
     }
 }
 
 impl Window {
-    /// How many of the stamps lie in the window that ends at `end_ns`, which is no earlier than any
-    /// of them. There are never more than the limit, so older ones need no look.
+    /// Counts the stamps in the window that ends at `end_ns`, which is no earlier than any of them.
+    /// There are never more than the limit, so older ones need no look.
     ///
-    /// Most often the newest decision has `counted` as many, or one has left the window since;
-    /// where it is neither, the search is by halves.
+    /// Usually there are as many as the last decision `counted`, or one has left since; otherwise a
+    /// binary search finds the number.
     #[inline]
     fn usage(self, view: &View<'_>, end_ns: u64, counted: u32) -> Usage {
         let candidates = self.limit.get().map_or(0, u64::from).min(view.len());
-        // Another thread may put a later stamp under the view; the view is then not confirmed.
+        // Another thread may overwrite a stamp under this view; the view then fails to confirm.
         let is_inside = |age: u64| end_ns.saturating_sub(view.stamp_ns(age)) < self.length_ns;
         let counted = u64::from(counted).min(candidates);
-        // Ages up to `inside` are in the window, from `outside` on they are not.
+        // Ages up to `inside` lie in the window; ages from `outside` do not.
         let (mut inside, mut outside) = if counted > 0 && !is_inside(counted) {
             if counted == 1 || is_inside(counted - 1) {
                 (counted - 1, counted)
@@ -295,7 +296,7 @@ impl Window {
         }
     }
 
-    /// Until one more request fits. A full window has room once its oldest stamp has left it.
+    /// Time until one more request fits. A full window has room once its oldest stamp has left it.
     fn wait_ns(self, usage: Usage, now_ns: u64) -> u64 {
         if usage.count < self.limit.shown() {
             return 0;

@@ -1,27 +1,27 @@
-//! Why a socket is closed, and the code and text that tell it. Pure.
+//! Why a socket is closed, with its close code and text. Pure.
 
 /// Why the server closes a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CloseReason {
-    /// The peer closed with this code, which is sent back.
+    /// The peer closed with this code, which is echoed.
     Returned(u16),
-    /// The server shuts down.
+    /// The server is shutting down.
     GoingAway,
-    /// The peer broke the rules of RFC 6455.
+    /// The peer violated RFC 6455.
     Protocol,
-    /// A binary message: only text means something here.
+    /// A binary message; only text is supported.
     Binary,
-    /// A text message that is not UTF-8.
+    /// A text message is not valid UTF-8.
     NotUtf8,
-    /// The peer sends more than its allowance, or asks without reading the answers.
+    /// The peer exceeded its frame rate, or does not read the replies it asks for.
     TooMuch,
-    /// A frame above the size limit, or a message in fragments.
+    /// A frame exceeded the size limit, or a message was fragmented.
     TooBig,
-    /// The server holds as many sockets as it can.
+    /// The server has reached its limit of sockets.
     Busy,
-    /// The credential is not valid, or not any more.
+    /// The credential is not, or no longer, valid.
     BadCredential,
-    /// The account has as many open sockets as its tier allows.
+    /// The account has reached its tier's limit of open sockets.
     TooManySockets,
 }
 
@@ -42,16 +42,16 @@ impl CloseReason {
         }
     }
 
-    /// The text of the close frame, below the 123 bytes that fit.
+    /// The text of the close frame, within the 123 bytes that fit.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Returned(_) => "",
-            Self::GoingAway => "the server shuts down",
+            Self::GoingAway => "the server is shutting down",
             Self::Protocol => "protocol error",
-            Self::Binary => "only text frames are understood",
-            Self::NotUtf8 => "a text frame that is not UTF-8",
+            Self::Binary => "only text frames are accepted",
+            Self::NotUtf8 => "text frame is not valid UTF-8",
             Self::TooMuch => "too many frames",
-            Self::TooBig => "a frame above 16 KiB, or a fragmented message",
+            Self::TooBig => "frame above 16 KiB or fragmented message",
             Self::Busy => "too many sockets on this server, try again later",
             Self::BadCredential => "the credential is not valid",
             Self::TooManySockets => "too many open sockets for this tier",

@@ -1,17 +1,16 @@
 //! The life of one price socket, from the upgrade to the end of the stream.
 //!
-//! One task runs three things side by side: reading, writing, and watching the clock. They meet in
-//! a small desk: the reader puts replies there, the writer takes them. So a peer that does not read
-//! is still heard, and nothing waits for it but its own writer:
+//! One task reads, writes and watches the clock concurrently. The three share a small [`Shared`]
+//! state: the reader puts replies there, the writer takes them. So a peer that does not read is
+//! still heard, and only its own writer waits for it:
 //!
-//! - prices wait nowhere: the writer asks for the newest when it can write;
-//! - replies wait in [`REPLY_BYTES_MAX`] bytes, past which the socket is closed;
+//! - prices are never queued: the writer asks for the newest whenever it can write;
+//! - replies queue in [`REPLY_BYTES_MAX`] bytes, beyond which the socket is closed;
 //! - a write that makes no progress for [`Times::write_stall_max`] ends the socket.
 //!
-//! However the socket ends, the peer is told with a close frame behind the last whole frame, as far
-//! as it can be told in [`Times::close_max`]. Then the server stops writing and reads on for a
-//! while, into nothing: a stream that is closed with bytes unread is reset, and the close frame may
-//! be lost with it.
+//! Whatever ends the socket, the server tries for up to [`Times::close_max`] to send a close frame
+//! after the last whole frame. Then it stops writing and keeps reading for a while, discarding
+//! everything: closing a stream with unread bytes resets it, which may lose the close frame.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -32,28 +31,28 @@ use super::protocol::{Reply, Request, unknown_markets_message};
 use super::subscriptions::Subscriptions;
 use crate::ids::{AccountId, Timestamp};
 
-/// Replies that the peer has not read take at most this many bytes. Acknowledgements of fifty
-/// markets added one by one, sent in one go, take about half of it.
+/// Size limit of the replies that a peer has not read, in bytes. The acknowledgements of fifty
+/// markets added one by one in a single burst take about half of it.
 pub const REPLY_BYTES_MAX: usize = 256 * 1024;
 
-/// The writer stops collecting frames for one write at this many bytes.
+/// The writer stops adding frames to a batch at this size, in bytes.
 const WRITE_BYTES_GOAL: usize = 16 * 1024;
 
-/// How long things take on a socket.
+/// The intervals and timeouts of a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Times {
-    /// From one ping of the server to the next.
+    /// Interval between the server's pings.
     pub ping_interval: Duration,
-    /// A peer that sent no frame for so long is dropped.
+    /// A peer that sends no frame for this long is dropped.
     pub silence_max: Duration,
-    /// How often the clock is watched: how late a ping can be, and how long a revoked credential
-    /// keeps its socket.
+    /// How often the clock is checked; bounds how late a ping can be and how long a revoked
+    /// credential keeps its socket.
     pub watch_interval: Duration,
-    /// A write that makes no progress for so long ends the socket.
+    /// A write that makes no progress for this long ends the socket.
     pub write_stall_max: Duration,
-    /// For the last write and the close frame behind it.
+    /// Time for the last write and the close frame.
     pub close_max: Duration,
-    /// For the peer to end its side after that.
+    /// Time for the peer to close its side afterwards.
     pub linger_max: Duration,
 }
 
@@ -62,7 +61,7 @@ impl Default for Times {
         Self {
             ping_interval: Duration::from_secs(20),
             silence_max: Duration::from_secs(40),
-            // With `close_max`: a revoked credential's socket is over within a second.
+            // Together with `close_max`, ends a revoked credential's socket within a second.
             watch_interval: Duration::from_millis(400),
             write_stall_max: Duration::from_secs(10),
             close_max: Duration::from_millis(500),
@@ -71,34 +70,34 @@ impl Default for Times {
     }
 }
 
-/// Who is at the other end, and what it may do.
+/// The client, and what it may do.
 pub struct Peer {
-    /// Whose socket it is.
+    /// The account the socket belongs to.
     pub account_id: AccountId,
-    /// Holds the socket's place among those of the account.
+    /// Counts the socket as one of the account's.
     pub open: OpenSocket,
-    /// Whether a frame may come now, in nanoseconds since the socket was opened; asked once for
-    /// each.
+    /// Whether a frame may arrive now, given the nanoseconds since the socket was opened. Called
+    /// once per frame.
     pub allow: Box<dyn FnMut(u64) -> bool + Send>,
-    /// Whether the credential still holds.
+    /// Whether the credential is still valid.
     pub is_valid: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 /// How a socket ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
-    /// With a close frame, which the peer may or may not have read.
+    /// With a close frame, which the peer may not have read.
     Closed(CloseReason),
     /// The stream ended or failed.
     Gone,
     /// The peer sent nothing for [`Times::silence_max`].
     Silent,
-    /// The peer took nothing for [`Times::write_stall_max`].
+    /// A write made no progress for [`Times::write_stall_max`].
     Stalled,
 }
 
-/// Serves prices until the socket ends. `shutdown` turns true, or its sender is dropped, when the
-/// server stops.
+/// Streams prices until the socket ends. The server is shutting down once `shutdown` is true or its
+/// sender is dropped.
 pub async fn serve_prices<S>(
     stream: S,
     peer: Peer,
@@ -115,7 +114,7 @@ where
     let (read_half, mut write_half) = tokio::io::split(stream);
     let mut frames = FrameReader::new(read_half);
     let Peer { account_id, open, allow, is_valid } = peer;
-    let (ended, is_told) = {
+    let (ended, is_close_sent) = {
         let connection = Connection::new(account_id, subscriptions, times);
         let mut writing = pin!(connection.write(&mut write_half));
         let ended = {
@@ -123,24 +122,24 @@ where
             let watching = pin!(connection.watch(&*is_valid, shutdown));
             first_of([writing.as_mut(), watching, reading]).await
         };
-        // Before the close frame: a peer that has read it may come back at once.
+        // Before the close frame: a peer that has read it may reconnect at once.
         drop(open);
-        let mut is_told = false;
+        let mut is_close_sent = false;
         if let Ended::Closed(reason) = ended {
-            connection.desk.lock().close = Some(reason);
-            connection.mailbox.ring();
+            connection.shared.lock().close = Some(reason);
+            connection.mailbox.wake();
             let last = timeout(times.close_max, writing).await;
-            is_told = matches!(last, Ok(Ended::Closed(_)));
+            is_close_sent = matches!(last, Ok(Ended::Closed(_)));
         }
-        (ended, is_told)
+        (ended, is_close_sent)
     };
-    if is_told {
+    if is_close_sent {
         linger(frames.into_stream(), times.linger_max).await;
     }
     ended
 }
 
-/// Closes a socket at once, without a word but the reason.
+/// Closes a socket at once; sends nothing but the close frame.
 pub async fn refuse<S>(stream: S, reason: CloseReason, times: Times) -> Ended
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
@@ -148,18 +147,18 @@ where
     let (read_half, mut write_half) = tokio::io::split(stream);
     let mut frame = Vec::new();
     put_close(&mut frame, reason);
-    let told = timeout(times.close_max, async {
+    let sent = timeout(times.close_max, async {
         write_half.write_all(&frame).await?;
         write_half.shutdown().await
     });
-    if !matches!(told.await, Ok(Ok(()))) {
+    if !matches!(sent.await, Ok(Ok(()))) {
         return Ended::Gone;
     }
     linger(read_half, times.linger_max).await;
     Ended::Closed(reason)
 }
 
-/// Polls in the order given until one of them has ended.
+/// Polls in the given order until one of the futures is ready.
 async fn first_of(mut futures: [Pin<&mut (dyn Future<Output = Ended> + Send)>; 3]) -> Ended {
     std::future::poll_fn(|context| {
         for future in &mut futures {
@@ -172,31 +171,31 @@ async fn first_of(mut futures: [Pin<&mut (dyn Future<Output = Ended> + Send)>; 3
     .await
 }
 
-/// Reads into nothing until the peer ends its side.
+/// Reads and discards until the peer closes its side.
 async fn linger<R: AsyncRead + Unpin>(mut stream: R, linger_max: Duration) {
     let drained = async {
         let mut scratch = [0; 1024];
         while stream.read(&mut scratch).await.is_ok_and(|len| len > 0) {}
     };
-    // A peer that keeps its side open is left: it was told.
+    // Give up on a peer that keeps its side open: it got its close frame.
     let _ = timeout(linger_max, drained).await;
 }
 
 struct Connection {
-    desk: Mutex<Desk>,
+    shared: Mutex<Shared>,
     mailbox: Arc<Mailbox>,
     opened_at: Instant,
     times: Times,
 }
 
-/// What reader, writer and watcher share; locked for a moment, never across a wait.
-struct Desk {
+/// State shared by reader, writer and watcher; locked only briefly, never across an await.
+struct Shared {
     subscriptions: Subscriptions,
-    /// Whole frames, ready to be written.
+    /// Complete frames, ready to be written.
     replies: Vec<u8>,
-    /// When the peer's last frame was complete.
+    /// When the last frame from the peer was complete.
     heard_at: Instant,
-    /// Set once: the writer ends with this.
+    /// Set once; the writer then sends a close frame and ends.
     close: Option<CloseReason>,
 }
 
@@ -204,13 +203,13 @@ impl Connection {
     fn new(account_id: AccountId, subscriptions: Subscriptions, times: Times) -> Self {
         let opened_at = Instant::now();
         let mailbox = subscriptions.mailbox().clone();
-        let mut desk =
-            Desk { subscriptions, replies: Vec::new(), heard_at: opened_at, close: None };
-        desk.reply(&Reply::connected(account_id));
-        Self { desk: Mutex::new(desk), mailbox, opened_at, times }
+        let mut shared =
+            Shared { subscriptions, replies: Vec::new(), heard_at: opened_at, close: None };
+        shared.reply(&Reply::connected(account_id));
+        Self { shared: Mutex::new(shared), mailbox, opened_at, times }
     }
 
-    /// Hears the peer out until it breaks a rule or is gone.
+    /// Reads frames until the peer breaks a rule or is gone.
     async fn read<R: AsyncRead + Unpin + Send>(
         &self,
         frames: &mut FrameReader<R>,
@@ -227,29 +226,29 @@ impl Connection {
             if !allow(u64::try_from(since_open_ns).unwrap_or(u64::MAX)) {
                 return Ended::Closed(CloseReason::TooMuch);
             }
-            let mut desk = self.desk.lock();
-            desk.heard_at = now;
+            let mut shared = self.shared.lock();
+            shared.heard_at = now;
             match frame {
-                ClientFrame::Text(text) => desk.answer(&text, Timestamp::now()),
-                ClientFrame::Ping(payload) => put_pong(&mut desk.replies, &payload),
+                ClientFrame::Text(text) => shared.answer(&text, Timestamp::now()),
+                ClientFrame::Ping(payload) => put_pong(&mut shared.replies, &payload),
                 ClientFrame::Pong => {}
             }
-            if desk.replies.len() > REPLY_BYTES_MAX {
+            if shared.replies.len() > REPLY_BYTES_MAX {
                 return Ended::Closed(CloseReason::TooMuch);
             }
-            let has_reply = !desk.replies.is_empty();
-            drop(desk);
+            let has_reply = !shared.replies.is_empty();
+            drop(shared);
             if has_reply {
-                self.mailbox.ring();
+                self.mailbox.wake();
             }
         }
     }
 
-    /// Writes what there is until the desk says close. One turn is one write: replies first, then
-    /// the newest frame of each market that is due.
+    /// Writes whatever is pending until a close is requested. Each iteration is one batch: replies
+    /// first, then the newest frame of each market that is due.
     async fn write<W: AsyncWrite + Unpin + Send>(&self, stream: &mut W) -> Ended {
         loop {
-            let (batch, close) = self.desk.lock().collect();
+            let (batch, close) = self.shared.lock().collect();
             if batch.is_empty() {
                 self.mailbox.woken().await;
                 continue;
@@ -269,15 +268,15 @@ impl Connection {
                 Err(_) => return Ended::Stalled,
             }
             if let Some(reason) = close {
-                // The close frame is out; a peer that is gone by now has missed nothing.
+                // The close frame is out; a peer that has gone by now misses nothing.
                 let _ = stream.shutdown().await;
                 return Ended::Closed(reason);
             }
         }
     }
 
-    /// Pings the peer and ends the socket when it is silent, its credential revoked, or the server
-    /// on its way down.
+    /// Pings the peer, and ends the socket if the peer is silent, its credential is no longer
+    /// valid, or the server is shutting down.
     async fn watch(
         &self,
         is_valid: &(dyn Fn() -> bool + Send + Sync),
@@ -286,7 +285,7 @@ impl Connection {
         let mut pinged_at = self.opened_at;
         loop {
             let stopping = shutdown.wait_for(|&is_down| is_down);
-            // An error is a sender that was dropped: a server on its way down as well.
+            // An error means that the sender was dropped, so the server is shutting down, too.
             if timeout(self.times.watch_interval, stopping).await.is_ok() {
                 return Ended::Closed(CloseReason::GoingAway);
             }
@@ -294,22 +293,22 @@ impl Connection {
                 return Ended::Closed(CloseReason::BadCredential);
             }
             let now = Instant::now();
-            let mut desk = self.desk.lock();
-            if now - desk.heard_at >= self.times.silence_max {
+            let mut shared = self.shared.lock();
+            if now - shared.heard_at >= self.times.silence_max {
                 return Ended::Silent;
             }
             if now - pinged_at >= self.times.ping_interval {
                 pinged_at = now;
-                put_ping(&mut desk.replies);
-                drop(desk);
-                self.mailbox.ring();
+                put_ping(&mut shared.replies);
+                drop(shared);
+                self.mailbox.wake();
             }
         }
     }
 }
 
-impl Desk {
-    /// Everything for the next write, and whether it ends in a close frame.
+impl Shared {
+    /// Everything for the next write, and the reason if it ends in a close frame.
     fn collect(&mut self) -> (Vec<u8>, Option<CloseReason>) {
         let mut batch = std::mem::take(&mut self.replies);
         if let Some(reason) = self.close {
@@ -324,7 +323,7 @@ impl Desk {
         (batch, None)
     }
 
-    /// Does what a text frame asks for.
+    /// Handles a text frame.
     fn answer(&mut self, text: &[u8], now: Timestamp) {
         match Request::parse(text) {
             Ok(Request::Subscribe(condition_ids)) => self.subscribe(&condition_ids, now),

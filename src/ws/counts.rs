@@ -1,4 +1,4 @@
-//! How many sockets each account has open, all kinds of socket together.
+//! How many sockets of any kind each account has open.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use parking_lot::Mutex;
 
 use crate::ids::AccountId;
 
-/// At most this many accounts have a socket open at a time.
+/// How many accounts may have open sockets at a time.
 pub const ACCOUNTS_MAX: usize = 65_536;
 
-/// The open sockets of each account; an account without one takes no room.
+/// The number of open sockets per account; accounts without one take no space.
 #[derive(Default)]
 pub struct SocketCounts {
     open: Mutex<HashMap<AccountId, u32, foldhash::fast::RandomState>>,
@@ -23,8 +23,8 @@ pub struct OpenSocket {
 }
 
 impl SocketCounts {
-    /// Counts one more socket of the account; `None` when it has `socket_count_max` of them open,
-    /// or when it has none and [`ACCOUNTS_MAX`] other accounts have.
+    /// Counts one more socket for the account. `None` if the account has `socket_count_max` open,
+    /// or if it has none and [`ACCOUNTS_MAX`] others do.
     pub fn try_open(
         self: &Arc<Self>,
         account_id: AccountId,
@@ -65,13 +65,13 @@ mod tests {
     }
 
     #[test]
-    fn an_account_has_no_more_than_its_tier_allows() {
+    fn an_account_opens_no_more_sockets_than_its_tier_allows() {
         let counts = Arc::new(SocketCounts::default());
         let first = counts.try_open(account(1), 2).unwrap();
         let second = counts.try_open(account(1), 2).unwrap();
         assert!(counts.try_open(account(1), 2).is_none());
         assert!(counts.try_open(account(2), 2).is_some(), "accounts do not share a cap");
-        // The cap is that of the credential that opens the next one.
+        // The cap of the credential that opens the next socket applies.
         let third = counts.try_open(account(1), 3).unwrap();
         assert!(counts.try_open(account(1), 2).is_none());
         drop(first);
@@ -85,13 +85,13 @@ mod tests {
     }
 
     #[test]
-    fn accounts_have_an_end() {
+    fn the_number_of_accounts_is_bounded() {
         let counts = Arc::new(SocketCounts::default());
         let open: Vec<_> = (0..ACCOUNTS_MAX as u64)
             .map(|number| counts.try_open(account(number), 1).unwrap())
             .collect();
         assert!(counts.try_open(account(ACCOUNTS_MAX as u64), 1).is_none());
-        assert!(counts.try_open(account(0), 2).is_some(), "who is counted takes no more room");
+        assert!(counts.try_open(account(0), 2).is_some(), "a counted account takes no more space");
         drop(open);
         assert!(counts.open.lock().is_empty());
     }

@@ -1,16 +1,16 @@
-//! Prices from one feed to every subscribed socket.
+//! Sends each market's prices to every subscribed socket.
 //!
-//! A market that somebody is subscribed to has a channel. When the market changes, its frame is
-//! encoded once, published on the channel, and a bit is set in the mailbox of each subscribed
-//! socket; a socket is woken when the first of its bits is set. The socket takes its bits and sends
-//! the newest frame of each market: what it was too slow for is never kept anywhere. So a slow
-//! reader costs what a fast one costs, and the fan-out never waits for a socket.
+//! A subscribed market has a channel. When the market changes, its frame is encoded once and
+//! published on the channel, and a bit is set in the mailbox of each subscribed socket, which is
+//! woken when its first bit is set. The socket takes its bits and sends the newest frame of each
+//! market; frames it was too slow for are not kept anywhere. So a slow reader costs no more than a
+//! fast one, and the fan-out never waits for a socket.
 //!
-//! A channel exists from the first subscription to the last. The numbers of a market's frames rise
-//! by one while its channel exists and never fall in the life of the process: a new channel goes on
-//! above the highest number that any channel ended with.
+//! A channel exists from the first subscription to the last. A market's frame numbers rise by one
+//! while its channel exists and never fall during the life of the process: a new channel starts
+//! above the highest number at which any channel ended.
 //!
-//! How a socket writes is not known here; [`super::subscriptions`] is its side of this.
+//! How a socket writes is not known here; [`super::subscriptions`] is the socket's side.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,38 +25,38 @@ use super::subscriptions::Subscriptions;
 use crate::ids::Timestamp;
 use crate::market::{Market, Markets};
 
-/// At most this many sockets receive prices. With the markets of a socket it bounds all that the
-/// fan-out holds: the channels, and the subscribers of each.
+/// How many sockets may receive prices. Together with the limit of markets per socket, this bounds
+/// everything the fan-out holds: the channels and their subscribers.
 pub const SOCKETS_MAX: usize = 65_536;
 
-/// The fan-out lets other tasks of its thread run after so many markets.
+/// The fan-out yields to other tasks on its thread after this many markets.
 const MARKETS_PER_TURN: usize = 128;
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
-/// The channels of all markets that somebody is subscribed to.
+/// The channels of all subscribed markets.
 pub struct Fanout {
     markets: Arc<Markets>,
     channels: Mutex<Map<Arc<str>, Arc<Channel>>>,
-    /// The highest number that a frame of an ended channel had.
+    /// The highest frame number of any channel that has ended.
     seq_floor: AtomicU64,
     socket_count: AtomicUsize,
     next_socket_id: AtomicU64,
 }
 
-/// One market's newest frame and the sockets that want it.
+/// One market's newest frame and its subscribers.
 pub(super) struct Channel {
     market: Arc<Market>,
     newest: ArcSwap<PriceFrame>,
     subscribers: Mutex<Subscribers>,
 }
 
-/// Who is subscribed. Frames are numbered under its lock, so that a frame with a higher number was
-/// never taken from an older snapshot.
+/// A channel's subscribers. Frames are numbered under this lock, so that a higher number never
+/// belongs to an older snapshot.
 #[derive(Default)]
 struct Subscribers {
     by_socket: Map<SocketId, Subscriber>,
-    /// The last subscriber has left: the channel is about to be forgotten, and nobody may join.
+    /// The last subscriber has left: the channel is about to be removed, and nobody may join it.
     ended: bool,
 }
 
@@ -65,11 +65,11 @@ struct Subscriber {
     slot: u8,
 }
 
-/// A socket, for as long as the process runs.
+/// Identifies a socket for the life of the process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct SocketId(u64);
 
-/// Which of a socket's markets have a frame that was not looked at, one bit for each slot.
+/// The markets of a socket that have an unseen frame, one bit per slot.
 #[derive(Default)]
 pub(super) struct Mailbox {
     dirty: AtomicU64,
@@ -88,8 +88,8 @@ impl Fanout {
         }
     }
 
-    /// Passes on the changes of the markets, for ever. One task runs this; nobody else may take the
-    /// list of changes.
+    /// Publishes market changes forever. Only one task may run this: it consumes the list of
+    /// changes.
     pub async fn run(&self) -> std::convert::Infallible {
         loop {
             let changed = self.markets.changes().await;
@@ -102,7 +102,7 @@ impl Fanout {
         }
     }
 
-    /// Encodes a market's frame and tells its subscribers, if it has any.
+    /// Encodes a market's frame and notifies its subscribers, if it has any.
     fn pass_on(&self, market: &Market, now: Timestamp) {
         let channel = self.channels.lock().get(&market.info().condition_id).cloned();
         if let Some(channel) = channel {
@@ -110,7 +110,7 @@ impl Fanout {
         }
     }
 
-    /// The subscriptions of a new socket; `None` when there are [`SOCKETS_MAX`] of them.
+    /// Opens the subscriptions of a new socket; `None` if [`SOCKETS_MAX`] are open.
     pub fn open(self: &Arc<Self>) -> Option<Subscriptions> {
         let count = self.socket_count.fetch_add(1, Ordering::Relaxed);
         if count >= SOCKETS_MAX {
@@ -126,17 +126,17 @@ impl Fanout {
         self.socket_count.load(Ordering::Relaxed)
     }
 
-    /// How many markets have a subscriber.
+    /// How many markets have subscribers.
     pub fn channel_count(&self) -> usize {
         self.channels.lock().len()
     }
 
-    /// The market of this name, if it is listed.
+    /// The market with this condition id, if it is listed.
     pub(super) fn market(&self, condition_id: &str) -> Option<Arc<Market>> {
         self.markets.by_condition(condition_id)
     }
 
-    /// Adds a socket to the market's channel, whose newest frame is what the market shows now.
+    /// Adds a socket to the market's channel, whose newest frame is the market's current state.
     pub(super) fn join(
         &self,
         market: &Arc<Market>,
@@ -162,14 +162,14 @@ impl Fanout {
         }
     }
 
-    /// Takes a socket off a channel; the last one ends it. Nothing marks the socket's slot for this
-    /// market after this.
+    /// Removes a socket from a channel; the last one to leave ends it. After this, nothing marks
+    /// the socket's slot for this market.
     pub(super) fn leave(&self, channel: &Arc<Channel>, socket: SocketId) {
         let mut subscribers = channel.subscribers.lock();
         let left = subscribers.by_socket.remove(&socket);
         assert!(left.is_some(), "a socket leaves a channel that it joined");
         if subscribers.by_socket.is_empty() {
-            // Before anybody can see that the channel has ended, and begin the next one.
+            // Before anybody can see that the channel has ended and start the next one.
             self.seq_floor.fetch_max(channel.newest.load().seq, Ordering::AcqRel);
             subscribers.ended = true;
             drop(subscribers);
@@ -177,7 +177,7 @@ impl Fanout {
         }
     }
 
-    /// The last thing that a socket does here.
+    /// Called last when a socket ends.
     pub(super) fn close(&self) {
         self.socket_count.fetch_sub(1, Ordering::Relaxed);
     }
@@ -186,8 +186,8 @@ impl Fanout {
         let condition_id = market.info().condition_id.clone();
         let mut channels = self.channels.lock();
         let new = || {
-            // The snapshot is taken under the lock that the fan-out looks for the channel with: it
-            // either finds the channel, or what it came to tell is in the snapshot.
+            // `pass_on` takes the same lock to find the channel. It either finds this channel, or
+            // the change that it publishes is already in this snapshot.
             let seq = self.seq_floor.load(Ordering::Acquire) + 1;
             let first = PriceFrame::encode(&market.snapshot(), seq, now);
             Arc::new(Channel {
@@ -199,7 +199,7 @@ impl Fanout {
         channels.entry(condition_id).or_insert_with(new).clone()
     }
 
-    /// Takes an ended channel off the map, unless another one has its place already.
+    /// Removes an ended channel from the map, unless a new one has already taken its place.
     fn forget(&self, channel: &Arc<Channel>) {
         let condition_id = channel.market.info().condition_id.clone();
         let mut channels = self.channels.lock();
@@ -210,7 +210,7 @@ impl Fanout {
 }
 
 impl Channel {
-    /// What the market shows, at most one step of the fan-out behind.
+    /// The market's latest frame, at most one step of the fan-out behind.
     pub(super) fn newest(&self) -> Arc<PriceFrame> {
         self.newest.load_full()
     }
@@ -227,16 +227,17 @@ impl Channel {
 }
 
 impl Mailbox {
-    /// Sets a bit, and wakes the socket if no bit was set: it has not yet seen those.
+    /// Sets a bit, and wakes the socket if it had no unseen bits.
     fn mark(&self, slot: u8) {
-        // The frame was stored before; whoever takes the bit sees it, or a newer one.
+        // The frame was stored before this, so whoever takes the bit sees that frame or a newer
+        // one.
         if self.dirty.fetch_or(1 << slot, Ordering::AcqRel) == 0 {
             self.wake.notify_one();
         }
     }
 
     /// Wakes the socket for another reason.
-    pub(super) fn ring(&self) {
+    pub(super) fn wake(&self) {
         self.wake.notify_one();
     }
 
@@ -245,7 +246,7 @@ impl Mailbox {
         self.dirty.swap(0, Ordering::AcqRel)
     }
 
-    /// Waits until there is something to look at. It may be in vain.
+    /// Waits until the socket is woken. Wake-ups may be spurious.
     pub(super) async fn woken(&self) {
         self.wake.notified().await;
     }

@@ -1,43 +1,39 @@
-//! RFC 6455 on the wire, and nothing of what the messages say: reading checked client frames, and
-//! laying server frames out one behind the other, so that all that a socket must receive in one
-//! turn leaves in one write.
+//! RFC 6455 frames, independent of what the messages say: reads and checks client frames, and
+//! encodes server frames back to back, so that everything due to a socket leaves in one write.
 //!
-//! The frame parser is that of `fastwebsockets`, which nothing else in this crate knows. What it
-//! leaves open is decided here: a client must mask, a message is one frame, and a frame has at most
-//! [`CLIENT_FRAME_BYTES_MAX`] bytes. The crate's own collector of fragments has no bound, so a
-//! fragment is refused when the first one is seen.
+//! Parsing uses `fastwebsockets`, which appears only here and in the upgrade. This module adds the
+//! rules the crate leaves open: a client must mask, a message is one frame, and a frame has at most
+//! [`CLIENT_FRAME_BYTES_MAX`] bytes. The crate's own reassembly of fragments is unbounded, so the
+//! first fragment is refused.
 
 use fastwebsockets::{Frame, OpCode, Payload, Role, WebSocket, WebSocketError};
 use tokio::io::{AsyncRead, Join, Sink};
 
 use super::close::CloseReason;
 
-/// The payload of a client frame has at most this many bytes.
+/// Size limit of a client frame's payload, in bytes.
 pub const CLIENT_FRAME_BYTES_MAX: usize = 16 * 1024;
 
-/// The payload of a control frame has at most this many bytes.
+/// Size limit of a control frame's payload, in bytes.
 const CONTROL_PAYLOAD_BYTES_MAX: usize = 125;
 
-/// Reads the frames of a client.
 pub(super) struct FrameReader<R> {
-    /// Pings and closes are not answered by the reader, so it never writes.
+    /// Answers neither pings nor closes itself, so it never writes.
     socket: WebSocket<Join<R, Sink>>,
 }
 
-/// A frame that a client may send.
 pub(super) enum ClientFrame {
-    /// UTF-8.
+    /// Valid UTF-8.
     Text(Payload<'static>),
-    /// To be sent back in a pong.
+    /// The payload to echo in a pong.
     Ping(Payload<'static>),
-    /// A sign of life.
     Pong,
 }
 
-/// Why no more frames are read.
+/// Why reading ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ReadEnd {
-    /// The peer is to be told with a close frame.
+    /// Send the peer a close frame with this reason.
     Close(CloseReason),
     /// The stream has ended or failed.
     Gone,
@@ -49,12 +45,12 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         let mut socket = WebSocket::after_handshake(joined, Role::Server);
         socket.set_auto_close(false);
         socket.set_auto_pong(false);
-        // The crate refuses what is as long as this.
+        // The crate refuses messages of exactly this size.
         socket.set_max_message_size(CLIENT_FRAME_BYTES_MAX + 1);
         Self { socket }
     }
 
-    /// The next frame. Not cancel-safe: a read that was given up may have taken half a frame.
+    /// Reads the next frame. Not cancel-safe: a cancelled read may have consumed half a frame.
     pub(super) async fn next(&mut self) -> Result<ClientFrame, ReadEnd> {
         let mut frame = self.socket.read_frame().await.map_err(|error| ReadEnd::of(&error))?;
         let is_fragment = !frame.fin || frame.opcode == OpCode::Continuation;
@@ -76,7 +72,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
-    /// The stream, without what was read ahead of it.
+    /// Returns the stream; bytes that were read ahead are lost.
     pub(super) fn into_stream(self) -> R {
         self.socket.into_inner().into_inner().0
     }
@@ -90,20 +86,21 @@ impl ReadEnd {
             | WebSocketError::IoError(_) => Self::Gone,
             WebSocketError::FrameTooLarge => Self::Close(CloseReason::TooBig),
             WebSocketError::InvalidUTF8 => Self::Close(CloseReason::NotUtf8),
-            // Reserved bits and opcodes, a control frame in fragments or of more than 125 bytes.
+            // Reserved bits or opcodes, or a control frame that is fragmented or above 125 bytes.
             _ => Self::Close(CloseReason::Protocol),
         }
     }
 }
 
-/// The crate unmasks what is masked and does not tell, except in the header that it would write.
+/// The crate unmasks silently; only the header it would write back reveals that the frame was
+/// masked.
 fn is_masked(frame: &mut Frame<'_>) -> bool {
     let mut head = [0; 16];
     frame.fmt_head(&mut head);
     head[1] & 0x80 != 0
 }
 
-/// How to answer a close frame of this payload: with its code, if that is one a peer may send.
+/// The reply to a close frame with this payload: its code, if a peer may send that code.
 fn returned(payload: &[u8]) -> CloseReason {
     const NORMAL: u16 = 1000;
     match payload {
@@ -121,27 +118,26 @@ fn returned(payload: &[u8]) -> CloseReason {
     }
 }
 
-/// Appends a text frame whose payload is these pieces, one behind the other.
+/// Appends a text frame made of these pieces.
 pub(super) fn put_text(out: &mut Vec<u8>, pieces: &[&[u8]]) {
     put(out, OpCode::Text, pieces);
 }
 
-/// Appends a ping without a payload.
+/// Appends an empty ping.
 pub(super) fn put_ping(out: &mut Vec<u8>) {
     put(out, OpCode::Ping, &[]);
 }
 
-/// Appends the answer to a ping.
+/// Appends a pong.
 pub(super) fn put_pong(out: &mut Vec<u8>, payload: &[u8]) {
     put(out, OpCode::Pong, &[payload]);
 }
 
-/// Appends a close frame.
 pub(super) fn put_close(out: &mut Vec<u8>, reason: CloseReason) {
     put(out, OpCode::Close, &[&reason.code().to_be_bytes(), reason.text().as_bytes()]);
 }
 
-/// A server's frame: final, unmasked, its length in as few bytes as hold it.
+/// Appends a server frame: final, unmasked, with the shortest length encoding.
 fn put(out: &mut Vec<u8>, opcode: OpCode, pieces: &[&[u8]]) {
     const FINAL: u8 = 0x80;
     let len: usize = pieces.iter().map(|piece| piece.len()).sum();
@@ -195,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_may_send() {
+    fn client_frames_are_checked() {
         let close = |reason| Err(ReadEnd::Close(reason));
         let text = |len| masked(0x81, &vec![b'x'; len]);
         check(&masked(0x81, b"hi"), Ok("text hi"));
@@ -237,13 +233,13 @@ mod tests {
     }
 
     #[test]
-    fn server_frames_are_laid_out_one_behind_the_other() {
+    fn server_frames_are_encoded_back_to_back() {
         let mut out = Vec::new();
         put_text(&mut out, &[b"a", b"bc"]);
         put_ping(&mut out);
         put_pong(&mut out, b"z");
         put_close(&mut out, CloseReason::GoingAway);
-        assert_eq!(out, b"\x81\x03abc\x89\x00\x8a\x01z\x88\x17\x03\xe9the server shuts down");
+        assert_eq!(out, b"\x81\x03abc\x89\x00\x8a\x01z\x88\x1d\x03\xe9the server is shutting down");
         for (len, head) in [
             (125, &b"\x81\x7d"[..]),
             (126, b"\x81\x7e\x00\x7e"),

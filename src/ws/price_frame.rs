@@ -10,8 +10,9 @@
 //! ```
 //!
 //! Prices, sizes and money are strings. `source`, `updated_at`, `volume` and an outcome's `price`
-//! and `token_id` are `null` where they are not known; everything else that is not known is absent.
-//! The touches and the trade at the top are those of the first outcome; `active` tells whether
+//! and `token_id` are `null` if unknown; all other unknown fields are absent. The bid, ask and
+//! trade at the top level are those of the first outcome; `active` says whether orders can fill. If
+//! the reader missed frames, the object ends in `"conflated":true`.
 //! orders can fill. The form for a reader that missed frames ends in `"conflated":true`.
 
 use std::fmt::Display;
@@ -25,17 +26,17 @@ use crate::market::catalogue::{MarketInfo, Outcome};
 use crate::market::price::{MarketPrices, OutcomePrice, PriceSource};
 use crate::money::{Price, Shares, Usd};
 
-/// One market's prices as text.
+/// One encoded frame: a market's prices at one moment.
 #[derive(PartialEq, Eq, Debug)]
 pub struct PriceFrame {
     /// Rises by one with each frame of the market.
     pub seq: u64,
-    /// The object without its closing brace, so that both forms share it.
+    /// The object without its closing brace, so that both forms can share it.
     open_json: Box<[u8]>,
 }
 
 impl PriceFrame {
-    /// Writes down what a market shows in this snapshot.
+    /// Encodes what a market shows in this snapshot.
     pub fn encode(snapshot: &MarketSnapshot, seq: u64, now: Timestamp) -> Self {
         let prices = MarketPrices::of(snapshot);
         let fields = Fields::of(snapshot.info(), &prices, seq, now);
@@ -46,8 +47,8 @@ impl PriceFrame {
         Self { seq, open_json: json.into_boxed_slice() }
     }
 
-    /// The JSON text in two pieces: for a reader that has seen the frame before this one, or for
-    /// one that missed some since the last that it was sent.
+    /// The JSON text in two pieces. `conflated` is for a reader that missed frames since the last
+    /// one it was sent.
     pub fn json(&self, conflated: bool) -> [&[u8]; 2] {
         [&self.open_json, if conflated { b",\"conflated\":true}" } else { b"}" }]
     }
@@ -97,7 +98,7 @@ struct OutcomeFields<'a> {
     last_trade: Option<Text<Price>>,
 }
 
-/// The outcomes once more, by token: those whose token is known.
+/// The outcomes again, keyed by token; those without a known token are left out.
 struct Tokens<'a> {
     info: &'a MarketInfo,
     prices: &'a MarketPrices,
@@ -109,7 +110,7 @@ struct TokenFields<'a> {
     price: Option<Text<Price>>,
 }
 
-/// A quantity as a JSON string.
+/// A quantity written as a JSON string.
 struct Text<T>(T);
 
 impl<'a> Fields<'a> {
@@ -134,7 +135,7 @@ impl<'a> Fields<'a> {
             best_ask: first.best_ask.map(Text),
             last_trade: trade.map(|trade| Text(trade.price)),
             last_trade_side: trade.and_then(|trade| trade.side).map(Side::as_str),
-            // A size of 0 says that the venue told the price alone.
+            // A size of 0 means that the venue reported only the price.
             last_trade_size: trade.map(|trade| trade.size).filter(|&s| s != Shares::ZERO).map(Text),
             outcomes: info
                 .outcomes

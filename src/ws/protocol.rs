@@ -1,6 +1,6 @@
-//! The words of the price socket: what a client may say, and what the server says back. Pure.
+//! The messages of the price socket: what a client may send, and what the server replies. Pure.
 //!
-//! A client frame is one JSON object with an `action` (or `type`), in any case:
+//! A client frame is one JSON object with an `action` (or `type`), whose value is case-insensitive:
 //!
 //! ```json
 //! {"action": "subscribe", "markets": ["0x…", "0x…"]}
@@ -8,8 +8,8 @@
 //! {"action": "ping"}
 //! ```
 //!
-//! `conditions` is another name for `markets`, which wins when both come. Of a field that comes
-//! twice the last one counts, `null` is no value, and other fields are ignored.
+//! `conditions` is an alias of `markets`; `markets` wins if both are present. The last of several
+//! fields with the same name counts, `null` counts as absent, and other fields are ignored.
 //!
 //! A frame that cannot be used is answered with an `error` frame and changes nothing; the socket
 //! stays open. This module does not know which markets exist or who is subscribed.
@@ -19,66 +19,66 @@ use serde_json::Value;
 
 use crate::ids::{AccountId, Timestamp};
 
-/// The name of a market is at most this long.
+/// Longest id of a market, in bytes.
 pub const MARKET_ID_BYTES_MAX: usize = 256;
 
-/// An error frame names at most this many of the markets that it is about.
+/// How many markets an error frame names at most.
 pub const MARKETS_NAMED_MAX: usize = 3;
 
-/// The version that the `connected` frame tells.
+/// The version in the `connected` frame.
 pub const PROTOCOL_VERSION: &str = "1.0";
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// The prices of these markets from now on. The list may repeat itself.
+    /// Send the prices of these markets from now on. The list may contain duplicates.
     Subscribe(Vec<String>),
-    /// No more prices of these markets.
+    /// Stop sending the prices of these markets.
     Unsubscribe(Vec<String>),
-    /// A `pong` with the server's time.
+    /// Reply with a `pong` and the server's time.
     Ping,
 }
 
-/// Why a client frame cannot be used; the text goes into the `error` frame.
+/// Why a client frame cannot be used. The text goes into the `error` frame.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
     /// It is not JSON.
     #[error("invalid JSON: {0}")]
     InvalidJson(#[from] serde_json::Error),
-    /// It is JSON, but a list, a number or the like.
+    /// It is JSON, but not an object.
     #[error("a frame must be a JSON object")]
     NotAnObject,
-    /// It says neither `action` nor `type`.
+    /// Neither `action` nor `type` is present.
     #[error("action is missing: use subscribe, unsubscribe or ping")]
     MissingAction,
-    /// The action is another one, or not a string.
+    /// The action is unknown or not a string.
     #[error("unknown action: use subscribe, unsubscribe or ping")]
     UnknownAction,
-    /// The frame is written for another kind of socket, which knows tokens.
-    #[error("assets_ids is not supported here: name condition ids in markets")]
+    /// The frame is meant for a socket that takes token ids.
+    #[error("assets_ids is not supported here: list condition ids in markets")]
     AssetsGiven,
-    /// It says neither `markets` nor `conditions`.
-    #[error("markets is missing: name condition ids in a list")]
+    /// Neither `markets` nor `conditions` is present.
+    #[error("markets is missing: list the condition ids")]
     MissingMarkets,
     /// The markets are not a list.
     #[error("markets must be a list of condition ids")]
     MarketsNotAList,
-    /// One of the markets is a number, a list or the like.
+    /// One of the markets is not a string.
     #[error("markets[{index}] must be a string")]
     MarketNotAString {
-        /// Its place in the list.
+        /// Its index in the list.
         index: usize,
     },
-    /// The name of a market is longer than [`MARKET_ID_BYTES_MAX`].
+    /// A market's id is longer than [`MARKET_ID_BYTES_MAX`].
     #[error("markets[{index}] is longer than {MARKET_ID_BYTES_MAX} bytes")]
     MarketTooLong {
-        /// Its place in the list.
+        /// Its index in the list.
         index: usize,
     },
 }
 
 impl Request {
-    /// Reads the text of one client frame.
+    /// Parses the text of a client frame.
     pub fn parse(text: &[u8]) -> Result<Self, RequestError> {
         let Value::Object(mut fields) = serde_json::from_slice(text)? else {
             return Err(RequestError::NotAnObject);
@@ -115,30 +115,30 @@ fn market_ids(markets: Option<Value>) -> Result<Vec<String>, RequestError> {
     Ok(ids)
 }
 
-/// What the server says, prices aside.
+/// A server message other than prices.
 #[derive(Serialize, Debug)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Reply<'a> {
     /// The first frame of every socket.
     Connected {
-        /// The account.
+        /// The account's id.
         user_id: u64,
         /// [`PROTOCOL_VERSION`].
         protocol_version: &'static str,
     },
-    /// The answer to a subscribe or an unsubscribe that was carried out.
+    /// The reply to a successful subscribe or unsubscribe.
     Subscribed {
-        /// Every market that the socket is now subscribed to, in the order of subscription.
+        /// All markets that the socket is now subscribed to, in the order of subscription.
         markets: Vec<&'a str>,
     },
-    /// The answer to a ping.
+    /// The reply to a ping.
     Pong {
         /// The server's clock, in milliseconds since 1970.
         ts: i64,
     },
-    /// Something that the client asked for was not done.
+    /// A request could not be carried out.
     Error {
-        /// What, and what to do about it.
+        /// What went wrong and how to fix it.
         message: &'a str,
     },
 }
@@ -149,18 +149,18 @@ impl Reply<'_> {
         Self::Connected { user_id: account_id.get(), protocol_version: PROTOCOL_VERSION }
     }
 
-    /// The answer to a ping at this time.
+    /// The reply to a ping at this time.
     pub fn pong(now: Timestamp) -> Self {
         Self::Pong { ts: now.millis() }
     }
 
-    /// Its JSON text.
+    /// The message as JSON text.
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("strings and integers always have a JSON text")
     }
 }
 
-/// The text of the error frame for markets that are not listed. Names the first of them.
+/// The error text for markets that are not listed; names the first few.
 pub fn unknown_markets_message(ids: &[&str]) -> String {
     let named = &ids[..ids.len().min(MARKETS_NAMED_MAX)];
     let named_text = named.join(", ");
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
     use crate::ids::ShardId;
 
-    /// The request in debug form, or the text of the error frame.
+    /// The debug form of the request, or the text of the error frame.
     #[track_caller]
     fn check(text: &str, expected: &str) {
         let read = match Request::parse(text.as_bytes()) {
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn client_frames() {
-        let assets = "assets_ids is not supported here: name condition ids in markets";
+        let assets = "assets_ids is not supported here: list condition ids in markets";
         let unknown = "unknown action: use subscribe, unsubscribe or ping";
         let no_action = "action is missing: use subscribe, unsubscribe or ping";
         let object = "a frame must be a JSON object";
@@ -204,7 +204,7 @@ mod tests {
             (r#"{"action":"subscribe","markets":null,"conditions":["b"]}"#, r#"Subscribe(["b"])"#),
             (r#"{"action":"subscribe","markets":["a"],"assets_ids":["1"]}"#, assets),
             (r#"{"type":"market","assets_ids":[]}"#, assets),
-            (r#"{"action":"subscribe"}"#, "markets is missing: name condition ids in a list"),
+            (r#"{"action":"subscribe"}"#, "markets is missing: list the condition ids"),
             (r#"{"action":"subscribe","markets":"a"}"#, list),
             (r#"{"action":"unsubscribe","conditions":{"a":1}}"#, list),
             (r#"{"action":"subscribe","markets":["a",5]}"#, "markets[1] must be a string"),
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn names_have_an_end_and_so_has_nesting() {
+    fn id_length_and_nesting_are_bounded() {
         let subscribe = |id: &str| format!(r#"{{"action":"subscribe","markets":["a","{id}"]}}"#);
         let longest = "x".repeat(MARKET_ID_BYTES_MAX);
         check(&subscribe(&longest), &format!(r#"Subscribe(["a", "{longest}"])"#));

@@ -1,4 +1,4 @@
-//! What one socket is subscribed to, and which frame of it comes next.
+//! The subscriptions of one socket, and which frame it sends next.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use super::price_frame::PriceFrame;
 use crate::ids::Timestamp;
 use crate::market::Market;
 
-/// A socket is subscribed to at most this many markets; each has a bit in its mailbox.
+/// How many markets a socket may subscribe to; each has a bit in its mailbox.
 pub const MARKETS_PER_SOCKET_MAX: usize = 50;
 const _: () = assert!(MARKETS_PER_SOCKET_MAX <= u64::BITS as usize);
 
-/// The subscriptions of one socket. Dropping them ends them all.
+/// The subscriptions of one socket. Dropping this unsubscribes from all markets.
 pub struct Subscriptions {
     fanout: Arc<Fanout>,
     id: SocketId,
@@ -19,36 +19,36 @@ pub struct Subscriptions {
     slots: [Option<Subscription>; MARKETS_PER_SOCKET_MAX],
     /// The slots in use, in the order of subscription.
     order: Vec<u8>,
-    /// Bits that were taken from the mailbox and not yet looked at.
+    /// Bits taken from the mailbox but not yet handled.
     pending: u64,
 }
 
 struct Subscription {
     condition_id: Arc<str>,
     channel: Arc<Channel>,
-    /// The number of the frame that was sent last.
+    /// The number of the last frame sent.
     sent_seq: Option<u64>,
 }
 
-/// A frame that a socket sends next.
+/// A frame to send next.
 #[derive(PartialEq, Eq, Debug)]
 pub struct NextFrame {
-    /// The newest of its market.
+    /// The market's newest frame.
     pub frame: Arc<PriceFrame>,
-    /// There were others since the last one that this socket sent for the market.
+    /// Whether the socket missed frames of this market since the last one it sent.
     pub conflated: bool,
 }
 
-/// Why a request to subscribe was refused as a whole.
+/// Why a subscribe request was refused as a whole.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "at most {MARKETS_PER_SOCKET_MAX} markets a socket: {subscribed} are subscribed and {added} \
-     were to be added; nothing was added"
+    "at most {MARKETS_PER_SOCKET_MAX} markets per socket: this one has {subscribed} and asked \
+     for {added} more; none was added"
 )]
 pub struct TooManyMarkets {
-    /// How many the socket is subscribed to.
+    /// How many markets the socket is subscribed to.
     pub subscribed: usize,
-    /// How many more it asked for.
+    /// How many more were requested.
     pub added: usize,
 }
 
@@ -64,14 +64,14 @@ impl Subscriptions {
         }
     }
 
-    /// What is rung when a frame of these markets may be due.
+    /// The mailbox that wakes the socket when a frame may be due.
     pub(super) fn mailbox(&self) -> &Arc<Mailbox> {
         &self.mailbox
     }
 
-    /// Subscribes to all of these markets that are listed and not yet subscribed, each of which has
-    /// a frame due at once, and returns the names that are not listed. One market too many, and
-    /// nothing is added.
+    /// Subscribes to those of these markets that are listed and not yet subscribed; each of them
+    /// has a frame due at once. Returns the ids that are not listed. If the total would exceed the
+    /// limit, nothing is added.
     pub fn subscribe<'a>(
         &mut self,
         condition_ids: &'a [String],
@@ -84,7 +84,7 @@ impl Subscriptions {
                 continue;
             }
             match self.fanout.market(id) {
-                // A longer list is refused below, whatever else it names.
+                // A longer list is refused below, whatever else it contains.
                 Some(market) if added.len() <= MARKETS_PER_SOCKET_MAX => added.push((id, market)),
                 Some(_) => {}
                 None => unknown.push(id.as_str()),
@@ -100,7 +100,7 @@ impl Subscriptions {
         Ok(unknown)
     }
 
-    /// Ends the subscriptions to these markets; others of them are passed over.
+    /// Unsubscribes from these markets; ignores those that are not subscribed.
     pub fn unsubscribe(&mut self, condition_ids: &[String]) {
         for id in condition_ids {
             let Some(slot) = self.slot_of(id) else { continue };
@@ -118,8 +118,8 @@ impl Subscriptions {
         })
     }
 
-    /// The next frame that is due, as new as there is; `None` when there is none. Every market that
-    /// is due has its turn before any has a second one.
+    /// The newest frame of the next market that is due; `None` if none is. Every due market gets
+    /// its turn before any gets a second one.
     pub fn next_frame(&mut self) -> Option<NextFrame> {
         loop {
             if self.pending == 0 {
@@ -130,8 +130,8 @@ impl Subscriptions {
             }
             let slot = self.pending.trailing_zeros() as usize;
             self.pending &= self.pending - 1;
-            // The bit may be of a market that had this slot before, or of a frame that was sent
-            // already because it was published before its bit was set.
+            // The bit may belong to a market that had this slot before, or to a frame that was
+            // already sent because it was published before its bit was set.
             let subscription = self.slots.get_mut(slot).and_then(Option::as_mut);
             let next = subscription.and_then(Subscription::next);
             if next.is_some() {

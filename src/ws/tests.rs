@@ -8,7 +8,7 @@ use super::*;
 use crate::ws::close::CloseReason;
 use crate::ws::connection::{Ended, Times, refuse};
 
-/// Answers with a socket that is refused at once, or with the reason why it is none.
+/// Upgrades and refuses at once, or answers with the reason for not upgrading.
 async fn answer(mut request: Request<Incoming>) -> Result<Response<String>, Infallible> {
     Ok(match upgrade(&mut request) {
         Ok((response, upgrading)) => {
@@ -23,7 +23,7 @@ async fn answer(mut request: Request<Incoming>) -> Result<Response<String>, Infa
     })
 }
 
-/// What a server sends to these header lines, to the end of the connection.
+/// Everything the server sends in response to these header lines, until the connection ends.
 async fn exchange(header_lines: &str) -> Vec<u8> {
     let (mut client, server) = tokio::io::duplex(4096);
     let serving = tokio::spawn(
@@ -41,7 +41,7 @@ async fn exchange(header_lines: &str) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_request_becomes_a_socket() {
-    // The key and its digest are those of RFC 6455, section 1.3.
+    // The key and its digest from RFC 6455, section 1.3.
     let answer = exchange(
         "Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
@@ -57,7 +57,7 @@ async fn a_request_becomes_a_socket() {
 }
 
 #[tokio::test]
-async fn what_is_no_upgrade_stays_http() {
+async fn a_request_that_is_no_upgrade_gets_http() {
     let upgrade = "Connection: Upgrade, close\r\nUpgrade: websocket\r\n";
     for (header_lines, error) in [
         ("Connection: close\r\n".to_owned(), UpgradeError::NotAnUpgrade),

@@ -15,7 +15,7 @@ fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// A bucket by its definition: tokens in nanoseconds' worth, filled as time goes by.
+/// A bucket by definition: tokens measured in nanoseconds, refilled as time passes.
 struct Tokens {
     rule: BucketRule,
     held_ns: u64,
@@ -73,7 +73,7 @@ fn the_presets_are_the_documented_ones() {
 }
 
 #[test]
-fn a_rule_has_bounds() {
+fn a_rule_out_of_range_is_refused() {
     assert!(BucketRule::per_second(LIMIT_MAX, LIMIT_MAX).is_ok());
     assert!(BucketRule::per_minute(1, LIMIT_MAX).is_ok());
     for (rate, burst) in [(0, 1), (1, 0), (LIMIT_MAX + 1, 1), (1, LIMIT_MAX + 1)] {
@@ -84,7 +84,7 @@ fn a_rule_has_bounds() {
 }
 
 #[test]
-fn a_rule_is_written_as_rate_and_burst() {
+fn a_rule_is_parsed_from_rate_and_burst() {
     for (text, expected) in [
         ("10/20", Some((10, 20))),
         ("1/1000000", Some((1, LIMIT_MAX))),
@@ -111,7 +111,7 @@ fn a_rule_is_written_as_rate_and_burst() {
 }
 
 #[test]
-fn accounts_have_buckets_of_their_own_or_none() {
+fn accounts_have_their_own_buckets_or_none() {
     let account = |number: u64| AccountId::from_raw(64 + number).unwrap();
     let rule = BucketRule::per_minute(1, 2).unwrap();
     let table = AccountTable::new(Rate::Limited(rule), RandomState::new());
@@ -137,7 +137,7 @@ fn a_rate_is_a_rule_or_unlimited() {
 }
 
 #[test]
-fn the_ends_of_the_clock_are_no_special_places() {
+fn buckets_are_exact_at_both_ends_of_the_clock() {
     let mut bucket = TokenBucket::new(BucketRule::per_minute(1, LIMIT_MAX).unwrap());
     assert!(bucket.draw(0).is_admitted);
     assert_eq!(bucket.draw(u64::MAX).remaining, LIMIT_MAX - 1);
@@ -145,7 +145,7 @@ fn the_ends_of_the_clock_are_no_special_places() {
 }
 
 #[test]
-fn what_counts_as_one_client() {
+fn an_origin_is_an_ipv4_address_or_an_ipv6_network() {
     for (left, right, is_same) in [
         ("192.0.2.1", "192.0.2.1", true),
         ("192.0.2.1", "192.0.2.2", false),
@@ -165,7 +165,7 @@ fn what_counts_as_one_client() {
 }
 
 #[test]
-fn a_full_set_shares_one_bucket_and_forgets_nobody_who_is_limited() {
+fn a_full_set_shares_one_bucket_and_evicts_nobody() {
     let rule = BucketRule::BOOTSTRAP;
     let table = table(rule, 1);
     let nth = |index: u8| IpAddr::from([192, 0, 2, index]);
@@ -173,12 +173,12 @@ fn a_full_set_shares_one_bucket_and_forgets_nobody_who_is_limited() {
     for _ in 0..5 {
         assert!(table.draw(limited, 0).is_admitted);
     }
-    // Seven more have entries; all the others together get the burst of one.
+    // Seven more get entries; all the others share the burst of one bucket.
     let admitted: Vec<u8> = (1..=255).filter(|&n| table.draw(nth(n), 0).is_admitted).collect();
     assert_eq!(admitted, (1..=7 + 5).collect::<Vec<_>>());
     assert!(!table.draw(limited, 0).is_admitted, "crowding an address out must not help it");
 
-    // The seven took one token each: a minute later their entries are free again.
+    // The seven took one token each: after a minute their entries are free again.
     let later_ns = MINUTE_NS;
     for n in 20..27 {
         for remaining in (0..5).rev() {
@@ -191,7 +191,7 @@ fn a_full_set_shares_one_bucket_and_forgets_nobody_who_is_limited() {
 }
 
 #[test]
-fn a_table_has_a_bound_and_spreads_addresses_over_it() {
+fn a_table_has_a_fixed_size_and_spreads_addresses() {
     let table = AddressTable::new(BucketRule::BOOTSTRAP, FixedHasher::default());
     assert_eq!(table.0.sets.len() * SET_ENTRIES, ADDRESSES_MAX);
     for index in 0..u32::try_from(ADDRESSES_MAX / 4).unwrap() {
@@ -204,7 +204,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn buckets_fill_as_tokens_do(
+    fn buckets_refill_as_defined(
         rate in 1..40_u32,
         burst in 1..6_u32,
         draws in prop::collection::vec((0..SET_ENTRIES, 0..4_u64, 0..3_u64), 1..200),

@@ -6,11 +6,11 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// An exact log of admissions, read from end to end each time.
+/// An exact log of admissions, scanned in full each time.
 struct Log {
     limits: TierLimits,
     stamps: Vec<u64>,
-    /// No stamp is lower, since memory was given back.
+    /// The lowest possible stamp, set when memory was freed.
     floor_ns: u64,
 }
 
@@ -30,7 +30,7 @@ impl Log {
         self.stamps.last().map_or(now_ns, |&last| last.max(now_ns)).max(self.floor_ns)
     }
 
-    /// What is left of each window that ends at the stamp of a request that comes now.
+    /// What is left of each window for a request that comes now.
     fn remaining(&self, now_ns: u64) -> [u32; 2] {
         let end_ns = self.stamp_at(now_ns);
         self.windows().map(|(limit, length_ns)| {
@@ -45,14 +45,14 @@ impl Log {
 
     fn decide(&mut self, now_ns: u64) -> bool {
         let is_admitted = self.would_admit(now_ns);
-        // A key without limits has no use for stamps and keeps none.
+        // An unlimited key keeps no stamps.
         if is_admitted && self.windows().iter().any(|(limit, _)| limit.is_some()) {
             self.stamps.push(self.stamp_at(now_ns));
         }
         is_admitted
     }
 
-    /// The property itself, from the definition: every trailing window ends with some admission.
+    /// The property itself, by definition: every relevant trailing window ends with an admission.
     #[track_caller]
     fn assert_within_limits(&self) {
         assert!(self.stamps.is_sorted());
@@ -73,7 +73,7 @@ fn tier(per_second: &str, per_minute: &str) -> TierLimits {
     TierLimits { requests_per_second, requests_per_minute, sockets_max: 1, batch_max: 1 }
 }
 
-/// Peeks and decides, and compares all that is told with the log.
+/// Peeks and decides, and compares every field with the log.
 #[track_caller]
 fn check(limiter: &KeyLimiter, log: &mut Log, now_ns: u64) -> Decision {
     check_peek(limiter, log, now_ns);
@@ -107,7 +107,7 @@ fn check_peek(limiter: &KeyLimiter, log: &Log, now_ns: u64) -> Decision {
 }
 
 #[test]
-fn a_burst_at_the_zero_of_the_clock_is_counted_and_leaves_after_exactly_one_second() {
+fn a_burst_at_clock_zero_counts_for_exactly_one_second() {
     let limiter = KeyLimiter::new(&tier("2", "3"));
     let mut log = Log::new(tier("2", "3"));
     for (now_ns, is_admitted, remaining, wait_ns) in [
@@ -123,9 +123,9 @@ fn a_burst_at_the_zero_of_the_clock_is_counted_and_leaves_after_exactly_one_seco
         (MINUTE_NS, false, [0, 0], SECOND_NS),
     ] {
         let decision = check(&limiter, &mut log, now_ns);
-        let told = [decision.per_second.remaining, decision.per_minute.remaining];
+        let left = [decision.per_second.remaining, decision.per_minute.remaining];
         assert_eq!(
-            (decision.is_admitted, told, decision.wait_ns),
+            (decision.is_admitted, left, decision.wait_ns),
             (is_admitted, remaining, wait_ns),
             "at {now_ns}"
         );
@@ -133,7 +133,7 @@ fn a_burst_at_the_zero_of_the_clock_is_counted_and_leaves_after_exactly_one_seco
 }
 
 #[test]
-fn a_clock_that_reads_earlier_than_the_last_admission_counts_as_its_stamp() {
+fn an_earlier_clock_reading_counts_as_the_newest_stamp() {
     let limiter = KeyLimiter::new(&tier("1", "unlimited"));
     let mut log = Log::new(tier("1", "unlimited"));
     assert!(check(&limiter, &mut log, 5 * SECOND_NS).is_admitted);
@@ -144,7 +144,7 @@ fn a_clock_that_reads_earlier_than_the_last_admission_counts_as_its_stamp() {
 }
 
 #[test]
-fn a_key_without_limits_is_always_admitted_and_allocates_nothing() {
+fn an_unlimited_key_is_always_admitted_and_allocates_nothing() {
     let limiter = KeyLimiter::new(&tier("unlimited", "unlimited"));
     let allowance = Allowance { limit: UNLIMITED_SHOWN, remaining: UNLIMITED_SHOWN };
     for now_ns in [0, 0, 7, 3, u64::MAX] {
@@ -162,7 +162,7 @@ fn a_key_without_limits_is_always_admitted_and_allocates_nothing() {
 }
 
 #[test]
-fn a_look_at_an_unused_key_allocates_nothing() {
+fn peeking_at_an_unused_key_allocates_nothing() {
     let limiter = KeyLimiter::new(&tier("5", "300"));
     let peek = limiter.peek(9);
     assert!(peek.is_admitted);
@@ -172,7 +172,7 @@ fn a_look_at_an_unused_key_allocates_nothing() {
 }
 
 #[test]
-fn the_end_of_the_clock_is_no_special_place() {
+fn windows_are_exact_at_the_end_of_the_clock() {
     let limiter = KeyLimiter::new(&tier("1", "2"));
     let mut log = Log::new(tier("1", "2"));
     let start_ns = CLOCK_NS_MAX - 61 * SECOND_NS;
@@ -183,15 +183,14 @@ fn the_end_of_the_clock_is_no_special_place() {
     assert!(limiter.decide(u64::MAX).stamp_ns <= CLOCK_NS_MAX);
 }
 
-/// When the next request comes, seen from the last one.
+/// When the next request comes, relative to the last one.
 #[derive(Clone, Copy, Debug)]
 enum Arrival {
-    /// A multiple of a step, and a few nanoseconds beside it.
+    /// A multiple of a step, give or take a few nanoseconds.
     After { steps: u64, step_ns: u64, beside_ns: i64 },
-    /// When the last decision said that one would be admitted, and a few nanoseconds beside it.
+    /// When the last decision said one would be admitted, give or take a few nanoseconds.
     AsTold { beside_ns: i64 },
-    /// Not at all: this long after the last one all memory that can be is given back, and the
-    /// clock stays where it was.
+    /// No request: this long after the last one, memory is released, and the clock does not move.
     Release { after_ns: u64 },
 }
 
@@ -208,7 +207,8 @@ fn arrivals(count_max: usize) -> impl Strategy<Value = Vec<Arrival>> {
     prop::collection::vec(arrival, 1..count_max)
 }
 
-/// Gives back memory, and expects all of it or none, by whether a stamp still counts.
+/// Releases memory and expects all or nothing of it to go, depending on whether a stamp still
+/// counts.
 #[track_caller]
 fn release(limiter: &KeyLimiter, log: &mut Log, now_ns: u64) {
     let had_log = limiter.log.load().is_some();
@@ -275,7 +275,7 @@ proptest! {
 }
 
 #[test]
-fn a_log_grows_as_far_as_it_must_and_is_given_back_once_it_counts_no_more() {
+fn a_log_grows_as_needed_and_is_freed_once_no_stamp_counts() {
     let slots =
         |limiter: &KeyLimiter| limiter.log.load().as_ref().map_or(0, |ring| ring.slice.len());
     for (per_second, per_minute, capacity_max) in
@@ -286,7 +286,7 @@ fn a_log_grows_as_far_as_it_must_and_is_given_back_once_it_counts_no_more() {
         assert_eq!(slots(&limiter), 0);
         let mut now_ns = 0;
         for number in 0..5000_usize {
-            // Ten in a burst, so that both windows are full time and again.
+            // Bursts of ten, so that both windows fill up repeatedly.
             now_ns += if number % 10 == 0 { SECOND_NS / 5 } else { 0 };
             let (is_admitted, wait_ns) = (log.decide(now_ns), limiter.decide(now_ns).wait_ns);
             assert_eq!(limiter.peek(now_ns).wait_ns, wait_ns);
@@ -299,7 +299,7 @@ fn a_log_grows_as_far_as_it_must_and_is_given_back_once_it_counts_no_more() {
         assert_eq!(slots(&limiter), capacity_max);
         release(&limiter, &mut log, end_ns);
         assert_eq!(slots(&limiter), 0);
-        // A thread whose clock is behind meets windows that are empty, and not before they are.
+        // A thread with an earlier clock finds empty windows, but not before they are empty.
         let decision = check(&limiter, &mut log, end_ns - 5);
         assert_eq!((decision.is_admitted, decision.stamp_ns), (true, end_ns));
         assert_eq!(slots(&limiter), CAPACITY_MIN);
@@ -309,9 +309,9 @@ fn a_log_grows_as_far_as_it_must_and_is_given_back_once_it_counts_no_more() {
 
 const THREADS: usize = 4;
 
-/// Everything in a round happens at one moment, so the order of the threads makes no difference.
+/// All requests of a round share one time, so the order of the threads makes no difference.
 #[test]
-fn threads_that_send_at_one_moment_are_admitted_as_many_as_an_exact_log_admits() {
+fn concurrent_requests_are_admitted_as_often_as_by_an_exact_log() {
     for (per_second, per_minute) in [("1", "3"), ("3", "7"), ("5", "unlimited"), ("9", "4")] {
         let limits = tier(per_second, per_minute);
         let (limiter, barrier) = (KeyLimiter::new(&limits), Barrier::new(THREADS));
@@ -342,9 +342,9 @@ fn threads_that_send_at_one_moment_are_admitted_as_many_as_an_exact_log_admits()
     }
 }
 
-/// The threads read one clock but act on it in any order.
+/// The threads share a clock but act on their readings in any order.
 #[test]
-fn threads_on_a_running_clock_never_break_a_window_and_are_never_refused_in_vain() {
+fn threads_on_a_running_clock_never_exceed_a_window_nor_are_refused_wrongly() {
     for (per_second, per_minute, tick_ns) in
         [("1", "unlimited", SECOND_NS / 3), ("3", "40", SECOND_NS / 50), ("50", "300", 1_000_000)]
     {

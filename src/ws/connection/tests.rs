@@ -14,7 +14,7 @@ use crate::money::{Price, Shares};
 use crate::ws::counts::SocketCounts;
 use crate::ws::frame::CLIENT_FRAME_BYTES_MAX;
 
-/// A server with sixty markets, `m0` and on, and one client.
+/// A server with sixty markets, `m0` to `m59`, and one client.
 struct World {
     client: WebSocket<DuplexStream>,
     ended: JoinHandle<Ended>,
@@ -27,7 +27,6 @@ struct World {
     allowance: Arc<AtomicU32>,
 }
 
-/// What the server sent.
 #[derive(Clone, PartialEq, Debug)]
 enum Received {
     Json(Value),
@@ -41,7 +40,7 @@ fn account_id() -> AccountId {
     AccountId::from_raw(199).unwrap()
 }
 
-/// With so many bytes between the two before the writer of either waits.
+/// Both ends are joined by a pipe that buffers this many bytes per direction.
 fn world(pipe_bytes: usize) -> World {
     let markets = Arc::new(Markets::new());
     let outcomes = ["Yes", "No"];
@@ -130,7 +129,7 @@ impl World {
         self.client.write_frame(frame).await.unwrap();
     }
 
-    /// Past the greeting, subscribed to `m0` and shown its first price.
+    /// A client that is greeted, subscribed to `m0` and shown its first price.
     async fn subscribed(pipe_bytes: usize) -> Self {
         let mut world = world(pipe_bytes);
         world.send(json!({"action": "subscribe", "markets": ["m0"]})).await;
@@ -140,7 +139,7 @@ impl World {
         world
     }
 
-    /// A bid that tells which change it was.
+    /// Publishes a bid whose price encodes the number of the change.
     fn publish(&self, market: &str, change: i64) {
         let mut ladder = Ladder::default();
         let (price, size) = (Price::from_micros(change * 100), Shares::from_micros(1));
@@ -150,8 +149,8 @@ impl World {
         self.markets.publish(&market, OutcomeIndex(0), book);
     }
 
-    /// What the server still sends, down to the close frame, and how the socket ended. Nothing of
-    /// it may be left behind.
+    /// Everything the server still sends, up to the close frame, and how the socket ended. Checks
+    /// that it leaves nothing behind.
     async fn end(mut self) -> (Vec<Received>, Ended) {
         let mut received = Vec::new();
         loop {
@@ -168,7 +167,7 @@ impl World {
         (received, ended)
     }
 
-    /// The socket is closed for this reason, and its code is the last thing that is sent.
+    /// Checks that the socket is closed for this reason and that the close frame is the last one.
     #[track_caller]
     fn check_closed(self, reason: CloseReason) -> impl Future<Output = ()> {
         let caller = std::panic::Location::caller();
@@ -217,11 +216,11 @@ async fn a_conversation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_done_is_an_error_and_the_socket_stays() {
+async fn an_invalid_request_is_an_error_and_keeps_the_socket() {
     let mut world = World::subscribed(64 * 1024).await;
     let many: Vec<_> = (1..=50).map(|market| format!("m{market}")).collect();
-    let too_many = "at most 50 markets a socket: 1 are subscribed and 50 were to be added; \
-                    nothing was added";
+    let too_many = "at most 50 markets per socket: this one has 1 and asked for 50 more; \
+                    none was added";
     for (request, message) in [
         ("PING".to_owned(), "invalid JSON: expected value at line 1 column 1"),
         (r#"{"action":"buy"}"#.to_owned(), "unknown action: use subscribe, unsubscribe or ping"),
@@ -238,7 +237,7 @@ async fn what_cannot_be_done_is_an_error_and_the_socket_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_breaks_the_rules_closes_the_socket() {
+async fn a_protocol_violation_closes_the_socket() {
     for (first_byte, payload, reason) in [
         (0x01, &b"{"[..], CloseReason::TooBig),
         (0x80, b"}", CloseReason::TooBig),
@@ -261,7 +260,7 @@ async fn a_client_that_sends_too_much_is_closed() {
         world.send(json!({"action": "ping"})).await;
         assert_eq!(world.json().await["type"], "pong");
     }
-    // More than it is told about: the close frame comes through although nobody reads these.
+    // More replies than anybody reads: the close frame still gets through.
     for _ in 0..200 {
         world.send(json!({"action": "ping"})).await;
     }
@@ -269,7 +268,7 @@ async fn a_client_that_sends_too_much_is_closed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_that_nobody_reads_have_an_end() {
+async fn unread_replies_are_bounded() {
     let mut world = World::subscribed(1024).await;
     let mut request_count = 0;
     while !world.ended.is_finished() {
@@ -286,7 +285,7 @@ async fn answers_that_nobody_reads_have_an_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fifty_markets_one_by_one_are_not_too_much() {
+async fn fifty_markets_can_be_added_one_by_one() {
     let mut world = world(512);
     for market in 0..50 {
         world.send(json!({"action": "subscribe", "markets": [format!("m{market}")]})).await;
@@ -325,7 +324,7 @@ async fn a_peer_that_answers_pings_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_on_its_way_down_says_so() {
+async fn a_server_that_shuts_down_closes_with_1001() {
     let world = World::subscribed(64 * 1024).await;
     let asked_at = Instant::now();
     world.shutdown.send(true).unwrap();
@@ -335,7 +334,7 @@ async fn a_server_on_its_way_down_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn a_revoked_credential_loses_its_socket_within_a_second() {
-    // Whether the peer reads or not.
+    // Whether or not the peer reads.
     for pipe_bytes in [64 * 1024, 1024] {
         let world = World::subscribed(pipe_bytes).await;
         for change in 1..=20 {
@@ -355,7 +354,7 @@ async fn a_revoked_credential_loses_its_socket_within_a_second() {
             loop {
                 match receive(&mut client).await {
                     Received::Close(4001) => return,
-                    Received::End => panic!("it ended without a word"),
+                    Received::End => panic!("the socket ended without a close frame"),
                     _ => {}
                 }
             }
@@ -371,7 +370,7 @@ async fn a_slow_reader_gets_the_newest() {
     let mut world = World::subscribed(1024).await;
     for change in 1..=CHANGES {
         world.publish("m0", change);
-        // The fan-out and the writer do what they can.
+        // Let the fan-out and the writer do what they can.
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
@@ -386,14 +385,14 @@ async fn a_slow_reader_gets_the_newest() {
         frame_count += 1;
     }
     assert!((2..10).contains(&frame_count), "{frame_count}");
-    // It has caught up: the next one is whole again.
+    // It has caught up: the next frame is not conflated.
     world.publish("m0", 1);
     let price = world.json().await;
     assert_eq!((&price["seq"], &price["conflated"]), (&(CHANGES + 2).into(), &Value::Null));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_takes_nothing_is_left() {
+async fn a_peer_that_takes_nothing_is_dropped() {
     let mut world = world(16);
     let opened_at = Instant::now();
     assert_eq!((&mut world.ended).await.unwrap(), Ended::Stalled);
@@ -402,7 +401,7 @@ async fn a_reader_that_takes_nothing_is_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_is_gone_is_gone() {
+async fn a_peer_that_disconnects_ends_the_socket() {
     let world = World::subscribed(1024).await;
     drop(world.client);
     assert_eq!(world.ended.await.unwrap(), Ended::Gone);
@@ -410,7 +409,7 @@ async fn a_peer_that_is_gone_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_may_not_have_a_socket_is_told_the_code() {
+async fn a_refused_socket_gets_the_close_code() {
     for reason in [CloseReason::BadCredential, CloseReason::TooManySockets] {
         let (client, server) = tokio::io::duplex(1024);
         let refused = tokio::spawn(refuse(server, reason, Times::default()));

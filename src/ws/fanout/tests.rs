@@ -10,7 +10,7 @@ use crate::market::catalogue::{MarketInfo, Outcome};
 use crate::money::{Price, Shares};
 use crate::ws::subscriptions::{MARKETS_PER_SOCKET_MAX, NextFrame, TooManyMarkets};
 
-/// Markets `m0`, `m1`, … without books, and a fan-out of them.
+/// Markets `m0`, `m1`, … without books, and their fan-out.
 fn fanout(market_count: usize) -> Arc<Fanout> {
     let markets = Arc::new(Markets::new());
     let outcomes =
@@ -25,7 +25,7 @@ fn name(market: usize) -> String {
     format!("m{market}")
 }
 
-/// A book whose only bid tells which change it was.
+/// Publishes a book whose only bid encodes the number of the change.
 fn publish(fanout: &Fanout, market: usize, change: i64) {
     let bid =
         Level { price: Price::from_micros(change * 100), size: Shares::from_micros(1_000_000) };
@@ -36,7 +36,7 @@ fn publish(fanout: &Fanout, market: usize, change: i64) {
     fanout.markets.publish(&market, OutcomeIndex(0), book);
 }
 
-/// Passes on the changes that wait, if there are any.
+/// Publishes pending changes, if there are any.
 fn pass_on(fanout: &Fanout) {
     let mut changes = std::pin::pin!(fanout.markets.changes());
     let changes = changes.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -47,7 +47,8 @@ fn pass_on(fanout: &Fanout) {
     }
 }
 
-/// Which market a frame is of, which change it shows (0 for none), its number, and its form.
+/// What a frame shows: its market, its change (0 for none), its number, and whether it is
+/// conflated.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Seen {
     market: usize,
@@ -99,7 +100,7 @@ fn a_fast_reader_sees_every_frame_and_a_slow_one_the_newest() {
     }
     assert_eq!(drain(&mut slow), [row(0, 4, 4, true)]);
     assert_eq!(drain(&mut slow), []);
-    // What was missed before is told once.
+    // Missed frames are flagged only once.
     publish(&fanout, 0, 5);
     pass_on(&fanout);
     assert_eq!(drain(&mut slow), [row(0, 5, 5, false)]);
@@ -120,7 +121,7 @@ fn a_frame_is_encoded_once_for_all() {
 }
 
 #[test]
-fn a_socket_is_woken_once_until_it_looks() {
+fn a_socket_is_woken_once_until_it_takes_its_bits() {
     let fanout = fanout(2);
     let mut socket = fanout.open().unwrap();
     subscribe(&mut socket, [0, 1]);
@@ -138,7 +139,7 @@ fn a_socket_is_woken_once_until_it_looks() {
     publish(&fanout, 0, 2);
     publish(&fanout, 1, 3);
     pass_on(&fanout);
-    assert!(!is_woken(), "it has not looked since");
+    assert!(!is_woken(), "it has not taken its bits since");
     assert_eq!(drain(&mut socket).len(), 2);
     publish(&fanout, 1, 4);
     pass_on(&fanout);
@@ -158,7 +159,7 @@ fn the_fifty_first_market_adds_nothing() {
     assert!(socket.condition_ids().eq((0..MARKETS_PER_SOCKET_MAX).rev().map(name)));
     assert_eq!(drain(&mut socket).len(), MARKETS_PER_SOCKET_MAX);
     assert_eq!(socket.subscribe(&[name(3), name(55)], Timestamp::EPOCH), refused(50, 1));
-    // What is subscribed already does not count again, nor what does not exist.
+    // Markets that are already subscribed or do not exist do not count.
     let again = [name(3), name(3), "m99".to_owned()];
     assert_eq!(socket.subscribe(&again, Timestamp::EPOCH), Ok(vec!["m99"]));
     assert_eq!(drain(&mut socket), []);
@@ -170,7 +171,7 @@ fn the_fifty_first_market_adds_nothing() {
 }
 
 #[test]
-fn numbers_do_not_fall_when_a_channel_ends() {
+fn frame_numbers_never_fall_when_a_channel_ends() {
     let fanout = fanout(2);
     let mut socket = fanout.open().unwrap();
     subscribe(&mut socket, [0]);
@@ -187,7 +188,7 @@ fn numbers_do_not_fall_when_a_channel_ends() {
 }
 
 #[test]
-fn a_socket_that_is_dropped_leaves_nothing_behind() {
+fn dropping_a_socket_removes_its_channels() {
     let fanout = fanout(3);
     let mut stays = fanout.open().unwrap();
     subscribe(&mut stays, [0]);
@@ -209,7 +210,7 @@ fn a_socket_that_is_dropped_leaves_nothing_behind() {
 }
 
 #[test]
-fn sockets_have_an_end() {
+fn the_number_of_sockets_is_bounded() {
     let fanout = fanout(0);
     fanout.socket_count.store(SOCKETS_MAX - 1, Ordering::Relaxed);
     let last = fanout.open().unwrap();
@@ -227,7 +228,7 @@ enum Step {
     PassOn,
     Subscribe(usize, usize),
     Unsubscribe(usize, usize),
-    /// Looks at so many frames at most.
+    /// Reads at most this many frames.
     Read(usize, usize),
 }
 
@@ -242,11 +243,11 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The naive fan-out: every subscription has a queue of all changes that it was not shown.
+/// A naive fan-out: every subscription queues all changes that it was not shown.
 #[derive(Default)]
 struct Model {
     published: [i64; MARKETS],
-    /// What the newest frame of a market that somebody is subscribed to shows.
+    /// What the newest frame of each subscribed market shows.
     encoded: [i64; MARKETS],
     waiting: std::collections::BTreeSet<usize>,
     queues: [[Option<Queue>; MARKETS]; SOCKETS],
@@ -279,7 +280,7 @@ impl Model {
             .get_or_insert_with(|| Queue { changes: vec![newest], is_new: true });
     }
 
-    /// Takes the queue that this frame stands for.
+    /// Takes the part of the queue that this frame stands for.
     fn check(&mut self, socket: usize, seen: &Seen) {
         let queue = self.queues[socket][seen.market].as_mut().expect("subscribed");
         let changes = std::mem::take(&mut queue.changes);
@@ -295,7 +296,7 @@ impl Model {
 
 proptest! {
     #[test]
-    fn it_agrees_with_a_queue_for_each_subscription(
+    fn the_fanout_agrees_with_a_queue_per_subscription(
         steps in prop::collection::vec(step(), 0..120),
     ) {
         let fanout = fanout(MARKETS);
@@ -320,7 +321,7 @@ proptest! {
                 Step::Unsubscribe(socket, market) => {
                     sockets[socket].unsubscribe(&[name(market)]);
                     model.queues[socket][market] = None;
-                    // A new subscription may begin with the frame that the old one ended with.
+                    // A new subscription may start with the frame that the old one ended with.
                     let before = &mut newest_seq[socket][market];
                     *before = u64::saturating_sub(*before, 1);
                 }
@@ -341,8 +342,8 @@ proptest! {
     }
 }
 
-/// A feed, a fan-out and readers that come and go, each on a thread of its own: nobody misses the
-/// last price, and what a reader sees never goes back.
+/// A feed, a fan-out, and readers that come and go, each on its own thread: every reader sees the
+/// last price, and nobody sees prices go backwards.
 #[test]
 fn nothing_is_lost_between_threads() {
     const CHANGES: i64 = 2_000;
@@ -354,7 +355,7 @@ fn nothing_is_lost_between_threads() {
                 std::thread::yield_now();
             }
         });
-        // Ends with its thread's runtime, when every reader has seen the last price.
+        // Ends with its thread's runtime, once every reader has seen the last price.
         let (done, mut is_done) = tokio::sync::watch::channel(0);
         let runtime = || tokio::runtime::Builder::new_current_thread().build().unwrap();
         threads.spawn({
