@@ -11,7 +11,8 @@ use hyper::Uri;
 use crate::money::{Rounding, Usd};
 use crate::tls::{self, Roots, TlsError};
 use crate::venue::follow::timing::Timing;
-use crate::venue::polymarket::live::{LiveConfig, MARKETS_WANTED_MAX, MarketFilter};
+use crate::venue::polymarket::filter::{MARKETS_WANTED_MAX, MarketFilter};
+use crate::venue::polymarket::live::LiveConfig;
 use crate::venue::simulated::DEFAULT_SEED;
 use crate::venue::speed::Speed;
 

@@ -6,6 +6,22 @@ pub mod books;
 pub mod delay;
 pub mod freshness;
 pub(super) mod lag;
+pub mod request;
 pub mod status;
 pub mod timing;
 pub(super) mod tracker;
+pub(super) mod trust;
+
+use std::time::Duration;
+
+use crate::ids::Timestamp;
+
+/// When something reached us, by both clocks. What is late is judged by this: a message that had to
+/// wait for us was not late for that.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamp {
+    /// The time since the start.
+    pub elapsed: Duration,
+    /// The time of day.
+    pub time: Timestamp,
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use paperbourse::market::catalogue::MarketStatus;
 use paperbourse::money::Usd;
 use paperbourse::venue::follow::timing::Timing;
-use paperbourse::venue::polymarket::live::MarketFilter;
+use paperbourse::venue::polymarket::filter::MarketFilter;
 use serde_json::json;
 use tokio::task::JoinSet;
 

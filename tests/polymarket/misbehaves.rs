@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use paperbourse::market::book::Book;
 use paperbourse::venue::feed::MismatchPolicy;
-use paperbourse::venue::polymarket::live::MarketFilter;
+use paperbourse::venue::polymarket::filter::MarketFilter;
 use tokio::task::JoinSet;
 
 use crate::auditor::{Auditor, SLACK, levels_of, levels_of_state};

@@ -3,7 +3,7 @@
 //! Nothing fills on anything but [`Freshness::Live`].
 
 /// Where a book or a connection stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Freshness {
     /// The connection is open, and what it shows has yet to come.
     Syncing,
@@ -12,6 +12,7 @@ pub enum Freshness {
     /// Something contradicts what is known: the venue is being asked.
     Suspect,
     /// Nothing is known of the present: the connection is lost, or the proof is too old.
+    #[default]
     Stale,
     /// It has ended.
     Closed,

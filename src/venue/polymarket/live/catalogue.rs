@@ -10,11 +10,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::rest::{NAMED_MARKETS_MAX, PAGE_MARKETS_MAX, Page, Rest, RestError};
-use super::{Event, LiveConfig, MarketFilter};
+use super::{Event, LiveConfig};
 use crate::ids::Timestamp;
-use crate::market::catalogue::{MarketInfo, MarketStatus, Outcome};
-use crate::money::Usd;
-use crate::venue::polymarket::resolution::{self, Pending, Resolution, Source, Told};
+use crate::market::catalogue::MarketStatus;
+use crate::venue::polymarket::follower::Described;
+use crate::venue::polymarket::resolution::{self, Pending, Resolution};
 use crate::venue::polymarket::wire::{Description, WireError};
 
 /// Markets of which something was heard and that wait to be asked for. Past it they wait for the
@@ -30,25 +30,6 @@ const ANNOUNCED_TRIES_MAX: u32 = 20;
 
 /// A list has at most so many pages more than it would have if every market of it were taken.
 const SPARE_PAGES_MAX: usize = 50;
-
-/// Whether a market of the list is one to follow: open, and traded as much as is asked for. The end
-/// is a schedule: games and decisions go on after it, and are the busiest then. But old markets
-/// stay open for months, so past its end a market must have been traded in the last day.
-pub(super) fn is_wanted(info: &MarketInfo, filter: &MarketFilter, now: Timestamp) -> bool {
-    let volume = info.volume_24h.unwrap_or(Usd::ZERO);
-    let is_quiet = volume == Usd::ZERO;
-    let is_past = info.end_date.is_some_and(|end| end < now);
-    let is_traded = filter.volume_24h_min.is_none_or(|least| volume >= least);
-    info.status == MarketStatus::Open && is_traded && !(is_past && is_quiet)
-}
-
-/// Whether a market is among those that the filter names, if it names any.
-fn is_named(info: &MarketInfo, filter: &MarketFilter) -> bool {
-    let has = |names: &[String], name: Option<&str>| {
-        names.is_empty() || name.is_some_and(|name| names.iter().any(|wanted| wanted == name))
-    };
-    has(&filter.slugs, info.slug.as_deref()) && has(&filter.condition_ids, Some(&info.condition_id))
-}
 
 /// A market of which something was heard, by its condition id.
 pub(super) enum Urgent {
@@ -158,7 +139,7 @@ impl Cataloguer {
         self.announced.extend(waiting.filter(|it| it.1 < ANNOUNCED_TRIES_MAX).take(room));
         let now = Timestamp::now();
         let is_taken =
-            |told: &Description| is_wanted(&told.info, filter, now) && is_named(&told.info, filter);
+            |told: &Description| filter.wants(&told.info, now) && filter.names(&told.info);
         let taken: Vec<Description> = told.into_iter().filter(is_taken).collect();
         if taken.is_empty() {
             return Some(());
@@ -180,8 +161,8 @@ impl Cataloguer {
             let is_below = filter.series.is_empty()
                 && readable.last().is_some_and(|told| told.info.volume_24h < filter.volume_24h_min);
             let is_taken = |told: &Description| {
-                let is_named = filter.series.is_empty() || is_named(&told.info, filter);
-                is_named && is_wanted(&told.info, filter, now)
+                let is_named = filter.series.is_empty() || filter.names(&told.info);
+                is_named && filter.wants(&told.info, now)
             };
             listed.extend(readable.into_iter().filter(is_taken));
             cursor = next_cursor;
@@ -255,78 +236,7 @@ impl Cataloguer {
     }
 }
 
-/// A market as Gamma describes it, and what else was asked about one that is closed.
-pub(super) struct Described {
-    pub(super) gamma: Description,
-    pub(super) clob: Option<Description>,
-    pub(super) data: Option<Description>,
-}
-
-impl From<Description> for Described {
-    fn from(gamma: Description) -> Self {
-        Self { gamma, clob: None, data: None }
-    }
-}
-
-impl Described {
-    /// What its sources tell of a market with these outcomes.
-    pub(super) fn told(&self, outcomes: &[Outcome]) -> Vec<Told> {
-        let sources = [
-            (Source::Gamma, Some(&self.gamma)),
-            (Source::Clob, self.clob.as_ref()),
-            (Source::Data, self.data.as_ref().filter(|_| self.is_order_certain(outcomes))),
-        ];
-        let told = sources.into_iter().filter_map(|(source, told)| Some((source, told?)));
-        told.map(|(source, told)| Told::of(source, told, outcomes)).collect()
-    }
-
-    /// Whether both services list the tokens in the order in which they are known here. The data
-    /// API names none and is read in that order: where Gamma is wrong about it, the data API would
-    /// only seem to agree.
-    fn is_order_certain(&self, outcomes: &[Outcome]) -> bool {
-        let is_same = |told: &Description| {
-            let tokens = told.info.outcomes.iter().map(|outcome| &outcome.token_id);
-            tokens.eq(outcomes.iter().map(|outcome| &outcome.token_id))
-        };
-        is_same(&self.gamma) && self.clob.as_ref().is_some_and(is_same)
-    }
-}
-
 /// One that cannot be read is left out, and logged.
 fn read(told: Result<Description, WireError>) -> Option<Description> {
     told.inspect_err(|error| tracing::warn!("a market is left out: {error}")).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn zombies_and_quiet_markets_are_not_wanted() {
-        let now = Timestamp::from_seconds(1_000);
-        let dollars = |dollars: i64| Some(Usd::from_micros(dollars * 1_000_000));
-        let at = |seconds| Some(Timestamp::from_seconds(seconds));
-        for (status, end_date, volume, least, expected) in [
-            (MarketStatus::Open, None, None, None, true),
-            (MarketStatus::Open, at(1_000), None, None, true),
-            // In-play sports and decisions that drag on; and markets that were left open.
-            (MarketStatus::Open, at(999), dollars(26_000_000), None, true),
-            (MarketStatus::Open, at(999), dollars(1), None, true),
-            (MarketStatus::Open, at(999), dollars(0), None, false),
-            (MarketStatus::Open, at(999), None, None, false),
-            (MarketStatus::Paused, at(999), dollars(1), None, false),
-            (MarketStatus::Closed, at(999), dollars(1), None, false),
-            (MarketStatus::Paused, None, None, None, false),
-            (MarketStatus::Hydrating, None, None, None, false),
-            (MarketStatus::Closed, None, None, None, false),
-            (MarketStatus::Open, None, dollars(10), dollars(10), true),
-            (MarketStatus::Open, None, dollars(9), dollars(10), false),
-            (MarketStatus::Open, None, None, dollars(10), false),
-        ] {
-            let filter = MarketFilter { volume_24h_min: least, ..MarketFilter::default() };
-            let mut info = MarketInfo::bare("0xa", []);
-            (info.status, info.end_date, info.volume_24h) = (status, end_date, volume);
-            assert_eq!(is_wanted(&info, &filter, now), expected, "{info:?}");
-        }
-    }
 }

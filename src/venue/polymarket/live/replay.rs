@@ -1,25 +1,24 @@
-//! Plays a tape to the connector: it hears what it heard when the tape was made, in that order and
-//! at those times, and so decides what it decided then. What it decided by the clock is on the
-//! tape as well.
+//! Plays a tape to a [`Follower`]: it hears what one heard when the tape was made, in that order
+//! and at those times, and so decides what that one did. What was decided by the clock is on the
+//! tape as well; what is asked for, nobody carries.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use super::catalogue::Described;
-use super::clock::Stamp;
+use super::follower;
+use super::log::log;
 use super::rest::{read_events, read_page};
-use super::slot::Slot;
-use super::socket::Handle;
-use super::{Asked, Clock, Live, MARKETS_WANTED_MAX};
 use crate::ids::Timestamp;
 use crate::venue::feed::Feed;
-use crate::venue::follow::freshness::{Freshness, Signal};
-use crate::venue::follow::tracker::Tracker;
+use crate::venue::follow::Stamp;
+use crate::venue::follow::request::{Asked, Request};
+use crate::venue::follow::timing::Timing;
+use crate::venue::polymarket::filter::{MARKETS_WANTED_MAX, MarketFilter};
+use crate::venue::polymarket::follower::{Described, Follower};
 use crate::venue::polymarket::wire::{Description, WireError, clob, data, gamma};
 use crate::venue::tape::{Line, VERSION};
 
@@ -33,9 +32,12 @@ const ASKED_MAX: usize = 64;
 /// longest list has half as many.
 const DESCRIPTIONS_MAX: usize = 20_000;
 
-/// Plays a tape to a connector that has no connection.
+/// Plays a tape.
 pub struct Replay {
-    live: Live,
+    follower: Follower<Feed>,
+    /// When the session began, and the newest time of a line.
+    began: Timestamp,
+    now: Timestamp,
     /// Whether the session's first line was played.
     has_begun: bool,
     /// What Gamma told of markets, and what the CLOB service did.
@@ -68,9 +70,10 @@ pub struct ReplayCounts {
 impl Replay {
     /// Publishes through this feed.
     pub fn new(feed: Feed) -> Self {
-        let clock = Clock::Tape { began: Timestamp::EPOCH, now: Timestamp::EPOCH };
         Self {
-            live: Live::unconnected(feed, clock),
+            follower: follower(feed, MarketFilter::default(), Timing::VENUE),
+            began: Timestamp::EPOCH,
+            now: Timestamp::EPOCH,
             has_begun: false,
             told: HashMap::new(),
             told_second: HashMap::new(),
@@ -82,7 +85,7 @@ impl Replay {
 
     /// The feed that it plays to.
     pub fn feed(&self) -> &Feed {
-        &self.live.feed
+        self.follower.books()
     }
 
     /// What was played so far.
@@ -92,11 +95,9 @@ impl Replay {
 
     /// Lines are missing: nothing that a socket tells can be trusted before it is opened again.
     pub fn miss(&mut self, count: u64) {
-        tracing::warn!(
-            "{count} lines of the tape are missing: all books are stale until they come"
-        );
+        tracing::warn!(lines = count, "the tape has a gap: all books are stale until they come");
         self.counts.gaps += 1;
-        self.lose_all();
+        self.follower.lost_all(self.stamp(self.now));
     }
 
     /// A line cannot be read.
@@ -115,9 +116,7 @@ impl Replay {
             self.counts.unbegun += 1;
             return;
         }
-        if let Clock::Tape { now: at, .. } = &mut self.live.clock {
-            *at = now.max(*at);
-        }
+        self.now = self.now.max(now);
         let taken = match &*line.kind {
             "answer" => self.answer(line),
             "listed" => self.listed(line),
@@ -140,19 +139,39 @@ impl Replay {
             }
         };
         self.counts.unusable += u64::from(taken.is_none());
+        for request in self.follower.take_requests() {
+            if let Request::Log(notice) = request {
+                log(&notice);
+            }
+        }
+    }
+
+    /// A time of the tape.
+    fn stamp(&self, time: Timestamp) -> Stamp {
+        let nanos = time.nanos().saturating_sub(self.began.nanos());
+        Stamp { elapsed: Duration::from_nanos(u64::try_from(nanos).unwrap_or(0)), time }
+    }
+
+    /// The newest time, at which a line is taken.
+    fn now(&self) -> Stamp {
+        self.stamp(self.now)
+    }
+
+    /// When a line came, also where it waited for one that is later.
+    fn received(&self, line: &Line<'_>) -> Stamp {
+        self.stamp(Timestamp::from_nanos(line.ns))
     }
 
     /// A session begins: of what the one before it told, nothing is known to be so still.
     fn begin(&mut self, line: &Line<'_>, now: Timestamp) {
-        self.lose_all();
-        let live = &mut self.live;
-        live.sockets.clear();
-        live.markets.clear();
-        live.tracker = Tracker::default();
-        live.clock = Clock::Tape { began: now, now };
         let market_count = line.markets_max.unwrap_or(MARKETS_WANTED_MAX);
-        live.market_count_max = market_count.min(MARKETS_WANTED_MAX);
-        live.timing.lag_max = line.lag_max_ms.map_or(Duration::MAX, Duration::from_millis);
+        let filter = MarketFilter {
+            count_max: market_count.min(MARKETS_WANTED_MAX),
+            ..MarketFilter::default()
+        };
+        let lag_max = line.lag_max_ms.map_or(Duration::MAX, Duration::from_millis);
+        self.follower.restart(filter, lag_max, self.now());
+        (self.began, self.now) = (now, now);
         (self.told, self.told_second, self.told_third, self.asked) = Default::default();
         self.has_begun = line.version == Some(VERSION);
         if !self.has_begun {
@@ -168,10 +187,6 @@ impl Replay {
             );
             self.counts.unbegun += 1;
         }
-    }
-
-    fn lose_all(&mut self) {
-        (0..self.live.sockets.len()).for_each(|socket| self.live.lose(socket));
     }
 
     /// Keeps what a service told of markets, until the tape says what became of it.
@@ -208,7 +223,7 @@ impl Replay {
         if self.told.len() > DESCRIPTIONS_MAX / 2 {
             self.told.clear();
         }
-        self.live.list(listed);
+        self.follower.listed(listed, self.now());
         Some(())
     }
 
@@ -224,7 +239,7 @@ impl Replay {
             Some(Described { gamma: told, clob, data })
         });
         let described = described.collect();
-        self.live.describe(described);
+        self.follower.described(described, self.now());
         Some(())
     }
 
@@ -232,28 +247,13 @@ impl Replay {
     /// another.
     fn follow(&mut self, line: &Line<'_>) -> Option<()> {
         let socket = self.socket(line)?;
-        let live = &mut self.live;
-        let now = live.now();
-        for id in line.tokens.as_ref()? {
-            let Some((id, token)) = live.tracker.get(id) else { continue };
-            let (id, other) = (id.clone(), token.socket);
-            if other == socket {
-                continue;
-            }
-            if let Some(other) = live.sockets.get_mut(other) {
-                other.tokens.retain(|token| *token != id);
-            }
-            live.tracker.move_to(&id, socket);
-            let is_open = live.sockets[socket].state != Freshness::Stale;
-            live.signal(&id, if is_open { Signal::Opened } else { Signal::Lost }, now);
-            live.sockets[socket].tokens.push(id);
-        }
+        self.follower.assign(socket, line.tokens.as_ref()?, self.now());
         Some(())
     }
 
     fn open(&mut self, line: &Line<'_>) -> Option<()> {
         let socket = self.socket(line)?;
-        self.live.opened(socket, line.connection?);
+        self.follower.opened(socket, line.connection?, self.now());
         Some(())
     }
 
@@ -261,29 +261,23 @@ impl Replay {
         self.counts.frames += 1;
         let socket = self.socket(line)?;
         let payload = line.payload().ok()??;
-        let received = self.received(line);
-        self.live.take_frame(socket, str::from_utf8(&payload).ok()?, received);
+        self.follower.frame(socket, str::from_utf8(&payload).ok()?, self.received(line));
         Some(())
     }
 
     fn lost(&mut self, line: &Line<'_>) -> Option<()> {
         let socket = self.socket(line)?;
-        self.live.lose(socket);
+        self.follower.lost(socket, self.now());
         Some(())
     }
 
     fn expired(&mut self, line: &Line<'_>) -> Option<()> {
-        let now = self.live.now();
-        for id in line.tokens.as_ref()? {
-            self.live.signal(id, Signal::Expired, now);
-        }
+        self.follower.expired(line.tokens.as_ref()?, self.now());
         Some(())
     }
 
     fn ask(&mut self, line: &Line<'_>) -> Option<()> {
-        let tracker = &self.live.tracker;
-        let known = line.tokens.as_ref()?.iter().filter_map(|id| tracker.get(id));
-        let asked = known.map(|(id, token)| (id.clone(), token.connection())).collect();
+        let asked = self.follower.ask(line.tokens.as_ref()?);
         if self.asked.len() == ASKED_MAX {
             self.asked.clear();
         }
@@ -295,28 +289,17 @@ impl Replay {
         self.counts.answers += 1;
         // What was asked may be on a part of the tape that is missing.
         let Some(asked) = self.asked.remove(&line.ask?) else { return Some(()) };
-        let body = line.payload().ok()?.map(|body| Bytes::from(body.into_owned()));
+        let body = line.payload().ok()?;
         // When they were asked for would say when they expire, which the tape does.
-        let received = self.received(line);
-        self.live.take_books(asked, self.live.now(), received, body.as_ref());
+        let asked_at = self.now().elapsed;
+        self.follower.answer(&asked, body.as_deref(), asked_at, self.received(line));
         Some(())
-    }
-
-    /// When a line came, also where it waited for one that is later.
-    fn received(&self, line: &Line<'_>) -> Stamp {
-        let now = Timestamp::from_nanos(line.ns);
-        match self.live.clock {
-            Clock::Tape { began, .. } => Clock::Tape { began, now }.now(),
-            clock @ Clock::Running { .. } => clock.now(),
-        }
     }
 
     /// The socket of a line, which is there from then on.
     fn socket(&mut self, line: &Line<'_>) -> Option<usize> {
         let socket = line.socket.filter(|&socket| socket < SOCKETS_MAX)?;
-        while self.live.sockets.len() <= socket {
-            self.live.sockets.push(Slot::new(Handle::unconnected()));
-        }
+        self.follower.reach_socket(socket);
         Some(socket)
     }
 }

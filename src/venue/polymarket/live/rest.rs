@@ -28,9 +28,6 @@ const PAGE_EVENTS_MAX: usize = 100;
 /// Markets that one request names. Their ids make its address about 6 KB long.
 pub(super) const NAMED_MARKETS_MAX: usize = 50;
 
-/// Books that one request asks for.
-pub(super) const BOOKS_MAX: usize = 100;
-
 /// Where the data API tells of resolutions.
 pub(super) const RESOLUTIONS_PATH: &str = "/v2/resolutions";
 
@@ -243,8 +240,9 @@ impl Rest {
         Ok(data::resolution(&String::from_utf8_lossy(&body), gamma))
     }
 
-    /// The books of these tokens, at most [`BOOKS_MAX`], as text to be read with [`clob::books`].
-    /// The venue leaves out those of which it has none. [`Self::books_ready`] goes before it.
+    /// The books of these tokens, at most `BOOKS_PER_QUESTION_MAX`, as text to be read with
+    /// [`clob::books`]. The venue leaves out those of which it has none. [`Self::books_ready`] goes
+    /// before it.
     pub(super) async fn books(&self, token_ids: &[Arc<str>]) -> Result<Bytes, RestError> {
         let address = format!("{}/books", self.clob.base);
         let rows: Vec<String> =

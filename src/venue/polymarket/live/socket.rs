@@ -18,9 +18,6 @@ use super::{Event, LiveConfig};
 use crate::venue::follow::backoff::Backoff;
 use crate::venue::follow::timing::Timing;
 
-/// A socket follows at most this many tokens: far past it the venue sends no first books.
-pub(super) const TOKENS_MAX: usize = 200;
-
 /// A message has at most this many bytes, in whatever number of fragments: 200 books are 2 MB.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
@@ -66,7 +63,7 @@ pub(super) enum Lost {
 pub(super) struct Handle {
     wanted: watch::Sender<Wanted>,
     given_up: watch::Sender<GivenUp>,
-    _task: Option<AbortOnDrop>,
+    _task: AbortOnDrop,
 }
 
 /// The newest connection that was given up, by its number, and why. A connection that comes after
@@ -106,13 +103,7 @@ impl Handle {
             given_up: given_up_receiver,
             connection: 0,
         };
-        Self { wanted, given_up, _task: Some(AbortOnDrop(tokio::spawn(socket.run()))) }
-    }
-
-    /// Of a socket that is not there: nothing is open, and nothing is steered.
-    pub(super) fn unconnected() -> Self {
-        let (wanted, given_up) = (watch::Sender::default(), watch::Sender::default());
-        Self { wanted, given_up, _task: None }
+        Self { wanted, given_up, _task: AbortOnDrop(tokio::spawn(socket.run())) }
     }
 
     /// What it is to follow from now on.

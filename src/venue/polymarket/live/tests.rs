@@ -1,8 +1,9 @@
-//! The connector without a network: frames as sockets bring them, taken when there is time.
+//! Frames as sockets bring them, taken when there is time.
 
 use super::*;
 use crate::ids::OutcomeIndex;
 use crate::market::Markets;
+use crate::tls::{self, Roots};
 use crate::venue::feed::MismatchPolicy;
 use crate::venue::polymarket::wire::gamma;
 
@@ -11,12 +12,15 @@ const MARKET: &str = concat!(
     r#""active":true,"closed":false,"acceptingOrders":true,"enableOrderBook":true}"#,
 );
 
-/// One that follows the market on socket 0, which is open.
+/// One that follows the market on socket 0, which is said to be open.
 fn live() -> Live {
     let feed = Feed::new(Arc::new(Markets::new()), MismatchPolicy::Distrust);
-    let mut live = Live::unconnected(feed, Clock::Running { began: Instant::now() });
-    live.market_count_max = 1;
-    live.list(vec![gamma::market(MARKET).unwrap()]);
+    let filter = MarketFilter { count_max: 1, ..MarketFilter::default() };
+    let nowhere = ["http", "http", "http", "ws"];
+    let nowhere = nowhere.map(|scheme| format!("{scheme}://127.0.0.1:9").parse().unwrap());
+    let tls = tls::client_config(Roots::Nobody).unwrap();
+    let mut live = Live::new(LiveConfig::new(nowhere, tls, filter, Timing::VENUE), feed);
+    live.take(Event::Listed(vec![gamma::market(MARKET).unwrap()]));
     live.take(Event::Opened { socket: 0, connection: 1 });
     live
 }
@@ -27,9 +31,9 @@ fn received(text: String) -> Event {
     Event::Frame(Received::new(0, text, room))
 }
 
-fn book(token: &str, at: i64) -> String {
+fn book(at: i64) -> String {
     format!(
-        r#"{{"event_type":"book","asset_id":"{token}","market":"0xa","timestamp":"{at}",
+        r#"{{"event_type":"book","asset_id":"1","market":"0xa","timestamp":"{at}",
             "bids":[{{"price":"0.4","size":"7"}}],"asks":[{{"price":"0.9","size":"8"}}]}}"#
     )
 }
@@ -44,7 +48,7 @@ fn change(price: &str, at: i64) -> String {
 
 /// The best bid of the first token, and whether something can fill on its book.
 fn shown(live: &Live) -> (String, bool) {
-    let market = live.feed.markets().by_condition("0xa").unwrap();
+    let market = live.follower.books().markets().by_condition("0xa").unwrap();
     let book = market.book(OutcomeIndex(0)).clone().unwrap();
     (book.ladder().best_bid().unwrap().price.to_string(), !book.stale)
 }
@@ -63,7 +67,7 @@ async fn what_had_to_wait_for_us_is_not_late() {
         (6_000, 60 * second, ("0.4", false)),
     ] {
         let mut live = live();
-        for text in [book("1", venue), change("0.4", venue)] {
+        for text in [book(venue), change("0.4", venue)] {
             live.take(received(text));
         }
         tokio::time::advance(10 * second).await;
@@ -72,23 +76,6 @@ async fn what_had_to_wait_for_us_is_not_late() {
         live.take(event);
         let (price, is_fresh) = shown(&live);
         assert_eq!((&*price, is_fresh), expected, "{told_after_ms} ms, {waited:?}");
-        assert_eq!(live.counts.late_messages, u64::from(!is_fresh));
-    }
-}
-
-/// What comes behind a message that gives its connection up is worth as little: nobody would notice
-/// that the books of it grow old.
-#[tokio::test(start_paused = true)]
-async fn a_connection_that_is_given_up_proves_nothing_more() {
-    let venue = Timestamp::now().millis();
-    let (first, late) = (change("0.4", venue), change("0.5", venue));
-    for broken in [late.as_str(), r#"{"event_type":"book","bids":7}"#] {
-        let mut live = live();
-        for text in [&book("1", venue), &first] {
-            live.take(received(text.clone()));
-        }
-        tokio::time::advance(Duration::from_secs(10)).await;
-        live.take(received(format!("[{broken},{}]", book("1", venue))));
-        assert_eq!(shown(&live), ("0.4".to_owned(), false), "{broken}");
+        assert_eq!(live.follower.snapshot().late_messages, u64::from(!is_fresh));
     }
 }

@@ -3,45 +3,58 @@
 
 use tokio::time::Instant;
 
-use super::{Clock, Live};
+use super::{follower, log, snapshot, stamp};
 use crate::venue::feed::Feed;
+use crate::venue::follow::request::Request;
 use crate::venue::follow::status::LiveSnapshot;
 use crate::venue::follow::timing::Timing;
+use crate::venue::polymarket::filter::MarketFilter;
+use crate::venue::polymarket::follower::Follower;
 use crate::venue::polymarket::wire::Description;
 
 /// Follows markets on one socket that nobody opens: whoever makes it says what the socket tells.
-pub struct Unconnected(Live);
+pub struct Unconnected {
+    follower: Follower<Feed>,
+    began: Instant,
+    connection: u64,
+}
 
 impl Unconnected {
     /// Follows as many of these markets as one socket takes, whose books have yet to come.
     pub fn new(timing: Timing, feed: Feed, markets: Vec<Description>) -> Self {
-        let mut live = Live::unconnected(feed, Clock::Running { began: Instant::now() });
-        (live.timing, live.market_count_max) = (timing, markets.len());
-        live.list(markets);
-        let mut unconnected = Self(live);
+        let began = Instant::now();
+        let filter = MarketFilter { count_max: markets.len(), ..MarketFilter::default() };
+        let mut follower = follower(feed, filter, timing);
+        follower.listed(markets, stamp(began, began));
+        follower.reach_socket(0);
+        let mut unconnected = Self { follower, began, connection: 0 };
         unconnected.open();
         unconnected
     }
 
     /// The connection is another one: whole books come first.
     pub fn open(&mut self) {
-        if let Some(slot) = self.0.sockets.first() {
-            let connection = slot.connection + 1;
-            self.0.opened(0, connection);
-        }
+        self.connection += 1;
+        self.follower.opened(0, self.connection, stamp(self.began, Instant::now()));
+        self.carry_out();
     }
 
     /// The socket tells this.
     pub fn hear(&mut self, text: &str) {
-        if !self.0.sockets.is_empty() {
-            let received = self.0.clock.now();
-            self.0.take_frame(0, text, received);
-        }
+        self.follower.frame(0, text, stamp(self.began, Instant::now()));
+        self.carry_out();
     }
 
     /// What has come of it.
-    pub fn status(&mut self) -> LiveSnapshot {
-        self.0.tell_status();
-        self.0.status.get()
+    pub fn status(&self) -> LiveSnapshot {
+        snapshot(&self.follower)
+    }
+
+    fn carry_out(&mut self) {
+        for request in self.follower.take_requests() {
+            if let Request::Log(notice) = request {
+                log::log(&notice);
+            }
+        }
     }
 }

@@ -1,0 +1,99 @@
+//! What an answer of the book endpoint changes: it proves a book, mends it, or shows that its
+//! socket is silent.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Follower;
+use crate::venue::follow::Stamp;
+use crate::venue::follow::books::{Books, Finding};
+use crate::venue::follow::freshness::Signal;
+use crate::venue::follow::request::{Asked, Notice, Request};
+use crate::venue::polymarket::wire::UNTOLD;
+use crate::venue::polymarket::wire::clob::{self, BookMessage};
+
+/// After this many vain answers in a row the connection of a book that the book endpoint calls
+/// older and different is given up: either changes come faster than answers and one was lost, or
+/// the venue's clock was set back. Another connection begins with a whole book.
+const VAIN_ANSWERS_MAX: u32 = 3;
+
+impl<B: Books> Follower<B> {
+    /// Takes an answer, or that there is none. `asked_at` is the time since the start at which it
+    /// was asked for: what it shows was so then, or later.
+    pub fn answer(
+        &mut self,
+        asked: &Asked,
+        body: Option<&[u8]>,
+        asked_at: Duration,
+        received: Stamp,
+    ) {
+        let mut told: HashMap<&str, BookMessage<'_>> = HashMap::new();
+        let is_whole = match body.map(clob::books) {
+            Some(Ok(rows)) => {
+                for row in rows {
+                    match row {
+                        Ok(book) => drop(told.insert(book.asset_id, book)),
+                        Err(error) => {
+                            self.trust.log(Notice::UnreadableBook { error: error.to_string() });
+                        }
+                    }
+                }
+                true
+            }
+            Some(Err(error)) => {
+                self.trust.log(Notice::UnreadableBooks { error: error.to_string() });
+                false
+            }
+            None => false,
+        };
+        for (token_id, connection) in asked {
+            if !self.trust.answered(token_id, *connection) {
+                continue;
+            }
+            match told.remove(&**token_id) {
+                Some(book) => self.take_book(token_id, book, asked_at, received),
+                None if is_whole => self.miss_book(token_id, received),
+                None => {}
+            }
+        }
+    }
+
+    /// The venue has no book of a token: its market is closed, or about to be.
+    fn miss_book(&mut self, token_id: &str, received: Stamp) {
+        self.trust.signal(token_id, Signal::Expired, received);
+        if let Some((_, token)) = self.trust.token(token_id) {
+            let condition_id = token.condition_id.clone();
+            self.trust.request(Request::Describe { condition_id, is_new: false });
+        }
+    }
+
+    fn take_book(
+        &mut self,
+        token_id: &Arc<str>,
+        book: BookMessage<'_>,
+        asked_at: Duration,
+        received: Stamp,
+    ) {
+        let Some((_, token)) = self.trust.token(token_id) else { return };
+        let socket = token.socket;
+        let at = self.trust.time_of(socket, book.at, received);
+        self.correct_grid(token_id, &book, at, received);
+        let is_new = !self.trust.books.has_levels(token_id, &book.ladder);
+        let event = self.dated(book.event(|_| token_id.clone()), received.time);
+        let at = if at == UNTOLD { event.at } else { at };
+        let findings = self.trust.books.apply_as_of(event, at);
+        let finding = findings.iter().find(|(id, _)| id == token_id).map(|(_, finding)| *finding);
+        if is_new && finding == Some(Finding::Proven) {
+            self.trust.counts.books_diverged += 1;
+            self.trust.expect(token_id, at, received);
+        }
+        self.trust.judge(&findings, Stamp { elapsed: asked_at, ..received });
+        if finding == Some(Finding::Unproven)
+            && self.trust.vain_count(token_id) > VAIN_ANSWERS_MAX
+            && let Some((_, token)) = self.trust.token(token_id)
+        {
+            self.trust.give_up(token.socket, "a book cannot be mended", received);
+        }
+    }
+}

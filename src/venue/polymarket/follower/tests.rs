@@ -1,0 +1,410 @@
+//! Stories, step by step: what comes in and when, what is asked for then, and what readers see.
+
+use std::fmt::Write as _;
+
+use super::*;
+use crate::ids::{OutcomeIndex, Timestamp};
+use crate::market::Markets;
+use crate::venue::feed::{Feed, MismatchPolicy};
+use crate::venue::follow::request::Notice;
+use crate::venue::polymarket::wire::{Description, gamma};
+
+/// When everything begins, by the venue's clock and by ours.
+const START_MS: i64 = 1_800_000_000_000;
+
+/// What comes in.
+enum Step {
+    /// A page that lists these markets.
+    List(Vec<Description>),
+    /// What was asked of these markets.
+    Describe(Vec<Description>),
+    /// A connection of socket 0.
+    Open(u64),
+    /// A frame of socket 0.
+    Frame(String),
+    /// The end of the connection of socket 0.
+    Lost,
+    /// An answer of the book endpoint to the last question.
+    Answer(&'static str),
+    /// Time has passed, and all frames were taken.
+    Sweep,
+    /// Time has passed, and frames wait to be taken.
+    SweepBehind,
+}
+
+use Step::{Answer, Describe, Frame, List, Lost, Open, Sweep, SweepBehind};
+
+/// A market with the tokens `{id}1` and `{id}2`.
+fn market(id: &str, fields: &str) -> Description {
+    let text = format!(
+        r#"{{"conditionId":"0x{id}","outcomes":"[\"Yes\",\"No\"]",
+            "clobTokenIds":"[\"{id}1\",\"{id}2\"]","active":true,
+            "acceptingOrders":true,"enableOrderBook":true{fields}}}"#
+    );
+    gamma::market(&text).unwrap()
+}
+
+fn book(token: &str, bid: &str, at_ms: i64) -> String {
+    format!(
+        r#"{{"event_type":"book","asset_id":"{token}","market":"0xa","timestamp":"{}",
+            "bids":[{{"price":"{bid}","size":"7"}}],"asks":[{{"price":"0.9","size":"8"}}]}}"#,
+        START_MS + at_ms
+    )
+}
+
+fn change(token: &str, bid: &str, at_ms: i64) -> String {
+    format!(
+        r#"{{"event_type":"price_change","market":"0xa","timestamp":"{}","price_changes":[{{
+            "asset_id":"{token}","price":"{bid}","size":"3","side":"BUY","best_bid":"{bid}",
+            "best_ask":"0.9"}}]}}"#,
+        START_MS + at_ms
+    )
+}
+
+/// Both books at this time.
+fn books(at_ms: i64) -> String {
+    format!("[{},{}]", book("a1", "0.4", at_ms), book("a2", "0.1", at_ms))
+}
+
+fn event(event_type: &str, market: &str, fields: &str) -> String {
+    format!(
+        r#"{{"event_type":"{event_type}","market":"{market}","timestamp":"{START_MS}"{fields}}}"#
+    )
+}
+
+fn show(request: Request) -> String {
+    let list = |ids: &[Arc<str>]| {
+        let mut ids = ids.to_vec();
+        ids.sort();
+        ids.join(" ")
+    };
+    match request {
+        Request::Assign { socket, tokens } => format!("assign {socket}: {}", list(&tokens)),
+        Request::Subscribe { socket, tokens } => format!("subscribe {socket}: {}", list(&tokens)),
+        Request::GiveUp { socket, connection, why } => {
+            format!("give up {socket} #{connection}: {why}")
+        }
+        Request::Expired(tokens) => format!("expired {}", list(&tokens)),
+        Request::Describe { condition_id, is_new: false } => format!("describe {condition_id}"),
+        Request::Describe { condition_id, is_new: true } => format!("describe new {condition_id}"),
+        Request::Unresolved(ids) => format!("unresolved {}", list(&ids)),
+        Request::Log(Notice::UnreadableMessage { .. }) => "log UnreadableMessage".to_owned(),
+        Request::Log(notice) => format!("log {notice:?}"),
+    }
+}
+
+struct Story {
+    follower: Follower<Feed>,
+    asked: Asked,
+    asked_at: Duration,
+}
+
+impl Story {
+    /// Follows two markets at most: four where they were chosen.
+    fn begin() -> Self {
+        let feed = Feed::new(Arc::new(Markets::new()), MismatchPolicy::Distrust);
+        let filter = MarketFilter { count_max: 2, ..MarketFilter::default() };
+        let follower = Follower::new(feed, filter, Timing::VENUE);
+        Self { follower, asked: Asked::new(), asked_at: Duration::ZERO }
+    }
+
+    /// What a step at this time asks for.
+    fn take(&mut self, at_ms: u32, step: Step) -> String {
+        let now = Stamp {
+            elapsed: Duration::from_millis(at_ms.into()),
+            time: Timestamp::from_millis(START_MS + i64::from(at_ms)),
+        };
+        let follower = &mut self.follower;
+        match step {
+            List(told) => follower.listed(told, now),
+            Describe(told) => {
+                follower.described(told.into_iter().map(Described::from).collect(), now);
+            }
+            Open(connection) => follower.opened(0, connection, now),
+            Frame(text) => follower.frame(0, &text, now),
+            Lost => follower.lost(0, now),
+            Answer(body) => {
+                let asked = std::mem::take(&mut self.asked);
+                follower.answer(&asked, Some(body.as_bytes()), self.asked_at, now);
+            }
+            Sweep => follower.sweep(now, true),
+            SweepBehind => follower.sweep(now, false),
+        }
+        let mut shown: Vec<String> = follower.take_requests().into_iter().map(show).collect();
+        if let Some(asked) = follower.next_question() {
+            let mut ids: Vec<&str> = asked.iter().map(|(id, _)| &**id).collect();
+            ids.sort_unstable();
+            shown.push(format!("ask {}", ids.join(" ")));
+            (self.asked, self.asked_at) = (asked, now.elapsed);
+        }
+        shown.join("; ")
+    }
+
+    /// Each book of market `a`: its best bid, and whether something can fill on it.
+    fn shown(&self) -> String {
+        let market = self.follower.books().markets().by_condition("0xa").unwrap();
+        let mut text = String::new();
+        for index in 0..2 {
+            if let Some(book) = market.book(OutcomeIndex(index)).as_deref() {
+                let bid = book.ladder().best_bid().unwrap().price;
+                let word = if book.stale { "stale" } else { "live" };
+                let _ = write!(text, "{bid} {word} ");
+            }
+        }
+        text.trim_end().to_owned()
+    }
+}
+
+/// Steps with their times and what they ask for, then the books of market `a` at the end.
+#[track_caller]
+fn check(steps: Vec<(u32, Step, &str)>, expected: &str) -> Follower<Feed> {
+    let mut story = Story::begin();
+    for (number, (at_ms, step, asks_for)) in (1..).zip(steps) {
+        assert_eq!(story.take(at_ms, step), asks_for, "step {number}, at {at_ms} ms");
+    }
+    assert_eq!(story.shown(), expected);
+    story.follower
+}
+
+/// Market `a` is listed, socket 0 is open, and both of its books are there at 0 ms.
+fn followed(steps: Vec<(u32, Step, &'static str)>) -> Vec<(u32, Step, &'static str)> {
+    const LISTED: &str = "log Following { markets: 1, is_held: false }; assign 0: a1 a2; \
+                          subscribe 0: a1 a2; unresolved 0xa";
+    let mut all = vec![
+        (0, List(vec![market("a", "")]), LISTED),
+        (0, Open(1), "log Opened { socket: 0, tokens: 2 }"),
+        (0, Frame(books(0)), ""),
+    ];
+    all.extend(steps);
+    all
+}
+
+/// The first book as it is known.
+const SAME: &str = r#"[{"asset_id":"a1","market":"0xa","timestamp":"1800000000000",
+    "bids":[{"price":"0.4","size":"7"}],"asks":[{"price":"0.9","size":"8"}]}]"#;
+
+#[test]
+fn quiet_books_are_asked_for_and_expire_without_an_answer() {
+    check(
+        followed(vec![
+            (59_999, Sweep, ""),
+            (60_000, Sweep, "ask a1 a2"),
+            // Nobody answers: it is asked once.
+            (120_000, Sweep, ""),
+            (120_001, Sweep, "expired a1 a2"),
+        ]),
+        "0.4 stale 0.1 stale",
+    );
+    check(
+        followed(vec![
+            (60_000, Sweep, "ask a1 a2"),
+            // The venue has no book of the other one: its market is about to end.
+            (61_000, Answer(SAME), "describe 0xa"),
+            // It counts from the question.
+            (119_999, Sweep, "ask a2"),
+            (120_000, Sweep, "ask a1"),
+        ]),
+        "0.4 live 0.1 stale",
+    );
+}
+
+const NEWER: &str = r#"[{"asset_id":"a1","market":"0xa","timestamp":"1800000060500",
+    "bids":[{"price":"0.5","size":"7"}],"asks":[{"price":"0.9","size":"8"}]},
+    {"asset_id":"a2","market":"0xa","timestamp":"1800000000000",
+    "bids":[{"price":"0.1","size":"7"}],"asks":[{"price":"0.9","size":"8"}]}]"#;
+
+#[test]
+fn a_socket_that_does_not_send_what_the_book_endpoint_shows_is_given_up() {
+    check(
+        followed(vec![
+            (60_000, Sweep, "ask a1 a2"),
+            (61_000, Answer(NEWER), ""),
+            (66_000, Sweep, ""),
+            // We may be behind ourselves, so one more look decides.
+            (66_250, Sweep, ""),
+            (66_500, Sweep, "give up 0 #1: it does not tell what the book endpoint tells"),
+            (66_600, Lost, ""),
+            (67_000, Open(2), "log Opened { socket: 0, tokens: 2 }"),
+            (67_000, Frame(books(67_000)), ""),
+        ]),
+        "0.4 live 0.1 live",
+    );
+    // What waits for us may be what was expected.
+    check(
+        followed(vec![
+            (60_000, Sweep, "ask a1 a2"),
+            (61_000, Answer(NEWER), ""),
+            (90_000, SweepBehind, ""),
+            (90_250, SweepBehind, ""),
+            (61_100, Frame(change("a1", "0.5", 60_500)), ""),
+            (90_500, Sweep, ""),
+            (90_750, Sweep, ""),
+        ]),
+        "0.5 live 0.1 live",
+    );
+}
+
+#[test]
+fn a_change_that_comes_too_late_costs_the_connection() {
+    const LATE: &str = "give up 0 #1: it tells what happened long ago";
+    for (told_ms, at_ms, asks_for, expected) in [
+        (10_000, 10_000, "", "0.5 live 0.1 live"),
+        (10_000, 15_000, "", "0.5 live 0.1 live"),
+        (10_000, 15_100, LATE, "0.4 stale 0.1 stale"),
+    ] {
+        let first = (0, Frame(change("a1", "0.4", 0)), "");
+        let second = (at_ms, Frame(change("a1", "0.5", told_ms)), asks_for);
+        let follower = check(followed(vec![first, second]), expected);
+        assert_eq!(follower.snapshot().late_messages, u64::from(!asks_for.is_empty()));
+    }
+}
+
+/// What comes behind a message that gives its connection up is worth as little: nobody would notice
+/// that the books of it grow old.
+#[test]
+fn a_connection_that_is_given_up_proves_nothing_more() {
+    for (broken, asks_for) in [
+        (change("a1", "0.5", 0), "give up 0 #1: it tells what happened long ago"),
+        (
+            r#"{"event_type":"book","bids":7}"#.to_owned(),
+            "log UnreadableMessage; give up 0 #1: a message that cannot be read",
+        ),
+    ] {
+        check(
+            followed(vec![
+                (0, Frame(change("a1", "0.4", 0)), ""),
+                (10_000, Frame(format!("[{broken},{}]", book("a1", "0.4", 10_000))), asks_for),
+                (10_001, Frame(book("a1", "0.4", 10_001)), ""),
+            ]),
+            "0.4 stale 0.1 stale",
+        );
+    }
+}
+
+/// One odd market does not take the others of its socket with it.
+#[test]
+fn what_cannot_be_read_costs_what_it_is_about() {
+    let odd = |market| event("price_change", market, r#","price_changes":7"#);
+    for (text, asks_for, expected) in [
+        (odd("0xa"), "log UnreadableMessage", "0.4 stale 0.1 stale"),
+        (
+            odd("0xb"),
+            "log UnreadableMessage; give up 0 #1: a message that cannot be read",
+            "0.4 stale 0.1 stale",
+        ),
+        (
+            event("new_market", "0xa", r#","outcomes":7"#),
+            "log UnreadableMessage",
+            "0.4 live 0.1 live",
+        ),
+        (
+            event("later", "0xa", ""),
+            r#"log UnknownMessage { socket: 0, error: "frame of unknown type \"later\"" }"#,
+            "0.4 live 0.1 live",
+        ),
+        ("word".to_owned(), r#"log OddFrame { socket: 0, text: "word" }"#, "0.4 live 0.1 live"),
+        ("PONG".to_owned(), "", "0.4 live 0.1 live"),
+    ] {
+        check(followed(vec![(1, Frame(text), asks_for)]), expected);
+    }
+}
+
+#[test]
+fn a_time_to_come_is_named_once_for_a_connection() {
+    const NAMED: &str = "log Ahead { socket: 0, ahead: 50s }";
+    check(
+        followed(vec![
+            (0, Frame(change("a1", "0.4", 0)), ""),
+            (10, Frame(change("a1", "0.5", 50_010)), NAMED),
+            (20, Frame(change("a1", "0.6", 50_020)), ""),
+            (30, Lost, ""),
+            (40, Open(2), "log Opened { socket: 0, tokens: 2 }"),
+            (50, Frame(change("a1", "0.4", 50)), ""),
+            (60, Frame(change("a1", "0.5", 50_060)), NAMED),
+        ]),
+        "0.6 stale 0.1 stale",
+    );
+}
+
+#[test]
+fn a_winner_closes_its_market_and_has_it_described() {
+    const RESOLVED: &str = concat!(
+        r#"log Resolved { market: "0xa", evidence: "Gamma: closed resolved pays 1/0; "#,
+        r#"socket: pays 1/0 at 2027-01-15T08:00:00Z" }; unresolved "#
+    );
+
+    let won = || event("market_resolved", "0xa", r#","winning_asset_id":"a1""#);
+    let ended = concat!(
+        r#","closed":true,"umaResolutionStatus":"resolved","#,
+        r#""outcomePrices":"[\"1\",\"0\"]""#
+    );
+    check(
+        followed(vec![
+            (1, Frame(won()), "describe 0xa"),
+            (2, Sweep, "subscribe 0: "),
+            (3, Frame(won()), "describe 0xa"),
+            (4, Describe(vec![market("a", ended)]), RESOLVED),
+        ]),
+        "0.4 stale 0.1 stale",
+    );
+}
+
+#[test]
+fn a_new_market_is_described_where_there_is_room() {
+    let new = |id: &str| {
+        let fields = r#","id":"1","question":"?","slug":"s","outcomes":["Yes","No"]"#;
+        event("new_market", id, fields)
+    };
+    check(
+        followed(vec![
+            (1, Frame(new("0xa")), ""),
+            (1, Frame(new("0xb")), "describe new 0xb"),
+            (
+                2,
+                List(vec![market("b", "")]),
+                "log Following { markets: 1, is_held: false }; assign 0: b1 b2; \
+                 subscribe 0: a1 a2 b1 b2; unresolved 0xa 0xb",
+            ),
+            (3, Frame(new("0xc")), ""),
+        ]),
+        "0.4 live 0.1 live",
+    );
+}
+
+/// A word for a stage that nobody documents is logged once, whichever markets show it.
+#[test]
+fn an_unknown_stage_is_logged_once() {
+    let stage = |id, word: &str| market(id, &format!(r#","umaResolutionStatus":"{word}""#));
+    let log = |word: &str| {
+        format!("log UnknownStage {{ stage: {word:?}, market: \"0xa\" }}; unresolved 0xa")
+    };
+    let mut story = Story::begin();
+    story.take(0, List(vec![market("a", "")]));
+    for (told, expected) in [
+        (vec![stage("a", "odd")], log("odd")),
+        (vec![stage("a", "odd")], "unresolved 0xa".to_owned()),
+        (vec![stage("a", "odder"), stage("a", "odder")], log("odder")),
+        (vec![stage("a", "proposed")], "unresolved 0xa".to_owned()),
+    ] {
+        assert_eq!(story.take(1, Describe(told)), expected);
+    }
+}
+
+/// Logged once, until the market has its own tokens again.
+#[test]
+fn other_tokens_are_logged_once() {
+    let own = || market("a", "");
+    let other = || {
+        let mut other = own();
+        other.info.outcomes[1].token_id = "7".into();
+        other
+    };
+    let mut story = Story::begin();
+    story.take(0, List(vec![own()]));
+    let named = r#"log OtherTokens { market: "0xa" }; unresolved 0xa"#;
+    for (told, expected) in
+        [(other(), named), (other(), "unresolved 0xa"), (own(), "unresolved 0xa"), (other(), named)]
+    {
+        assert_eq!(story.take(1, Describe(vec![told])), expected);
+    }
+}
