@@ -13,7 +13,6 @@ use crate::server::ending_signal;
 use crate::venue::feed::{Feed, MismatchPolicy};
 use crate::venue::follow::freshness::Freshness;
 use crate::venue::follow::status::{LiveSnapshot, LiveStatus};
-use crate::venue::polymarket::live::Live;
 use crate::venue::tape::{Recorder, TapeError, TapeSender, TapeTotals};
 
 /// How often the log says what is recorded.
@@ -36,12 +35,14 @@ pub enum RecordError {
 /// Records until a signal says to end, the time is over, or nothing more can be written.
 pub fn run(arguments: &RecordArgs) -> Result<(), RecordError> {
     let config = arguments.venue.config().map_err(|error| RecordError::Usage(error.to_string()))?;
-    let VenueConfig::Polymarket(config) = config else {
-        let venue = &arguments.venue.venue;
+    let venue = &arguments.venue.venue;
+    let VenueConfig::Live(config) = config else {
         let error = format!("--venue {venue} cannot be recorded: use --venue polymarket");
         return Err(RecordError::Usage(error));
     };
-    let config = config.live().context("--venue-ca says whom to trust")?;
+    let markets = Arc::new(Markets::new());
+    let live = config.open(Feed::new(markets.clone(), MismatchPolicy::Distrust));
+    let mut live = live.context("--venue-ca says whom to trust")?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -49,10 +50,8 @@ pub fn run(arguments: &RecordArgs) -> Result<(), RecordError> {
     runtime.block_on(async {
         let ending = ending_signal()?;
         let mut recorder = Recorder::start(&arguments.out, arguments.limits())?;
-        tracing::info!("recording {} to {}", config.socket, arguments.out.display());
-        let markets = Arc::new(Markets::new());
-        let feed = Feed::new(markets.clone(), MismatchPolicy::Distrust);
-        let mut live = Live::tapped(config, feed, recorder.sender().into());
+        tracing::info!(%venue, out = %arguments.out.display(), "recording");
+        live.record(recorder.sender());
         let (status, sender) = (live.status(), recorder.sender());
         let duration = arguments.duration.map(|seconds| Duration::from_secs(seconds.into()));
         let over = async {

@@ -1,11 +1,13 @@
 //! Where prices come from: one stream of events from whichever venue was chosen at start.
 //!
 //! A venue only tells what happened. The feed keeps the books and publishes them; no
-//! venue touches what readers see.
+//! venue touches what readers see. What is the same for all that are followed live stands in
+//! [`follow`]; a folder for each holds what is its own.
 
 pub mod event;
 pub mod feed;
 pub mod follow;
+pub mod live;
 pub mod polymarket;
 pub mod recorded;
 pub mod simulated;
@@ -16,6 +18,7 @@ pub use event::{BookReplaced, LevelChanged, Top, VenueChange, VenueEvent};
 
 use feed::Feed;
 use follow::status::LiveStatus;
+use live::LiveVenue;
 use speed::Speed;
 
 use crate::ids::Timestamp;
@@ -28,8 +31,8 @@ pub enum Venue {
     Recorded(recorded::Player),
     /// The tape of a recorder of ours, with an end.
     Tape(Box<recorded::TapePlayer>),
-    /// The real one, as it is now.
-    Polymarket(Box<polymarket::live::Live>),
+    /// A real one, as it is now.
+    Live(Box<dyn LiveVenue>),
 }
 
 /// What readers are told of the venue, beside its markets.
@@ -70,7 +73,7 @@ impl Venue {
         match self {
             Self::Simulated(_) => VenueStatus { name: "simulated", live: None },
             Self::Recorded(_) | Self::Tape(_) => VenueStatus { name: "recorded", live: None },
-            Self::Polymarket(live) => VenueStatus { name: "polymarket", live: Some(live.status()) },
+            Self::Live(live) => VenueStatus { name: live.name(), live: Some(live.status()) },
         }
     }
 
@@ -80,7 +83,7 @@ impl Venue {
             Self::Simulated(player) => player.run().await,
             Self::Recorded(player) => player.run().await,
             Self::Tape(player) => player.run().await,
-            Self::Polymarket(live) => live.run().await,
+            Self::Live(live) => live.run().await,
         }
     }
 }

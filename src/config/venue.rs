@@ -10,9 +10,11 @@ use hyper::Uri;
 
 use crate::money::{Rounding, Usd};
 use crate::tls::{self, Roots, TlsError};
+use crate::venue::feed::Feed;
 use crate::venue::follow::timing::Timing;
+use crate::venue::live::{LiveVenue, LiveVenueConfig};
 use crate::venue::polymarket::filter::{MARKETS_WANTED_MAX, MarketFilter};
-use crate::venue::polymarket::live::LiveConfig;
+use crate::venue::polymarket::live::{Live, LiveConfig};
 use crate::venue::simulated::DEFAULT_SEED;
 use crate::venue::speed::Speed;
 
@@ -147,7 +149,7 @@ impl fmt::Display for VenueChoice {
 }
 
 /// A venue with all that it needs.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum VenueConfig {
     /// Invented markets.
     Simulated {
@@ -163,8 +165,8 @@ pub enum VenueConfig {
         /// How fast its time passes.
         speed: Speed,
     },
-    /// Polymarket as it is now.
-    Polymarket(Box<PolymarketConfig>),
+    /// A venue as it is now.
+    Live(Box<dyn LiveVenueConfig>),
 }
 
 /// How Polymarket is followed.
@@ -180,12 +182,12 @@ pub struct PolymarketConfig {
     pub timing: Timing,
 }
 
-impl PolymarketConfig {
-    /// What the connector is started with. Blocks on the disk.
-    pub fn live(self) -> Result<LiveConfig, TlsError> {
+impl LiveVenueConfig for PolymarketConfig {
+    fn open(self: Box<Self>, feed: Feed) -> Result<Box<dyn LiveVenue>, TlsError> {
         let roots = self.authorities.as_deref().map_or(Roots::System, Roots::File);
         let tls = tls::client_config(roots)?;
-        Ok(LiveConfig::new(self.addresses, tls, self.filter, self.timing))
+        let config = LiveConfig::new(self.addresses, tls, self.filter, self.timing);
+        Ok(Box::new(Live::new(config, feed)))
     }
 }
 
@@ -230,7 +232,7 @@ impl VenueArgs {
                 folder: folder.clone(),
                 speed: self.venue_speed.unwrap_or(Speed::Max),
             },
-            VenueChoice::Polymarket => VenueConfig::Polymarket(Box::new(self.polymarket())),
+            VenueChoice::Polymarket => VenueConfig::Live(Box::new(self.polymarket())),
         })
     }
 
@@ -296,10 +298,14 @@ mod tests {
         venue: VenueArgs,
     }
 
-    fn config(line: &str) -> Result<VenueConfig, String> {
+    fn venue(line: &str) -> Result<VenueArgs, String> {
         let words = std::iter::once("test").chain(line.split_whitespace());
         let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
-        line.venue.config().map_err(|error| error.to_string())
+        Ok(line.venue)
+    }
+
+    fn config(line: &str) -> Result<VenueConfig, String> {
+        venue(line)?.config().map_err(|error| error.to_string())
     }
 
     #[test]
@@ -340,9 +346,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn polymarket(line: &str) -> Box<PolymarketConfig> {
+    fn polymarket(line: &str) -> PolymarketConfig {
         match config(line) {
-            Ok(VenueConfig::Polymarket(config)) => config,
+            Ok(VenueConfig::Live(_)) => venue(line).unwrap().polymarket(),
             other => panic!("{line}: {other:?}"),
         }
     }

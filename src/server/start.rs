@@ -35,7 +35,6 @@ use crate::snapshot::{self, Folder, Opened, Recovered, SnapshotKeeper};
 use crate::tls::{self, Roots};
 use crate::venue::Venue;
 use crate::venue::feed::{Feed, MismatchPolicy};
-use crate::venue::polymarket::live::Live;
 use crate::venue::recorded::{Recorded, TapePlayer};
 use crate::venue::speed::Speed;
 
@@ -277,11 +276,11 @@ fn open_venue(
             tracing::info!("played the recording: {}", player.feed().counts());
             Ok(Venue::Recorded(player))
         }
-        VenueConfig::Polymarket(config) => {
-            let config = config.live().context("--venue-ca says whom to trust")?;
-            let mut live = Live::new(config, feed(MismatchPolicy::Distrust));
+        VenueConfig::Live(config) => {
+            let live = config.open(feed(MismatchPolicy::Distrust));
+            let mut live = live.context("--venue-ca says whom to trust")?;
             live.hold(awaited);
-            Ok(Venue::Polymarket(Box::new(live)))
+            Ok(Venue::Live(live))
         }
     }
 }

@@ -9,6 +9,7 @@ use paperbourse::tls::{self, Roots};
 use paperbourse::venue::feed::{Feed, MismatchPolicy};
 use paperbourse::venue::follow::status::{LiveSnapshot, LiveStatus};
 use paperbourse::venue::follow::timing::{Refusals, Timing};
+use paperbourse::venue::live::LiveVenue as _;
 use paperbourse::venue::polymarket::filter::MarketFilter;
 use paperbourse::venue::polymarket::live::{Live, LiveConfig, Tap};
 use tokio::task::JoinHandle;

@@ -14,6 +14,8 @@ mod socket;
 mod tap;
 pub mod unconnected;
 
+use std::collections::BTreeSet;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +41,8 @@ use crate::venue::follow::Stamp;
 use crate::venue::follow::request::{Asked, Request};
 use crate::venue::follow::status::{LiveSnapshot, LiveStatus};
 use crate::venue::follow::timing::Timing;
+use crate::venue::live::LiveVenue;
+use crate::venue::tape::TapeSender;
 
 /// What the tasks that carry have brought and that is not yet looked at.
 const EVENTS_MAX: usize = 8_192;
@@ -127,20 +131,7 @@ impl Live {
         }
     }
 
-    /// How it follows, for readers.
-    pub fn status(&self) -> LiveStatus {
-        self.status.clone()
-    }
-
-    /// Follows these markets too, by their condition ids: whatever the filter says, and closed ones
-    /// until they are resolved. Somebody holds shares of them.
-    pub fn hold(&mut self, condition_ids: impl IntoIterator<Item = Arc<str>>) {
-        self.follower.hold(condition_ids);
-        self.carry_out();
-    }
-
-    /// Follows the venue for ever.
-    pub async fn run(&mut self) {
+    async fn follow(&mut self) {
         let Some((mut received, urgent)) = self.received.take() else { return };
         let cataloguer = Cataloguer {
             rest: self.rest.clone(),
@@ -285,6 +276,30 @@ impl Live {
                 let _ = events.send(Event::Books(answered)).await;
             });
         }
+    }
+}
+
+impl LiveVenue for Live {
+    fn name(&self) -> &'static str {
+        "polymarket"
+    }
+
+    fn status(&self) -> LiveStatus {
+        self.status.clone()
+    }
+
+    fn hold(&mut self, condition_ids: BTreeSet<Arc<str>>) {
+        self.follower.hold(condition_ids);
+        self.carry_out();
+    }
+
+    fn record(&mut self, tape: TapeSender) {
+        self.tap = Tap::from(tape);
+        self.rest = Arc::new(Rest::new(&self.config, self.tap.clone()));
+    }
+
+    fn run(&mut self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.follow())
     }
 }
 
