@@ -165,7 +165,10 @@ fn check(recording: &Path, starting_balance: &str, seed: u64, order_count: usize
     }
     exchange.check_account(&placed);
     let last_words = exchange.server.interrupt();
-    assert!(last_words.iter().any(|line| line.contains("stopped; everything acknowledged")), "{last_words:?}");
+    assert!(
+        last_words.iter().any(|line| line.contains("stopped; everything acknowledged")),
+        "{last_words:?}"
+    );
 
     let computed = script::execute(recording, starting_balance, &input);
     assert_eq!(computed.len(), placed.len());
