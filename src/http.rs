@@ -9,9 +9,12 @@ pub mod error;
 pub mod exchange;
 pub mod forwarded;
 pub mod handle;
+pub mod invalid;
+pub mod json;
 pub mod request;
 pub mod respond;
 pub mod route;
 
+mod fields;
 mod percent;
-mod plain;
+mod reply;

@@ -8,7 +8,7 @@
 use libfuzzer_sys::fuzz_target;
 use paperbourse::engine::command::TradeOrder;
 use paperbourse::http::error::ApiError;
-use paperbourse::http::request::Invalid;
+use paperbourse::http::invalid::Invalid;
 use paperbourse::http::request::comment::read_comment;
 use paperbourse::http::request::key::KeyRequest;
 use paperbourse::http::request::order::{
@@ -16,7 +16,7 @@ use paperbourse::http::request::order::{
     TradeRequest, read_batch,
 };
 use paperbourse::http::request::price::read_prices;
-use paperbourse::http::respond::json::JsonObject;
+use paperbourse::http::json::write::JsonObject;
 use paperbourse::money::{Price, Shares};
 
 fuzz_target!(|input: &[u8]| {

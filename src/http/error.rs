@@ -12,9 +12,9 @@ use hyper::header::{
 };
 
 use super::body::BodyError;
-use super::request::{FieldError, Invalid};
+use super::invalid::{FieldError, Invalid};
+use super::json::write::{JsonObject, write_list, write_text};
 use super::respond::Reply;
-use super::respond::json::{JsonObject, write_list, write_text};
 use super::route::RouteError;
 use crate::auth::identity::TokenFlaw;
 use crate::engine::key::Permission;

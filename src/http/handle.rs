@@ -9,7 +9,6 @@ mod health;
 mod keys;
 mod markets;
 mod orders;
-mod reply;
 mod socket;
 mod status;
 
@@ -24,10 +23,10 @@ use hyper::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Response, Version};
 
-use self::reply::{RequestId, response_of};
 use super::body::RequestBody;
 use super::error::ApiError;
 use super::exchange::{Exchange, Seat, Stage, Worker};
+use super::reply::{RequestId, response_of};
 use super::respond::Reply;
 use super::route::{Access, Route};
 use crate::auth::presented::{Precedence, Presented};

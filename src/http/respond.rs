@@ -6,7 +6,6 @@
 pub mod account;
 pub mod book;
 pub mod comment;
-pub mod json;
 pub mod key;
 pub mod market;
 pub mod order;

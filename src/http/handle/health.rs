@@ -6,9 +6,9 @@ use super::Answer;
 use crate::clock;
 use crate::http::error::ApiError;
 use crate::http::exchange::{Exchange, Stage};
+use crate::http::json::write::JsonObject;
 use crate::http::request::query::read_strict;
 use crate::http::respond::Reply;
-use crate::http::respond::json::JsonObject;
 use crate::http::route::Route;
 use crate::ids::Timestamp;
 

@@ -5,12 +5,12 @@ use hyper::StatusCode;
 use super::{Answer, Call};
 use crate::auth::ws_token::WS_TOKEN_SECONDS;
 use crate::http::error::ApiError;
-use crate::http::request::Invalid;
+use crate::http::invalid::Invalid;
+use crate::http::json::write::{JsonObject, write_list};
 use crate::http::request::key::{KeyRequest, RenameRequest, RotateRequest};
 use crate::http::request::path::read_id;
 use crate::http::request::query::read_descendants;
 use crate::http::respond::Reply;
-use crate::http::respond::json::{JsonObject, write_list};
 use crate::http::respond::key::{
     write_key, write_keys, write_message, write_new_key, write_socket_token,
 };

@@ -4,8 +4,8 @@ use hyper::StatusCode;
 
 use super::Call;
 use super::health::venue_trouble;
+use crate::http::json::write::JsonObject;
 use crate::http::respond::Reply;
-use crate::http::respond::json::JsonObject;
 use crate::ids::Timestamp;
 use crate::venue::follow::freshness::Freshness;
 use crate::venue::follow::status::LiveSnapshot;

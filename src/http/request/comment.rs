@@ -1,8 +1,8 @@
 //! What a client writes on an order.
 
-use super::field::Fields;
-use super::json::Object;
-use super::{Invalid, Location, unless_invalid};
+use crate::http::fields::Fields;
+use crate::http::invalid::{Invalid, Location, unless_invalid};
+use crate::http::json::read::Object;
 
 /// A comment has at most this many characters.
 pub const COMMENT_CHARACTERS_MAX: usize = 1_000;
@@ -32,8 +32,8 @@ fn is_refused(character: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::told;
     use super::*;
+    use crate::http::invalid::tests::told;
 
     #[test]
     fn content_is_trimmed_before_it_is_counted() {

@@ -1,9 +1,9 @@
 //! What a client says about a key that it wants, or has.
 
-use super::field::{Fields, Range};
-use super::json::{self, Object, RawText};
-use super::{Invalid, Location, unless_invalid};
 use crate::engine::key::{OVERLAP_SECONDS_DEFAULT, OVERLAP_SECONDS_MAX, Permission, Permissions};
+use crate::http::fields::{Fields, Range};
+use crate::http::invalid::{Invalid, Location, unless_invalid};
+use crate::http::json::read::{self as json, Object, RawText};
 use crate::limits::tier::Tier;
 use crate::money::MICROS_PER_UNIT;
 
@@ -118,8 +118,8 @@ fn read_permissions<'a>(fields: &mut Fields<'a, '_>, value: RawText<'a>) -> Opti
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::told;
     use super::*;
+    use crate::http::invalid::tests::told;
 
     #[test]
     fn what_is_not_said_has_a_default() {

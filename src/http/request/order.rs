@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use super::field::{Fields, Range};
-use super::json::{Object, RawText};
-use super::{FieldError, Invalid, Location, unless_invalid};
 use crate::engine::command::{OrderNames, TradeOrder};
 use crate::engine::idempotency::NameHash;
+use crate::http::fields::{Fields, Range};
+use crate::http::invalid::{FieldError, Invalid, Location, unless_invalid};
+use crate::http::json::read::{Object, RawText};
 use crate::market::book::Side;
 use crate::money::{MICROS_PER_UNIT, Price, Rounding, Shares};
 

@@ -1,6 +1,6 @@
 //! Ids as they stand in paths.
 
-use super::{FieldError, Location};
+use crate::http::invalid::{FieldError, Location};
 use crate::ids::{CommentId, KeyId, OrderId};
 
 /// An id that a path can name.

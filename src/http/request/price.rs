@@ -1,9 +1,9 @@
 //! Which markets a client wants the prices of.
 
-use super::field::{Fields, check_length};
-use super::json::{self, Object};
 use super::order::MARKET_ID_CHARACTERS_MAX;
-use super::{Invalid, Location, unless_invalid};
+use crate::http::fields::{Fields, check_length};
+use crate::http::invalid::{Invalid, Location, unless_invalid};
+use crate::http::json::read::{self as json, Object};
 
 /// One request asks for at most this many markets, whatever the caller's tier allows.
 pub const PRICES_MARKETS_MAX: usize = 50;
@@ -35,8 +35,8 @@ pub fn read_prices(body: &[u8]) -> Result<Vec<Box<str>>, Invalid> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::told;
     use super::*;
+    use crate::http::invalid::tests::told;
 
     #[test]
     fn markets_keep_their_order() {

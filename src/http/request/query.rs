@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::field::check_length;
 use super::order::{MARKET_ID_CHARACTERS_MAX, ORDER_NAME_CHARACTERS_MAX, OUTCOME_CHARACTERS_MAX};
-use super::{FieldError, Invalid, Location};
+use crate::http::fields::check_length;
+use crate::http::invalid::{FieldError, Invalid, Location};
 use crate::http::percent;
 use crate::ids::Timestamp;
 use crate::market::book::Side;
@@ -384,8 +384,8 @@ impl<'a> Parameters<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::told;
     use super::*;
+    use crate::http::invalid::tests::told;
 
     #[test]
     fn a_list_has_a_page() {

@@ -1,10 +1,10 @@
 //! An account's money and positions.
 
-use super::json::{JsonObject, write_list};
 use super::trade::position_status;
 use crate::engine::account::Ledger;
 use crate::engine::payout::Settlement;
 use crate::engine::view::{PositionRow, SettlementPage};
+use crate::http::json::write::{JsonObject, write_list};
 use crate::money::{Notional, Price, Usd};
 
 /// A position with what the market says about it now.

@@ -1,6 +1,6 @@
 //! One outcome's book.
 
-use super::json::{JsonObject, write_list};
+use crate::http::json::write::{JsonObject, write_list};
 use crate::ids::OutcomeIndex;
 use crate::market::book::{Book, Ladder, Level};
 use crate::market::catalogue::MarketInfo;

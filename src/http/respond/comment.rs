@@ -1,7 +1,7 @@
 //! Comments on orders.
 
-use super::json::{JsonObject, write_list};
 use crate::engine::comment::Comment;
+use crate::http::json::write::{JsonObject, write_list};
 
 /// One comment: the answer to writing it.
 pub fn write_comment(out: &mut Vec<u8>, comment: &Comment) {

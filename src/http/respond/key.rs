@@ -1,7 +1,7 @@
 //! Keys, as their owner sees them. A raw key is shown once, when it is made.
 
-use super::json::{JsonObject, write_list, write_text};
 use crate::engine::key::{Key, Permissions};
+use crate::http::json::write::{JsonObject, write_list, write_text};
 use crate::ids::Timestamp;
 
 /// The answer to making a key and to rotating one.

@@ -1,7 +1,7 @@
 //! Markets, as the catalogue describes them and as they are priced now.
 
-use super::json::{JsonObject, write_list, write_text};
 use super::price::write_prices;
+use crate::http::json::write::{JsonObject, write_list, write_text};
 use crate::market::catalogue::MarketInfo;
 use crate::market::price::{MarketPrices, OutcomePrice};
 use crate::money::{Price, Usd};

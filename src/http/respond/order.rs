@@ -1,10 +1,10 @@
 //! Orders as `/v1` shows them: the answer to placing one, and rows of the list. Money is text.
 
-use super::json::{JsonObject, write_list};
 use super::trade::position_status;
 use crate::engine::command::TradeOrder;
 use crate::engine::order::OrderReceipt;
 use crate::http::error::ApiError;
+use crate::http::json::write::{JsonObject, write_list};
 
 /// What became of one entry of a batch.
 #[derive(Clone, Copy, Debug)]

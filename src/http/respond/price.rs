@@ -1,6 +1,6 @@
 //! What markets cost now.
 
-use super::json::{JsonObject, write_list};
+use crate::http::json::write::{JsonObject, write_list};
 use crate::market::catalogue::MarketInfo;
 use crate::market::price::{MarketPrices, PriceSource};
 use crate::money::Price;

@@ -1,7 +1,7 @@
 //! The result of `POST /trade`, in numbers.
 
-use super::json::write_text;
 use crate::engine::order::OrderReceipt;
+use crate::http::json::write::write_text;
 use crate::money::{Shares, write_micros};
 
 /// The answer to a trade, the first one and every replay of it.

@@ -1,5 +1,5 @@
-use super::super::tests::told;
 use super::*;
+use crate::http::invalid::tests::told;
 
 /// A good order in which one field is as given; an empty value leaves it out.
 fn with(field: &str, value: &str) -> String {

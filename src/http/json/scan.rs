@@ -4,8 +4,8 @@
 
 use std::borrow::Cow;
 
-use super::{FIELDS_COMPARED_MAX, Object, ObjectFields, RawText, is_space};
-use crate::http::plain::plain_length;
+use super::plain::plain_length;
+use super::read::{FIELDS_COMPARED_MAX, Object, ObjectFields, RawText, is_space};
 
 /// The object that the whole text is. `None` when it is none, and for every object that is not
 /// plain or has many fields.
@@ -131,7 +131,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::http::request::Location;
+    use crate::http::invalid::Location;
 
     /// Pieces of JSON, right and wrong, and of what is not JSON.
     fn piece() -> impl Strategy<Value = &'static str> {

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use crate::http::plain::plain_length;
+use super::plain::plain_length;
 use crate::ids::Timestamp;
 use crate::money::write_micros;
 

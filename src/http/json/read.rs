@@ -8,8 +8,6 @@
 //! Stricter than most readers: the whole text must be one value, an object may not name a field
 //! twice, and nothing may nest deeper than [`DEPTH_MAX`].
 
-mod scan;
-
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
@@ -18,34 +16,34 @@ use serde::de::{Deserializer as _, Error as _, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::value::RawValue;
 use smallvec::SmallVec;
 
-use self::scan::scan;
-use super::{FieldError, Location};
-use crate::http::plain::plain_length;
+use super::plain::plain_length;
+use super::scan::scan;
+use crate::http::invalid::{FieldError, Location};
 
 /// Values nest at most this deep.
 const DEPTH_MAX: usize = 64;
 /// Up to so many fields a repeated name is found by looking at all of them.
-const FIELDS_COMPARED_MAX: usize = 16;
+pub(super) const FIELDS_COMPARED_MAX: usize = 16;
 
 /// The text of one JSON value, without spaces around it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct RawText<'a>(&'a str);
+pub(in crate::http) struct RawText<'a>(pub(super) &'a str);
 
 impl<'a> RawText<'a> {
-    pub(super) const fn get(self) -> &'a str {
+    pub(in crate::http) const fn get(self) -> &'a str {
         self.0
     }
 }
 
 /// The fields of an object, in the order in which they were sent.
 #[derive(PartialEq, Debug)]
-pub(super) struct Object<'a>(ObjectFields<'a>);
+pub(in crate::http) struct Object<'a>(pub(super) ObjectFields<'a>);
 
-type ObjectFields<'a> = SmallVec<[(Cow<'a, str>, RawText<'a>); 10]>;
+pub(super) type ObjectFields<'a> = SmallVec<[(Cow<'a, str>, RawText<'a>); 10]>;
 
 impl<'a> Object<'a> {
     /// Reads a body that should be an object.
-    pub(super) fn of_body(body: &'a [u8]) -> Result<Self, FieldError> {
+    pub(in crate::http) fn of_body(body: &'a [u8]) -> Result<Self, FieldError> {
         let location = Location::body();
         let Some(first) = body.iter().find(|byte| !is_space(**byte)) else {
             return Err(error(location, "missing", "a JSON object is required"));
@@ -64,7 +62,10 @@ impl<'a> Object<'a> {
     }
 
     /// Reads a value that should be an object and stands at `location`.
-    pub(super) fn of_value(value: RawText<'a>, location: &Location) -> Result<Self, FieldError> {
+    pub(in crate::http) fn of_value(
+        value: RawText<'a>,
+        location: &Location,
+    ) -> Result<Self, FieldError> {
         if !value.get().starts_with('{') {
             return Err(error(
                 location.clone(),
@@ -83,7 +84,7 @@ impl<'a> Object<'a> {
     }
 
     #[cold]
-    fn read_any(text: &'a str, location: &Location) -> Result<Self, FieldError> {
+    pub(super) fn read_any(text: &'a str, location: &Location) -> Result<Self, FieldError> {
         let mut reader = serde_json::Deserializer::from_str(text);
         let object = reader.deserialize_map(ObjectVisitor).map_err(|cause| malformed(&cause))?;
         reader.end().map_err(|cause| malformed(&cause))?;
@@ -97,28 +98,28 @@ impl<'a> Object<'a> {
     }
 
     /// The value of a field; `None` when it was not sent or is null.
-    pub(super) fn get(&self, name: &str) -> Option<RawText<'a>> {
+    pub(in crate::http) fn get(&self, name: &str) -> Option<RawText<'a>> {
         let (_, value) = self.0.iter().find(|(field, _)| field == name)?;
         (value.get() != "null").then_some(*value)
     }
 
     /// Whether the field was sent, null or not.
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(in crate::http) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(field, _)| field == name)
     }
 }
 
 /// The elements of a list: the first of them, and how many there are.
-pub(super) struct List<'a> {
+pub(in crate::http) struct List<'a> {
     /// At most as many as were asked for.
-    pub(super) elements: Vec<RawText<'a>>,
+    pub(in crate::http) elements: Vec<RawText<'a>>,
     /// All of them.
-    pub(super) count: usize,
+    pub(in crate::http) count: usize,
 }
 
 impl<'a> List<'a> {
     /// Reads a list and keeps at most `kept_max` elements. `None` for what is not a list.
-    pub(super) fn of_value(value: RawText<'a>, kept_max: usize) -> Option<Self> {
+    pub(in crate::http) fn of_value(value: RawText<'a>, kept_max: usize) -> Option<Self> {
         if !value.get().starts_with('[') {
             return None;
         }
@@ -129,7 +130,7 @@ impl<'a> List<'a> {
 }
 
 /// The text of a JSON string. `None` for what is not a string, or an escape that is not Unicode.
-pub(super) fn text(value: RawText<'_>) -> Option<Cow<'_, str>> {
+pub(in crate::http) fn text(value: RawText<'_>) -> Option<Cow<'_, str>> {
     let inner = value.get().strip_prefix('"')?.strip_suffix('"')?;
     // What is not plain inside of a string that was read is a backslash.
     if plain_length(inner.as_bytes()) == inner.len() {
@@ -253,7 +254,7 @@ fn nests_deeper(text: &str, depth_max: usize) -> bool {
     false
 }
 
-const fn is_space(byte: u8) -> bool {
+pub(super) const fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 

@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 
-use super::json::{self, List, Object, RawText};
-use super::{FieldError, Location};
+use super::invalid::{FieldError, Location};
+use super::json::read::{self as json, List, Object, RawText};
 use crate::money::{
     DECIMAL_TEXT_BYTES_MAX, DecimalError, MICROS_PER_UNIT, Rounding, micros_from_text,
 };
