@@ -10,10 +10,8 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use hyper::Method;
 use paperbourse::engine::order::OrderReceipt;
-use paperbourse::http::request::order::TradeRequest;
-use paperbourse::http::respond::order::write_order;
-use paperbourse::http::respond::trade::write_trade;
-use paperbourse::http::route::Route;
+use paperbourse::http::operations::trade::{read_trade, write_trade};
+use paperbourse::http::route::find;
 use paperbourse::ids::{AccountId, OrderId, Timestamp};
 use paperbourse::market::book::Side;
 use paperbourse::money::{Shares, Usd};
@@ -82,11 +80,11 @@ fn body(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("trade_body");
     group.throughput(Throughput::Elements(1));
     group.bench_function("read", |bencher| {
-        bencher.iter(|| TradeRequest::read(black_box(BODY), None).expect("a valid order"));
+        bencher.iter(|| read_trade(black_box(BODY), None).expect("a valid order"));
     });
     // What the names cost is SHA-256, not reading.
     group.bench_function("read_with_header_name", |bencher| {
-        bencher.iter(|| TradeRequest::read(black_box(BODY), Some(b"retry-1")).expect("valid"));
+        bencher.iter(|| read_trade(black_box(BODY), Some(b"retry-1")).expect("valid"));
     });
     group.bench_function("serde_json_into_struct", |bencher| {
         bencher.iter(|| {
@@ -107,7 +105,7 @@ fn route(criterion: &mut Criterion) {
         ("unknown", Method::GET, "/v1/no/such/path"),
     ] {
         group.bench_function(name, |bencher| {
-            bencher.iter(|| Route::find(black_box(&method), black_box(path)).is_ok());
+            bencher.iter(|| find(black_box(&method), black_box(path)).is_ok());
         });
     }
     group.finish();
@@ -122,13 +120,6 @@ fn answer(criterion: &mut Criterion) {
         bencher.iter(|| {
             out.clear();
             write_trade(&mut out, black_box(&receipt));
-            out.len()
-        });
-    });
-    group.bench_function("order", |bencher| {
-        bencher.iter(|| {
-            out.clear();
-            write_order(&mut out, black_box(&receipt), false);
             out.len()
         });
     });

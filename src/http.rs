@@ -1,7 +1,7 @@
 //! The HTTP edge: what comes in on a connection becomes typed values, and values become bytes.
 //!
 //! It knows paths, headers, JSON and time limits. It decides nothing about orders, keys or markets,
-//! and it does not know who is calling: handlers join this edge to the use cases.
+//! and it does not know who is calling: operations join this edge to the use cases.
 
 pub mod body;
 pub mod connection;
@@ -11,10 +11,11 @@ pub mod forwarded;
 pub mod handle;
 pub mod invalid;
 pub mod json;
-pub mod request;
-pub mod respond;
+pub mod operation;
+pub mod operations;
+pub mod reply;
 pub mod route;
 
+mod call;
 mod fields;
-mod percent;
-mod reply;
+mod query;

@@ -9,13 +9,15 @@ mod accounts;
 mod clocks;
 mod comments;
 mod keys;
+mod markets;
 mod orders;
 pub mod settlement;
 
 pub use access::{Admission, Caller, Denied, Makes, SocketCaller, TokenCaller};
-pub use accounts::{MarkedPosition, Portfolio};
+pub use accounts::{Balance, MarkedPosition, PositionStatus};
 pub use keys::{KeyListing, NewKey, NewKeyRequest};
-pub use orders::{BatchEntry, OrderList};
+pub use markets::{MarketFilter, ShownOutcome, is_hot};
+pub use orders::{OrderList, OrderRequest, OrderStatus, OrdersRequest};
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -97,6 +99,15 @@ pub struct Visit<'a> {
     pub waiters: &'a Arc<Waiters>,
 }
 
+/// Which part of a list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Page {
+    /// How many rows at most.
+    pub limit: usize,
+    /// How many rows to leave out first.
+    pub offset: usize,
+}
+
 /// Why a use case has come to nothing.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ServiceError {
@@ -116,6 +127,12 @@ pub enum ServiceError {
         /// The caller's tier.
         tier: Tier,
     },
+    /// No outcome of any market has the token.
+    #[error("no outcome has this token")]
+    TokenNotFound,
+    /// The venue has named no book for the outcome.
+    #[error("no order book is known for this outcome")]
+    NoBook,
     /// The table of keys is full.
     #[error("the server has as many keys as it can hold")]
     KeysFull,

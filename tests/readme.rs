@@ -7,11 +7,14 @@
 mod process;
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
+use paperbourse::http::operation::Operation;
+use paperbourse::http::operations::OPERATIONS;
 use process::ServerProcess;
 use serde_json::Value;
 
@@ -149,33 +152,22 @@ fn every_flag_is_told_as_the_binary_tells_it() {
     }
 }
 
-/// What stands between these marks, wherever they are.
-fn between<'a>(text: &'a str, open: &str, close: char) -> BTreeSet<&'a str> {
-    text.split(open).skip(1).filter_map(|rest| rest.split(close).next()).collect()
-}
-
 #[test]
 fn every_operation_has_its_row() {
-    let routes = file("src/http/route.rs");
-    let (_, routes) = routes.split_once("pub enum Route<'a> {").unwrap();
-    let (routes, _) = routes.split_once("\n}\n").unwrap();
-    let expected = between(routes, "\n    /// `", '`');
-    assert!(expected.len() > 20, "{expected:?}");
-    let readme = file("README.md");
-    let mut told = BTreeSet::new();
-    for method in ["GET", "POST", "PATCH", "DELETE"] {
-        told.extend(
-            between(&readme, &format!("\n| `{method} "), '`')
-                .into_iter()
-                .map(|path| format!("{method} {path}")),
-        );
+    let mut rows = String::new();
+    for operation in &OPERATIONS {
+        let Operation { access, query, summary, .. } = operation;
+        let query: Vec<String> = query.iter().map(|name| format!("`{name}`")).collect();
+        let parts = [(*summary).to_owned(), query.join(", ")];
+        let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        writeln!(rows, "| `{operation:?}` | {access} | {} |", parts.join("; ")).unwrap();
     }
-    assert_eq!(told, expected.into_iter().map(String::from).collect());
+    assert!(file("README.md").contains(&rows), "README.md has to contain these rows:\n{rows}");
 }
 
 #[test]
 fn every_error_code_has_its_row() {
-    let errors = file("src/http/error.rs");
+    let errors = file("src/http/error.rs") + &file("src/http/error/refusals.rs");
     let is_code = |text: &&str| {
         text.contains('_') && text.chars().all(|c| c.is_ascii_uppercase() || c == '_')
     };
@@ -189,4 +181,9 @@ fn every_error_code_has_its_row() {
     let (section, _) = section.split_once("\n## ").unwrap();
     let told: BTreeSet<&str> = section.split('`').filter(is_code).collect();
     assert_eq!(told, expected);
+    for operation in &OPERATIONS {
+        for code in operation.errors {
+            assert!(told.contains(code), "{operation:?}: {code}");
+        }
+    }
 }

@@ -23,7 +23,7 @@ use paperbourse::http::body::RequestBody;
 use paperbourse::http::connection::{Deadlines, serve_connection};
 use paperbourse::http::exchange::{Exchange, Seat, Stage, Worker};
 use paperbourse::http::handle::handle;
-use paperbourse::http::route::{Route, RouteError};
+use paperbourse::http::route::{RouteError, find};
 use paperbourse::ids::Timestamp;
 use paperbourse::journal::{Journal, JournalConfig, MemoryJournal};
 use paperbourse::limits::bucket::AccountRates;
@@ -161,7 +161,7 @@ impl World {
 /// Whether a path leads somewhere does not depend on the method.
 fn check_route(path: &str) {
     let methods = [Method::GET, Method::HEAD, Method::POST, Method::DELETE, Method::PATCH];
-    let found = methods.map(|method| Route::find(&method, path));
+    let found = methods.map(|method| find(&method, path));
     assert_eq!(found[0], found[1], "HEAD leads where GET does");
     let is_unknown = |result: &Result<_, _>| *result == Err(RouteError::NotFound);
     assert!(found.iter().all(|result| is_unknown(result) == is_unknown(&found[0])));

@@ -9,24 +9,25 @@ use libfuzzer_sys::fuzz_target;
 use paperbourse::engine::command::TradeOrder;
 use paperbourse::http::error::ApiError;
 use paperbourse::http::invalid::Invalid;
-use paperbourse::http::request::comment::read_comment;
-use paperbourse::http::request::key::KeyRequest;
-use paperbourse::http::request::order::{
-    BATCH_ENTRIES_MAX, MARKET_ID_CHARACTERS_MAX, ORDER_NAME_CHARACTERS_MAX, OUTCOME_CHARACTERS_MAX,
-    TradeRequest, read_batch,
-};
-use paperbourse::http::request::price::read_prices;
 use paperbourse::http::json::write::JsonObject;
+use paperbourse::http::operations::batch::{BATCH_ENTRIES_MAX, read_batch};
+use paperbourse::http::operations::comments::read_comment;
+use paperbourse::http::operations::keys::read_new_key;
+use paperbourse::http::operations::prices::read_prices;
+use paperbourse::http::operations::trade::{
+    MARKET_ID_CHARACTERS_MAX, ORDER_NAME_CHARACTERS_MAX, OUTCOME_CHARACTERS_MAX, read_trade,
+};
 use paperbourse::money::{Price, Shares};
+use paperbourse::service::OrderRequest;
 
 fuzz_target!(|input: &[u8]| {
     let (name, body) = match input.iter().position(|&byte| byte == 0) {
         Some(end) => (Some(&input[..end]), &input[end + 1..]),
         None => (None, input),
     };
-    if let Some(request) = accepted(TradeRequest::read(body, name)) {
+    if let Some(request) = accepted(read_trade(body, name)) {
         check_bounds(&request);
-        let again = TradeRequest::read(&write(&request), name);
+        let again = read_trade(&write(&request), name);
         assert_eq!(again.expect("what was accepted is accepted"), request);
     }
     if let Some(requests) = accepted(read_batch(body, name)) {
@@ -36,7 +37,7 @@ fuzz_target!(|input: &[u8]| {
     if let Some(content) = accepted(read_comment(body)) {
         assert!((1..=1000).contains(&content.chars().count()));
     }
-    accepted(KeyRequest::read(body));
+    accepted(read_new_key(body));
     accepted(read_prices(body));
 });
 
@@ -50,7 +51,7 @@ fn accepted<T>(read: Result<T, Invalid>) -> Option<T> {
     .ok()
 }
 
-fn check_bounds(request: &TradeRequest) {
+fn check_bounds(request: &OrderRequest) {
     let order = &request.order;
     let characters = |text: &str| text.chars().count();
     assert!((1..=MARKET_ID_CHARACTERS_MAX).contains(&characters(&order.market_id)));
@@ -63,7 +64,7 @@ fn check_bounds(request: &TradeRequest) {
     }
 }
 
-fn write(request: &TradeRequest) -> Vec<u8> {
+fn write(request: &OrderRequest) -> Vec<u8> {
     let order = &request.order;
     let mut out = Vec::new();
     let mut body = JsonObject::new(&mut out);

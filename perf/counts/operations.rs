@@ -13,8 +13,7 @@ use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::Permissions;
 use paperbourse::engine::order::OrderReceipt;
 use paperbourse::engine::{Command, Rules, State, Verdict};
-use paperbourse::http::request::order::TradeRequest;
-use paperbourse::http::respond::trade::write_trade;
+use paperbourse::http::operations::trade::{read_trade, write_trade};
 use paperbourse::ids::{AccountId, KeyId, OrderId, Place, ShardId, Timestamp};
 use paperbourse::journal::record::{self, RecordHeader};
 use paperbourse::limits::tier::{Tier, Tiers};
@@ -64,7 +63,7 @@ pub(crate) const OPERATIONS: [(&str, Operation); 12] = [
 
 fn read_body(times: usize) {
     for _ in 0..times {
-        let request = TradeRequest::read(black_box(BODY), black_box(Some(b"retry-1")));
+        let request = read_trade(black_box(BODY), black_box(Some(b"retry-1")));
         black_box(request.expect("a valid order"));
     }
 }

@@ -3,6 +3,8 @@
 //! `{"detail": …, "error": CODE, "message": prose}` and the header `X-Polysim-Code: CODE`. `detail`
 //! is the prose again, but for a request that cannot be used: then it lists the failing fields.
 
+mod refusals;
+
 use std::borrow::Cow;
 
 use hyper::StatusCode;
@@ -14,11 +16,11 @@ use hyper::header::{
 use super::body::BodyError;
 use super::invalid::{FieldError, Invalid};
 use super::json::write::{JsonObject, write_list, write_text};
-use super::respond::Reply;
+use super::operation::Allow;
+use super::reply::Reply;
 use super::route::RouteError;
 use crate::auth::identity::TokenFlaw;
 use crate::engine::key::Permission;
-use crate::engine::rejection::Rejection;
 
 /// The header that carries the code of an error.
 pub const CODE_HEADER: HeaderName = HeaderName::from_static("x-polysim-code");
@@ -37,7 +39,7 @@ pub struct ApiError {
     /// After how many seconds a retry makes sense, at least 1.
     pub retry_after_seconds: Option<u64>,
     /// The methods that the path takes, where the method was the matter.
-    pub allow: Option<&'static str>,
+    pub allow: Option<Allow>,
     /// What the log says of a bug; never told to the client.
     pub cause: Option<&'static str>,
 }
@@ -257,7 +259,8 @@ impl ApiError {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         if let Some(allow) = self.allow {
-            headers.insert(ALLOW, HeaderValue::from_static(allow));
+            let allow = HeaderValue::try_from(allow.to_string());
+            headers.insert(ALLOW, allow.expect("methods are visible ASCII"));
         }
         if self.status == StatusCode::UPGRADE_REQUIRED {
             headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
@@ -317,56 +320,6 @@ impl From<FieldError> for ApiError {
     fn from(error: FieldError) -> Self {
         Self::from(Invalid::from(error))
     }
-}
-
-impl From<Rejection> for ApiError {
-    fn from(rejection: Rejection) -> Self {
-        use StatusCode as S;
-        let (status, code) = match &rejection {
-            Rejection::NameReused => (S::CONFLICT, "IDEMPOTENCY_KEY_REUSE"),
-            Rejection::MarketNotFound { .. } => (S::NOT_FOUND, "MARKET_NOT_FOUND"),
-            Rejection::OutcomeNotFound { .. } => (S::NOT_FOUND, "OUTCOME_NOT_FOUND"),
-            Rejection::MarketClosed { .. } | Rejection::FeesUnsupported => {
-                (S::BAD_REQUEST, "MARKET_CLOSED")
-            }
-            Rejection::VenueUnavailable => (S::SERVICE_UNAVAILABLE, "VENUE_UNAVAILABLE"),
-            Rejection::InsufficientPosition { .. } => (S::BAD_REQUEST, "INSUFFICIENT_POSITION"),
-            Rejection::InsufficientLiquidity { .. } => (S::BAD_REQUEST, "INSUFFICIENT_LIQUIDITY"),
-            Rejection::SlippageExceeded { .. } => (S::BAD_REQUEST, "SLIPPAGE_EXCEEDED"),
-            Rejection::InsufficientBalance { .. } => (S::BAD_REQUEST, "INSUFFICIENT_BALANCE"),
-            Rejection::AccountNotFound => (S::NOT_FOUND, "ACCOUNT_NOT_FOUND"),
-            Rejection::KeyNotFound => (S::NOT_FOUND, "KEY_NOT_FOUND"),
-            Rejection::BootstrapNotAllowed => (S::BAD_REQUEST, "BOOTSTRAP_NOT_ALLOWED"),
-            Rejection::KeyLimitExceeded { .. } | Rejection::OverlapLimitExceeded { .. } => {
-                (S::BAD_REQUEST, "TIER_KEY_LIMIT_EXCEEDED")
-            }
-            Rejection::MarketChanged => (S::BAD_REQUEST, "MARKET_CLOSED"),
-            Rejection::MakerEnded => (S::UNAUTHORIZED, "KEY_DEACTIVATED"),
-            Rejection::KeyRotated { .. } => (S::CONFLICT, "KEY_ROTATED"),
-            Rejection::KeyEnded => (S::CONFLICT, "KEY_ENDED"),
-            Rejection::OrderNotFound => (S::NOT_FOUND, "ORDER_NOT_FOUND"),
-            Rejection::CommentNotFound => (S::NOT_FOUND, "COMMENT_NOT_FOUND"),
-            Rejection::MakerRotated | Rejection::CommentNotOwn => {
-                (S::FORBIDDEN, "INSUFFICIENT_PERMISSION")
-            }
-            Rejection::CommentLimitExceeded { .. } | Rejection::AuthorLimitExceeded { .. } => {
-                (S::BAD_REQUEST, "COMMENT_LIMIT_EXCEEDED")
-            }
-            Rejection::Broken { rule } => return Self::internal(rule),
-        };
-        let retry_after_seconds = (status == S::SERVICE_UNAVAILABLE).then_some(1);
-        Self { retry_after_seconds, ..Self::new(status, code, sentence(&rejection.to_string())) }
-    }
-}
-
-/// A fragment as a sentence.
-fn sentence(fragment: &str) -> String {
-    let mut text = String::with_capacity(fragment.len() + 1);
-    let mut rest = fragment.chars();
-    text.extend(rest.next().map(|first| first.to_ascii_uppercase()));
-    text.push_str(rest.as_str());
-    text.push('.');
-    text
 }
 
 #[cfg(test)]

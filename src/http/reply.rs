@@ -1,4 +1,4 @@
-//! What every answer carries besides its body, and how refusals of the use cases read on the wire.
+//! An answer, and what every answer carries besides its body.
 
 use std::cell::Cell;
 use std::fmt;
@@ -8,19 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::Response;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use hyper::{Response, StatusCode};
+use serde::Serialize;
 
-use crate::auth::identity::{TokenError, TokenFlaw};
-use crate::auth::key_table::KeyError;
-use crate::auth::policy::PolicyError;
-use crate::engine::rejection::Rejection;
-use crate::http::error::ApiError;
-use crate::http::respond::Reply;
 use crate::ids::Timestamp;
-use crate::limits::retry_after_seconds;
-use crate::service::{Admission, Denied, Moment, ServiceError};
-use crate::shard::Refusal;
+use crate::service::{Admission, Moment};
 
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const TIER: HeaderName = HeaderName::from_static("x-ratelimit-tier");
@@ -36,10 +29,56 @@ const LIMIT_NAMES: [HeaderName; LIMIT_NUMBERS] = [
 const HEADERS_OF_ALL: usize = 4 + LIMIT_NUMBERS;
 /// The numbers of a request id and of the limits, 20 digits each, and the hyphen of the former.
 const HEADER_TEXT_BYTES_MAX: usize = (2 + LIMIT_NUMBERS) * 20 + 1;
+/// The first allocation for an answer that serde writes; long lists grow it.
+const FIRST_CAPACITY_BYTES: usize = 512;
 /// So many numbers of requests are taken by a thread at a time.
 const NUMBERS_AT_ONCE: u64 = 1024;
 /// A caller's own id is echoed when it is at most this long.
 const REQUEST_ID_BYTES_MAX: usize = 64;
+
+/// An answer without the headers that all answers carry.
+#[derive(Debug)]
+pub struct Reply {
+    /// The status of the response.
+    pub status: StatusCode,
+    /// JSON, or nothing.
+    pub body: Vec<u8>,
+    /// What only this answer carries; mostly nothing.
+    pub headers: HeaderMap,
+}
+
+impl Reply {
+    /// A JSON answer.
+    pub fn json(status: StatusCode, body: Vec<u8>) -> Self {
+        Self { status, body, headers: HeaderMap::new() }
+    }
+
+    /// An answer that serde writes.
+    pub(super) fn of(status: StatusCode, answer: &impl Serialize) -> Self {
+        let mut body = Vec::with_capacity(FIRST_CAPACITY_BYTES);
+        serde_json::to_writer(&mut body, answer).expect("answers have names for keys, and no maps");
+        Self::json(status, body)
+    }
+
+    /// What was asked for.
+    pub(super) fn ok(answer: &impl Serialize) -> Self {
+        Self::of(StatusCode::OK, answer)
+    }
+
+    /// What was made.
+    pub(super) fn created(answer: &impl Serialize) -> Self {
+        Self::of(StatusCode::CREATED, answer)
+    }
+
+    /// What was done, in a sentence.
+    pub(super) fn message(message: &'static str) -> Self {
+        #[derive(Serialize)]
+        struct MessageAnswer {
+            message: &'static str,
+        }
+        Self::ok(&MessageAnswer { message })
+    }
+}
 
 /// The name of a request in answers and logs: the caller's own, else a number of ours.
 pub(super) enum RequestId {
@@ -165,53 +204,4 @@ fn write_number(out: &mut Vec<u8>, number: impl itoa::Integer) -> Range<usize> {
     let start = out.len();
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
     start..out.len()
-}
-
-impl From<ServiceError> for ApiError {
-    fn from(error: ServiceError) -> Self {
-        match error {
-            ServiceError::Refused(refusal) => refusal.into(),
-            ServiceError::Denied(denied) => denied.into(),
-            ServiceError::BatchTooLong { count, batch_max, .. } => {
-                Self::batch_limit_exceeded(count, batch_max as usize)
-            }
-            ServiceError::KeysFull => Self::server_full(),
-            ServiceError::NoRandomBytes => Self::internal("the system gives no random bytes"),
-        }
-    }
-}
-
-impl From<Refusal> for ApiError {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Rejected(rejection) => rejection.into(),
-            Refusal::Busy => Self::server_busy(),
-            Refusal::JournalFull => Self::journal_full(),
-            Refusal::ServerFull => Self::server_full(),
-        }
-    }
-}
-
-impl From<Denied> for ApiError {
-    fn from(denied: Denied) -> Self {
-        match denied {
-            Denied::MissingCredential => Self::missing_auth(),
-            Denied::Key(KeyError::Unknown) => Self::invalid_key(),
-            Denied::Key(KeyError::Revoked) => Self::key_deactivated(),
-            Denied::Key(KeyError::Expired { .. }) => Self::key_expired(),
-            Denied::Token(TokenError::Expired { .. }) => Self::token_expired(),
-            Denied::Token(TokenError::Unavailable { retry_after_seconds }) => {
-                Self::identity_unavailable(retry_after_seconds)
-            }
-            Denied::Token(TokenError::Invalid(flaw)) => Self::invalid_token(&flaw),
-            Denied::SocketToken => Self::invalid_token(&TokenFlaw::Malformed),
-            Denied::TokenNotAccepted => Self::token_not_accepted(),
-            Denied::Rotated => Rejection::MakerRotated.into(),
-            Denied::Policy(PolicyError::InsufficientPermission { missing }) => {
-                Self::insufficient_permission(missing)
-            }
-            Denied::Policy(PolicyError::TierNotAuthorized { .. }) => Self::tier_not_authorized(),
-            Denied::TooOften { wait_ns } => Self::rate_limited(retry_after_seconds(wait_ns)),
-        }
-    }
 }

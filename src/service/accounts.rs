@@ -5,15 +5,24 @@ use crate::engine::account::Ledger;
 use crate::engine::rejection::Rejection;
 use crate::engine::view::{PositionRow, SettlementFilter, SettlementPage};
 use crate::market::price::{MarketPrices, OutcomePrice};
-use crate::money::Price;
+use crate::money::{Notional, Price, Shares, Usd};
 
-/// An account's money and positions.
+/// An account's money, and what its positions are worth.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Portfolio {
+pub struct Balance {
     /// The money.
     pub ledger: Ledger,
-    /// All positions, oldest first, closed ones too.
-    pub positions: Vec<MarkedPosition>,
+    /// What all open positions are worth, those without a price at their cost.
+    pub position_value: Usd,
+}
+
+/// Whether a position holds shares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PositionStatus {
+    /// It does.
+    Open,
+    /// It did.
+    Closed,
 }
 
 /// A position and what its market shows now.
@@ -27,14 +36,84 @@ pub struct MarkedPosition {
     pub question: Option<Box<str>>,
 }
 
+impl Balance {
+    /// The money and the positions.
+    pub fn total(&self) -> Usd {
+        self.ledger.cash() + self.position_value
+    }
+
+    /// What the account has won or lost of what it was given.
+    pub fn profit(&self) -> Usd {
+        self.total() - self.ledger.granted
+    }
+}
+
+impl PositionStatus {
+    /// The status of a position that holds so many shares.
+    pub fn of(shares: Shares) -> Self {
+        if shares > Shares::ZERO { Self::Open } else { Self::Closed }
+    }
+
+    /// As the wire writes it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "OPEN",
+            Self::Closed => "CLOSED",
+        }
+    }
+}
+
+impl MarkedPosition {
+    /// What the shares are worth, rounded down to a micro-dollar; `None` without a price.
+    pub fn value(&self) -> Option<Usd> {
+        self.price.map(|price| Notional::of(price, self.row.position.shares).floor())
+    }
+
+    /// What a sale at the displayed price would win or lose; `None` without a price.
+    pub fn unrealised(&self) -> Option<Usd> {
+        self.value().map(|value| value - self.row.position.cost)
+    }
+
+    /// Whether it holds shares.
+    pub fn status(&self) -> PositionStatus {
+        PositionStatus::of(self.row.position.shares)
+    }
+}
+
 impl Service {
-    /// Everything that the caller's account has, in as many visits to its shard as that takes. The
-    /// money is that of the last visit.
-    pub async fn portfolio(
+    /// The caller's money, and what the positions are worth.
+    pub async fn balance(
         &self,
         caller: &Caller,
         visit: Visit<'_>,
-    ) -> Result<Portfolio, ServiceError> {
+    ) -> Result<Balance, ServiceError> {
+        let (ledger, positions) = self.holdings(caller, visit).await?;
+        let open = positions.iter().filter(|marked| marked.row.position.is_open());
+        let position_value =
+            open.map(|marked| marked.value().unwrap_or(marked.row.position.cost)).sum();
+        Ok(Balance { ledger, position_value })
+    }
+
+    /// The positions of the caller's account, oldest first: those with this status, all when not
+    /// said.
+    pub async fn positions(
+        &self,
+        caller: &Caller,
+        status: Option<PositionStatus>,
+        visit: Visit<'_>,
+    ) -> Result<Vec<MarkedPosition>, ServiceError> {
+        let (_, mut positions) = self.holdings(caller, visit).await?;
+        positions.retain(|marked| status.is_none_or(|status| marked.status() == status));
+        Ok(positions)
+    }
+
+    /// Everything that the caller's account has, in as many visits to its shard as that takes. The
+    /// money is that of the last visit.
+    async fn holdings(
+        &self,
+        caller: &Caller,
+        visit: Visit<'_>,
+    ) -> Result<(Ledger, Vec<MarkedPosition>), ServiceError> {
         let account = caller.account()?;
         let mut positions = Vec::new();
         loop {
@@ -48,7 +127,7 @@ impl Service {
                 .ok_or(Rejection::AccountNotFound)?;
             positions.extend(page.positions.into_iter().map(|row| self.mark(row)));
             if !page.has_more {
-                return Ok(Portfolio { ledger: page.ledger, positions });
+                return Ok((page.ledger, positions));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Comments on orders.
 
-use super::{Caller, Service, ServiceError, Visit};
+use super::{Caller, Page, Service, ServiceError, Visit};
 use crate::engine::command::{DeleteComment, OpenAccount, Owner, WriteComment};
 use crate::engine::comment::Comment;
 use crate::engine::rejection::Rejection;
@@ -25,15 +25,14 @@ impl Service {
     pub async fn comments(
         &self,
         order: Option<OrderId>,
-        offset: usize,
-        limit: usize,
+        page: Page,
         visit: Visit<'_>,
     ) -> Result<Vec<Comment>, ServiceError> {
         let order = order.ok_or(Rejection::OrderNotFound)?;
         let found = self
             .shards
             .observe(order.shard(), visit.waiters, move |state| {
-                state.observe_comments(order, offset, limit)
+                state.observe_comments(order, page.offset, page.limit)
             })
             .await?;
         found.ok_or_else(|| Rejection::OrderNotFound.into())

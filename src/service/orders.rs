@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 
-use super::{Caller, Denied, Service, ServiceError, Visit};
+use super::{Caller, Denied, Page, Service, ServiceError, Visit};
 use crate::engine::command::{OrderNames, Trade, TradeOrder};
 use crate::engine::idempotency::NameHash;
 use crate::engine::order::OrderReceipt;
@@ -13,13 +13,39 @@ use crate::engine::view::OrderFilter;
 use crate::ids::OrderId;
 use crate::shard::Refusal;
 
-/// One order of a batch.
+/// An order, alone or of a batch.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct BatchEntry {
+pub struct OrderRequest {
     /// What to buy or sell.
     pub order: TradeOrder,
     /// How the caller can name it again.
     pub names: OrderNames,
+}
+
+/// Where in its life an order is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OrderStatus {
+    /// It rests.
+    Pending,
+    /// It has filled.
+    Filled,
+    /// It was cancelled.
+    Cancelled,
+    /// It ended by itself.
+    Expired,
+}
+
+/// Which orders of an account are wanted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OrdersRequest {
+    /// Only orders in this state.
+    pub status: Option<OrderStatus>,
+    /// Only the order that the caller calls this.
+    pub name: Option<NameHash>,
+    /// Only what this lets through.
+    pub filter: OrderFilter,
+    /// Which part of the list.
+    pub page: Page,
 }
 
 /// Orders, newest first.
@@ -37,10 +63,10 @@ impl Service {
     pub fn trade(
         &self,
         caller: &Caller,
-        order: TradeOrder,
-        names: OrderNames,
+        request: OrderRequest,
         visit: Visit<'_>,
     ) -> Result<impl Future<Output = Result<(OrderReceipt, bool), Refusal>>, Denied> {
+        let OrderRequest { order, names } = request;
         let owner = caller.owner()?;
         let shard = owner.shard();
         let command = Trade::new(owner, order, names);
@@ -52,14 +78,15 @@ impl Service {
     pub async fn trade_all(
         &self,
         caller: &Caller,
-        entries: Vec<BatchEntry>,
+        requests: &[OrderRequest],
         visit: Visit<'_>,
     ) -> Result<Vec<Result<(OrderReceipt, bool), Refusal>>, ServiceError> {
-        self.check_batch(caller, entries.len())?;
+        self.check_batch(caller, requests.len())?;
         let owner = caller.owner()?;
-        let commands = entries
-            .into_iter()
-            .map(|BatchEntry { order, names }| Trade::new(owner.clone(), order, names))
+        let commands = requests
+            .iter()
+            .cloned()
+            .map(|OrderRequest { order, names }| Trade::new(owner.clone(), order, names))
             .collect();
         let answers = self.shards.execute_all(owner.shard(), commands, visit.waiters).await?;
         Ok(answers.into_iter().map(filled).collect())
@@ -91,8 +118,33 @@ impl Service {
         found.ok_or_else(|| Rejection::OrderNotFound.into())
     }
 
+    /// Orders of the caller's account, newest first. A name leads to one order, whatever the page.
+    pub async fn orders(
+        &self,
+        caller: &Caller,
+        request: OrdersRequest,
+        visit: Visit<'_>,
+    ) -> Result<OrderList, ServiceError> {
+        let OrdersRequest { status, name, filter, page } = request;
+        // So far every order that exists has filled.
+        if status.is_some_and(|status| status != OrderStatus::Filled) {
+            return Ok(OrderList::default());
+        }
+        let Some(name) = name else {
+            return self.newest_orders(caller, filter, page, visit).await;
+        };
+        let found = self.order_named(caller, name, visit).await?;
+        let OrderFilter { market_id, side } = filter;
+        let orders = found
+            .into_iter()
+            .filter(|receipt| side.is_none_or(|side| side == receipt.side))
+            .filter(|receipt| market_id.as_deref().is_none_or(|id| id == &*receipt.market_id))
+            .collect();
+        Ok(OrderList { orders, has_more: false })
+    }
+
     /// The order that the caller's account calls by this name, if there is one.
-    pub async fn order_named(
+    async fn order_named(
         &self,
         caller: &Caller,
         name: NameHash,
@@ -107,16 +159,16 @@ impl Service {
             .await?)
     }
 
-    /// Orders of the caller's account, newest first: at most `limit` that the filter lets through,
-    /// after the first `offset` of those.
-    pub async fn orders(
+    /// A page of the orders that the filter lets through, in as many visits to the shard as that
+    /// takes.
+    async fn newest_orders(
         &self,
         caller: &Caller,
         filter: OrderFilter,
-        offset: usize,
-        limit: usize,
+        page: Page,
         visit: Visit<'_>,
     ) -> Result<OrderList, ServiceError> {
+        let Page { limit, offset } = page;
         let account = caller.account()?;
         let mut list = OrderList { orders: Vec::new(), has_more: true };
         let mut looked_at = 0;

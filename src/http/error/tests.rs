@@ -1,6 +1,8 @@
 use super::*;
 use crate::engine::command::TradeOrder;
-use crate::http::request::order::TradeRequest;
+use crate::engine::rejection::Rejection;
+use crate::http::operation::Verb;
+use crate::http::operations::trade::read_trade;
 use crate::ids::Timestamp;
 use crate::market::catalogue::MarketStatus;
 use crate::money::{Price, Shares, Usd};
@@ -28,11 +30,11 @@ fn all_shown(errors: Vec<ApiError>) -> String {
 
 #[test]
 fn errors_of_the_edge() {
-    let invalid = TradeRequest::read(b"{\"side\":\"\\u00e9\",\"quantity\":0}", None).unwrap_err();
-    let malformed = TradeRequest::read(b"{", None).unwrap_err();
+    let invalid = read_trade(b"{\"side\":\"\\u00e9\",\"quantity\":0}", None).unwrap_err();
+    let malformed = read_trade(b"{", None).unwrap_err();
     insta::assert_snapshot!(all_shown(vec![
         RouteError::NotFound.into(),
-        RouteError::MethodNotAllowed { allow: "GET, HEAD" }.into(),
+        RouteError::MethodNotAllowed { allow: [Verb::Get].into_iter().collect() }.into(),
         ApiError::invalid_host(),
         ApiError::body_too_large(65_536),
         ApiError::missing_auth(),

@@ -159,6 +159,15 @@ pub fn write_text(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
+/// What a writer writes, checked to be JSON.
+#[cfg(test)]
+pub(in crate::http) fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
+    let mut out = Vec::new();
+    write(&mut out);
+    serde_json::from_slice::<serde::de::IgnoredAny>(&out).expect("valid JSON");
+    String::from_utf8(out).unwrap()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

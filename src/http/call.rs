@@ -1,0 +1,116 @@
+//! One request on its way to its operation, once it is known who sends it.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+
+use super::error::ApiError;
+use super::exchange::Exchange;
+use super::invalid::{FieldError, Location};
+use super::operation::Operation;
+use super::query::Query;
+use super::reply::Reply;
+use super::route::decode;
+use crate::service::{Caller, Service, Visit};
+use crate::telemetry::Metrics;
+
+/// What an operation answers with.
+pub(super) type Answer = Result<Reply, ApiError>;
+
+/// A request that has passed everything that holds for all of them.
+pub(super) struct Call<'a> {
+    pub(super) metrics: &'a Metrics,
+    pub(super) exchange: &'a Exchange,
+    pub(super) operation: &'static Operation,
+    pub(super) visit: Visit<'a>,
+    pub(super) caller: Caller,
+    pub(super) head: &'a Parts,
+    pub(super) body: Bytes,
+}
+
+impl<'a> Call<'a> {
+    pub(super) fn service(&self) -> &'a Service {
+        &self.exchange.service
+    }
+
+    pub(super) fn query(&self) -> Query<'a> {
+        Query::new(self.operation, self.head.uri.query())
+    }
+
+    /// The value of a header; of one that comes several times, all values as one list, which is
+    /// what that means.
+    pub(super) fn header(&self, name: &HeaderName) -> Option<Cow<'a, [u8]>> {
+        let mut values = self.head.headers.get_all(name).iter().map(HeaderValue::as_bytes);
+        let first = values.next()?;
+        Some(
+            values.fold(Cow::Borrowed(first), |list, value| [&list, value].join(&b", "[..]).into()),
+        )
+    }
+
+    /// The parameter of the path.
+    pub(super) fn parameter(&self) -> Cow<'a, str> {
+        let segment = self.operation.path.segment(self.head.uri.path());
+        segment.and_then(decode).expect("a path leads to the operation whose pattern it has")
+    }
+
+    /// The parameter of the path as an id, which `from_number` makes.
+    pub(super) fn id<T>(
+        &self,
+        from_number: impl FnOnce(u64) -> Option<T>,
+    ) -> Result<Option<T>, FieldError> {
+        read_id(self.operation.path.parameter(), &self.parameter(), from_number)
+    }
+}
+
+/// Reads an id. What is not an integer is an error; an integer that nothing can have as its id is
+/// `None`, and what it names is not found.
+fn read_id<T>(
+    name: &'static str,
+    text: &str,
+    from_number: impl FnOnce(u64) -> Option<T>,
+) -> Result<Option<T>, FieldError> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(FieldError {
+            location: Location::of("path").field(name),
+            kind: "int_parsing",
+            message: "should be an integer".into(),
+        });
+    }
+    if text.starts_with('-') {
+        return Ok(None);
+    }
+    Ok(digits.parse().ok().and_then(from_number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::OrderId;
+
+    #[test]
+    fn an_integer_is_told_from_an_id() {
+        let read = |text| read_id("order_id", text, OrderId::from_raw);
+        let id = |number| Ok(OrderId::from_raw(number));
+        for (text, expected) in [
+            ("64", id(64)),
+            ("0064", id(64)),
+            ("+64", id(64)),
+            ("9007199254740991", id(9_007_199_254_740_991)),
+            ("0", Ok(None)),
+            ("63", Ok(None)),
+            ("-64", Ok(None)),
+            ("9007199254740992", Ok(None)),
+            ("99999999999999999999999999", Ok(None)),
+        ] {
+            assert_eq!(read(text), expected, "{text}");
+        }
+        for text in ["", "-", "+-1", "6 4", " 64", "64.0", "1e3", "0x40", "x", "٦٤"] {
+            let error = read(text).unwrap_err();
+            assert_eq!(error.location.to_string(), "path.order_id", "{text}");
+            assert_eq!(error.kind, "int_parsing");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! How the refusals of the use cases read on the wire.
+
+use hyper::StatusCode;
+
+use super::ApiError;
+use crate::auth::identity::{TokenError, TokenFlaw};
+use crate::auth::key_table::KeyError;
+use crate::auth::policy::PolicyError;
+use crate::engine::rejection::Rejection;
+use crate::limits::retry_after_seconds;
+use crate::service::{Denied, ServiceError};
+use crate::shard::Refusal;
+
+impl From<ServiceError> for ApiError {
+    fn from(error: ServiceError) -> Self {
+        match error {
+            ServiceError::Refused(refusal) => refusal.into(),
+            ServiceError::Denied(denied) => denied.into(),
+            ServiceError::BatchTooLong { count, batch_max, .. } => {
+                Self::batch_limit_exceeded(count, batch_max as usize)
+            }
+            ServiceError::TokenNotFound => Self::token_not_found(),
+            ServiceError::NoBook => Self::book_unavailable(),
+            ServiceError::KeysFull => Self::server_full(),
+            ServiceError::NoRandomBytes => Self::internal("the system gives no random bytes"),
+        }
+    }
+}
+
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Rejected(rejection) => rejection.into(),
+            Refusal::Busy => Self::server_busy(),
+            Refusal::JournalFull => Self::journal_full(),
+            Refusal::ServerFull => Self::server_full(),
+        }
+    }
+}
+
+impl From<Denied> for ApiError {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::MissingCredential => Self::missing_auth(),
+            Denied::Key(KeyError::Unknown) => Self::invalid_key(),
+            Denied::Key(KeyError::Revoked) => Self::key_deactivated(),
+            Denied::Key(KeyError::Expired { .. }) => Self::key_expired(),
+            Denied::Token(TokenError::Expired { .. }) => Self::token_expired(),
+            Denied::Token(TokenError::Unavailable { retry_after_seconds }) => {
+                Self::identity_unavailable(retry_after_seconds)
+            }
+            Denied::Token(TokenError::Invalid(flaw)) => Self::invalid_token(&flaw),
+            Denied::SocketToken => Self::invalid_token(&TokenFlaw::Malformed),
+            Denied::TokenNotAccepted => Self::token_not_accepted(),
+            Denied::Rotated => Rejection::MakerRotated.into(),
+            Denied::Policy(PolicyError::InsufficientPermission { missing }) => {
+                Self::insufficient_permission(missing)
+            }
+            Denied::Policy(PolicyError::TierNotAuthorized { .. }) => Self::tier_not_authorized(),
+            Denied::TooOften { wait_ns } => Self::rate_limited(retry_after_seconds(wait_ns)),
+        }
+    }
+}
+
+impl From<Rejection> for ApiError {
+    fn from(rejection: Rejection) -> Self {
+        use StatusCode as S;
+        let (status, code) = match &rejection {
+            Rejection::NameReused => (S::CONFLICT, "IDEMPOTENCY_KEY_REUSE"),
+            Rejection::MarketNotFound { .. } => (S::NOT_FOUND, "MARKET_NOT_FOUND"),
+            Rejection::OutcomeNotFound { .. } => (S::NOT_FOUND, "OUTCOME_NOT_FOUND"),
+            Rejection::MarketClosed { .. } | Rejection::FeesUnsupported => {
+                (S::BAD_REQUEST, "MARKET_CLOSED")
+            }
+            Rejection::VenueUnavailable => (S::SERVICE_UNAVAILABLE, "VENUE_UNAVAILABLE"),
+            Rejection::InsufficientPosition { .. } => (S::BAD_REQUEST, "INSUFFICIENT_POSITION"),
+            Rejection::InsufficientLiquidity { .. } => (S::BAD_REQUEST, "INSUFFICIENT_LIQUIDITY"),
+            Rejection::SlippageExceeded { .. } => (S::BAD_REQUEST, "SLIPPAGE_EXCEEDED"),
+            Rejection::InsufficientBalance { .. } => (S::BAD_REQUEST, "INSUFFICIENT_BALANCE"),
+            Rejection::AccountNotFound => (S::NOT_FOUND, "ACCOUNT_NOT_FOUND"),
+            Rejection::KeyNotFound => (S::NOT_FOUND, "KEY_NOT_FOUND"),
+            Rejection::BootstrapNotAllowed => (S::BAD_REQUEST, "BOOTSTRAP_NOT_ALLOWED"),
+            Rejection::KeyLimitExceeded { .. } | Rejection::OverlapLimitExceeded { .. } => {
+                (S::BAD_REQUEST, "TIER_KEY_LIMIT_EXCEEDED")
+            }
+            Rejection::MarketChanged => (S::BAD_REQUEST, "MARKET_CLOSED"),
+            Rejection::MakerEnded => (S::UNAUTHORIZED, "KEY_DEACTIVATED"),
+            Rejection::KeyRotated { .. } => (S::CONFLICT, "KEY_ROTATED"),
+            Rejection::KeyEnded => (S::CONFLICT, "KEY_ENDED"),
+            Rejection::OrderNotFound => (S::NOT_FOUND, "ORDER_NOT_FOUND"),
+            Rejection::CommentNotFound => (S::NOT_FOUND, "COMMENT_NOT_FOUND"),
+            Rejection::MakerRotated | Rejection::CommentNotOwn => {
+                (S::FORBIDDEN, "INSUFFICIENT_PERMISSION")
+            }
+            Rejection::CommentLimitExceeded { .. } | Rejection::AuthorLimitExceeded { .. } => {
+                (S::BAD_REQUEST, "COMMENT_LIMIT_EXCEEDED")
+            }
+            Rejection::Broken { rule } => return Self::internal(rule),
+        };
+        let retry_after_seconds = (status == S::SERVICE_UNAVAILABLE).then_some(1);
+        Self { retry_after_seconds, ..Self::new(status, code, sentence(&rejection.to_string())) }
+    }
+}
+
+/// A fragment as a sentence.
+fn sentence(fragment: &str) -> String {
+    let mut text = String::with_capacity(fragment.len() + 1);
+    let mut rest = fragment.chars();
+    text.extend(rest.next().map(|first| first.to_ascii_uppercase()));
+    text.push_str(rest.as_str());
+    text.push('.');
+    text
+}

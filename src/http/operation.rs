@@ -1,0 +1,298 @@
+//! What the table says of an operation, and what that means before its body is read.
+
+use std::fmt;
+use std::pin::Pin;
+
+use hyper::Method;
+
+use super::call::{Answer, Call};
+use super::exchange::Stage;
+use super::query::Query;
+use crate::engine::key::Permission;
+use crate::service::Makes;
+
+/// The longest body of most operations, in bytes.
+pub const BODY_BYTES_MAX: usize = 64 * 1024;
+/// The longest body of an operation that takes many things at once, in bytes.
+pub const BATCH_BODY_BYTES_MAX: usize = 256 * 1024;
+
+/// A row of the table.
+pub struct Operation {
+    /// The method. `HEAD` is answered where `GET` is.
+    pub method: Verb,
+    /// The path, without its query.
+    pub path: Pattern,
+    /// Who may call it.
+    pub access: Access,
+    /// The longest body that it takes, in bytes.
+    pub body_bytes_max: usize,
+    /// What a call makes that has a limit of its own.
+    pub makes: Makes,
+    /// The parameters that it reads from the query string.
+    pub query: &'static [&'static str],
+    /// The error codes that only some operations have. See [`Operation::may_fail_with`].
+    pub errors: &'static [&'static str],
+    /// What it does, for people.
+    pub summary: &'static str,
+    pub(super) run: Run,
+}
+
+/// How an operation runs.
+pub(super) enum Run {
+    /// Before there is anything to serve from, and whoever asks.
+    Health(fn(&Stage, Query<'_>) -> Answer),
+    /// As an upgrade: its credential is judged by itself.
+    Socket,
+    /// As part of the request's own future: the hot one is worth no allocation.
+    Trade,
+    /// At once: it reads what is in memory.
+    Now(fn(&Call<'_>) -> Answer),
+    /// In a future of its own. A connection has room for the largest future that it holds, and
+    /// moves it with each request, so what waits for a shard is worth an allocation.
+    Later(for<'a> fn(&'a Call<'a>) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>>),
+}
+
+/// The methods that operations have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verb {
+    /// `GET`, and `HEAD`
+    Get,
+    /// `POST`
+    Post,
+    /// `PATCH`
+    Patch,
+    /// `DELETE`
+    Delete,
+}
+
+/// The methods that a path takes. Its text is the value of the `Allow` header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Allow(u8);
+
+/// A path of which one segment may be a parameter: `/v1/orders/{order_id}`.
+#[derive(Clone, Copy)]
+pub struct Pattern {
+    text: &'static str,
+    /// What stands before the parameter; everything where there is none.
+    before: &'static str,
+    /// Its name; empty where there is none.
+    parameter: &'static str,
+    after: &'static str,
+}
+
+/// Who may call an operation. Its text is the README's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Everybody. A credential that is sent is checked all the same.
+    Public,
+    /// Who brings an access token as Bearer; an API key beside it does not count.
+    Token,
+    /// Who brings an access token, or a key with this permission; any key where there is none.
+    KeyOrToken(Option<Permission>),
+    /// Who brings a key with this permission. A token is told to use a key.
+    Key(Permission),
+    /// Who may open a socket. The client can read the reason of a refusal only when the upgrade is
+    /// accepted, so [`Run::Socket`] judges that.
+    Socket,
+}
+
+impl Operation {
+    pub(super) const fn get(path: &'static str, access: Access, run: Run) -> Self {
+        Self::new(Verb::Get, path, access, run)
+    }
+
+    pub(super) const fn post(path: &'static str, access: Access, run: Run) -> Self {
+        Self::new(Verb::Post, path, access, run)
+    }
+
+    pub(super) const fn patch(path: &'static str, access: Access, run: Run) -> Self {
+        Self::new(Verb::Patch, path, access, run)
+    }
+
+    pub(super) const fn delete(path: &'static str, access: Access, run: Run) -> Self {
+        Self::new(Verb::Delete, path, access, run)
+    }
+
+    const fn new(method: Verb, path: &'static str, access: Access, run: Run) -> Self {
+        Self {
+            method,
+            path: Pattern::new(path),
+            access,
+            body_bytes_max: BODY_BYTES_MAX,
+            makes: Makes { account: false, key: false },
+            query: &[],
+            errors: &[],
+            summary: "",
+            run,
+        }
+    }
+
+    pub(super) const fn batch_body(self) -> Self {
+        Self { body_bytes_max: BATCH_BODY_BYTES_MAX, ..self }
+    }
+
+    pub(super) const fn makes_account(self) -> Self {
+        Self { makes: Makes { account: true, ..self.makes }, ..self }
+    }
+
+    pub(super) const fn makes_key(self) -> Self {
+        Self { makes: Makes { key: true, ..self.makes }, ..self }
+    }
+
+    pub(super) const fn query(self, query: &'static [&'static str]) -> Self {
+        Self { query, ..self }
+    }
+
+    pub(super) const fn errors(self, errors: &'static [&'static str]) -> Self {
+        Self { errors, ..self }
+    }
+
+    pub(super) const fn summary(self, summary: &'static str) -> Self {
+        Self { summary, ..self }
+    }
+
+    /// Whether an answer can have this error code: one of the row, or one that the way of every
+    /// request has.
+    pub fn may_fail_with(&self, code: &str) -> bool {
+        const ALL: [&str; 13] = [
+            "BODY_INCOMPLETE",
+            "BODY_TOO_LARGE",
+            "IDENTITY_UNAVAILABLE",
+            "INTERNAL_ERROR",
+            "INVALID_KEY",
+            "INVALID_TOKEN",
+            "KEY_DEACTIVATED",
+            "KEY_EXPIRED",
+            "NOT_READY",
+            "RATE_LIMIT_EXCEEDED",
+            "SERVER_BUSY",
+            "TOKEN_EXPIRED",
+            "VALIDATION_FAILED",
+        ];
+        const WITH_CREDENTIAL: [&str; 2] = ["INSUFFICIENT_PERMISSION", "MISSING_AUTH"];
+        self.errors.contains(&code)
+            || ALL.contains(&code)
+            || (self.access != Access::Public && WITH_CREDENTIAL.contains(&code))
+    }
+}
+
+impl PartialEq for Operation {
+    fn eq(&self, other: &Self) -> bool {
+        self.method == other.method && self.path == other.path
+    }
+}
+
+impl Eq for Operation {}
+
+impl fmt::Debug for Operation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} {}", self.method.as_str(), self.path.text)
+    }
+}
+
+impl Verb {
+    /// The method, as far as any path takes it.
+    pub const fn of(method: &Method) -> Option<Self> {
+        Some(match *method {
+            Method::GET | Method::HEAD => Self::Get,
+            Method::POST => Self::Post,
+            Method::PATCH => Self::Patch,
+            Method::DELETE => Self::Delete,
+            _ => return None,
+        })
+    }
+
+    /// As request lines write it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+impl FromIterator<Verb> for Allow {
+    fn from_iter<I: IntoIterator<Item = Verb>>(verbs: I) -> Self {
+        Self(verbs.into_iter().fold(0, |set, verb| set | 1 << verb as u8))
+    }
+}
+
+impl fmt::Display for Allow {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verbs = [Verb::Get, Verb::Post, Verb::Patch, Verb::Delete];
+        let taken = verbs.into_iter().filter(|verb| self.0 & 1 << *verb as u8 != 0);
+        for (index, verb) in taken.enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            let head = if verb == Verb::Get { ", HEAD" } else { "" };
+            write!(formatter, "{comma}{}{head}", verb.as_str())?;
+        }
+        Ok(())
+    }
+}
+
+impl Pattern {
+    const fn new(text: &'static str) -> Self {
+        let bytes = text.as_bytes();
+        let mut open = 0;
+        while open < bytes.len() && bytes[open] != b'{' {
+            open += 1;
+        }
+        let (before, rest) = text.split_at(open);
+        if rest.is_empty() {
+            return Self { text, before, parameter: "", after: "" };
+        }
+        let mut close = 0;
+        while rest.as_bytes()[close] != b'}' {
+            close += 1;
+        }
+        let (parameter, after) = rest.split_at(close);
+        let (_brace, parameter) = parameter.split_at(1);
+        let (_brace, after) = after.split_at(1);
+        Self { text, before, parameter, after }
+    }
+
+    /// As it is written in the table.
+    pub const fn as_str(&self) -> &'static str {
+        self.text
+    }
+
+    /// The name of its parameter; empty where it has none.
+    pub const fn parameter(&self) -> &'static str {
+        self.parameter
+    }
+
+    /// The segment of `path` that stands for the parameter, empty where there is none; `None` for
+    /// another path.
+    pub(super) fn segment<'p>(&self, path: &'p str) -> Option<&'p str> {
+        if self.parameter.is_empty() {
+            return (path == self.text).then_some("");
+        }
+        let segment = path.strip_prefix(self.before)?.strip_suffix(self.after)?;
+        (!segment.is_empty() && !segment.contains('/')).then_some(segment)
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Pattern {}
+
+impl fmt::Display for Access {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Public => formatter.write_str("none"),
+            Self::Token => formatter.write_str("token"),
+            Self::KeyOrToken(None) => formatter.write_str("key or token"),
+            Self::KeyOrToken(Some(needed)) => {
+                write!(formatter, "key (`{}`) or token", needed.as_str())
+            }
+            Self::Key(needed) => write!(formatter, "key (`{}`)", needed.as_str()),
+            Self::Socket => formatter.write_str("key (`read`) or `?token=`"),
+        }
+    }
+}

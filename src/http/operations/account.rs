@@ -1,0 +1,305 @@
+//! What an account has: cash, positions, and what resolved markets have paid.
+
+use serde::Serialize;
+
+use super::trade::MARKET_ID_CHARACTERS_MAX;
+use crate::engine::payout::Settlement;
+use crate::engine::view::{SettlementFilter, SettlementPage, SettlementRow};
+use crate::http::call::{Answer, Call};
+use crate::http::invalid::Invalid;
+use crate::http::json::value::{Decimal, Time};
+use crate::http::query::{DayEnd, Query};
+use crate::http::reply::Reply;
+use crate::money::Price;
+use crate::service::{Balance, MarkedPosition, PositionStatus};
+
+/// A list of settlements has at most this many rows.
+const SETTLEMENTS_MAX: usize = 500;
+
+pub(in crate::http) async fn balance(call: &Call<'_>) -> Answer {
+    let balance = call.service().balance(&call.caller, call.visit).await?;
+    Ok(Reply::ok(&BalanceAnswer::of(&balance)))
+}
+
+pub(in crate::http) async fn positions(call: &Call<'_>) -> Answer {
+    let status = read_status(call.query())?;
+    let positions = call.service().positions(&call.caller, status, call.visit).await?;
+    Ok(Reply::ok(&positions.iter().map(PositionRow::of).collect::<Vec<_>>()))
+}
+
+pub(in crate::http) async fn settlements(call: &Call<'_>) -> Answer {
+    let SettlementsQuery { filter, before, limit } = read_settlements(call.query())?;
+    let page = call.service().settlements(&call.caller, filter, before, limit, call.visit).await?;
+    Ok(Reply::ok(&SettlementsAnswer::of(&page)))
+}
+
+/// Only positions in this state, all when not said.
+fn read_status(mut query: Query<'_>) -> Result<Option<PositionStatus>, Invalid> {
+    let statuses = [PositionStatus::Open, PositionStatus::Closed];
+    let status = query.choice("status", &statuses.map(|status| (status.as_str(), status)));
+    query.finish(status)
+}
+
+#[derive(Clone, PartialEq, Debug)]
+struct SettlementsQuery {
+    filter: SettlementFilter,
+    /// Only of positions before this one, by number; an empty cursor is none.
+    before: Option<u64>,
+    limit: usize,
+}
+
+/// A day as the end of a time is meant with all of its hours.
+fn read_settlements(mut query: Query<'_>) -> Result<SettlementsQuery, Invalid> {
+    let has_cursor = query.get("cursor").is_some_and(|cursor| !cursor.is_empty());
+    let cursor = has_cursor.then(|| query.number("cursor", 1, usize::MAX)).flatten();
+    let request = SettlementsQuery {
+        before: cursor.and_then(|cursor| u64::try_from(cursor).ok()),
+        limit: query.number("limit", 1, SETTLEMENTS_MAX).unwrap_or(100),
+        filter: SettlementFilter {
+            market_id: query.text("market_id", 1, MARKET_ID_CHARACTERS_MAX).map(Into::into),
+            from: query.time("from", DayEnd::First),
+            to: query.time("to", DayEnd::Last),
+        },
+    };
+    query.finish(request)
+}
+
+#[derive(Serialize)]
+struct BalanceAnswer {
+    balance: Decimal,
+    currency: &'static str,
+    unrealized_pnl: Decimal,
+    total_value: Decimal,
+    starting_balance: Decimal,
+}
+
+#[derive(Serialize)]
+struct PositionRow<'a> {
+    id: u64,
+    market_id: &'a str,
+    outcome: &'a str,
+    quantity: Decimal,
+    avg_entry_price: Decimal,
+    current_price: Option<Decimal>,
+    market_value: Option<Decimal>,
+    unrealized_pnl: Option<Decimal>,
+    realized_pnl: Decimal,
+    status: &'static str,
+    market_question: Option<&'a str>,
+}
+
+/// A page, and the cursor of the next one, empty when there is none.
+#[derive(Serialize)]
+struct SettlementsAnswer<'a> {
+    data: Vec<SettledRow<'a>>,
+    next_cursor: String,
+}
+
+#[derive(Serialize)]
+struct SettledRow<'a> {
+    position_id: u64,
+    market_id: &'a str,
+    outcome: &'a str,
+    quantity: Decimal,
+    avg_entry_price: Decimal,
+    cost_basis: Decimal,
+    payout: Decimal,
+    payout_per_share: Decimal,
+    realized_pnl: Decimal,
+    result: &'static str,
+    settled_at: Time,
+}
+
+impl BalanceAnswer {
+    fn of(balance: &Balance) -> Self {
+        Self {
+            balance: balance.ledger.cash().into(),
+            currency: "USD",
+            unrealized_pnl: balance.profit().into(),
+            total_value: balance.total().into(),
+            starting_balance: balance.ledger.granted.into(),
+        }
+    }
+}
+
+impl<'a> PositionRow<'a> {
+    fn of(marked: &'a MarkedPosition) -> Self {
+        let position = &marked.row.position;
+        Self {
+            id: marked.row.number,
+            market_id: &marked.row.market_id,
+            outcome: &marked.row.outcome,
+            quantity: position.shares.into(),
+            avg_entry_price: position.average_entry_price().into(),
+            current_price: marked.price.map(Decimal::from),
+            market_value: marked.value().map(Decimal::from),
+            unrealized_pnl: marked.unrealised().map(Decimal::from),
+            realized_pnl: position.realised.into(),
+            status: marked.status().as_str(),
+            market_question: marked.question.as_deref(),
+        }
+    }
+}
+
+impl<'a> SettlementsAnswer<'a> {
+    fn of(page: &'a SettlementPage) -> Self {
+        Self {
+            data: page.rows.iter().map(SettledRow::of).collect(),
+            next_cursor: page.next.map(|number| number.to_string()).unwrap_or_default(),
+        }
+    }
+}
+
+impl<'a> SettledRow<'a> {
+    fn of(row: &'a SettlementRow) -> Self {
+        let Settlement { shares, cost, payout, payout_per_share, at } = row.settlement;
+        Self {
+            position_id: row.number,
+            market_id: &row.market_id,
+            outcome: &row.outcome,
+            quantity: shares.into(),
+            avg_entry_price: cost.per_share(shares).unwrap_or(Price::ZERO).into(),
+            cost_basis: cost.into(),
+            payout: payout.into(),
+            payout_per_share: payout_per_share.into(),
+            realized_pnl: (payout - cost).into(),
+            result: result(payout_per_share),
+            settled_at: Time(at),
+        }
+    }
+}
+
+/// What became of a position.
+fn result(payout_per_share: Price) -> &'static str {
+    const HALF: Price = Price::from_micros(500_000);
+    match payout_per_share {
+        Price::ONE => "won",
+        Price::ZERO => "lost",
+        HALF => "split",
+        _ => "partial",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::account::Ledger;
+    use crate::engine::position::Position;
+    use crate::engine::view;
+    use crate::http::invalid::tests::told;
+    use crate::http::query::tests::query;
+    use crate::ids::{MarketIndex, OutcomeIndex, Timestamp};
+    use crate::money::{Shares, Usd};
+
+    #[test]
+    fn positions_are_filtered() {
+        let read = |text| read_status(query("GET /v1/account/positions", Some(text)));
+        assert_eq!(read("status=open"), Ok(Some(PositionStatus::Open)));
+        assert_eq!(read(""), Ok(None));
+        assert_eq!(told(&read("status=all")), ["query.status: enum"]);
+    }
+
+    #[test]
+    fn settlements_are_filtered() {
+        let read = |text| read_settlements(query("GET /v1/account/settlements", text));
+        let filter = SettlementFilter::default();
+        let all = SettlementsQuery { filter, before: None, limit: 100 };
+        assert_eq!(read(None), Ok(all.clone()));
+        assert_eq!(read(Some("cursor=")), Ok(all.clone()));
+        let day = 86_400;
+        let expected = SettlementsQuery {
+            limit: 500,
+            before: Some(7),
+            filter: SettlementFilter {
+                market_id: Some("0xa".into()),
+                from: Some(Timestamp::from_seconds(day)),
+                to: Some(Timestamp::from_nanos(2 * day * 1_000_000_000 - 1)),
+            },
+        };
+        let text = "limit=500&cursor=7&market_id=0xa&from=1970-01-02&to=1970-01-02";
+        assert_eq!(read(Some(text)), Ok(expected));
+        let from = Some(Timestamp::EPOCH);
+        let exact = SettlementsQuery { filter: SettlementFilter { from, ..all.filter }, ..all };
+        assert_eq!(read(Some("from=1970-01-01T01:00:00%2B01:00")), Ok(exact));
+        for (text, expected) in [
+            ("limit=501", "query.limit: less_than_equal"),
+            ("cursor=0", "query.cursor: greater_than_equal"),
+            ("cursor=x", "query.cursor: int_parsing"),
+            ("from=yesterday", "query.from: datetime_parsing"),
+            ("to=1970-02-30", "query.to: datetime_parsing"),
+            ("to=9999-12-31", "query.to: datetime_parsing"),
+        ] {
+            assert_eq!(told(&read(Some(text))), [expected], "{text}");
+        }
+    }
+
+    #[test]
+    fn positions_are_shown_with_and_without_a_price() {
+        let open = view::PositionRow {
+            number: 1,
+            market_id: "0xabc".into(),
+            outcome: "Yes".into(),
+            outcome_index: OutcomeIndex(0),
+            position: Position {
+                shares: Shares::from_micros(3_000_000),
+                cost: Usd::from_micros(1_000_000),
+                realised: Usd::from_micros(-250_000),
+                ..Position::empty(MarketIndex(0), OutcomeIndex(0))
+            },
+        };
+        let closed = view::PositionRow {
+            number: 2,
+            position: Position::empty(MarketIndex(1), OutcomeIndex(0)),
+            ..open.clone()
+        };
+        let rows = [
+            MarkedPosition {
+                row: open,
+                price: Some(Price::from_micros(333_333)),
+                question: Some("Will it?".into()),
+            },
+            MarkedPosition { row: closed, price: None, question: None },
+        ];
+        let rows: Vec<_> = rows.iter().map(PositionRow::of).collect();
+        insta::assert_snapshot!(serde_json::to_string(&rows).unwrap());
+    }
+
+    #[test]
+    fn settlements_are_shown_with_what_became_of_them() {
+        let row = |number, (shares, cost), (payout, payout_per_share)| SettlementRow {
+            number,
+            market_id: "0xabc".into(),
+            outcome: "Yes".into(),
+            settlement: Settlement {
+                shares: Shares::from_micros(shares),
+                cost: Usd::from_micros(cost),
+                payout: Usd::from_micros(payout),
+                payout_per_share: Price::from_micros(payout_per_share),
+                at: Timestamp::from_seconds(1_800_000_000),
+            },
+        };
+        let rows = vec![
+            row(9, (3_000_000, 1_000_000), (3_000_000, 1_000_000)),
+            row(7, (3_000_000, 1_000_000), (0, 0)),
+            row(5, (3, 1), (1, 500_000)),
+            row(4, (3_000_000, 1_000_000), (750_000, 250_000)),
+        ];
+        let shown =
+            |page: &SettlementPage| serde_json::to_string(&SettlementsAnswer::of(page)).unwrap();
+        insta::assert_snapshot!(shown(&SettlementPage { rows, next: Some(4) }));
+        let empty = shown(&SettlementPage { rows: Vec::new(), next: None });
+        assert_eq!(empty, "{\"data\":[],\"next_cursor\":\"\"}");
+    }
+
+    #[test]
+    fn a_balance_counts_positions() {
+        let usd = |dollars: i64| Usd::from_micros(dollars * 1_000_000);
+        let ledger = Ledger { granted: usd(1_000), purchases: usd(300), ..Ledger::default() };
+        let balance = Balance { ledger, position_value: usd(250) };
+        assert_eq!(
+            serde_json::to_string(&BalanceAnswer::of(&balance)).unwrap(),
+            "{\"balance\":\"700\",\"currency\":\"USD\",\"unrealized_pnl\":\"-50\",\
+             \"total_value\":\"950\",\"starting_balance\":\"1000\"}"
+        );
+    }
+}

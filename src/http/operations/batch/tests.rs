@@ -1,0 +1,92 @@
+use super::super::trade::tests::{receipt, with};
+use super::*;
+use crate::engine::rejection::Rejection;
+use crate::http::invalid::tests::told;
+use crate::market::book::Side;
+use crate::money::Shares;
+
+#[test]
+fn a_batch_names_the_entries_that_do_not_name_themselves() {
+    let body = format!(
+        "{{\"orders\":[{},{},{}]}}",
+        with("", ""),
+        with("client_order_id", "\"own\""),
+        with("quantity", "\"3\"")
+    );
+    let named = read_batch(body.as_bytes(), Some(b"batch")).unwrap();
+    let hashes: Vec<_> = named.iter().map(|request| request.names.hashes().to_vec()).collect();
+    assert_eq!(
+        hashes,
+        [
+            vec![NameHash::of_batch_entry("batch", 0)],
+            vec![NameHash::of_order("own")],
+            vec![NameHash::of_batch_entry("batch", 2)],
+        ]
+    );
+    let unnamed = read_batch(body.as_bytes(), None).unwrap();
+    assert!(unnamed[0].names.hashes().is_empty());
+    assert_eq!(unnamed[2].order.quantity, Shares::from_micros(3_000_000));
+}
+
+#[test]
+fn a_batch_tells_where_in_it_something_is_wrong() {
+    let good = &*with("", "");
+    let orders = |orders: &[&str]| format!("{{\"orders\":[{}]}}", orders.join(","));
+    let limit = r#"{"order_type":"limit","price":"0.5","market_id":"m"}"#;
+    let doubled = r#"{"side":"BUY","side":"BUY"}"#;
+    for (body, expected) in [
+        ("{}".to_owned(), &["body.orders: missing"][..]),
+        ("{\"orders\":{}}".to_owned(), &["body.orders: list_type"]),
+        (orders(&[]), &["body.orders: too_short"]),
+        (orders(&[good; BATCH_ENTRIES_MAX + 1]), &["body.orders: too_long"]),
+        (orders(&[good, "7"]), &["body.orders.1: model_attributes_type"]),
+        (orders(&[good, doubled]), &["body: json_invalid"]),
+        (
+            orders(&[good, &with("quantity", "0"), good, &with("side", "")]),
+            &["body.orders.1.quantity: greater_than", "body.orders.3.side: missing"],
+        ),
+        (
+            orders(&[limit, &with("outcome", "1")]),
+            &[
+                "body.orders.0.order_type: unsupported",
+                "body.orders.0.price: unsupported",
+                "body.orders.1.outcome: string_type",
+            ],
+        ),
+    ] {
+        assert_eq!(told(&read_batch(body.as_bytes(), None)), expected, "{body}");
+    }
+    let nulls = r#"{"order_type":null,"price":null,"amount":null,"#.to_owned() + &good[1..];
+    assert_eq!(read_batch(orders(&[&nulls]).as_bytes(), None).unwrap().len(), 1);
+    let most = orders(&[good; BATCH_ENTRIES_MAX]);
+    assert_eq!(read_batch(most.as_bytes(), None).unwrap().len(), BATCH_ENTRIES_MAX);
+}
+
+#[test]
+fn a_replay_is_the_same_order_with_a_flag() {
+    let shown = |is_replay| serde_json::to_string(&FilledOrder::of(&receipt(), is_replay)).unwrap();
+    assert_eq!(shown(true), shown(false).replace(r#"b"}"#, r#"b","is_replay":true}"#));
+    insta::assert_snapshot!(shown(false));
+}
+
+#[test]
+fn a_batch_shows_each_entry() {
+    let order = TradeOrder {
+        market_id: "0xabc".into(),
+        outcome: "Maybe".into(),
+        side: Side::Sell,
+        quantity: Shares::from_micros(2_500_000),
+        expected_price: None,
+        max_slippage_bps: None,
+    };
+    let request = |name: Option<&str>| OrderRequest {
+        order: order.clone(),
+        names: OrderNames::new([], name.map(Into::into)),
+    };
+    let requests = [request(None), request(Some("mine")), request(None)];
+    let unnamed = OrderReceipt { client_order_id: None, slippage_bps: None, ..receipt() };
+    let error = || Err(ApiError::from(Rejection::VenueUnavailable));
+    let outcomes = [Ok((unnamed, false)), error(), error()];
+    let answer = serde_json::to_string(&BatchAnswer::of(&requests, &outcomes)).unwrap();
+    insta::assert_snapshot!(answer);
+}

@@ -1,0 +1,217 @@
+//! The book of one outcome. Bots poll it, so it is written straight into the buffer.
+
+use std::borrow::Cow;
+
+use hyper::StatusCode;
+
+use super::trade::{MARKET_ID_CHARACTERS_MAX, OUTCOME_CHARACTERS_MAX};
+use crate::http::call::{Answer, Call};
+use crate::http::invalid::Invalid;
+use crate::http::json::write::{JsonObject, write_list};
+use crate::http::query::Query;
+use crate::http::reply::Reply;
+use crate::ids::OutcomeIndex;
+use crate::market::book::{Book, Ladder, Level};
+use crate::market::catalogue::MarketInfo;
+use crate::money::Price;
+use crate::service::ShownOutcome;
+
+/// At most so many levels of a side of a book can be asked for; all of them when not said.
+const DEPTH_MAX: usize = 500;
+/// A spread wider than this is shown as this.
+const SPREAD_SHOWN_MAX: i64 = 100_000;
+
+pub(in crate::http) fn get_by_label(call: &Call<'_>) -> Answer {
+    let (label, depth) = read_market_book(call.query())?;
+    show(&call.service().outcome_by_label(&call.parameter(), label.as_deref())?, depth)
+}
+
+pub(in crate::http) fn get_by_token(call: &Call<'_>) -> Answer {
+    let (token_id, depth) = read_book(call.query())?;
+    show(&call.service().outcome_by_token(&token_id)?, depth)
+}
+
+fn show(shown: &ShownOutcome, depth: Option<usize>) -> Answer {
+    let quoted = shown.book()?;
+    let book = ShownBook {
+        info: shown.market.info(),
+        outcome: shown.outcome,
+        book: quoted.book,
+        mirror: quoted.liquidity.is_mirrored(),
+        depth,
+    };
+    let mut body = Vec::with_capacity(4096);
+    write_book(&mut body, book);
+    Ok(Reply::json(StatusCode::OK, body))
+}
+
+/// The label of the outcome, and how many levels of each side.
+fn read_market_book(
+    mut query: Query<'_>,
+) -> Result<(Option<Cow<'_, str>>, Option<usize>), Invalid> {
+    let label = query.text("outcome", 1, OUTCOME_CHARACTERS_MAX);
+    let depth = query.number("depth", 1, DEPTH_MAX);
+    query.finish((label, depth))
+}
+
+/// The venue's name for the outcome's token, and how many levels of each side.
+fn read_book(mut query: Query<'_>) -> Result<(Cow<'_, str>, Option<usize>), Invalid> {
+    let token_id = query.required_text("token_id", 1, MARKET_ID_CHARACTERS_MAX);
+    let depth = query.number("depth", 1, DEPTH_MAX);
+    query.finish((token_id, depth))
+}
+
+/// A book to show. `mirror` says that it is the other outcome's, where no own one is known.
+#[derive(Clone, Copy, Debug)]
+struct ShownBook<'a> {
+    info: &'a MarketInfo,
+    outcome: OutcomeIndex,
+    book: &'a Book,
+    mirror: bool,
+    /// How many levels of each side, the best ones; all when not said.
+    depth: Option<usize>,
+}
+
+/// The best level is last on both sides.
+fn write_book(out: &mut Vec<u8>, shown: ShownBook<'_>) {
+    if shown.mirror {
+        write_ladder(out, shown, &shown.book.ladder().mirrored());
+    } else {
+        write_ladder(out, shown, shown.book.ladder());
+    }
+}
+
+fn write_ladder(out: &mut Vec<u8>, shown: ShownBook<'_>, ladder: &Ladder) {
+    let ShownBook { info, outcome, book, mirror, depth } = shown;
+    let token_id = &info.outcomes[outcome.index()].token_id;
+    let depth = depth.unwrap_or(usize::MAX);
+    let mut body = JsonObject::new(out);
+    body.text("token_id", token_id);
+    body.text("market", &info.condition_id);
+    body.text("asset_id", token_id);
+    // The venue's hash is of its own book, not of what is seen in the mirror.
+    body.text_or_null("hash", book.hash.as_deref().filter(|_| !mirror));
+    body.text("timestamp", &book.updated_at.millis().to_string());
+    write_list(body.value("bids"), best(ladder.bids(), depth), write_level);
+    write_list(body.value("asks"), best(ladder.asks(), depth), write_level);
+    body.decimal("min_order_size", info.order_size_min.micros());
+    body.decimal("tick_size", info.tick.micros());
+    body.flag("neg_risk", info.neg_risk);
+    let last = book.last_trade.map(|trade| trade.price);
+    let last = last.map(|price| if mirror { price.complement() } else { price });
+    body.decimal_or_null("last_trade_price", last.map(Price::micros));
+    let touch = ladder.best_bid().zip(ladder.best_ask());
+    let touch = touch.map(|(bid, ask)| (bid.price.micros(), ask.price.micros()));
+    // Exact: prices are multiples of a ten-thousandth.
+    body.decimal_or_null("mid", touch.map(|(bid, ask)| i64::midpoint(bid, ask)));
+    body.decimal_or_null("spread", touch.map(|(bid, ask)| (ask - bid).min(SPREAD_SHOWN_MAX)));
+    if book.stale {
+        body.flag("stale", true);
+    }
+    body.end();
+}
+
+/// The best levels of a side.
+fn best(levels: &[Level], depth: usize) -> &[Level] {
+    &levels[levels.len().saturating_sub(depth)..]
+}
+
+fn write_level(out: &mut Vec<u8>, level: &Level) {
+    let mut object = JsonObject::new(out);
+    object.decimal("price", level.price.micros());
+    object.decimal("size", level.size.micros());
+    object.end();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::invalid::tests::told;
+    use crate::http::json::write::written;
+    use crate::http::query::tests::query;
+    use crate::ids::Timestamp;
+    use crate::market::book::LastTrade;
+    use crate::market::catalogue::Outcome;
+    use crate::money::Shares;
+
+    fn level(cents: i64, shares: i64) -> Level {
+        Level {
+            price: Price::from_micros(cents * 10_000),
+            size: Shares::from_micros(shares * 1_000_000),
+        }
+    }
+
+    fn info() -> MarketInfo {
+        let outcomes = ["Yes", "No"]
+            .map(|label| Outcome { label: label.into(), token_id: format!("t-{label}").into() });
+        MarketInfo::bare("0xabc", outcomes)
+    }
+
+    fn book() -> Book {
+        let ladder = Ladder::from_levels(
+            vec![level(48, 5), level(47, 7), level(46, 1)],
+            vec![level(51, 2), level(52, 9)],
+        );
+        let at = Timestamp::from_millis(1_784_578_686_071);
+        let mut book = Book::new(ladder.unwrap(), at);
+        book.hash = Some("a1b2".into());
+        book.last_trade = Some(LastTrade {
+            price: Price::from_micros(500_000),
+            size: Shares::ZERO,
+            side: None,
+            at,
+        });
+        book
+    }
+
+    #[test]
+    fn the_best_levels_are_last_and_are_kept() {
+        let (info, book) = (info(), book());
+        let shown = ShownBook {
+            info: &info,
+            outcome: OutcomeIndex(0),
+            book: &book,
+            mirror: false,
+            depth: Some(2),
+        };
+        insta::assert_snapshot!("own", written(|out| write_book(out, shown)));
+        let mirror = ShownBook { outcome: OutcomeIndex(1), mirror: true, depth: None, ..shown };
+        insta::assert_snapshot!("mirror", written(|out| write_book(out, mirror)));
+    }
+
+    #[test]
+    fn an_empty_book_says_so() {
+        let info = info();
+        let mut book = Book::new(Ladder::default(), Timestamp::EPOCH);
+        book.stale = true;
+        let shown = ShownBook {
+            info: &info,
+            outcome: OutcomeIndex(0),
+            book: &book,
+            mirror: false,
+            depth: None,
+        };
+        let text = written(|out| write_book(out, shown));
+        assert!(text.contains(r#""bids":[],"asks":[]"#), "{text}");
+        let end = r#""last_trade_price":null,"mid":null,"spread":null,"stale":true}"#;
+        assert!(text.ends_with(end), "{text}");
+    }
+
+    #[test]
+    fn books_are_asked_for_by_token_or_by_outcome() {
+        let read = |text| read_book(query("GET /v1/book", text));
+        assert_eq!(read(Some("token_id=123")), Ok(("123".into(), None)));
+        for (text, expected) in [
+            (None, "query.token_id: missing"),
+            (Some("token_id="), "query.token_id: string_too_short"),
+            (Some("token_id=1&depth=0"), "query.depth: greater_than_equal"),
+            (Some("token_id=1&depth=501"), "query.depth: less_than_equal"),
+        ] {
+            assert_eq!(told(&read(text)), [expected], "{text:?}");
+        }
+        let read = |text| read_market_book(query("GET /v1/markets/0xa/book", Some(text)));
+        assert_eq!(read("outcome=No&depth=3"), Ok((Some("No".into()), Some(3))));
+        assert_eq!(read(""), Ok((None, None)));
+        assert_eq!(told(&read("outcome=")), ["query.outcome: string_too_short"]);
+    }
+}

@@ -1,0 +1,141 @@
+//! Whether the process lives, and whether it is of use. Answered before there is anything to serve
+//! from, and whoever asks.
+
+use hyper::StatusCode;
+use serde::Serialize;
+
+use crate::clock;
+use crate::http::call::Answer;
+use crate::http::error::ApiError;
+use crate::http::exchange::{Exchange, Stage};
+use crate::http::json::value::Time;
+use crate::http::query::Query;
+use crate::http::reply::Reply;
+use crate::ids::Timestamp;
+
+pub(in crate::http) fn health() -> Reply {
+    Reply::ok(&Health::now("ok"))
+}
+
+pub(in crate::http) fn live() -> Reply {
+    Reply::ok(&Health::now("alive"))
+}
+
+/// Ready from the end of recovery to the begin of draining. A venue that shows nothing makes it
+/// degraded: reads and accounts work, trades do not. So does a system clock that jumped. With
+/// `strict` what is degraded is not ready.
+pub(in crate::http) fn ready(stage: &Stage, mut query: Query<'_>) -> Answer {
+    let is_strict = query.flag("strict");
+    let is_strict = query.finish(is_strict)?;
+    let Some(exchange) = stage.exchange().filter(|_| !stage.is_draining()) else {
+        return Err(ApiError::not_ready());
+    };
+    let clock_trouble = clock::status().jump.map(|jump| jump.to_string());
+    Ok(report(venue_trouble(exchange), clock_trouble.as_deref(), is_strict))
+}
+
+fn report(venue_trouble: Option<&str>, clock_trouble: Option<&str>, is_strict: bool) -> Reply {
+    let is_degraded = venue_trouble.or(clock_trouble).is_some();
+    let answer = Readiness {
+        health: Health::now(if is_degraded { "degraded" } else { "ok" }),
+        checks: Checks {
+            journal: Check::of(None),
+            venue: Check::of(venue_trouble),
+            clock: Check::of(clock_trouble),
+        },
+    };
+    let is_refused = is_strict && is_degraded;
+    let status = if is_refused { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+    Reply::of(status, &answer)
+}
+
+#[derive(Serialize)]
+struct Health {
+    status: &'static str,
+    timestamp: Time,
+    version: &'static str,
+}
+
+#[derive(Serialize)]
+struct Readiness<'a> {
+    #[serde(flatten)]
+    health: Health,
+    checks: Checks<'a>,
+}
+
+#[derive(Serialize)]
+struct Checks<'a> {
+    journal: Check<'a>,
+    venue: Check<'a>,
+    clock: Check<'a>,
+}
+
+#[derive(Serialize)]
+struct Check<'a> {
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+}
+
+impl Health {
+    fn now(status: &'static str) -> Self {
+        Self { status, timestamp: Time(Timestamp::now()), version: env!("CARGO_PKG_VERSION") }
+    }
+}
+
+impl<'a> Check<'a> {
+    fn of(trouble: Option<&'a str>) -> Self {
+        Self { status: if trouble.is_some() { "degraded" } else { "ok" }, reason: trouble }
+    }
+}
+
+/// What keeps every trade from filling, if anything does.
+pub(super) fn venue_trouble(exchange: &Exchange) -> Option<&'static str> {
+    let listing = exchange.service.markets().listing();
+    if listing.markets().is_empty() {
+        return Some("no market is listed");
+    }
+    let is_of_use =
+        |market: &std::sync::Arc<crate::market::Market>| market.snapshot().has_fresh_book();
+    if listing.markets().iter().any(is_of_use) {
+        None
+    } else {
+        Some("no open market has a fresh order book")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::clock::watch::{Change, Reading, Watch};
+
+    #[test]
+    fn a_clock_that_jumped_is_degraded() {
+        const HOUR_NS: i64 = 3_600_000_000_000;
+        let first = Reading { wall_ns: 10 * HOUR_NS, monotonic_ns: 0, uncertainty_ns: 0 };
+        for (wall_ns, reason) in [
+            (
+                12 * HOUR_NS,
+                "the system clock jumped ahead by 7200 s, and times go on without the jump",
+            ),
+            (
+                9 * HOUR_NS,
+                "the system clock jumped back by 3600 s, and times go on without the jump",
+            ),
+        ] {
+            let change = Watch::new(first).compare(Reading { wall_ns, ..first });
+            let Some(Change::Jumped(jump)) = change else { panic!("{change:?}") };
+            for (is_strict, status) in [(false, 200), (true, 503)] {
+                let reply = report(None, Some(&jump.to_string()), is_strict);
+                assert_eq!(reply.status, status);
+                let body: Value = serde_json::from_slice(&reply.body).unwrap();
+                assert_eq!(body["status"], "degraded");
+                assert_eq!(body["checks"]["clock"]["status"], "degraded");
+                assert_eq!(body["checks"]["clock"]["reason"], reason);
+                assert_eq!(body["checks"]["venue"]["status"], "ok");
+            }
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Markets, as the catalogue describes them and as they are priced now. Bots poll them, so their
+//! answers are written straight into the buffer.
+
+use std::borrow::Cow;
+
+use hyper::StatusCode;
+
+use super::prices::write_prices;
+use crate::http::call::{Answer, Call};
+use crate::http::invalid::Invalid;
+use crate::http::json::write::{JsonObject, write_list, write_text};
+use crate::http::query::Query;
+use crate::http::reply::Reply;
+use crate::market::catalogue::MarketInfo;
+use crate::market::price::{MarketPrices, OutcomePrice};
+use crate::money::{Price, Usd};
+use crate::service::{MarketFilter, Page, is_hot};
+
+/// A list has at most this many rows.
+const ROWS_MAX: usize = 200;
+/// What markets are searched for has at most this many characters.
+const SEARCH_CHARACTERS_MAX: usize = 120;
+
+pub(in crate::http) fn list(call: &Call<'_>) -> Answer {
+    let MarketsQuery { page, text, category, active_only, hot_only } = read_markets(call.query())?;
+    let (text, category) = (text.as_deref(), category.as_deref());
+    let filter = MarketFilter { text, category, active_only, hot_only };
+    let markets = call.service().list_markets(&filter, page);
+    let mut body = Vec::with_capacity(64 + 768 * markets.len());
+    write_list(&mut body, &markets, |out, market| {
+        write_market_row(out, market.info(), &MarketPrices::of(market));
+    });
+    Ok(Reply::json(StatusCode::OK, body))
+}
+
+pub(in crate::http) fn get(call: &Call<'_>) -> Answer {
+    let market = call.service().market(&call.parameter())?;
+    let mut body = Vec::with_capacity(1536);
+    write_market(&mut body, market.info(), &MarketPrices::of(&market));
+    Ok(Reply::json(StatusCode::OK, body))
+}
+
+#[derive(PartialEq, Debug)]
+struct MarketsQuery<'a> {
+    page: Page,
+    text: Option<Cow<'a, str>>,
+    category: Option<Cow<'a, str>>,
+    active_only: bool,
+    hot_only: bool,
+}
+
+/// `search` is the older name of `q`.
+fn read_markets(mut query: Query<'_>) -> Result<MarketsQuery<'_>, Invalid> {
+    let request = MarketsQuery {
+        page: query.page(50, ROWS_MAX),
+        text: match query.text("q", 0, SEARCH_CHARACTERS_MAX) {
+            None => query.text("search", 0, SEARCH_CHARACTERS_MAX),
+            some => some,
+        },
+        category: query.text("category", 0, SEARCH_CHARACTERS_MAX),
+        active_only: query.flag("active_only"),
+        hot_only: query.flag("hot_only"),
+    };
+    query.finish(request)
+}
+
+fn write_market_row(out: &mut Vec<u8>, info: &MarketInfo, prices: &MarketPrices) {
+    let mut row = JsonObject::new(out);
+    write_summary(&mut row, info, prices);
+    row.end();
+}
+
+/// The row and more.
+fn write_market(out: &mut Vec<u8>, info: &MarketInfo, prices: &MarketPrices) {
+    let mut body = JsonObject::new(out);
+    write_summary(&mut body, info, prices);
+    body.null("event_group_id");
+    body.text_or_null("event_title", info.event_title.as_deref());
+    body.time_or_null("end_date", info.end_date);
+    let is_winner = |index: usize| info.payouts.get(index) == Some(&Price::ONE);
+    let winner = (0..info.outcomes.len()).find(|&index| is_winner(index));
+    body.text_or_null("resolved_outcome", winner.map(|index| &*info.outcomes[index].label));
+    body.flag("archived", false);
+    body.null("archived_at");
+    write_list(body.value("tokens"), info.outcomes.iter().enumerate(), |out, (index, outcome)| {
+        let mut token = JsonObject::new(out);
+        token.text("token_id", &outcome.token_id);
+        token.text("outcome", &outcome.label);
+        match prices.outcomes.get(index).and_then(OutcomePrice::price) {
+            Some(price) => token.number("price", price.micros()),
+            None => token.null("price"),
+        }
+        token.flag("winner", is_winner(index));
+        token.end();
+    });
+    body.text("question_id", &info.condition_id);
+    body.text_or_null("market_slug", info.slug.as_deref());
+    body.flag("neg_risk", info.neg_risk);
+    body.decimal("tick_size", info.tick.micros());
+    body.decimal("min_order_size", info.order_size_min.micros());
+    body.end();
+}
+
+fn write_summary(row: &mut JsonObject<'_>, info: &MarketInfo, prices: &MarketPrices) {
+    row.text("condition_id", &info.condition_id);
+    row.text_or_null("slug", info.slug.as_deref());
+    row.text_or_null("question", info.question.as_deref());
+    row.text_or_null("image_url", info.image_url.as_deref());
+    row.text_or_null("category", info.category.as_deref());
+    row.null("display_label");
+    write_list(row.value("outcomes"), &info.outcomes, |out, outcome| {
+        write_text(out, &outcome.label);
+    });
+    row.flag("active", !info.status.is_closed());
+    row.flag("closed", info.status.is_closed());
+    row.flag("accepting_orders", info.is_tradable());
+    row.flag("is_hot", is_hot(info));
+    write_list(row.value("clob_token_ids"), &info.outcomes, |out, outcome| {
+        write_text(out, &outcome.token_id);
+    });
+    row.decimal_or_null("volume_24h", info.volume_24h.map(Usd::micros));
+    row.decimal_or_null("volume_total", info.volume_total.map(Usd::micros));
+    row.decimal_or_null("last_price", prices.buy().map(Price::micros));
+    if prices.outcomes.iter().all(|shown| shown.shown.is_none()) {
+        row.null("live_price");
+    } else {
+        let mut live = JsonObject::new(row.value("live_price"));
+        write_prices(&mut live, info, prices);
+        live.decimal_or_null("volume", info.volume_total.map(Usd::micros));
+        live.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::invalid::tests::told;
+    use crate::http::json::write::written;
+    use crate::http::query::tests::query;
+    use crate::ids::Timestamp;
+    use crate::market::Market;
+    use crate::market::catalogue::{MarketStatus, Outcome};
+
+    fn prices(info: &MarketInfo) -> MarketPrices {
+        MarketPrices::of(&Market::new(info.clone()).snapshot())
+    }
+
+    fn info() -> MarketInfo {
+        let outcomes = ["Yes", "No"]
+            .map(|label| Outcome { label: label.into(), token_id: format!("t-{label}").into() });
+        MarketInfo::bare("0xabc", outcomes)
+    }
+
+    #[test]
+    fn a_bare_market_has_nulls() {
+        let row = written(|out| write_market_row(out, &info(), &prices(&info())));
+        insta::assert_snapshot!("bare_row", row);
+    }
+
+    #[test]
+    fn a_resolved_market_names_its_winner() {
+        let market = MarketInfo {
+            slug: Some("will-it".into()),
+            question: Some("Will \"it\"?".into()),
+            event_title: Some("It".into()),
+            status: MarketStatus::Resolved,
+            end_date: Some(Timestamp::from_seconds(1_800_000_000)),
+            volume_24h: Some(Usd::from_micros(1_500_000)),
+            volume_total: Some(Usd::from_micros(5_000_000_001)),
+            payouts: vec![Price::ZERO, Price::ONE],
+            ..info()
+        };
+        let shown = prices(&market);
+        insta::assert_snapshot!("resolved", written(|out| write_market(out, &market, &shown)));
+    }
+
+    #[test]
+    fn markets_are_searched_by_either_name() {
+        let read = |text| read_markets(query("GET /v1/markets", Some(text)));
+        assert_eq!(
+            read("search=old&q=a+b%26&active_only=TRUE&hot_only=0&category=%C3%A9&limit=200"),
+            Ok(MarketsQuery {
+                page: Page { limit: 200, offset: 0 },
+                text: Some(Cow::Borrowed("a b&")),
+                category: Some(Cow::Borrowed("é")),
+                active_only: true,
+                hot_only: false,
+            })
+        );
+        assert_eq!(read("search=old").unwrap().text.as_deref(), Some("old"));
+        assert_eq!(read("q=%FF+%zz").unwrap().text.as_deref(), Some("\u{fffd} %zz"));
+        let long = format!("q={}&active_only=maybe&limit=201", "x".repeat(121));
+        assert_eq!(
+            told(&read(&long)),
+            [
+                "query.limit: less_than_equal",
+                "query.q: string_too_long",
+                "query.active_only: bool_parsing"
+            ]
+        );
+    }
+}

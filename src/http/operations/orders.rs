@@ -1,0 +1,151 @@
+//! The account's orders, read back. Money is text.
+
+use serde::Serialize;
+
+use super::trade::{MARKET_ID_CHARACTERS_MAX, ORDER_NAME_CHARACTERS_MAX};
+use crate::engine::idempotency::NameHash;
+use crate::engine::order::OrderReceipt;
+use crate::engine::view::OrderFilter;
+use crate::http::call::{Answer, Call};
+use crate::http::invalid::Invalid;
+use crate::http::json::value::{Decimal, Time};
+use crate::http::query::Query;
+use crate::http::reply::Reply;
+use crate::ids::OrderId;
+use crate::market::book::Side;
+use crate::service::{OrderList, OrderStatus, OrdersRequest};
+
+/// A list has at most this many rows.
+const ROWS_MAX: usize = 200;
+
+const STATUSES: [(&str, OrderStatus); 5] = [
+    ("PENDING", OrderStatus::Pending),
+    ("OPEN", OrderStatus::Pending),
+    ("FILLED", OrderStatus::Filled),
+    ("CANCELLED", OrderStatus::Cancelled),
+    ("EXPIRED", OrderStatus::Expired),
+];
+
+pub(in crate::http) async fn list(call: &Call<'_>) -> Answer {
+    let request = read_orders(call.query())?;
+    let list = call.service().orders(&call.caller, request, call.visit).await?;
+    Ok(Reply::ok(&OrdersAnswer::of(&list)))
+}
+
+pub(in crate::http) async fn get(call: &Call<'_>) -> Answer {
+    let order = call.id(OrderId::from_raw)?;
+    let receipt = call.service().order(&call.caller, order, call.visit).await?;
+    Ok(Reply::ok(&OrderRow::of(&receipt)))
+}
+
+fn read_orders(mut query: Query<'_>) -> Result<OrdersRequest, Invalid> {
+    let page = query.page(50, ROWS_MAX);
+    let status = query.choice("status", &STATUSES);
+    let market_id = query.text("market_id", 1, MARKET_ID_CHARACTERS_MAX).map(Into::into);
+    let side = query.choice("side", &[("BUY", Side::Buy), ("SELL", Side::Sell)]);
+    let name = query.text("client_order_id", 0, ORDER_NAME_CHARACTERS_MAX);
+    let name = name.filter(|name| !name.is_empty()).map(|name| NameHash::of_order(&name));
+    let filter = OrderFilter { market_id, side };
+    query.finish(OrdersRequest { status, name, filter, page })
+}
+
+/// A page, and whether there is more behind it.
+#[derive(Serialize)]
+struct OrdersAnswer<'a> {
+    orders: Vec<OrderRow<'a>>,
+    next_cursor: Option<&'a str>,
+    has_more: bool,
+    total_hint: Option<u64>,
+}
+
+/// A filled order.
+#[derive(Serialize)]
+struct OrderRow<'a> {
+    order_id: u64,
+    market_id: &'a str,
+    side: &'static str,
+    outcome: &'a str,
+    order_type: &'static str,
+    limit_price: Option<Decimal>,
+    quantity: Decimal,
+    time_in_force: &'static str,
+    status: &'static str,
+    client_order_id: Option<&'a str>,
+    created_at: Time,
+    filled_at: Time,
+    fill_price: Decimal,
+    notional: Decimal,
+    fee: Decimal,
+    cancelled_at: Option<Time>,
+    cancelled_reason: Option<&'a str>,
+}
+
+impl<'a> OrdersAnswer<'a> {
+    fn of(list: &'a OrderList) -> Self {
+        let orders = list.orders.iter().map(OrderRow::of).collect();
+        Self { orders, next_cursor: None, has_more: list.has_more, total_hint: None }
+    }
+}
+
+impl<'a> OrderRow<'a> {
+    fn of(receipt: &'a OrderReceipt) -> Self {
+        Self {
+            order_id: receipt.order.get(),
+            market_id: &receipt.market_id,
+            side: receipt.side.as_str(),
+            outcome: &receipt.outcome,
+            order_type: "market",
+            limit_price: None,
+            quantity: receipt.quantity.into(),
+            time_in_force: "FOK",
+            status: "FILLED",
+            client_order_id: receipt.client_order_id.as_deref(),
+            created_at: Time(receipt.at),
+            filled_at: Time(receipt.at),
+            fill_price: receipt.price().into(),
+            notional: receipt.notional.into(),
+            fee: receipt.fee.into(),
+            cancelled_at: None,
+            cancelled_reason: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::trade::tests::receipt;
+    use super::*;
+    use crate::http::invalid::tests::told;
+    use crate::http::query::tests::query;
+    use crate::service::Page;
+
+    #[test]
+    fn orders_are_filtered() {
+        let read = |text| read_orders(query("GET /v1/orders", Some(text)));
+        assert_eq!(
+            read("status=open&side=sell&market_id=0xa&client_order_id="),
+            Ok(OrdersRequest {
+                page: Page { limit: 50, offset: 0 },
+                status: Some(OrderStatus::Pending),
+                filter: OrderFilter { market_id: Some("0xa".into()), side: Some(Side::Sell) },
+                name: None,
+            })
+        );
+        let named = read("client_order_id=a+b").unwrap();
+        assert_eq!(named.name, Some(NameHash::of_order("a b")));
+        assert_eq!(
+            told(&read("status=done&side=HOLD")),
+            ["query.status: enum", "query.side: enum"]
+        );
+    }
+
+    #[test]
+    fn a_list_says_whether_there_is_more() {
+        let shown = |list: &OrderList| serde_json::to_string(&OrdersAnswer::of(list)).unwrap();
+        assert_eq!(
+            shown(&OrderList::default()),
+            r#"{"orders":[],"next_cursor":null,"has_more":false,"total_hint":null}"#
+        );
+        insta::assert_snapshot!(shown(&OrderList { orders: vec![receipt()], has_more: true }));
+    }
+}

@@ -1,0 +1,104 @@
+//! The price socket: the token that opens it, and its upgrade.
+//!
+//! A browser shows its script no other reason than a close code, so a caller whose credential is
+//! not good enough is upgraded all the same and then closed. Only what is no upgrade at all, or
+//! comes too often, is answered in plain HTTP.
+
+use std::sync::Arc;
+
+use hyper::Request;
+use hyper::http::request::Parts;
+use serde::Serialize;
+
+use crate::auth::ws_token::WS_TOKEN_SECONDS;
+use crate::http::call::{Answer, Call};
+use crate::http::error::ApiError;
+use crate::http::exchange::{Exchange, Seat, Worker};
+use crate::http::handle::presented;
+use crate::http::operation::Operation;
+use crate::http::query::Query;
+use crate::http::reply::Reply;
+use crate::ids::Timestamp;
+use crate::limits::bucket::{BucketRule, TokenBucket};
+use crate::service::{Denied, ServiceError, SocketCaller, Visit};
+use crate::ws::close::CloseReason;
+use crate::ws::connection::{Peer, Times, refuse, serve_prices};
+use crate::ws::{Upgrading, upgrade};
+
+/// A credential has at most this many characters.
+const TOKEN_CHARACTERS_MAX: usize = 4_096;
+
+#[derive(Serialize)]
+struct TokenAnswer<'a> {
+    token: &'a str,
+    expires_in: u32,
+}
+
+pub(in crate::http) fn create_token(call: &Call<'_>) -> Answer {
+    let token = call.service().mint_ws_token(&call.caller, call.visit.moment)?;
+    Ok(Reply::ok(&TokenAnswer { token: &token, expires_in: WS_TOKEN_SECONDS }))
+}
+
+pub(in crate::http) async fn open(
+    worker: &Worker,
+    exchange: &Arc<Exchange>,
+    seat: &Arc<Seat>,
+    operation: &'static Operation,
+    head: Parts,
+    visit: Visit<'_>,
+) -> Answer {
+    let token = Query::new(operation, head.uri.query()).get("token");
+    // A text that is too long to be a token is none that exists.
+    let token = token.filter(|token| token.len() <= TOKEN_CHARACTERS_MAX);
+    let presented = presented(&head, operation.access);
+    let identified = exchange.service.identify_socket(token.as_deref(), &presented, visit).await;
+    let peer = match identified {
+        Ok(caller) => {
+            seat.recognize();
+            admit(exchange, caller)
+        }
+        Err(ServiceError::Denied(Denied::TooOften { wait_ns })) => {
+            return Err(Denied::TooOften { wait_ns }.into());
+        }
+        Err(ServiceError::Denied(_)) => Err(CloseReason::BadCredential),
+        Err(error) => return Err(error.into()),
+    };
+    let mut request = Request::from_parts(head, ());
+    let (response, upgrading) = upgrade(&mut request).map_err(|_| ApiError::upgrade_required())?;
+    tokio::spawn(serve(upgrading, peer, exchange.clone(), seat.clone(), worker.stage.shutdown()));
+    let (head, _) = response.into_parts();
+    Ok(Reply { status: head.status, body: Vec::new(), headers: head.headers })
+}
+
+/// A place among the sockets of the account, as far as its tier has one.
+fn admit(exchange: &Arc<Exchange>, caller: SocketCaller) -> Result<Peer, CloseReason> {
+    let sockets_max = exchange.service.tiers().get(caller.tier).sockets_max;
+    let account_id = caller.account;
+    let open =
+        exchange.sockets.try_open(account_id, sockets_max).ok_or(CloseReason::TooManySockets)?;
+    let mut bucket = TokenBucket::new(BucketRule::SOCKET_FRAMES);
+    Ok(Peer {
+        account_id,
+        open,
+        allow: Box::new(move |now_ns| bucket.draw(now_ns).is_admitted),
+        is_valid: Box::new(move || caller.is_valid(Timestamp::now())),
+    })
+}
+
+async fn serve(
+    upgrading: Upgrading,
+    peer: Result<Peer, CloseReason>,
+    exchange: Arc<Exchange>,
+    seat: Arc<Seat>,
+    shutdown: tokio::sync::watch::Receiver<bool>,
+) {
+    let Some(stream) = upgrading.stream().await else { return };
+    let times = Times::default();
+    let ended = match peer {
+        Ok(peer) => serve_prices(stream, peer, &exchange.fanout, shutdown, times).await,
+        Err(reason) => refuse(stream, reason, times).await,
+    };
+    tracing::debug!("a socket ended: {ended:?}");
+    // The socket counted as a connection until here.
+    drop(seat);
+}

@@ -1,0 +1,124 @@
+//! How the server is, in numbers, and what time it is.
+
+use hyper::StatusCode;
+use serde::{Serialize, Serializer};
+
+use super::health::venue_trouble;
+use crate::http::call::Call;
+use crate::http::json::value::Time;
+use crate::http::reply::Reply;
+use crate::ids::Timestamp;
+use crate::venue::follow::freshness::Freshness;
+use crate::venue::follow::status::LiveSnapshot;
+
+pub(in crate::http) fn status(call: &Call<'_>) -> Reply {
+    let exchange = call.exchange;
+    let trouble = venue_trouble(exchange);
+    let listing = call.service().markets().listing();
+    let fresh = listing.markets().iter().filter(|market| market.snapshot().has_fresh_book());
+    let journal = exchange.journal.metrics();
+    let unflushed_ms = journal.map(|metrics| metrics.unflushed_age().as_millis());
+    Reply::ok(&StatusAnswer {
+        status: if trouble.is_some() { "degraded" } else { "ok" },
+        timestamp: Time(Timestamp::now()),
+        version: env!("CARGO_PKG_VERSION"),
+        uptime_seconds: exchange.began.elapsed().as_secs(),
+        markets: Markets { listed: listing.markets().len(), tradable: fresh.count() },
+        websocket: Sockets { connections: exchange.fanout.socket_count() },
+        journal: Journal {
+            kept: if journal.is_some() { "on disk" } else { "in memory" },
+            unflushed_ms: unflushed_ms.map(|ms| u64::try_from(ms).unwrap_or(u64::MAX)),
+        },
+        venue: Venue {
+            name: exchange.venue.name,
+            trouble,
+            live: exchange.venue.live.as_ref().map(|live| Live::of(&live.get())),
+        },
+    })
+}
+
+/// The whole seconds since 1970, and nothing else.
+pub(in crate::http) fn time(call: &Call<'_>) -> Reply {
+    let seconds = call.visit.moment.now.seconds();
+    Reply::json(StatusCode::OK, seconds.to_string().into_bytes())
+}
+
+#[derive(Serialize)]
+struct StatusAnswer {
+    status: &'static str,
+    timestamp: Time,
+    version: &'static str,
+    uptime_seconds: u64,
+    markets: Markets,
+    websocket: Sockets,
+    journal: Journal,
+    venue: Venue,
+}
+
+#[derive(Serialize)]
+struct Markets {
+    listed: usize,
+    tradable: usize,
+}
+
+#[derive(Serialize)]
+struct Sockets {
+    connections: usize,
+}
+
+#[derive(Serialize)]
+struct Journal {
+    kept: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unflushed_ms: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Venue {
+    name: &'static str,
+    trouble: Option<&'static str>,
+    /// What a venue that is followed tells beside.
+    #[serde(flatten)]
+    live: Option<Live>,
+}
+
+#[derive(Serialize)]
+struct Live {
+    tokens: States,
+    sockets: States,
+    frame_received_at: Option<Time>,
+    frames: u64,
+    messages_ahead: u64,
+    connections_lost: u64,
+    books_asked: u64,
+    books_diverged: u64,
+    hashes_verified: u64,
+    hashes_mismatched: u64,
+}
+
+/// How many are in each state.
+struct States([usize; Freshness::ALL.len()]);
+
+impl Serialize for States {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let names = Freshness::ALL.iter().map(|state| state.as_str());
+        serializer.collect_map(names.zip(self.0))
+    }
+}
+
+impl Live {
+    fn of(live: &LiveSnapshot) -> Self {
+        Self {
+            tokens: States(live.tokens),
+            sockets: States(live.sockets),
+            frame_received_at: live.frame_received_at.map(Time),
+            frames: live.frames,
+            messages_ahead: live.ahead_messages,
+            connections_lost: live.connections_lost,
+            books_asked: live.books_asked,
+            books_diverged: live.books_diverged,
+            hashes_verified: live.feed.hashes_verified,
+            hashes_mismatched: live.feed.hashes_mismatched,
+        }
+    }
+}

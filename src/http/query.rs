@@ -1,0 +1,219 @@
+//! Query strings, read parameter by parameter. What cannot be used is noted and reading goes on, so
+//! that a client learns of all its mistakes at once.
+
+use std::borrow::Cow;
+
+use super::fields::check_length;
+use super::invalid::{FieldError, Invalid, Location};
+use super::operation::Operation;
+use crate::ids::Timestamp;
+use crate::service::Page;
+
+/// A list cannot be entered further in than this.
+const OFFSET_MAX: usize = 1_000_000_000;
+
+/// The parameters of an operation, found in the query string by name, and what is wrong with them.
+pub(super) struct Query<'a> {
+    operation: &'static Operation,
+    text: &'a str,
+    errors: Vec<FieldError>,
+}
+
+/// Which moment of a day is meant by the day.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum DayEnd {
+    First,
+    Last,
+}
+
+impl<'a> Query<'a> {
+    pub(super) fn new(operation: &'static Operation, text: Option<&'a str>) -> Self {
+        Self { operation, text: text.unwrap_or_default(), errors: Vec::new() }
+    }
+
+    /// The value of a parameter, the last one where it stands several times. Bytes that are not
+    /// UTF-8 become replacement characters, which match nothing.
+    pub(super) fn get(&self, name: &'static str) -> Option<Cow<'a, str>> {
+        debug_assert!(self.operation.query.contains(&name), "{:?}: {name}", self.operation);
+        let pairs = form_urlencoded::parse(self.text.as_bytes());
+        pairs.filter(|(field, _)| field == name).last().map(|(_, value)| value)
+    }
+
+    fn note(
+        &mut self,
+        name: &'static str,
+        kind: &'static str,
+        message: impl Into<Cow<'static, str>>,
+    ) {
+        let location = Location::of("query").field(name);
+        self.errors.push(FieldError { location, kind, message: message.into() });
+    }
+
+    /// Text of `min` to `max` characters.
+    pub(super) fn text(
+        &mut self,
+        name: &'static str,
+        min: usize,
+        max: usize,
+    ) -> Option<Cow<'a, str>> {
+        let text = self.get(name)?;
+        match check_length(&text, min, max) {
+            Ok(()) => Some(text),
+            Err((kind, message)) => {
+                self.note(name, kind, message);
+                None
+            }
+        }
+    }
+
+    /// The same of a parameter that has to be there. Empty where it cannot be used.
+    pub(super) fn required_text(
+        &mut self,
+        name: &'static str,
+        min: usize,
+        max: usize,
+    ) -> Cow<'a, str> {
+        if self.get(name).is_none() {
+            self.note(name, "missing", "the parameter is required");
+        }
+        self.text(name, min, max).unwrap_or_default()
+    }
+
+    /// A whole number of at least `min` and at most `max`.
+    pub(super) fn number(&mut self, name: &'static str, min: usize, max: usize) -> Option<usize> {
+        let text = self.get(name)?;
+        let digits = text.strip_prefix(['+', '-']).unwrap_or(&text);
+        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            self.note(name, "int_parsing", "should be an integer");
+            return None;
+        }
+        // Past the range of an integer every number is too large, or too small.
+        let magnitude: i64 = digits.parse().unwrap_or(i64::MAX);
+        let number = if text.starts_with('-') { -magnitude } else { magnitude };
+        match usize::try_from(number) {
+            Ok(number) if number > max => {
+                self.note(name, "less_than_equal", format!("should be at most {max}"));
+                None
+            }
+            Ok(number) if number >= min => Some(number),
+            _ => {
+                self.note(name, "greater_than_equal", format!("should be at least {min}"));
+                None
+            }
+        }
+    }
+
+    /// A moment, in RFC 3339, or a day in UTC.
+    pub(super) fn time(&mut self, name: &'static str, end: DayEnd) -> Option<Timestamp> {
+        const NANOS_PER_DAY: i64 = 86_400_000_000_000;
+        let text = self.get(name)?;
+        let moment: Result<jiff::Timestamp, _> = text.parse();
+        let day: Result<jiff::civil::Date, _> = text.parse();
+        let nanos = match (moment, day) {
+            (Ok(moment), _) => i64::try_from(moment.as_nanosecond()).ok(),
+            (Err(_), Ok(day)) => {
+                let midnight = day.to_zoned(jiff::tz::TimeZone::UTC).ok();
+                let nanos = midnight.map(|day| day.timestamp().as_nanosecond());
+                let nanos = nanos.and_then(|nanos| i64::try_from(nanos).ok());
+                if end == DayEnd::First {
+                    nanos
+                } else {
+                    nanos.and_then(|nanos| nanos.checked_add(NANOS_PER_DAY - 1))
+                }
+            }
+            _ => None,
+        };
+        if nanos.is_none() {
+            self.note(name, "datetime_parsing", "should be a time in RFC 3339 or a day");
+        }
+        nanos.map(Timestamp::from_nanos)
+    }
+
+    /// `limit` and `offset`.
+    pub(super) fn page(&mut self, limit_default: usize, limit_max: usize) -> Page {
+        Page {
+            limit: self.number("limit", 1, limit_max).unwrap_or(limit_default),
+            offset: self.number("offset", 0, OFFSET_MAX).unwrap_or(0),
+        }
+    }
+
+    /// Whether something is wanted; not when not said.
+    pub(super) fn flag(&mut self, name: &'static str) -> bool {
+        const TRUE: [&str; 6] = ["true", "1", "yes", "on", "t", "y"];
+        const FALSE: [&str; 6] = ["false", "0", "no", "off", "f", "n"];
+        let Some(text) = self.get(name) else {
+            return false;
+        };
+        let is_one_of = |words: [&str; 6]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
+        if !is_one_of(TRUE) && !is_one_of(FALSE) {
+            self.note(name, "bool_parsing", "should be true or false");
+        }
+        is_one_of(TRUE)
+    }
+
+    /// One of several words, in any case.
+    pub(super) fn choice<T: Copy>(
+        &mut self,
+        name: &'static str,
+        choices: &[(&str, T)],
+    ) -> Option<T> {
+        let text = self.get(name)?;
+        let choice = choices.iter().find(|(word, _)| text.eq_ignore_ascii_case(word));
+        if choice.is_none() {
+            let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+            self.note(name, "enum", format!("should be one of {}", words.join(", ")));
+        }
+        choice.map(|(_, value)| *value)
+    }
+
+    /// What was read, unless something is wrong.
+    pub(super) fn finish<T>(self, value: T) -> Result<T, Invalid> {
+        if self.errors.is_empty() { Ok(value) } else { Err(Invalid { errors: self.errors }) }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use hyper::Method;
+
+    use super::*;
+    use crate::http::route::find;
+
+    /// The query string of a request like `GET /v1/markets`.
+    pub(in crate::http) fn query<'a>(request: &str, text: Option<&'a str>) -> Query<'a> {
+        let (method, path) = request.split_once(' ').unwrap();
+        let method: Method = method.parse().unwrap();
+        Query::new(find(&method, path).unwrap(), text)
+    }
+
+    #[test]
+    fn a_flag_is_one_of_several_words() {
+        for (text, expected) in [("", false), ("strict=1", true), ("strict=Off", false)] {
+            let mut query = query("GET /v1/health/ready", Some(text));
+            assert_eq!(query.flag("strict"), expected, "{text}");
+            assert_eq!(query.finish(()), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_parameter_is_found_by_its_decoded_name() {
+        for (text, expected) in [
+            (Some("a=1&token=x.y.z"), Some("x.y.z")),
+            (Some("token=%FF"), Some("\u{fffd}")),
+            (Some("token=1&token=%zz%4"), Some("%zz%4")),
+            (Some("%74oken=+%2B"), Some(" +")),
+            (Some("token"), Some("")),
+            (Some("tokens=1&Token=2&token%00=3&=4"), None),
+            (None, None),
+        ] {
+            assert_eq!(query("GET /v1/ws/prices", text).get("token").as_deref(), expected);
+        }
+    }
+
+    #[cfg(debug_assertions)]
+    #[test]
+    #[should_panic(expected = "GET /v1/time: limit")]
+    fn what_the_row_does_not_name_cannot_be_read() {
+        query("GET /v1/time", None).get("limit");
+    }
+}
