@@ -1,6 +1,7 @@
-//! Every operation on the files of a data directory: the place where another disk can be put in.
+//! All file operations on a data directory, behind one interface, so that tests can substitute a
+//! simulated disk.
 //!
-//! An error names what was tried and on which path. What it means is for the caller to say.
+//! An error names the operation and the path. Interpreting it is up to the caller.
 
 #[cfg(test)]
 pub(crate) mod simulated;
@@ -16,24 +17,24 @@ use rustix::io::Errno;
 
 use crate::faults::{self, Fault};
 
-/// Long files are written and synced in parts of this size, so that the flushes of the journal
-/// never stand behind a whole file.
+/// Long files are written and synced in parts of this size, so that a flush of the journal never
+/// waits for a whole file.
 const PART_BYTES: usize = 256 << 10;
 
-/// An operation on a file or directory that failed.
+/// A failed file operation.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}", path.display())]
 pub struct DiskError {
-    /// What was tried.
+    /// The operation, as a verb.
     pub action: &'static str,
-    /// On what.
+    /// The file or directory.
     pub path: PathBuf,
-    /// What the system said.
+    /// The error of the operating system.
     #[source]
     pub source: io::Error,
 }
 
-/// Says what the result of an operation is about.
+/// Adds operation and path to an error.
 fn done<T>(action: &'static str, path: &Path, result: io::Result<T>) -> Result<T, DiskError> {
     #[cfg(test)]
     trace::record(action, path);
@@ -41,8 +42,8 @@ fn done<T>(action: &'static str, path: &Path, result: io::Result<T>) -> Result<T
 }
 
 impl DiskError {
-    /// Whether there was no room on the disk or among the open files, so that the same may succeed
-    /// later. Neither says anything about what is on the disk.
+    /// Whether the disk or the table of open files is full, so that a retry may succeed later. Such
+    /// an error does not cast doubt on what is on disk.
     pub fn is_full(&self) -> bool {
         let is_out_of_descriptors = self.source.raw_os_error().is_some_and(|error| {
             [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error).contains(&error)
@@ -55,39 +56,39 @@ impl DiskError {
     }
 }
 
-/// What a file is opened for.
+/// How a file is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Access {
-    /// Reading a file that exists.
+    /// Read an existing file.
     Read,
-    /// Reading and writing a file that exists.
+    /// Read and write an existing file.
     Write,
-    /// Reading and writing a file that is new or made empty.
+    /// Read and write a new or truncated file.
     Create,
 }
 
-/// Where files are. Clones are handles of the same disk.
+/// A disk. Clones share the same disk.
 #[derive(Clone, Debug)]
 pub enum Disk {
     /// The file systems of this machine.
     System,
-    /// A model in memory, which loses what was not synced.
+    /// An in-memory model that loses unsynced data.
     #[cfg(test)]
     Simulated(simulated::SimulatedDisk),
 }
 
 impl Disk {
-    /// Opens a file that exists, for reading and writing.
+    /// Opens an existing file for reading and writing.
     pub fn open(&self, path: &Path) -> Result<DiskFile, DiskError> {
         self.open_for(Access::Write, path)
     }
 
-    /// Opens a file that exists, for reading.
+    /// Opens an existing file for reading.
     pub fn open_read(&self, path: &Path) -> Result<DiskFile, DiskError> {
         self.open_for(Access::Read, path)
     }
 
-    /// Makes an empty file, also of one that exists. Its name is not on disk before
+    /// Creates an empty file or truncates an existing one. Its name is durable only after
     /// [`Self::sync_directory`].
     pub fn create(&self, path: &Path) -> Result<DiskFile, DiskError> {
         self.open_for(Access::Create, path)
@@ -103,9 +104,9 @@ impl Disk {
         Ok(DiskFile { handle: done(action, path, opened)?, path: path.to_path_buf() })
     }
 
-    /// Creates a file of `bytes` zeros after `head`, all on disk, under a name that nothing reads,
-    /// and then gives it its name. The directory is left to sync. Calls `between_parts` where it
-    /// may take its time: the disk has nothing to do then.
+    /// Creates a file that starts with `head` and is zero-filled to a length of `bytes`. It is
+    /// written and synced under a temporary name and then renamed; the caller must sync the
+    /// directory. Calls `between_parts` where it may pause: no write is pending then.
     pub fn create_zeroed(
         &self,
         path: &Path,
@@ -137,7 +138,7 @@ impl Disk {
         Ok(file)
     }
 
-    /// Whether something has this name.
+    /// Whether the path exists.
     pub fn exists(&self, path: &Path) -> Result<bool, DiskError> {
         let found = match self {
             Self::System => std::fs::exists(path),
@@ -147,7 +148,7 @@ impl Disk {
         done("look for", path, found)
     }
 
-    /// The names in a directory, sorted.
+    /// Lists the names in a directory, sorted.
     pub fn names(&self, directory: &Path) -> Result<Vec<String>, DiskError> {
         let names = match self {
             Self::System => system::names(directory),
@@ -159,12 +160,12 @@ impl Disk {
         Ok(names)
     }
 
-    /// Makes a directory and those above it, each on disk in the one above.
+    /// Creates a directory and its parents, syncing each into its parent.
     pub fn create_directory(&self, path: &Path) -> Result<(), DiskError> {
         let parent = parent_of(path);
         if self.exists(path)? {
-            // The process that made it may have ended before it did this. One that may not look
-            // into the directory above has not made it.
+            // The process that created it may have ended before syncing it. A process that may not
+            // read the parent did not create it.
             return match self.sync_directory(&parent) {
                 Err(error) if error.source.kind() == io::ErrorKind::PermissionDenied => Ok(()),
                 synced => synced,
@@ -183,7 +184,7 @@ impl Disk {
         self.sync_directory(&parent)
     }
 
-    /// Waits until the names in a directory are on disk.
+    /// Syncs the names in a directory.
     pub fn sync_directory(&self, path: &Path) -> Result<(), DiskError> {
         if faults::is_on(Fault::NoDirectorySync) {
             return Ok(());
@@ -196,8 +197,8 @@ impl Disk {
         done("sync", path, synced)
     }
 
-    /// Gives a file or directory another name, in the place of a file that has it. Neither is on
-    /// disk before [`Self::sync_directory`].
+    /// Renames a file or directory, replacing a file at `to`. Durable only after
+    /// [`Self::sync_directory`].
     pub fn rename(&self, from: &Path, to: &Path) -> Result<(), DiskError> {
         let renamed = match self {
             Self::System => std::fs::rename(from, to),
@@ -207,7 +208,7 @@ impl Disk {
         done("rename", from, renamed)
     }
 
-    /// Removes a file. It may be back after a crash before [`Self::sync_directory`].
+    /// Removes a file. It may reappear after a crash before [`Self::sync_directory`].
     pub fn remove_file(&self, path: &Path) -> Result<(), DiskError> {
         let removed = match self {
             Self::System => std::fs::remove_file(path),
@@ -217,7 +218,7 @@ impl Disk {
         done("remove", path, removed)
     }
 
-    /// Removes a directory with all that is in it, if it is there.
+    /// Removes a directory with its contents, if it exists.
     pub fn remove_directory(&self, path: &Path) -> Result<(), DiskError> {
         let removed = match self {
             Self::System => std::fs::remove_dir_all(path),
@@ -230,7 +231,7 @@ impl Disk {
         }
     }
 
-    /// Copies a file, with the copy on disk and its name too.
+    /// Copies a file and syncs both the copy and its name.
     pub fn copy(&self, from: &Path, to: &Path) -> Result<(), DiskError> {
         let from = self.open_read(from)?;
         let to = self.create(to)?;
@@ -250,8 +251,8 @@ impl Disk {
         self.sync_directory(&parent_of(to.path()))
     }
 
-    /// Takes the lock on a file, making it if need be, until what is returned is dropped. `None`
-    /// when someone else holds it.
+    /// Locks a file, creating it if necessary, until the returned lock is dropped. `None` if
+    /// another process holds it.
     pub fn lock(&self, path: &Path) -> Result<Option<DiskLock>, DiskError> {
         let locked = match self {
             Self::System => system::lock(path),
@@ -262,14 +263,13 @@ impl Disk {
     }
 }
 
-/// A lock that is held as long as this lives.
+/// A file lock, released on drop.
 #[derive(Debug)]
 pub struct DiskLock {
-    /// What lets go of it when it is dropped.
     _held: Box<dyn Any + Send + Sync>,
 }
 
-/// An open file that knows its name.
+/// An open file and its path.
 #[derive(Debug)]
 pub struct DiskFile {
     handle: Handle,
@@ -284,12 +284,12 @@ enum Handle {
 }
 
 impl DiskFile {
-    /// The name under which it was opened or made.
+    /// The path under which it was opened or created.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its length.
+    /// Length, in bytes.
     pub fn bytes(&self) -> Result<u64, DiskError> {
         let bytes = match &self.handle {
             Handle::System(file) => file.metadata().map(|metadata| metadata.len()),
@@ -309,12 +309,12 @@ impl DiskFile {
         done("write", &self.path, written)
     }
 
-    /// Writes all bytes behind the end of the file.
+    /// Appends all bytes.
     pub fn append(&self, bytes: &[u8]) -> Result<(), DiskError> {
         self.write_at(bytes, self.bytes()?)
     }
 
-    /// Waits until content and length are on disk.
+    /// Syncs content and length.
     pub fn sync_data(&self) -> Result<(), DiskError> {
         let synced = match &self.handle {
             Handle::System(file) => file.sync_data(),
@@ -324,7 +324,7 @@ impl DiskFile {
         done("sync", &self.path, synced)
     }
 
-    /// Waits until everything about the file but its name is on disk.
+    /// Syncs everything about the file except its name.
     pub fn sync_all(&self) -> Result<(), DiskError> {
         let synced = match &self.handle {
             Handle::System(file) => file.sync_all(),
@@ -334,7 +334,7 @@ impl DiskFile {
         done("sync", &self.path, synced)
     }
 
-    /// Fills the buffer from an offset. An error when the file ends before.
+    /// Fills the buffer from an offset. Fails if the file is too short.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), DiskError> {
         let read = match &self.handle {
             Handle::System(file) => file.read_exact_at(buffer, offset),
@@ -344,8 +344,8 @@ impl DiskFile {
         done("read", &self.path, read)
     }
 
-    /// The whole content, into a buffer that is used again. `None` when it is longer than
-    /// `bytes_max`, which is looked at before any memory is taken.
+    /// Reads the whole file into a reusable buffer. Returns `None`, before allocating, if it is
+    /// longer than `bytes_max`.
     pub fn read_into(&self, buffer: &mut Vec<u8>, bytes_max: u64) -> Result<Option<()>, DiskError> {
         let bytes = self.bytes()?;
         let Some(length) = usize::try_from(bytes).ok().filter(|_| bytes <= bytes_max) else {
@@ -357,7 +357,7 @@ impl DiskFile {
     }
 }
 
-/// The name under which a file or directory is prepared.
+/// The temporary name under which a file or directory is prepared.
 pub fn temporary_name(path: &Path) -> PathBuf {
     path.with_added_extension("tmp")
 }
@@ -370,12 +370,12 @@ fn parent_of(path: &Path) -> PathBuf {
     }
 }
 
-/// The length of the next part of what is left.
+/// The length of the next part, given how many bytes are left.
 fn part_bytes(left: u64) -> usize {
     usize::try_from(left).map_or(PART_BYTES, |left| left.min(PART_BYTES))
 }
 
-/// What this thread did, for tests of the order of operations.
+/// Records this thread's operations, for tests of their order.
 #[cfg(test)]
 pub(crate) mod trace {
     use std::cell::RefCell;
@@ -384,7 +384,7 @@ pub(crate) mod trace {
     type Trace = Vec<(&'static str, String)>;
 
     thread_local! {
-        /// Nothing is kept before somebody asks.
+        /// `None` until the first call of `take`.
         static TRACE: RefCell<Option<Trace>> = const { RefCell::new(None) };
     }
 
@@ -397,8 +397,8 @@ pub(crate) mod trace {
         });
     }
 
-    /// All operations since the last call, each with the last part of its path. The first call
-    /// begins the trace.
+    /// Returns all operations since the last call, each with the last component of its path. The
+    /// first call starts the trace.
     pub(crate) fn take() -> Trace {
         TRACE.replace(Some(Vec::new())).unwrap_or_default()
     }
@@ -409,7 +409,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lack_of_room_is_told_from_a_fault() {
+    fn a_full_disk_is_not_mistaken_for_a_fault() {
         for (error, is_full) in [
             (Errno::NOSPC, true),
             (Errno::DQUOT, true),
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_head_is_written_whole_before_the_zeros() {
+    fn a_long_head_is_written_before_the_zeros() {
         let directory = tempfile::tempdir().unwrap();
         for head_bytes in [1, PART_BYTES, PART_BYTES + 512, 2 * PART_BYTES] {
             let path = directory.path().join("file");

@@ -1,28 +1,29 @@
-//! Faults that a test can put into the code that keeps its promise, to prove that the simulation
-//! would notice them. Outside of tests none can be on, and nothing of this is in the program.
+//! Faults that tests inject into the durability code, to prove that the simulation would detect
+//! them. They do not exist in non-test builds.
 
-/// One way to break the promise that what was answered is on disk and comes back.
+/// One way to break the promise that every answered write is durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
-    /// The journal says that records are on disk before it writes them.
+    /// The journal reports records as durable before writing them.
     AnswerBeforeSync,
-    /// Names of files are never put on disk.
+    /// Directories are never synced.
     NoDirectorySync,
-    /// Damage anywhere in the journal is taken for an end that a crash left half written.
+    /// Damage anywhere in the journal is treated as a torn tail.
     TornTailAcceptedInTheMiddle,
-    /// Blocks are read whatever their checksums say.
+    /// Block checksums are ignored.
     CrcUnchecked,
-    /// A snapshot gets its name before its content is on disk.
+    /// A snapshot is renamed before its content is synced.
     SnapshotRenamedBeforeSync,
-    /// Orders come out of a snapshot with other names, and the hash of a state does not cover them.
+    /// Orders are restored from a snapshot with other idempotency keys, and the state hash does not
+    /// cover them.
     IdempotencyNotRestored,
-    /// A read is answered before what it has seen is on disk.
+    /// A read is answered before the state it observed is durable.
     ReadAnsweredEarly,
-    /// A refusal is answered before what it rests on is on disk.
+    /// A refusal is answered before the state it depends on is durable.
     RejectionAnsweredEarly,
-    /// What somebody else has run for a request is told before it is on disk.
+    /// The result of a request that another thread executed is returned before it is durable.
     HandedOverAnsweredEarly,
-    /// Damage to the last block of the journal is always taken for a torn end.
+    /// Damage to the last block of the journal is always treated as a torn write.
     DamagedEndCut,
 }
 
@@ -36,13 +37,13 @@ thread_local! {
     static ON: std::cell::Cell<Option<Fault>> = const { std::cell::Cell::new(None) };
 }
 
-/// Whether this thread works with the fault.
+/// Whether the fault is on in this thread.
 #[cfg(test)]
 pub(crate) fn is_on(fault: Fault) -> bool {
     ON.get() == Some(fault)
 }
 
-/// From now on this thread works with this fault and no other.
+/// Turns on this fault, and no other, in this thread.
 #[cfg(test)]
 pub(crate) fn switch_on(fault: Fault) {
     ON.set(Some(fault));

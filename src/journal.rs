@@ -1,80 +1,77 @@
-//! The journal: a total order of records, and the word that a record is on disk.
+//! The write-ahead log: a total order of records, and the watermark up to which they are on disk.
 //!
-//! To the journal a record is bytes. Who reserves a place decides what stands there; the journal
-//! decides the order, puts it on disk, and says when it is there. It knows nothing of accounts,
-//! shards or commands.
+//! The journal treats a record as opaque bytes: it orders records, writes them, and reports when
+//! they are durable. It knows nothing of accounts, shards or commands.
 //!
 //! # The contract
 //!
 //! - [`Journal::reserve`] takes the next place without blocking, or refuses and changes nothing.
-//!   After it **nothing may fail**: a reservation that is dropped unfilled would be a hole in the
-//!   order, and ends the process.
+//!   After a successful reservation **nothing may fail**: dropping one unfilled would leave a hole
+//!   in the log, so it aborts the process.
 //! - [`Reservation::fill`] copies the record. Records become durable in the order of their places:
-//!   one that is not filled holds back all after it.
-//! - [`Waiters::durable`] ends when the record at a place, and with it every one before, is on
-//!   disk. No answer that rests on a record may leave before.
-//! - **Nobody has to help**: the flush of a record that was filled begins within
-//!   [`FLUSH_DELAY_MAX`], whoever waits for it and whatever all workers do. [`Journal::tend`] makes
-//!   it sooner.
-//! - **Lost**: a write or a sync that fails is final, since the system may have thrown the bytes
-//!   away and marked them clean. It is never tried again: the process ends with
-//!   [`EXIT_JOURNAL_LOST`], for its state runs ahead of the disk and must be forgotten.
+//!   an unfilled one holds back every record after it.
+//! - [`Waiters::durable`] completes when the record at a place and every record before it are on
+//!   disk. No answer that depends on a record may leave before that.
+//! - **Flushing needs no help**: the flush of a filled record begins within [`FLUSH_DELAY_MAX`],
+//!   even if nobody waits for it and all workers are busy. [`Journal::tend`] makes it sooner.
+//! - **Lost**: a failed write or fsync is final, since the kernel may have dropped the pages and
+//!   marked them clean. It is never retried: the process exits with [`EXIT_JOURNAL_LOST`], because
+//!   its in-memory state is ahead of the disk and must be discarded.
 //!
 //! # On disk
 //!
-//! The data directory holds the file `lock` and the directory `journal`; in it segments
-//! ([`segment`]) full of blocks ([`block`]). One thread at a time writes ([`writer`]), one prepares
-//! segments ([`maker`]), and [`recovery`] reads it all back. A reservation is a promise of space in
-//! segments that are on disk already, so a full disk refuses new records and never hurts one.
+//! The data directory holds the file `lock` and the directory `journal`, which holds segments
+//! ([`segment`]) made of blocks ([`block`]). One thread at a time writes ([`writer`]), one prepares
+//! segments ([`maker`]), and [`recovery`] reads everything back. A reservation claims space in
+//! segments that are already on disk, so a full disk refuses new records but never loses one.
 //!
-//! # What it cannot tell
+//! # What recovery cannot detect
 //!
-//! Nothing on disk says that the newest block was acknowledged; each other one is vouched for by
-//! the block behind it. If the process crashes, and the disk later loses a sector of the newest
-//! block that it had confirmed, the block looks as if it had never been whole: the next start cuts
-//! it, keeps what it cut, and says so. Its only sector, or all of them, may go without a trace.
-//! Every other damage stops the start, and so does this one as soon as anything was written behind
-//! the block: each start writes a block.
+//! Every block is vouched for by the one after it, except the newest: nothing on disk says that it
+//! was acknowledged. If the process crashes and the disk later loses a sector of that block
+//! although it had confirmed the write, the block looks torn. The next start cuts it, keeps a copy
+//! and reports it. If the disk loses all of the block's sectors, nothing is left to notice. Any
+//! other damage stops the start, and so does this one once anything has been written after the
+//! block; each start writes a block.
 //!
-//! # The rules of a write-ahead log, and the tests that hold them
+//! # The rules of a write-ahead log, and the tests that enforce them
 //!
-//! `tests/tidy` checks that each row names a test that is there. Besides these, `simulation`
-//! meets all of them at once, thousands of times. Rule 24 asks for `O_DIRECT`, which spares one the
-//! page cache; here the newest block is written once more at each start instead. That is the one
-//! exception to rule 14: its pages are written again, with the bytes that they hold.
+//! `tests/tidy` checks that each test named here exists. Besides these, `simulation` exercises all
+//! the rules together, thousands of times. Rule 24 usually means `O_DIRECT`, which bypasses the
+//! page cache; here each start rewrites the newest block instead. That is the one exception to rule
+//! 14: its pages are written again, with the same bytes.
 //!
 //! | | rule | test |
 //! |---|---|---|
-//! | 1 | acknowledge after the flush that covers it | `an_acknowledged_record_lies_in_the_file` |
-//! | 2 | nothing is seen that is not on disk | `nothing_is_durable_while_the_gate_is_held` |
+//! | 1 | acknowledge after the flush that covers it | `an_acknowledged_record_is_in_the_file` |
+//! | 2 | nothing is visible before it is on disk | `nothing_is_durable_while_the_gate_is_held` |
 //! | 3 | a failed sync ends the process | `a_failed_sync_is_final` |
-//! | 4 | sync files, then their directory, then read | `opening_syncs_before_it_reads` |
-//! | 5 | sync the directory after a new name | `names_are_on_disk_before_they_are_relied_on` |
-//! | 6 | the directory appears whole | `a_half_made_journal_is_made_again` |
-//! | 7 | segments are zeros on disk before use | `segments_are_made_of_zeros` |
-//! | 8 | checksums chain over blocks and segments | `segments_do_not_swap` |
-//! | 9 | no stale record is read: segments are never used twice | `a_torn_tail_is_cut_for_good` |
+//! | 4 | sync files, then their directory, then read them | `a_start_syncs_before_it_reads` |
+//! | 5 | sync the directory after a new name | `new_names_are_synced_before_they_are_used` |
+//! | 6 | the directory is created atomically | `a_half_created_journal_is_created_again` |
+//! | 7 | segments are zero-filled on disk before use | `segments_are_zero_filled` |
+//! | 8 | checksums chain over blocks and segments | `swapped_segments_stop_the_start` |
+//! | 9 | no stale record is read: segments are never reused | `a_cut_tail_never_reappears` |
 //! | 10 | lengths are aligned, and checked before use | `a_length_is_checked_before_it_is_used` |
-//! | 11 | a torn end is cut | `every_torn_last_block_is_cut` |
-//! | 11 | and nowhere else | `a_torn_block_before_the_last_segment_refuses_to_start` |
-//! | 12 | a copy is kept of what is cut | `every_torn_last_block_is_cut` |
-//! | 13 | zeros after the last block | `a_torn_tail_is_cut_for_good` |
-//! | 14 | acknowledged pages stay untouched | `blocks_start_on_pages_of_their_own` |
+//! | 11 | a torn tail is cut | `every_torn_last_block_is_cut` |
+//! | 11 | only the tail is ever cut | `a_torn_block_before_the_last_segment_stops_the_start` |
+//! | 12 | a copy of the cut bytes is kept | `every_torn_last_block_is_cut` |
+//! | 13 | only zeros follow the last block | `a_cut_tail_never_reappears` |
+//! | 14 | acknowledged pages are never rewritten | `blocks_start_on_pages_of_their_own` |
 //! | 15 | a segment is durable before the next | `rotation_keeps_every_record` |
 //! | 16 | a failed or short write ends the process | `a_failed_write_is_final` |
-//! | 16 | a full disk is met before a reservation | `without_prepared_space_nothing_is_reserved` |
-//! | 17 | a snapshot is whole before segments move | `what_a_crash_left_is_put_where_it_belongs` |
-//! | 17 | and the one before it stays | `a_damaged_snapshot_refuses_to_start` |
-//! | 18 | one process | `a_second_process_is_refused` |
-//! | 19 | what is read is checked again | `a_record_that_does_not_follow_is_refused` |
-//! | 20 | what is not known stops it | `another_version_is_refused_with_a_clear_word` |
-//! | 20 | and what is missing | `a_journal_without_its_beginning_refuses_to_start` |
-//! | 21 | names of orders survive with them | `a_crash_loses_nothing_that_was_answered` |
-//! | 22 | time enters as a value | `pure_modules_stay_pure` |
-//! | 23 | flushes are counted, slow ones named | `flushes_are_counted` |
-//! | 24 | the page cache is not trusted at start | `a_process_that_ended_leaves_nothing_in_doubt` |
+//! | 16 | a full disk refuses reservations | `nothing_is_reserved_beyond_preallocated_space` |
+//! | 17 | a snapshot is whole before segments move | `a_start_finishes_what_a_crash_interrupted` |
+//! | 17 | the previous snapshot is kept | `a_damaged_snapshot_stops_the_start` |
+//! | 18 | one process per data directory | `a_second_process_is_refused` |
+//! | 19 | records are validated again when read | `a_contradictory_record_is_refused` |
+//! | 20 | an unknown version stops the start | `an_unsupported_version_is_refused` |
+//! | 20 | a missing segment stops the start | `a_journal_without_its_beginning_stops_the_start` |
+//! | 21 | idempotency keys survive with their orders | `a_crash_loses_nothing_that_was_answered` |
+//! | 22 | time is passed in as a value | `pure_modules_stay_pure` |
+//! | 23 | flushes are counted, slow ones logged | `flushes_are_counted` |
+//! | 24 | the page cache is not trusted at start | `what_a_start_has_read_survives_power_loss` |
 
-mod bell;
 mod block;
 mod broken;
 mod directory;
@@ -90,6 +87,7 @@ mod ring;
 mod segment;
 mod tail;
 mod waiters;
+mod wakeup;
 mod watch;
 mod writer;
 
@@ -113,65 +111,66 @@ pub use reader::{
     Batch, ChainMark, JournalMark, OpenBatch, RecordAt, SegmentReader, segment_name, segment_number,
 };
 pub use recovery::{OpenError, ReadError, RecoveryReport, TornTail, UnopenedJournal};
-use ring::Ticket;
+use ring::Claim;
 pub(crate) use segment::number_before;
 use waiters::Progress;
 pub use waiters::{DurableWait, WAITER_GROUPS_MAX, Waiters};
 pub use watch::FLUSH_DELAY_MAX;
 
-/// The longest record: an order that takes all 9,999 levels of a side needs 160,000 bytes for them.
+/// Longest record, in bytes. An order that takes all 9,999 levels of one side needs 160,000.
 pub const RECORD_BYTES_MAX: usize = 256 * 1024;
 
-/// How the process ends when the journal is lost: the code that `sysexits` calls an input/output
-/// error.
+/// Exit code of a process whose journal is lost: `EX_IOERR` of `sysexits`.
 pub const EXIT_JOURNAL_LOST: i32 = 74;
 
-/// The log of all places in a directory.
+/// The log id of every place in a journal on disk.
 const LOCAL_LOG: u8 = 0;
 
-/// Why no place was given. Nothing has changed.
+/// Why a reservation was refused. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refused {
-    /// More is on its way to the disk than may be: try again soon.
-    #[error("the journal has as much in flight as it may have")]
+    /// Too many records or bytes are in flight. Retry soon.
+    #[error("the journal has too many writes in flight")]
     Busy,
-    /// No prepared disk space is left for it.
-    #[error("the journal has no prepared disk space left")]
+    /// No preallocated disk space is left for the record.
+    #[error("the journal has no preallocated disk space left")]
     Full,
 }
 
-/// Whether a flush waits for the disk.
+/// Whether a flush calls fsync.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum SyncMode {
-    /// A record is durable when the disk has it.
+    /// A record is durable once it is on disk.
     #[default]
     Always,
-    /// A record is durable when the operating system has it: for benchmarks.
+    /// A record is durable once the operating system has it. For benchmarks.
     Never,
 }
 
-/// What to do when the journal is lost. The one for production is [`end_process`]; after one that
-/// returns, as in a test, nothing becomes durable any more.
+/// Called when the journal is lost. Production uses [`end_process`]. After a handler that returns,
+/// as in a test, nothing becomes durable any more.
 pub type OnLost = Arc<dyn Fn(&DiskError) + Send + Sync>;
 
-/// The bounds of a journal.
+/// Limits of a journal.
 #[derive(Clone)]
 pub struct JournalConfig {
-    /// The length of a new segment, a multiple of 4096.
+    /// Length of a new segment, in bytes; a multiple of 4096.
     pub segment_bytes: u64,
-    /// How many segments are kept ready, at least 1.
+    /// Number of segments to preallocate, at least 1.
     pub segments_ahead: usize,
-    /// How many records may be reserved and not yet with the writer; raised to a power of two.
+    /// Maximum number of records reserved but not yet taken by the writer; rounded up to a power of
+    /// two.
     pub ring_slots: usize,
-    /// How many bytes on disk those may need, each counted as if it were alone in its block.
+    /// Maximum disk space those records may need, in bytes, counting each as if it had a block of
+    /// its own.
     pub ring_bytes: u64,
-    /// The longest block, a multiple of 4096 up to 4 MiB.
+    /// Longest block, in bytes; a multiple of 4096, up to 4 MiB.
     pub block_bytes_max: usize,
-    /// The longest record, at most [`RECORD_BYTES_MAX`].
+    /// Longest record, in bytes, at most [`RECORD_BYTES_MAX`].
     pub record_bytes_max: usize,
-    /// Whether flushes wait for the disk.
+    /// Whether flushes call fsync.
     pub sync: SyncMode,
-    /// What happens on a failed write or sync.
+    /// Called on a failed write or fsync.
     pub on_lost: OnLost,
 }
 
@@ -194,44 +193,45 @@ impl JournalConfig {
     fn check(&self) {
         let page = block::PAGE_BYTES;
         let alone = block::alone_bytes(self.record_bytes_max);
-        assert!(self.record_bytes_max <= RECORD_BYTES_MAX, "records are too long");
-        assert!(self.block_bytes_max.is_multiple_of(page), "blocks end on pages");
-        assert!(self.block_bytes_max <= block::BLOCK_BYTES_MAX, "blocks are too long");
+        assert!(self.record_bytes_max <= RECORD_BYTES_MAX, "record_bytes_max is too large");
+        assert!(self.block_bytes_max.is_multiple_of(page), "blocks must end on pages");
+        assert!(self.block_bytes_max <= block::BLOCK_BYTES_MAX, "block_bytes_max is too large");
         assert!(self.block_bytes_max >= alone, "a record must fit into a block");
-        assert!(self.segment_bytes.is_multiple_of(page as u64), "segments end on pages");
-        assert!(self.segment_bytes <= segment::SEGMENT_BYTES_MAX, "segments are too long");
-        // Its header, the block that begins an epoch, a record, and what may stay unused.
+        assert!(self.segment_bytes.is_multiple_of(page as u64), "segments must end on pages");
+        assert!(self.segment_bytes <= segment::SEGMENT_BYTES_MAX, "segment_bytes is too large");
+        // The header, the block that begins an epoch, one record, and the largest unused end.
         let segment_min = (2 * page + 2 * alone) as u64;
         assert!(self.segment_bytes >= segment_min, "a record must fit into a segment");
-        assert!(self.segments_ahead >= 1, "one segment must be ready");
+        assert!(self.segments_ahead >= 1, "at least one segment must be preallocated");
         assert!(self.ring_slots >= 1 && self.ring_bytes >= alone as u64, "the ring is too small");
     }
 }
 
-/// The last words of a process whose journal is lost.
+/// Reports a lost journal on stderr and exits with [`EXIT_JOURNAL_LOST`].
 pub fn end_process(error: &DiskError) -> ! {
-    // Written by hand: a closed stderr must not keep the process alive.
+    // Not `eprintln!`, which panics on a closed stderr: the process must exit either way.
     let _ = writeln!(
         std::io::stderr(),
-        "paperbourse: the journal is lost: {error}: {}. Nothing that was not acknowledged can be \
-         trusted any more, so the process ends. Check the disk and start again: every \
-         acknowledged write is in the journal.",
+        "paperbourse: the journal is lost: {error}: {}. Writes not yet acknowledged may be gone, \
+         so the process exits. Check the disk and restart: every acknowledged write is in the \
+         journal.",
         error.source
     );
     std::process::exit(EXIT_JOURNAL_LOST)
 }
 
-/// The order of records, and what of it is on disk.
+/// A write-ahead log of records.
 pub enum Journal {
     /// Segments in a directory.
     Local(LocalJournal),
-    /// Nothing but memory.
+    /// Memory only.
     Memory(MemoryJournal),
 }
 
 impl Journal {
-    /// Opens the journal in a data directory, making it if need be, and shows each record to
-    /// `replay` with its epoch and position, in order. On an error what was shown means nothing.
+    /// Opens the journal in a data directory, creating it if necessary, and passes each record to
+    /// `replay` with its epoch and position, in order. After an error, discard what `replay` has
+    /// received.
     pub fn open<E: Into<Box<dyn Error + Send + Sync>>>(
         data: &DataDirectory,
         config: &JournalConfig,
@@ -257,8 +257,9 @@ impl Journal {
         })
     }
 
-    /// Reads the journal in a data directory, from behind the mark on, which a snapshot has kept,
-    /// and shows the records of each segment, in order. Only [`UnopenedJournal::open`] changes it.
+    /// Reads the journal in a data directory, starting after the mark that a snapshot stores, and
+    /// passes the records of each segment to `show`, in order. Nothing is written until
+    /// [`UnopenedJournal::open`].
     pub fn read<E>(
         data: &DataDirectory,
         config: &JournalConfig,
@@ -269,8 +270,8 @@ impl Journal {
         recovery::read(data, config, mark, show)
     }
 
-    /// Opens the journal as [`Self::open`] does, without threads: nothing is written and no segment
-    /// is made but by the steps.
+    /// Opens the journal as [`Self::open`] does, without threads: the caller writes blocks and
+    /// makes segments through [`Steps`].
     #[cfg(test)]
     pub(crate) fn open_stepped<E: Into<Box<dyn Error + Send + Sync>>>(
         data: &DataDirectory,
@@ -280,17 +281,17 @@ impl Journal {
         Self::read_records(data, config, replay)?.open_stepped()
     }
 
-    /// Takes the next place for a record of at most `record_bytes`, which is at most the
-    /// configured length. It never blocks.
+    /// Takes the next place, for a record of at most `record_bytes` bytes. Never blocks. Panics if
+    /// `record_bytes` exceeds [`Self::record_bytes_max`].
     pub fn reserve(&self, record_bytes: usize) -> Result<Reservation<'_>, Refused> {
-        let ticket = match self {
+        let claim = match self {
             Self::Local(local) => local.reserve(record_bytes),
             Self::Memory(memory) => memory.reserve(record_bytes),
         }?;
-        Ok(Reservation { journal: self, ticket, record_bytes, is_filled: false })
+        Ok(Reservation { journal: self, claim, record_bytes, is_filled: false })
     }
 
-    /// The longest record that [`Self::reserve`] takes.
+    /// Longest record that [`Self::reserve`] accepts, in bytes.
     pub fn record_bytes_max(&self) -> usize {
         match self {
             Self::Local(local) => local.record_bytes_max,
@@ -298,23 +299,23 @@ impl Journal {
         }
     }
 
-    /// Whether the record at this place is on disk.
+    /// Whether the record at `place` is on disk.
     pub fn is_durable(&self, place: Place) -> bool {
         self.progress().is_durable(place)
     }
 
-    /// The newest place that is on disk.
+    /// The newest durable place.
     pub fn durable_place(&self) -> Place {
         self.progress().durable_place()
     }
 
-    /// Blocks the thread until the record at this place is on disk: for start and shutdown.
+    /// Blocks the thread until the record at `place` is on disk. For startup and shutdown.
     pub fn wait_blocking(&self, place: Place) {
         self.progress().wait_blocking(place);
     }
 
-    /// Blocks the thread until everything that was reserved so far is on disk: for shutdown, when
-    /// no reservation is on its way any more.
+    /// Blocks the thread until every reserved record is on disk. For shutdown, once no new
+    /// reservation can be made.
     pub fn flush_blocking(&self) {
         self.progress().wait_blocking(self.newest_place());
     }
@@ -328,14 +329,15 @@ impl Journal {
         self.progress().place(newest)
     }
 
-    /// A group for the waits of one worker. At most [`WAITER_GROUPS_MAX`] live at a time.
+    /// Creates the waiter group of one worker. At most [`WAITER_GROUPS_MAX`] groups may exist at a
+    /// time.
     pub fn register(&self) -> Arc<Waiters> {
         self.progress().register()
     }
 
-    /// Has the records that are there put on disk at once: for a worker that has nothing else to
-    /// do, each time before it sleeps. On a quick disk it returns when they are there. Nobody's
-    /// flush depends on it.
+    /// Flushes the filled records now. An idle worker calls this each time before it sleeps. On a
+    /// fast disk the calling thread flushes them itself, unless another one is flushing. No record
+    /// depends on this to be flushed.
     pub fn tend(&self) {
         match self {
             Self::Local(local) => local.tend(),
@@ -343,7 +345,7 @@ impl Journal {
         }
     }
 
-    /// The epoch in which records are written now. In memory it is always 1.
+    /// The current epoch, counted in starts of the server. Always 1 in memory.
     pub fn epoch(&self) -> u64 {
         match self {
             Self::Local(local) => local.epoch,
@@ -351,7 +353,7 @@ impl Journal {
         }
     }
 
-    /// The segment that is written now: all before it are closed. In memory there is none.
+    /// The number of the segment being written; all earlier ones are closed. `None` in memory.
     pub fn segment(&self) -> Option<u64> {
         match self {
             Self::Local(local) => Some(local.shared.segment.load(Ordering::Acquire)),
@@ -359,7 +361,7 @@ impl Journal {
         }
     }
 
-    /// The figures of the flushes. In memory there are none.
+    /// Flush metrics. `None` in memory.
     pub fn metrics(&self) -> Option<&JournalMetrics> {
         match self {
             Self::Local(local) => Some(&local.shared.metrics),
@@ -381,12 +383,12 @@ impl From<MemoryJournal> for Journal {
     }
 }
 
-/// A place that is taken and must be filled: a hole in the order would hold back everything after
-/// it, so dropping this unfilled ends the process.
-#[must_use = "a reservation that is not filled ends the process"]
+/// A reserved place, which must be filled: a hole would hold back every later record, so dropping
+/// this unfilled aborts the process.
+#[must_use = "dropping an unfilled reservation aborts the process"]
 pub struct Reservation<'a> {
     journal: &'a Journal,
-    ticket: Ticket,
+    claim: Claim,
     record_bytes: usize,
     is_filled: bool,
 }
@@ -394,11 +396,11 @@ pub struct Reservation<'a> {
 impl Reservation<'_> {
     /// The place of the record.
     pub fn place(&self) -> Place {
-        self.journal.progress().place(self.ticket.position)
+        self.journal.progress().place(self.claim.position)
     }
 
-    /// Writes the record into an empty buffer, no longer than was reserved, and publishes it: from
-    /// now on a flush will take it along.
+    /// Writes the record into an empty buffer and publishes it: any later flush includes it. Panics
+    /// if the record is longer than was reserved.
     pub fn fill(mut self, write: impl FnOnce(&mut Vec<u8>)) -> Place {
         let record_bytes = self.record_bytes;
         let write = |buffer: &mut Vec<u8>| {
@@ -406,14 +408,14 @@ impl Reservation<'_> {
             assert!(buffer.len() <= record_bytes, "a record must not outgrow its reservation");
         };
         match self.journal {
-            Journal::Local(local) => local.fill(&self.ticket, write),
-            Journal::Memory(memory) => memory.fill(&self.ticket, write),
+            Journal::Local(local) => local.fill(&self.claim, write),
+            Journal::Memory(memory) => memory.fill(&self.claim, write),
         }
         self.is_filled = true;
         self.place()
     }
 
-    /// Copies the record, no longer than was reserved, and publishes it.
+    /// Copies the record and publishes it. Panics if it is longer than was reserved.
     pub fn fill_from(self, record: &[u8]) -> Place {
         self.fill(|buffer| buffer.extend_from_slice(record))
     }
@@ -425,7 +427,7 @@ impl Drop for Reservation<'_> {
             let _ = writeln!(
                 std::io::stderr(),
                 "paperbourse: a place in the journal was reserved and not filled. No later record \
-                 could ever become durable, so the process ends. This is a bug: please report it."
+                 could become durable, so the process aborts. This is a bug: please report it."
             );
             std::process::abort();
         }

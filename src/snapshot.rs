@@ -1,33 +1,34 @@
-//! Snapshots: states at the end of a segment, so that a start need not read the whole journal.
+//! Snapshots: checkpoints of all shards at the end of a segment, so that a start need not read the
+//! whole journal.
 //!
-//! A snapshot is made from files only: the one before it and the segments closed since ([`fold`]).
-//! The shards know nothing of it and never wait for it. It is a rehearsal of the next recovery,
-//! with the same code: a state that does not have the hash that its shard wrote into the journal is
-//! found out here, while the files that tell the truth are still there.
+//! A snapshot is folded from files only: the previous snapshot and the segments closed since
+//! ([`fold`]). The shards know nothing of it and never wait for it. Each fold rehearses the next
+//! recovery with the same code: if a state does not match the hash that its shard wrote into the
+//! journal, the fold detects it while the correct files still exist.
 //!
 //! Finished orders never change, so they are written once, into order files that later snapshots
-//! name again; everything else is written anew each time ([`state`] draws the bytes, [`container`]
-//! the files, [`folder`] where they lie).
+//! refer to; everything else is written anew each time. [`state`] draws the bytes, [`container`]
+//! the files, [`folder`] the directories.
 //!
-//! # What happens when
+//! # Steps
 //!
-//! 1. Enough segments are closed, or some and enough time has passed: the fold begins, with a
-//!    share of one processor.
-//! 2. Both files are written under other names and synced; the order file gets its name, then the
-//!    snapshot. From here on it counts.
-//! 3. Segments that it covers move into the archive; snapshots before the previous one and archived
-//!    segments past the bound are removed. What is needed to go back by one snapshot stays.
+//! 1. Once enough journal bytes are closed, or any and enough time has passed, the fold begins, on
+//!    a limited share of one processor.
+//! 2. Both files are written under temporary names and synced. The order file is renamed first,
+//!    then the snapshot; from then on the snapshot is valid.
+//! 3. Covered segments move into the archive. Snapshots older than the previous one and archived
+//!    segments beyond the limit are removed, but never what is needed to go back by one snapshot.
 //!
-//! A crash between any two of these leaves the old state of affairs or the new one, and files that
-//! the next start puts where they belong.
+//! A crash between two steps leaves either the old state or the new one, plus files that the next
+//! start removes or puts where they belong.
 //!
-//! # When something is wrong
+//! # Failures
 //!
 //! | what | reaction |
 //! |---|---|
-//! | the disk is full, an operation fails | no snapshot; what was begun is removed; tried again |
-//! | a segment, record or hash is wrong | no snapshot; an error in the log; the files stay |
-//! | a snapshot is damaged at start | the server refuses to start, and says how to go back by one |
+//! | disk full, or an operation fails | no snapshot; partial files are removed; retried later |
+//! | wrong segment, record or hash | no snapshot; an error is logged; the files stay |
+//! | damaged snapshot at start | the server refuses to start and says how to go back by one |
 
 mod container;
 mod fold;

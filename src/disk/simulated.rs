@@ -1,14 +1,14 @@
-//! A disk in memory that forgets what was not synced, and fails when it is told to: for tests.
+//! An in-memory disk that loses unsynced data and injects faults, for tests.
 //!
-//! What is written is seen at once and is on disk after a sync. When the power goes, of all that
-//! was not synced any part is left:
+//! Writes are visible at once and durable after a sync. When the power fails, an arbitrary part of
+//! the unsynced changes survives:
 //!
-//! - of a file any selection of its sectors, each as one of the writes to it left it, and any
-//!   length between the one on disk and the one seen;
-//! - of a directory any selection of the names given and taken. A rename is there whole or not at
-//!   all, between two directories too.
+//! - of a file, any subset of its sectors, each as one of the writes to it left it, and any length
+//!   between the durable and the visible one;
+//! - of a directory, any subset of the names added and removed. A rename is atomic, even between
+//!   two directories.
 //!
-//! A sync of a file says nothing of its name, and a sync of a directory nothing of what is in its
+//! Syncing a file does not sync its name, and syncing a directory does not sync the content of its
 //! files. The same seed and the same operations give the same disk.
 
 mod content;
@@ -31,17 +31,17 @@ use super::Access;
 
 const ROOT: Inode = 0;
 
-/// What the system calls an input/output error.
+/// `EIO`.
 const EIO: i32 = 5;
 
-/// When something goes wrong.
+/// When a fault occurs.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) enum When {
     #[default]
     Never,
-    /// At one in so many of the operations that it can happen to.
+    /// At one in this many of the operations it can affect.
     OneIn(u64),
-    /// Once: at the first operation that it can happen to from this one on, counted as in
+    /// Once: at the first operation it can affect, starting with this one, counted as in
     /// [`SimulatedDisk::operations`].
     From(u64),
 }
@@ -62,29 +62,29 @@ impl When {
     }
 }
 
-/// What goes wrong.
+/// The faults to inject.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Faults {
-    /// A write fails and has written nothing.
+    /// A write fails without writing anything.
     pub(crate) write_error: When,
-    /// A write fails and has written a part, up to the end of a sector unless sectors tear.
+    /// A write fails after writing a part, which ends at the end of a sector unless sectors tear.
     pub(crate) short_write: When,
-    /// A sync fails. Of what it should have put on disk any part is there, and the rest is taken
-    /// for written: no later sync will put it there.
+    /// A sync fails. An arbitrary part of the data becomes durable, and the rest is marked clean:
+    /// no later sync writes it.
     pub(crate) sync_error: When,
-    /// The power goes at this operation, which may have happened in part: it and all later ones
+    /// The power fails at this operation, which may have happened in part: it and all later ones
     /// fail until [`SimulatedDisk::power_loss`] or [`SimulatedDisk::kill`].
     pub(crate) crash: When,
-    /// The same, at an operation that changes names or puts them on disk.
+    /// The same, at an operation that changes or syncs names.
     pub(crate) crash_at_names: When,
-    /// Whether a sector may be left half old, half new by a power loss or a short write.
+    /// Whether a power loss or a short write may leave a sector half old, half new.
     pub(crate) sectors_tear: bool,
-    /// Whether a power loss may take any sectors of a page that was being changed, also those
-    /// that were on disk before.
+    /// Whether a power loss may destroy any sectors of a page that was being written, including
+    /// durable ones.
     pub(crate) pages_fade: bool,
 }
 
-/// A disk in memory. Clones are handles of the same disk.
+/// An in-memory disk. Clones share the same disk.
 #[derive(Clone, Debug)]
 pub struct SimulatedDisk {
     model: Arc<Mutex<Model>>,
@@ -97,19 +97,19 @@ struct Model {
     next_inode: Inode,
     names: Names,
     locks: BTreeSet<PathBuf>,
-    /// Handles of an earlier one are dead.
+    /// Handles of an earlier generation are dead.
     life: u64,
     is_crashed: bool,
-    /// How many operations there were.
+    /// Number of operations so far.
     operations: u64,
     faults: Faults,
-    /// How many bytes all files may have.
+    /// Capacity for the content of all files, in bytes.
     capacity_bytes: u64,
     random: Random,
 }
 
 impl SimulatedDisk {
-    /// An empty disk without faults and bounds.
+    /// An empty disk without faults or limits.
     pub(crate) fn new(seed: u64) -> Self {
         let model = Model {
             files: BTreeMap::new(),
@@ -127,12 +127,12 @@ impl SimulatedDisk {
         Self { model: Arc::new(Mutex::new(model)) }
     }
 
-    /// How many operations were tried, those on files and those on names.
+    /// Number of operations attempted, on files and on names.
     pub(crate) fn operations(&self) -> u64 {
         self.model.lock().operations
     }
 
-    /// What may still go wrong.
+    /// The faults that may still occur.
     pub(crate) fn faults(&self) -> Faults {
         self.model.lock().faults
     }
@@ -141,23 +141,23 @@ impl SimulatedDisk {
         self.model.lock().faults = faults;
     }
 
-    /// Lets all files together have so many bytes.
+    /// Limits the total size of all files to `bytes`.
     pub(crate) fn set_capacity(&self, bytes: u64) {
         self.model.lock().capacity_bytes = bytes;
     }
 
-    /// How many bytes all files have that have a name.
+    /// Total size of all files that have a name, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.model.lock().bytes()
     }
 
-    /// Whether the crash that was ordered has come.
+    /// Whether the scheduled crash has happened.
     pub(crate) fn is_crashed(&self) -> bool {
         self.model.lock().is_crashed
     }
 
-    /// The power goes and comes back: all open files and locks are dead, and of what was not synced
-    /// some is left.
+    /// The power fails and returns: all open files and locks are dead, and only a part of the
+    /// unsynced data survives.
     pub(crate) fn power_loss(&self) {
         let mut model = self.model.lock();
         model.restart();
@@ -169,16 +169,16 @@ impl SimulatedDisk {
         model.forget_nameless();
     }
 
-    /// The process ends and the system lives on: all open files and locks are dead, and what was
-    /// not synced may still get lost.
+    /// The process dies but the system keeps running: all open files and locks are dead, and
+    /// unsynced data may still be lost later.
     pub(crate) fn kill(&self) {
         self.model.lock().restart();
     }
 
-    /// Turns a bit of a file that is on disk.
+    /// Flips a bit of a file's durable content.
     pub(crate) fn flip_bit(&self, path: &Path, at: usize, bit: u8) {
         let mut model = self.model.lock();
-        let inode = model.find(path).expect("a file that is there");
+        let inode = model.find(path).expect("the file exists");
         model.files.get_mut(&inode).expect("a file").flip_bit(at, bit);
     }
 
@@ -259,7 +259,7 @@ impl SimulatedDisk {
         })
     }
 
-    /// Each name that goes is an operation of its own.
+    /// Removing each name is an operation of its own.
     pub(super) fn remove_directory(&self, path: &Path) -> io::Result<()> {
         for name in self.names(path)? {
             let inside = path.join(name);
@@ -300,7 +300,7 @@ impl Model {
         self.files.retain(|inode, _| named.contains(inode));
     }
 
-    /// Counts an operation, which happens only if the power stays.
+    /// Counts an operation. Fails if the power is gone.
     fn begin(&mut self) -> io::Result<()> {
         self.operations += 1;
         let Self { faults, operations, random, .. } = self;
@@ -308,7 +308,7 @@ impl Model {
         if self.is_crashed { Err(power_is_gone()) } else { Ok(()) }
     }
 
-    /// The next operation is one on names.
+    /// Call before each operation on names.
     fn approach_names(&mut self) {
         let Self { faults, operations, random, .. } = self;
         if faults.crash_at_names.strikes(*operations + 1, random) {
@@ -316,7 +316,7 @@ impl Model {
         }
     }
 
-    /// A change that happens, or may happen, when the power goes meanwhile.
+    /// Applies a change. If the power fails at this operation, the change may or may not happen.
     fn changing<T>(&mut self, change: impl FnOnce(&mut Self) -> io::Result<T>) -> io::Result<T> {
         let was_crashed = self.is_crashed;
         let begun = self.begin();
@@ -357,14 +357,14 @@ impl Model {
         Err(io::ErrorKind::IsADirectory.into())
     }
 
-    /// The name, in a directory that is there.
+    /// The name, in an existing directory.
     fn key(&self, path: &Path) -> io::Result<Key> {
         let name = names_of(path).last().ok_or(io::ErrorKind::InvalidInput)?;
         let directory = self.find_directory(path.parent().unwrap_or(Path::new("/")))?;
         Ok((directory, name))
     }
 
-    /// An empty file, also where there was one.
+    /// Creates an empty file or truncates an existing one.
     fn create(&mut self, path: &Path) -> io::Result<Inode> {
         if let Ok(inode) = self.find(path) {
             self.file(inode)?;
@@ -379,10 +379,10 @@ impl Model {
     }
 
     fn content(&mut self, inode: Inode) -> &mut Content {
-        self.files.get_mut(&inode).expect("an open file is there")
+        self.files.get_mut(&inode).expect("an open file exists")
     }
 
-    /// Writes what there is room for.
+    /// Writes as much as there is room for.
     fn write(&mut self, inode: Inode, bytes: &[u8], offset: usize) -> io::Result<()> {
         let Self { faults, operations, random, .. } = self;
         if faults.write_error.strikes(*operations, random) {
@@ -418,7 +418,7 @@ impl Model {
 
     fn sync(&mut self, inode: Inode) -> io::Result<()> {
         let Self { faults, operations, random, files, .. } = self;
-        let content = files.get_mut(&inode).expect("an open file is there");
+        let content = files.get_mut(&inode).expect("an open file exists");
         if faults.sync_error.strikes(*operations, random) {
             content.fail_sync(random, false);
             return Err(io::Error::from_raw_os_error(EIO));
@@ -428,7 +428,7 @@ impl Model {
     }
 }
 
-/// An open file. It outlives its names, but no crash.
+/// An open file. It survives the removal of its names, but not a crash.
 #[derive(Debug)]
 pub(crate) struct SimulatedFile {
     disk: SimulatedDisk,

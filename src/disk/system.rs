@@ -1,4 +1,4 @@
-//! The file systems of this machine, where an operation takes more than one call.
+//! Operations of the real file system that take more than one call.
 
 use std::any::Any;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -8,8 +8,8 @@ use std::path::Path;
 
 use super::Access;
 
-/// What is kept says who trades what, under which name: it is nobody else's business. What is there
-/// already stays as its owner has made it.
+/// The data says who trades what, so only its owner may read it. Existing files and directories
+/// keep their mode.
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
@@ -32,12 +32,11 @@ pub(super) fn names(directory: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Makes a directory.
 pub(super) fn create_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(DIRECTORY_MODE).create(path)
 }
 
-/// The lock is held by the open file.
+/// The open file holds the lock.
 pub(super) fn lock(path: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
     let mut options = OpenOptions::new();
     options.create(true).truncate(false).write(true).mode(FILE_MODE);

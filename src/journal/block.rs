@@ -1,8 +1,8 @@
-//! The block: one group commit as it lies on disk. Pure: bytes in, bytes out.
+//! The block: one group commit on disk. Pure: bytes in, bytes out.
 //!
-//! A block starts on a page and ends on one. The system writes whole pages, so a page that two
-//! blocks shared would be written again, with what was acknowledged in it, for the second of them.
-//! All numbers are little endian.
+//! A block starts and ends on a page boundary. The kernel writes whole pages, so if two blocks
+//! shared a page, writing the second would rewrite acknowledged records of the first. All numbers
+//! are little endian.
 //!
 //! ```text
 //!        0       4       8      12      16              24              32
@@ -20,31 +20,31 @@
 //!        └───────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! - *header crc*: CRC-32C of the 60 bytes before it, begun with the CRC-32C of the log's id. So
-//!   no block of another log, and nothing that a client put into a record, passes for a block.
-//! - *crc of before*: the header crc of the block before this one, in this segment or the last.
-//!   The payload's crc is under the header's, so each block vouches for all before it. The first
-//!   block of a log carries the CRC-32C of the log's id.
-//! - *zero sectors*: how many of its sectors (of 512 bytes) hold only zeros as written. Segments
-//!   are zeros before they are written, so a block with more of them than this was torn, and a
-//!   block with as many and a wrong sum was damaged.
-//! - A block without records begins an epoch, one more than the epoch before; a block with records
-//!   continues the epoch it is in. The first position of an empty block is that of the next record.
+//! - *header crc*: CRC-32C of the 60 bytes before it, seeded with the CRC-32C of the log's id. So
+//!   neither a block of another log nor bytes that a client put into a record can pass for a block.
+//! - *crc of before*: the header crc of the previous block, in this segment or the one before. The
+//!   header crc covers the payload crc, so each block vouches for all earlier ones. The first block
+//!   of a log carries the CRC-32C of the log's id.
+//! - *zero sectors*: how many of the block's 512-byte sectors were all zeros when it was written.
+//!   Segments are zero-filled before use, so a block with more zero sectors than this was torn, and
+//!   a block with exactly this many but a wrong checksum was damaged.
+//! - A block without records begins a new epoch, one above the last; a block with records continues
+//!   the current epoch. The first position of an empty block is that of the next record.
 //!
-//! The version of the format is in the header of the segment ([`super::segment`]). In segments of
-//! version 1 blocks start and end on sectors; all else is the same.
+//! The format version is in the segment header ([`super::segment`]). In segments of version 1,
+//! blocks start and end on sectors instead of pages; everything else is the same.
 
 use super::RECORD_BYTES_MAX;
 use super::reader::ChainMark;
 use crate::faults::{self, Fault};
 
-/// The unit that a disk writes whole or not at all.
+/// Bytes that a disk writes atomically.
 pub(super) const SECTOR_BYTES: usize = 512;
 
-/// The unit in which the system writes, and many disks too.
+/// Bytes of a page, the unit in which the kernel and many disks write.
 pub(super) const PAGE_BYTES: usize = 4096;
 
-/// The largest block, and so the longest a torn write can be.
+/// Longest block, and so the longest possible torn write, in bytes.
 pub(super) const BLOCK_BYTES_MAX: usize = 4 << 20;
 
 const MAGIC: [u8; 4] = *b"PBBK";
@@ -63,7 +63,7 @@ const HEADER_CRC_AT: usize = RESERVED_AT + 16;
 const HEADER_BYTES: usize = HEADER_CRC_AT + size_of::<u32>();
 
 const RECORD_HEADER_BYTES: usize = size_of::<u32>();
-/// The length of a record lies on a multiple of this, so that it cannot be torn.
+/// A record's length is aligned to this, so that it cannot be torn.
 const RECORD_ALIGNMENT: usize = 8;
 
 const _: () = assert!(HEADER_BYTES == 64);
@@ -73,30 +73,30 @@ const _: () = assert!(PAGE_BYTES.is_multiple_of(SECTOR_BYTES));
 const _: () = assert!(BLOCK_BYTES_MAX.is_multiple_of(PAGE_BYTES));
 const _: () = assert!(alone_bytes(RECORD_BYTES_MAX) <= BLOCK_BYTES_MAX);
 
-/// The length of the block that holds one record of this length alone. A block of several is never
-/// longer than their blocks would be.
+/// Length of a block that holds only one record of this length. A block of several records is never
+/// longer than the sum of their lengths in blocks of their own.
 pub(super) const fn alone_bytes(record_bytes: usize) -> usize {
     let record = (RECORD_HEADER_BYTES + record_bytes).next_multiple_of(RECORD_ALIGNMENT);
     (HEADER_BYTES + record).next_multiple_of(PAGE_BYTES)
 }
 
-/// Which log this is; chosen at random when it is created.
+/// Identifies a log; chosen at random when it is created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogId(pub(super) [u8; 16]);
 
 impl LogId {
-    /// The id as files keep it.
+    /// Reads the id as stored in files.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// The form of files.
+    /// The id as stored in files.
     pub const fn to_bytes(self) -> [u8; 16] {
         self.0
     }
 }
 
-/// Where the chain of blocks stands: what the next block must continue.
+/// The end of the checksum chain: what the next block must continue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Chain {
     log_crc: u32,
@@ -114,13 +114,13 @@ impl Chain {
         Self { log_crc, previous_crc: log_crc, epoch: 0, position: 0 }
     }
 
-    /// The chain at a place that a snapshot has kept.
+    /// The chain at the mark stored in a snapshot.
     pub(super) fn at(log: LogId, mark: ChainMark) -> Self {
         let ChainMark { epoch, position, crc } = mark;
         Self { log_crc: crc32c::crc32c(&log.0), previous_crc: crc, epoch, position }
     }
 
-    /// What a snapshot keeps of it.
+    /// The mark that a snapshot stores.
     pub(super) const fn mark(&self) -> ChainMark {
         ChainMark { epoch: self.epoch, position: self.position, crc: self.previous_crc }
     }
@@ -132,84 +132,83 @@ impl Chain {
     }
 }
 
-/// What is wrong with a place in a segment.
+/// What is wrong at an offset in a segment.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Damage {
     /// Neither zeros nor the magic number of a block.
     #[error("no block starts here")]
     NoBlock,
-    /// The header does not have its checksum.
+    /// The header does not match its checksum.
     #[error("the header of the block does not match its checksum")]
     HeaderChecksum,
-    /// Bytes that this version writes as zeros are not.
+    /// Bytes that this version writes as zeros are not zero.
     #[error("reserved bytes of the block are not zero")]
     Reserved,
-    /// The block claims to be longer than a block can be, or than what is left of its segment.
+    /// The block claims to be longer than the maximum, or than the rest of its segment.
     #[error("the block claims {payload_bytes} bytes of records")]
     Length {
-        /// What it claims.
+        /// The claimed length.
         payload_bytes: u32,
     },
-    /// The block is whole but continues another one.
+    /// The block is intact but does not continue the previous one.
     #[error("the block does not continue the one before it, which ends at position {position}")]
     Chain {
-        /// The newest position before it.
+        /// The newest position before the block.
         position: u64,
     },
-    /// The records do not have their checksum, and the block was not torn.
+    /// The records do not match their checksum, and the block was not torn.
     #[error("the records of the block do not match their checksum")]
     PayloadChecksum,
-    /// The records have their checksum but do not fill the block as they should.
+    /// The records match their checksum, but not the length of the block.
     #[error("the records of the block do not add up to its length")]
     Records,
     /// Bytes follow where nothing can have been written.
-    #[error("bytes follow after the end of the journal")]
+    #[error("bytes follow the end of the journal")]
     Beyond,
-    /// A block is not whole and is not the last.
-    #[error("the block is not whole and others follow it")]
+    /// A block is incomplete but is not the last.
+    #[error("the block is incomplete and others follow it")]
     Followed,
-    /// A segment is empty and a later one is not.
-    #[error("the segment is empty and a later one holds records")]
+    /// A segment is empty but a later one is not.
+    #[error("the segment is empty but a later one holds records")]
     Gap,
 }
 
-/// What lies at a place where a block may start.
+/// What [`read`] found where a block may start.
 #[derive(Debug)]
 pub(super) enum Reading<'a> {
-    /// A whole block that continues the chain.
+    /// An intact block that continues the chain.
     Block(Block<'a>),
     /// A sector of zeros.
     Blank,
-    /// A whole header that continues the chain, over records that are not whole.
+    /// An intact header that continues the chain, followed by incomplete records.
     Incomplete {
-        /// How long the block would be.
+        /// Length of the complete block.
         block_bytes: usize,
-        /// How many sectors of zeros it had when it was written.
+        /// Number of zero sectors when it was written.
         zero_sector_count: usize,
     },
     /// Something else.
     Damaged(Damage),
 }
 
-/// A whole block.
+/// An intact block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block<'a> {
-    /// The epoch that its records belong to, or that it begins.
+    /// The epoch that the block belongs to or begins.
     pub(super) epoch: u64,
-    /// The position of its first record.
     pub(super) first_position: u64,
-    /// Its length on disk.
+    /// Length on disk.
     pub(super) bytes: usize,
     payload: &'a [u8],
 }
 
 impl<'a> Block<'a> {
-    /// Its records in order.
+    /// The records, in order.
     pub(super) fn records(&self) -> Records<'a> {
         Records { rest: self.payload }
     }
 
-    /// Where its records lie within the block, each by its first byte and its length.
+    /// The offset of each record within the block, and its length.
     pub(super) fn record_ranges(&self) -> impl Iterator<Item = (usize, usize)> {
         let mut at = HEADER_BYTES;
         self.records().map(move |record| {
@@ -220,7 +219,8 @@ impl<'a> Block<'a> {
     }
 }
 
-/// The records of a payload. It ends early where a length does not fit, and leaves the rest.
+/// Iterates over the records of a payload. Ends early at a length that does not fit, and leaves the
+/// rest.
 pub(super) struct Records<'a> {
     rest: &'a [u8],
 }
@@ -241,9 +241,9 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// Reads what lies at the start of `bytes`, which reach to the end of the segment and are at least
-/// a page, and moves the chain past it when it is a whole block. Blocks are a multiple of
-/// `page_bytes` long.
+/// Reads the block at the start of `bytes` and advances the chain past it if it is intact. `bytes`
+/// must reach to the end of the segment and hold at least a page. Block lengths are multiples of
+/// `page_bytes`.
 pub(super) fn read<'a>(bytes: &'a [u8], page_bytes: usize, chain: &mut Chain) -> Reading<'a> {
     if is_zero(&bytes[..SECTOR_BYTES]) {
         return Reading::Blank;
@@ -282,13 +282,13 @@ pub(super) fn read<'a>(bytes: &'a [u8], page_bytes: usize, chain: &mut Chain) ->
     })
 }
 
-/// Whether `bytes` start with a whole header of a block of this log.
+/// Whether `bytes` start with an intact block header of this log.
 pub(super) fn is_header(bytes: &[u8], chain: &Chain) -> bool {
     Header::read(bytes, chain.log_crc).is_ok()
 }
 
-/// The chain that the block at the start of `bytes` says it continues, in the log of `start`.
-/// `None` where no block starts.
+/// The chain that the block at the start of `bytes` claims to continue, in the log of `start`.
+/// `None` if no block starts there.
 pub(super) fn chain_before(bytes: &[u8], start: &Chain) -> Option<Chain> {
     let header = Header::read(bytes, start.log_crc).ok()?;
     Some(Chain {
@@ -361,7 +361,7 @@ impl Header {
     }
 }
 
-/// Builds blocks in one buffer, which is used again for each.
+/// Builds blocks in one reused buffer.
 pub(super) struct Builder {
     buffer: Vec<u8>,
     record_count: u32,
@@ -372,7 +372,8 @@ impl Builder {
         Self { buffer: vec![0; HEADER_BYTES], record_count: 0 }
     }
 
-    /// Adds a record, unless the block would then be longer than `bytes_max`.
+    /// Appends a record. Returns false, without appending it, if the block would exceed
+    /// `bytes_max`.
     pub(super) fn push(&mut self, record: &[u8], bytes_max: usize) -> bool {
         assert!(record.len() <= RECORD_BYTES_MAX, "a record is at most {RECORD_BYTES_MAX} bytes");
         let end = (self.buffer.len() + RECORD_HEADER_BYTES + record.len())
@@ -387,8 +388,8 @@ impl Builder {
         true
     }
 
-    /// Closes the block as the next of `chain` and hands out its bytes, a whole number of pages.
-    /// Without records it begins the next epoch.
+    /// Seals the block as the next of `chain` and returns its bytes, a whole number of pages. A
+    /// block without records begins the next epoch.
     pub(super) fn seal(&mut self, chain: &mut Chain) -> &[u8] {
         let payload_bytes = self.buffer.len() - HEADER_BYTES;
         let payload_crc = crc32c::crc32c(&self.buffer[HEADER_BYTES..]);
@@ -411,7 +412,7 @@ impl Builder {
         &self.buffer
     }
 
-    /// Forgets the block.
+    /// Starts the next block.
     pub(super) fn clear(&mut self) {
         self.buffer.clear();
         self.buffer.resize(HEADER_BYTES, 0);
@@ -425,17 +426,17 @@ pub(super) fn is_zero(bytes: &[u8]) -> bool {
     bytes.chunks(SECTOR_BYTES).all(|chunk| chunk == &ZEROS[..chunk.len()])
 }
 
-/// How many sectors hold only zeros.
+/// Counts the sectors that hold only zeros.
 pub(super) fn zero_sector_count(bytes: &[u8]) -> usize {
     bytes.chunks(SECTOR_BYTES).filter(|sector| is_zero(sector)).count()
 }
 
-/// The number at this offset, which the caller knows to lie within.
+/// Reads a little-endian number. Panics if it does not lie within `bytes`.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(*bytes[at..].first_chunk().expect("the offset lies in the bytes"))
 }
 
-/// The number at this offset, which the caller knows to lie within.
+/// Reads a little-endian number. Panics if it does not lie within `bytes`.
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(*bytes[at..].first_chunk().expect("the offset lies in the bytes"))
 }
@@ -460,7 +461,8 @@ mod tests {
 
     const LOG: LogId = LogId([7; 16]);
 
-    /// The first block of a log, which begins its epoch, and one with these records.
+    /// The chain after a log's first block, which begins an epoch, and a second block with these
+    /// records.
     fn epoch_and_block(records: &[Vec<u8>]) -> (Chain, Vec<u8>) {
         let mut chain = Chain::start(LOG);
         let mut builder = Builder::new();
@@ -474,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_as_drawn() {
+    fn the_layout_matches_the_diagram() {
         let (_, block) = epoch_and_block(&[b"abcde".to_vec(), vec![]]);
         assert_eq!(block.len(), PAGE_BYTES);
         assert_eq!(&block[..8], b"PBBK\0\0\0\0");
@@ -486,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_of_another_log_is_not_ours() {
+    fn a_block_of_another_log_is_refused() {
         let (_, block) = epoch_and_block(&[b"theirs".to_vec()]);
         let mut chain = Chain::start(LogId([8; 16]));
         assert!(matches!(
@@ -523,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_byte_of_a_block_is_noticed() {
+    fn every_changed_byte_of_a_block_is_detected() {
         let (before, block) = epoch_and_block(&[vec![1; 300], vec![2; 500]]);
         for at in 0..block.len() {
             let mut damaged = block.clone();
@@ -538,7 +540,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn records_come_back_as_they_went_in(
+        fn records_survive_a_round_trip(
             records in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..700), 1..20),
         ) {
             let (mut chain, block) = epoch_and_block(&records);
@@ -554,7 +556,7 @@ mod tests {
         }
 
         #[test]
-        fn a_block_is_never_longer_than_it_may_be(
+        fn a_block_never_exceeds_its_maximum_length(
             lengths in prop::collection::vec(0_usize..9000, 1..20), pages in 1_usize..8,
         ) {
             let bytes_max = pages * PAGE_BYTES;

@@ -1,24 +1,24 @@
-//! Copies of torn ends: what a start cuts off the journal is kept beside it, for people to look at.
+//! Copies of torn tails: the bytes that a start cuts off the journal, kept for inspection.
 //!
-//! A copy holds the bytes that were cut and nothing else, and is named by the place they had: the
-//! segment's file, the offset in it, and `broken`.
+//! A copy holds exactly the cut bytes. Its name is the segment's file name, the offset in it, and
+//! `broken`.
 
 use std::path::{Path, PathBuf};
 
 use super::segment;
 use crate::disk::{self, Disk, DiskError};
 
-/// How many copies are kept. The oldest go first.
+/// Number of copies kept; the oldest are removed first.
 pub(super) const BROKEN_COPIES_MAX: usize = 8;
 
 const SUFFIX: &str = ".broken";
 
-/// Where the cut bytes were: the number of the segment and the offset in it. The journal only
-/// grows, so a later cut has a later place.
+/// Where the cut bytes were: segment number and offset. The journal only grows, so a later cut has
+/// a greater position.
 type CutAt = (u64, u64);
 
-/// Keeps a copy of what is cut at this place. `None` when the disk has no room for it, not even
-/// without the older copies.
+/// Keeps a copy of the cut bytes. Returns `None` when the disk has no room for it even without the
+/// older copies.
 pub(super) fn keep(
     disk: &Disk,
     directory: &Path,
@@ -26,7 +26,7 @@ pub(super) fn keep(
     torn: &[u8],
 ) -> Result<Option<PathBuf>, DiskError> {
     let path = directory.join(format!("{}.{offset}{SUFFIX}", segment::file_name(number)));
-    // An opening that was interrupted here has kept what it found. What it left may be less.
+    // An interrupted start has already kept what it found; there may be less to copy now.
     if disk.exists(&path)? {
         return Ok(Some(path));
     }
@@ -46,7 +46,7 @@ pub(super) fn keep(
     }
 }
 
-/// Whether a file is a copy that was not finished.
+/// Whether a file is an unfinished copy.
 pub(super) fn is_unfinished(file_name: &str) -> bool {
     file_name.strip_suffix(".tmp").and_then(cut_at).is_some()
 }
@@ -64,7 +64,6 @@ fn remove_temporary(disk: &Disk, path: &Path) -> Result<(), DiskError> {
     if disk.exists(&temporary)? { disk.remove_file(&temporary) } else { Ok(()) }
 }
 
-/// Removes the oldest copies.
 fn remove_all_but(disk: &Disk, directory: &Path, kept: usize) -> Result<(), DiskError> {
     let names = disk.names(directory)?;
     let mut copies: Vec<_> =
@@ -73,12 +72,12 @@ fn remove_all_but(disk: &Disk, directory: &Path, kept: usize) -> Result<(), Disk
     for (_, name) in copies.iter().take(copies.len().saturating_sub(kept)) {
         let path = directory.join(name);
         disk.remove_file(&path)?;
-        tracing::info!(path = %path.display(), "removed an old copy of a torn journal end");
+        tracing::info!(path = %path.display(), "removed an old copy of a torn journal tail");
     }
     Ok(())
 }
 
-/// The place in the name of a copy. `None` for any other file.
+/// The position in the name of a copy. `None` for any other file.
 fn cut_at(file_name: &str) -> Option<CutAt> {
     let (segment, offset) = file_name.strip_suffix(SUFFIX)?.rsplit_once('.')?;
     Some((segment::number_of(segment)?, offset.parse().ok()?))

@@ -1,4 +1,4 @@
-//! The data directory: everything of one server that must outlive it, for one process at a time.
+//! The data directory: all persistent data of one server, locked by one process at a time.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use crate::disk::{Disk, DiskLock};
 
 const LOCK_NAME: &str = "lock";
 
-/// Where the segments are that a start reads.
+/// Directory of the segments that a start reads.
 pub(crate) const JOURNAL_NAME: &str = "journal";
 
-/// Where segments go that a snapshot covers.
+/// Directory of the segments covered by a snapshot.
 pub(crate) const ARCHIVE_NAME: &str = "archive";
 
-/// A data directory that no other process can open as long as this or a clone of it lives.
+/// A locked data directory. No other process can open it while this or a clone of it is alive.
 #[derive(Clone, Debug)]
 pub struct DataDirectory {
     disk: Disk,
@@ -23,7 +23,7 @@ pub struct DataDirectory {
 }
 
 impl DataDirectory {
-    /// Makes the directory if need be and takes its lock.
+    /// Creates the directory if necessary and locks it.
     pub fn open(disk: Disk, path: &Path) -> Result<Self, OpenError> {
         disk.create_directory(path)?;
         let Some(lock) = disk.lock(&path.join(LOCK_NAME))? else {
@@ -32,12 +32,12 @@ impl DataDirectory {
         Ok(Self { disk, path: path.into(), _lock: Arc::new(lock) })
     }
 
-    /// The disk on which it lies.
+    /// The disk that holds the directory.
     pub fn disk(&self) -> &Disk {
         &self.disk
     }
 
-    /// Where it lies on the disk.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -1,4 +1,4 @@
-//! The journal in a directory: its threads, from the opening to the last flush.
+//! The journal on disk: its threads, from opening to the last flush.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,37 +6,38 @@ use std::thread::{self, JoinHandle};
 
 use super::maker::{Maker, Stock};
 use super::primitives::{AtomicBool, Mutex};
-use super::ring::{Ring, Ticket};
+use super::ring::{Claim, Ring};
 use super::waiters::Progress;
-use super::writer::{self, Desk, Writer};
+use super::writer::{self, Writer, WriterSlot};
 use super::{
     DataDirectory, JournalConfig, JournalMetrics, LOCAL_LOG, OnLost, Refused, block, recovery,
     segment,
 };
 use crate::disk::DiskError;
 
-/// The journal in a directory. Dropping it puts everything that was filled on disk first. Where the
-/// journal's own thread drops it, since it woke who had the last reference, that follows at once.
+/// The journal on disk. Dropping it flushes every filled record first. If the journal's own thread
+/// drops it, because a task it woke held the last reference, the flush follows right after the
+/// drop.
 pub struct LocalJournal {
     pub(super) shared: Arc<writer::Shared>,
     pub(super) stock: Arc<Stock>,
-    desk: Arc<Desk>,
+    writer: Arc<WriterSlot>,
     on_lost: OnLost,
     threads: Vec<JoinHandle<()>>,
     pub(super) epoch: u64,
     pub(super) record_bytes_max: usize,
-    /// Let go after the threads have ended.
+    /// Released after the threads have ended.
     data: DataDirectory,
 }
 
 impl LocalJournal {
-    /// A journal with both its threads at work.
+    /// Starts a journal with both its threads.
     pub(super) fn start(recovered: recovery::Recovered, config: &JournalConfig) -> Self {
         let (mut journal, maker) = Self::assemble(recovered, config);
-        let (desk, data) = (journal.desk.clone(), journal.data.clone());
+        let (writer, data) = (journal.writer.clone(), journal.data.clone());
         let run = move || {
-            let ended = desk.run();
-            // Nobody else may open the directory before the last flush.
+            let ended = writer.run();
+            // Keep the lock until the last flush: nobody else may open the directory before.
             drop(data);
             ended
         };
@@ -47,19 +48,19 @@ impl LocalJournal {
         journal
     }
 
-    /// A journal whose threads are steps that the caller takes.
+    /// Starts a journal whose work the caller does step by step.
     #[cfg(test)]
     pub(super) fn start_stepped(
         recovered: recovery::Recovered,
         config: &JournalConfig,
     ) -> (Self, Steps) {
         let (journal, maker) = Self::assemble(recovered, config);
-        let desk = journal.desk.clone();
-        (journal, Steps { desk, maker })
+        let writer = journal.writer.clone();
+        (journal, Steps { writer, maker })
     }
 
     fn assemble(recovered: recovery::Recovered, config: &JournalConfig) -> (Self, Maker) {
-        let recovery::Recovered { data, mould, tail, ready, next_number, .. } = recovered;
+        let recovery::Recovered { data, template, tail, ready, next_number, .. } = recovered;
         let (epoch, position) = (tail.chain.epoch, tail.chain.position);
         let (ring, taker) = Ring::new(config.ring_slots, config.ring_bytes, position);
         ring.add_space(tail.room() - segment::unused_bytes_max(config.record_bytes_max));
@@ -86,7 +87,7 @@ impl LocalJournal {
             record_bytes_max: config.record_bytes_max,
         };
         let maker = Maker {
-            mould,
+            template,
             stock: stock.clone(),
             ring,
             segments_ahead: config.segments_ahead,
@@ -94,18 +95,20 @@ impl LocalJournal {
         };
         let record_bytes_max = config.record_bytes_max;
         let threads = Vec::new();
-        let desk = Arc::new(Desk { shared: shared.clone(), writer: Mutex::new(Some(writer)) });
+        let writer =
+            Arc::new(WriterSlot { shared: shared.clone(), writer: Mutex::new(Some(writer)) });
         let on_lost = config.on_lost.clone();
-        let journal = Self { shared, stock, desk, on_lost, threads, epoch, record_bytes_max, data };
+        let journal =
+            Self { shared, stock, writer, on_lost, threads, epoch, record_bytes_max, data };
         (journal, maker)
     }
 
-    pub(super) fn reserve(&self, record_bytes: usize) -> Result<Ticket, Refused> {
+    pub(super) fn reserve(&self, record_bytes: usize) -> Result<Claim, Refused> {
         assert!(record_bytes <= self.record_bytes_max, "a record is too long: {record_bytes}");
         let result = self.shared.ring.reserve(block::alone_bytes(record_bytes) as u64);
         if result.is_err() {
-            // It may be that nobody waits for the records that take the room.
-            self.shared.progress.bell.ring();
+            // Nobody may be waiting for the records that take up the room, so request a flush.
+            self.shared.progress.wakeup.request();
         }
         result
     }
@@ -114,13 +117,13 @@ impl LocalJournal {
         self.shared.ring.newest_position()
     }
 
-    pub(super) fn fill(&self, ticket: &Ticket, write: impl FnOnce(&mut Vec<u8>)) {
-        self.shared.ring.fill(ticket, write);
-        self.shared.progress.bell.announce();
+    pub(super) fn fill(&self, claim: &Claim, write: impl FnOnce(&mut Vec<u8>)) {
+        self.shared.ring.fill(claim, write);
+        self.shared.progress.wakeup.notify();
     }
 
     pub(super) fn tend(&self) {
-        if let Err(error) = self.desk.tend() {
+        if let Err(error) = self.writer.tend() {
             (self.on_lost)(&error);
         }
     }
@@ -129,40 +132,41 @@ impl LocalJournal {
 impl Drop for LocalJournal {
     fn drop(&mut self) {
         self.shared.is_closing.store(true, Ordering::Release);
-        self.shared.progress.bell.ring();
+        self.shared.progress.wakeup.request();
         self.stock.close();
         let this = thread::current().id();
-        // Whom a flush wakes may have the last reference. The journal's own thread cannot wait for
-        // its own end; it comes to it as soon as this returns.
+        // A task woken by a flush may drop the last reference, on the journal's own thread. That
+        // thread cannot join itself; it exits as soon as this returns.
         for thread in self.threads.drain(..).filter(|thread| thread.thread().id() != this) {
-            // A thread that panicked has said why, and with `panic = "abort"` there is none.
+            // A thread that panicked has already reported why, and with `panic = "abort"` the
+            // process is gone.
             let _ = thread.join();
         }
     }
 }
 
-/// What the threads of a journal do, step by step, for whoever wants it to happen in one thread and
-/// in an order of its own. After an error the journal is lost.
+/// The work of the journal's threads, one step at a time, for callers that want it on a single
+/// thread in an order of their choice. After an error the journal is lost.
 #[cfg(test)]
 pub(crate) struct Steps {
-    desk: Arc<Desk>,
+    writer: Arc<WriterSlot>,
     maker: Maker,
 }
 
 #[cfg(test)]
 impl Steps {
-    /// Does what the journal's own thread does, until the journal closes.
+    /// Runs the loop of the journal's own thread until the journal closes.
     #[cfg(paperbourse_loom)]
     pub(crate) fn run(&self) -> Result<(), DiskError> {
-        self.desk.run()
+        self.writer.run()
     }
 
-    /// Puts the records that are there on disk, as one block. False when there were none.
+    /// Flushes the filled records as one block. Returns false when there were none.
     pub(crate) fn flush(&mut self) -> Result<bool, DiskError> {
-        self.desk.flush()
+        self.writer.flush()
     }
 
-    /// Makes a segment if one is wanted. False when none is, and when the disk is full.
+    /// Makes a segment if one is wanted. Returns false if none is, or if the disk is full.
     pub(crate) fn make_segment(&mut self) -> Result<bool, DiskError> {
         self.maker.make_segment(|| ())
     }

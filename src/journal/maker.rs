@@ -1,6 +1,6 @@
-//! Makes segments ahead of their use, on a thread of its own, so that the writer never waits for
-//! one. It is the only part of the journal that a full disk can stop, and it goes on by itself when
-//! there is room again.
+//! Preallocates segments on a thread of its own, so that the writer never waits for one. This is
+//! the only part of the journal that a full disk can stop, and it resumes by itself once there is
+//! room.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -14,30 +14,30 @@ use super::ring::Ring;
 use super::segment::{self, Header};
 use crate::disk::{self, Disk, DiskError, DiskFile};
 
-/// How long a full disk is left alone before the next attempt.
+/// Pause before retrying on a full disk.
 const FULL_DISK_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long the disk is left alone after each part of a segment's zeros.
+/// Pause after writing each part of a segment's zeros.
 const PART_PAUSE: Duration = Duration::from_millis(2);
 
-/// A segment with its header and nothing in it.
+/// A segment that holds only its header.
 #[derive(Debug)]
 pub(super) struct BlankSegment {
     pub(super) file: DiskFile,
     pub(super) header: Header,
 }
 
-/// How segments are made in one directory.
-pub(super) struct Mould {
+/// What all segments of one directory have in common.
+pub(super) struct SegmentTemplate {
     pub(super) disk: Disk,
     pub(super) directory: PathBuf,
     pub(super) log: LogId,
     pub(super) segment_bytes: u64,
 }
 
-impl Mould {
-    /// Makes the segment with this number, on disk with its name. Calls `between_parts` where it
-    /// may take its time.
+impl SegmentTemplate {
+    /// Creates the segment with this number and syncs the file and its name. Calls `between_parts`
+    /// where it may pause.
     pub(super) fn make(
         &self,
         number: u64,
@@ -57,7 +57,7 @@ impl Mould {
     }
 }
 
-/// The segments that are ready.
+/// The preallocated segments.
 pub(super) struct Stock {
     state: Mutex<State>,
     changed: Condvar,
@@ -75,7 +75,7 @@ impl Stock {
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Takes the next segment, if one is ready, and lets another be made.
+    /// Takes the next segment, if one is ready, and wakes the thread that makes another.
     pub(super) fn take(&self) -> Option<BlankSegment> {
         let segment = self.state.lock().ready.pop_front();
         self.changed.notify_all();
@@ -88,13 +88,13 @@ impl Stock {
         state.next_number += 1;
     }
 
-    /// The number of the next segment, if fewer than `segments_ahead` are ready.
+    /// The number of the next segment to make, if fewer than `segments_ahead` are ready.
     fn wanted_number(&self, segments_ahead: usize) -> Option<u64> {
         let state = self.state.lock();
         (state.ready.len() < segments_ahead).then_some(state.next_number)
     }
 
-    /// Blocks until a segment is wanted. False when there will be no more use for one.
+    /// Blocks until a segment is wanted. Returns false when the journal is closing.
     fn wait_until_wanted(&self, segments_ahead: usize) -> bool {
         let mut state = self.state.lock();
         while !state.is_closing && state.ready.len() >= segments_ahead {
@@ -103,7 +103,7 @@ impl Stock {
         !state.is_closing
     }
 
-    /// Leaves the disk alone for a while, which the end of the journal cuts short.
+    /// Waits for `duration`, or until the journal closes.
     fn pause(&self, duration: Duration) {
         let mut state = self.state.lock();
         if !state.is_closing {
@@ -111,16 +111,15 @@ impl Stock {
         }
     }
 
-    /// Ends the thread that makes segments.
+    /// Stops the thread that makes segments.
     pub(super) fn close(&self) {
         self.state.lock().is_closing = true;
         self.changed.notify_all();
     }
 }
 
-/// What the thread works with.
 pub(super) struct Maker {
-    pub(super) mould: Mould,
+    pub(super) template: SegmentTemplate,
     pub(super) stock: Arc<Stock>,
     pub(super) ring: Arc<Ring>,
     pub(super) segments_ahead: usize,
@@ -128,7 +127,7 @@ pub(super) struct Maker {
 }
 
 impl Maker {
-    /// Keeps the stock filled until it is closed.
+    /// Makes segments until the stock is closed.
     pub(super) fn run(&self) -> Result<(), DiskError> {
         while self.stock.wait_until_wanted(self.segments_ahead) {
             if !self.make_segment(|| self.give_way())? {
@@ -138,12 +137,12 @@ impl Maker {
         Ok(())
     }
 
-    /// Makes a segment if one is wanted. False when none is, and when the disk is full.
+    /// Makes a segment if one is wanted. Returns false if none is, or if the disk is full.
     pub(super) fn make_segment(&self, between_parts: impl FnMut()) -> Result<bool, DiskError> {
         let Some(number) = self.stock.wanted_number(self.segments_ahead) else {
             return Ok(false);
         };
-        match self.mould.make(number, between_parts) {
+        match self.template.make(number, between_parts) {
             Ok(segment) => {
                 let bytes = segment.header.segment_bytes;
                 self.stock.put(segment);
@@ -158,26 +157,25 @@ impl Maker {
         }
     }
 
-    /// Lets the flushes that happen meanwhile have the disk to themselves for a moment, unless the
-    /// segment is wanted soon.
+    /// Pauses so that concurrent flushes get the disk, unless the segment is needed soon.
     fn give_way(&self) {
-        if self.ring.space_left() > self.mould.segment_bytes / 2 {
+        if self.ring.space_left() > self.template.segment_bytes / 2 {
             self.stock.pause(PART_PAUSE);
         }
     }
 
-    /// There is no room: gives back what was taken, and says so.
+    /// Removes the unfinished segment and logs that the disk is full.
     fn give_back(&self, number: u64, error: &DiskError) -> Result<(), DiskError> {
-        let path = self.mould.directory.join(segment::file_name(number));
+        let path = self.template.directory.join(segment::file_name(number));
         let temporary = disk::temporary_name(&path);
-        if self.mould.disk.exists(&temporary)? {
-            self.mould.disk.remove_file(&temporary)?;
+        if self.template.disk.exists(&temporary)? {
+            self.template.disk.remove_file(&temporary)?;
         }
         tracing::warn!(
             %error,
             reason = %error.source,
-            "no room for another journal segment, on disk or among the open files: writes will be \
-             refused once the prepared space is used up"
+            "cannot preallocate a journal segment, out of disk space or file descriptors: writes \
+             will be refused once the preallocated space is used up"
         );
         Ok(())
     }

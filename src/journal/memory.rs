@@ -1,9 +1,9 @@
-//! The journal without a disk, for tests, benches and servers that may forget.
+//! The journal without a disk, for tests, benchmarks and servers that need no persistence.
 //!
-//! One that forgets gives places and nothing else: each is durable from the start. One that keeps
-//! its records calls a record durable as soon as it and all before it are filled in, unless a gate
-//! is held: then nothing beyond the gate is durable until the test that holds it lets it go. That
-//! is how a test proves that no answer leaves early.
+//! It either discards records or keeps them. If it discards them, every place is durable from the
+//! start. If it keeps them, a record is durable once it and all records before it are filled,
+//! unless a [`Gate`] is held: then nothing beyond the gate is durable until the test releases it.
+//! This is how a test proves that no answer leaves early.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::block::alone_bytes;
-use super::ring::{Ring, Taker, Ticket};
+use super::ring::{Claim, Ring, Taker};
 use super::waiters::Progress;
 use super::{JournalConfig, Place, Refused};
 
-/// The log of all places in a journal in memory.
+/// The log id of every place in a journal in memory.
 const LOG: u8 = 0;
 
-/// A journal in memory. Clones are handles of the same journal.
+/// A journal in memory. Clones share the same journal.
 #[derive(Clone)]
 pub struct MemoryJournal {
     shared: Arc<Shared>,
@@ -30,14 +30,12 @@ struct Shared {
     record_bytes_max: usize,
 }
 
-/// What becomes of records.
 enum Records {
-    /// They are forgotten: the newest position that was given away.
+    /// Discarded; holds the newest reserved position.
     Forgotten(AtomicU64),
     Kept(Kept),
 }
 
-/// Where records are kept.
 struct Kept {
     ring: Arc<Ring>,
     state: Mutex<State>,
@@ -45,25 +43,25 @@ struct Kept {
 
 struct State {
     taker: Taker,
-    /// The newest position of the filled prefix.
+    /// The newest position up to which every record is filled.
     filled: u64,
-    /// Nothing beyond it is durable.
+    /// No position beyond this is durable.
     gate: u64,
     records: Vec<Vec<u8>>,
 }
 
 impl MemoryJournal {
-    /// A journal that forgets its records.
+    /// A journal that discards its records.
     pub fn new(config: &JournalConfig) -> Self {
         Self::with(config, Progress::new(LOG, u64::MAX), Records::Forgotten(AtomicU64::new(0)))
     }
 
-    /// A journal that keeps its records, without a bound: for tests.
+    /// A journal that keeps its records in unbounded memory. For tests.
     pub fn keeping(config: &JournalConfig) -> Self {
         Self::kept_behind(config, u64::MAX)
     }
 
-    /// A journal that keeps its records, and a gate that holds all of them back.
+    /// A journal that keeps its records, and a gate that holds back all of them.
     pub fn gated(config: &JournalConfig) -> (Self, Gate) {
         let journal = Self::kept_behind(config, 0);
         let gate = Gate { journal: journal.clone() };
@@ -89,7 +87,7 @@ impl MemoryJournal {
         }
     }
 
-    /// All records in order, of a journal that keeps them; otherwise none.
+    /// All records, in order. Empty if the journal discards them.
     pub fn records(&self) -> Vec<Vec<u8>> {
         self.kept().map(|kept| kept.state.lock().records.clone()).unwrap_or_default()
     }
@@ -102,13 +100,13 @@ impl MemoryJournal {
         &self.shared.progress
     }
 
-    pub(super) fn reserve(&self, record_bytes: usize) -> Result<Ticket, Refused> {
+    pub(super) fn reserve(&self, record_bytes: usize) -> Result<Claim, Refused> {
         let record_bytes_max = self.shared.record_bytes_max;
         assert!(record_bytes <= record_bytes_max, "a record is too long: {record_bytes}");
         match &self.shared.records {
             Records::Kept(kept) => kept.ring.reserve(alone_bytes(record_bytes) as u64),
             Records::Forgotten(newest) => {
-                Ok(Ticket::of_nothing(newest.fetch_add(1, Ordering::Relaxed) + 1))
+                Ok(Claim::of_nothing(newest.fetch_add(1, Ordering::Relaxed) + 1))
             }
         }
     }
@@ -120,9 +118,9 @@ impl MemoryJournal {
         }
     }
 
-    pub(super) fn fill(&self, ticket: &Ticket, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn fill(&self, claim: &Claim, write: impl FnOnce(&mut Vec<u8>)) {
         let Some(Kept { ring, state }) = self.kept() else { return };
-        ring.fill(ticket, write);
+        ring.fill(claim, write);
         let mut state = state.lock();
         let State { taker, records, .. } = &mut *state;
         let taken = taker.take(|bytes| {
@@ -135,7 +133,7 @@ impl MemoryJournal {
         }
     }
 
-    /// Under the lock of the state, so that positions are published in order.
+    /// Must run under the state lock, so that positions are published in order.
     fn publish(&self, state: &State) {
         let durable = state.filled.min(state.gate);
         if durable > self.shared.progress.durable_place().position {
@@ -144,30 +142,29 @@ impl MemoryJournal {
     }
 }
 
-/// Holds back what a journal in memory calls durable.
+/// Controls which records of a journal in memory are durable.
 pub struct Gate {
     journal: MemoryJournal,
 }
 
 impl Gate {
-    /// Lets everything through, now and later.
+    /// Releases all records, present and future.
     pub fn release(&self) {
         self.set(u64::MAX);
     }
 
-    /// Lets everything up to this place through, and holds back what follows. What is durable
-    /// already stays so.
+    /// Releases records up to `place` and holds back later ones. Durable records stay durable.
     pub fn release_to(&self, place: Place) {
         self.set(place.position);
     }
 
-    /// Holds back everything that is not durable yet.
+    /// Holds back every record that is not durable yet.
     pub fn hold(&self) {
         self.set(0);
     }
 
     fn set(&self, position: u64) {
-        let kept = self.journal.kept().expect("a gate holds what is kept");
+        let kept = self.journal.kept().expect("only a journal that keeps its records has a gate");
         let mut state = kept.state.lock();
         state.gate = position;
         self.journal.publish(&state);

@@ -1,15 +1,15 @@
-//! What the journal counts about its flushes. Reading is lock-free and needs no rest of the
-//! writer, so the figures of one reading may be a flush apart from each other.
+//! Flush metrics of the journal. Reading is lock-free and does not stop the writer, so the values
+//! of one reading may be a flush apart.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Upper bounds of the buckets are powers of two; the last bucket holds everything above.
+/// Number of buckets. Their upper bounds are powers of two; the last has none.
 pub const BUCKET_COUNT: usize = 32;
 
-/// Counts of a quantity, by powers of two.
+/// A histogram with power-of-two buckets.
 #[derive(Default, Debug)]
 pub struct Histogram {
     buckets: [AtomicU64; BUCKET_COUNT],
@@ -26,13 +26,13 @@ impl Histogram {
         self.max.fetch_max(value, Ordering::Relaxed);
     }
 
-    /// How many values were counted in each bucket. Bucket `n` holds those below 2 to the power of
-    /// `n` that no earlier bucket holds; the last holds all the rest.
+    /// The count of each bucket. Bucket `n` counts values from 2^(n-1) to 2^n - 1, bucket 0 counts
+    /// zeros, and the last one everything above.
     pub fn buckets(&self) -> [u64; BUCKET_COUNT] {
         std::array::from_fn(|index| self.buckets[index].load(Ordering::Relaxed))
     }
 
-    /// How many values were counted.
+    /// The number of values counted.
     pub fn count(&self) -> u64 {
         self.buckets().iter().sum()
     }
@@ -48,22 +48,22 @@ impl Histogram {
     }
 }
 
-/// The figures of one journal since it was opened.
+/// Metrics of one journal since it was opened.
 #[derive(Default, Debug)]
 pub struct JournalMetrics {
-    /// How long a flush took, write and sync together, in microseconds.
+    /// Time of a flush, write and fsync together, in microseconds.
     pub flush_us: Histogram,
-    /// How many records a flush carried.
+    /// Records per flush.
     pub batch_records: Histogram,
-    /// How many bytes a flush wrote, padding included.
+    /// Bytes written per flush, padding included.
     pub batch_bytes: Histogram,
-    /// When the flush that is under way began.
+    /// Start of the flush in progress.
     flushing_since: Mutex<Option<Instant>>,
 }
 
 impl JournalMetrics {
-    /// How long the oldest record that is not on disk has been waiting for the flush that is under
-    /// way, which is the time that a disk that stands still has stood still. 0 when there is none.
+    /// Age of the flush in progress, and so how long a stalled disk has been stalled. 0 when no
+    /// flush is in progress.
     pub fn unflushed_age(&self) -> Duration {
         self.flushing_since.lock().map_or(Duration::ZERO, |since| since.elapsed())
     }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_fall_into_their_buckets() {
+    fn values_are_counted_in_the_right_bucket() {
         let histogram = Histogram::default();
         for value in [0, 1, 2, 3, 4, 1023, 1024, 1 << 40] {
             histogram.record(value);

@@ -1,6 +1,5 @@
-//! The atomics, mutex, threads and clock under the hand-written hand-overs of the journal and of
-//! whoever waits for it, in one place so that a build with `--cfg paperbourse_loom` can put the
-//! model checker's in their stead.
+//! The atomics, mutex, threads and clock behind the journal's hand-written synchronization, in one
+//! place, so that a build with `--cfg paperbourse_loom` can swap in the model checker's.
 
 #[cfg(not(paperbourse_loom))]
 pub(crate) use real::*;
@@ -15,7 +14,7 @@ mod real {
 
     pub(crate) use parking_lot::Mutex;
 
-    /// The time, for what depends on how long something took.
+    /// The current time, for measuring durations.
     pub(crate) fn now() -> std::time::Instant {
         std::time::Instant::now()
     }
@@ -30,18 +29,18 @@ mod modelled {
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, fence};
     pub(crate) use loom::thread::{Thread, current, park};
 
-    /// A moment may be over whatever has happened meanwhile.
+    /// The timeout may expire at any time.
     pub(crate) fn park_timeout(_: Duration) {
         loom::thread::yield_now();
     }
 
-    /// Nothing takes time, so that the checker can repeat what it has seen.
+    /// Time stands still, so that executions are repeatable.
     pub(crate) fn now() -> Instant {
         static NOW: LazyLock<Instant> = LazyLock::new(Instant::now);
         *NOW
     }
 
-    /// The model checker's mutex with the face of `parking_lot`'s.
+    /// The model checker's mutex with `parking_lot`'s interface.
     #[derive(Debug)]
     pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 

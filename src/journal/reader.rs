@@ -1,5 +1,5 @@
-//! Reads segments, one in memory at a time, and changes nothing: for recovery, for snapshots and
-//! for people.
+//! Reads segments without changing anything, one in memory at a time: for recovery, snapshots and
+//! inspection.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,36 +13,36 @@ use super::tail::{self, Tail};
 use crate::disk::{Disk, DiskError, DiskFile};
 use crate::faults::{self, Fault};
 
-/// Where the chain of blocks stands, as a snapshot keeps it.
+/// The end of the checksum chain, as a snapshot stores it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChainMark {
     /// The epoch of the newest block.
     pub epoch: u64,
     /// The position of the newest record.
     pub position: u64,
-    /// The checksum that the next block must continue.
+    /// The header checksum that the next block must continue.
     pub crc: u32,
 }
 
-/// The end of a closed segment: where a reader that knows everything before it goes on.
+/// The end of a closed segment: where a reader that already has everything before it resumes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JournalMark {
-    /// Which log.
+    /// The log.
     pub log: LogId,
     /// The number of the segment.
     pub segment: u64,
-    /// Where the chain stands at its end.
+    /// The chain at the end of the segment.
     pub chain: ChainMark,
 }
 
-/// Where a record is within its segment.
+/// The location of a record within its segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordAt {
-    /// The offset of its first byte in the file.
+    /// File offset of its first byte.
     pub offset: u32,
-    /// Its length.
+    /// Length, in bytes.
     pub bytes: u32,
-    /// The epoch that it was written in.
+    /// The epoch in which it was written.
     pub epoch: u64,
 }
 
@@ -65,32 +65,32 @@ impl Batch {
         self.segment
     }
 
-    /// Where its records are, in order.
+    /// The locations of the records, in order.
     pub fn records(&self) -> &[RecordAt] {
         &self.records
     }
 
-    /// How many blocks they are in, those that begin an epoch included.
+    /// The number of blocks, including those that begin an epoch.
     pub const fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// How many epochs begin in it, each with a block without records.
+    /// The number of epochs that begin in the segment, each with a block without records.
     pub const fn epochs_begun(&self) -> u64 {
         self.epochs_begun
     }
 
-    /// How many records the fullest of its blocks holds.
+    /// The number of records in the fullest block.
     pub const fn block_records_max(&self) -> u32 {
         self.block_records_max
     }
 
-    /// Where its last block ends: everything of the file that counts lies before.
+    /// File offset of the end of the last block. Nothing after it counts.
     pub const fn end(&self) -> u32 {
         self.end
     }
 
-    /// The bytes of one of its records.
+    /// The bytes of a record.
     pub fn record(&self, at: RecordAt) -> &[u8] {
         &self.content()[at.offset as usize..][..at.bytes as usize]
     }
@@ -106,15 +106,15 @@ impl Batch {
     }
 }
 
-/// Memory of the size of a segment, which goes back to its reader when the batch is done with:
-/// fresh memory takes the system longer to hand out than a segment takes to read into it.
+/// A buffer the size of a segment, returned to its reader on drop: allocating fresh memory takes
+/// longer than reading a segment into it.
 #[derive(Debug)]
 struct Buffer {
     bytes: Vec<u8>,
     spare: Arc<Spare>,
 }
 
-/// The buffer that was done with last. The others are given back to the system.
+/// The buffer returned last; earlier ones are freed.
 type Spare = Mutex<Vec<u8>>;
 
 impl Buffer {
@@ -129,69 +129,69 @@ impl Drop for Buffer {
     }
 }
 
-/// A segment that was read up to where its blocks end.
+/// A segment, read up to the end of its blocks.
 pub(super) struct Segment {
     pub(super) file: DiskFile,
     pub(super) header: Header,
     pub(super) batch: Batch,
-    /// Where its last block starts, or where it ends when there is none.
+    /// Offset of the last block, or `end` if there is none.
     pub(super) newest_block: usize,
-    /// Where its last block ends.
+    /// Offset of the end of the last block.
     pub(super) end: usize,
-    /// What lies behind that.
+    /// What follows the last block.
     pub(super) tail: Tail,
-    /// Where the chain stands there.
+    /// The chain at `end`.
     pub(super) chain: Chain,
 }
 
 impl Segment {
-    /// Whether it holds no block.
+    /// Whether the segment holds no block.
     pub(super) const fn is_blank(&self) -> bool {
         self.end == self.header.blocks_at() && matches!(self.tail, Tail::Clean)
     }
 }
 
-/// A segment that may be written while it is read.
+/// A segment read while the server may be writing it.
 #[derive(Debug)]
 pub struct OpenBatch {
-    /// The records of its whole blocks.
+    /// The records of the complete blocks.
     pub batch: Batch,
-    /// How many bytes of a block that is not whole follow: one that is being written, or one that
-    /// a crash left behind.
+    /// Bytes of an incomplete block after them: one being written, or one torn by a crash.
     pub torn_bytes: usize,
 }
 
 /// Reads the segments of a log in order.
 #[derive(Clone, Debug)]
 pub struct SegmentReader {
-    /// Known from the first segment on, or from where the reading began.
+    /// The log and its chain; known after the first segment, or from the mark.
     known: Option<(LogId, Chain)>,
-    /// Whether the first block may continue any other.
+    /// Whether the first block may continue any chain.
     is_lenient: bool,
-    /// Where the log seems to end, and what it is called when something follows all the same.
+    /// Where the log appears to end, and the damage to report if anything follows.
     over: Option<(PathBuf, u64, Damage)>,
     spare: Arc<Spare>,
 }
 
 impl SegmentReader {
-    /// A reader that goes on at the end of a segment, or with the first one.
+    /// A reader that starts after the mark, or with the first segment.
     pub fn after(mark: Option<JournalMark>) -> Self {
         let known = mark.map(|mark| (mark.log, Chain::at(mark.log, mark.chain)));
         Self { known, is_lenient: false, over: None, spare: Arc::default() }
     }
 
-    /// A reader that begins with any segment: what its first block says of those before it is
-    /// believed, since they are not there to be asked.
+    /// A reader that may start with any segment. It trusts the first block about its predecessors,
+    /// which it cannot check.
     pub fn anywhere() -> Self {
         Self { known: None, is_lenient: true, over: None, spare: Arc::default() }
     }
 
-    /// The log and where its chain stands; `None` before the first segment.
+    /// The log and the end of its chain. `None` before the first segment.
     pub fn end(&self) -> Option<(LogId, ChainMark)> {
         self.known.map(|(log, chain)| (log, chain.mark()))
     }
 
-    /// Reads the next segment, which is written no more.
+    /// Reads the next segment, which must be closed: an incomplete block or an empty segment is an
+    /// error.
     pub fn read_closed(
         &mut self,
         disk: &Disk,
@@ -212,8 +212,8 @@ impl SegmentReader {
         }
     }
 
-    /// Whether anything was written into a segment. False too where its header or its length does
-    /// not tell, which its reading finds out.
+    /// Whether a segment holds any block. Also false if its header or length is invalid, which
+    /// reading the segment reports.
     pub fn is_begun(disk: &Disk, path: &Path) -> Result<bool, DiskError> {
         let file = disk.open_read(path)?;
         let mut sector = [0; SECTOR_BYTES];
@@ -231,8 +231,8 @@ impl SegmentReader {
         Ok(!is_zero(&sector))
     }
 
-    /// Reads the next segment, which may be written at this moment or may not have been begun. What
-    /// the reader knows afterwards holds only if nothing was written meanwhile.
+    /// Reads the next segment, which may be blank or may be written concurrently. The reader's end
+    /// is only valid if nothing was written during the call.
     pub fn read_open(
         &mut self,
         disk: &Disk,
@@ -247,7 +247,7 @@ impl SegmentReader {
         Ok(OpenBatch { batch: segment.batch, torn_bytes })
     }
 
-    /// Reads the next segment up to where its blocks end.
+    /// Reads the next segment up to the end of its blocks.
     pub(super) fn read(&mut self, file: DiskFile, number: u64) -> Result<Segment, OpenError> {
         let mut buffer = Buffer::of(&self.spare);
         let header = load(&file, number, &mut buffer.bytes)?;
@@ -282,7 +282,7 @@ impl SegmentReader {
             if let Reading::Block(block) = &reading {
                 let count_before = records.len();
                 let expected = first_position + count_before as u64;
-                assert_eq!(block.first_position, expected, "the chain of blocks was checked");
+                assert_eq!(block.first_position, expected, "block::read checks the chain");
                 for (offset, bytes) in block.record_ranges() {
                     records.push(RecordAt {
                         offset: to_u32(end + offset),
@@ -336,7 +336,7 @@ fn accepts_damage() -> bool {
     faults::is_on(Fault::TornTailAcceptedInTheMiddle)
 }
 
-/// Reads a file whole and checks its header.
+/// Reads a whole file and checks its header.
 fn load(file: &DiskFile, number: u64, content: &mut Vec<u8>) -> Result<Header, OpenError> {
     let path = || file.path().to_path_buf();
     if file.read_into(content, SEGMENT_BYTES_MAX)?.is_none() {
@@ -369,12 +369,12 @@ fn to_u32(bytes: usize) -> u32 {
     u32::try_from(bytes).expect("a segment is at most a GiB")
 }
 
-/// The file's name of the segment with this number.
+/// The file name of a segment.
 pub fn segment_name(number: u64) -> String {
     segment::file_name(number)
 }
 
-/// The number of the segment with this file name. `None` for any other file.
+/// The segment number in a file name. `None` for any other file.
 pub fn segment_number(file_name: &str) -> Option<u64> {
     segment::number_of(file_name)
 }

@@ -1,8 +1,8 @@
-//! Opens the journal of a directory: makes it when there is none, reads what no snapshot covers,
-//! cuts a torn end, begins the next epoch.
+//! Opens the journal of a directory: creates it if there is none, reads what no snapshot covers,
+//! cuts a torn tail and begins the next epoch.
 //!
-//! It changes nothing before it has read everything and whoever was shown the records has agreed,
-//! and it refuses whatever it cannot explain by a crash of this very format.
+//! Nothing is written until everything has been read and the caller has accepted every record.
+//! Recovery refuses any state of the disk that a crash of this format cannot explain.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
@@ -16,7 +16,7 @@ use super::directory::{ARCHIVE_NAME, JOURNAL_NAME};
 use super::local::LocalJournal;
 #[cfg(test)]
 use super::local::Steps;
-use super::maker::{BlankSegment, Mould};
+use super::maker::{BlankSegment, SegmentTemplate};
 use super::reader::{Batch, JournalMark, Segment, SegmentReader};
 use super::segment;
 use super::tail;
@@ -24,30 +24,29 @@ use super::writer::Tail;
 use super::{DataDirectory, Journal, JournalConfig, Place};
 use crate::disk::{self, Disk, DiskError};
 
-/// What the opening of a journal found and did.
+/// The result of opening a journal.
 #[derive(Clone, Debug)]
 pub struct RecoveryReport {
-    /// How many records were read.
+    /// Number of records read.
     pub records: u64,
-    /// How many segments hold blocks.
+    /// Number of segments that hold blocks.
     pub segments: u64,
-    /// The newest record.
+    /// The place of the newest record.
     pub last: Place,
-    /// The epoch that began with this opening.
+    /// The epoch that this start began.
     pub epoch: u64,
-    /// The torn end that was cut, if there was one.
+    /// The torn tail that was cut, if any.
     pub torn: Option<TornTail>,
-    /// How long it took.
+    /// Duration of the recovery.
     pub elapsed: Duration,
 }
 
-/// For the log: what was read, and what was cut.
 impl fmt::Display for RecoveryReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { records, segments, torn, .. } = self;
         write!(formatter, "{records} records of {segments} segments recovered")?;
         if let Some(TornTail { bytes, copy, .. }) = torn {
-            write!(formatter, ", a torn end of {bytes} bytes cut ")?;
+            write!(formatter, ", a torn tail of {bytes} bytes cut ")?;
             match copy {
                 Some(copy) => write!(formatter, "(kept as {})", copy.display())?,
                 None => write!(formatter, "(not kept: the disk is full)")?,
@@ -57,24 +56,24 @@ impl fmt::Display for RecoveryReport {
     }
 }
 
-/// The end of a segment that a crash left half written. Nobody was told that it is on disk.
+/// A partly written block left by a crash. It was never acknowledged.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TornTail {
-    /// How many bytes were cut, zeros between them included.
+    /// Number of bytes cut, including zeros between them.
     pub bytes: u64,
-    /// Where in the segment they began.
+    /// Offset in the segment.
     pub offset: u64,
-    /// Where a copy of them is kept; `None` when the disk had no room for one.
+    /// Path of the copy. `None` if the disk had no room for one.
     pub copy: Option<PathBuf>,
 }
 
-/// Why a journal cannot be opened. Nothing was changed except where it says so.
+/// Why a journal cannot be opened. Nothing was changed unless stated.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// A file operation failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// Another process has the directory open.
+    /// Another process has locked the directory.
     #[error(
         "the data directory {} is in use by another process; stop it or choose another directory",
         directory.display()
@@ -83,10 +82,10 @@ pub enum OpenError {
         /// The data directory.
         directory: PathBuf,
     },
-    /// The system gave no random number for a new log.
-    #[error("no random number for the id of a new journal: {0}")]
+    /// The system provided no random bytes for the id of a new log.
+    #[error("cannot generate the id of a new journal: {0}")]
     Random(getrandom::Error),
-    /// The journal's directory holds no segment.
+    /// The journal directory holds no segment.
     #[error(
         "{} holds no segment, so records are missing; start from a backup, or on another data \
          directory",
@@ -96,10 +95,10 @@ pub enum OpenError {
         /// The journal's directory.
         directory: PathBuf,
     },
-    /// A segment between others, or the first, is not there.
-    #[error("{} is missing; put it back from a backup", path.display())]
+    /// The first segment, or one between others, is missing.
+    #[error("{} is missing; restore it from a backup", path.display())]
     MissingSegment {
-        /// The file that should be there.
+        /// The missing file.
         path: PathBuf,
     },
     /// The file is not a segment, or its header is damaged.
@@ -108,9 +107,9 @@ pub enum OpenError {
         /// The segment.
         path: PathBuf,
     },
-    /// The length or the number of the file is not what its header says.
+    /// The file's length or number differs from its header.
     #[error(
-        "{} is not the file its header describes: it was cut or renamed; {REMEDY}",
+        "{} does not match its header: it was truncated or renamed; {REMEDY}",
         path.display()
     )]
     SegmentMismatch {
@@ -135,10 +134,10 @@ pub enum OpenError {
         /// Its version.
         version: u32,
     },
-    /// The segment was written by a server so old that this one cannot read it.
+    /// The segment was written by a server too old for this one to read.
     #[error(
-        "{} has format version {version}, older than {}, the oldest that this server reads; start \
-         the server that wrote it",
+        "{} has format version {version}, older than {}, the oldest this server reads; run \
+         the server version that wrote it",
         path.display(),
         segment::OLDEST_VERSION
     )]
@@ -153,12 +152,12 @@ pub enum OpenError {
     Damaged {
         /// The segment.
         path: PathBuf,
-        /// Where the last good block before the damage ends.
+        /// Where the last intact block before the damage ends.
         offset: u64,
         /// What is wrong there.
         damage: Damage,
     },
-    /// The reader of the records refused one.
+    /// The consumer of the records refused one.
     #[error("the record at position {position} was refused: {source}")]
     Replay {
         /// The position of the record.
@@ -168,14 +167,14 @@ pub enum OpenError {
     },
 }
 
-const REMEDY: &str = "the journal was left as it is; put the file back from a backup";
+const REMEDY: &str = "the journal was not changed; restore the file from a backup";
 
-/// Why the reading of a journal ended.
+/// Why reading a journal ended early.
 #[derive(Debug)]
 pub enum ReadError<E> {
     /// The journal cannot be read.
     Journal(OpenError),
-    /// Whoever was shown the records did not want any more.
+    /// The consumer of the records stopped.
     Stopped(E),
 }
 
@@ -191,25 +190,24 @@ impl<E> From<DiskError> for ReadError<E> {
     }
 }
 
-/// A journal that is ready to be written.
+/// A journal that is ready for writing.
 pub(super) struct Recovered {
-    /// Held as long as the journal is open.
+    /// Keeps the lock while the journal is open.
     pub(super) data: DataDirectory,
-    pub(super) mould: Mould,
+    pub(super) template: SegmentTemplate,
     pub(super) tail: Tail,
     pub(super) ready: VecDeque<BlankSegment>,
     pub(super) next_number: u64,
     pub(super) report: RecoveryReport,
 }
 
-/// A journal that was read to its end. So far nothing has changed.
+/// A journal that was read to its end but not changed yet.
 pub struct UnopenedJournal {
     data: DataDirectory,
     config: JournalConfig,
     directory: PathBuf,
     log: LogId,
     end: End,
-    /// The blank segments after the end.
     ready: VecDeque<BlankSegment>,
     next_number: u64,
     records: u64,
@@ -217,8 +215,8 @@ pub struct UnopenedJournal {
     began: Instant,
 }
 
-/// Reads the journal in the data directory, from behind the mark on, and shows the records of each
-/// segment, in order. A directory without a journal is given one.
+/// Reads the journal in the data directory, starting after the mark, and passes the records of each
+/// segment to `show`, in order. Creates a journal if the directory has none.
 pub(super) fn read<E>(
     data: &DataDirectory,
     config: &JournalConfig,
@@ -231,7 +229,7 @@ pub(super) fn read<E>(
     if !disk.exists(&directory)? && mark.is_none() {
         create(data, &directory, config)?;
     }
-    // Also where it exists: the process that made it may have ended before it did this.
+    // Even if it already existed: the process that created it may have ended before syncing it.
     disk.sync_directory(data.path())?;
     let paths = settle(data, &directory, mark.map_or(0, |mark| mark.segment))?;
     let mut reader = SegmentReader::after(mark);
@@ -279,7 +277,7 @@ pub(super) fn read<E>(
 }
 
 impl UnopenedJournal {
-    /// Cuts a torn end and begins the next epoch.
+    /// Cuts a torn tail, begins the next epoch and starts the journal's threads.
     pub fn open(self) -> Result<(Journal, RecoveryReport), OpenError> {
         let config = self.config.clone();
         let recovered = self.recover()?;
@@ -287,7 +285,7 @@ impl UnopenedJournal {
         Ok((Journal::Local(LocalJournal::start(recovered, &config)), report))
     }
 
-    /// The same without threads: nothing is written and no segment is made but by the steps.
+    /// The same without threads: the caller writes blocks and makes segments through [`Steps`].
     #[cfg(test)]
     pub(crate) fn open_stepped(self) -> Result<(Journal, Steps, RecoveryReport), OpenError> {
         let config = self.config.clone();
@@ -297,7 +295,7 @@ impl UnopenedJournal {
         Ok((Journal::Local(journal), steps, report))
     }
 
-    /// What a recovery that ended here would have found.
+    /// The report so far: `torn` is unset and the epoch is that of the newest block.
     pub fn report(&self) -> RecoveryReport {
         RecoveryReport {
             records: self.records,
@@ -317,33 +315,34 @@ impl UnopenedJournal {
         let torn = if end.torn_bytes > 0 { Some(keep_torn(disk, &directory, &end)?) } else { None };
         end.rewrite()?;
         let segment_bytes = config.segment_bytes;
-        let mould = Mould { disk: disk.clone(), directory, log, segment_bytes };
-        remove_older(&mould, &mut ready, &mut next_number)?;
+        let template = SegmentTemplate { disk: disk.clone(), directory, log, segment_bytes };
+        remove_older(&template, &mut ready, &mut next_number)?;
         let header = end.segment.header;
         let is_older = header.version < segment::VERSION;
         let mut tail = end.tail(&config);
         let room_min = PAGE_BYTES + block::alone_bytes(config.record_bytes_max);
         if is_older || tail.room() < room_min as u64 {
             let segment = if is_older && tail.offset == header.blocks_at() as u64 {
-                // In its place, for an empty segment before one with blocks would be a gap.
-                mould.make(header.number, || ())?
+                // Replace it: an empty segment before one with blocks would be a gap.
+                template.make(header.number, || ())?
             } else if let Some(segment) = ready.pop_front() {
                 segment
             } else {
                 next_number += 1;
-                mould.make(next_number - 1, || ())?
+                template.make(next_number - 1, || ())?
             };
             tail = Tail::at_start_of(segment, tail.chain, tail.sync);
         }
-        // A block without records: the epoch is on disk before its first record can be reserved.
+        // A block without records puts the epoch on disk before its first record can be reserved.
         tail.append(&mut Builder::new())?;
         let (epoch, elapsed) = (tail.chain.epoch, began.elapsed());
         let report = RecoveryReport { epoch, torn, elapsed, ..report };
-        Ok(Recovered { data, mould, tail, ready, next_number, report })
+        Ok(Recovered { data, template, tail, ready, next_number, report })
     }
 }
 
-/// Makes the journal's directory with its first segment, under another name until it is whole.
+/// Creates the journal's directory with its first segment, under a temporary name until it is
+/// complete.
 fn create(data: &DataDirectory, directory: &Path, config: &JournalConfig) -> Result<(), OpenError> {
     let disk = data.disk();
     let temporary = disk::temporary_name(directory);
@@ -351,20 +350,20 @@ fn create(data: &DataDirectory, directory: &Path, config: &JournalConfig) -> Res
     disk.create_directory(&temporary)?;
     let mut id = [0; 16];
     getrandom::fill(&mut id).map_err(OpenError::Random)?;
-    let mould = Mould {
+    let template = SegmentTemplate {
         disk: disk.clone(),
         directory: temporary.clone(),
         log: LogId(id),
         segment_bytes: config.segment_bytes,
     };
-    mould.make(1, || ())?;
+    template.make(1, || ())?;
     disk.rename(&temporary, directory)?;
     Ok(())
 }
 
-/// Puts on disk what an earlier process may have left in memory, removes what it did not finish,
-/// and lists the segments behind the covered ones, which must have no gaps. Those that an earlier
-/// snapshot covered may lie in the archive: they are read there when one goes back by a snapshot.
+/// Syncs what an earlier process may have left in the page cache, removes unfinished files, and
+/// lists the segments after the covered ones, which must have no gaps. Segments covered by a newer
+/// snapshot that was moved away may be in the archive, and are read from there.
 fn settle(
     data: &DataDirectory,
     directory: &Path,
@@ -391,7 +390,7 @@ fn settle(
         directories.push(directory);
     }
     paths.retain(|&number, _| number > covered);
-    // The archive alone is no journal: the newest records are not there.
+    // The archive alone is not enough: the newest records are missing.
     if !paths.values().next_back().is_some_and(|path| path.starts_with(directory)) {
         return Err(OpenError::NoSegments { directory: directory.to_path_buf() });
     }
@@ -408,25 +407,25 @@ fn settle(
     Ok(paths.into_iter().collect())
 }
 
-/// Removes the empty segments that an older server has made ready. The last one goes first, and for
-/// good, so that there is no gap at any time.
+/// Removes the empty segments that a server of an older version preallocated. The last one goes
+/// first, and each removal is synced, so that there is never a gap.
 fn remove_older(
-    mould: &Mould,
+    template: &SegmentTemplate,
     ready: &mut VecDeque<BlankSegment>,
     next_number: &mut u64,
 ) -> Result<(), DiskError> {
     let is_current = |segment: &&BlankSegment| segment.header.version == segment::VERSION;
     let kept = ready.iter().take_while(is_current).count();
     for older in ready.drain(kept..).rev() {
-        mould.disk.remove_file(older.file.path())?;
-        mould.disk.sync_directory(&mould.directory)?;
+        template.disk.remove_file(older.file.path())?;
+        template.disk.sync_directory(&template.directory)?;
         *next_number = older.header.number;
     }
     Ok(())
 }
 
-/// Keeps a copy of the torn end before it is cut. A full disk does not stop the start: nobody was
-/// told that what is cut is on disk, and cutting needs no room.
+/// Copies the torn tail before it is cut. A full disk does not stop the start: the tail was never
+/// acknowledged, and cutting needs no space.
 fn keep_torn(disk: &Disk, directory: &Path, end: &End) -> Result<TornTail, OpenError> {
     let (file, offset) = (&end.segment.file, end.offset);
     let mut torn = vec![0; end.torn_bytes];
@@ -438,16 +437,16 @@ fn keep_torn(disk: &Disk, directory: &Path, end: &End) -> Result<TornTail, OpenE
             offset,
             bytes = torn.len(),
             crc32c = crc32c::crc32c(&torn),
-            "cutting a torn end of the journal without keeping a copy: the disk is full"
+            "cutting a torn journal tail without keeping a copy: the disk is full"
         );
     }
     Ok(TornTail { bytes: torn.len() as u64, offset, copy })
 }
 
-/// Where the newest block ends.
+/// The end of the newest block.
 struct End {
     segment: BlankSegment,
-    /// Where the newest block starts, or `offset` where the segment has none.
+    /// Where the newest block starts, or `offset` if the segment has none.
     block_offset: u64,
     offset: u64,
     torn_bytes: usize,
@@ -455,11 +454,12 @@ struct End {
 }
 
 impl End {
-    /// Writes the newest block once more, and zeros as far behind it as a torn one can reach.
+    /// Rewrites the newest block, followed by zeros as far as a torn block can reach.
     ///
-    /// When a sync fails, the system may take the bytes for written and go on showing them: the
-    /// next process reads what is not on disk, and its own sync changes nothing. At most one block
-    /// is in flight, so all that can be in doubt is that block, or the zeros of an opening.
+    /// After a failed fsync, the kernel may mark the pages clean and keep serving them: the next
+    /// process then reads bytes that are not on disk, and its own fsync changes nothing. At most
+    /// one block is in flight, so only that block, or the zeros written by an earlier start, can be
+    /// in doubt.
     fn rewrite(&self) -> Result<(), DiskError> {
         let zeros = (self.segment.header.segment_bytes - self.offset).min(BLOCK_BYTES_MAX as u64);
         let block_bytes = to_usize(self.offset - self.block_offset);
@@ -481,7 +481,7 @@ impl End {
     }
 }
 
-/// A length within a block or two, which fits into memory.
+/// Converts a length of at most two blocks.
 fn to_usize(bytes: u64) -> usize {
     usize::try_from(bytes).expect("a block fits into memory")
 }

@@ -1,15 +1,15 @@
-//! The ring between those who reserve places and the one who takes the records.
+//! The ring buffer between the threads that reserve places and the writer that takes the records.
 //!
-//! A reservation wins a position by one compare-and-swap; the position names a slot, and the slot
-//! belongs to the winner until it is filled and to the taker from then on. So the mutex of a slot
-//! is never contended: it is there to hand the buffer over without unsafe code.
+//! A reservation wins a position with one compare-and-swap. The position selects a slot, which
+//! belongs to the winner until it is filled and to the taker from then on. So the slot's mutex is
+//! never contended: it hands the buffer over without unsafe code.
 //!
-//! Two things are bounded: the slots, and the bytes that reservations may need on disk. The second
-//! is a promise in the worst case (each record alone in its block), counted twice: against what
-//! the ring may hold, and against the disk space that is prepared. A promise is given before the
-//! position, and what turned out not to be needed is given back by the taker's owner.
+//! The ring bounds the number of slots and the bytes that reservations may need on disk. The bytes
+//! are a worst case (each record alone in its block), checked against both the ring's capacity and
+//! the preallocated disk space. Bytes are promised before the position is taken; the writer returns
+//! what the records turned out not to need.
 //!
-//! The ring does not know what a record means, where it goes, or when it is durable.
+//! The ring does not know what a record means, where it is written, or when it is durable.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,10 +17,10 @@ use std::sync::atomic::Ordering;
 use super::Refused;
 use super::primitives::{AtomicU64, Mutex};
 
-/// A slot keeps its buffer for the next record unless it grew beyond this.
+/// A slot keeps its buffer for the next record unless the buffer has outgrown this.
 const SLOT_KEPT_BYTES_MAX: usize = 1024;
 
-/// Records on their way from many threads to one.
+/// A multi-producer, single-consumer ring of records.
 pub(super) struct Ring {
     slots: Box<[Slot]>,
     bytes_max: u64,
@@ -28,28 +28,28 @@ pub(super) struct Ring {
     exit: Exit,
 }
 
-/// What reserving threads write.
+/// Written by reserving threads.
 #[repr(align(128))]
 struct Entrance {
-    /// The position that the next reservation gets.
+    /// The position of the next reservation.
     next: AtomicU64,
-    /// All bytes ever promised to reservations.
+    /// Total bytes promised so far.
     promised: AtomicU64,
 }
 
-/// What the taker and its owner write.
+/// Written by the taker and its owner.
 #[repr(align(128))]
 struct Exit {
-    /// The position of the newest record taken out: all slots up to it are free.
+    /// The newest position taken: all slots up to it are free.
     taken: AtomicU64,
     /// The part of `promised` that belonged to taken records.
     released: AtomicU64,
-    /// The value that `promised` may reach on the disk space prepared so far.
+    /// The limit of `promised`, set by the disk space preallocated so far.
     space: AtomicU64,
 }
 
 struct Slot {
-    /// The position of the newest record filled in.
+    /// The position of the newest record in this slot.
     filled: AtomicU64,
     content: Mutex<Content>,
 }
@@ -60,42 +60,40 @@ struct Content {
     promised: u64,
 }
 
-/// The right and the duty to fill one slot.
+/// The right and obligation to fill one slot.
 #[derive(Debug)]
-pub(super) struct Ticket {
+pub(super) struct Claim {
     pub(super) position: u64,
     promised: u64,
 }
 
-impl Ticket {
-    /// A position without a slot, of whoever keeps no records.
+impl Claim {
+    /// A position without a slot, for a journal that keeps no records.
     pub(super) const fn of_nothing(position: u64) -> Self {
         Self { position, promised: 0 }
     }
 }
 
-/// The one that takes records out, in the order of their positions.
+/// Takes records out in the order of their positions.
 pub(super) struct Taker {
     ring: Arc<Ring>,
     next: u64,
 }
 
-/// What one visit of the taker brought.
+/// The result of one [`Taker::take`].
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Taken {
-    /// How many records.
     pub(super) count: usize,
-    /// The bytes that had been promised to them.
+    /// Bytes that were promised to the records.
     pub(super) promised: u64,
-    /// The position of the newest of them.
     pub(super) last_position: u64,
-    /// The visit ended at a record that was there and was not accepted.
+    /// Whether a filled record was not accepted, as opposed to none being there.
     pub(super) is_cut: bool,
 }
 
 impl Ring {
-    /// A ring of at least `slot_count` slots and `bytes_max` promised bytes, whose first position
-    /// follows `last_position`. It starts without any disk space.
+    /// A ring with at least `slot_count` slots and room for `bytes_max` promised bytes, whose first
+    /// position follows `last_position`. It starts without any disk space.
     pub(super) fn new(slot_count: usize, bytes_max: u64, last_position: u64) -> (Arc<Self>, Taker) {
         let slots = (0..slot_count.next_power_of_two())
             .map(|_| Slot { filled: AtomicU64::new(0), content: Mutex::new(Content::default()) })
@@ -117,14 +115,14 @@ impl Ring {
         (ring, taker)
     }
 
-    /// Takes the next position for a record that needs at most `bytes` on disk.
-    pub(super) fn reserve(&self, bytes: u64) -> Result<Ticket, Refused> {
+    /// Takes the next position, for a record that needs at most `bytes` on disk.
+    pub(super) fn reserve(&self, bytes: u64) -> Result<Claim, Refused> {
         self.promise(bytes)?;
         let mut position = self.entrance.next.load(Ordering::Relaxed);
         loop {
-            // Acquire: the taker's last look at the slot came before it counted it as taken.
+            // Acquire: the taker finished with the slot before it counted it as taken.
             let taken = self.exit.taken.load(Ordering::Acquire);
-            // A position that was read before others moved on may lie behind what is taken.
+            // A stale position may be behind what is taken, hence the saturating subtraction.
             if position.saturating_sub(taken) > self.slots.len() as u64 {
                 self.entrance.promised.fetch_sub(bytes, Ordering::Relaxed);
                 return Err(Refused::Busy);
@@ -135,18 +133,18 @@ impl Ring {
                 Ordering::Relaxed,
                 Ordering::Relaxed,
             ) {
-                Ok(_) => return Ok(Ticket { position, promised: bytes }),
+                Ok(_) => return Ok(Claim { position, promised: bytes }),
                 Err(newer) => position = newer,
             }
         }
     }
 
-    /// The newest position that was given away; 0 or the one that the ring began behind at first.
+    /// The newest reserved position; at first `last_position` of [`Self::new`].
     pub(super) fn newest_position(&self) -> u64 {
         self.entrance.next.load(Ordering::Acquire) - 1
     }
 
-    /// The newest position that was taken out.
+    /// The newest position taken out.
     pub(super) fn taken_position(&self) -> u64 {
         self.exit.taken.load(Ordering::Acquire)
     }
@@ -174,49 +172,49 @@ impl Ring {
         }
     }
 
-    /// Writes the record of a reservation and hands its slot to the taker.
-    pub(super) fn fill(&self, ticket: &Ticket, write: impl FnOnce(&mut Vec<u8>)) {
-        let slot = self.slot(ticket.position);
+    /// Writes the record of a reservation and passes its slot to the taker.
+    pub(super) fn fill(&self, claim: &Claim, write: impl FnOnce(&mut Vec<u8>)) {
+        let slot = self.slot(claim.position);
         {
             let mut content = slot.content.lock();
-            content.promised = ticket.promised;
+            content.promised = claim.promised;
             write(&mut content.bytes);
         }
-        slot.filled.store(ticket.position, Ordering::Release);
+        slot.filled.store(claim.position, Ordering::Release);
     }
 
-    /// Whether a record is there that nobody has taken. It may also say so of one that is being
-    /// taken.
+    /// Whether a filled record is waiting. May also be true for a record that is just being taken.
     pub(super) fn has_next(&self) -> bool {
         let next = self.taken_position() + 1;
         self.slot(next).filled.load(Ordering::Acquire) >= next
     }
 
-    /// How many bytes of prepared disk space are not promised yet.
+    /// Preallocated disk space not yet promised, in bytes.
     pub(super) fn space_left(&self) -> u64 {
         let space = self.exit.space.load(Ordering::Acquire);
         space.saturating_sub(self.entrance.promised.load(Ordering::Relaxed))
     }
 
-    /// Lets so many more bytes be promised.
+    /// Adds preallocated disk space, in bytes.
     pub(super) fn add_space(&self, bytes: u64) {
         self.exit.space.fetch_add(bytes, Ordering::Release);
     }
 
     fn slot(&self, position: u64) -> &Slot {
         let mask = self.slots.len() as u64 - 1;
-        let index = usize::try_from(position & mask).expect("a slot's index is below their number");
+        let index =
+            usize::try_from(position & mask).expect("the index is below the number of slots");
         &self.slots[index]
     }
 }
 
 impl Taker {
-    /// Whether the next record in order is there.
+    /// Whether the next record in order has been filled.
     pub(super) fn has_next(&self) -> bool {
         self.ring.slot(self.next).filled.load(Ordering::Acquire) == self.next
     }
 
-    /// Shows the filled records in order to `accept` until one is missing or not accepted, and
+    /// Passes the filled records to `accept`, in order, until one is missing or not accepted, and
     /// frees the slots of the accepted ones.
     pub(super) fn take(&mut self, mut accept: impl FnMut(&[u8]) -> bool) -> Taken {
         let mut taken = Taken::default();
@@ -237,7 +235,7 @@ impl Taker {
             self.next += 1;
         }
         if taken.count > 0 {
-            // Release: a thread that reserves one of these slots comes after our look at it.
+            // Release: we are done with these slots before another thread reserves them.
             self.ring.exit.taken.store(taken.last_position, Ordering::Release);
             self.ring.exit.released.fetch_add(taken.promised, Ordering::Release);
         }
@@ -266,13 +264,13 @@ mod tests {
     }
 
     #[test]
-    fn records_leave_in_the_order_of_their_positions() {
+    fn records_are_taken_in_the_order_of_their_positions() {
         let (ring, mut taker) = ring(4, 1000);
         let first = ring.reserve(10).unwrap();
         let second = ring.reserve(10).unwrap();
         assert_eq!((first.position, second.position), (1, 2));
         ring.fill(&second, |bytes| bytes.push(2));
-        assert_eq!(drain(&mut taker), Vec::<Vec<u8>>::new(), "the first is still missing");
+        assert_eq!(drain(&mut taker), Vec::<Vec<u8>>::new(), "the first record is still missing");
         ring.fill(&first, |bytes| bytes.push(1));
         assert_eq!(drain(&mut taker), [[1], [2]]);
     }
@@ -280,24 +278,24 @@ mod tests {
     #[test]
     fn a_full_ring_refuses_and_changes_nothing() {
         let (ring, mut taker) = ring(2, 1000);
-        let tickets = [ring.reserve(10).unwrap(), ring.reserve(10).unwrap()];
+        let claims = [ring.reserve(10).unwrap(), ring.reserve(10).unwrap()];
         for _ in 0..200 {
             assert_eq!(ring.reserve(10).unwrap_err(), Refused::Busy);
         }
-        for ticket in &tickets {
-            ring.fill(ticket, |bytes| bytes.extend(ticket.position.to_le_bytes()));
+        for claim in &claims {
+            ring.fill(claim, |bytes| bytes.extend(claim.position.to_le_bytes()));
         }
         assert_eq!(drain(&mut taker).len(), 2);
-        assert_eq!(ring.reserve(980).unwrap().position, 3, "refusals kept no promise");
+        assert_eq!(ring.reserve(980).unwrap().position, 3, "refusals promised nothing");
     }
 
     #[test]
     fn bytes_in_flight_are_bounded() {
         let (ring, mut taker) = ring(64, 100);
-        let ticket = ring.reserve(60).unwrap();
+        let claim = ring.reserve(60).unwrap();
         assert_eq!(ring.reserve(41).unwrap_err(), Refused::Busy);
         ring.fill(&ring.reserve(40).unwrap(), |_| {});
-        ring.fill(&ticket, |_| {});
+        ring.fill(&claim, |_| {});
         let taken = taker.take(|_| true);
         assert_eq!(taken, Taken { count: 2, promised: 100, last_position: 2, is_cut: false });
         ring.reserve(100).unwrap();
@@ -324,14 +322,14 @@ mod tests {
         assert!(ring.slot(1).content.lock().bytes.capacity() <= SLOT_KEPT_BYTES_MAX);
     }
 
-    /// A look that found nothing says nothing about a record that comes right behind it.
+    /// Finding no record says nothing about one filled right afterwards.
     #[test]
-    fn only_a_record_that_was_refused_cuts_a_visit() {
+    fn only_a_refused_record_marks_the_take_as_cut() {
         let (ring, mut taker) = ring(4, 1 << 20);
         let nothing = taker.take(|_| true);
         assert_eq!((nothing.count, nothing.is_cut), (0, false));
-        let ticket = ring.reserve(1).unwrap();
-        ring.fill(&ticket, |buffer| buffer.push(7));
+        let claim = ring.reserve(1).unwrap();
+        ring.fill(&claim, |buffer| buffer.push(7));
         let refused = taker.take(|_| false);
         assert_eq!((refused.count, refused.is_cut), (0, true));
         let accepted = taker.take(|_| true);
@@ -339,11 +337,11 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_not_accepted_stays() {
+    fn a_refused_record_stays_in_the_ring() {
         let (ring, mut taker) = ring(4, 1000);
         for _ in 0..2 {
-            let ticket = ring.reserve(1).unwrap();
-            ring.fill(&ticket, |bytes| bytes.extend(ticket.position.to_le_bytes()));
+            let claim = ring.reserve(1).unwrap();
+            ring.fill(&claim, |bytes| bytes.extend(claim.position.to_le_bytes()));
         }
         let taken = taker.take(|bytes| bytes[0] == 1);
         assert_eq!((taken.count, taken.last_position), (1, 1));
@@ -356,8 +354,8 @@ mod tests {
 mod model {
     use super::*;
 
-    /// Two threads reserve and fill while a third takes: each position is won once, and what is
-    /// taken is exactly what was filled, whole and in order, also where both use the same slot.
+    /// Two threads reserve and fill while a third takes: each position is won once, and the records
+    /// are taken exactly as filled, whole and in order, even when both use the same slot.
     #[test]
     fn each_record_is_taken_once_and_whole() {
         let mut builder = loom::model::Builder::new();
@@ -370,9 +368,9 @@ mod model {
                 .map(|base| {
                     let ring = ring.clone();
                     loom::thread::spawn(move || {
-                        let ticket = ring.reserve(10).ok()?;
-                        ring.fill(&ticket, |bytes| bytes.extend([base, base + 1]));
-                        Some((ticket.position, [base, base + 1]))
+                        let claim = ring.reserve(10).ok()?;
+                        ring.fill(&claim, |bytes| bytes.extend([base, base + 1]));
+                        Some((claim.position, [base, base + 1]))
                     })
                 })
                 .collect();
@@ -397,7 +395,7 @@ mod model {
 
     /// Promises never exceed the space, whichever thread is refused.
     #[test]
-    fn the_space_is_never_promised_twice() {
+    fn disk_space_is_never_promised_twice() {
         loom::model(|| {
             let (ring, _taker) = Ring::new(4, 100, 0);
             ring.add_space(15);

@@ -1,5 +1,5 @@
-//! The segment: a file of zeros with a header, made before it is needed and filled with blocks.
-//! Pure: names, sizes and the header's bytes.
+//! The segment: a zero-filled file with a header, preallocated and then filled with blocks. Pure:
+//! names, sizes and the header's bytes.
 //!
 //! ```text
 //!    0               8      12      16                              32
@@ -17,19 +17,19 @@
 //!    └───────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The header is written when the segment is made, long before anyone knows what will stand before
-//! its first block. So the chain of checksums crosses from segment to segment in the blocks
-//! themselves, and a header is written once: one that is wrong is damage, never a torn write.
+//! The header is written when the segment is preallocated, long before its predecessor is complete.
+//! So the checksum chain crosses segments in the blocks themselves, and a header is written only
+//! once: a wrong one is damage, never a torn write.
 //!
-//! The file's name is its number in 20 digits, `00000000000000000001.segment`. Numbers have no
-//! gaps. Segments are made new and never used twice, so no stale block can be read again.
+//! The file name is the number in 20 digits, `00000000000000000001.segment`. Numbers have no gaps.
+//! Segments are never reused, so no stale block can be read.
 //!
 //! # Versions
 //!
-//! The version in the header holds for everything in the file. A server reads every version from
-//! the oldest that it knows up to its own and writes only its own, so it goes on in a new segment
-//! where the last one is older. It refuses to start on any other. Where magic, version and checksum
-//! lie never changes.
+//! The version in the header applies to the whole file. A server reads every version from the
+//! oldest it supports up to its own, but writes only its own: it continues in a new segment if the
+//! last one is older. It refuses to start on any other version. The offsets of magic, version and
+//! checksum never change.
 //!
 //! | version | what is different |
 //! |---|---|
@@ -40,16 +40,16 @@ use super::block::{
     LogId, PAGE_BYTES, SECTOR_BYTES, alone_bytes, is_zero, put_u32, put_u64, u32_at, u64_at,
 };
 
-/// The version of the format that this server writes.
+/// The format version that this server writes.
 pub(super) const VERSION: u32 = 2;
 
-/// The oldest version that this server reads.
+/// The oldest format version that this server reads.
 pub(super) const OLDEST_VERSION: u32 = 1;
 
-/// The version in which blocks lie on pages.
+/// The first version whose blocks are page-aligned.
 const PAGES_SINCE: u32 = 2;
 
-/// No segment is longer, so that one is always read into memory whole.
+/// Longest segment, in bytes, so that one can always be read into memory whole.
 pub(super) const SEGMENT_BYTES_MAX: u64 = 1 << 30;
 
 const MAGIC: [u8; 8] = *b"PBSEGMNT";
@@ -66,7 +66,7 @@ const CRC_AT: usize = SECTOR_BYTES - size_of::<u32>();
 /// The header fills one sector.
 pub(super) const HEADER_BYTES: usize = CRC_AT + size_of::<u32>();
 
-/// Where blocks start in a segment of this version: its header has a page of its own too.
+/// Offset of the first block in a segment of this version: the header has a page of its own too.
 pub(super) const BLOCKS_AT: usize = PAGE_BYTES;
 
 const _: () = assert!(HEADER_BYTES == SECTOR_BYTES);
@@ -74,32 +74,30 @@ const _: () = assert!(RESERVED_AT == 48);
 
 const SUFFIX: &str = ".segment";
 
-/// The name of the segment with this number.
 pub(super) fn file_name(number: u64) -> String {
     format!("{number:020}{SUFFIX}")
 }
 
-/// The number of the segment with this name. `None` for any other file.
+/// The segment number in a file name. `None` for any other file.
 pub(super) fn number_of(file_name: &str) -> Option<u64> {
     number_before(file_name, SUFFIX)
 }
 
-/// The number of a file that is named by its number in 20 digits and this suffix. `None` for any
-/// other.
+/// The number in a file name of 20 digits and this suffix. `None` for any other.
 pub(crate) fn number_before(file_name: &str, suffix: &str) -> Option<u64> {
     let digits = file_name.strip_suffix(suffix)?;
     let is_number = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
     if is_number { digits.parse().ok() } else { None }
 }
 
-/// The least space that records surely find in a segment of this length: its end may stay unused
-/// when the next record, alone in its block, does not fit any more.
+/// The space that a segment of this length guarantees to records: its end may stay unused when the
+/// next record, alone in its block, does not fit.
 pub(super) fn usable_bytes(segment_bytes: u64, record_bytes_max: usize) -> u64 {
     assert!(segment_bytes > alone_bytes(record_bytes_max) as u64, "a record fits into a segment");
     segment_bytes - BLOCKS_AT as u64 - unused_bytes_max(record_bytes_max)
 }
 
-/// The most that may stay unused at the end of a segment.
+/// Maximum number of bytes left unused at the end of a segment.
 pub(super) fn unused_bytes_max(record_bytes_max: usize) -> u64 {
     (alone_bytes(record_bytes_max) - PAGE_BYTES) as u64
 }
@@ -107,12 +105,10 @@ pub(super) fn unused_bytes_max(record_bytes_max: usize) -> u64 {
 /// The first sector of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Header {
-    /// Of the format.
     pub(super) version: u32,
     pub(super) log: LogId,
     /// From 1, without gaps.
     pub(super) number: u64,
-    /// The length of the file.
     pub(super) segment_bytes: u64,
 }
 
@@ -126,12 +122,12 @@ pub(super) enum HeaderError {
 }
 
 impl Header {
-    /// What the lengths of its blocks are multiples of.
+    /// Block lengths are multiples of this.
     pub(super) const fn page_bytes(self) -> usize {
         if self.version < PAGES_SINCE { SECTOR_BYTES } else { PAGE_BYTES }
     }
 
-    /// Where its first block starts.
+    /// Offset of the first block.
     pub(super) const fn blocks_at(self) -> usize {
         self.page_bytes()
     }
@@ -186,7 +182,7 @@ mod tests {
         Header { version: VERSION, log: LogId([9; 16]), number: 3, segment_bytes: 1 << 26 };
 
     #[test]
-    fn a_header_comes_back_and_every_changed_byte_is_noticed() {
+    fn a_header_survives_a_round_trip_and_every_changed_byte_is_detected() {
         let bytes = HEADER.to_bytes();
         assert_eq!(Header::read(&bytes), Ok(HEADER));
         for at in 0..bytes.len() {
@@ -198,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn other_versions_and_used_reserved_bytes_are_refused() {
+    fn unsupported_versions_and_nonzero_reserved_bytes_are_refused() {
         let resealed = |at: usize, value: u32| {
             let mut bytes = HEADER.to_bytes();
             put_u32(&mut bytes, at, value);
@@ -215,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_strictly() {
+    fn names_are_parsed_strictly() {
         assert_eq!(file_name(1), "00000000000000000001.segment");
         assert_eq!(number_of(&file_name(u64::MAX)), Some(u64::MAX));
         for other in [

@@ -1,4 +1,4 @@
-//! The journal on a real disk, rule by rule. Small segments, so that everything happens often.
+//! The journal on a real disk, rule by rule. Segments are small, so that every case occurs often.
 
 mod broken;
 mod contract;
@@ -18,7 +18,7 @@ use super::block::{PAGE_BYTES, SECTOR_BYTES};
 use super::*;
 use crate::disk::{self, Disk};
 
-/// Small enough that segments change all the time, large enough for blocks of several pages.
+/// Small enough that segments rotate constantly, large enough for blocks of several pages.
 fn config() -> JournalConfig {
     JournalConfig {
         segment_bytes: 48 << 10,
@@ -32,7 +32,7 @@ fn config() -> JournalConfig {
     }
 }
 
-/// A record as it was shown to the replay.
+/// A record as passed to `replay`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Replayed {
     epoch: u64,
@@ -68,13 +68,14 @@ fn open(data: &Path) -> Opened {
     try_open(data).unwrap()
 }
 
-/// A data directory in memory where the system has one, for tests that open it thousands of times.
+/// A data directory, in memory if the system has a RAM disk, for tests that open it thousands of
+/// times.
 fn scratch() -> TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { TempDir::new_in(memory).unwrap() } else { TempDir::new().unwrap() }
 }
 
-/// Writes a record as soon as there is room.
+/// Writes a record, retrying until there is room.
 fn write(journal: &Journal, record: &[u8]) -> Place {
     loop {
         match journal.reserve(record.len()) {
@@ -91,7 +92,7 @@ fn write_alone(journal: &Journal, record: &[u8]) -> Place {
     place
 }
 
-/// Bytes of which none is zero.
+/// A record without zero bytes.
 fn record(seed: usize, length: usize) -> Vec<u8> {
     (0..length).map(|index| u8::try_from((seed * 31 + index) % 255).unwrap() + 1).collect()
 }
@@ -104,7 +105,7 @@ fn segment_path(data: &Path, number: u64) -> PathBuf {
 struct Image {
     bytes: Vec<u8>,
     records: Vec<Vec<u8>>,
-    /// Where each block starts, the epoch's first, and then where the last ends.
+    /// The offset of each block, the epoch's first, and then the end of the last one.
     offsets: Vec<usize>,
 }
 
@@ -119,11 +120,11 @@ impl Image {
         }
         drop(opened);
         let bytes = std::fs::read(segment_path(data.path(), 1)).unwrap();
-        assert!(*offsets.last().unwrap() < bytes.len(), "it fits into one segment");
+        assert!(*offsets.last().unwrap() < bytes.len(), "the records must fit into one segment");
         Self { bytes, records, offsets }
     }
 
-    /// Puts bytes in the place of the segment, into a data directory with nothing else.
+    /// Writes the bytes as the only segment of an otherwise empty data directory.
     fn install(bytes: &[u8], data: &Path) {
         let _ = std::fs::remove_dir_all(data.join("journal"));
         std::fs::create_dir_all(data.join("journal")).unwrap();

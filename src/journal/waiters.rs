@@ -1,11 +1,11 @@
-//! Who waits until a place is on disk, and how they learn that it is.
+//! Waiting until a place is on disk.
 //!
 //! A flush covers the records of many commands, whose tasks belong to a few workers. The journal
-//! wakes each worker's group once, and the group's own task wakes the tasks, on their own thread.
+//! wakes each worker's group once; the group's own task then wakes the others, on their own thread.
 //!
-//! No wake-up is lost, by the order of two steps on each side: the journal publishes the durable
-//! position and then looks into each group under its lock; a wait looks at the position under the
-//! same lock and then enters the group. Whichever takes the lock second sees what the other did.
+//! No wake-up is lost: the journal publishes the durable position and then checks each group under
+//! its lock; a waiter checks the position under the same lock and then enters the group. Whichever
+//! takes the lock second sees what the other did.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -18,20 +18,20 @@ use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use super::Place;
-use super::bell::Bell;
 use super::primitives::{AtomicU64, Mutex};
+use super::wakeup::FlushWakeup;
 
-/// At most this many groups at a time: one for each worker thread.
+/// Maximum number of groups at a time, one for each worker thread.
 pub const WAITER_GROUPS_MAX: usize = 1024;
 
-/// This many tasks are woken for each time that the lock of a group is taken.
+/// Tasks woken per acquisition of a group's lock.
 const WOKEN_AT_ONCE: usize = 64;
 
-/// How far the log is on disk, and everyone who waits for more.
+/// The durable position of the log, and everyone waiting for it to advance.
 pub(super) struct Progress {
     log: u8,
-    /// Wakes who puts records on disk.
-    pub(super) bell: Bell,
+    /// Wakes the thread that flushes.
+    pub(super) wakeup: FlushWakeup,
     durable: AtomicU64,
     groups: Mutex<Vec<Weak<Waiters>>>,
     blocked: parking_lot::Mutex<()>,
@@ -39,11 +39,11 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Progress of a log of which everything up to `durable` is on disk.
+    /// Progress of a log that is durable up to `durable`.
     pub(super) fn new(log: u8, durable: u64) -> Self {
         Self {
             log,
-            bell: Bell::default(),
+            wakeup: FlushWakeup::default(),
             durable: AtomicU64::new(durable),
             groups: Mutex::new(Vec::new()),
             blocked: parking_lot::Mutex::new(()),
@@ -64,7 +64,8 @@ impl Progress {
         place.position <= self.durable.load(Ordering::Acquire)
     }
 
-    /// Everything up to this position is on disk: tells all who wait. One thread at a time.
+    /// Advances the durable position and wakes all who wait for it. Only one thread at a time may
+    /// call this.
     pub(super) fn publish(&self, position: u64) {
         debug_assert!(position >= self.durable.load(Ordering::Relaxed));
         self.durable.store(position, Ordering::Release);
@@ -75,13 +76,13 @@ impl Progress {
             }
             group.is_some()
         });
-        // A thread in `wait_blocking` has either not looked yet or waits on the condition.
+        // A thread in `wait_blocking` has either not checked yet or is waiting on the condition.
         drop(self.blocked.lock());
         self.advanced.notify_all();
     }
 
     pub(super) fn wait_blocking(&self, place: Place) {
-        self.bell.ring();
+        self.wakeup.request();
         let mut blocked = self.blocked.lock();
         while !self.is_durable(place) {
             self.advanced.wait(&mut blocked);
@@ -102,10 +103,10 @@ impl Progress {
     }
 }
 
-/// The waits of one worker's tasks.
+/// The waiting tasks of one worker.
 ///
-/// It holds one entry for each live [`DurableWait`] that is not over, and one for each waker handed
-/// over and not yet woken; both are bounded by the commands that may be on their way.
+/// Holds one entry for each pending [`DurableWait`] and one for each registered waker not yet
+/// woken; both are bounded by the number of commands in flight.
 pub struct Waiters {
     progress: Arc<Progress>,
     waiting: Mutex<Waiting>,
@@ -114,7 +115,7 @@ pub struct Waiters {
 
 #[derive(Default)]
 struct Waiting {
-    /// Keyed by position and then by a number of its own, for many wait for the same position.
+    /// Keyed by position and a unique number, since many may wait for the same position.
     wakers: BTreeMap<(u64, u64), Waker>,
     entries_ever: u64,
 }
@@ -128,12 +129,12 @@ impl Waiting {
 }
 
 impl Waiters {
-    /// Waits until the record at this place is on disk. The worker must be running [`Self::run`].
+    /// Waits until the record at `place` is on disk. The worker must be running [`Self::run`].
     pub fn durable(self: &Arc<Self>, place: Place) -> DurableWait {
         DurableWait { waiters: self.clone(), place, entry: None }
     }
 
-    /// Wakes a task of this worker when the record at this place is on disk, at once if it is.
+    /// Wakes a task of this worker once the record at `place` is on disk, at once if it already is.
     pub fn wake_when_durable(&self, place: Place, waker: Waker) {
         let mut waiting = self.waiting.lock();
         if self.progress.is_durable(place) {
@@ -144,7 +145,7 @@ impl Waiters {
         }
     }
 
-    /// Wakes this worker's tasks as their places reach the disk, for ever. Each worker spawns it
+    /// Wakes this worker's tasks as their places become durable, for ever. Each worker spawns this
     /// once on its own runtime.
     pub async fn run(&self) {
         loop {
@@ -153,7 +154,7 @@ impl Waiters {
         }
     }
 
-    /// Called by the journal after it published this position.
+    /// Called by the journal after publishing `position`.
     fn notify_up_to(&self, position: u64) {
         let first = self.waiting.lock().wakers.first_key_value().map(|(&(first, _), _)| first);
         if first.is_some_and(|first| first <= position) {
@@ -173,7 +174,7 @@ impl Waiters {
             }
             drop(waiting);
             let is_last = due.len() < WOKEN_AT_ONCE;
-            // A waker may drop a task and with it a wait of this group: never under the lock.
+            // Waking may drop a task, and with it a wait of this group: never do it under the lock.
             due.into_iter().for_each(Waker::wake);
             if is_last {
                 return;
@@ -187,7 +188,7 @@ impl Waiters {
     }
 }
 
-/// Ends when a place is on disk. Dropped before, it leaves nothing behind.
+/// Completes once a place is on disk. Dropping it earlier removes its entry.
 #[must_use = "a wait does nothing unless it is awaited"]
 pub struct DurableWait {
     waiters: Arc<Waiters>,
@@ -247,7 +248,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts how often it was woken.
+    /// Counts its wake-ups.
     #[derive(Default)]
     struct Count(AtomicUsize);
 
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_wakes_the_group_once_and_the_group_wakes_who_is_covered() {
+    fn a_flush_wakes_the_group_once_and_the_group_wakes_covered_tasks() {
         let (progress, waiters) = group();
         let completer = Arc::new(Count::default());
         let mut run = pin!(waiters.run());
@@ -288,7 +289,7 @@ mod tests {
         }
         progress.publish(150);
         assert_eq!(completer.get(), 1);
-        assert_eq!(counts[0].get(), 0, "waking them is for the group's own task");
+        assert_eq!(counts[0].get(), 0, "the group's own task wakes them");
         assert!(!is_ready(run.as_mut(), &completer));
         for (index, (wait, count)) in waits.iter_mut().zip(&counts).enumerate() {
             assert_eq!(count.get(), usize::from(index < 150));
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_wait_leaves_nothing() {
+    fn a_dropped_wait_leaves_no_entry() {
         let (progress, waiters) = group();
         let count = Arc::new(Count::default());
         for _ in 0..3 {
@@ -315,18 +316,18 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_is_durable_by_its_second_poll_leaves_too() {
+    fn a_wait_completed_by_a_second_poll_leaves_no_entry() {
         let (progress, waiters) = group();
         let count = Arc::new(Count::default());
         let mut wait = pin!(waiters.durable(progress.place(1)));
         assert!(!is_ready(wait.as_mut(), &count));
         progress.publish(1);
-        assert!(is_ready(wait.as_mut(), &count), "it need not be woken to see it");
+        assert!(is_ready(wait.as_mut(), &count), "a poll sees it without a wake-up");
         assert_eq!(waiters.len(), 0);
     }
 
     #[test]
-    fn a_waker_handed_over_is_woken_once() {
+    fn a_registered_waker_is_woken_once() {
         let (progress, waiters) = group();
         let early = Arc::new(Count::default());
         waiters.wake_when_durable(progress.place(3), early.clone().into());
@@ -340,9 +341,9 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_of_a_waker_may_be_a_wait_of_its_own_group() {
+    fn dropping_a_waker_may_drop_a_wait_of_the_same_group() {
         struct Task(
-            #[expect(dead_code, reason = "it is there to be dropped")]
+            #[expect(dead_code, reason = "held only to be dropped")]
             parking_lot::Mutex<Option<DurableWait>>,
         );
         impl Wake for Task {
@@ -359,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_come_and_go() {
+    fn dropped_groups_are_removed() {
         let progress = Arc::new(Progress::new(0, 0));
         for _ in 0..3 * WAITER_GROUPS_MAX {
             drop(progress.register());

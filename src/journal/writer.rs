@@ -1,12 +1,13 @@
-//! Putting records on disk: takes what is there, one block, one write, one sync, tells everyone.
+//! Flushes records: takes what the ring holds, makes one block of it, writes it, syncs it and
+//! publishes the new durable position.
 //!
-//! One thread at a time does it. A worker that would otherwise sleep does it with what it has just
-//! filled in: on an idle server an answer then waits for the disk and for no other thread. The
-//! journal's own thread does it when it is asked to, and with what was left too long ([`watch`]).
-//! There is no delay to collect more records: those that arrive during a flush share the next.
+//! One thread at a time flushes. An idle worker flushes the records it has just filled, so on an
+//! idle server an answer waits only for the disk and not for another thread. The journal's own
+//! thread flushes on request, and whatever has waited too long ([`watch`]). There is no delay to
+//! collect more records: those that arrive during a flush share the next one.
 //!
-//! Nobody waits for the desk. Whoever finds it taken goes away, since whoever has it looks for
-//! records again when it is free.
+//! Nobody waits for the writer. A thread that finds it taken goes on, since the thread that holds
+//! it checks for records again after releasing it.
 //!
 //! [`watch`]: super::watch
 
@@ -20,42 +21,41 @@ use super::metrics::JournalMetrics;
 use super::primitives::{AtomicBool, Mutex, fence, now};
 use super::ring::{Ring, Taken, Taker};
 use super::waiters::Progress;
-use super::watch::{LOOK_INTERVAL, Look, Watch};
+use super::watch::{CHECK_INTERVAL, Check, Watch};
 use super::{SyncMode, segment};
 use crate::disk::{DiskError, DiskFile};
 use crate::faults::{self, Fault};
 
-/// A flush that takes longer than this is warned about.
+/// A flush that takes longer than this is logged.
 const SLOW_FLUSH: Duration = Duration::from_secs(1);
 
-/// A disk is quick while its newest flush took at most this. Nothing else of a worker's happens
-/// while it writes, so it stands still for no longer than that, but for the first flush of a disk
-/// that turns slow.
+/// The disk counts as fast while its newest flush took at most this. A worker does nothing else
+/// during a flush, so it stalls no longer than this, except at the first flush of a disk that has
+/// become slow.
 const QUICK_FLUSH_US_MAX: u64 = 500;
 
-/// A worker writes at most this many blocks before it looks after its connections again: its own
-/// records, and those that others filled in meanwhile.
+/// Maximum number of blocks that a worker writes before it returns to its connections: its own
+/// records, and those that others filled meanwhile.
 const TENDED_FLUSHES_MAX: usize = 2;
 
-/// What the writer shares with those who reserve and wait.
+/// State shared between the writer and those who reserve and wait.
 pub(super) struct Shared {
     pub(super) ring: Arc<Ring>,
     pub(super) progress: Arc<Progress>,
     pub(super) metrics: JournalMetrics,
-    /// How long the newest flush took, in microseconds.
+    /// Duration of the newest flush, in microseconds.
     pub(super) newest_flush_us: AtomicU64,
-    /// The number of the segment that is written now.
+    /// The number of the current segment.
     pub(super) segment: AtomicU64,
-    /// Set when there will be no further reservations.
+    /// Set once no more reservations can be made.
     pub(super) is_closing: AtomicBool,
 }
 
-/// The end of the log on disk: the segment that is written to, and what the next block continues.
+/// The end of the log on disk: the current segment, and the chain that the next block continues.
 pub(super) struct Tail {
     pub(super) file: DiskFile,
-    /// The number of the segment.
     pub(super) number: u64,
-    /// Where the next block goes.
+    /// Offset of the next block.
     pub(super) offset: u64,
     pub(super) segment_bytes: u64,
     pub(super) chain: Chain,
@@ -75,12 +75,12 @@ impl Tail {
         }
     }
 
-    /// How many bytes are left in the segment.
+    /// Bytes left in the segment.
     pub(super) fn room(&self) -> u64 {
         self.segment_bytes - self.offset
     }
 
-    /// Puts the block on disk, into pages that hold nothing yet.
+    /// Writes and syncs the block, into pages that hold nothing yet. Returns its length in bytes.
     pub(super) fn append(&mut self, builder: &mut Builder) -> Result<u64, DiskError> {
         let block = builder.seal(&mut self.chain);
         let bytes = block.len() as u64;
@@ -95,107 +95,111 @@ impl Tail {
     }
 }
 
-/// Where the writer is when it does not write: whoever puts records on disk takes it from here.
-pub(super) struct Desk {
+/// Holds the writer while nobody is flushing; a thread locks it to flush.
+pub(super) struct WriterSlot {
     pub(super) shared: Arc<Shared>,
     /// `None` once the journal is lost.
     pub(super) writer: Mutex<Option<Writer>>,
 }
 
-/// What a visit to the desk leaves behind.
+/// What is left after a drain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Left {
-    /// Nothing, or what somebody else who writes sees to.
-    Nothing,
-    /// Records: there were more than the visit was for.
-    Records,
+enum Drained {
+    /// Nothing, or only what the thread now flushing will find.
+    Fully,
+    /// Records: there were more than the allowed number of blocks holds.
+    Partly,
     /// The journal is lost.
     Lost,
 }
 
-impl Desk {
-    /// Writes until the journal closes and everything reserved is on disk, or is lost: what the
-    /// journal's own thread does.
+impl WriterSlot {
+    /// The loop of the journal's own thread: flushes until the journal is lost, or has closed and
+    /// everything reserved is on disk.
     pub(super) fn run(&self) -> Result<(), DiskError> {
         let Shared { progress, ring, is_closing, .. } = &*self.shared;
-        let bell = &progress.bell;
-        bell.attach();
+        let wakeup = &progress.wakeup;
+        wakeup.attach();
         let mut watch = Watch::new(ring.taken_position());
         loop {
-            // In this order: who closes says so, and then rings; what was filled before is seen.
-            let is_rung = bell.take_ring();
-            let is_last_look = is_closing.load(Ordering::Acquire);
-            let look = watch.look(ring.taken_position(), ring.newest_position());
-            let is_due = is_rung || is_last_look || look == Look::Late;
-            let is_lost = is_due && self.visit(usize::MAX)? == Left::Lost;
-            if is_last_look || is_lost {
+            // The order matters: closing sets the flag before it requests a flush, and the last
+            // check sees everything filled before that.
+            let is_requested = wakeup.take_request();
+            let is_last_check = is_closing.load(Ordering::Acquire);
+            let check = watch.check(ring.taken_position(), ring.newest_position());
+            let is_due = is_requested || is_last_check || check == Check::Late;
+            let is_lost = is_due && self.drain(usize::MAX)? == Drained::Lost;
+            if is_last_check || is_lost {
                 return Ok(());
             }
-            if look == Look::Quiet {
-                bell.sleep_unless(|| ring.has_next());
+            if check == Check::Quiet {
+                wakeup.park_unless(|| ring.has_next());
             } else {
-                bell.doze(LOOK_INTERVAL);
+                wakeup.doze(CHECK_INTERVAL);
             }
         }
     }
 
-    /// Sees to it that the records that are there reach the disk soon, for a thread that has
-    /// nothing else to do. It writes them itself, which spares the time of two changes of threads,
-    /// unless the disk is slow or somebody writes at the moment.
+    /// Gets the filled records to disk soon, for a thread that has nothing else to do. It flushes
+    /// them itself, which saves two context switches, unless the disk is slow or another thread is
+    /// flushing.
     pub(super) fn tend(&self) -> Result<(), DiskError> {
         let Shared { progress, ring, newest_flush_us, .. } = &*self.shared;
         if !ring.has_next() {
             return Ok(());
         }
         let is_quick = newest_flush_us.load(Ordering::Relaxed) <= QUICK_FLUSH_US_MAX;
-        if !is_quick || self.visit(TENDED_FLUSHES_MAX)? == Left::Records {
-            progress.bell.ring();
+        if !is_quick || self.drain(TENDED_FLUSHES_MAX)? == Drained::Partly {
+            progress.wakeup.request();
         }
         Ok(())
     }
 
-    /// Writes until no record is there, at most so many blocks, unless somebody else writes.
-    fn visit(&self, blocks_max: usize) -> Result<Left, DiskError> {
+    /// Flushes until no record is left, at most `blocks_max` blocks, unless another thread is
+    /// flushing.
+    fn drain(&self, blocks_max: usize) -> Result<Drained, DiskError> {
         for _ in 0..blocks_max {
             if !self.has_next() {
-                return Ok(Left::Nothing);
+                return Ok(Drained::Fully);
             }
-            let Some(mut desk) = self.writer.try_lock() else { return Ok(Left::Nothing) };
-            if desk.is_none() {
-                return Ok(Left::Lost);
+            let Some(mut slot) = self.writer.try_lock() else { return Ok(Drained::Fully) };
+            if slot.is_none() {
+                return Ok(Drained::Lost);
             }
-            flush(&mut desk)?;
+            flush(&mut slot)?;
         }
-        Ok(if self.has_next() { Left::Records } else { Left::Nothing })
+        Ok(if self.has_next() { Drained::Partly } else { Drained::Fully })
     }
 
-    /// Whether a record is there, for whoever has just left the desk or goes there next.
+    /// Whether a record is waiting. For a thread that has just released the writer, or is about to
+    /// lock it.
     fn has_next(&self) -> bool {
-        // One thread leaves the desk and looks for records; another fills one in and finds the desk
-        // taken. With this between the two steps of each, at least one sees what the other did.
+        // One thread releases the writer and checks for records; another fills a record and finds
+        // the writer taken. With this fence between the two steps of each, at least one sees what
+        // the other did.
         fence(Ordering::SeqCst);
         self.shared.ring.has_next()
     }
 
-    /// Puts the records that are there on disk, as one block. False when there were none, and once
-    /// the journal is lost.
+    /// Flushes the filled records as one block. Returns false if there were none, or once the
+    /// journal is lost.
     #[cfg(test)]
     pub(super) fn flush(&self) -> Result<bool, DiskError> {
         flush(&mut self.writer.lock())
     }
 }
 
-fn flush(desk: &mut Option<Writer>) -> Result<bool, DiskError> {
-    let Some(writer) = desk else { return Ok(false) };
+fn flush(slot: &mut Option<Writer>) -> Result<bool, DiskError> {
+    let Some(writer) = slot else { return Ok(false) };
     let result = writer.flush();
     if result.is_err() {
-        // What the system does with pages after a failed sync is not knowable: no second attempt.
-        *desk = None;
+        // The state of the pages after a failed fsync is unknowable: no second attempt.
+        *slot = None;
     }
     result
 }
 
-/// Takes what is there and puts it on disk.
+/// Takes records from the ring and writes them.
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
     pub(super) stock: Arc<Stock>,
@@ -207,11 +211,11 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Puts the records that are there on disk. False when there were none.
+    /// Flushes the filled records as one block. Returns false if there were none.
     fn flush(&mut self) -> Result<bool, DiskError> {
         let mut taken = self.take();
-        // Only a record that was there and did not fit ends a segment: to ask again whether one is
-        // there would also find a record that came just now, for which there is room.
+        // Only a filled record that did not fit ends a segment. Asking the ring again would also
+        // find a record filled just now, for which there is room.
         if taken.count == 0 && taken.is_cut {
             self.go_to_next_segment();
             taken = self.take();
@@ -250,17 +254,17 @@ impl Writer {
         self.taker.take(|record| self.builder.push(record, bytes_max))
     }
 
-    /// Leaves the rest of the segment unused. All its blocks are on disk: each was synced before
-    /// the next was taken.
+    /// Abandons the rest of the segment. All its blocks are on disk: each was synced before the
+    /// next was taken.
     fn go_to_next_segment(&mut self) {
         let unused = self.tail.room();
         let segment = self.stock.take();
         let segment = segment.expect("space is promised only in segments that are ready");
         self.tail = Tail::at_start_of(segment, self.tail.chain, self.tail.sync);
         self.shared.segment.store(self.tail.number, Ordering::Release);
-        // The promise was made as if the most possible had stayed unused.
+        // The promise assumed the largest possible unused end.
         let unused_max = segment::unused_bytes_max(self.record_bytes_max);
-        assert!(unused <= unused_max, "a segment is left only when a record does not fit any more");
+        assert!(unused <= unused_max, "a segment ends only at a record that does not fit");
         self.shared.ring.add_space(unused_max - unused);
     }
 }

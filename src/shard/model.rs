@@ -1,6 +1,6 @@
 //! The whole promise: a command that was reserved, filled in and is awaited gets its answer without
-//! help from later traffic. Shards, tickets, waits, the bell and the journal's thread are the real
-//! ones; only the disk is in memory.
+//! help from later traffic. Shards, tickets, waits, the flush wake-up and the journal's thread are
+//! the real ones; only the disk is in memory.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;

@@ -1,7 +1,6 @@
-//! A file of sections: what snapshots and order files are made of.
+//! The container file format of snapshots and order files: a list of sections.
 //!
-//! It is written once from front to back, so its table stands at the end. All numbers are little
-//! endian.
+//! Written once from front to back, so its table is at the end. All numbers are little endian.
 //!
 //! ```text
 //!    0               8      12      16                              32
@@ -22,13 +21,13 @@
 //!    └───────────────┴───────┴───────┴───────────────────────────────┘
 //! ```
 //!
-//! The crc of the table also covers T and the count. All are CRC-32C. A file under its own name is
-//! whole: it was on disk before it got that name. So whatever does not fit is damage.
+//! The crc of the table also covers T and the count. All crcs are CRC-32C. A file gets its final
+//! name only after it was synced, so any mismatch is damage.
 //!
 //! # Versions
 //!
-//! The version holds for the file and for everything in its sections. A server reads every version
-//! from the oldest that it knows up to its own, writes only its own, and refuses any other.
+//! The version applies to the file and to everything in its sections. A server reads every version
+//! from the oldest it supports up to its own, writes only its own, and refuses any other.
 
 use std::path::{Path, PathBuf};
 
@@ -36,13 +35,13 @@ use crate::disk::{Disk, DiskError, DiskFile};
 use crate::faults::{self, Fault};
 use crate::journal::{LogId, u32_at, u64_at};
 
-/// The version of the format that this server writes.
+/// The format version that this server writes.
 pub(super) const VERSION: u32 = 2;
 
-/// The oldest version that this server reads.
+/// The oldest format version that this server reads.
 const OLDEST_VERSION: u32 = 1;
 
-/// Files are synced in parts of this size, so that no flush of the journal stands behind a whole
+/// Files are synced in parts of this size, so that no flush of the journal waits for a whole
 /// snapshot.
 const SYNC_BYTES: usize = 1 << 20;
 
@@ -61,17 +60,17 @@ const ENTRY_BYTES: usize = 24;
 const END_BYTES: usize = 24;
 const END_MAGIC: [u8; 8] = *b"PBENDEND";
 
-/// No file has more sections: one for each shard and one that describes the others.
+/// Maximum number of sections: one for each shard and the manifest.
 const SECTION_COUNT_MAX: u32 = 1024;
 
 const _: () = assert!(RESERVED_AT == 40);
 
-/// What kind of file it is.
+/// The kind of file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// What can change, of all shards.
+    /// The mutable state of all shards.
     Snapshot,
-    /// Orders that cannot change any more.
+    /// Finished orders, which never change.
     Orders,
 }
 
@@ -84,27 +83,27 @@ impl Kind {
     }
 }
 
-/// Which file it is.
+/// Identifies a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Header {
     pub(super) kind: Kind,
     pub(super) log: LogId,
-    /// The last segment whose records are in it.
+    /// The last segment whose records the file includes.
     pub(super) number: u64,
 }
 
-/// Why a file cannot be used.
+/// Why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ContainerError {
     /// A file operation failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The file is not what it should be.
+    /// The file is damaged.
     #[error("{} at offset {offset}: {damage}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where in it.
+        /// File offset.
         offset: u64,
         /// What is wrong there.
         damage: &'static str,
@@ -120,10 +119,10 @@ pub enum ContainerError {
         /// Its version.
         version: u32,
     },
-    /// The file was written by a server so old that this one cannot read it.
+    /// The file was written by a server too old for this one to read.
     #[error(
-        "{} has format version {version}, older than {OLDEST_VERSION}, the oldest that this \
-         server reads; start the server that wrote it",
+        "{} has format version {version}, older than {OLDEST_VERSION}, the oldest this server \
+         reads; run the server version that wrote it",
         path.display()
     )]
     Older {
@@ -150,14 +149,14 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Begins a file, which must not be under the name that readers look for.
+    /// Creates a file. `path` must not be a name that readers look for.
     pub(super) fn create(disk: &Disk, path: &Path, header: Header) -> Result<Self, DiskError> {
         let file = disk.create(path)?;
         file.write_at(&header.to_bytes(), 0)?;
         Ok(Self { file, offset: SECTOR_BYTES as u64, synced: 0, table: Vec::new() })
     }
 
-    /// Writes the next section, and tells after each part of it that was synced.
+    /// Writes the next section. Calls `after_part` after syncing each part.
     pub(super) fn section<E: From<DiskError>>(
         &mut self,
         bytes: &[u8],
@@ -179,7 +178,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the table and waits until all of it is on disk. Returns the length of the file.
+    /// Writes the table and syncs the file. Returns its length in bytes.
     pub(super) fn finish(mut self) -> Result<u64, DiskError> {
         let table_at = self.offset;
         let mut end = Vec::with_capacity(self.table.len() * ENTRY_BYTES + END_BYTES);
@@ -214,7 +213,7 @@ impl Writer {
     }
 }
 
-/// A file whose head and table were read and found whole.
+/// An open file whose header and table are valid.
 pub(super) struct Container {
     file: DiskFile,
     header: Header,
@@ -224,7 +223,7 @@ pub(super) struct Container {
 }
 
 impl Container {
-    /// Opens a file and checks everything but the sections themselves.
+    /// Opens a file and checks everything except the contents of its sections.
     pub(super) fn open(disk: &Disk, path: &Path, kind: Kind) -> Result<Self, ContainerError> {
         let file = disk.open_read(path)?;
         let bytes = file.bytes()?;
@@ -254,12 +253,11 @@ impl Container {
         self.header
     }
 
-    /// The version of the format that it was written in.
     pub(super) const fn version(&self) -> u32 {
         self.version
     }
 
-    /// The length of the file.
+    /// Length of the file, in bytes.
     pub(super) const fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -272,7 +270,7 @@ impl Container {
         self.file.path()
     }
 
-    /// Reads a section into the buffer.
+    /// Reads a section into the buffer and checks its checksum.
     pub(super) fn read(&self, index: usize, buffer: &mut Vec<u8>) -> Result<(), ContainerError> {
         let Some(entry) = self.table.get(index) else {
             return Err(self.damaged(self.bytes, "a section is missing"));
@@ -292,7 +290,7 @@ impl Container {
     }
 }
 
-/// The table at the end, `None` when it is not as drawn.
+/// Reads the table at the end. `None` if it is malformed.
 fn read_table(file: &DiskFile, bytes: u64) -> Result<Option<Vec<Entry>>, DiskError> {
     let mut end = [0; END_BYTES];
     let end_at = bytes - END_BYTES as u64;
@@ -320,7 +318,7 @@ fn read_table(file: &DiskFile, bytes: u64) -> Result<Option<Vec<Entry>>, DiskErr
             crc: u32_at(entry, 16),
         })
         .collect();
-    // Each section begins where the one before it ends, so none is read twice or not at all.
+    // Each section starts where the previous one ends, so none overlap and none are skipped.
     let mut offset = SECTOR_BYTES as u64;
     for entry in &entries {
         let Some(section_end) = entry.offset.checked_add(entry.bytes) else { return Ok(None) };
@@ -350,10 +348,10 @@ impl Header {
         bytes
     }
 
-    /// The header, and the version of the format.
+    /// Returns the header and the format version.
     fn read(bytes: &[u8; SECTOR_BYTES], kind: Kind) -> Result<(Self, u32), HeaderError> {
         if bytes[MAGIC_AT..VERSION_AT] != kind.magic() {
-            return Err(HeaderError::Damaged("the file does not begin as it should"));
+            return Err(HeaderError::Damaged("the file does not start with its magic number"));
         }
         if crc32c::crc32c(&bytes[..CRC_AT]) != u32_at(bytes, CRC_AT) {
             return Err(HeaderError::Damaged("the header does not match its checksum"));
@@ -402,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn sections_come_back_as_they_went_in() {
+    fn sections_survive_a_round_trip() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("file");
         let long = vec![5; SYNC_BYTES + 3];
@@ -417,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_byte_and_every_cut_is_noticed() {
+    fn every_changed_byte_and_every_truncation_is_detected() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("file");
         write(&path, &[b"12345678", b"second section, 24 bytes"]);
@@ -433,21 +431,21 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_named() {
+    fn an_unsupported_version_is_refused() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("file");
         write(&path, &[]);
         let mut bytes = std::fs::read(&path).unwrap();
-        for (version, told) in [
+        for (version, expected) in [
             (3, "format version 3, newer than 2; use a newer server"),
-            (0, "format version 0, older than 1, the oldest that this server reads; start the"),
+            (0, "format version 0, older than 1, the oldest this server reads; run the server"),
         ] {
             bytes[VERSION_AT] = version;
             let crc = crc32c::crc32c(&bytes[..CRC_AT]);
             bytes[CRC_AT..SECTOR_BYTES].copy_from_slice(&crc.to_le_bytes());
             std::fs::write(&path, &bytes).unwrap();
             let error = read_all(&path).unwrap_err().to_string();
-            assert!(error.contains(told), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! The fold: the newest snapshot and the segments closed since make the next one.
+//! The fold: makes the next snapshot from the newest one and the segments closed since.
 //!
-//! It reads what is on disk and nothing else, so the shards never wait for it, and each fold is a
-//! recovery: a state that differs from the hashes that the shards wrote into the journal ends it,
-//! and the files stay as they were.
+//! It reads only files, so the shards never wait for it, and each fold is a recovery: a state that
+//! does not match the hashes that its shard wrote into the journal ends the fold and leaves the
+//! files unchanged.
 //!
-//! The segments are read once to check their chain and to note where each shard's records are.
-//! Then one shard after the other is rebuilt from them, so no more than one is in memory.
+//! The segments are read once, to check their chain and index each shard's records. Then the shards
+//! are rebuilt one after the other, so only one is in memory at a time.
 
 use std::path::PathBuf;
 
@@ -21,26 +21,26 @@ use crate::disk::{DiskError, temporary_name};
 use crate::ids::{OrderId, ShardId};
 use crate::journal::{ChainMark, LogId, OpenError, SegmentReader};
 
-/// Orders in files that no account remembers are left there until they are as many as the others
+/// Orders that no account keeps stay in the order files until there are more of them than kept ones
 /// and more than this.
 const FORGOTTEN_ORDERS_MIN: u64 = 10_000;
 
-/// Why there is no new snapshot. The old one and the segments are as they were.
+/// Why a fold failed. The old snapshot and the segments are unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum FoldError {
     /// A file operation failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The snapshot before cannot be read.
+    /// The previous snapshot cannot be read.
     #[error(transparent)]
     Load(#[from] LoadError),
     /// A segment cannot be read.
     #[error(transparent)]
     Journal(#[from] OpenError),
-    /// A segment that should be covered is neither with the journal nor in the archive.
+    /// A segment to be covered is neither in the journal nor in the archive.
     #[error("segment {number} is missing")]
     Missing {
-        /// Which.
+        /// The number of the segment.
         number: u64,
     },
     /// A record does not follow from those before it.
@@ -48,12 +48,12 @@ pub enum FoldError {
     Replay {
         /// The segment.
         path: PathBuf,
-        /// Where the record begins.
+        /// File offset of the record.
         offset: u64,
         /// Why.
         reason: ReplayError,
     },
-    /// The work was stopped.
+    /// The fold was stopped.
     #[error(transparent)]
     Stopped(#[from] Stopped),
 }
@@ -71,26 +71,26 @@ impl From<ContainerError> for FoldError {
     }
 }
 
-/// What a fold has done.
+/// The result of a fold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FoldReport {
-    /// The snapshot: it covers all segments up to this one.
+    /// The number of the snapshot: the last segment that it covers.
     pub number: u64,
-    /// How many records were folded in.
+    /// Number of records folded in.
     pub records: u64,
-    /// How many bytes were written.
+    /// Number of bytes written.
     pub bytes: u64,
 }
 
-/// The closed segments, with the records of each shard in order.
+/// The closed segments, with the records of each shard indexed.
 struct Closed {
     records: RecordIndex,
     chain: ChainMark,
     log: LogId,
 }
 
-/// Folds the segments after the newest snapshot, up to the closed one with this number, into a new
-/// snapshot.
+/// Folds the segments after the newest snapshot, up to and including the closed segment `through`,
+/// into a new snapshot.
 pub(super) fn fold(
     folder: &Folder,
     through: u64,
@@ -142,7 +142,8 @@ pub(super) fn fold(
     states.section(&section, || Ok::<_, FoldError>(pace.step()?))?;
     let state_bytes = states.finish()?;
 
-    // The orders first: the snapshot's name says that everything it needs is there.
+    // The order file first: once the snapshot has its name, everything it refers to must be on
+    // disk.
     for at in [1, 0] {
         disk.rename(&temporary[at], &paths[at])?;
         disk.sync_directory(&folder.snapshots())?;
@@ -151,7 +152,7 @@ pub(super) fn fold(
     Ok(FoldReport { number: through, records, bytes: state_bytes + order_bytes })
 }
 
-/// Reads the closed segments after a snapshot and notes where each shard's records are.
+/// Reads the closed segments after a snapshot and indexes each shard's records.
 fn read_closed(
     folder: &Folder,
     before: Option<&Snapshot>,
@@ -170,7 +171,7 @@ fn read_closed(
     Ok(Closed { records, chain, log })
 }
 
-/// Writes the orders that came after the first so many and are still kept. Returns how many.
+/// Writes the kept orders after the first `written_before`. Returns their number.
 fn encode_orders(
     folded: &ShardState,
     written_before: u64,
@@ -180,7 +181,7 @@ fn encode_orders(
     let state = &folded.state;
     let mut rows = 0;
     for counter in written_before + 1..=state.head().orders_ever {
-        let id = OrderId::new(state.shard(), counter).expect("an id that was given");
+        let id = OrderId::new(state.shard(), counter).expect("the id was assigned");
         if let Some(order) = state.order_row(id) {
             state::encode_order(&order, out);
             rows += 1;

@@ -1,18 +1,18 @@
-//! What lies where in a data directory, and what may be thrown away.
+//! The layout of a data directory, and what may be removed from it.
 //!
 //! ```text
 //! lock
-//! journal/    00000000000000000041.segment    written now
-//!             00000000000000000042.segment    prepared
-//! snapshots/  00000000000000000020.snapshot   the one before
+//! journal/    00000000000000000041.segment    being written
+//!             00000000000000000042.segment    preallocated
+//! snapshots/  00000000000000000020.snapshot   the previous one
 //!             00000000000000000020.orders
 //!             00000000000000000040.snapshot   the newest: covers segments 1 to 40
 //!             00000000000000000040.orders
 //! archive/    00000000000000000033.segment …  covered segments, as many as --archive-bytes allows
 //! ```
 //!
-//! A snapshot is there when its file has its name: everything in it, and the order files that it
-//! needs, were on disk before. Files whose names end in `.tmp` are not there.
+//! A snapshot exists once its file has its final name: its content and the order files that it
+//! refers to were synced before. Files whose names end in `.tmp` are unfinished and ignored.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ const SNAPSHOT_SUFFIX: &str = ".snapshot";
 const ORDERS_SUFFIX: &str = ".orders";
 const TEMPORARY_SUFFIX: &str = ".tmp";
 
-/// A data directory and the disk that it is on.
+/// A data directory and its disk.
 #[derive(Clone, Debug)]
 pub struct Folder {
     pub(crate) disk: Disk,
@@ -32,7 +32,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// The data directory at this path; it need not be there yet.
+    /// The data directory at `root`, which need not exist yet.
     pub fn new(disk: Disk, root: &Path) -> Self {
         Self { disk, root: root.to_path_buf() }
     }
@@ -57,7 +57,7 @@ impl Folder {
         self.snapshots().join(format!("{number:020}{ORDERS_SUFFIX}"))
     }
 
-    /// Where a segment is: with the journal, or in the archive. `None` when it is in neither.
+    /// The path of a segment, in the journal or in the archive. `None` if it is in neither.
     pub fn segment_path(&self, number: u64) -> Result<Option<PathBuf>, DiskError> {
         for directory in [self.journal(), self.archive()] {
             let path = directory.join(segment_name(number));
@@ -68,17 +68,17 @@ impl Folder {
         Ok(None)
     }
 
-    /// The numbers of the snapshots, oldest first.
+    /// Numbers of the snapshots, oldest first.
     pub fn snapshot_numbers(&self) -> Result<Vec<u64>, DiskError> {
         self.numbers(&self.snapshots(), |name| number_before(name, SNAPSHOT_SUFFIX))
     }
 
-    /// The numbers of the segments in the archive, oldest first.
+    /// Numbers of the segments in the archive, oldest first.
     pub fn archived_numbers(&self) -> Result<Vec<u64>, DiskError> {
         self.numbers(&self.archive(), segment_number)
     }
 
-    /// The numbers of the segments with the journal, oldest first.
+    /// Numbers of the segments in the journal, oldest first.
     pub fn segment_numbers(&self) -> Result<Vec<u64>, DiskError> {
         self.numbers(&self.journal(), segment_number)
     }
@@ -97,8 +97,8 @@ impl Folder {
         Ok(numbers)
     }
 
-    /// Puts on disk what an earlier process may have left in memory, and removes what it did not
-    /// finish.
+    /// Syncs what an earlier process may have left in the page cache, and removes its unfinished
+    /// files.
     pub(super) fn settle(&self) -> Result<(), DiskError> {
         let directory = self.snapshots();
         if !self.disk.exists(&directory)? {
@@ -112,7 +112,8 @@ impl Folder {
         self.disk.sync_directory(&directory)
     }
 
-    /// Moves segments up to `covered` into the archive. Each is always in one of the two.
+    /// Moves segments up to `covered` into the archive. At any moment, each is in exactly one of
+    /// the two directories. Returns the number of segments moved.
     pub(super) fn archive_segments(&self, covered: u64) -> Result<u64, DiskError> {
         let numbers = self.segment_numbers()?;
         let numbers: Vec<u64> = numbers.into_iter().filter(|&number| number <= covered).collect();
@@ -130,8 +131,9 @@ impl Folder {
         Ok(numbers.len() as u64)
     }
 
-    /// Removes the oldest segments of the archive until it is no longer than it may be. Those after
-    /// `needed_after` stay: with them and the snapshot of that number one can still go back.
+    /// Removes the oldest archived segments until the archive is at most `bytes_max` long. Segments
+    /// after `needed_after` stay, so that a server can still go back to the snapshot of that
+    /// number. Returns the number of segments removed.
     pub(super) fn prune_archive(
         &self,
         bytes_max: u64,
@@ -160,7 +162,7 @@ impl Folder {
         Ok(removed)
     }
 
-    /// Removes the snapshots before `previous`, and the order files that no later one needs.
+    /// Removes the snapshots before `previous`, and the order files that are no longer needed.
     pub(super) fn prune_snapshots(
         &self,
         previous: u64,

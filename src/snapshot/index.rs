@@ -1,5 +1,5 @@
-//! Where each shard's records are, in segments that were read once: so one shard after the other
-//! can be brought up to date, and no more than one is in memory.
+//! Locates each shard's records in segments that were read once, so that shards can be brought up
+//! to date one after the other, with only one in memory.
 
 use std::path::PathBuf;
 
@@ -8,16 +8,16 @@ use crate::disk::{DiskError, DiskFile};
 use crate::ids::{SHARD_COUNT, ShardId};
 use crate::journal::{Batch, record};
 
-/// Between two steps at most so many records are worked on.
+/// Maximum number of records processed between two steps.
 pub(super) const ROWS_PER_STEP: usize = 64;
 
-/// The records of each shard in order, and the files that they are in.
+/// The locations of each shard's records, in order, and the files that hold them.
 pub(crate) struct RecordIndex {
     files: Vec<DiskFile>,
     records: Vec<Vec<Entry>>,
 }
 
-/// Where a record is: 12 bytes, since there is one for each record.
+/// Location of a record. Only 12 bytes, since there is one for each record.
 #[derive(Clone, Copy)]
 struct Entry {
     file: u32,
@@ -30,7 +30,7 @@ struct Entry {
 pub(crate) struct RefusedRecord {
     /// The segment.
     pub(crate) path: PathBuf,
-    /// Where in it the record begins.
+    /// File offset of the record.
     pub(crate) offset: u64,
     /// Why.
     pub(crate) reason: ReplayError,
@@ -41,16 +41,16 @@ impl RecordIndex {
         Self { files: Vec::new(), records: vec![Vec::new(); SHARD_COUNT] }
     }
 
-    /// Notes the records of the next segment, which is this file. `step` is called now and then.
+    /// Adds the records of the next segment, which is `file`. Calls `step` regularly.
     pub(crate) fn add<E>(
         &mut self,
         batch: &Batch,
         file: DiskFile,
         mut step: impl FnMut() -> Result<(), E>,
     ) -> Result<(), E> {
-        let number = u32::try_from(self.files.len()).expect("a process has fewer files open");
+        let number = u32::try_from(self.files.len()).expect("a process has fewer open files");
         for (row, &at) in batch.records().iter().enumerate() {
-            // What is not a shard's record is found out when it is replayed.
+            // An invalid record is reported when it is replayed.
             let shard = record::shard_of(batch.record(at)).map_or(0, ShardId::index);
             let entry = Entry { file: number, offset: at.offset, bytes: at.bytes };
             self.records[shard].push(entry);
@@ -62,12 +62,12 @@ impl RecordIndex {
         Ok(())
     }
 
-    /// How many records the shard has.
+    /// Number of records of the shard.
     pub(crate) fn count(&self, shard: ShardId) -> u64 {
         self.records[shard.index()].len() as u64
     }
 
-    /// Applies the records of a shard to its state. `step` is called now and then.
+    /// Applies the records of a shard to its state. Calls `step` regularly.
     pub(crate) fn replay<E: From<DiskError> + From<RefusedRecord>>(
         &self,
         state: &mut ShardState,

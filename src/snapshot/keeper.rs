@@ -1,4 +1,4 @@
-//! The thread that makes snapshots while the server runs, and keeps the data directory small.
+//! The thread that takes snapshots while the server runs and prunes the data directory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -13,47 +13,48 @@ use crate::disk::DiskError;
 use crate::ids::Timestamp;
 use crate::journal::Journal;
 
-/// How often the thread looks whether there is enough to fold.
+/// How often the thread checks whether a snapshot is due.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// One snapshot covers at most so many segments more than the one before: what it notes about their
-/// records is held in memory. When more are closed, the next one follows at once.
+/// Maximum number of additional segments covered by one snapshot, because their record index is
+/// held in memory. If more are closed, the next snapshot follows at once.
 const SEGMENTS_PER_FOLD_MAX: u64 = 16;
 
-/// How long it waits after a snapshot that failed.
+/// Pause after a failed snapshot.
 const RETRY_PAUSE: Duration = Duration::from_secs(30);
 
-/// When snapshots are made, and what is kept.
+/// When to take snapshots and what to keep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SnapshotConfig {
-    /// So many bytes of closed segments make a snapshot due.
+    /// Take a snapshot after this many bytes of closed segments.
     pub journal_bytes: u64,
-    /// After so long any closed segment makes a snapshot due.
+    /// Take a snapshot after this time if any segment has been closed.
     pub interval: Duration,
-    /// How much of one processor it may use, in percent, 1 to 100.
+    /// Share of one processor that snapshots may use, in percent, 1 to 100.
     pub cpu_percent: u32,
-    /// How many bytes of covered segments stay in the archive.
+    /// Maximum size of the archive of covered segments, in bytes.
     pub archive_bytes: u64,
 }
 
-/// What the snapshots were like, for the metrics.
+/// Metrics of the snapshots taken since the start.
 #[derive(Default, Debug)]
 pub struct SnapshotMetrics {
-    /// How many were made since the start.
+    /// Snapshots taken.
     pub made: AtomicU64,
-    /// How many came to nothing.
+    /// Snapshots that failed.
     pub failed: AtomicU64,
-    /// The last segment that the newest one covers.
+    /// The last segment covered by the newest snapshot.
     pub covered_segment: AtomicU64,
-    /// When the newest one of this start was finished, in seconds; 0 before.
+    /// When the newest snapshot of this start was finished, in seconds since 1970; 0 before the
+    /// first.
     pub made_at_seconds: AtomicI64,
-    /// How long the newest one took.
+    /// Duration of the newest snapshot, in milliseconds.
     pub elapsed_ms: AtomicU64,
-    /// How long its files are.
+    /// Size of the files written for the newest snapshot, in bytes.
     pub bytes: AtomicU64,
 }
 
-/// Makes snapshots in the background until it is dropped.
+/// Takes snapshots in the background until dropped.
 pub struct SnapshotKeeper {
     metrics: Arc<SnapshotMetrics>,
     stop: Arc<Stop>,
@@ -61,7 +62,7 @@ pub struct SnapshotKeeper {
 }
 
 impl SnapshotKeeper {
-    /// Starts the thread. `folder` is the directory that `journal` was opened in.
+    /// Starts the thread. `folder` must be the directory of `journal`.
     pub fn start(folder: Folder, journal: Arc<Journal>, config: SnapshotConfig) -> Self {
         let metrics = Arc::new(SnapshotMetrics::default());
         let noted = metrics.clone();
@@ -77,7 +78,7 @@ impl SnapshotKeeper {
         Self { metrics, stop, thread: Some(thread.expect("a thread can be started")) }
     }
 
-    /// What the snapshots were like.
+    /// The metrics of the snapshots.
     pub fn metrics(&self) -> &Arc<SnapshotMetrics> {
         &self.metrics
     }
@@ -87,18 +88,19 @@ impl Drop for SnapshotKeeper {
     fn drop(&mut self) {
         self.stop.set();
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said why, and with `panic = "abort"` there is none.
+            // A thread that panicked has already reported why, and with `panic = "abort"` the
+            // process is gone.
             let _ = thread.join();
         }
     }
 }
 
-/// Lets this thread run only where no other wants to: each piece of its work may be long, and the
-/// system ends it at once when a thread that serves requests wakes up. With a low priority alone it
-/// would be left its slice of some milliseconds first, and they would wait.
+/// Runs this thread only on otherwise idle processors. One piece of its work may take long, and the
+/// scheduler preempts an idle-class thread as soon as a thread that serves requests wakes up. With
+/// a low priority alone it would first finish its time slice of some milliseconds while they wait.
 ///
-/// Where other processes leave the processors no rest it still has a three-hundredth of one: a
-/// second of its work then takes some minutes, in which the journal grows.
+/// If other processes keep the processors busy, the thread still gets about 1/300 of one: a second
+/// of its work then takes some minutes, during which the journal grows.
 #[cfg(target_os = "linux")]
 fn give_way() {
     use thread_priority::unix::{
@@ -107,13 +109,13 @@ fn give_way() {
     };
     let policy = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
     let lowest = thread_priority::ThreadPriority::Min;
-    // Where it is not allowed, the share of the processor alone has to do.
+    // If this is not allowed, the processor share is the only limit.
     if let Err(error) = set_thread_priority_and_policy(thread_native_id(), lowest, policy) {
         tracing::warn!(%error, "failed to lower the priority of the snapshot thread");
     }
 }
 
-/// Elsewhere a priority belongs to the whole process.
+/// On other systems a priority applies to the whole process.
 #[cfg(not(target_os = "linux"))]
 const fn give_way() {}
 
@@ -121,7 +123,7 @@ fn run(mut upkeep: Upkeep, journal: &Journal, stop: &Stop, mut pace: SharedProce
     let mut pause = Duration::ZERO;
     while !stop.wait(pause) {
         pause = LOOK_INTERVAL;
-        // All segments before the one that is written now are closed.
+        // All segments before the current one are closed.
         let Some(current) = journal.segment() else { return };
         if let Err(error) = upkeep.keep(current - 1, &mut pace) {
             if matches!(error, FoldError::Stopped(_)) {
@@ -130,8 +132,8 @@ fn run(mut upkeep: Upkeep, journal: &Journal, stop: &Stop, mut pace: SharedProce
             upkeep.metrics.failed.fetch_add(1, Ordering::Relaxed);
             tracing::error!(
                 retry_seconds = RETRY_PAUSE.as_secs(),
-                "failed to take a snapshot: {error}{}. The journal and the previous snapshot are \
-                 unharmed",
+                "failed to take a snapshot: {error}{}; the journal and the previous snapshot are \
+                 unaffected",
                 source_of(&error)
             );
             pause = RETRY_PAUSE;
@@ -139,7 +141,7 @@ fn run(mut upkeep: Upkeep, journal: &Journal, stop: &Stop, mut pace: SharedProce
     }
 }
 
-/// What the system said, where the error itself does not tell.
+/// The error of the operating system, which the error's own message omits.
 fn source_of(error: &FoldError) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!(": {source}"),
@@ -147,14 +149,15 @@ fn source_of(error: &FoldError) -> String {
     }
 }
 
-/// Folds when it is time, and throws away what nobody needs.
+/// Folds when a snapshot is due, and prunes files that are no longer needed.
 pub(crate) struct Upkeep {
     folder: Folder,
     config: SnapshotConfig,
     metrics: Arc<SnapshotMetrics>,
-    /// When the newest snapshot was made, or the start.
+    /// When the newest snapshot was taken, or when the server started.
     made_at: Instant,
-    /// The last segment that the newest snapshot covers; not known before the first look.
+    /// The last segment that the newest snapshot covers. Unknown before the first check and after a
+    /// failure.
     covered: Option<u64>,
 }
 
@@ -167,7 +170,7 @@ impl Upkeep {
         Self { folder, config, metrics, made_at: Instant::now(), covered: None }
     }
 
-    /// One look. `closed` is the last segment that is written no more.
+    /// Folds if a snapshot is due. `closed` is the number of the last closed segment.
     pub(crate) fn keep(
         &mut self,
         closed: u64,
@@ -184,10 +187,11 @@ impl Upkeep {
         let through = closed.min(covered + SEGMENTS_PER_FOLD_MAX);
         let folded = fold(&self.folder, through, pace);
         if folded.is_err() {
-            // It may have its name, if only the last sync failed: to make it once more would write
-            // its order file anew, without the orders that are in it. So look again.
+            // The snapshot may already have its name, if only the last sync failed. Taking it again
+            // would overwrite its order file without the orders in it, so look at the directory
+            // again.
             self.covered = None;
-            // What was begun takes room that the journal may need.
+            // Partial files take up space that the journal may need.
             self.folder.settle()?;
         }
         let report = folded?;
@@ -199,8 +203,8 @@ impl Upkeep {
         Ok(Some(report))
     }
 
-    /// Goes on where an earlier process, or a fold that failed, stopped. What that left half made
-    /// was removed when the directory was opened, or when the fold failed.
+    /// Resumes after an earlier process or a failed fold. Their partial files were removed when the
+    /// directory was opened, or when the fold failed.
     fn begin(&mut self) -> Result<u64, FoldError> {
         let covered = self.folder.snapshot_numbers()?.last().copied().unwrap_or(0);
         self.covered = Some(covered);
@@ -244,8 +248,8 @@ impl Upkeep {
         );
     }
 
-    /// Moves what is covered into the archive and removes what no way back needs: the newest
-    /// snapshot and the one before it stay.
+    /// Archives covered segments and removes files that are not needed to start from the newest
+    /// snapshot or the previous one.
     fn tidy(&self) -> Result<(), FoldError> {
         let numbers = self.folder.snapshot_numbers()?;
         let Some(&newest) = numbers.last() else { return Ok(()) };
@@ -253,7 +257,7 @@ impl Upkeep {
         self.folder.archive_segments(newest)?;
         let mut needed = Vec::new();
         for number in previous.into_iter().chain([newest]) {
-            // One that cannot be read must not cost the files of another: nothing is removed.
+            // If a snapshot cannot be read, remove nothing: another one may need the files.
             let snapshot = Snapshot::open(&self.folder, number)?;
             needed.extend(snapshot.manifest.order_files.iter().map(|file| file.number));
         }

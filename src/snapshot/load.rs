@@ -1,4 +1,4 @@
-//! Reading a snapshot back, one shard at a time.
+//! Reads a snapshot, one shard at a time.
 
 use std::path::{Path, PathBuf};
 
@@ -12,13 +12,13 @@ use crate::ids::{SHARD_COUNT, ShardId};
 use crate::journal::record::RecordError;
 use crate::journal::{JournalMark, LogId};
 
-/// Why a snapshot cannot be used. Nothing was changed.
+/// Why a snapshot cannot be loaded. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// One of its files cannot be read.
+    /// One of the files cannot be read.
     #[error("{0}; {REMEDY}")]
     Container(ContainerError),
-    /// Its manifest cannot be read.
+    /// The manifest cannot be read.
     #[error("{} has no valid manifest: {reason}; {REMEDY}", path.display())]
     Manifest {
         /// The snapshot.
@@ -26,13 +26,13 @@ pub enum LoadError {
         /// Why.
         reason: RecordError,
     },
-    /// A file is not the one that the manifest speaks of.
-    #[error("{} is not the file that the snapshot was made with; {REMEDY}", path.display())]
+    /// A file is not the one that the manifest refers to.
+    #[error("{} does not belong to the snapshot; {REMEDY}", path.display())]
     Mismatch {
         /// The file.
         path: PathBuf,
     },
-    /// A shard's part contradicts itself.
+    /// A shard's section is invalid.
     #[error("{}: shard {shard}: {reason}; {REMEDY}", path.display())]
     Shard {
         /// The snapshot.
@@ -47,11 +47,11 @@ pub enum LoadError {
     Disk(#[from] DiskError),
 }
 
-const REMEDY: &str = "everything was left as it is; put the file back from a backup, or move the \
-                      newest .snapshot file out of the directory to start from the one before it \
-                      and the archive";
+const REMEDY: &str = "nothing was changed; restore the file from a backup, or move the newest \
+                      .snapshot file out of the directory to start from the previous snapshot and \
+                      the archive";
 
-/// What a failed operation on a file says stays with it: there is nothing to put back.
+/// A failed file operation keeps its own message: there is no file to restore.
 impl From<ContainerError> for LoadError {
     fn from(error: ContainerError) -> Self {
         match error {
@@ -61,11 +61,11 @@ impl From<ContainerError> for LoadError {
     }
 }
 
-/// A snapshot whose files are there, with its manifest.
+/// A snapshot with its manifest; all its files have been opened.
 pub struct Snapshot {
-    /// The last segment that it covers.
+    /// The last segment that the snapshot covers.
     pub number: u64,
-    /// The journal that it belongs to.
+    /// The journal that the snapshot belongs to.
     pub log: LogId,
     pub(super) manifest: Manifest,
     states: Container,
@@ -73,13 +73,13 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The newest one, if there is any.
+    /// Opens the newest snapshot, if there is one.
     pub fn newest(folder: &Folder) -> Result<Option<Self>, LoadError> {
         let numbers = folder.snapshot_numbers()?;
         numbers.last().map(|&number| Self::open(folder, number)).transpose()
     }
 
-    /// Opens the snapshot with this number and all files that it needs.
+    /// Opens the snapshot with this number and all its files.
     pub(super) fn open(folder: &Folder, number: u64) -> Result<Self, LoadError> {
         let path = folder.snapshot_path(number);
         let states = Container::open(&folder.disk, &path, Kind::Snapshot)?;
@@ -108,22 +108,22 @@ impl Snapshot {
         Ok(Self { number, log: header.log, manifest, states, orders })
     }
 
-    /// Where the journal goes on after it.
+    /// The mark where the journal continues.
     pub fn mark(&self) -> JournalMark {
         JournalMark { log: self.log, segment: self.number, chain: self.manifest.chain }
     }
 
-    /// How many orders it holds.
+    /// Number of orders in the snapshot.
     pub fn orders_kept(&self) -> u64 {
         self.manifest.orders_kept
     }
 
-    /// The length of all its files.
+    /// Total size of the files, in bytes.
     pub fn bytes(&self) -> u64 {
         self.states.bytes() + self.orders.iter().map(Container::bytes).sum::<u64>()
     }
 
-    /// The paths of all its files, its own last.
+    /// The paths of all files, the snapshot's own last.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.orders.iter().map(Container::path).chain([self.states.path()])
     }

@@ -1,4 +1,4 @@
-//! What a snapshot consists of: the last section of its file. Pure.
+//! The manifest: the last section of a snapshot, which lists what it consists of. Pure.
 //!
 //! ```text
 //!  0               8              16       20      24
@@ -9,35 +9,35 @@
 //! each order file:  number u64, bytes u64, rows u64
 //! ```
 //!
-//! Epoch, position and crc are where the journal's chain stands after the last segment that the
-//! snapshot covers: the first block behind it must continue there.
+//! Epoch, position and crc mark the end of the journal's chain after the last segment that the
+//! snapshot covers: the next block must continue it.
 
 use crate::journal::ChainMark;
 use crate::journal::record::RecordError;
 use crate::journal::record::field::{Fields, Reader};
 
-/// At most so many order files belong to a snapshot: then all orders are written into a new one.
+/// Maximum number of order files of a snapshot. At this number, the next fold writes all orders
+/// into a new file.
 pub(super) const ORDER_FILE_COUNT_MAX: usize = 32;
 
-/// An order file that a snapshot needs.
+/// An order file of a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct OrderFile {
-    /// The snapshot that it was written with.
+    /// The snapshot it was written with.
     pub(super) number: u64,
-    /// Its length.
+    /// Length, in bytes.
     pub(super) bytes: u64,
-    /// How many orders are in it, forgotten ones too.
+    /// Number of orders, including forgotten ones.
     pub(super) rows: u64,
 }
 
-/// What a snapshot says of itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Manifest {
-    /// Where the journal goes on.
+    /// Where the journal continues.
     pub(super) chain: ChainMark,
-    /// How many orders its states hold.
+    /// Number of orders kept by the accounts.
     pub(super) orders_kept: u64,
-    /// The files with those orders, oldest first.
+    /// The files that hold those orders, oldest first.
     pub(super) order_files: Vec<OrderFile>,
 }
 
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_manifest_comes_back_and_half_of_one_does_not() {
+    fn a_manifest_survives_a_round_trip_and_a_truncated_one_is_refused() {
         let file = OrderFile { number: 3, bytes: 4096, rows: 17 };
         let manifest = Manifest {
             chain: ChainMark { epoch: 2, position: 900, crc: 0xdead_beef },

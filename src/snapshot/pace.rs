@@ -1,29 +1,29 @@
-//! How fast a snapshot is made: in short slices, with pauses between them, so that the threads that
-//! serve requests keep the processor.
+//! Limits the speed of a fold: it works in short slices with pauses between them, so that the
+//! threads that serve requests get the processor.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// A slice of work. Shorter than what a thread that waits for the processor would be given anyway.
+/// Length of a slice of work: shorter than the scheduler's own time slice.
 const SLICE: Duration = Duration::from_millis(2);
 
-/// No pause is longer, so that a machine that stood still does not hold up the next snapshot.
+/// Longest pause, so that a machine that was suspended does not delay the next snapshot.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// The work was stopped before its end.
+/// The work was stopped early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("stopped")]
 pub struct Stopped;
 
-/// Called often by work in the background; may pause it or stop it.
+/// Called often by background work; may pause it or stop it.
 pub(crate) trait Pace {
-    /// Between two short pieces of work.
+    /// Call between two short pieces of work.
     fn step(&mut self) -> Result<(), Stopped>;
 }
 
-/// Tells the thread in the background to end.
+/// Signals the background thread to stop.
 #[derive(Default)]
 pub(super) struct Stop {
     is_set: Mutex<bool>,
@@ -36,7 +36,7 @@ impl Stop {
         self.changed.notify_all();
     }
 
-    /// Waits for so long, or until it is set. Whether it is set.
+    /// Waits for `duration`, or until the signal is set. Returns whether it is set.
     pub(super) fn wait(&self, duration: Duration) -> bool {
         let mut is_set = self.is_set.lock();
         if !*is_set {
@@ -46,7 +46,7 @@ impl Stop {
     }
 }
 
-/// Uses a share of one processor.
+/// Limits the work to a share of one processor.
 pub(super) struct SharedProcessor {
     stop: Arc<Stop>,
     /// In percent, 1 to 100.
@@ -56,7 +56,7 @@ pub(super) struct SharedProcessor {
 
 impl SharedProcessor {
     pub(super) fn new(percent: u32, stop: Arc<Stop>) -> Self {
-        assert!((1..=100).contains(&percent), "a share of one processor");
+        assert!((1..=100).contains(&percent), "the share must be 1 to 100 percent");
         Self { stop, percent, began: Instant::now() }
     }
 }

@@ -1,9 +1,8 @@
-//! From a data directory to the states of all shards and an open journal.
+//! Recovers the states of all shards from a data directory, and opens its journal.
 //!
-//! The newest snapshot is loaded and the segments behind it are read, one after the other by the
-//! calling thread, which checks their chain. Shards do not depend on each other, so their records
-//! are applied by as many threads as there are processors. Nothing is changed on disk before the
-//! last record has been applied.
+//! The calling thread loads the newest snapshot, reads the segments after it and checks their
+//! chain. Shards are independent, so their records are applied by as many threads as there are
+//! processors. Nothing is written before the last record has been applied.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -24,18 +23,18 @@ use crate::journal::{
     RecoveryReport, UnopenedJournal, record,
 };
 
-/// A recovery that takes longer says how far it is, so often.
+/// How often a long recovery logs its progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Segments that are read and wait for a thread to apply their records.
+/// Maximum number of segments read ahead of each thread that applies their records.
 const BATCHES_AHEAD_MAX: usize = 2;
 
-/// The states that a snapshot and the journal's records fold to.
+/// The states recovered from a snapshot and the journal.
 pub struct Recovered {
     shards: Vec<ShardState>,
 }
 
-/// Everything is new.
+/// No accounts, no records.
 impl Default for Recovered {
     fn default() -> Self {
         Self { shards: ShardId::all().map(ShardState::new).collect() }
@@ -48,7 +47,7 @@ impl Recovered {
         self.shards.iter().map(|shard| &shard.state)
     }
 
-    /// When the newest decision was made, by the clock of that time.
+    /// The time of the newest decision, by the clock of that time.
     pub fn newest_time(&self) -> Timestamp {
         self.shards.iter().map(|shard| shard.decided_at).max().unwrap_or_default()
     }
@@ -77,7 +76,7 @@ pub enum RecoverError {
     Snapshot(#[from] LoadError),
     /// A record does not follow from those before it.
     #[error(
-        "the record at position {position} was refused: {reason}; the journal was left as it is; \
+        "the record at position {position} was refused: {reason}; the journal was not changed; \
          start from a backup"
     )]
     Replay {
@@ -103,18 +102,17 @@ impl From<DiskError> for RecoverError {
     }
 }
 
-/// What was found and done.
+/// The result of a recovery.
 #[derive(Clone, Debug)]
 pub struct RecoverReport {
-    /// The last segment that the snapshot covers, if there was one.
+    /// The last segment that the snapshot covers. `None` if there is no snapshot.
     pub snapshot: Option<u64>,
-    /// How long its loading took.
+    /// Time taken to load the snapshot.
     pub snapshot_elapsed: Duration,
-    /// The journal behind it.
+    /// The recovery of the journal after it.
     pub journal: RecoveryReport,
 }
 
-/// For the log.
 impl fmt::Display for RecoverReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(number) = self.snapshot {
@@ -127,17 +125,17 @@ impl fmt::Display for RecoverReport {
 
 /// An open data directory.
 pub struct Opened {
-    /// The journal, ready for the next record.
+    /// The journal, ready for new records.
     pub journal: Journal,
-    /// The states at its end.
+    /// The recovered states.
     pub recovered: Recovered,
-    /// What was found and done.
+    /// The result of a recovery.
     pub report: RecoverReport,
-    /// Where its snapshots go.
+    /// The layout of the directory.
     pub folder: Folder,
 }
 
-/// Opens a data directory, which is made if need be, with so many threads.
+/// Opens a data directory, creating it if necessary, and recovers it with `thread_count` threads.
 pub fn open(
     disk: Disk,
     data: &Path,
@@ -150,7 +148,8 @@ pub fn open(
     Ok(Opened { journal, recovered, report, folder })
 }
 
-/// The same in one thread. Nothing is written and no segment is made afterwards but by the steps.
+/// The same on a single thread. Afterwards the caller writes blocks and makes segments through
+/// [`Steps`](crate::journal::Steps).
 #[cfg(test)]
 pub(crate) fn open_stepped(
     disk: Disk,
@@ -163,14 +162,15 @@ pub(crate) fn open_stepped(
     Ok((Opened { journal, recovered, report, folder }, steps))
 }
 
-/// Reads a data directory and changes nothing, but for what an earlier process did not finish.
+/// Reads a data directory. Changes nothing except removing the unfinished files of an earlier
+/// process.
 fn read(
     disk: Disk,
     data: &Path,
     config: &JournalConfig,
     thread_count: NonZeroUsize,
 ) -> Result<(UnopenedJournal, Recovered, RecoverReport, Folder), RecoverError> {
-    // Nobody else touches the snapshots once the directory is locked.
+    // Once the directory is locked, nobody else touches the snapshots.
     let directory = DataDirectory::open(disk.clone(), data)?;
     let folder = Folder::new(disk, data);
     let began = Instant::now();
@@ -193,10 +193,10 @@ fn read(
     Ok((unopened, recovered, report, folder))
 }
 
-/// The shards of one thread: every so many-th, from a first one on.
+/// The shards of one thread: every `count`-th shard, starting at the number of the group.
 type Group = Vec<ShardState>;
 
-/// Loads all shards, dealt out to so many groups.
+/// Loads all shards, dealt out to one group per thread.
 fn load(snapshot: Option<&Snapshot>, thread_count: NonZeroUsize) -> Result<Vec<Group>, LoadError> {
     let count = thread_count.get().min(SHARD_COUNT);
     let load_group = |group: usize| -> Result<Group, LoadError> {
@@ -218,17 +218,17 @@ fn load(snapshot: Option<&Snapshot>, thread_count: NonZeroUsize) -> Result<Vec<G
     })
 }
 
-/// The records of one shard in a batch, one behind the other, so that a processor reads them in a
-/// stream.
+/// The records of one shard in a batch, stored contiguously, so that the processor can prefetch
+/// them.
 #[derive(Clone, Default)]
 struct Sorted {
     bytes: Vec<u8>,
-    /// The position and the length of each.
+    /// The position and length of each record.
     records: Vec<(u64, usize)>,
 }
 
-/// Applies the records of a group's shards, one shard after the other: what a shard's records look
-/// up is then found in caches that could not hold the tables of all.
+/// Applies the records of a group's shards, one shard after the other: the tables that one shard's
+/// records look up fit into caches that could not hold those of all.
 fn replay_batch(
     group: &mut Group,
     number: usize,
@@ -238,7 +238,7 @@ fn replay_batch(
 ) -> Result<(), RecoverError> {
     sorted.resize_with(group.len(), Sorted::default);
     for (position, record) in batch.iter() {
-        // What is not a shard's record is given to the first, which says what is wrong with it.
+        // An invalid record goes to the first shard, which reports what is wrong with it.
         let shard = record::shard_of(record).map_or(0, ShardId::index);
         if shard % count == number {
             let sorted = &mut sorted[shard / count];
@@ -274,7 +274,7 @@ fn replay_alone(
     Ok((unopened, gathered(groups)))
 }
 
-/// Somebody else has found out why this cannot go on.
+/// Another thread has refused a record; its error is the reason.
 struct Interrupted;
 
 fn replay_together(
@@ -309,7 +309,7 @@ fn replay_together(
                 .try_for_each(|sender| sender.send(batch.clone()).map_err(|_| Interrupted))
         });
         drop(senders);
-        // A thread that refused a record stopped the reading: its error is the reason.
+        // A thread that refused a record also stopped the reading: report its error.
         let groups =
             threads.into_iter().map(joined).collect::<Result<Vec<Group>, RecoverError>>()?;
         let unopened = read.map_err(|error| match error {
@@ -323,7 +323,7 @@ fn replay_together(
 fn gathered(groups: Vec<Group>) -> Recovered {
     let count = groups.len();
     let mut groups: Vec<_> = groups.into_iter().map(Vec::into_iter).collect();
-    let next = |shard: usize| groups[shard % count].next().expect("each shard is in its group");
+    let next = |shard: usize| groups[shard % count].next().expect("each group holds its shards");
     Recovered { shards: (0..SHARD_COUNT).map(next).collect() }
 }
 
@@ -331,22 +331,22 @@ fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Tells how far a long recovery is.
+/// Logs the progress of a long recovery.
 struct Progress {
-    told: Instant,
+    logged_at: Instant,
     records: u64,
 }
 
 impl Progress {
     fn new() -> Self {
-        Self { told: Instant::now(), records: 0 }
+        Self { logged_at: Instant::now(), records: 0 }
     }
 
     fn read(&mut self, batch: &Batch) {
         self.records += batch.records().len() as u64;
-        if self.told.elapsed() >= PROGRESS_INTERVAL {
+        if self.logged_at.elapsed() >= PROGRESS_INTERVAL {
             tracing::info!(segment = batch.segment(), records = self.records, "recovering");
-            self.told = Instant::now();
+            self.logged_at = Instant::now();
         }
     }
 }

@@ -1,71 +1,72 @@
-//! One shard's state and the next record of the journal: what a recovery and a fold consist of.
+//! Applies the next journal record to one shard's state: the step that recovery and fold consist
+//! of.
 
 use crate::engine::State;
 use crate::engine::contradiction::Contradiction;
 use crate::ids::{Place, ShardId, Timestamp};
 use crate::journal::record::{self, RecordError};
 
-/// A shard as the journal tells it up to some record, and what the next record must continue.
+/// A shard's state up to some record, and what the next record must continue.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ShardState {
     /// The state.
     pub state: State,
-    /// Which start of the server wrote its newest record; 0 before the first.
+    /// The epoch of its newest record, counted in starts of the server; 0 before the first.
     pub epoch: u64,
-    /// When its newest record was decided.
+    /// The decision time of its newest record.
     pub decided_at: Timestamp,
 }
 
-/// Why a record cannot be what followed.
+/// Why a record cannot follow.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// It is not a record.
+    /// The bytes are not a valid record.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// It belongs to another shard.
-    #[error("a record of shard {found} stands among those of shard {shard}")]
+    /// The record belongs to another shard.
+    #[error("expected a record of shard {shard}, found one of shard {found}")]
     OtherShard {
-        /// Whose records these are.
+        /// The shard that was expected.
         shard: u8,
-        /// Whose it is.
+        /// The shard in the record.
         found: u8,
     },
-    /// A record of its shard is missing in front of it.
-    #[error("shard {shard} is at record {before} and the next one is {sequence}")]
+    /// A preceding record of the shard is missing.
+    #[error("shard {shard} skips from record {before} to record {sequence}")]
     Gap {
-        /// Which shard.
+        /// The shard.
         shard: u8,
-        /// Its newest record.
+        /// The sequence number of its newest record.
         before: u64,
-        /// The record that came.
+        /// The sequence number in the record.
         sequence: u64,
     },
-    /// It was written by an earlier start of the server than the one in front of it.
-    #[error("shard {shard} goes back from start {before} of the server to start {epoch}")]
+    /// The record is from an earlier epoch than its predecessor.
+    #[error("shard {shard} goes back from epoch {before} to epoch {epoch}")]
     Epoch {
-        /// Which shard.
+        /// The shard.
         shard: u8,
-        /// The start that wrote its newest record.
+        /// The epoch of the newest record.
         before: u64,
-        /// The start that wrote the record that came.
+        /// The epoch in the record.
         epoch: u64,
     },
-    /// It says what cannot be.
+    /// The record contradicts the state.
     #[error(
-        "{0}: a record of the shard was changed, or this version reads one in another way than the \
-         version that wrote it"
+        "{0}: a record of the shard was altered, or this server version interprets one differently \
+         from the version that wrote it"
     )]
     Contradiction(#[from] Contradiction),
 }
 
 impl ShardState {
-    /// A shard to which nothing has happened.
+    /// A shard without records.
     pub fn new(shard: ShardId) -> Self {
         Self { state: State::new(shard), epoch: 0, decided_at: Timestamp::EPOCH }
     }
 
-    /// Applies the next record of the shard. It is on disk: what rests on it is durable. After an
-    /// error the state is of no use any more.
+    /// Applies the next record of the shard. The record is on disk, so whatever depends on it is
+    /// durable. After an error, discard the state.
     pub fn replay(&mut self, bytes: &[u8]) -> Result<(), ReplayError> {
         let (header, events) = record::decode(bytes)?;
         let shard = self.state.shard().get();

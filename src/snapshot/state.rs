@@ -1,4 +1,4 @@
-//! One shard's state as bytes: a section of a snapshot, and one of an order file. Pure.
+//! The encoding of one shard's state: a section of a snapshot, and one of an order file. Pure.
 //!
 //! ```text
 //! section of a snapshot
@@ -28,9 +28,9 @@
 //!   client order id (flag u8, text)
 //! ```
 //!
-//! Bodies, texts and numbers are those of the journal's records ([`crate::journal::record`]), read
-//! with the same strictness. What a row says is checked against the others when the state is put
-//! together, and the whole against its hash.
+//! Bodies, texts and numbers are encoded as in the journal's records ([`crate::journal::record`])
+//! and read as strictly. When the state is assembled, each row is checked against the others, and
+//! the whole against its hash.
 
 use smallvec::SmallVec;
 
@@ -53,18 +53,18 @@ use crate::journal::record::field::{Fields, Reader, side_code};
 use crate::journal::record::kind;
 use crate::money::{FeeRate, Price, Shares, Usd};
 
-/// Why bytes are not a shard's state.
+/// Why a shard's state cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ShardError {
-    /// They cannot be read.
+    /// The bytes are malformed.
     #[error(transparent)]
     Bytes(#[from] RecordError),
-    /// They contradict each other.
+    /// The rows contradict each other.
     #[error(transparent)]
     Rows(#[from] RestoreError),
 }
 
-/// Writes what can change of a shard.
+/// Encodes the mutable state of a shard.
 pub(super) fn encode(shard: &ShardState, out: &mut Vec<u8>) {
     let state = &shard.state;
     let head = state.head();
@@ -130,7 +130,7 @@ pub(super) fn encode(shard: &ShardState, out: &mut Vec<u8>) {
     });
 }
 
-/// Writes a list with its count in front, which is known when the rows are through.
+/// Writes a list, preceded by its count, which is filled in after the rows.
 fn list<T>(
     fields: &mut Fields<'_>,
     rows: impl Iterator<Item = T>,
@@ -146,13 +146,12 @@ fn list<T>(
     fields.0[count_at..count_at + 8].copy_from_slice(&count.to_le_bytes());
 }
 
-/// Reads a list.
 fn read_list(
     reader: &mut Reader<'_>,
     field: &'static str,
     mut read: impl FnMut(&mut Reader<'_>) -> Result<(), ShardError>,
 ) -> Result<(), ShardError> {
-    // Each row takes bytes, so a count that is too high ends at the end of the section.
+    // Every row takes at least one byte, so too high a count fails at the end of the section.
     for _ in 0..reader.u64(field)? {
         read(reader)?;
     }
@@ -227,7 +226,7 @@ fn read_account(reader: &mut Reader<'_>, restorer: &mut Restorer) -> Result<(), 
     })?)
 }
 
-/// An id, or 0 for none.
+/// Reads an id; 0 means none.
 fn optional_id<T>(
     reader: &mut Reader<'_>,
     field: &'static str,
@@ -245,18 +244,18 @@ fn read_event(reader: &mut Reader<'_>, kind: u16) -> Result<Event, RecordError> 
     Ok(reader.event(kind)?.expect("the kinds of rows are known"))
 }
 
-/// A state of which everything but its orders and comments has been read.
+/// A state of which everything except orders and comments has been read.
 pub(super) struct Reading<'a> {
     reader: Reader<'a>,
     restorer: Restorer,
-    /// Of the file's format.
+    /// The format version of the file.
     version: u32,
     epoch: u64,
     decided_at: Timestamp,
 }
 
 impl<'a> Reading<'a> {
-    /// Reads a section of a snapshot up to where the orders are needed.
+    /// Reads a section of a snapshot up to the point where the orders are needed.
     pub(super) fn begin(shard: ShardId, version: u32, bytes: &'a [u8]) -> Result<Self, ShardError> {
         let mut reader = Reader::new(bytes);
         let head = StateHead {
@@ -320,8 +319,8 @@ impl<'a> Reading<'a> {
         Ok(Self { reader, restorer, version, epoch, decided_at })
     }
 
-    /// Reads the shard's section of an order file; the files come oldest first. Returns how many
-    /// orders were in it.
+    /// Reads the shard's section of an order file. Call it for each file, oldest first. Returns the
+    /// number of orders read.
     pub(super) fn orders(&mut self, bytes: &[u8]) -> Result<u64, ShardError> {
         let mut reader = Reader::new(bytes);
         let mut rows = 0;
@@ -332,7 +331,7 @@ impl<'a> Reading<'a> {
         Ok(rows)
     }
 
-    /// Reads the rest and puts the state together.
+    /// Reads the rest and assembles the state.
     pub(super) fn finish(self) -> Result<ShardState, ShardError> {
         let Self { mut reader, mut restorer, version, epoch, decided_at } = self;
         read_list(&mut reader, "count of comments", |reader| {
@@ -368,7 +367,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// Writes an order that cannot change any more.
+/// Encodes a finished order.
 pub(super) fn encode_order(order: &OrderRow, out: &mut Vec<u8>) {
     let mut fields = Fields(out);
     fields.u64(order.id.get());

@@ -1,4 +1,4 @@
-//! Snapshots on a real disk: folded from journals of real records, and read back.
+//! Snapshots on a real disk, folded from journals of real records and read back.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use crate::money::{FeeRate, Price, Shares, Usd};
 mod keeping;
 mod recovering;
 
-/// Segments of about a hundred records.
+/// Segments hold about a hundred records.
 const SEGMENT_BYTES: u64 = 384 << 10;
 
 fn config() -> JournalConfig {
@@ -43,7 +43,7 @@ fn config() -> JournalConfig {
     }
 }
 
-/// Never waits and never stops.
+/// A pace that never waits and never stops.
 struct AtOnce;
 
 impl Pace for AtOnce {
@@ -52,14 +52,14 @@ impl Pace for AtOnce {
     }
 }
 
-/// A server without its network: shards that trade, and the journal that they write to.
+/// A server without a network: shards that trade, and the journal they write to.
 struct World {
     data: TempDir,
     journal: Journal,
     folder: Folder,
     shards: Vec<ShardState>,
     report: RecoverReport,
-    /// Counts what is done, so that no two things are alike.
+    /// Counts the actions, so that no two are alike.
     turn: u64,
 }
 
@@ -81,7 +81,7 @@ impl World {
         Self { data, journal, folder, shards: recovered.into_shards(), report, turn }
     }
 
-    /// Closes everything and opens it again, which must find what was there.
+    /// Closes everything, reopens it and checks that the state is the same.
     fn reopened(self) -> Self {
         let Self { data, journal, shards, turn, .. } = self;
         drop(journal);
@@ -94,7 +94,7 @@ impl World {
         again
     }
 
-    /// Something happens in a shard, and is on disk.
+    /// Records events of a shard and waits until they are durable.
     fn happen(&mut self, shard: ShardId, events: &[Event]) {
         let folded = &mut self.shards[shard.index()];
         let mut events = SmallVec::<[Event; 4]>::from(events);
@@ -122,7 +122,7 @@ impl World {
         self.turn += 1;
     }
 
-    /// Opens an account with a key, in a shard of its own choice.
+    /// Opens an account with a key in the given shard.
     fn open_account(&mut self, shard: ShardId) -> AccountId {
         let state = &self.shards[shard.index()].state;
         let account = AccountId::new(shard, state.head().accounts_ever + 1).unwrap();
@@ -152,7 +152,7 @@ impl World {
         account
     }
 
-    /// An account buys a share for a cent.
+    /// Buys one share for a cent.
     fn buy(&mut self, account: AccountId) -> OrderId {
         let shard = account.shard();
         let state = &self.shards[shard.index()].state;
@@ -210,7 +210,7 @@ impl World {
         comment
     }
 
-    /// Accounts in several shards that buy, comment and take back, for so many turns.
+    /// For `turns` turns, accounts in several shards buy, comment and delete comments.
     fn live(&mut self, accounts: &mut Vec<AccountId>, turns: u64) {
         for turn in 0..turns {
             let shard = ShardId::new(u8::try_from(turn % 5 * 13).unwrap()).unwrap();
@@ -228,7 +228,7 @@ impl World {
         }
     }
 
-    /// The last closed segment.
+    /// The number of the last closed segment.
     fn closed(&self) -> u64 {
         self.journal.segment().unwrap() - 1
     }
@@ -257,7 +257,7 @@ fn upkeep(folder: &Folder, archive_bytes: u64) -> Upkeep {
 }
 
 #[test]
-fn a_shard_comes_back_from_its_bytes_and_half_of_them_do_not() {
+fn a_shard_survives_a_round_trip_and_a_truncated_one_is_refused() {
     let mut world = World::new();
     let mut accounts = Vec::new();
     world.live(&mut accounts, 60);
@@ -282,7 +282,7 @@ fn a_shard_comes_back_from_its_bytes_and_half_of_them_do_not() {
         for length in (0..orders.len()).step_by(7) {
             assert!(read(&bytes, &orders[..length]).is_err(), "{length} bytes of orders");
         }
-        // Every change of a byte is refused or changes nothing that counts.
+        // Every changed byte is refused or changes nothing that matters.
         for position in (0..bytes.len()).step_by(5) {
             let mut damaged = bytes.clone();
             damaged[position] ^= 0x21;

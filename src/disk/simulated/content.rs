@@ -1,4 +1,4 @@
-//! What is in one file: what readers see, what is on disk, and what may be.
+//! The content of one file: what readers see, what is durable, and what may become durable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -8,7 +8,7 @@ use super::random::Random;
 
 pub(super) const SECTOR_BYTES: usize = 512;
 
-/// What the system writes at a time.
+/// The unit in which the system writes.
 pub(super) const PAGE_BYTES: usize = 4096;
 
 const PAGE_SECTORS: usize = PAGE_BYTES / SECTOR_BYTES;
@@ -19,9 +19,9 @@ type Sector = [u8; SECTOR_BYTES];
 pub(super) struct Content {
     /// What readers see.
     cached: Vec<u8>,
-    /// What is left when the power goes and nothing else has reached the disk.
+    /// What survives a power loss if nothing else reaches the disk.
     durable: Vec<u8>,
-    /// All that was written to a sector since the last sync, the newest last: any of them may have
+    /// All versions of a sector written since the last sync, newest last: any of them may have
     /// reached the disk.
     pending: BTreeMap<usize, Vec<Sector>>,
 }
@@ -47,7 +47,7 @@ impl Content {
             return;
         }
         let end = offset + bytes.len();
-        // A gap is filled with zeros, and those have to reach the disk too.
+        // A gap is filled with zeros, which also have to reach the disk.
         let start = offset.min(self.cached.len());
         if self.cached.len() < end {
             self.cached.resize(end, 0);
@@ -61,7 +61,7 @@ impl Content {
         }
     }
 
-    /// Puts everything on disk that is marked as written.
+    /// Makes everything durable that is marked dirty.
     pub(super) fn sync(&mut self) {
         self.durable.resize(self.cached.len(), 0);
         for (index, versions) in std::mem::take(&mut self.pending) {
@@ -69,8 +69,8 @@ impl Content {
         }
     }
 
-    /// Some of what is pending reaches the disk, and all of it is marked as if it had. Readers
-    /// still see what was written.
+    /// A part of the pending data reaches the disk, and all of it is marked clean. Readers still
+    /// see what was written.
     pub(super) fn fail_sync(&mut self, random: &mut Random, is_torn: bool) {
         let (durable, cached) = (self.durable.len(), self.cached.len());
         let shorter = durable.min(cached);
@@ -80,9 +80,9 @@ impl Content {
             _ => shorter + random.below(durable.max(cached) - shorter + 1),
         };
         self.durable.resize(length, 0);
-        // So that all and none of many sectors are as likely as any part.
+        // So that all or none of many sectors are as likely as any subset.
         let density = random.below(5);
-        // The system hands over pages, and some disks write sectors.
+        // The system writes pages, but some disks write sectors.
         let unit = if random.one_in(2) { PAGE_SECTORS } else { 1 };
         let mut newest = None;
         for (index, versions) in std::mem::take(&mut self.pending) {
@@ -102,7 +102,7 @@ impl Content {
         }
     }
 
-    /// The power goes: what reaches the disk is all that is left.
+    /// The power fails: only what reaches the disk survives.
     pub(super) fn lose(&mut self, random: &mut Random, is_torn: bool, is_faded: bool) {
         let changing = if is_faded { self.changing_pages() } else { BTreeSet::new() };
         self.fail_sync(random, is_torn);
@@ -114,7 +114,7 @@ impl Content {
         self.cached.clone_from(&self.durable);
     }
 
-    /// The pages that a write would change, were it to reach the disk.
+    /// The pages that a write would change if it reached the disk.
     fn changing_pages(&self) -> BTreeSet<usize> {
         let is_change = |index: usize, versions: &[Sector]| {
             let old = &self.durable[sector_range(index, self.durable.len())];
@@ -125,7 +125,7 @@ impl Content {
         changing.map(|(index, _)| index / PAGE_SECTORS).collect()
     }
 
-    /// Leaves zeros in some of a page's sectors, whatever was in them.
+    /// Zeroes some of a page's sectors, whatever they held.
     fn fade(&mut self, page: usize, random: &mut Random) {
         for index in page * PAGE_SECTORS..(page + 1) * PAGE_SECTORS {
             if random.one_in(2) {
@@ -134,7 +134,7 @@ impl Content {
         }
     }
 
-    /// Leaves the old bytes in some of a sector's words: behind a point, or anywhere.
+    /// Keeps the old bytes in some of a sector's words: after some offset, or anywhere.
     fn tear(&self, index: usize, sector: &mut Sector, random: &mut Random) {
         const WORD_BYTES: usize = 8;
         let mut old = [0; SECTOR_BYTES];
@@ -157,7 +157,7 @@ impl Content {
         self.durable[range].copy_from_slice(&sector[..length]);
     }
 
-    /// Turns a bit of what is on disk.
+    /// Flips a bit of the durable content.
     pub(super) fn flip_bit(&mut self, at: usize, bit: u8) {
         for bytes in [&mut self.durable, &mut self.cached] {
             bytes[at] ^= 1 << bit;
@@ -165,7 +165,7 @@ impl Content {
     }
 }
 
-/// Where the sector lies in a file of this length.
+/// The range of the sector in a file of this length.
 fn sector_range(index: usize, length: usize) -> Range<usize> {
     let start = (index * SECTOR_BYTES).min(length);
     start..(start + SECTOR_BYTES).min(length)

@@ -1,16 +1,16 @@
-//! What is in all directories: what readers see, what is on disk, and the changes between them.
+//! The content of all directories: what readers see, what is durable, and the changes in between.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::random::Random;
 
-/// A file or a directory, whatever its names are.
+/// A file or directory, independent of its names.
 pub(super) type Inode = u64;
 
 /// A name in a directory.
 pub(super) type Key = (Inode, String);
 
-/// A change of names. One that takes a name and gives another is on disk whole or not at all.
+/// A change of names. A rename is atomic.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) taken: Option<Key>,
@@ -44,13 +44,11 @@ impl Names {
         self.cached.get(key).copied()
     }
 
-    /// What is in a directory.
     pub(super) fn of(&self, directory: Inode) -> impl Iterator<Item = (&str, Inode)> {
         let range = (directory, String::new())..(directory + 1, String::new());
         self.cached.range(range).map(|((_, name), &inode)| (name.as_str(), inode))
     }
 
-    /// Everything that has a name.
     pub(super) fn inodes(&self) -> impl Iterator<Item = Inode> {
         self.cached.values().copied()
     }
@@ -60,27 +58,28 @@ impl Names {
         self.pending.push(change);
     }
 
-    /// Puts the changes of a directory on disk. One between two directories is put there by a sync
-    /// of either.
+    /// Makes the changes of a directory durable. Syncing either of two directories makes a rename
+    /// between them durable.
     pub(super) fn sync(&mut self, directory: Inode) {
         self.settle(|change| change.keys().any(|key| key.0 == directory));
     }
 
-    /// Some of the pending changes reach the disk. The others still may.
+    /// Some of the pending changes reach the disk. The others may follow later.
     pub(super) fn fail_sync(&mut self, random: &mut Random) {
         let density = random.below(5);
         self.settle(|_| random.below(4) < density);
     }
 
-    /// The power goes: what reaches the disk is all that is left.
+    /// The power fails: only what reaches the disk survives.
     pub(super) fn lose(&mut self, random: &mut Random) {
         self.fail_sync(random);
         self.pending.clear();
         self.cached.clone_from(&self.durable);
     }
 
-    /// Puts the chosen changes on disk, and with each those before it that changed the same name:
-    /// otherwise a file could end with two names or, having one all the time, with none.
+    /// Makes the chosen changes durable, and with each of them the earlier changes of the same
+    /// name. Otherwise a file could end up with two names or, although it always had one, with
+    /// none.
     fn settle(&mut self, mut is_chosen: impl FnMut(&Change) -> bool) {
         let mut needed = BTreeSet::new();
         let mut chosen = vec![false; self.pending.len()];

@@ -1,6 +1,6 @@
-//! Repeatable chance: the generator that is called splitmix64.
+//! A deterministic random number generator, splitmix64.
 
-/// The same seed gives the same numbers.
+/// The same seed gives the same sequence.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
@@ -17,12 +17,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`, which is not 0.
+    /// A number below `end`, which must not be 0.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() % end as u64).expect("below a usize")
     }
 
-    /// True once in so many times, which are not 0.
+    /// True with a probability of 1 / `times`, which must not be 0.
     pub(crate) fn one_in(&mut self, times: u64) -> bool {
         self.next().is_multiple_of(times)
     }

@@ -25,7 +25,7 @@ impl World {
         self.disk.open(Path::new(path)).unwrap()
     }
 
-    /// A file with one sector full of each of these letters, itself on disk.
+    /// Creates a file with one sector full of each of these letters and syncs it, but not its name.
     fn file(&self, path: &str, letters: &str) -> DiskFile {
         let file = self.disk.create(Path::new(path)).unwrap();
         for letter in letters.bytes() {
@@ -35,7 +35,7 @@ impl World {
         file
     }
 
-    /// The same with its name on disk.
+    /// The same, with its name synced.
     fn settled(&self, path: &str, letters: &str) -> DiskFile {
         let file = self.file(path, letters);
         self.sync(&path[..2]);
@@ -56,8 +56,8 @@ impl World {
         self.simulated.set_faults(faults);
     }
 
-    /// All files, each with a letter for each sector: a dot for zeros, a question mark for a sector
-    /// that is not of one piece.
+    /// All files, with one letter for each sector: a dot for zeros, a question mark for a mixed
+    /// sector.
     fn state(&self) -> String {
         let mut files = Vec::new();
         for directory in ["d", "e"] {
@@ -82,7 +82,7 @@ fn letter(sector: &[u8]) -> char {
     }
 }
 
-/// What the disk can hold after the power went, over many seeds.
+/// The states that can survive a power loss, over many seeds.
 fn outcomes(prepare: impl Fn(&World)) -> BTreeSet<String> {
     let one = |seed| {
         let world = World::new(seed);
@@ -90,7 +90,7 @@ fn outcomes(prepare: impl Fn(&World)) -> BTreeSet<String> {
         world.simulated.power_loss();
         let state = world.state();
         world.simulated.power_loss();
-        assert_eq!(world.state(), state, "what has survived is on disk");
+        assert_eq!(world.state(), state, "what survived is durable");
         state
     };
     (0..SEEDS).map(one).collect()
@@ -103,7 +103,7 @@ fn check(prepare: impl Fn(&World), expected: &[&str]) {
 }
 
 #[test]
-fn any_selection_of_the_unsynced_sectors_survives() {
+fn any_subset_of_unsynced_sectors_may_survive() {
     check(|world| drop(world.settled("/d/a", "xy")), &["/d/a=xy"]);
     check(
         |world| world.settled("/d/a", "xy").write_at(&[b'z'; 2 * SECTOR_BYTES], 0).unwrap(),
@@ -117,7 +117,7 @@ fn any_selection_of_the_unsynced_sectors_survives() {
         },
         &["/d/a=zy"],
     );
-    // Each write to a sector may be the one that reached the disk.
+    // Any of the writes to a sector may be the one that reached the disk.
     check(
         |world| {
             let file = world.settled("/d/a", "x");
@@ -129,7 +129,7 @@ fn any_selection_of_the_unsynced_sectors_survives() {
 }
 
 #[test]
-fn an_unsynced_length_is_any_between() {
+fn an_unsynced_length_may_be_any_in_between() {
     check(
         |world| world.settled("/d/a", "x").append(&[b'y'; 2 * SECTOR_BYTES]).unwrap(),
         &["/d/a=x", "/d/a=x.", "/d/a=xy", "/d/a=x..", "/d/a=xy.", "/d/a=x.y", "/d/a=xyy"],
@@ -141,7 +141,7 @@ fn an_unsynced_length_is_any_between() {
         },
         &["/d/a=x", "/d/a="],
     );
-    // The zeros of a gap have to be synced as well.
+    // The zeros that fill a gap must be synced too.
     check(
         |world| {
             world.settled("/d/a", "xx");
@@ -154,7 +154,7 @@ fn an_unsynced_length_is_any_between() {
 }
 
 #[test]
-fn a_synced_file_may_have_no_name_and_a_name_no_content() {
+fn a_synced_file_may_lose_its_name_and_a_synced_name_its_content() {
     check(|world| drop(world.file("/d/a", "x")), &["", "/d/a=x"]);
     check(
         |world| {
@@ -167,7 +167,7 @@ fn a_synced_file_may_have_no_name_and_a_name_no_content() {
 }
 
 #[test]
-fn a_rename_happens_whole_or_not_at_all() {
+fn a_rename_is_atomic() {
     let one_and_other = |world: &World| {
         world.settled("/d/a", "x");
         world.settled("/d/b", "y");
@@ -202,7 +202,7 @@ fn a_rename_happens_whole_or_not_at_all() {
         },
         &["", "/d/a=x", "/d/b=x"],
     );
-    // A name that is used again says that the file that had it has its new one.
+    // If a reused name survives, so does the new name of the file that had it.
     check(
         |world| {
             world.settled("/d/a", "x");
@@ -214,7 +214,7 @@ fn a_rename_happens_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_removed_file_may_be_back() {
+fn a_removed_file_may_reappear() {
     let removed = |world: &World| {
         world.settled("/d/a", "x");
         world.disk.remove_file(Path::new("/d/a")).unwrap();
@@ -230,7 +230,7 @@ fn a_removed_file_may_be_back() {
 }
 
 #[test]
-fn a_removed_directory_takes_what_is_in_it() {
+fn removing_a_directory_removes_its_contents() {
     let world = World::new(1);
     world.disk.create_directory(Path::new("/d/one/two")).unwrap();
     world.file("/d/one/a", "x");
@@ -241,7 +241,7 @@ fn a_removed_directory_takes_what_is_in_it() {
 }
 
 #[test]
-fn what_a_failed_sync_left_is_never_tried_again() {
+fn a_failed_sync_is_never_made_up_for() {
     let failed = |world: &World| {
         let file = world.settled("/d/a", "xy");
         file.write_at(&[b'z'; SECTOR_BYTES], 0).unwrap();
@@ -275,7 +275,7 @@ fn what_a_failed_sync_left_is_never_tried_again() {
 }
 
 #[test]
-fn a_write_that_fails_has_written_nothing_or_a_part() {
+fn a_failed_write_has_written_nothing_or_a_part() {
     let states = |fault: fn(&mut Faults, When)| -> BTreeSet<String> {
         let one = |seed| {
             let world = World::new(seed);
@@ -297,7 +297,7 @@ fn a_write_that_fails_has_written_nothing_or_a_part() {
 }
 
 #[test]
-fn faults_come_as_often_as_they_are_wanted() {
+fn faults_occur_at_the_configured_rate() {
     let world = World::new(1);
     let file = world.settled("/d/a", "x");
     let write_error = When::OneIn(4);
@@ -307,7 +307,7 @@ fn faults_come_as_often_as_they_are_wanted() {
 }
 
 #[test]
-fn a_full_disk_takes_what_fits() {
+fn a_full_disk_writes_what_fits() {
     let world = World::new(1);
     let file = world.settled("/d/a", "x");
     world.simulated.set_capacity(3 * SECTOR_BYTES as u64);
@@ -321,7 +321,7 @@ fn a_full_disk_takes_what_fits() {
 }
 
 #[test]
-fn after_a_crash_nothing_that_was_open_works() {
+fn handles_are_dead_after_a_crash() {
     let crashes: [fn(&SimulatedDisk); 2] = [SimulatedDisk::power_loss, SimulatedDisk::kill];
     for crash in crashes {
         let world = World::new(1);
@@ -349,7 +349,7 @@ fn after_a_crash_nothing_that_was_open_works() {
 }
 
 #[test]
-fn a_killed_process_leaves_what_may_still_get_lost() {
+fn unsynced_data_may_be_lost_after_a_kill() {
     let killed = |world: &World| {
         world.settled("/d/a", "x").write_at(&[b'z'; SECTOR_BYTES], 0).unwrap();
         world.simulated.kill();
@@ -366,7 +366,7 @@ fn a_killed_process_leaves_what_may_still_get_lost() {
 }
 
 #[test]
-fn the_power_goes_at_the_operation_that_was_ordered() {
+fn the_power_fails_at_the_scheduled_operation() {
     let mut states = BTreeSet::new();
     for seed in 0..SEEDS {
         let world = World::new(seed);
@@ -383,11 +383,11 @@ fn the_power_goes_at_the_operation_that_was_ordered() {
         states.insert(world.state());
     }
     let expected = ["/d/a=x", "/d/a=z"].map(String::from);
-    assert_eq!(states, expected.into(), "the write may have happened, the removal not");
+    assert_eq!(states, expected.into(), "the write may have happened, but not the removal");
 }
 
 #[test]
-fn only_pages_that_are_being_changed_fade() {
+fn only_pages_being_written_may_fade() {
     let faded = |letter: u8, at: usize, pages_fade| {
         outcomes(|world| {
             world.simulated.set_faults(Faults { pages_fade, ..Faults::default() });
@@ -396,15 +396,15 @@ fn only_pages_that_are_being_changed_fade() {
         })
     };
     let changed = faded(b'v', 1, true);
-    assert!(changed.iter().any(|state| state.starts_with("/d/a=.")), "also what was on disk");
+    assert!(changed.iter().any(|state| state.starts_with("/d/a=.")), "durable data too");
     assert!(changed.iter().all(|state| state.ends_with('z')), "one page of two");
-    assert_eq!(faded(b'y', 1, true), ["/d/a=xyxyxyxyz".into()].into(), "nothing has changed");
+    assert_eq!(faded(b'y', 1, true), ["/d/a=xyxyxyxyz".into()].into(), "the write changes nothing");
     let whole = ["/d/a=xyxyxyxyz", "/d/a=xvxyxyxyz"].map(String::from);
     assert_eq!(faded(b'v', 1, false), whole.into());
 }
 
 #[test]
-fn sectors_tear_only_where_they_may() {
+fn sectors_tear_only_if_enabled() {
     let torn = |sectors_tear| {
         outcomes(|world| {
             world.simulated.set_faults(Faults { sectors_tear, ..Faults::default() });
@@ -417,7 +417,7 @@ fn sectors_tear_only_where_they_may() {
 }
 
 #[test]
-fn a_bit_that_turns_stays_turned() {
+fn a_flipped_bit_stays_flipped() {
     check(
         |world| {
             world.settled("/d/a", "x");
@@ -429,7 +429,7 @@ fn a_bit_that_turns_stays_turned() {
 }
 
 #[test]
-fn operations_that_make_no_sense_are_refused() {
+fn invalid_operations_are_refused() {
     let world = World::new(1);
     let file = world.settled("/d/a", "x");
     let kind = |result: Result<(), DiskError>| result.unwrap_err().source.kind();

@@ -1,4 +1,4 @@
-//! What is kept of a torn end, on disks with and without room.
+//! Copies of torn tails, on disks with and without room.
 
 use std::convert::Infallible;
 
@@ -6,11 +6,11 @@ use super::*;
 use crate::disk::simulated::SimulatedDisk;
 use crate::journal::broken::BROKEN_COPIES_MAX;
 
-/// A journal on a disk in memory, the end of which is torn now and then.
+/// A journal on an in-memory disk whose tail is torn now and then.
 struct World {
     simulated: SimulatedDisk,
     disk: Disk,
-    /// What was acknowledged and is whole.
+    /// The acknowledged records.
     records: Vec<Vec<u8>>,
 }
 
@@ -40,8 +40,8 @@ impl World {
         assert!(steps.flush().unwrap());
     }
 
-    /// Writes a record that stays and one of which only a part reaches the disk. Returns what is
-    /// there of it, and its name when it is kept.
+    /// Writes one record that stays and one that only partly reaches the disk. Returns the torn
+    /// bytes and the name of their copy.
     fn tear(&mut self) -> (Vec<u8>, String) {
         let (journal, mut steps, ..) = self.open();
         let whole = record(self.records.len(), 100);
@@ -63,7 +63,8 @@ impl World {
         (torn, format!("{}.{block}.broken", segment::file_name(number)))
     }
 
-    /// Opens once more, which shows what was acknowledged. What was cut, if anything was.
+    /// Reopens the journal and checks that it holds the acknowledged records. Returns what was cut,
+    /// if anything.
     #[track_caller]
     fn recover(&self) -> Option<TornTail> {
         let (_, _, report, shown) = self.open();
@@ -89,14 +90,14 @@ impl World {
 }
 
 #[test]
-fn a_full_disk_does_not_stop_a_start() {
+fn a_full_disk_does_not_prevent_a_start() {
     let mut world = World::new();
     let (torn, _) = world.tear();
     world.fill_up();
-    let cut = world.recover().expect("an end was torn");
+    let cut = world.recover().expect("the tail was torn");
     assert_eq!((cut.bytes, cut.copy), (torn.len() as u64, None));
-    assert_eq!(world.copies(), Vec::<String>::new(), "nor is a part of a copy left");
-    assert_eq!(world.recover(), None, "it was cut for good");
+    assert_eq!(world.copies(), Vec::<String>::new(), "no partial copy is left");
+    assert_eq!(world.recover(), None, "nothing is left to cut");
 }
 
 #[test]
@@ -105,7 +106,7 @@ fn the_newest_copies_are_kept() {
     let mut cuts = Vec::new();
     for _ in 0..BROKEN_COPIES_MAX + 4 {
         cuts.push(world.tear());
-        let cut = world.recover().expect("an end was torn");
+        let cut = world.recover().expect("the tail was torn");
         assert!(cut.copy.is_some_and(|copy| copy.ends_with(&cuts.last().unwrap().1)));
     }
     let expected = cuts.split_off(4);
@@ -118,7 +119,7 @@ fn the_newest_copies_are_kept() {
 }
 
 #[test]
-fn older_copies_make_room_for_the_newest() {
+fn older_copies_are_removed_to_make_room() {
     let mut world = World::new();
     for _ in 0..3 {
         world.tear();
@@ -126,13 +127,13 @@ fn older_copies_make_room_for_the_newest() {
     }
     let (torn, name) = world.tear();
     world.fill_up();
-    assert!(world.recover().expect("an end was torn").copy.is_some());
+    assert!(world.recover().expect("the tail was torn").copy.is_some());
     assert_eq!(world.content(&name), torn);
-    assert_eq!(world.copies().len(), 3, "one of them went");
+    assert_eq!(world.copies().len(), 3, "one was removed");
 }
 
 #[test]
-fn what_a_start_that_was_interrupted_has_kept_stays() {
+fn a_copy_kept_by_an_interrupted_start_is_not_overwritten() {
     let mut world = World::new();
     let (_, name) = world.tear();
     let copy = Path::new("/data/journal").join(&name);
@@ -140,7 +141,7 @@ fn what_a_start_that_was_interrupted_has_kept_stays() {
     for (path, content) in [(&copy, b"more than is left by now".as_slice()), (&half, b"half")] {
         world.disk.create(path).unwrap().append(content).unwrap();
     }
-    assert_eq!(world.recover().expect("an end was torn").copy, Some(copy));
+    assert_eq!(world.recover().expect("the tail was torn").copy, Some(copy));
     assert_eq!(world.content(&name), b"more than is left by now");
     assert_eq!(world.copies(), [name]);
 }

@@ -1,4 +1,4 @@
-//! What the users of a running journal rely on.
+//! The contract of a running journal.
 
 use std::pin::pin;
 use std::sync::atomic::{self, AtomicUsize};
@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use super::*;
 
 #[test]
-fn places_are_ordered_within_their_log() {
+fn places_are_ordered_within_a_log() {
     let place = |log, position| Place { log, position };
     assert!(place(0, 1) < place(0, 2));
     assert_eq!(place(0, 1).partial_cmp(&place(1, 2)), None);
@@ -18,7 +18,7 @@ fn places_are_ordered_within_their_log() {
 }
 
 #[test]
-fn an_acknowledged_record_lies_in_the_file() {
+fn an_acknowledged_record_is_in_the_file() {
     let data = TempDir::new().unwrap();
     let opened = open(data.path());
     assert!(opened.journal.is_durable(Place::START));
@@ -31,7 +31,7 @@ fn an_acknowledged_record_lies_in_the_file() {
 }
 
 #[test]
-fn a_closed_journal_has_put_everything_on_disk() {
+fn closing_the_journal_flushes_everything() {
     let data = TempDir::new().unwrap();
     let opened = open(data.path());
     let records: Vec<_> = (0..50).map(|seed| record(seed, 20 * seed)).collect();
@@ -43,7 +43,7 @@ fn a_closed_journal_has_put_everything_on_disk() {
 }
 
 #[test]
-fn a_full_ring_is_busy_and_loses_nothing() {
+fn a_full_ring_refuses_and_loses_nothing() {
     let data = TempDir::new().unwrap();
     let opened = open(data.path());
     let journal = &opened.journal;
@@ -64,11 +64,11 @@ fn a_full_ring_is_busy_and_loses_nothing() {
 }
 
 #[test]
-fn without_prepared_space_nothing_is_reserved() {
+fn nothing_is_reserved_beyond_preallocated_space() {
     let data = TempDir::new().unwrap();
     let opened = open(data.path());
     let Journal::Local(local) = &opened.journal else { unreachable!() };
-    // From here on the disk is as good as full: no segment is made any more.
+    // No segment is made from here on, as if the disk were full.
     local.stock.close();
     let mut written = Vec::new();
     loop {
@@ -87,20 +87,20 @@ fn without_prepared_space_nothing_is_reserved() {
             Err(Refused::Full) => break,
         }
     }
-    assert!(written.len() >= 8, "what was promised was to be had: {}", written.len());
-    assert_eq!(opened.journal.reserve(900).err(), Some(Refused::Full), "and it stays so");
+    assert!(written.len() >= 8, "the promised space was available: {}", written.len());
+    assert_eq!(opened.journal.reserve(900).err(), Some(Refused::Full), "and it keeps refusing");
     drop(opened);
     let opened = open(data.path());
     assert_eq!(opened.bytes(), written);
     write_alone(&opened.journal, b"and there is room again");
 }
 
-/// Needs a file system of 156 KiB, such as `mount -t tmpfs -o size=156k`, named by the variable
-/// `PAPERBOURSE_SMALL_DISK`: two segments and the filler fit, three segments only without it.
+/// Needs a file system of 156 KiB, such as `mount -t tmpfs -o size=156k`, at the path in
+/// `PAPERBOURSE_SMALL_DISK`. Two segments fit beside the filler file, a third only without it.
 #[test]
-fn a_full_disk_refuses_and_goes_on_when_there_is_room() {
+fn a_full_disk_refuses_writes_until_space_is_freed() {
     let Some(disk) = std::env::var_os("PAPERBOURSE_SMALL_DISK").map(PathBuf::from) else {
-        eprintln!("PAPERBOURSE_SMALL_DISK names no file system: a full disk was NOT tested");
+        eprintln!("PAPERBOURSE_SMALL_DISK is not set: a full disk was NOT tested");
         return;
     };
     let filler = disk.join("filler");
@@ -117,7 +117,7 @@ fn a_full_disk_refuses_and_goes_on_when_there_is_room() {
                 opened.journal.wait_blocking(reservation.fill_from(&record));
             }
             Err(Refused::Busy) => unreachable!("nothing is in flight"),
-            // The first segment holds 10; while the second is made there is no room either.
+            // The first segment holds 10; there is also no room while the second is being made.
             Err(Refused::Full) => is_full = written.len() > 10,
         }
     }
@@ -138,7 +138,7 @@ fn blocks_start_on_pages_of_their_own() {
         assert!(end.is_multiple_of(4096), "no page holds two blocks: {end}");
         write_alone(&opened.journal, &record(length, length));
         let bytes = std::fs::read(segment_path(data.path(), 1)).unwrap();
-        assert_eq!(bytes[..before.len()], before, "what was there stays as it was");
+        assert_eq!(bytes[..before.len()], before, "earlier bytes do not change");
         assert_eq!(&bytes[end..end + 4], b"PBBK");
         end += block::alone_bytes(length);
         assert!(block::is_zero(&bytes[end..]));
@@ -203,7 +203,7 @@ fn records_of_each_thread_keep_their_order() {
     }
     places.sort_by_key(|(place, _)| place.position());
     let last = places.last().unwrap().0;
-    assert_eq!(last.position(), THREADS * RECORDS, "no hole");
+    assert_eq!(last.position(), THREADS * RECORDS, "no gaps");
     journal.wait_blocking(last);
     drop(opened);
     let expected: Vec<_> = places.into_iter().map(|(_, record)| record).collect();
@@ -218,7 +218,7 @@ fn flushes_are_counted() {
         write_alone(&opened.journal, &record(turn, 600));
     }
     let metrics = &opened.journal.metrics().unwrap();
-    // The last flush is counted after its records are acknowledged.
+    // The last flush is counted only after its records are acknowledged.
     while metrics.flush_us.count() < 5 {
         std::thread::yield_now();
     }
@@ -226,7 +226,7 @@ fn flushes_are_counted() {
     assert_eq!((metrics.batch_bytes.sum(), metrics.batch_bytes.max()), (5 * 4096, 4096));
 }
 
-/// A journal whose current segment is this device, and the error that it was lost by.
+/// The error that loses a journal whose current segment is this device.
 #[cfg(target_os = "linux")]
 fn lost_on(device: &str) -> DiskError {
     let data = TempDir::new().unwrap();
@@ -254,7 +254,7 @@ fn lost_on(device: &str) -> DiskError {
     assert_eq!(wait.as_mut().poll(&mut context), Poll::Pending);
     journal.tend();
     drop(journal);
-    assert!(receiver.try_recv().is_err(), "it is lost once and nothing is tried again");
+    assert!(receiver.try_recv().is_err(), "it is lost once and nothing is retried");
     error
 }
 
@@ -263,7 +263,7 @@ fn lost_on(device: &str) -> DiskError {
 fn a_failed_write_is_final() {
     let error = lost_on("/dev/full");
     assert_eq!(error.action, "write");
-    assert!(error.is_full(), "a full disk in a prepared segment is no excuse: {error}");
+    assert!(error.is_full(), "a full disk in a preallocated segment is fatal too: {error}");
 }
 
 #[test]
@@ -272,10 +272,10 @@ fn a_failed_sync_is_final() {
     assert_eq!(lost_on("/dev/null").action, "sync");
 }
 
-/// Set in a process that may end: elsewhere the tests that end theirs do nothing.
+/// Set in a process that may exit. Without it, the tests that end their process do nothing.
 const MAY_END: &str = "PAPERBOURSE_TEST_MAY_END";
 
-/// Runs one test of this binary in a process of its own, which it may end.
+/// Runs one test of this binary in a process of its own, which may exit.
 fn run_alone(test: &str) -> std::process::Output {
     std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "--nocapture"])
@@ -294,7 +294,7 @@ fn may_end() -> bool {
 }
 
 #[test]
-fn ends_its_process_by_a_lost_journal() {
+fn exits_on_a_lost_journal() {
     if !may_end() {
         return;
     }
@@ -304,15 +304,15 @@ fn ends_its_process_by_a_lost_journal() {
 }
 
 #[test]
-fn a_lost_journal_ends_the_process_with_a_code_of_its_own() {
-    let output = run_alone("ends_its_process_by_a_lost_journal");
+fn a_lost_journal_exits_with_its_own_code() {
+    let output = run_alone("exits_on_a_lost_journal");
     assert_eq!(output.status.code(), Some(EXIT_JOURNAL_LOST));
     let words = String::from_utf8(output.stderr).unwrap();
     assert!(words.contains("the journal is lost: cannot sync the-segment"), "{words}");
 }
 
 #[test]
-fn ends_its_process_by_a_hole() {
+fn aborts_on_an_unfilled_reservation() {
     if !may_end() {
         return;
     }
@@ -321,15 +321,15 @@ fn ends_its_process_by_a_hole() {
 }
 
 #[test]
-fn a_reservation_that_is_not_filled_ends_the_process() {
-    let output = run_alone("ends_its_process_by_a_hole");
-    assert!(!output.status.success() && output.status.code() != Some(101), "not a mere panic");
+fn an_unfilled_reservation_aborts_the_process() {
+    let output = run_alone("aborts_on_an_unfilled_reservation");
+    assert!(!output.status.success() && output.status.code() != Some(101), "not just a panic");
     let words = String::from_utf8(output.stderr).unwrap();
     assert!(words.contains("was reserved and not filled"), "{words}");
 }
 
 #[test]
-fn memory_keeps_records_in_the_order_of_their_places() {
+fn a_memory_journal_keeps_records_in_order() {
     let memory = MemoryJournal::keeping(&config());
     let journal = Journal::from(memory.clone());
     let first = journal.reserve(5).unwrap();
@@ -366,7 +366,7 @@ fn nothing_is_durable_while_the_gate_is_held() {
     };
     assert_eq!(ready(), [false; 3]);
     gate.release_to(places[1]);
-    assert_eq!(count.0.load(atomic::Ordering::Relaxed), 1, "the group's task is woken, once");
+    assert_eq!(count.0.load(atomic::Ordering::Relaxed), 1, "the group's task is woken once");
     assert_eq!(ready(), [true, true, false]);
     gate.hold();
     let later = write(&journal, b"later");
@@ -375,11 +375,11 @@ fn nothing_is_durable_while_the_gate_is_held() {
     assert!(journal.is_durable(later));
     assert_eq!(ready(), [true; 3]);
     let after = write(&journal, b"after");
-    assert!(journal.is_durable(after), "released is released");
+    assert!(journal.is_durable(after), "releasing is not undone");
 }
 
 #[test]
-fn waits_on_a_real_journal_end() {
+fn waits_on_a_local_journal_complete() {
     let data = TempDir::new().unwrap();
     let opened = open(data.path());
     let waiters = opened.journal.register();

@@ -1,9 +1,9 @@
-//! Torn ends, which are cut, and damage, which is not.
+//! Torn tails, which are cut, and damage, which is not.
 
 use super::opening::check_damage;
 use super::*;
 
-/// Opens a copy of the image with these bytes and returns what was recovered.
+/// Opens a data directory with these bytes as its segment.
 fn recovered(bytes: &[u8], data: &Path) -> Result<Opened, OpenError> {
     Image::install(bytes, data);
     try_open(data)
@@ -17,7 +17,7 @@ fn sectors(range: std::ops::Range<usize>) -> impl Iterator<Item = std::ops::Rang
 fn every_torn_last_block_is_cut() {
     let image = Image::of(vec![record(1, 700), record(2, 100), record(3, 2900)]);
     let [.., start, _] = image.offsets[..] else { unreachable!() };
-    // The header and the record; behind them are zeros.
+    // The header and the record; zeros follow.
     let sector_count = (64 + 4 + 2900_usize).div_ceil(SECTOR_BYTES);
     assert_eq!(sector_count, 6);
     let data = scratch();
@@ -41,12 +41,12 @@ fn every_torn_last_block_is_cut() {
         assert_eq!(torn.bytes, u64::from(reach) * SECTOR_BYTES as u64);
         assert_eq!(torn.offset, start as u64);
         let cut = &bytes[start..][..usize::try_from(torn.bytes).unwrap()];
-        assert_eq!(std::fs::read(torn.copy.unwrap()).unwrap(), cut, "the copy is what was cut");
+        assert_eq!(std::fs::read(torn.copy.unwrap()).unwrap(), cut, "the copy holds the cut bytes");
     }
 }
 
 #[test]
-fn a_torn_tail_is_cut_for_good() {
+fn a_cut_tail_never_reappears() {
     let image = Image::of(vec![record(1, 700), record(2, 2900)]);
     let data = scratch();
     let mut bytes = image.bytes.clone();
@@ -56,7 +56,7 @@ fn a_torn_tail_is_cut_for_good() {
     assert!(opened.report.torn.is_some());
     let on_disk = std::fs::read(segment_path(data.path(), 1)).unwrap();
     let after_epoch = image.offsets[2] + PAGE_BYTES;
-    assert!(block::is_zero(&on_disk[after_epoch..]), "no old sector is left to reappear");
+    assert!(block::is_zero(&on_disk[after_epoch..]), "no torn sector is left");
     assert_eq!(write_alone(&opened.journal, b"second again").position(), 2);
     drop(opened);
     let opened = open(data.path());
@@ -65,9 +65,9 @@ fn a_torn_tail_is_cut_for_good() {
     assert_eq!(opened.report.epoch, 3);
 }
 
-/// An opening that crashes while it cuts leaves another selection of the same sectors.
+/// A start that crashes while cutting leaves another subset of the same sectors.
 #[test]
-fn a_cut_that_was_interrupted_goes_on() {
+fn an_interrupted_cut_is_completed() {
     let image = Image::of(vec![record(1, 700), record(2, 2900)]);
     let [_, _, start, _] = image.offsets[..] else { unreachable!() };
     let data = scratch();
@@ -81,7 +81,7 @@ fn a_cut_that_was_interrupted_goes_on() {
 }
 
 #[test]
-fn every_changed_byte_before_the_last_block_refuses_to_start() {
+fn a_changed_byte_before_the_last_block_stops_the_start() {
     let image = Image::of(vec![record(1, 700), record(2, 300), record(3, 100)]);
     let data = scratch();
     let path = segment_path(data.path(), 1);
@@ -93,13 +93,13 @@ fn every_changed_byte_before_the_last_block_refuses_to_start() {
             bytes[at] ^= 0x10;
             let error = recovered(&bytes, data.path()).err().unwrap_or_else(|| panic!("byte {at}"));
             check_damage(&error, &path, block[0], |_| true);
-            assert_eq!(std::fs::read(&path).unwrap(), bytes, "nothing was changed");
+            assert_eq!(std::fs::read(&path).unwrap(), bytes, "the file was not changed");
         }
     }
 }
 
 #[test]
-fn a_changed_last_block_is_not_taken_for_torn() {
+fn a_changed_last_block_is_not_mistaken_for_a_torn_one() {
     let image = Image::of(vec![record(1, 700), record(2, 2900)]);
     let [_, _, start, end] = image.offsets[..] else { unreachable!() };
     let data = scratch();
@@ -111,9 +111,9 @@ fn a_changed_last_block_is_not_taken_for_torn() {
     }
 }
 
-/// The block says how many of its sectors are zeros, so zeros in a record hide no damage.
+/// The header counts the block's zero sectors, so zeros in a record hide no damage.
 #[test]
-fn zeros_in_a_record_are_told_from_torn_sectors() {
+fn zeros_in_a_record_are_not_mistaken_for_torn_sectors() {
     let mut zeros = record(2, 2900);
     zeros[600..2400].fill(0);
     let image = Image::of(vec![record(1, 700), zeros]);
@@ -132,7 +132,7 @@ fn zeros_in_a_record_are_told_from_torn_sectors() {
 }
 
 #[test]
-fn a_lost_sector_of_a_middle_block_refuses_to_start() {
+fn a_lost_sector_of_a_middle_block_stops_the_start() {
     let image = Image::of(vec![record(1, 700), record(2, 2000), record(3, 700)]);
     let data = scratch();
     let [_, first, middle, last, _] = image.offsets[..] else { unreachable!() };
@@ -152,7 +152,7 @@ fn a_lost_sector_of_a_middle_block_refuses_to_start() {
 }
 
 #[test]
-fn bytes_beyond_the_largest_block_refuse_to_start() {
+fn bytes_beyond_the_largest_block_stop_the_start() {
     let image = Image::of(vec![record(1, 700), record(2, 700)]);
     let data = scratch();
     let mut bytes = image.bytes.clone();
@@ -165,7 +165,7 @@ fn bytes_beyond_the_largest_block_refuse_to_start() {
 }
 
 #[test]
-fn a_torn_block_before_the_last_segment_refuses_to_start() {
+fn a_torn_block_before_the_last_segment_stops_the_start() {
     let data = scratch();
     let opened = open(data.path());
     for seed in 0..30 {
@@ -174,7 +174,7 @@ fn a_torn_block_before_the_last_segment_refuses_to_start() {
     drop(opened);
     let path = segment_path(data.path(), 1);
     let mut bytes = std::fs::read(&path).unwrap();
-    // One block for the epoch, and then each record in a block of its own.
+    // One block for the epoch, then one for each record.
     let block_bytes = block::alone_bytes(900);
     let blocks = (bytes.len() - segment::BLOCKS_AT) / block_bytes;
     let start = segment::BLOCKS_AT + (blocks - 1) * block_bytes;
@@ -183,7 +183,7 @@ fn a_torn_block_before_the_last_segment_refuses_to_start() {
     std::fs::write(&path, &bytes).unwrap();
     let error = try_open(data.path()).err().unwrap();
     check_damage(&error, &path, start, |damage| *damage == Damage::Followed);
-    // And a block that is gone altogether is missed by the next segment.
+    // A block that is missing altogether is detected by the next segment.
     bytes[start..start + block_bytes].fill(0);
     std::fs::write(&path, &bytes).unwrap();
     let error = try_open(data.path()).err().unwrap();

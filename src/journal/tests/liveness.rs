@@ -1,4 +1,4 @@
-//! A record reaches the disk without anybody's help.
+//! A record reaches the disk even if no worker helps.
 
 use std::sync::mpsc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 
 use super::*;
 
-/// A journal that has not flushed a record by then never will.
+/// A record that is not flushed by then never will be.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How a thread that never tends can wait for a record.
+/// How a thread that never tends waits for a record.
 #[derive(Clone, Copy, Debug)]
 enum Wait {
     Polled,
@@ -20,30 +20,29 @@ enum Wait {
 }
 
 #[test]
-fn a_record_is_flushed_although_nobody_tends() {
+fn a_record_is_flushed_without_a_tending_worker() {
     let data = TempDir::new().unwrap();
     let journal = open(data.path()).journal;
     let waiters = journal.register();
-    // Again and again: the journal's thread may be awake for another reason.
+    // Repeated, since the journal's thread may be awake for another reason.
     for wait in [Wait::Polled, Wait::HandedOver, Wait::Nobody].repeat(10) {
         let place = write(&journal, b"left alone");
         let mut context = Context::from_waker(Waker::noop());
         let mut polled = std::pin::pin!(waiters.durable(place));
         match wait {
-            // It may be on disk already.
             Wait::Polled => drop(polled.as_mut().poll(&mut context)),
             Wait::HandedOver => waiters.wake_when_durable(place, Waker::noop().clone()),
             Wait::Nobody => {}
         }
         let started = Instant::now();
         while !journal.is_durable(place) {
-            assert!(started.elapsed() < PATIENCE, "{wait:?}: it is never flushed");
+            assert!(started.elapsed() < PATIENCE, "{wait:?}: the record is never flushed");
             std::thread::yield_now();
         }
     }
 }
 
-/// Holds a reference to a journal. Woken, it waits until that is the last one, and lets it go.
+/// Holds a reference to a journal. When woken, it waits until this is the last one, and drops it.
 struct LastReference {
     journal: Mutex<Option<Arc<Journal>>>,
     is_last: Mutex<mpsc::Receiver<()>>,
@@ -58,9 +57,9 @@ impl Wake for LastReference {
     }
 }
 
-/// What a flush wakes may be the last that holds the journal.
+/// A task woken by a flush may hold the last reference to the journal.
 #[test]
-fn the_last_reference_may_go_on_the_journals_own_thread() {
+fn the_journals_own_thread_may_drop_the_last_reference() {
     let data = TempDir::new().unwrap();
     let journal = Arc::new(open(data.path()).journal);
     let waiters = journal.register();
@@ -75,13 +74,13 @@ fn the_last_reference_may_go_on_the_journals_own_thread() {
     waiters.wake_when_durable(place, Waker::noop().clone());
     drop(journal);
     release.send(()).unwrap();
-    is_gone.recv_timeout(PATIENCE).expect("the journal's thread waits for itself");
-    // The directory is let go when everything is on disk.
+    is_gone.recv_timeout(PATIENCE).expect("the journal's thread is waiting for itself");
+    // The lock is released once everything is on disk.
     let started = Instant::now();
     let reopened = loop {
         match try_open(data.path()) {
             Ok(opened) => break opened,
-            Err(error) => assert!(started.elapsed() < PATIENCE, "it is never let go: {error}"),
+            Err(error) => assert!(started.elapsed() < PATIENCE, "never released: {error}"),
         }
         std::thread::yield_now();
     };

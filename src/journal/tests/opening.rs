@@ -1,9 +1,9 @@
-//! How a journal is made, found and refused.
+//! Creating, opening and refusing a journal.
 
 use super::*;
 
 fn refusal(data: &Path) -> OpenError {
-    try_open(data).err().expect("it must be refused")
+    try_open(data).err().expect("the journal must be refused")
 }
 
 /// A journal of several segments, each full.
@@ -34,7 +34,7 @@ fn a_second_process_is_refused() {
 }
 
 #[test]
-fn a_half_made_journal_is_made_again() {
+fn a_half_created_journal_is_created_again() {
     let data = TempDir::new().unwrap();
     let half = data.path().join("journal.tmp");
     std::fs::create_dir(&half).unwrap();
@@ -45,7 +45,7 @@ fn a_half_made_journal_is_made_again() {
 }
 
 #[test]
-fn a_half_made_segment_is_made_again() {
+fn a_half_created_segment_is_created_again() {
     let data = TempDir::new().unwrap();
     several_segments(data.path());
     let half = disk::temporary_name(&segment_path(data.path(), 99));
@@ -55,27 +55,27 @@ fn a_half_made_segment_is_made_again() {
 }
 
 #[test]
-fn segments_are_made_of_zeros() {
+fn segments_are_zero_filled() {
     let data = TempDir::new().unwrap();
-    let mould = maker::Mould {
+    let template = maker::SegmentTemplate {
         disk: Disk::System,
         directory: data.path().to_path_buf(),
         log: block::LogId([3; 16]),
         segment_bytes: 3 << 20,
     };
     disk::trace::take();
-    mould.make(7, || ()).unwrap();
+    template.make(7, || ()).unwrap();
     let bytes = std::fs::read(data.path().join(segment::file_name(7))).unwrap();
     assert_eq!(bytes.len(), 3 << 20);
     assert_eq!(segment::Header::read(&bytes).unwrap().number, 7);
     assert!(block::is_zero(&bytes[segment::HEADER_BYTES..]));
     let trace = disk::trace::take();
     let written = trace.iter().filter(|(action, _)| *action == "write").count();
-    assert_eq!(written, 1 + 12, "zeros are written, not left out");
+    assert_eq!(written, 1 + 12, "zeros are written, the file is not sparse");
 }
 
 #[test]
-fn names_are_on_disk_before_they_are_relied_on() {
+fn new_names_are_synced_before_they_are_used() {
     let data = TempDir::new().unwrap();
     let data = data.path().join("data");
     disk::trace::take();
@@ -102,7 +102,7 @@ fn names_are_on_disk_before_they_are_relied_on() {
 }
 
 #[test]
-fn opening_syncs_before_it_reads() {
+fn a_start_syncs_before_it_reads() {
     let data = TempDir::new().unwrap();
     several_segments(data.path());
     disk::trace::take();
@@ -122,7 +122,7 @@ fn opening_syncs_before_it_reads() {
 }
 
 #[test]
-fn a_missing_segment_refuses_to_start() {
+fn a_missing_segment_stops_the_start() {
     for number in [1, 2, 3] {
         let data = TempDir::new().unwrap();
         several_segments(data.path());
@@ -136,7 +136,7 @@ fn a_missing_segment_refuses_to_start() {
 }
 
 #[test]
-fn a_journal_without_segments_is_not_taken_for_a_new_one() {
+fn a_journal_without_segments_is_not_mistaken_for_a_new_one() {
     let data = TempDir::new().unwrap();
     drop(open(data.path()));
     for name in Disk::System.names(&data.path().join("journal")).unwrap() {
@@ -146,14 +146,14 @@ fn a_journal_without_segments_is_not_taken_for_a_new_one() {
 }
 
 #[test]
-fn segments_do_not_swap() {
+fn swapped_segments_stop_the_start() {
     let data = TempDir::new().unwrap();
     several_segments(data.path());
     let path = |number| segment_path(data.path(), number);
     let [second, third] = [2, 3].map(|number| std::fs::read(path(number)).unwrap());
     std::fs::write(path(2), &third).unwrap();
     assert!(matches!(refusal(data.path()), OpenError::SegmentMismatch { .. }));
-    // Even with a header that fits, the blocks do not.
+    // Even with a matching header, the blocks do not continue the chain.
     let mut disguised = third.clone();
     disguised[..segment::HEADER_BYTES].copy_from_slice(&second[..segment::HEADER_BYTES]);
     std::fs::write(path(2), &disguised).unwrap();
@@ -171,7 +171,7 @@ fn segments_do_not_swap() {
 }
 
 #[test]
-fn a_segment_that_became_empty_refuses_to_start() {
+fn an_emptied_segment_stops_the_start() {
     for number in [1, 2] {
         let data = TempDir::new().unwrap();
         several_segments(data.path());
@@ -186,13 +186,13 @@ fn a_segment_that_became_empty_refuses_to_start() {
 }
 
 #[test]
-fn another_version_is_refused_with_a_clear_word() {
+fn an_unsupported_version_is_refused() {
     let image = Image::of(vec![record(1, 100)]);
     for (version, advice) in [
         (3, "format version 3, newer than 2; use a newer server"),
         (
             0,
-            "format version 0, older than 1, the oldest that this server reads; start the server \
+            "format version 0, older than 1, the oldest this server reads; run the server version \
              that wrote it",
         ),
     ] {
@@ -208,7 +208,7 @@ fn another_version_is_refused_with_a_clear_word() {
     }
 }
 
-/// The image as version 1 would have it: blocks start at 512 and end on sectors.
+/// The image in version 1: blocks start at 512 and end on sectors.
 fn as_version_1(image: &Image) -> Vec<u8> {
     let header = segment::Header::read(&image.bytes).unwrap();
     let mut bytes = segment::Header { version: 1, ..header }.to_bytes().to_vec();
@@ -222,7 +222,7 @@ fn as_version_1(image: &Image) -> Vec<u8> {
 }
 
 #[test]
-fn a_journal_of_version_1_goes_on_in_a_segment_of_version_2() {
+fn a_version_1_journal_continues_in_a_version_2_segment() {
     let image = Image::of(vec![record(1, 700), record(2, 100), record(3, 1500)]);
     let written = as_version_1(&image);
     let header = segment::Header::read(&written).unwrap();
@@ -236,14 +236,14 @@ fn a_journal_of_version_1_goes_on_in_a_segment_of_version_2() {
     torn[newest..newest + SECTOR_BYTES].fill(0);
     let mut first_torn = blank(1);
     first_torn[3 * SECTOR_BYTES] = 1;
-    // What lies there, how many of the records are whole, and the segment in which it goes on.
+    // The segments, the number of intact records, and the segment that continues the log.
     let cases = [
         ("records", vec![written.clone()], 3, 2),
-        ("records and segments made ready", vec![written.clone(), blank(2), blank(3)], 3, 2),
-        ("a torn end", vec![torn, blank(2)], 2, 2),
+        ("records and preallocated segments", vec![written.clone(), blank(2), blank(3)], 3, 2),
+        ("a torn tail", vec![torn, blank(2)], 2, 2),
         ("nothing yet", vec![blank(1)], 0, 1),
-        ("nothing yet, and one made ready", vec![blank(1), blank(2)], 0, 1),
-        ("nothing but a torn block", vec![first_torn, blank(2)], 0, 1),
+        ("nothing yet, and a preallocated segment", vec![blank(1), blank(2)], 0, 1),
+        ("only a torn block", vec![first_torn, blank(2)], 0, 1),
     ];
     for (name, segments, whole, goes_on_in) in cases {
         let data = TempDir::new().unwrap();
@@ -270,7 +270,7 @@ fn a_journal_of_version_1_goes_on_in_a_segment_of_version_2() {
 }
 
 #[test]
-fn a_changed_header_of_a_segment_refuses_to_start() {
+fn a_changed_segment_header_stops_the_start() {
     let image = Image::of(vec![record(1, 100)]);
     let data = scratch();
     for at in 0..segment::HEADER_BYTES + 8 {
@@ -283,7 +283,7 @@ fn a_changed_header_of_a_segment_refuses_to_start() {
 }
 
 #[test]
-fn a_record_that_the_reader_refuses_ends_the_opening() {
+fn a_record_refused_by_the_caller_stops_the_start() {
     let image = Image::of(vec![record(1, 100), record(2, 100), record(3, 100)]);
     let data = TempDir::new().unwrap();
     Image::install(&image.bytes, data.path());

@@ -1,4 +1,4 @@
-//! Reading segments beside whoever writes them.
+//! Reading segments while they are being written.
 
 use super::*;
 
@@ -17,9 +17,9 @@ fn read_closed(
 }
 
 #[test]
-fn reading_can_begin_with_any_segment() {
+fn reading_can_start_at_any_segment() {
     let data = TempDir::new().unwrap();
-    // Two starts: some first blocks hold records, some begin an epoch.
+    // Two starts, so that some first blocks hold records and some begin an epoch.
     for start in 0..2 {
         let opened = open(data.path());
         for seed in 0..30 {
@@ -38,13 +38,13 @@ fn reading_can_begin_with_any_segment() {
         assert!(all.ends_with(&records) && !records.is_empty(), "from segment {first}");
         assert_eq!(reader.end(), from_first.end(), "from segment {first}");
     }
-    // What is believed is the first block alone.
+    // Only the first block is trusted.
     let mut reader = SegmentReader::anywhere();
     assert!(read_closed(&mut reader, data.path(), [1, 3]).is_err());
 }
 
 #[test]
-fn a_segment_that_is_written_is_read_up_to_its_last_whole_block() {
+fn a_segment_being_written_is_read_up_to_its_last_complete_block() {
     let data = TempDir::new().unwrap();
     let opened = open(data.path());
     for seed in 0..3 {
@@ -64,7 +64,7 @@ fn a_segment_that_is_written_is_read_up_to_its_last_whole_block() {
     assert!(!block::is_zero(&batch.content()[second_sector..]));
 
     drop(opened);
-    // A block of which only the first sector is there yet.
+    // A block of which only the first sector has been written.
     let mut bytes = batch.content().to_vec();
     bytes[second_sector..].fill(0);
     std::fs::write(&path, &bytes).unwrap();

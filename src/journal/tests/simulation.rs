@@ -1,7 +1,8 @@
-//! The journal in one thread over a simulated disk: it is killed, its disk fails and fills up, the
-//! power goes, also while it opens. Whatever was shown or acknowledged once has to come back.
+//! The journal on a single thread over a simulated disk. It is killed, its disk fails and fills up,
+//! and the power fails, even during a start. Every record that was acknowledged or read by a start
+//! must survive.
 //!
-//! Everything follows from the seed, which a failure names.
+//! Runs are deterministic: a failure names its seed.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -10,21 +11,21 @@ use super::*;
 use crate::disk::simulated::random::Random;
 use crate::disk::simulated::{Faults, SimulatedDisk, When};
 
-/// How often the journal of one seed is opened.
+/// Starts per seed.
 const LIVES: usize = 10;
 
-/// Everything that must be so in one seed's journal, whatever happens to it.
+/// The expected content of one seed's journal, whatever happens to it.
 struct Auditor {
-    /// What must come back: it was acknowledged, or shown by an opening that succeeded.
+    /// Records that must survive: acknowledged, or read by a successful start.
     records: Vec<Replayed>,
-    /// What was filled since, in order: any first part of it may come back.
+    /// Records filled since, in order: any prefix of them may survive.
     unacknowledged: Vec<Replayed>,
-    /// The newest epoch of an opening that succeeded.
+    /// The epoch of the newest successful start.
     epoch: u64,
 }
 
 impl Auditor {
-    /// Compares what an opening shows with what it must and may show.
+    /// Compares the records that a start read with those that must and may survive.
     fn opened(&mut self, shown: Vec<Replayed>, report: &RecoveryReport) -> Result<(), String> {
         let acknowledged = self.records.len();
         if shown.len() < acknowledged {
@@ -32,10 +33,10 @@ impl Auditor {
         }
         let allowed = self.records.iter().chain(&self.unacknowledged);
         if let Some((wrong, _)) = shown.iter().zip(allowed).find(|(one, other)| one != other) {
-            return Err(format!("position {} has come back as something else", wrong.position));
+            return Err(format!("position {} came back with other bytes", wrong.position));
         }
         if shown.len() > acknowledged + self.unacknowledged.len() {
-            return Err(format!("{} records that nobody has written", shown.len()));
+            return Err(format!("{} records that were never written", shown.len()));
         }
         if report.epoch <= self.epoch {
             return Err(format!("epoch {} after epoch {}", report.epoch, self.epoch));
@@ -66,7 +67,7 @@ impl Simulation {
         Self { random: Random::new(!seed), simulated, auditor, crashes: 0 }
     }
 
-    /// Opens, writes and crashes again and again. Returns how many crashes there were.
+    /// Repeats starting, writing and crashing. Returns the number of crashes.
     fn run(mut self) -> Result<usize, String> {
         for _ in 0..LIVES {
             self.choose_faults();
@@ -80,10 +81,10 @@ impl Simulation {
         Ok(self.crashes)
     }
 
-    /// At most one kind of trouble in a life, so that each has its time.
+    /// At most one kind of fault per start, so that each takes effect.
     fn choose_faults(&mut self) {
         let now = self.simulated.operations();
-        // Half of them while it opens.
+        // Half of them during the start.
         let reach = if self.random.one_in(2) { 20 } else { 150 };
         let when = When::From(now + 1 + self.random.next() % reach);
         let mut faults = Faults::default();
@@ -102,19 +103,19 @@ impl Simulation {
         self.simulated.set_capacity(bytes);
     }
 
-    /// Opens as often as it takes.
+    /// Retries until the journal opens.
     fn open(&mut self) -> Result<(Journal, Steps), String> {
         loop {
             if let Some(opened) = self.try_open()? {
                 return Ok(opened);
             }
-            // Each fault comes once, and a disk that is too small is given all it needs.
+            // Each fault happens once, and a disk that is too small gets all the room it needs.
             self.simulated.set_capacity(u64::MAX);
             self.end();
         }
     }
 
-    /// An opening may fail when the disk does, and only then.
+    /// A start may fail only if the disk does.
     fn try_open(&mut self) -> Result<Option<(Journal, Steps)>, String> {
         let mut shown = Vec::new();
         let disk = Disk::Simulated(self.simulated.clone());
@@ -130,11 +131,11 @@ impl Simulation {
                 Ok(Some((journal, steps)))
             }
             Err(OpenError::Disk(_)) => Ok(None),
-            Err(error) => Err(format!("it does not open: {error}")),
+            Err(error) => Err(format!("the journal does not open: {error}")),
         }
     }
 
-    /// Does what a server would, in some order, until the disk fails or for a while.
+    /// Does what a server would, in random order, until the disk fails or for a while.
     fn live(&mut self, journal: &Journal, mut steps: Steps) {
         for _ in 0..self.random.below(120) {
             let is_well = match self.random.below(6) {
@@ -151,7 +152,7 @@ impl Simulation {
         }
     }
 
-    /// False when the disk has failed.
+    /// Returns false if the disk has failed.
     fn flush(&mut self, journal: &Journal, steps: &mut Steps) -> bool {
         let result = steps.flush();
         self.auditor.acknowledged(journal.durable_place());
@@ -160,7 +161,7 @@ impl Simulation {
 
     fn append(&mut self, journal: &Journal) {
         let random = &mut self.random;
-        // Many are short, so that blocks hold several.
+        // Many records are short, so that blocks hold several.
         let length_end = if random.one_in(3) { 3000 } else { 200 };
         let length = random.below(length_end);
         let mut bytes = record(random.below(1000), length);
@@ -174,7 +175,7 @@ impl Simulation {
         }
     }
 
-    /// The process ends: by itself, or because the power goes.
+    /// The process exits, or the power fails.
     fn end(&mut self) {
         self.crashes += 1;
         if self.random.one_in(3) {
@@ -185,7 +186,7 @@ impl Simulation {
     }
 }
 
-/// Runs these seeds. Returns how many crashes there were, or the first failure.
+/// Runs these seeds. Returns the number of crashes, or the first failure.
 fn simulate(seeds: std::ops::Range<u64>) -> Result<usize, String> {
     let one =
         |seed| Simulation::new(seed).run().map_err(|failure| format!("seed {seed}: {failure}"));
@@ -193,15 +194,15 @@ fn simulate(seeds: std::ops::Range<u64>) -> Result<usize, String> {
 }
 
 #[test]
-fn whatever_was_acknowledged_comes_back() {
+fn acknowledged_records_survive_every_crash() {
     let crashes = simulate(0..400).unwrap();
     assert!(crashes > 3000, "{crashes}");
 }
 
-/// The first process ends at an operation of its opening or soon after, but the system lives on.
-/// What the second one shows and acknowledges stays, also when the power goes then.
+/// The first process dies during its start or soon after, but the system keeps running. What the
+/// second one reads and acknowledges must survive a power failure after that.
 #[test]
-fn a_process_that_ended_leaves_nothing_in_doubt() {
+fn what_a_start_has_read_survives_power_loss() {
     const OPERATIONS: u64 = 50;
     const SEEDS: u64 = 4;
     let faults: [fn(When) -> Faults; 3] = [

@@ -1,4 +1,4 @@
-//! The journal without threads: what happens is what the steps make happen.
+//! The journal without threads: only the steps do work.
 
 use std::task::{Context, Poll, Waker};
 
@@ -11,18 +11,18 @@ fn open_stepped(directory: &DataDirectory) -> (Journal, Steps) {
 }
 
 #[test]
-fn nothing_happens_between_the_steps() {
+fn nothing_happens_between_steps() {
     let data = TempDir::new().unwrap();
     let directory = DataDirectory::open(Disk::System, data.path()).unwrap();
     let (journal, mut steps) = open_stepped(&directory);
-    assert!(!steps.flush().unwrap(), "there is nothing to flush");
+    assert!(!steps.flush().unwrap(), "nothing to flush");
     let mut written = Vec::new();
     loop {
         let record = record(written.len(), 900);
         match journal.reserve(record.len()) {
             Ok(reservation) => {
                 let place = reservation.fill_from(&record);
-                assert!(!journal.is_durable(place), "nobody has flushed");
+                assert!(!journal.is_durable(place), "nothing was flushed");
                 assert!(steps.flush().unwrap());
                 assert!(journal.is_durable(place));
                 written.push(record);
@@ -33,11 +33,11 @@ fn nothing_happens_between_the_steps() {
             }
         }
     }
-    assert!(written.len() > 8, "a segment was used up: {}", written.len());
-    assert!(!segment_path(data.path(), 2).exists(), "nobody has made another");
+    assert!(written.len() > 8, "a segment was filled: {}", written.len());
+    assert!(!segment_path(data.path(), 2).exists(), "no other segment was made");
     assert!(steps.make_segment().unwrap());
     assert!(segment_path(data.path(), 2).exists());
-    assert!(!steps.make_segment().unwrap(), "one is kept ready");
+    assert!(!steps.make_segment().unwrap(), "one segment is preallocated");
     written.push(record(99, 900));
     journal.reserve(900).unwrap().fill_from(&record(99, 900));
     assert!(steps.flush().unwrap());
@@ -46,11 +46,11 @@ fn nothing_happens_between_the_steps() {
 }
 
 #[test]
-fn a_worker_that_tends_puts_records_on_disk_itself() {
+fn a_tending_worker_flushes_records_itself() {
     let data = TempDir::new().unwrap();
     let directory = DataDirectory::open(Disk::System, data.path()).unwrap();
     let (journal, mut steps) = open_stepped(&directory);
-    let Journal::Local(local) = &journal else { unreachable!("it has a directory") };
+    let Journal::Local(local) = &journal else { unreachable!("the journal is on disk") };
     let newest_flush_us = &local.shared.newest_flush_us;
     let waiters = journal.register();
     let mut written = Vec::new();
@@ -59,12 +59,12 @@ fn a_worker_that_tends_puts_records_on_disk_itself() {
         let place = write(&journal, &written[seed]);
         let mut wait = std::pin::pin!(waiters.durable(place));
         let mut context = Context::from_waker(Waker::noop());
-        assert_eq!(wait.as_mut().poll(&mut context), Poll::Pending, "nobody has tended");
-        // However slow the disk of this machine is at the moment.
+        assert_eq!(wait.as_mut().poll(&mut context), Poll::Pending, "no worker has tended");
+        // However slow this machine's disk is right now.
         newest_flush_us.store(0, Ordering::Relaxed);
         journal.tend();
         assert_eq!(wait.as_mut().poll(&mut context), Poll::Ready(()));
-        assert!(!steps.flush().unwrap(), "there is nothing left for the thread");
+        assert!(!steps.flush().unwrap(), "nothing is left for the thread");
     }
     newest_flush_us.store(10_000, Ordering::Relaxed);
     written.push(record(5, 100));

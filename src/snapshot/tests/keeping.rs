@@ -1,4 +1,4 @@
-//! What stays in a data directory and what goes.
+//! What is kept in a data directory and what is removed.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ fn names(world: &World, directory: &str) -> Vec<String> {
 }
 
 #[test]
-fn covered_segments_go_to_the_archive_and_two_snapshots_stay() {
+fn covered_segments_are_archived_and_two_snapshots_are_kept() {
     let mut world = World::new();
     let mut accounts = Vec::new();
     let mut upkeep = upkeep(&world.folder, u64::MAX);
@@ -28,16 +28,16 @@ fn covered_segments_go_to_the_archive_and_two_snapshots_stay() {
     assert_eq!(world.folder.snapshot_numbers().unwrap(), numbers[2..]);
     assert_eq!(world.folder.archived_numbers().unwrap(), (1..=newest).collect::<Vec<_>>());
     assert_eq!(world.folder.segment_numbers().unwrap()[0], newest + 1);
-    // Nothing new is closed: nothing is done.
+    // No new segment is closed: nothing to do.
     assert_eq!(upkeep.keep(world.closed(), &mut AtOnce).unwrap(), None);
-    // Each order file is needed: no order was forgotten.
+    // Every order file is needed, since no order was forgotten.
     let orders = names(&world, "snapshots").into_iter().filter(|name| name.ends_with(".orders"));
     assert_eq!(orders.count(), 4);
     world.reopened();
 }
 
 #[test]
-fn the_archive_is_bounded_but_for_the_way_back() {
+fn the_archive_is_bounded_except_for_what_the_previous_snapshot_needs() {
     let mut world = World::new();
     let mut accounts = Vec::new();
     let mut upkeep = upkeep(&world.folder, 2 * SEGMENT_BYTES);
@@ -47,16 +47,16 @@ fn the_archive_is_bounded_but_for_the_way_back() {
         numbers.push(upkeep.keep(world.closed(), &mut AtOnce).unwrap().unwrap().number);
     }
     let archived = world.folder.archived_numbers().unwrap();
-    // The snapshot before the newest needs all segments behind it.
+    // The previous snapshot needs all segments after it.
     assert_eq!(archived, (numbers[1] + 1..=numbers[2]).collect::<Vec<_>>());
 }
 
 #[test]
-fn what_a_crash_left_is_put_where_it_belongs() {
+fn a_start_finishes_what_a_crash_interrupted() {
     let mut world = World::new();
     world.live(&mut Vec::new(), 200);
     let number = world.fold().unwrap().number;
-    // As if the process had ended before anything moved, with another snapshot half written.
+    // As if the process had died before anything was archived, with another snapshot half written.
     for name in ["00000000000000000099.snapshot.tmp", "00000000000000000099.orders.tmp"] {
         std::fs::write(world.path("snapshots", name), b"half").unwrap();
     }
@@ -69,7 +69,7 @@ fn what_a_crash_left_is_put_where_it_belongs() {
 }
 
 #[test]
-fn a_snapshot_is_due_by_size_or_by_time() {
+fn a_snapshot_is_due_by_size_or_time() {
     let mut world = World::new();
     let mut accounts = Vec::new();
     while world.closed() < 2 {
@@ -98,9 +98,9 @@ fn a_snapshot_is_due_by_size_or_by_time() {
     assert_eq!(upkeep.keep(1, &mut AtOnce).unwrap().map(|report| report.number), Some(1));
 }
 
-/// What a fold holds in memory has a bound, however long the journal is.
+/// A fold's memory is bounded, however long the journal is.
 #[test]
-fn a_long_journal_is_folded_in_several_snapshots() {
+fn a_long_journal_is_folded_into_several_snapshots() {
     let mut world = World::new();
     let mut accounts = Vec::new();
     while world.closed() < 18 {
@@ -115,7 +115,7 @@ fn a_long_journal_is_folded_in_several_snapshots() {
     world.reopened();
 }
 
-/// Stops after so many steps.
+/// Stops after a number of steps.
 struct StopsAfter(u32);
 
 impl Pace for StopsAfter {
@@ -126,7 +126,7 @@ impl Pace for StopsAfter {
 }
 
 #[test]
-fn work_that_is_stopped_leaves_nothing() {
+fn a_stopped_fold_leaves_no_files() {
     let mut world = World::new();
     world.live(&mut Vec::new(), 200);
     for steps in [0, 1, 5, 20, 60] {
@@ -137,7 +137,7 @@ fn work_that_is_stopped_leaves_nothing() {
     world.fold().unwrap();
 }
 
-/// The data directory as it is now, on a simulated disk.
+/// A copy of the data directory on a simulated disk.
 fn simulated(world: &World) -> SimulatedDisk {
     let simulated = SimulatedDisk::new(1);
     let disk = Disk::Simulated(simulated.clone());
@@ -155,10 +155,10 @@ fn simulated(world: &World) -> SimulatedDisk {
     simulated
 }
 
-/// Whichever sync fails among the last operations, which give names, the next attempt succeeds,
-/// and what it leaves can be read.
+/// Whichever sync fails among the last operations, which rename the files, the next attempt
+/// succeeds and its result is readable.
 #[test]
-fn a_snapshot_that_failed_is_made_again() {
+fn a_failed_snapshot_is_retried() {
     const LAST_OPERATIONS: usize = 80;
     let mut world = World::new();
     let mut accounts = Vec::new();
@@ -175,7 +175,8 @@ fn a_snapshot_that_failed_is_made_again() {
     at(&undisturbed).keep(closed, &mut AtOnce).unwrap();
     let end = undisturbed.operations();
     let mut failed_count = 0;
-    // In front of a sync stands what it is for: every other operation finds each of them.
+    // Every sync follows the operation it is for, so trying every other operation hits each of
+    // them.
     for operation in (0..=end).rev().step_by(2).take(LAST_OPERATIONS / 2) {
         let simulated = simulated(&world);
         let sync_error = When::From(operation);

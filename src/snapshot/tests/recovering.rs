@@ -1,9 +1,9 @@
-//! What a start makes of snapshots and segments.
+//! Recovery from snapshots and segments.
 
 use super::*;
 
 #[test]
-fn a_start_reads_the_snapshot_and_what_is_behind_it() {
+fn a_start_reads_the_snapshot_and_the_journal_after_it() {
     let mut world = World::new();
     let mut accounts = Vec::new();
     world.live(&mut accounts, 300);
@@ -14,7 +14,7 @@ fn a_start_reads_the_snapshot_and_what_is_behind_it() {
     let world = world.reopened();
     assert_eq!(world.report.snapshot, Some(report.number));
     assert!(world.report.journal.records < all, "{:?}", world.report);
-    // And it goes on: new records, a second fold on top of the first, another start.
+    // The server continues: new records, a second fold on top of the first, another start.
     let mut world = world;
     world.live(&mut accounts, 300);
     let second = world.fold().unwrap();
@@ -24,7 +24,7 @@ fn a_start_reads_the_snapshot_and_what_is_behind_it() {
 }
 
 #[test]
-fn one_thread_and_many_find_the_same() {
+fn any_number_of_threads_recovers_the_same_state() {
     let mut world = World::new();
     world.live(&mut Vec::new(), 250);
     world.fold().unwrap();
@@ -39,7 +39,7 @@ fn one_thread_and_many_find_the_same() {
 }
 
 #[test]
-fn a_snapshot_of_every_segment_is_as_good_as_one_of_all() {
+fn repeated_folds_equal_a_single_fold() {
     let mut world = World::new();
     let mut accounts = Vec::new();
     let mut folded = 0;
@@ -53,9 +53,9 @@ fn a_snapshot_of_every_segment_is_as_good_as_one_of_all() {
     world.reopened();
 }
 
-/// Damage is told, nothing is changed, and the way back that the error names is one.
+/// Damage is reported, nothing is changed, and the remedy named by the error works.
 #[test]
-fn a_damaged_snapshot_refuses_to_start() {
+fn a_damaged_snapshot_stops_the_start() {
     let mut world = World::new();
     let mut accounts = Vec::new();
     let mut upkeep = upkeep(&world.folder, 0);
@@ -72,7 +72,7 @@ fn a_damaged_snapshot_refuses_to_start() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     std::fs::write(&newest, bytes).unwrap();
-    let Err(error) = World::try_open(&data, 2) else { panic!("a damaged snapshot was taken") };
+    let Err(error) = World::try_open(&data, 2) else { panic!("a damaged snapshot was accepted") };
     let text = error.to_string();
     assert!(text.contains(newest.to_str().unwrap()) && text.contains("move the"), "{text}");
 
@@ -83,7 +83,7 @@ fn a_damaged_snapshot_refuses_to_start() {
 }
 
 #[test]
-fn a_missing_order_file_refuses_to_start() {
+fn a_missing_order_file_stops_the_start() {
     let mut world = World::new();
     world.live(&mut Vec::new(), 200);
     let number = world.fold().unwrap().number;
@@ -96,7 +96,7 @@ fn a_missing_order_file_refuses_to_start() {
 }
 
 #[test]
-fn a_journal_without_its_beginning_refuses_to_start() {
+fn a_journal_without_its_beginning_stops_the_start() {
     let mut world = World::new();
     world.live(&mut Vec::new(), 200);
     let mut upkeep = upkeep(&world.folder, u64::MAX);
@@ -110,10 +110,9 @@ fn a_journal_without_its_beginning_refuses_to_start() {
 }
 
 #[test]
-fn a_record_that_does_not_follow_is_refused() {
+fn a_contradictory_record_is_refused() {
     let shard = ShardId::new(3).unwrap();
-    // A shard that says that it had another state than it had, and one that forgets what it never
-    // had.
+    // One shard records a hash of another state, and one forgets an order it never had.
     let wrong = crate::engine::state_hash::StateHash::from_u64(1);
     let order = OrderId::new(shard, 99).unwrap();
     for (thread_count, event, expected) in [
@@ -138,7 +137,7 @@ fn a_record_that_does_not_follow_is_refused() {
         assert!(world.folder.snapshot_numbers().unwrap().is_empty());
         let World { data, journal, .. } = world;
         drop(journal);
-        let Err(error) = World::try_open(&data, thread_count) else { panic!("it contradicts") };
+        let Err(error) = World::try_open(&data, thread_count) else { panic!("it was accepted") };
         let text = error.to_string();
         let place = "position 3 was refused: record 3 of shard 3 contradicts those before it";
         assert!(text.contains(place) && text.contains(expected), "{text}");
