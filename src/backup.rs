@@ -1,10 +1,11 @@
-//! A copy of a data directory on which a server can start, taken beside a running one.
+//! Copies a data directory so that a server can start on the copy, even while a server is running
+//! on the original.
 //!
-//! The newest snapshot is copied and what is behind it in the journal, up to the last whole block:
-//! every write that was acknowledged before the copying began is in it. The server knows nothing of
-//! it and never waits. What is read is checked as it is at a start, and the copy is verified before
-//! it gets its name, so a backup that is there can be started on. Prepared segments and the archive
-//! stay behind: a start makes new ones, and needs no old ones.
+//! The backup holds the newest snapshot and the journal after it, up to the last complete block:
+//! every write acknowledged before the backup began. The running server is not involved and never
+//! waits. Everything is checked as at a start, and the copy is verified before it gets its final
+//! name, so every finished backup can be started on. Preallocated segments and the archive are not
+//! copied: a start makes new segments and needs no archive.
 
 use std::fmt;
 use std::fs;
@@ -19,13 +20,13 @@ use crate::inspect::{self, InspectError, count, run, verify, walk};
 use crate::journal::{Batch, SegmentReader, segment_name};
 use crate::snapshot::{Folder, Snapshot};
 
-/// Why there is no backup. Nothing was left behind, but for what it says.
+/// Why a backup failed. Nothing is left behind unless stated.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// The data directory cannot be read.
     #[error(transparent)]
     Inspect(#[from] InspectError),
-    /// The target is there.
+    /// The target exists and is not an empty directory.
     #[error(
         "{} exists and is not an empty directory; name one that does not exist",
         path.display()
@@ -34,26 +35,25 @@ pub enum BackupError {
         /// The target.
         path: PathBuf,
     },
-    /// The target cannot be the name of a directory.
+    /// The target path does not end in a name.
     #[error("{} does not end in a name; name a directory that does not exist", path.display())]
     TargetName {
         /// The target.
         path: PathBuf,
     },
-    /// Another backup is being made there, or ended in the middle.
+    /// Another backup to this target is running or was interrupted.
     #[error(
-        "{} exists: a backup is being made there, or one did not come to its end; remove it if \
-         none is running",
+        "{} exists: another backup is running or was interrupted; remove it if none is running",
         path.display()
     )]
     Unfinished {
         /// The unfinished backup.
         path: PathBuf,
     },
-    /// The copy is not what was read: the disk that it was written to is not to be trusted.
+    /// The copy does not match the original: the target's disk is unreliable.
     #[error("the copy is damaged and was removed: {message}")]
     CopyDamaged {
-        /// What is wrong with it.
+        /// What is wrong with the copy.
         message: String,
     },
     /// The issuer's key cannot be copied.
@@ -64,24 +64,24 @@ pub enum BackupError {
     Disk(#[from] DiskError),
 }
 
-/// What a backup holds.
+/// The contents of a backup.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct BackupReport {
-    /// Where it is.
+    /// Path of the backup.
     pub target: String,
-    /// The last segment that its snapshot covers, if there is one.
+    /// The last segment that its snapshot covers. `None` without a snapshot.
     pub snapshot_segment: Option<u64>,
-    /// How many segments are behind that.
+    /// Number of segments after that.
     pub segments: u64,
-    /// The position of its newest record: this one and all before it are in it.
+    /// Position of its newest record. All earlier records are included.
     pub last_position: u64,
-    /// How many bytes of snapshot and journal it holds.
+    /// Size of snapshot and journal, in bytes.
     pub bytes: u64,
-    /// Whether the key of the embedded issuer is in it.
+    /// Whether the backup includes the key of the embedded issuer.
     pub has_issuer_key: bool,
 }
 
-/// Copies a data directory to a place where nothing is yet.
+/// Copies a data directory to `target`, which must not exist or be an empty directory.
 pub fn backup(directory: &Path, target: &Path) -> Result<BackupReport, BackupError> {
     let folder = inspect::folder(directory)?;
     let disk = folder.disk.clone();
@@ -103,7 +103,7 @@ pub fn backup(directory: &Path, target: &Path) -> Result<BackupReport, BackupErr
         Ok(report)
     });
     if report.is_err() {
-        // Why there is no backup is told; that its remains are in the way would not help.
+        // Report why the backup failed, not that its remains could not be removed.
         let _ = disk.remove_directory(&temporary);
     }
     report
@@ -139,7 +139,7 @@ fn copy_and_verify(
     }
 }
 
-/// Who cannot look into the data directory cannot look into its backup.
+/// Gives the backup the permissions of the data directory.
 fn share_mode(from: &Path, to: &Path) -> io::Result<()> {
     fs::set_permissions(to, fs::metadata(from)?.permissions())
 }
@@ -154,7 +154,7 @@ fn copy(from: &Folder, to: &Folder) -> Result<BackupReport, InspectError> {
         bytes: 0,
         has_issuer_key: false,
     };
-    // First the snapshot: what is behind it stays until there are two newer ones.
+    // The snapshot first: the segments after it stay until two newer snapshots exist.
     let snapshot = Snapshot::newest(from)?;
     if let Some(snapshot) = &snapshot {
         disk.create_directory(&to.snapshots())?;

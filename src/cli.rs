@@ -1,4 +1,4 @@
-//! The command line: what `paperbourse` can be told to do.
+//! The command line of `paperbourse`.
 
 mod backup;
 mod journal;
@@ -23,7 +23,7 @@ use crate::ids::Timestamp;
 use crate::server;
 use crate::telemetry::{self, OneLine};
 
-/// The files of a data directory are damaged. clap's code for a wrong command line is 2.
+/// Exit code for damaged files. clap uses 2 for a wrong command line.
 const DAMAGED: u8 = 3;
 
 const EXIT_CODES: &str = "Exit codes: 0 success; 1 failure; 2 wrong command line; 3 damaged files";
@@ -54,7 +54,7 @@ enum Command {
     Backup(BackupArgs),
 }
 
-/// Runs the command line of this process.
+/// Parses the command line of this process and runs the command.
 pub fn run() -> ExitCode {
     let matches = Cli::command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
@@ -83,14 +83,14 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Says what a server would be started with, if that can be.
+/// Prints the configuration that a server would start with, if it is valid.
 fn print_config(arguments: &ServeArgs, matches: &ArgMatches) -> anyhow::Result<()> {
     arguments.identity.config()?;
-    let (name, matches) = matches.subcommand().context("a command was given")?;
+    let (name, matches) = matches.subcommand().context("no command was given")?;
     let mut commands = Cli::command();
-    // Completes it with what belongs to all of its commands.
+    // Adds what subcommands inherit from the main command.
     commands.build();
-    let command = commands.find_subcommand(name).context("the command is one of ours")?;
+    let command = commands.find_subcommand(name).context("the command is unknown")?;
     let text = print_config::text(command, matches);
     write!(io::stdout(), "{text}").context("failed to print the configuration")
 }
@@ -105,8 +105,8 @@ fn print_token(arguments: &TokenArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints a report as text or as one JSON object. That nobody reads it is no error: its exit code
-/// may be all that is wanted.
+/// Prints a report as text or as one JSON object. A closed stdout is not an error: the caller may
+/// only want the exit code.
 fn print_report(report: &(impl Display + Serialize), is_json: bool) -> anyhow::Result<()> {
     let mut output = io::stdout();
     let printed = if is_json {

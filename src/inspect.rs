@@ -1,8 +1,8 @@
-//! Looks into a data directory for people and scripts: what is in it, and whether it is whole.
+//! Inspects a data directory for people and scripts: what it holds, and whether it is intact.
 //!
-//! Nothing here takes the lock or changes a file, so all of it works beside a running server
-//! ([`walk`] tells how), and on a copy that nobody may write. It returns reports, which write
-//! themselves as text or as JSON; what becomes of them is for the caller to say.
+//! Nothing here takes the lock or changes a file, so everything works beside a running server
+//! ([`walk`] explains how) and on a read-only copy. The functions return reports that format
+//! themselves as text or JSON; printing them is up to the caller.
 
 pub mod describe;
 mod dump;
@@ -30,13 +30,13 @@ use crate::snapshot::{ContainerError, Folder, LoadError, RefusedRecord, ReplayEr
 /// Why a data directory could not be read to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum InspectError {
-    /// The directory is not there, or is not a server's.
+    /// The directory does not exist, or is not a data directory.
     #[error(
-        "{} holds no journal: name the directory that the server was given as --data",
+        "{} holds no journal: name the server's --data directory",
         directory.display()
     )]
     NoJournal {
-        /// What was named.
+        /// The given directory.
         directory: PathBuf,
     },
     /// The journal cannot be read.
@@ -47,14 +47,14 @@ pub enum InspectError {
     Snapshot(#[from] LoadError),
     /// The journal does not continue the snapshot.
     #[error(
-        "{} does not end where the snapshot of segments 1 to {segment} says; put the files back \
+        "{} does not end where the snapshot of segments 1 to {segment} says; restore the files \
          from a backup",
         path.display()
     )]
     Parted {
         /// The last segment that the snapshot covers.
         path: PathBuf,
-        /// Its number.
+        /// The number of that segment.
         segment: u64,
     },
     /// A record does not follow from those before it.
@@ -62,7 +62,7 @@ pub enum InspectError {
     Replay {
         /// The segment.
         path: PathBuf,
-        /// Where the record begins.
+        /// File offset of the record.
         offset: u64,
         /// Why.
         source: ReplayError,
@@ -83,7 +83,7 @@ impl From<DiskError> for InspectError {
 }
 
 impl InspectError {
-    /// Whether the files are to blame, and not the reader or the machine.
+    /// Whether the files are damaged, as opposed to an error of this program or the machine.
     pub fn is_damage(&self) -> bool {
         match self {
             Self::NoJournal { .. }
@@ -103,21 +103,21 @@ impl InspectError {
         }
     }
 
-    /// What was wrong, with what it comes from. Some errors tell their source themselves.
+    /// The message, with its causes. Some errors already include their cause.
     pub fn message(&self) -> String {
         let mut text = self.to_string();
         let mut source = self.source();
         while let Some(error) = source {
-            let told = error.to_string();
-            if !text.contains(&told) {
-                text = format!("{text}: {told}");
+            let cause = error.to_string();
+            if !text.contains(&cause) {
+                text = format!("{text}: {cause}");
             }
             source = error.source();
         }
         text
     }
 
-    /// Whether a file was not there: it may have been moved or replaced while it was looked for.
+    /// Whether a file was missing: it may have been moved or replaced while it was being opened.
     fn is_gone(&self) -> bool {
         matches!(
             self,
@@ -139,14 +139,14 @@ fn is_not_found(error: &DiskError) -> bool {
     error.source.kind() == io::ErrorKind::NotFound
 }
 
-/// What is wrong with the files, in the words for who has to put it right.
+/// Damage to the files, described for the operator.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct DamageReport {
-    /// The file, where the damage is in one.
+    /// The damaged file, if it is a single one.
     pub file: Option<String>,
-    /// Where in it, in bytes from its start.
+    /// Offset in the file, in bytes.
     pub offset: Option<u64>,
-    /// What is wrong, where, and what to do.
+    /// What is wrong, where, and how to repair it.
     pub message: String,
 }
 
@@ -188,7 +188,7 @@ impl fmt::Display for DamageReport {
     }
 }
 
-/// The data directory of a server, which may be running.
+/// Opens the data directory of a server, which may be running.
 pub(crate) fn folder(directory: &Path) -> Result<Folder, InspectError> {
     let folder = Folder::new(Disk::System, directory);
     if folder.disk.exists(&folder.journal())? {

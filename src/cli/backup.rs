@@ -1,4 +1,4 @@
-//! `paperbourse backup`: copies a data directory, beside a running server or without one.
+//! `paperbourse backup`: copies a data directory, with or without a running server.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,7 +9,6 @@ use super::{DAMAGED, print_report};
 use crate::backup::{BackupError, backup};
 use crate::telemetry::OneLine;
 
-/// What to copy, and where to.
 #[derive(Args, Debug)]
 pub(super) struct BackupArgs {
     /// Data folder of the server
@@ -32,7 +31,7 @@ pub(super) fn run(arguments: &BackupArgs) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Err(BackupError::Inspect(error)) => {
-            eprintln!("paperbourse: there is no backup: {}", OneLine(error.message()));
+            eprintln!("paperbourse: the backup failed: {}", OneLine(error.message()));
             Ok(if error.is_damage() { ExitCode::from(DAMAGED) } else { ExitCode::FAILURE })
         }
         Err(error) => Err(error.into()),

@@ -1,4 +1,4 @@
-//! `paperbourse journal`: looks into a data directory, beside a running server or without one.
+//! `paperbourse journal`: inspects a data directory, with or without a running server.
 
 use std::io::{self, BufWriter, Write as _};
 use std::path::PathBuf;
@@ -10,7 +10,6 @@ use super::{DAMAGED, EXIT_CODES, print_report};
 use crate::inspect::{DumpError, InspectError, dump, stats, verify};
 use crate::telemetry::OneLine;
 
-/// What there is to see.
 #[derive(Args, Debug)]
 pub(super) struct JournalArgs {
     #[command(subcommand)]
@@ -55,7 +54,6 @@ enum JournalCommand {
     },
 }
 
-/// Where to look.
 #[derive(Args, Debug)]
 struct Directory {
     /// Data folder of the server
@@ -71,14 +69,14 @@ pub(super) fn run(arguments: &JournalArgs) -> anyhow::Result<ExitCode> {
                 let damaged = ExitCode::from(DAMAGED);
                 Ok(if report.is_ok() { ExitCode::SUCCESS } else { damaged })
             }
-            Err(error) => Ok(tell(&error)),
+            Err(error) => Ok(report(&error)),
         },
         JournalCommand::Stats { directory, json } => match stats(&directory.directory) {
             Ok(report) => {
                 print_report(&report, *json)?;
                 Ok(ExitCode::SUCCESS)
             }
-            Err(error) => Ok(tell(&error)),
+            Err(error) => Ok(report(&error)),
         },
         JournalCommand::Dump { directory, from, json } => {
             let mut output = BufWriter::new(io::stdout().lock());
@@ -93,20 +91,19 @@ pub(super) fn run(arguments: &JournalArgs) -> anyhow::Result<ExitCode> {
             let flushed = output.flush().map_err(DumpError::Output);
             match dumped.and(flushed) {
                 Ok(()) => Ok(ExitCode::SUCCESS),
-                // Whoever read has seen enough.
+                // The reader closed the pipe, as `head` does.
                 Err(DumpError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
                     Ok(ExitCode::SUCCESS)
                 }
-                Err(DumpError::Inspect(error)) => Ok(tell(&error)),
+                Err(DumpError::Inspect(error)) => Ok(report(&error)),
                 Err(error) => Err(error.into()),
             }
         }
     }
 }
 
-/// Says on standard error why something could not be read, and with the exit code whether the
-/// files are to blame.
-fn tell(error: &InspectError) -> ExitCode {
+/// Reports an error on stderr. The exit code says whether the files are damaged.
+fn report(error: &InspectError) -> ExitCode {
     eprintln!("paperbourse: {}", OneLine(error.message()));
     if error.is_damage() { ExitCode::from(DAMAGED) } else { ExitCode::FAILURE }
 }

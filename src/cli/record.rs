@@ -1,4 +1,4 @@
-//! `paperbourse record`: puts what a venue says on a tape.
+//! `paperbourse record`: records a venue to a tape.
 
 use std::process::ExitCode;
 
@@ -7,13 +7,13 @@ use crate::record::{self, RecordError};
 use crate::telemetry::OneLine;
 use crate::venue::tape::TapeError;
 
-/// clap's code for a wrong command line.
+/// clap's exit code for a wrong command line.
 const USAGE: u8 = 2;
 
-/// The tape has reached its bound.
+/// Exit code when the tape has reached its maximum size.
 const FULL: u8 = 4;
 
-/// The disk cannot be written: the code of a server whose journal cannot be.
+/// Exit code when the disk cannot be written, the same as for a server that lost its journal.
 const DISK: u8 = 74;
 
 pub(super) const EXIT_CODES: &str = "\

@@ -1,8 +1,8 @@
-//! What a record of the journal says, for people and for scripts. Pure.
+//! Describes a journal record for people and for scripts. Pure.
 //!
-//! Nothing secret is told: no hashes of keys or names, no fingerprints, no digests of identities.
-//! The names of JSON's fields and kinds are an interface: scripts rely on them. Prices, sizes and
-//! money are texts there.
+//! The output contains no secrets: no hashes of keys or names, no fingerprints, no identity
+//! digests. JSON field names and event kinds are an interface that scripts rely on. Prices, sizes
+//! and amounts of money are strings in JSON.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,23 +22,23 @@ use crate::money::{FeeRate, Price, Shares, Usd};
 /// A record.
 #[derive(Debug, Serialize)]
 pub struct RecordRow<'a> {
-    /// Its number in the journal, from 1.
+    /// Its position in the journal, from 1.
     pub position: u64,
-    /// Which start of the server wrote it.
+    /// Its epoch, counted in starts of the server.
     pub epoch: u64,
-    /// Whose events these are.
+    /// The shard of the events.
     pub shard: u8,
-    /// Its number within the shard, from 1.
+    /// Its sequence number within the shard, from 1.
     pub sequence: u64,
     /// When the command was decided.
     pub time: Text<Timestamp>,
-    /// What happened, in order.
+    /// The events, in order.
     pub events: Vec<EventRow<'a>>,
 }
 
 impl<'a> RecordRow<'a> {
-    /// A record's row. `market` finds the market that its shard calls by an index, if anybody
-    /// still knows.
+    /// Describes a record. `market` resolves a market index of the record's shard, if the market is
+    /// still known.
     pub fn new(
         position: u64,
         header: &RecordHeader,
@@ -133,7 +133,7 @@ pub enum EventRow<'a> {
     StateChecked { hash: String },
 }
 
-/// What JSON calls events of this kind.
+/// The name of an event's kind in JSON.
 pub const fn kind(event: &Event) -> &'static str {
     match event {
         Event::AccountOpened { .. } => "account_opened",
@@ -154,16 +154,16 @@ pub const fn kind(event: &Event) -> &'static str {
     }
 }
 
-/// What a token pays.
+/// The payout of a token.
 #[derive(Debug, Serialize)]
 pub struct PayoutRow<'a> {
     /// The token.
     pub token_id: &'a str,
-    /// Dollars a share.
+    /// Dollars per share.
     pub payout: Text<Price>,
 }
 
-/// Positions that were paid.
+/// Settled positions.
 #[derive(Debug, Serialize)]
 #[expect(missing_docs, reason = "the fields are those of the event")]
 pub struct SettledRow {
@@ -175,7 +175,7 @@ pub struct SettledRow {
     pub at: Text<Timestamp>,
 }
 
-/// A position that was paid.
+/// A settled position.
 #[derive(Debug, Serialize)]
 #[expect(missing_docs, reason = "the fields are those of the event")]
 pub struct PaidRow {
@@ -189,16 +189,16 @@ pub struct PaidRow {
 /// An outcome of a market.
 #[derive(Debug, Serialize)]
 pub struct OutcomeRow<'a> {
-    /// What people call it.
+    /// Its label.
     pub label: &'a str,
-    /// What pays for it.
+    /// Its token.
     pub token_id: &'a str,
 }
 
-/// A level that was taken.
+/// A price level of a fill.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct LevelRow {
-    /// Dollars a share.
+    /// Dollars per share.
     pub price: Text<Price>,
     /// Shares.
     pub size: Text<Shares>,
@@ -227,14 +227,14 @@ pub struct FillRow<'a> {
     pub position_shares: Text<Shares>,
     pub position_cost: Text<Usd>,
     pub slippage_bps: Option<u32>,
-    /// How many names the order goes by.
+    /// Number of idempotency keys of the order.
     pub name_count: usize,
     pub client_order_id: Option<&'a str>,
     pub at: Text<Timestamp>,
 }
 
 impl<'a> EventRow<'a> {
-    /// An event's row, see [`RecordRow::new`].
+    /// Describes an event, see [`RecordRow::new`].
     fn new(event: &'a Event, market: &mut impl FnMut(MarketIndex) -> Option<UsedMarket>) -> Self {
         match event {
             Event::AccountOpened { account, identity, granted, at } => Self::AccountOpened {
@@ -366,8 +366,8 @@ impl<'a> FillRow<'a> {
     }
 }
 
-/// Text that clients chose stands in quotes with its control characters escaped, so that a record
-/// stays one line.
+/// Text chosen by clients is quoted and its control characters are escaped, so that a record stays
+/// on one line.
 impl fmt::Display for EventRow<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -456,7 +456,7 @@ impl fmt::Display for EventRow<'_> {
     }
 }
 
-/// A market by the venue's name, or by the shard's when the record that names it is gone.
+/// A market by the venue's name, or by its index in the shard if the record that names it is gone.
 struct MarketName<'a>(u32, Option<&'a Text<Arc<str>>>);
 
 impl fmt::Display for MarketName<'_> {

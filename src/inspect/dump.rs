@@ -1,4 +1,4 @@
-//! All records of the journal, one after the other.
+//! Lists all records of the journal.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,13 +18,13 @@ pub enum DumpError {
     /// The journal could not be read.
     #[error(transparent)]
     Inspect(#[from] InspectError),
-    /// Whoever was shown the records could not take any more.
-    #[error("cannot write the records")]
+    /// The records could not be written to the output.
+    #[error("failed to write the records")]
     Output(#[source] io::Error),
 }
 
-/// Shows the records from this position on, or from the oldest one that is still there, archived
-/// ones included. The market of an order is named where anything still tells its name.
+/// Passes the records to `show`, from position `from` or from the oldest existing one, archived
+/// ones included. Names the market of an order wherever its name can still be found.
 pub fn dump(
     directory: &Path,
     from: u64,
@@ -53,7 +53,7 @@ pub fn dump(
         let first = walk::first_segment(&folder)?;
         walk::read_to_end(&folder, walk::reader_from(first), first, &mut show_batch)
     };
-    // What has left the archive while it was on its turn cannot be shown. What is behind it can.
+    // Records that left the archive during the dump are skipped; later ones are still shown.
     for _ in 1..walk::ATTEMPTS_MAX {
         match attempt() {
             Err(DumpError::Inspect(error)) if error.is_gone() => {}
@@ -63,8 +63,8 @@ pub fn dump(
     attempt().map(drop)
 }
 
-/// The markets that shards call by an index: as records have told them, and where those are gone,
-/// as the snapshot tells them.
+/// Resolves the market indexes of shards, from the records read so far or, if those are gone, from
+/// the snapshot.
 struct Markets<'a> {
     folder: &'a Folder,
     shards: Vec<ShardMarkets>,
@@ -89,7 +89,7 @@ impl Markets<'_> {
         let markets = &mut self.shards[shard.index()];
         if !markets.known.contains_key(&index) && !markets.is_snapshot_read {
             markets.is_snapshot_read = true;
-            // A name is worth a look and not an error: that is for `verify` to find.
+            // A snapshot that cannot be read is not an error here: reporting it is up to `verify`.
             for (index, market) in (0..).zip(of_snapshot(self.folder, shard).unwrap_or_default()) {
                 markets.known.entry(MarketIndex(index)).or_insert(market);
             }

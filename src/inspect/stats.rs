@@ -1,4 +1,4 @@
-//! What a data directory is full of.
+//! Statistics of a data directory.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,81 +15,81 @@ use crate::journal::Batch;
 use crate::journal::record::{self, RecordHeader};
 use crate::snapshot::{Folder, Snapshot};
 
-/// What is in a data directory, from the oldest record on that is still there.
+/// Statistics of a data directory, from its oldest record on.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Stats {
-    /// Segments that are written or were written.
+    /// Segments in the journal that hold records.
     pub live: Files,
     /// Segments in the archive.
     pub archived: Files,
-    /// Segments that are ready for what comes.
+    /// Preallocated segments.
     pub prepared: Files,
-    /// How many bytes of the segments that are not prepared are used.
+    /// Bytes used in live and archived segments.
     pub used_bytes: u64,
-    /// How many starts of the server there were.
+    /// Number of starts of the server.
     pub starts: u64,
-    /// How many blocks hold records: each was one write to the disk.
+    /// Number of blocks with records: each was one write to the disk.
     pub blocks: u64,
-    /// How many records the fullest block holds.
+    /// Number of records in the fullest block.
     pub block_records_max: u64,
-    /// How many records there are.
+    /// Number of records.
     pub records: u64,
-    /// The position of the oldest.
+    /// Position of the oldest record.
     pub first_position: Option<u64>,
-    /// The position of the newest.
+    /// Position of the newest record.
     pub last_position: Option<u64>,
-    /// Which start of the server wrote the oldest.
+    /// Epoch of the oldest record, counted in starts of the server.
     pub first_epoch: Option<u64>,
-    /// Which start of the server wrote the newest.
+    /// Epoch of the newest record, counted in starts of the server.
     pub last_epoch: Option<u64>,
-    /// When the oldest was decided.
+    /// Decision time of the oldest record.
     pub first_time: Option<Text<Timestamp>>,
-    /// When the newest was decided.
+    /// Decision time of the newest record.
     pub last_time: Option<Text<Timestamp>>,
-    /// How many records the shard with the fewest has.
+    /// Number of records of the shard with the fewest.
     pub shard_records_min: u64,
-    /// How many records the shard with the most has.
+    /// Number of records of the shard with the most.
     pub shard_records_max: u64,
-    /// The events by their kind, as `journal dump` calls it.
+    /// Events by kind, named as in `journal dump`.
     pub events: BTreeMap<&'static str, EventStats>,
     /// The newest snapshot.
     pub snapshot: Option<SnapshotStats>,
 }
 
-/// How many files, and how long they are together.
+/// Number and total size of files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Files {
-    /// How many.
+    /// Number.
     pub count: u64,
-    /// Their length.
+    /// Total size, in bytes.
     pub bytes: u64,
 }
 
-/// How many events of a kind, and how long they are together, what stands around them excluded.
+/// Number and total size of the events of one kind, without framing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct EventStats {
-    /// How many.
+    /// Number.
     pub count: u64,
-    /// Their length.
+    /// Total size, in bytes.
     pub bytes: u64,
 }
 
-/// A snapshot, all of which was read.
+/// Statistics of a snapshot that was read completely.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct SnapshotStats {
-    /// The last segment that it covers.
+    /// The last segment that the snapshot covers.
     pub segment: u64,
-    /// How many accounts it holds.
+    /// Number of accounts.
     pub accounts: u64,
-    /// How many keys it holds, those included that have ended.
+    /// Number of keys, including expired and revoked ones.
     pub keys: u64,
-    /// How many orders it holds.
+    /// Number of orders.
     pub orders: u64,
-    /// The length of all its files.
+    /// Total size of its files, in bytes.
     pub bytes: u64,
 }
 
-/// Reads a whole data directory and counts.
+/// Reads a whole data directory and counts its contents.
 pub fn stats(directory: &Path) -> Result<Stats, InspectError> {
     let folder = folder(directory)?;
     walk::start_over_when_gone(|| {
@@ -106,7 +106,7 @@ pub fn stats(directory: &Path) -> Result<Stats, InspectError> {
         for number in walk::numbers(&folder)? {
             let files = match number {
                 _ if number > end.begun => &mut stats.prepared,
-                // It was not read.
+                // A segment begun after the reading is not counted.
                 _ if number > end.segment => continue,
                 _ if archived.binary_search(&number).is_ok() => &mut stats.archived,
                 _ => &mut stats.live,
@@ -121,19 +121,19 @@ pub fn stats(directory: &Path) -> Result<Stats, InspectError> {
 }
 
 impl SnapshotStats {
-    /// A snapshot of which no shard was read yet.
+    /// Statistics of a snapshot before any shard was read.
     pub(super) fn new(snapshot: &Snapshot) -> Self {
         let (segment, orders) = (snapshot.number, snapshot.orders_kept());
         Self { segment, accounts: 0, keys: 0, orders, bytes: snapshot.bytes() }
     }
 
-    /// Counts what is in one of its shards.
+    /// Adds one of its shards.
     pub(super) fn add(&mut self, state: &State) {
         self.accounts += state.accounts().len() as u64;
         self.keys += state.keys().count() as u64;
     }
 
-    /// Reads all of a snapshot.
+    /// Reads a whole snapshot.
     fn of(snapshot: &Snapshot) -> Result<Self, InspectError> {
         let mut stats = Self::new(snapshot);
         for shard in ShardId::all() {
@@ -218,7 +218,7 @@ struct Counter<'a> {
     folder: &'a Folder,
     stats: Stats,
     shards: [u64; SHARD_COUNT],
-    /// Events are measured in it.
+    /// Reused to measure the encoded length of events.
     buffer: Vec<u8>,
 }
 

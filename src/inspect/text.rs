@@ -1,10 +1,10 @@
-//! How reports write values.
+//! Formatting of values in reports.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// A value that JSON tells as the text that people read: money and sizes have no place in a float.
+/// A value that JSON represents as a string: money and sizes must not become floats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Text<T>(pub T);
 
@@ -20,7 +20,7 @@ impl<T: fmt::Display> fmt::Display for Text<T> {
     }
 }
 
-/// A number with its thousands apart: `1,234,567`.
+/// A number with thousands separators: `1,234,567`.
 pub(super) struct Grouped(pub(super) u64);
 
 impl fmt::Display for Grouped {
@@ -37,12 +37,12 @@ impl fmt::Display for Grouped {
     }
 }
 
-/// So many of something, with an `s` where it is not one.
+/// A count with its noun, with a plural `s` unless the count is 1.
 pub(crate) fn count(count: u64, noun: &str) -> String {
     format!("{} {noun}{}", Grouped(count), if count == 1 { "" } else { "s" })
 }
 
-/// A run of numbered things.
+/// A range of numbered things.
 pub(crate) fn run(noun: &str, first: u64, last: u64) -> String {
     if first == last { format!("{noun} {first}") } else { format!("{noun}s {first} to {last}") }
 }

@@ -1,8 +1,8 @@
-//! Whether a server would start on a data directory and have everything: all that a start checks,
-//! the archive as well, and nothing is changed.
+//! Verifies that a server would start on a data directory without losing anything. Checks
+//! everything that a start checks, and the archive as well, without changing anything.
 //!
-//! The records behind the snapshot are found in one pass over the segments, and then one shard
-//! after the other is loaded and brought up to date, so that no more than one is in memory.
+//! One pass over the segments indexes the records after the snapshot. Then the shards are loaded
+//! and brought up to date one after the other, so only one is in memory at a time.
 
 use std::fmt;
 use std::path::Path;
@@ -16,60 +16,62 @@ use crate::ids::ShardId;
 use crate::journal::{Batch, SegmentReader};
 use crate::snapshot::{Folder, RecordIndex, ShardState, Snapshot};
 
-/// What was found in a data directory. Parts behind damage are left out.
+/// The result of verifying a data directory. Anything after the damage is left out.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct VerifyReport {
-    /// The newest snapshot, if there is any.
+    /// The newest snapshot, if there is one.
     pub snapshot: Option<SnapshotStats>,
-    /// The segments that it covers and that are still there without a gap up to it.
+    /// The remaining segments covered by the snapshot, without gaps up to its last one.
     pub covered: Option<Part>,
-    /// The segments behind it.
+    /// The segments after it.
     pub journal: Option<Part>,
-    /// What a start would cut: a crash left it half written, or a server is writing it right now.
+    /// The torn tail that a start would cut: left by a crash, or being written by a server right
+    /// now.
     pub torn: Option<Torn>,
-    /// How many records were applied to the snapshot.
+    /// Number of records applied to the snapshot.
     pub replayed_records: u64,
-    /// The position of the newest record.
+    /// Position of the newest record.
     pub last_position: u64,
-    /// What is wrong. Nobody should write to such a directory before it is put right.
+    /// The damage found. No server should write to such a directory before it is repaired.
     pub damage: Option<DamageReport>,
 }
 
-/// A run of segments whose blocks continue each other and whose records can be read.
+/// A range of segments with an unbroken chain of blocks and valid records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Part {
-    /// Its first segment.
+    /// The first segment.
     pub first_segment: u64,
-    /// Its last segment that holds anything.
+    /// The last segment that holds blocks.
     pub last_segment: u64,
-    /// How many records are in it.
+    /// Number of records in the range.
     pub records: u64,
 }
 
-/// A block that is not whole, at the end of the journal.
+/// An incomplete block at the end of the journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Torn {
     /// The segment.
     pub segment: u64,
-    /// Where it begins.
+    /// File offset of the block.
     pub offset: u64,
-    /// How long it is.
+    /// Length, in bytes.
     pub bytes: u64,
 }
 
 impl VerifyReport {
-    /// Whether nothing is wrong.
+    /// Whether no damage was found.
     pub const fn is_ok(&self) -> bool {
         self.damage.is_none()
     }
 
-    /// How many records were read.
+    /// Number of records read.
     pub fn records(&self) -> u64 {
         self.covered.iter().chain(&self.journal).map(|part| part.records).sum()
     }
 }
 
-/// Checks a data directory. Damage is part of the report; an error means that it is not known.
+/// Verifies a data directory. Damage is part of the report; an error means that its state is
+/// unknown.
 pub fn verify(directory: &Path) -> Result<VerifyReport, InspectError> {
     let folder = folder(directory)?;
     let mut report = VerifyReport::default();
@@ -124,8 +126,8 @@ fn check(folder: &Folder, report: &mut VerifyReport) -> Result<(), InspectError>
     Ok(())
 }
 
-/// Checks what of the covered segments is there. It is no part of a start, but of going back by a
-/// snapshot, and of what a dump tells.
+/// Checks the remaining covered segments. A start does not need them, but going back by one
+/// snapshot and `journal dump` do.
 fn check_covered(folder: &Folder, snapshot: &Snapshot) -> Result<Option<Part>, InspectError> {
     let last = snapshot.number;
     let Some(first) = walk::first_before(&walk::numbers(folder)?, last) else { return Ok(None) };
@@ -167,8 +169,8 @@ impl fmt::Display for VerifyReport {
         if let Some(Torn { segment, offset, bytes }) = self.torn {
             writeln!(
                 formatter,
-                "torn      segment {segment} at offset {offset}: {} of a block that is not whole; \
-                 a start cuts them, nobody was told that they are on disk",
+                "torn      segment {segment} at offset {offset}: {} of an incomplete block; the \
+                 next start cuts them, they were never acknowledged",
                 count(bytes, "byte")
             )?;
         }

@@ -1,13 +1,13 @@
-//! Reads segments that a running server writes, moves and removes at the same time.
+//! Reads segments while a running server writes, moves and removes them.
 //!
-//! - A segment is closed when the next one is begun: its last block was on disk before that. So
-//!   whether the next one is begun is looked up *before* a segment is read, and what is wrong with
-//!   a closed one is damage.
-//! - The newest segment may be written while it is read: a block may be half there, and of two
-//!   blocks the second whole and the first not. Such a reading is repeated until it is clean or
-//!   shows the same several times in a row: then it is what the disk holds.
-//! - Closed segments move from the journal to the archive, and leave that in the end. A file that
-//!   is not where it was is looked up again; who relies on one that is gone starts over
+//! - A segment is closed once the next one is begun: its last block was durable before that. So we
+//!   check whether the next one is begun *before* reading a segment, and any flaw in a closed
+//!   segment is damage.
+//! - The newest segment may be written while we read it: a block may be half visible, or the second
+//!   of two blocks visible and the first not. Such a reading is repeated until it is clean or
+//!   identical several times in a row: then it is what the disk holds.
+//! - Closed segments move from the journal to the archive, and are eventually removed from there.
+//!   We look up a missing file again; a caller that depends on a removed file starts over
 //!   ([`start_over_when_gone`]).
 
 use std::ops::Range;
@@ -24,37 +24,37 @@ use crate::journal::{
 };
 use crate::snapshot::Folder;
 
-/// A file moves once in its life, from the journal to the archive.
+/// Lookups per file, which moves once in its life, from the journal to the archive.
 const LOOKS_MAX: usize = 3;
 
-/// How often what was gone is begun again.
+/// Maximum number of attempts if files disappear.
 pub(super) const ATTEMPTS_MAX: usize = 5;
 
-/// A reading that is not clean is believed when it was the same so many times in a row.
+/// An unclean reading is accepted after this many identical readings in a row.
 const SAME_READINGS_MIN: u32 = 3;
 
-/// So many readings are enough in any case.
+/// Maximum number of readings.
 const READINGS_MAX: u32 = 100;
 
-/// Between two readings: longer than the writing of a block takes.
+/// Pause between two readings, longer than writing a block takes.
 const READING_PAUSE: Duration = Duration::from_millis(20);
 
-/// Where the journal ended when it was read.
+/// The end of the journal when it was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct End {
     /// The newest segment that was read.
     pub(crate) segment: u64,
-    /// Where its last whole block ends.
+    /// Where its last complete block ends.
     pub(crate) offset: u64,
-    /// How many bytes of a block that is not whole follow.
+    /// Bytes of an incomplete block after that.
     pub(crate) torn_bytes: usize,
-    /// The newest segment that was begun by then: those behind it are prepared.
+    /// The newest segment begun by then; later ones are preallocated.
     pub(crate) begun: u64,
-    /// Which log, and where its chain stands.
+    /// The log and the end of its chain.
     pub(crate) chain: (LogId, ChainMark),
 }
 
-/// Does something again from its start as long as files vanish under it, within reason.
+/// Restarts `attempt` when files disappear during it, up to [`ATTEMPTS_MAX`] times.
 pub(crate) fn start_over_when_gone<T>(
     mut attempt: impl FnMut() -> Result<T, InspectError>,
 ) -> Result<T, InspectError> {
@@ -67,9 +67,9 @@ pub(crate) fn start_over_when_gone<T>(
     attempt()
 }
 
-/// The numbers of all segments that there are, with the journal and in the archive, oldest first.
+/// Numbers of all segments in the journal and the archive, oldest first.
 pub(crate) fn numbers(folder: &Folder) -> Result<Vec<u64>, DiskError> {
-    // In this order: a segment that moves meanwhile is seen twice rather than not at all.
+    // In this order, a segment that moves meanwhile is seen twice rather than not at all.
     let mut numbers = folder.segment_numbers()?;
     numbers.extend(folder.archived_numbers()?);
     numbers.sort_unstable();
@@ -77,26 +77,26 @@ pub(crate) fn numbers(folder: &Folder) -> Result<Vec<u64>, DiskError> {
     Ok(numbers)
 }
 
-/// The first of the segments that lead up to this one without a gap.
+/// The first segment of the gapless range that ends at `last`.
 pub(crate) fn first_before(numbers: &[u64], last: u64) -> Option<u64> {
     let at = numbers.binary_search(&last).ok()?;
     let run = numbers[..=at].iter().rev().zip((0..=last).rev());
     run.take_while(|(number, expected)| **number == *expected).last().map(|(&number, _)| number)
 }
 
-/// The oldest segment from which a reader comes to the newest without a gap.
+/// The oldest segment from which there are no gaps up to the newest.
 pub(crate) fn first_segment(folder: &Folder) -> Result<u64, InspectError> {
     let numbers = numbers(folder)?;
     let first = numbers.last().and_then(|&newest| first_before(&numbers, newest));
     Ok(first.ok_or_else(|| OpenError::NoSegments { directory: folder.journal() })?)
 }
 
-/// A reader for a log that begins, as far as it is there, with this segment.
+/// A reader for a log whose oldest existing segment is `first`.
 pub(crate) fn reader_from(first: u64) -> SegmentReader {
     if first == 1 { SegmentReader::after(None) } else { SegmentReader::anywhere() }
 }
 
-/// What one of a batch's records says.
+/// Decodes a record of a batch.
 pub(crate) fn decode(
     folder: &Folder,
     batch: &Batch,
@@ -109,13 +109,13 @@ pub(crate) fn decode(
     })
 }
 
-/// Where a segment is now, or was.
+/// The current or former path of a segment.
 pub(crate) fn path_of(folder: &Folder, number: u64) -> PathBuf {
     let path = folder.segment_path(number).ok().flatten();
     path.unwrap_or_else(|| folder.journal().join(segment_name(number)))
 }
 
-/// Does something with a segment, wherever it is.
+/// Calls `read` with the path of a segment, wherever it currently is.
 pub(crate) fn with_segment<T>(
     folder: &Folder,
     number: u64,
@@ -131,7 +131,7 @@ pub(crate) fn with_segment<T>(
     Err(OpenError::MissingSegment { path: path_of(folder, number) }.into())
 }
 
-/// Reads closed segments in order and shows each.
+/// Reads closed segments in order and passes each to `show`.
 pub(crate) fn read_closed<E: From<InspectError>>(
     folder: &Folder,
     reader: &mut SegmentReader,
@@ -148,9 +148,9 @@ fn closed(folder: &Folder, reader: &mut SegmentReader, number: u64) -> Result<Ba
     with_segment(folder, number, |path| reader.read_closed(&folder.disk, path, number))
 }
 
-/// Reads all segments from this one on, to where the journal ends, and shows each that is begun,
-/// and the first in any case. What a server begins after that is left out: it may write faster than
-/// this reads.
+/// Reads all segments from `first` to the end of the journal and passes each begun one to `show`,
+/// and always the first. Segments begun after the call started are left out, since a server may
+/// write faster than this reads.
 pub(crate) fn read_to_end<E: From<InspectError>>(
     folder: &Folder,
     reader: SegmentReader,
@@ -174,7 +174,7 @@ fn read_to_end_with<E: From<InspectError>>(
         let reading = read_end(folder, &reader, last);
         let newest = newest_begun(folder, last)?;
         if newest > last {
-            // It was closed meanwhile.
+            // The segment was closed meanwhile.
             let batch = closed(folder, &mut reader, last)?;
             show(&batch)?;
             let offset = batch.end().into();
@@ -191,7 +191,7 @@ fn read_to_end_with<E: From<InspectError>>(
     }
 }
 
-/// The newest segment that holds anything, from this one on; this one when none does.
+/// The newest segment that holds anything, starting at `from`; `from` if none does.
 fn newest_begun(folder: &Folder, from: u64) -> Result<u64, InspectError> {
     let numbers = numbers(folder)?;
     for &number in numbers.iter().rev().take_while(|&&number| number > from) {
@@ -205,7 +205,7 @@ fn newest_begun(folder: &Folder, from: u64) -> Result<u64, InspectError> {
     Ok(from)
 }
 
-/// Reads the newest segment that is begun, and those behind it, which must be blank.
+/// Reads the newest begun segment and the later ones, which must be blank.
 fn read_end(
     folder: &Folder,
     reader: &SegmentReader,
@@ -218,7 +218,7 @@ fn read_end(
     let OpenBatch { batch, torn_bytes } = read(number)?;
     let (mut segment, mut offset, mut torn) = (number, batch.end(), torn_bytes);
     for blank in number + 1..=newest {
-        // A block whose first sector is not there yet.
+        // A block whose first sector has not been written yet.
         let OpenBatch { batch, torn_bytes } = read(blank)?;
         if torn_bytes > 0 {
             (segment, offset, torn) = (blank, batch.end(), torn_bytes);
@@ -238,17 +238,17 @@ fn chain_of(reader: &SegmentReader) -> (LogId, ChainMark) {
     reader.end().expect("a segment was read")
 }
 
-/// Tells what the disk holds from what a writer is about to change.
+/// Distinguishes what the disk holds from what a writer is about to change.
 #[derive(Default)]
 struct Patience {
-    /// What was seen the last time, and how often in a row.
+    /// The previous reading, and how often it was seen in a row.
     seen: String,
     same: u32,
     readings: u32,
 }
 
 impl Patience {
-    /// Whether this was seen often enough to be believed.
+    /// Whether this reading was seen often enough to be accepted.
     fn has_seen(&mut self, reading: &Result<(Batch, End), InspectError>) -> bool {
         let seen = match reading {
             Ok((_, end)) => format!("{end:?}"),
@@ -272,7 +272,7 @@ mod tests {
     use crate::disk::Disk;
     use crate::journal::{DataDirectory, Journal, JournalConfig};
 
-    /// Makes a journal in which these many records of several sectors stand alone in their blocks.
+    /// Creates a journal with `count` records of several sectors, each in a block of its own.
     fn write(data: &Path, count: usize) {
         let config = JournalConfig {
             segment_bytes: 64 << 10,
@@ -294,13 +294,13 @@ mod tests {
         }
     }
 
-    /// Where the record in the last block ends.
+    /// The end of the record in the last block.
     fn end_of(content: &[u8]) -> usize {
         content.iter().rposition(|&byte| byte == 7).unwrap() + 1
     }
 
-    /// Reads to the end while somebody acts at each pause. Returns the records that were shown, the
-    /// end, and how many pauses there were.
+    /// Reads to the end, calling `act` at each pause. Returns the number of records shown, the end,
+    /// and the number of pauses.
     fn read_while(data: &Path, mut act: impl FnMut(u32)) -> (u64, Result<End, InspectError>, u32) {
         let folder = Folder::new(Disk::System, data);
         let (mut records, mut pauses) = (0, 0);
@@ -317,13 +317,13 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_is_being_written_is_waited_for() {
+    fn a_block_being_written_is_waited_for() {
         let data = TempDir::new().unwrap();
         write(data.path(), 5);
         let path = data.path().join("journal").join(segment_name(1));
         let whole = fs::read(&path).unwrap();
         let last = end_of(&whole) - 1_000;
-        // Torn, damaged, and whole again: only what stays is believed.
+        // Torn, damaged, and intact again: only a stable reading is accepted.
         let mut torn = whole.clone();
         torn[last..].fill(0);
         let mut damaged = whole.clone();
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_that_is_closed_while_it_is_read_is_the_last() {
+    fn a_segment_closed_during_the_reading_is_the_last() {
         let data = TempDir::new().unwrap();
         write(data.path(), 5);
         let first = data.path().join("journal").join(segment_name(1));
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn the_segments_that_lead_up_to_one_are_found() {
+    fn the_gapless_range_before_a_segment_is_found() {
         for (numbers, last, expected) in [
             (&[1, 2, 3][..], 3, Some(1)),
             (&[1, 2, 3], 2, Some(1)),

@@ -355,11 +355,11 @@ fn the_configuration_is_printed_with_where_it_comes_from() {
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     let told = String::from_utf8(output.stdout).unwrap();
     for line in [
-        "--listen 127.0.0.1:8080  # the default",
-        "--identity hs256:/etc/secret  # as on the command line",
+        "--listen 127.0.0.1:8080  # default",
+        "--identity hs256:/etc/secret  # from the command line",
         "--workers 3  # from PAPERBOURSE_WORKERS",
-        "--tier free=1/2/3/4,pro=5/6/7/8  # as on the command line",
-        "# --admin-listen is not given",
+        "--tier free=1/2/3/4,pro=5/6/7/8  # from the command line",
+        "# --admin-listen is not set",
     ] {
         assert!(told.lines().any(|other| other == line), "{line}:\n{told}");
     }

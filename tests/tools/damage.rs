@@ -179,7 +179,7 @@ fn no_backup_is_made_of_damage() {
     assert_eq!(output.status.code(), Some(3));
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(
-        errors.contains("there is no backup: ") && errors.contains("at offset 4096"),
+        errors.contains("the backup failed: ") && errors.contains("at offset 4096"),
         "{errors}"
     );
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");

@@ -116,7 +116,7 @@ fn what_is_not_a_data_folder_is_said_to_be_none() {
     let target = folder.path().join("target");
     for data in [folder.path(), &missing] {
         for tool in [&["journal", "verify"][..], &["journal", "dump"], &["journal", "stats"]] {
-            let expected = format!("{} holds no journal: name the directory", data.display());
+            let expected = format!("{} holds no journal: name the server's --data", data.display());
             check_refusal(&[tool, &[text(data)]].concat(), &expected);
         }
         check_refusal(&["backup", text(data), text(&target)], " holds no journal");
@@ -143,7 +143,10 @@ fn a_backup_takes_the_place_of_nothing() {
     assert_eq!(fs::read(&file).unwrap(), b"text");
     let other = folder.path().join("other");
     fs::create_dir(other.with_extension("tmp")).unwrap();
-    check_refusal(&["backup", text(data.path()), text(&other)], "other.tmp exists: a backup is");
+    check_refusal(
+        &["backup", text(data.path()), text(&other)],
+        "other.tmp exists: another backup is running",
+    );
     check_refusal(&["backup", text(data.path()), "/"], "/ does not end in a name");
     assert!(into(&folder.path().join("not/there/yet")).status.success());
 }

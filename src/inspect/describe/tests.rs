@@ -11,22 +11,22 @@ fn known(index: MarketIndex) -> Option<UsedMarket> {
     })
 }
 
-/// Scripts rely on the names in the JSON.
+/// Scripts rely on the field names and kinds in the JSON.
 #[test]
-fn every_kind_of_event_is_told_in_a_line_and_in_json() {
-    let mut told = String::new();
+fn every_kind_of_event_has_a_line_and_a_json_form() {
+    let mut text = String::new();
     for event in every_kind() {
         let row = EventRow::new(&event, &mut known);
         let json = serde_json::to_value(&row).unwrap();
         assert_eq!(json["kind"], kind(&event));
-        writeln!(told, "{row}\n{}\n", serde_json::to_string(&row).unwrap()).unwrap();
+        writeln!(text, "{row}\n{}\n", serde_json::to_string(&row).unwrap()).unwrap();
     }
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(text);
 }
 
 #[test]
-fn nothing_secret_is_told() {
-    // The bytes that hashes, fingerprints and digests of the events consist of.
+fn descriptions_contain_no_secrets() {
+    // The bytes of the hashes, fingerprints and digests in the events.
     let secrets = [7_u8, 1, 2, 3, 9];
     let forms = |byte: u8| {
         let number = u128::from_le_bytes([byte; 16]).to_string();
@@ -34,15 +34,15 @@ fn nothing_secret_is_told() {
     };
     for event in every_kind() {
         let row = EventRow::new(&event, &mut known);
-        let told = format!("{row} {}", serde_json::to_string(&row).unwrap());
+        let text = format!("{row} {}", serde_json::to_string(&row).unwrap());
         for form in secrets.into_iter().flat_map(forms) {
-            assert!(!told.contains(&form), "{form} in {told}");
+            assert!(!text.contains(&form), "{form} in {text}");
         }
     }
 }
 
 #[test]
-fn a_record_is_one_line_and_an_unknown_market_keeps_its_number() {
+fn a_record_is_one_line_and_an_unknown_market_shows_its_index() {
     let header = RecordHeader {
         shard: ShardId::new(5).unwrap(),
         epoch: 3,
