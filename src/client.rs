@@ -1,7 +1,7 @@
-//! Asking other servers: a document by HTTP, of a bounded size, in a bounded time.
+//! An HTTP client that fetches documents from other servers, with limits on size and time.
 //!
-//! It follows no redirect, keeps no cookie and sends no credential. It accepts gzip, and the bound
-//! on a document holds for what it unpacks to.
+//! Follows no redirects, keeps no cookies and sends no credentials. Accepts gzip; the size limit
+//! applies to the unpacked document.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -24,59 +24,59 @@ use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use rustls::ClientConfig;
 
-/// What the head of an answer may take, in bytes.
+/// Maximum size of a response head, in bytes.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
 
-/// How long a kept connection waits for the next request.
+/// How long an idle connection is kept.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Who asks.
+/// The `User-Agent` header.
 pub const AGENT: &str = concat!("paperbourse/", env!("CARGO_PKG_VERSION"));
 
-/// Asks for documents.
+/// Fetches documents.
 pub struct Client {
     inner: hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
-    /// What one document may take, from the look-up of the name to its last byte.
+    /// Maximum time for a document, from the name lookup to the last byte.
     patience: Duration,
 }
 
-/// Why there is no document.
+/// Why a document could not be fetched.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ClientError {
-    /// It did not come in time.
-    #[error("no whole answer within {} ms", patience.as_millis())]
+    /// The response was not complete in time.
+    #[error("no complete response within {} ms", patience.as_millis())]
     TimedOut {
-        /// How long was waited.
+        /// The time limit.
         patience: Duration,
     },
-    /// No connection, no TLS, or no HTTP.
+    /// The connection, TLS or HTTP failed.
     #[error("{reason}")]
     Unreachable {
-        /// What went wrong, and why.
+        /// The error and its causes.
         reason: String,
     },
-    /// The server is there, but not the document.
-    #[error("the answer has status {}", status.as_u16())]
+    /// The server answered with an error status.
+    #[error("the server answered with status {}", status.as_u16())]
     Status {
-        /// The status of the answer.
+        /// The status of the response.
         status: StatusCode,
         /// How long to wait before the next request, if the server says so.
         retry_after: Option<Duration>,
     },
-    /// The document is somewhere else.
-    #[error("the answer is a redirect ({}), which is not followed", status.as_u16())]
+    /// The server answered with a redirect.
+    #[error("the server answered with a redirect ({}), which is not followed", status.as_u16())]
     Redirect {
-        /// The status of the answer.
+        /// The status of the response.
         status: StatusCode,
     },
-    /// There is more of it than can be right.
-    #[error("the answer is longer than {bytes_max} bytes")]
+    /// The response is too long.
+    #[error("the response is longer than {bytes_max} bytes")]
     TooLong {
-        /// How long it may be.
+        /// Maximum length, in bytes.
         bytes_max: usize,
     },
-    /// It is not what its `Content-Encoding` says, or that was not asked for.
-    #[error("the answer cannot be unpacked: {reason}")]
+    /// The response does not match its `Content-Encoding`, or uses one that was not requested.
+    #[error("the response cannot be decoded: {reason}")]
     Packed {
         /// What is wrong.
         reason: String,
@@ -84,9 +84,9 @@ pub enum ClientError {
 }
 
 impl Client {
-    /// A client that trusts whom this configuration trusts, waits for each document so long, and
-    /// keeps at most so many connections to a server between documents: none where it asks so
-    /// seldom that a kept one would be closed by then.
+    /// Creates a client with this TLS configuration that spends at most `patience` on each document
+    /// and keeps at most `kept_connections_max` idle connections to a server. Use 0 if requests are
+    /// so rare that an idle connection would be closed before the next one.
     pub fn new(tls: ClientConfig, patience: Duration, kept_connections_max: usize) -> Self {
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(tls)
@@ -102,12 +102,12 @@ impl Client {
         Self { inner, patience }
     }
 
-    /// The document at this address.
+    /// Fetches the document at this address.
     pub async fn get(&self, address: Uri, bytes_max: usize) -> Result<Bytes, ClientError> {
         self.ask(request(Method::GET, address, Bytes::new()), bytes_max).await
     }
 
-    /// The document that answers this JSON at this address.
+    /// Posts JSON to this address and returns the document in the response.
     pub async fn post(
         &self,
         address: Uri,
@@ -155,7 +155,7 @@ async fn document(response: Response<Incoming>, bytes_max: usize) -> Result<Byte
         let body = body.collect().await.map_err(|error| body_error(&*error, bytes_max))?;
         return Ok(body.to_bytes());
     }
-    // Frame by frame: a large document does not keep the thread from others.
+    // Decode frame by frame, so that a large document does not block the thread for long.
     let mut unpacker = GzDecoder::new(Bounded { bytes: Vec::new(), bytes_max });
     let packed = |error: io::Error| match error.kind() {
         io::ErrorKind::FileTooLarge => ClientError::TooLong { bytes_max },
@@ -178,20 +178,20 @@ fn body_error(error: &(dyn Error + 'static), bytes_max: usize) -> ClientError {
     }
 }
 
-/// Whether the body is gzip, which is all that was asked for.
+/// Whether the body is gzip, the only encoding that was requested.
 fn is_packed(headers: &HeaderMap) -> Result<bool, ClientError> {
     match headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes) {
         None | Some(b"identity") => Ok(false),
         Some(b"gzip") => Ok(true),
         Some(other) => {
             let other = String::from_utf8_lossy(other);
-            let reason = format!("its encoding is {other:?}, and gzip was asked for");
+            let reason = format!("its encoding is {other:?}, but gzip was requested");
             Err(ClientError::Packed { reason })
         }
     }
 }
 
-/// Takes so many bytes and no more, however little they were when they were packed.
+/// A buffer with a maximum size, which stops decompression bombs.
 struct Bounded {
     bytes: Vec<u8>,
     bytes_max: usize,
@@ -222,7 +222,7 @@ fn request(method: Method, address: Uri, body: Bytes) -> Request<Full<Bytes>> {
     request
 }
 
-/// How long a server asks to wait: whole seconds, or until a date.
+/// Parses how long the server asks to wait: whole seconds, or until a date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: HeaderName| headers.get(name)?.to_str().ok().map(str::trim);
     let after = text(RETRY_AFTER)?;
@@ -230,7 +230,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
         return Some(Duration::from_secs(seconds));
     }
     let date = |text: &str| rfc2822::DateTimeParser::new().parse_timestamp(text).ok();
-    // The server's clock has made both dates.
+    // Both dates come from the server's clock.
     let now = text(DATE).and_then(date).unwrap_or_else(Timestamp::now);
     date(after)?.duration_since(now).try_into().ok()
 }
@@ -239,7 +239,7 @@ fn unreachable(error: &(dyn Error + 'static)) -> ClientError {
     ClientError::Unreachable { reason: with_causes(error) }
 }
 
-/// The error with its causes, since the outermost one tells nothing.
+/// Formats an error with its causes, since the outermost message says too little.
 pub fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut reason = error.to_string();
     let mut cause = error.source();

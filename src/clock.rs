@@ -1,9 +1,9 @@
-//! Reads the clocks: the only place that asks the system what time it is.
+//! The clock: the only module that asks the system for the time.
 //!
-//! Time runs with the monotonic clock, and the wall clock only sets it. The two are compared once
-//! a second. A small step of the wall clock is followed at once. A jump is not: time goes on as
-//! before, and the jump is logged, counted and shown in readiness, until the wall clock comes back
-//! or has kept its new time for long enough to be believed.
+//! Time advances with the monotonic clock and is only set by the wall clock. The two are compared
+//! once a second. A small step of the wall clock is followed at once. A jump is not: time continues
+//! as before, and the jump is logged, counted and reported in readiness, until the wall clock
+//! returns or has kept its new time long enough to be trusted.
 
 pub mod watch;
 
@@ -16,14 +16,13 @@ use parking_lot::Mutex;
 use crate::ids::Timestamp;
 use watch::{BELIEVE_AFTER_NS, Change, Jump, Reading, Watch};
 
-/// How often the clocks are compared, if anybody asks for the time.
+/// How often the clocks are compared, provided somebody asks for the time.
 const COMPARE_INTERVAL_NS: i64 = 1_000_000_000;
 
-/// The clocks are read this often until a reading is sharp; a thread may lose its processor
-/// between two of them.
+/// Maximum number of attempts at a precise reading; a thread may lose its processor during one.
 const READ_ATTEMPTS_MAX: usize = 10;
 
-/// A reading that is less certain proves nothing.
+/// A reading with a larger uncertainty is ignored.
 const UNCERTAINTY_NS_MAX: i64 = 10_000_000;
 
 static SYSTEM: LazyLock<SystemClock> = LazyLock::new(|| {
@@ -31,10 +30,10 @@ static SYSTEM: LazyLock<SystemClock> = LazyLock::new(|| {
     SystemClock::new(began, read_clocks(began))
 });
 
-/// Where the time comes from.
+/// A source of time.
 #[derive(Clone, Default, Debug)]
 pub enum Clock {
-    /// The system.
+    /// The system clock.
     #[default]
     System,
     /// Nanoseconds since 1970, set by a test.
@@ -61,27 +60,27 @@ impl Timestamp {
     }
 }
 
-/// How the wall clock stands to the time that passed.
+/// The state of the wall clock relative to the monotonic one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClockStatus {
-    /// The jump that is not believed so far.
+    /// The jump that is being ignored, if any.
     pub jump: Option<Jump>,
-    /// Jumps since the start, believed or not.
+    /// Number of jumps since the start, followed or not.
     pub jumps_ever: u64,
 }
 
-/// Whether the wall clock can be trusted now.
+/// Compares the clocks and reports whether the wall clock can be trusted.
 pub fn status() -> ClockStatus {
-    // The clocks are compared when somebody asks for the time.
+    // Asking for the time compares the clocks if they are due.
     Timestamp::now();
     SYSTEM.status()
 }
 
 struct SystemClock {
     began: Instant,
-    /// What the monotonic clock, counted from the start, lacks to the time.
+    /// What to add to the monotonic clock, counted from the start, to get the time.
     offset_ns: AtomicI64,
-    /// When the clocks are compared next, by the monotonic one.
+    /// When to compare the clocks next, in monotonic time.
     due_ns: AtomicI64,
     watch: Mutex<Watch>,
 }
@@ -107,7 +106,7 @@ impl SystemClock {
 
     #[cold]
     fn compare(&self, read: impl FnOnce() -> Reading) {
-        // Whoever has the lock compares for everybody.
+        // Whoever holds the lock compares for everybody.
         let Some(mut watch) = self.watch.try_lock() else { return };
         let reading = read();
         if reading.uncertainty_ns > UNCERTAINTY_NS_MAX {
@@ -135,18 +134,18 @@ fn log(change: Option<Change>) {
             tracing::warn!(
                 jump_seconds = jump.seconds(),
                 ?believed_after,
-                "the system clock jumped: ignoring the jump for now; check time synchronisation"
+                "the system clock jumped: ignoring the jump for now; check the time synchronisation"
             );
         }
-        Some(Change::CameBack) => tracing::info!("the system clock came back from its jump"),
+        Some(Change::CameBack) => tracing::info!("the system clock returned from its jump"),
         Some(Change::Believed(jump)) => tracing::warn!(
             jump_seconds = jump.seconds(),
-            "the system clock has kept its new time since it jumped: following it now"
+            "the system clock kept its new time after a jump: following it now"
         ),
     }
 }
 
-/// Reads both clocks, the wall clock between two readings of the other.
+/// Reads the wall clock between two readings of the monotonic one.
 fn read_clocks(began: Instant) -> Reading {
     let read = || {
         let before_ns = elapsed_ns(began);
@@ -177,7 +176,7 @@ mod tests {
 
     const SECOND_NS: i64 = 1_000_000_000;
     const START_SECONDS: i64 = 1_800_000_000;
-    /// From the start to the year 2100.
+    /// Roughly from the start to the year 2100.
     const TO_2100_SECONDS: i64 = 2_300_000_000;
 
     fn reading(monotonic_seconds: i64, wall_ahead_seconds: i64) -> Reading {
@@ -186,8 +185,8 @@ mod tests {
         Reading { wall_ns, monotonic_ns, uncertainty_ns: 100 }
     }
 
-    /// Each row: the monotonic clock, how far the wall clock is ahead of it, how far the time is,
-    /// and the jump that is shown; all in seconds.
+    /// Each row, in seconds: the monotonic clock, how far the wall clock is ahead of it, how far
+    /// the time is, and the reported jump.
     #[track_caller]
     fn check(rows: &[(i64, i64, i64, Option<i64>)]) -> u64 {
         let clock = SystemClock::new(Instant::now(), reading(0, 0));
@@ -208,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_is_held_back_until_the_clock_comes_back() {
+    fn a_jump_is_ignored_until_the_clock_returns() {
         for jump in [TO_2100_SECONDS, 2, -2, -START_SECONDS] {
             let rows = [
                 (1, jump, 0, Some(jump)),
@@ -222,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_keeps_its_new_time_is_believed_and_can_be_corrected() {
+    fn a_clock_that_keeps_its_new_time_is_followed_and_can_be_corrected() {
         let jump = TO_2100_SECONDS;
         let rows = [
             (5, jump, 0, Some(jump)),
@@ -236,13 +235,13 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_on_jumping_is_never_believed() {
+    fn a_clock_that_keeps_jumping_is_never_followed() {
         let rows: Vec<_> = (1..200).map(|at| (at, at * 1000, 0, Some(at * 1000))).collect();
         assert_eq!(check(&rows), 199);
     }
 
     #[test]
-    fn a_blurred_reading_proves_nothing() {
+    fn an_imprecise_reading_is_ignored() {
         let clock = SystemClock::new(Instant::now(), reading(0, 0));
         let blurred = Reading { uncertainty_ns: UNCERTAINTY_NS_MAX + 1, ..reading(1, 5) };
         clock.time_at(SECOND_NS, || blurred);
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_is_the_systems() {
+    fn the_time_is_close_to_the_system_clock() {
         let wall = nanos(SystemTime::now().duration_since(UNIX_EPOCH).unwrap());
         let difference = Timestamp::now().nanos().abs_diff(wall);
         assert!(difference < 60_000_000_000, "{difference} ns");

@@ -1,30 +1,31 @@
-//! Names of things: shards, the numbered records in them, and points in time.
+//! Identifiers: shards, the ids of their records, places in the journal, and points in time.
 //!
-//! Every id that a client sees is `counter × 64 + shard`, the counter being part of that shard's
-//! state: unique without a global counter, and the id alone names the shard that owns the record.
+//! Every id that a client sees is `counter × 64 + shard`, where the counter is part of that shard's
+//! state. Ids are unique without a global counter, and the id alone identifies the owning shard.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::num::NonZeroU64;
 
-/// How many shards there are. Ids carry the shard in their low bits and the data directory is laid
-/// out by it, so this is part of the format and never tied to the number of workers.
+/// Number of shards. Ids carry the shard in their low bits and the data format depends on it, so it
+/// is fixed and independent of the number of workers.
 pub const SHARD_COUNT: usize = SHARDS as usize;
 
 const SHARDS: u8 = 64;
 
-/// Ids stay below this, so that they pass unharmed through clients whose numbers are doubles.
+/// Largest id, so that ids survive clients that store numbers as doubles.
 pub const ID_MAX: u64 = (1 << 53) - 1;
 
-/// What ends at a time outlives no clock that is set back by more than this.
+/// Tolerance for a clock that is set back. Expiry times further in the future than this beyond
+/// their maximum lifetime count as expired.
 const CLOCK_SECONDS_BACK_MAX: i64 = 24 * 3_600;
 
-/// One of the [`SHARD_COUNT`] independent parts of the state.
+/// One of the [`SHARD_COUNT`] independent shards of the state.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ShardId(u8);
 
 impl ShardId {
-    /// The shard with this index, if there is one.
+    /// The shard with this index. `None` if it is out of range.
     pub fn new(index: u8) -> Option<Self> {
         (usize::from(index) < SHARD_COUNT).then_some(Self(index))
     }
@@ -34,17 +35,17 @@ impl ShardId {
         Self(first_byte % SHARDS)
     }
 
-    /// Its place in an array of shards.
+    /// Its index in an array of shards.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// Its number as the journal stores it.
+    /// Its number, as stored in the journal.
     pub const fn get(self) -> u8 {
         self.0
     }
 
-    /// All of them, in order.
+    /// All shards, in order.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..SHARDS).map(Self)
     }
@@ -68,7 +69,8 @@ macro_rules! id {
                 Self::from_raw(value)
             }
 
-            /// The id that a client or the journal named, if it can be one.
+            /// The id with this value, read from a client or the journal. `None` if it is out of
+            /// range.
             pub fn from_raw(value: u64) -> Option<Self> {
                 if value < u64::from(SHARDS) || value > ID_MAX {
                     return None;
@@ -76,7 +78,7 @@ macro_rules! id {
                 NonZeroU64::new(value).map(Self)
             }
 
-            /// The number that clients see.
+            /// The number shown to clients.
             pub const fn get(self) -> u64 {
                 self.0.get()
             }
@@ -86,7 +88,7 @@ macro_rules! id {
                 ShardId(self.0.get().to_le_bytes()[0] % SHARDS)
             }
 
-            /// Which record of its kind in that shard it is, from 1.
+            /// Its counter among the records of its kind in the shard, from 1.
             pub const fn counter(self) -> u64 {
                 self.0.get() / SHARDS as u64
             }
@@ -123,49 +125,49 @@ id! {
     CommentId
 }
 
-/// A market within one shard: the order in which the shard first used it. It means nothing outside
-/// of that shard.
+/// A market within one shard, numbered in the order of first use. Meaningless outside that shard.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MarketIndex(pub u32);
 
-/// An outcome within its market, in the order in which the venue lists them.
+/// An outcome within its market, in the venue's order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct OutcomeIndex(pub u8);
 
 impl OutcomeIndex {
-    /// Its place in the market's list of outcomes.
+    /// Its index in the market's list of outcomes.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Where a record stands in its log. Places of one log are ordered, those of different logs not;
-/// only a journal makes them.
+/// The place of a record in its log. Places in the same log are ordered, places in different logs
+/// are not. Only a journal assigns them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Place {
-    /// Which log.
+    /// The log.
     pub(crate) log: u8,
     /// The number of the record in its log, from 1.
     pub(crate) position: u64,
 }
 
 impl Place {
-    /// Before the first record of every log: what rests on nothing is here, and always durable.
+    /// Before the first record of every log. Whatever depends on no record has this place, which is
+    /// always durable.
     pub const START: Self = Self { log: 0, position: 0 };
 
-    /// The place of the record with this number, from 1. A journal makes these, and tests that
-    /// stand in for one.
+    /// The place of the record with this number, from 1. For journals, and for tests that stand in
+    /// for one.
     pub const fn new(log: u8, position: u64) -> Self {
         Self { log, position }
     }
 
-    /// The later of two places of one log.
+    /// The later of two places in the same log.
     pub fn max(self, other: Self) -> Self {
         debug_assert!(self.partial_cmp(&other).is_some(), "{self:?} and {other:?}");
         if self.position >= other.position { self } else { other }
     }
 
-    /// The number of the record in its log, from 1: for records that name others, and for tools.
+    /// The number of the record in its log, from 1.
     pub const fn position(self) -> u64 {
         self.position
     }
@@ -178,7 +180,7 @@ impl PartialOrd for Place {
     }
 }
 
-/// A point of wall time, in nanoseconds since 1970-01-01 UTC.
+/// A point in wall-clock time, in nanoseconds since 1970-01-01 UTC.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(i64);
 
@@ -186,25 +188,25 @@ impl Timestamp {
     /// The start of 1970.
     pub const EPOCH: Self = Self(0);
 
-    /// The time so many nanoseconds after 1970.
+    /// The time `nanos` nanoseconds after the start of 1970.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
 
-    /// The time so many milliseconds after 1970, clamped to what nanoseconds can hold.
+    /// The time `millis` milliseconds after the start of 1970, clamped to the range of nanoseconds.
     pub const fn from_millis(millis: i64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }
 
-    /// The time so many seconds after 1970, clamped to what nanoseconds can hold.
+    /// The time `seconds` seconds after the start of 1970, clamped to the range of nanoseconds.
     pub const fn from_seconds(seconds: i64) -> Self {
         Self(seconds.saturating_mul(1_000_000_000))
     }
 
-    /// Whether `now` is before this end, which was set at most so many seconds ahead.
+    /// Whether `now` is before this expiry time, which was set at most `seconds_max` seconds ahead.
     ///
-    /// An end that lies further off was set by a clock that ran ahead. It counts as over: nothing
-    /// meant to last for a minute lasts for years.
+    /// An expiry time further ahead was set by a clock that was fast. It counts as expired, so that
+    /// something meant to last a minute does not last for years.
     pub const fn is_ahead(self, now: Self, seconds_max: u32) -> bool {
         let seconds = self.0.saturating_sub(now.0).div_euclid(1_000_000_000);
         now.0 < self.0 && seconds <= seconds_max as i64 + CLOCK_SECONDS_BACK_MAX
@@ -232,7 +234,7 @@ impl fmt::Display for Timestamp {
         let micros = self.0.div_euclid(1000);
         match jiff::Timestamp::from_microsecond(micros) {
             Ok(time) => time.fmt(formatter),
-            Err(_) => unreachable!("the nanoseconds of an i64 end in the year 2262"),
+            Err(_) => unreachable!("an i64 of nanoseconds ends in the year 2262"),
         }
     }
 }
@@ -248,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_names_its_shard() {
+    fn an_id_identifies_its_shard() {
         let shard = ShardId::new(7).unwrap();
         let id = OrderId::new(shard, 3).unwrap();
         assert_eq!(id.get(), 3 * 64 + 7);
@@ -257,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_have_ends() {
+    fn ids_have_bounds() {
         let shard = ShardId::new(63).unwrap();
         assert_eq!(OrderId::new(shard, 0), None);
         assert_eq!(OrderId::from_raw(0), None);
@@ -270,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_is_too_far_off_is_over() {
+    fn an_expiry_too_far_ahead_counts_as_expired() {
         const DAY: i64 = 24 * 3_600;
         let now = Timestamp::from_seconds(1_800_000_000);
         for (seconds, is_ahead) in [
@@ -289,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn time_reads_as_rfc_3339() {
+    fn timestamps_are_formatted_as_rfc_3339() {
         assert_eq!(Timestamp::EPOCH.to_string(), "1970-01-01T00:00:00Z");
         assert_eq!(
             Timestamp::from_millis(1_784_578_686_071).to_string(),

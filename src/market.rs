@@ -1,8 +1,8 @@
-//! Markets and their books as readers see them: snapshots, read without a lock.
+//! Markets and their books, as snapshots that readers load without a lock.
 //!
 //! One feed writes, everybody reads. A reader sees each market's description and each outcome's
-//! book as a complete value of one moment; a market that changed is put on a list once, however
-//! often it changes before the fan-out takes the list.
+//! book as of a single moment. A changed market is put on the list of changes once, however often
+//! it changes before the fan-out takes the list.
 
 pub mod book;
 pub mod catalogue;
@@ -26,11 +26,11 @@ use quote::{Quote, QuotedBook};
 use crate::ids::OutcomeIndex;
 use crate::money::Price;
 
-/// At most this many markets are listed at a time; the venue lists some 50,000 active ones.
+/// Maximum number of listed markets; the venue lists about 50,000 active ones.
 pub const MARKETS_MAX: usize = 200_000;
 
-/// Of the markets that are settled, so many stay listed, so that people see how they ended. Those
-/// that were settled before them leave: venues open markets for five minutes, all year long.
+/// Number of settled markets that stay listed, so that people can see how they ended. The oldest
+/// leave first: venues open five-minute markets all year long.
 pub const SETTLED_LISTED_MAX: usize = 10_000;
 
 /// All markets.
@@ -39,27 +39,27 @@ pub struct Markets {
     listing: ArcSwap<Listing>,
     changed: Mutex<Vec<Arc<Market>>>,
     change: Notify,
-    /// Markets that were resolved and not taken yet: each at most once.
+    /// Resolved markets not yet taken by [`Markets::resolutions`], each at most once.
     resolved: Mutex<Vec<Arc<Market>>>,
     resolution: Notify,
-    /// How many listed markets are resolved and not settled yet.
+    /// Number of listed markets that are resolved but not settled.
     unsettled: AtomicUsize,
-    /// Listed markets in which nothing is left to pay, in the order in which they came to that.
+    /// Listed markets with nothing left to pay, in the order in which they were settled.
     settled: Mutex<VecDeque<Arc<Market>>>,
-    /// How markets were resolved before the start, by condition id. It stands.
+    /// The payouts of markets resolved before the start, by condition id. They are final.
     decided: HashMap<Arc<str>, DecidedPayouts, foldhash::fast::RandomState>,
-    /// The outcomes of the markets that were traded before the start, by condition id: orders and
-    /// positions name them by their place.
+    /// The outcomes of markets traded before the start, by condition id: orders and positions refer
+    /// to outcomes by index.
     traded: HashMap<Arc<str>, Vec<Outcome>, foldhash::fast::RandomState>,
 }
 
-/// What each token pays.
+/// The payout of each token.
 pub type DecidedPayouts = Vec<(Arc<str>, Price)>;
 
-/// The markets of one moment and the names that lead to them.
+/// The markets at one moment, with indexes by name.
 #[derive(Default)]
 pub struct Listing {
-    /// In the order of the listing endpoint: most traded first.
+    /// Most traded first, the order of the listing endpoint.
     markets: Vec<Arc<Market>>,
     by_condition: HashMap<Arc<str>, Arc<Market>, foldhash::fast::RandomState>,
     by_token: HashMap<Arc<str>, (Arc<Market>, OutcomeIndex), foldhash::fast::RandomState>,
@@ -68,35 +68,35 @@ pub struct Listing {
 /// One market: its description and the books of its outcomes.
 pub struct Market {
     info: ArcSwap<MarketInfo>,
-    /// One for each outcome, in order; `None` where no book is known.
+    /// One for each outcome, in order; `None` if no book is known.
     books: Box<[ArcSwapOption<Book>]>,
-    /// Set while the market waits on the list of changes.
+    /// Set while the market is on the list of changes.
     is_changed: AtomicBool,
-    /// Set while its newest description names other tokens.
+    /// Set while its newest description has other tokens.
     is_withheld: AtomicBool,
 }
 
-/// What has come of listing markets.
+/// The result of listing markets.
 #[derive(Default)]
 pub struct Listed {
-    /// The markets that left, of the settled ones those past [`SETTLED_LISTED_MAX`].
+    /// The settled markets removed beyond [`SETTLED_LISTED_MAX`].
     pub left: Vec<Arc<Market>>,
-    /// How many descriptions name other tokens than their markets have: no order fills in those.
+    /// Number of descriptions with other tokens than their markets have. No order fills in those.
     pub withheld_count: usize,
 }
 
 /// Why markets cannot be listed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ListError {
-    /// There would be more than [`MARKETS_MAX`].
+    /// There would be more than [`MARKETS_MAX`] markets.
     #[error("more than {MARKETS_MAX} markets")]
     TooMany,
-    /// A market is described as none can be.
+    /// The description of a market is invalid.
     #[error("market {condition_id}: {flaw}")]
     Flawed {
-        /// Which.
+        /// The market.
         condition_id: Arc<str>,
-        /// What is wrong with it.
+        /// What is wrong.
         flaw: DescriptionFlaw,
     },
 }
@@ -107,13 +107,13 @@ impl Markets {
         Self::default()
     }
 
-    /// No markets yet, of which some were resolved before: whatever the venue says of those, they
-    /// are listed as resolved.
+    /// Starts without markets. Markets in `decided` are listed as resolved, whatever the venue says
+    /// about them.
     pub fn remembering(decided: impl IntoIterator<Item = (Arc<str>, DecidedPayouts)>) -> Self {
         Self { decided: decided.into_iter().collect(), ..Self::default() }
     }
 
-    /// The same, of which some were traded before: their outcomes keep the order that they had.
+    /// The same; markets in `traded` keep the order of their outcomes.
     #[must_use]
     pub fn with_traded(
         mut self,
@@ -123,21 +123,21 @@ impl Markets {
         self
     }
 
-    /// The markets of this moment.
+    /// The current markets.
     pub fn listing(&self) -> Guard<Arc<Listing>> {
         self.listing.load()
     }
 
-    /// The market that orders call by this name.
+    /// The market with this name, as used in orders.
     pub fn by_condition(&self, condition_id: &str) -> Option<Arc<Market>> {
         self.listing.load().by_condition.get(condition_id).cloned()
     }
 
-    /// Adds markets and replaces the descriptions of those that are known. Only the feed calls
-    /// this: it rebuilds the listing, so it takes many markets at a time.
+    /// Adds markets and replaces the descriptions of known ones. Only the feed calls this. It
+    /// rebuilds the listing, so pass many markets at a time.
     ///
-    /// Outcomes keep their places, whatever order a description has them in: a token says which is
-    /// which. While a description names other tokens, its market stays as it was and is paused.
+    /// Outcomes keep their indexes even if a description reorders them, since tokens identify them.
+    /// While a description has other tokens, the market keeps its known description and is paused.
     pub fn list(&self, infos: Vec<MarketInfo>) -> Result<Listed, ListError> {
         let mut withheld_count = 0;
         let before = self.listing.load_full();
@@ -180,8 +180,8 @@ impl Markets {
         Ok(Listed { left: leaving, withheld_count })
     }
 
-    /// Brings a description into the order in which its market is known. One that names other
-    /// tokens becomes the known one, paused, and is told by `false`.
+    /// Reorders a description to match the known market. If it has other tokens, replaces it with
+    /// the known description, paused, and returns false.
     fn align(&self, info: &mut MarketInfo, known: Option<&Arc<Market>>) -> bool {
         let current = known.map(|market| market.info());
         let outcomes = self.traded.get(&info.condition_id);
@@ -189,14 +189,14 @@ impl Markets {
         if outcomes.is_none_or(|outcomes| info.align(outcomes).is_ok()) {
             return true;
         }
-        let told = info.status;
+        let listed_status = info.status;
         match current {
             Some(known) => *info = MarketInfo::clone(&known),
-            // Nobody was told what it pays.
-            None if told == MarketStatus::Resolved => info.status = MarketStatus::Closed,
+            // Its payouts were never published.
+            None if listed_status == MarketStatus::Resolved => info.status = MarketStatus::Closed,
             None => {}
         }
-        info.withhold(told);
+        info.withhold(listed_status);
         false
     }
 
@@ -206,13 +206,13 @@ impl Markets {
         settled.drain(..surplus).collect()
     }
 
-    /// Publishes the book of one outcome and puts its market on the list of changes.
+    /// Publishes the book of one outcome and marks the market as changed.
     pub fn publish(&self, market: &Arc<Market>, outcome: OutcomeIndex, book: Arc<Book>) {
         market.books[outcome.index()].store(Some(book));
         self.mark_changed(market);
     }
 
-    /// Puts a market on the list of changes, once until the list is taken.
+    /// Puts a market on the list of changes, unless it already is.
     pub fn mark_changed(&self, market: &Arc<Market>) {
         if !market.is_changed.swap(true, Ordering::AcqRel) {
             self.changed.lock().push(market.clone());
@@ -226,7 +226,8 @@ impl Markets {
         self.resolution.notify_one();
     }
 
-    /// Waits until a market is resolved and takes all that are, each once. One task calls this.
+    /// Waits until a market is resolved and takes all resolved ones, each once. Only one task may
+    /// call this.
     pub async fn resolutions(&self) -> Vec<Arc<Market>> {
         loop {
             let resolved = std::mem::take(&mut *self.resolved.lock());
@@ -237,24 +238,25 @@ impl Markets {
         }
     }
 
-    /// Takes note that nothing is left to pay in a market, which [`Markets::resolutions`] told.
+    /// Marks a market from [`Markets::resolutions`] as settled: nothing is left to pay.
     pub fn mark_settled(&self, market: Arc<Market>) {
         self.settled.lock().push_back(market);
         self.unsettled.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// How many markets are resolved and not settled yet.
+    /// Number of markets that are resolved but not settled.
     pub fn unsettled_count(&self) -> usize {
         self.unsettled.load(Ordering::Relaxed)
     }
 
-    /// Waits until a market has changed and takes the whole list. One task calls this.
+    /// Waits until a market has changed and takes the list of changes. Only one task may call this.
     pub async fn changes(&self) -> Vec<Arc<Market>> {
         loop {
             let changed = std::mem::take(&mut *self.changed.lock());
             if !changed.is_empty() {
                 for market in &changed {
-                    // Cleared before the fan-out reads the market: a later change lists it again.
+                    // Cleared before the fan-out reads the market, so that a later change lists it
+                    // again.
                     market.is_changed.store(false, Ordering::Release);
                 }
                 return changed;
@@ -287,12 +289,12 @@ impl Listing {
         &self.markets
     }
 
-    /// The market that orders call by this name.
+    /// The market with this name, as used in orders.
     pub fn by_condition(&self, condition_id: &str) -> Option<&Arc<Market>> {
         self.by_condition.get(condition_id)
     }
 
-    /// The market and the outcome that this token pays for.
+    /// The market and the outcome of this token.
     pub fn by_token(&self, token_id: &str) -> Option<(&Arc<Market>, OutcomeIndex)> {
         self.by_token.get(token_id).map(|(market, outcome)| (market, *outcome))
     }
@@ -310,12 +312,12 @@ impl Market {
         }
     }
 
-    /// Its description at this moment.
+    /// The current description.
     pub fn info(&self) -> Guard<Arc<MarketInfo>> {
         self.info.load()
     }
 
-    /// The book of an outcome at this moment, if one is known.
+    /// The current book of an outcome, if one is known.
     pub fn book(&self, outcome: OutcomeIndex) -> Guard<Option<Arc<Book>>> {
         self.books[outcome.index()].load()
     }
@@ -328,8 +330,8 @@ impl Market {
         }
     }
 
-    /// Replaces the description. A resolved market keeps its status and payouts: a late page of
-    /// the venue's catalogue must not reopen it. Tells whether it is resolved by this.
+    /// Replaces the description. A resolved market keeps its status and payouts: a late page of the
+    /// venue's catalogue must not reopen it. Returns whether this resolves the market.
     fn describe(&self, mut info: MarketInfo) -> bool {
         let before = self.info.load();
         let was_resolved = before.status == MarketStatus::Resolved;
@@ -343,20 +345,20 @@ impl Market {
         is_resolved && !was_resolved
     }
 
-    /// Takes note of whether the newest description names other tokens, and says so once.
+    /// Records whether the newest description has other tokens, and logs it once.
     fn note_withheld(&self, is_withheld: bool, condition_id: &str) {
         if self.is_withheld.swap(is_withheld, Ordering::Relaxed) != is_withheld && is_withheld {
             tracing::warn!(
                 market = condition_id,
-                "its description names other tokens than before: no order fills until it names \
-                 the known ones"
+                "the market's description has other tokens than before: no order fills until the \
+                 known tokens are back"
             );
         }
     }
 }
 
-/// Describes a market as it was decided. Where the venue lists other tokens now, nothing of what
-/// was decided can be shown: the market is closed.
+/// Applies the payouts decided before the start. If the venue now lists other tokens, the payouts
+/// cannot be shown and the market is closed instead.
 fn resolve(info: &mut MarketInfo, decided: &DecidedPayouts) {
     let payout = |token_id: &Arc<str>| {
         decided.iter().find(|(token, _)| token == token_id).map(|&(_, price)| price)
@@ -388,18 +390,18 @@ impl MarketSnapshot {
         &self.info
     }
 
-    /// What a decision needs of it.
+    /// The market as a decision needs it.
     #[inline]
     pub fn quote(&self) -> Quote<'_> {
         Quote::new(&self.info, self.books.iter().map(|book| book.as_deref()))
     }
 
-    /// The book that an outcome trades on, see [`Quote::book`].
+    /// The book that an outcome trades on; see [`Quote::book`].
     pub fn quoted(&self, outcome: OutcomeIndex) -> Option<QuotedBook<'_>> {
         self.quote().book(outcome)
     }
 
-    /// Whether an order can fill in it: it is tradable, and some outcome has a fresh book.
+    /// Whether an order can fill: the market is tradable and some outcome has a fresh book.
     pub fn has_fresh_book(&self) -> bool {
         self.info.is_tradable()
             && self.books.iter().any(|book| book.as_ref().is_some_and(|b| !b.stale))

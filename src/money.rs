@@ -1,10 +1,10 @@
 //! Prices, shares and dollars in fixed point.
 //!
-//! Every quantity is an `i64` of millionths behind a type of its own, so that a price cannot be
-//! added to a balance by mistake, and no float ever touches the ledger. A product of two of them
-//! is an `i128`, exact, and is rounded once, in a direction that the method names.
+//! Every quantity is an `i64` of millionths in a type of its own, so that a price cannot be added
+//! to a balance by mistake, and no float ever touches the ledger. The product of two quantities is
+//! an exact `i128`, rounded once, in the direction that the method name states.
 //!
-//! This module knows numbers and their text. It knows nothing of orders, books or accounts.
+//! This module knows only numbers and their text, not orders, books or accounts.
 
 mod decimal;
 
@@ -17,10 +17,11 @@ use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Neg, Sub, SubAssign};
 
-/// How many units of any quantity make one whole: prices, shares and dollars all count millionths.
+/// Units per whole: prices, shares and dollars all count millionths.
 pub const MICROS_PER_UNIT: i64 = 1_000_000;
 
-/// Declares a quantity: an `i64` of millionths with its text form, and nothing that mixes units.
+/// Declares a quantity: an `i64` of millionths with its text form and no arithmetic that mixes
+/// units.
 macro_rules! micros {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -28,20 +29,20 @@ macro_rules! micros {
         pub struct $name(i64);
 
         impl $name {
-            /// Nothing of it.
+            /// Zero.
             pub const ZERO: Self = Self(0);
 
-            /// The quantity of so many millionths.
+            /// The quantity of this many millionths.
             pub const fn from_micros(micros: i64) -> Self {
                 Self(micros)
             }
 
-            /// How many millionths this is.
+            /// The number of millionths.
             pub const fn micros(self) -> i64 {
                 self.0
             }
 
-            /// Reads decimal text; see [`micros_from_text`] for the grammar.
+            /// Parses decimal text; see [`micros_from_text`] for the grammar.
             pub fn from_text(text: &str, rounding: Rounding) -> Result<Self, DecimalError> {
                 micros_from_text(text, rounding).map(Self)
             }
@@ -62,16 +63,16 @@ macro_rules! micros {
     };
 }
 
-/// Declares the sums of a quantity. Overflow panics in every build profile of this package.
+/// Declares addition and subtraction. Overflow panics in every build profile of this package.
 macro_rules! sums {
     ($name:ident) => {
         impl $name {
-            /// The sum, or `None` past the range of an `i64`.
+            /// The sum, or `None` on overflow.
             pub fn checked_add(self, other: Self) -> Option<Self> {
                 self.0.checked_add(other.0).map(Self)
             }
 
-            /// The difference, or `None` past the range of an `i64`.
+            /// The difference, or `None` on overflow.
             pub fn checked_sub(self, other: Self) -> Option<Self> {
                 self.0.checked_sub(other.0).map(Self)
             }
@@ -119,8 +120,8 @@ macro_rules! sums {
 }
 
 micros! {
-    /// Dollars for one share, in millionths. A venue's price lies strictly between 0 and 1; a
-    /// reference price that a client names may be 0 or 1 as well.
+    /// Dollars per share, in millionths. A venue's price is strictly between 0 and 1; a reference
+    /// price sent by a client may also be 0 or 1.
     Price
 }
 micros! {
@@ -139,7 +140,7 @@ sums!(Shares);
 sums!(Usd);
 
 impl Price {
-    /// One dollar: what a winning share pays.
+    /// One dollar, the payout of a winning share.
     pub const ONE: Self = Self(MICROS_PER_UNIT);
 
     /// The price of the other outcome of a binary market, `1 - p`.
@@ -147,8 +148,8 @@ impl Price {
         Self(MICROS_PER_UNIT - self.0)
     }
 
-    /// Whether orders can rest at this price: strictly between 0 and 1, and of at most four
-    /// decimals, as the finest tick of the venue has.
+    /// Whether orders can rest at this price: strictly between 0 and 1, with at most four decimals,
+    /// the venue's finest tick.
     pub const fn is_quotable(self) -> bool {
         self.0 > 0 && self.0 < MICROS_PER_UNIT && self.0 % 100 == 0
     }
@@ -161,12 +162,12 @@ impl FeeRate {
 
 /// An exact sum of price × size, in millionths of a micro-dollar (10⁻¹² dollars).
 ///
-/// It is rounded once, to a micro-dollar, when the sum is complete.
+/// Rounded once, to a micro-dollar, when the sum is complete.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub struct Notional(i128);
 
 impl Notional {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Self = Self(0);
 
     /// The exact value of `size` shares at `price`.
@@ -204,8 +205,8 @@ impl AddAssign for Notional {
 }
 
 impl Usd {
-    /// The price per share that `self` is for `quantity` shares, to six decimals, half to even.
-    /// `None` for no shares.
+    /// The average price per share if `self` pays for `quantity` shares, rounded to six decimals,
+    /// half to even. `None` for zero shares.
     pub fn per_share(self, quantity: Shares) -> Option<Price> {
         if quantity.0 == 0 {
             return None;
@@ -215,17 +216,17 @@ impl Usd {
         Some(Price(i64::try_from(micros).expect("a price of a bounded order fits an i64")))
     }
 
-    /// The part of `self` that belongs to `part` of `whole`, rounded down.
+    /// The share of `self` for `part` of `whole`, rounded down.
     ///
-    /// The whole of it for `part == whole`, so that taking the last part leaves exactly 0.
+    /// Exactly `self` for `part == whole`, so that taking the last part leaves exactly 0.
     pub fn share_floor(self, part: Shares, whole: Shares) -> Usd {
-        assert!(part <= whole, "a part is not more than its whole");
-        assert!(whole.0 > 0, "nothing cannot be divided");
+        assert!(part <= whole, "a part cannot exceed its whole");
+        assert!(whole.0 > 0, "cannot divide by a whole of zero");
         usd(div_floor(i128::from(self.0) * i128::from(part.0), i128::from(whole.0)).0)
     }
 }
 
-/// The quotient rounded to the nearest integer, halves to the even one. The divisor is positive.
+/// The quotient rounded to the nearest integer, halves to even. The divisor must be positive.
 #[inline]
 pub fn div_half_even(dividend: i128, divisor: i128) -> i128 {
     let (floor, rest) = div_floor(dividend, divisor);
@@ -236,27 +237,27 @@ pub fn div_half_even(dividend: i128, divisor: i128) -> i128 {
     }
 }
 
-/// The quotient rounded up. The divisor is positive.
+/// The quotient rounded up. The divisor must be positive.
 #[inline]
 pub fn div_ceil(dividend: i128, divisor: i128) -> i128 {
     let (floor, rest) = div_floor(dividend, divisor);
     floor + i128::from(rest != 0)
 }
 
-/// The quotient rounded down, and what is left. The divisor is positive.
+/// The quotient rounded down, and the remainder. The divisor must be positive.
 ///
-/// A processor divides 64 bits many times faster than 128, and by a constant it only multiplies.
-/// What the two numbers share of powers of two is taken out first, so that nearly every order ends
-/// up there: ⌊a / (b × 2ⁿ)⌋ = ⌊⌊a / 2ⁿ⌋ / b⌋.
+/// Processors divide 64 bits many times faster than 128, and dividing by a constant takes only a
+/// multiplication. Removing common powers of two first brings nearly every order down to 64 bits:
+/// ⌊a / (b × 2ⁿ)⌋ = ⌊⌊a / 2ⁿ⌋ / b⌋.
 #[inline]
 fn div_floor(dividend: i128, divisor: i128) -> (i128, i128) {
-    assert!(divisor > 0, "a divisor of money is positive");
+    assert!(divisor > 0, "the divisor must be positive");
     let shift = divisor.trailing_zeros();
     if let Ok(short_dividend) = u64::try_from(dividend >> shift)
         && let Ok(short_divisor) = u64::try_from(divisor >> shift)
     {
         let floor = i128::from(short_dividend / short_divisor);
-        // Not more than the dividend, so that nothing can leave its range.
+        // The product is at most the dividend, so it cannot overflow.
         return (floor, dividend - floor.wrapping_mul(divisor));
     }
     (dividend.div_euclid(divisor), dividend.rem_euclid(divisor))

@@ -1,7 +1,7 @@
-//! Whom this process trusts when it speaks TLS as a client.
+//! The certificates that this process trusts as a TLS client.
 //!
-//! One crypto library, aws-lc-rs, and the certificates that the operator's system trusts, or the
-//! ones that the operator names. Nothing here opens a connection.
+//! Uses one crypto library, aws-lc-rs, and trusts the system's certificate authorities or those in
+//! a file. Opens no connections.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,35 +10,35 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 
-/// Whose certificates are believed.
+/// The trusted certificate authorities.
 #[derive(Clone, Copy, Debug)]
 pub enum Roots<'a> {
-    /// Nobody's: for a client that only speaks plain HTTP on this machine.
+    /// None: for a client that only speaks plain HTTP on this machine.
     Nobody,
     /// Those that the system trusts.
     System,
-    /// Those that are signed by an authority in this file, in PEM, and no others.
+    /// Only those in this PEM file.
     File(&'a Path),
 }
 
-/// Why there is nobody to trust.
+/// Why the trusted authorities cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// The system has no certificates.
+    /// The system has no usable certificates.
     #[error(
-        "this system trusts no certificate authority: install its package of certificates \
-             (ca-certificates), or name a file with those to trust{reason}"
+        "this system trusts no certificate authority: install its certificate package \
+             (ca-certificates), or name a file with the authorities to trust{reason}"
     )]
     NoSystemRoots {
-        /// What went wrong on the way, behind a colon; empty when nothing did.
+        /// The first error, after a colon; empty if there was none.
         reason: String,
     },
-    /// The file cannot be read, or a certificate in it cannot.
+    /// The file or a certificate in it cannot be read.
     #[error("cannot read certificates from {}: {reason}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// What the library says.
+        /// The error.
         reason: String,
     },
     /// The file holds no certificate.
@@ -49,7 +49,7 @@ pub enum TlsError {
     },
 }
 
-/// What a client needs to speak TLS 1.2 or 1.3. Blocks on the disk.
+/// Creates the configuration of a TLS 1.2 or 1.3 client. Blocks on file I/O.
 pub fn client_config(roots: Roots<'_>) -> Result<ClientConfig, TlsError> {
     let store = match roots {
         Roots::Nobody => RootCertStore::empty(),
@@ -68,7 +68,7 @@ pub fn client_config(roots: Roots<'_>) -> Result<ClientConfig, TlsError> {
 fn system_roots() -> Result<RootCertStore, TlsError> {
     let found = rustls_native_certs::load_native_certs();
     let mut store = RootCertStore::empty();
-    // Systems carry old certificates that no library reads any more; the others are as good.
+    // Systems ship old certificates that no library can parse any more; skip those.
     store.add_parsable_certificates(found.certs);
     if store.is_empty() {
         let reason = found.errors.first().map(|error| format!(": {error}")).unwrap_or_default();
@@ -95,7 +95,7 @@ mod tests {
     const AUTHORITY: &str = include_str!("../tests/fixtures/tls/authority.pem");
 
     #[test]
-    fn a_file_of_authorities_is_read_or_named() {
+    fn a_file_of_authorities_is_loaded_or_the_error_names_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ca.pem");
         std::fs::write(&path, format!("# ours\n{AUTHORITY}{AUTHORITY}")).unwrap();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_no_error() {
+    fn an_empty_set_of_roots_is_allowed() {
         client_config(Roots::Nobody).unwrap();
     }
 }

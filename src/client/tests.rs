@@ -16,7 +16,8 @@ fn gzip(plain: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// What the client makes of an answer with these headers and this body, and what it sent.
+/// Returns the client's result for a response with these headers and this body, and the request it
+/// sent.
 async fn ask(status: &str, headers: &str, body: &[u8]) -> (Result<Bytes, ClientError>, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}/", listener.local_addr().unwrap());
@@ -37,7 +38,7 @@ async fn ask(status: &str, headers: &str, body: &[u8]) -> (Result<Bytes, ClientE
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut asked = vec![0; 4096];
         let length = stream.read(&mut asked).await.unwrap();
-        // A client that has heard enough hangs up.
+        // The client may hang up early.
         let _ = stream.write_all(&answer).await;
         (String::from_utf8_lossy(&asked[..length]).into_owned(), stream)
     };
@@ -47,17 +48,17 @@ async fn ask(status: &str, headers: &str, body: &[u8]) -> (Result<Bytes, ClientE
 }
 
 #[tokio::test]
-async fn a_document_is_bounded_however_it_is_packed() {
+async fn the_size_limit_applies_to_the_unpacked_document() {
     let whole = vec![b'x'; BYTES_MAX];
     let more = vec![b'x'; BYTES_MAX + 1];
     let bomb = gzip(&vec![0; 5_000_000]);
-    assert!(bomb.len() < BYTES_MAX, "a bomb is small: {}", bomb.len());
+    assert!(bomb.len() < BYTES_MAX, "the bomb must be small: {}", bomb.len());
     let packed = gzip(&whole);
     let (torn, mut flipped, mut longer) =
         (packed[..packed.len() - 9].to_vec(), packed.clone(), packed.clone());
     *flipped.last_mut().unwrap() ^= 1;
     longer.extend_from_slice(b"more");
-    let too_long = "the answer is longer than 10000 bytes";
+    let too_long = "the response is longer than 10000 bytes";
     for (what, encoding, body, expected) in [
         ("plain", "", &whole, Ok(&whole)),
         ("plain by name", "content-encoding: identity\r\n", &whole, Ok(&whole)),
@@ -65,10 +66,10 @@ async fn a_document_is_bounded_however_it_is_packed() {
         ("gzip", "content-encoding: gzip\r\n", &packed, Ok(&whole)),
         ("one more, packed", "content-encoding: gzip\r\n", &gzip(&more), Err(too_long)),
         ("a bomb", "content-encoding: gzip\r\n", &bomb, Err(too_long)),
-        ("the end is missing", "content-encoding: gzip\r\n", &torn, Err("cannot be unpacked")),
-        ("another checksum", "content-encoding: gzip\r\n", &flipped, Err("cannot be unpacked")),
-        ("something behind it", "content-encoding: gzip\r\n", &longer, Err("cannot be unpacked")),
-        ("no gzip", "content-encoding: gzip\r\n", &whole, Err("cannot be unpacked")),
+        ("the end is missing", "content-encoding: gzip\r\n", &torn, Err("cannot be decoded")),
+        ("another checksum", "content-encoding: gzip\r\n", &flipped, Err("cannot be decoded")),
+        ("something behind it", "content-encoding: gzip\r\n", &longer, Err("cannot be decoded")),
+        ("no gzip", "content-encoding: gzip\r\n", &whole, Err("cannot be decoded")),
         ("brotli", "content-encoding: br\r\n", &whole, Err("its encoding is \"br\"")),
     ] {
         let (result, asked) = ask("200 OK", encoding, body).await;
@@ -84,14 +85,14 @@ async fn a_document_is_bounded_however_it_is_packed() {
 }
 
 #[tokio::test]
-async fn a_server_says_how_long_to_wait_in_seconds_or_by_a_date() {
+async fn retry_after_may_be_seconds_or_a_date() {
     let date = "date: Sun, 22 Nov 2026 12:00:00 GMT\r\n";
     for (headers, expected) in [
         ("", None),
         ("retry-after: 7\r\n", Some(7)),
         ("retry-after: Sun, 22 Nov 2026 12:01:30 GMT\r\n", Some(90)),
         ("retry-after: Sun, 22 Nov 2026 12:00:00 GMT\r\n", Some(0)),
-        // Long ago, and nothing that anybody can read.
+        // A date in the past, and unreadable values.
         ("retry-after: Sun, 22 Nov 2026 11:59:00 GMT\r\n", None),
         ("retry-after: soon\r\n", None),
         ("retry-after: -1\r\n", None),

@@ -1,22 +1,22 @@
-//! Tells a wall clock that is set right from one that jumps, by the monotonic clock.
+//! Distinguishes a wall clock that is adjusted from one that jumps, by the monotonic clock.
 
 use std::fmt;
 
-/// A larger difference to the time that passed is a jump.
+/// A larger difference between the clocks is a jump.
 pub const STEP_NS_MAX: i64 = 1_000_000_000;
 
-/// A wall clock that has kept its new time for so long is believed: a machine that slept, or that
-/// started with a wrong clock, looks the same as one whose clock went wrong.
+/// A wall clock that has kept its new time for this long is trusted: a machine that was suspended,
+/// or that started with a wrong clock, looks the same as one whose clock went wrong.
 pub const BELIEVE_AFTER_NS: i64 = 60_000_000_000;
 
-/// Both clocks at one moment.
+/// A reading of both clocks at the same time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reading {
     /// Nanoseconds since 1970.
     pub wall_ns: i64,
-    /// Nanoseconds since some start.
+    /// Nanoseconds since an arbitrary start.
     pub monotonic_ns: i64,
-    /// How far apart the two may have been read.
+    /// Maximum time between the two readings, in nanoseconds.
     pub uncertainty_ns: i64,
 }
 
@@ -26,12 +26,12 @@ impl Reading {
     }
 }
 
-/// A difference between the wall clock and the time that passed.
+/// A jump of the wall clock relative to the monotonic one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Jump {
-    /// How far the wall clock is ahead; behind where it is negative.
+    /// How far the wall clock is ahead, in nanoseconds; negative if it is behind.
     pub by_ns: i64,
-    /// When it was first seen, by the monotonic clock.
+    /// When it was first seen, in monotonic time.
     began_ns: i64,
 }
 
@@ -42,7 +42,7 @@ impl Jump {
     }
 }
 
-/// For people who ask why the server is degraded.
+/// The reason shown for a degraded server.
 impl fmt::Display for Jump {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (seconds, direction) = match self.seconds() {
@@ -56,18 +56,18 @@ impl fmt::Display for Jump {
     }
 }
 
-/// What a comparison has changed.
+/// The result of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// The wall clock is suddenly somewhere else.
+    /// The wall clock jumped.
     Jumped(Jump),
-    /// It is where it should be again.
+    /// The wall clock returned from a jump.
     CameBack,
-    /// It has kept its new time for so long that this is the time now.
+    /// The wall clock kept its new time long enough, and is now followed.
     Believed(Jump),
 }
 
-/// What is known of the wall clock.
+/// Tracks the wall clock.
 #[derive(Debug)]
 pub struct Watch {
     offset_ns: i64,
@@ -76,31 +76,31 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// A wall clock that shows the right time.
+    /// Starts with a wall clock that is assumed to be right.
     pub const fn new(first: Reading) -> Self {
         Self { offset_ns: first.offset_ns(), jump: None, jumps_ever: 0 }
     }
 
-    /// What the monotonic clock lacks to the time.
+    /// What to add to the monotonic clock to get the time, in nanoseconds.
     pub const fn offset_ns(&self) -> i64 {
         self.offset_ns
     }
 
-    /// The jump that is not believed so far.
+    /// The jump that is being ignored, if any.
     pub const fn jump(&self) -> Option<Jump> {
         self.jump
     }
 
-    /// Jumps since the start, believed or not.
+    /// Number of jumps since the start, followed or not.
     pub const fn jumps_ever(&self) -> u64 {
         self.jumps_ever
     }
 
-    /// Takes a reading into account.
+    /// Compares a reading with the expected time.
     pub fn compare(&mut self, reading: Reading) -> Option<Change> {
         let by_ns = reading.offset_ns().saturating_sub(self.offset_ns);
         if by_ns.saturating_abs() <= STEP_NS_MAX {
-            // What the reading itself took is no step of the clock.
+            // A difference within the uncertainty of the reading is not a step.
             if by_ns.saturating_abs() > reading.uncertainty_ns {
                 self.offset_ns = reading.offset_ns();
             }

@@ -1,23 +1,23 @@
-//! The book of one outcome: what rests at each price, and the changes that a venue reports.
+//! The book of one outcome: resting size by price, and the venue's changes to it.
 
 use crate::ids::Timestamp;
 use crate::money::{Price, Shares};
 
-/// A level that would make a side longer than this is refused: no real side comes near it, since a
-/// tick of 0.0001 has 9,999 prices.
+/// Maximum number of levels per side; a level beyond it is refused. No real side comes close, since
+/// a tick of 0.0001 allows 9,999 prices.
 pub const LEVELS_PER_SIDE_MAX: usize = 9_999;
 
-/// Which way an order goes.
+/// The side of an order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Side {
     /// Pays dollars for shares; takes asks, rests as a bid.
     Buy,
-    /// Gives shares for dollars; takes bids, rests as an ask.
+    /// Sells shares for dollars; takes bids, rests as an ask.
     Sell,
 }
 
 impl Side {
-    /// As the wire writes it.
+    /// The name used on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Buy => "BUY",
@@ -25,7 +25,7 @@ impl Side {
         }
     }
 
-    /// The other one.
+    /// The opposite side.
     pub const fn opposite(self) -> Self {
         match self {
             Self::Buy => Self::Sell,
@@ -34,47 +34,47 @@ impl Side {
     }
 }
 
-/// What rests at one price.
+/// A price level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Level {
-    /// Dollars a share.
+    /// Dollars per share.
     pub price: Price,
-    /// Shares displayed there, above 0.
+    /// Displayed shares, above 0.
     pub size: Shares,
 }
 
-/// A trade as the venue printed it.
+/// A trade as reported by the venue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LastTrade {
-    /// Dollars a share.
+    /// Dollars per share.
     pub price: Price,
-    /// Shares; 0 when the venue told the price alone.
+    /// Shares; 0 if the venue reported only the price.
     pub size: Shares,
-    /// The taker's side, when the venue told it.
+    /// The taker's side, if the venue reported it.
     pub side: Option<Side>,
-    /// When.
+    /// The time of the trade.
     pub at: Timestamp,
 }
 
-/// The book of one outcome as readers see it: complete, immutable, shared.
+/// The book of one outcome as readers see it: complete, immutable and shared.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Book {
     ladder: Ladder,
-    /// Rises with every change of this book that was published.
+    /// Increases with every published change of this book.
     pub sequence: u64,
     /// The venue's time of the newest change.
     pub updated_at: Timestamp,
-    /// The venue's own hash of exactly this book, when it told or proved one: 40 hexadecimal
-    /// digits.
+    /// The venue's hash of exactly this book, if reported or verified: 40 hexadecimal digits.
     pub hash: Option<Box<str>>,
     /// The newest trade.
     pub last_trade: Option<LastTrade>,
-    /// The book is not known to be what the venue shows now: readers are told, nothing fills on it.
+    /// The book may differ from what the venue shows now. Readers see the flag, and nothing fills
+    /// on it.
     pub stale: bool,
 }
 
 impl Book {
-    /// A book of these levels, never traded, first of its sequence.
+    /// A book with these levels, without trades, the first of its sequence.
     pub fn new(ladder: Ladder, updated_at: Timestamp) -> Self {
         Self { ladder, sequence: 1, updated_at, hash: None, last_trade: None, stale: false }
     }
@@ -85,8 +85,8 @@ impl Book {
     }
 }
 
-/// Both sides of a book, each sorted with its best level **last**, as the venue sends them and as
-/// a walk takes them.
+/// Both sides of a book, each sorted with its best level **last**, in the order of the venue's
+/// messages and of a walk.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ladder {
     /// Ascending.
@@ -95,7 +95,7 @@ pub struct Ladder {
     asks: Vec<Level>,
 }
 
-/// Why a level does not belong in a book.
+/// Why a level is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LadderError {
     /// The price is not strictly between 0 and 1, or has more than four decimals.
@@ -112,19 +112,19 @@ pub enum LadderError {
         /// As given.
         size: Shares,
     },
-    /// The same price stands twice on one side of a full book.
+    /// The same price occurs twice on one side of a full book.
     #[error("price {price} occurs twice on one side")]
     Duplicate {
         /// The price.
         price: Price,
     },
-    /// The side is longer than [`LEVELS_PER_SIDE_MAX`].
+    /// A side is longer than [`LEVELS_PER_SIDE_MAX`].
     #[error("more than {LEVELS_PER_SIDE_MAX} levels on one side")]
     TooLong,
 }
 
 impl Ladder {
-    /// A full book from levels in any order. Levels of size 0 are left out.
+    /// Builds a full book from levels in any order. Levels of size 0 are left out.
     pub fn from_levels(bids: Vec<Level>, asks: Vec<Level>) -> Result<Self, LadderError> {
         let bids = sorted_side(bids, |a, b| a.price.cmp(&b.price))?;
         let asks = sorted_side(asks, |a, b| b.price.cmp(&a.price))?;
@@ -141,7 +141,7 @@ impl Ladder {
         &self.asks
     }
 
-    /// The levels that a taker of this side takes: asks for a buyer. The best one is last.
+    /// The levels that a taker on this side takes, best last: asks for a buyer.
     pub fn taken_by(&self, taker: Side) -> &[Level] {
         match taker {
             Side::Buy => &self.asks,
@@ -159,8 +159,8 @@ impl Ladder {
         self.asks.last().copied()
     }
 
-    /// Whether the highest bid is at or above the lowest ask, as happens for a moment inside a
-    /// burst of changes.
+    /// Whether the highest bid is at or above the lowest ask, which happens briefly within a burst
+    /// of changes.
     pub fn is_crossed(&self) -> bool {
         match (self.best_bid(), self.best_ask()) {
             (Some(bid), Some(ask)) => bid.price >= ask.price,
@@ -168,8 +168,8 @@ impl Ladder {
         }
     }
 
-    /// Sets what rests at a price; 0 removes the level. Tells whether the ladder changed, so that a
-    /// removal of an unknown level can be seen.
+    /// Sets the size at a price; 0 removes the level. Returns whether the ladder changed, so that
+    /// the removal of an unknown level can be detected.
     pub fn set(&mut self, side: Side, price: Price, size: Shares) -> Result<bool, LadderError> {
         check_level(Level { price, size })?;
         let (levels, found) = match side {
@@ -197,7 +197,7 @@ impl Ladder {
         }
     }
 
-    /// Whether the other book shows the same orders, seen from the other outcome of its market.
+    /// Whether the other book shows the same orders from the other outcome of the market.
     pub fn is_mirror_of(&self, other: &Self) -> bool {
         let mirrors = |levels: &[Level], others: &[Level]| {
             levels.len() == others.len()
@@ -208,7 +208,7 @@ impl Ladder {
         mirrors(&self.bids, &other.asks) && mirrors(&self.asks, &other.bids)
     }
 
-    /// The book of the other outcome of a binary market: a bid at p is its ask at 1 − p.
+    /// The book of the other outcome of a binary market, where a bid at p becomes an ask at 1 − p.
     #[must_use]
     pub fn mirrored(&self) -> Self {
         let complement =
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_level_is_refused() {
+    fn invalid_levels_are_refused() {
         for (bids, expected) in [
             (vec![level(0, 1)], LadderError::Price { price: Price::ZERO }),
             (vec![level(1_000_000, 1)], LadderError::Price { price: Price::ONE }),
@@ -302,7 +302,7 @@ mod tests {
     }
 
     proptest! {
-        /// Two sorted maps are the naive book.
+        /// A naive book made of two sorted maps.
         #[test]
         fn changes_agree_with_sorted_maps(
             changes in prop::collection::vec((any::<bool>(), 1_i64..40, 0_i64..4), 0..200),

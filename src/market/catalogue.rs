@@ -1,63 +1,63 @@
-//! What a market is: its outcomes, its life cycle, its fee schedule.
+//! The description of a market: outcomes, life cycle, fee schedule.
 
 use std::sync::Arc;
 
 use crate::ids::{OutcomeIndex, Timestamp};
 use crate::money::{FeeRate, MICROS_PER_UNIT, Price, Shares, Usd};
 
-/// A market lists at most this many outcomes.
+/// Maximum number of outcomes of a market.
 pub const OUTCOMES_PER_MARKET_MAX: usize = 64;
 
-/// The names of a market and of a token are at most this long: the longest token has 78 digits.
+/// Longest market or token id, in bytes; the longest token id has 78 digits.
 pub const ID_BYTES_MAX: usize = 80;
 
-/// The label of an outcome is at most this long: what an order may name.
+/// Longest label of an outcome, in bytes; orders use labels.
 pub const LABEL_BYTES_MAX: usize = 200;
 
-/// A text that is only shown, such as a question or an address, is at most this long.
+/// Longest text that is only displayed, such as a question or an address, in bytes.
 pub const SHOWN_TEXT_BYTES_MAX: usize = 2_048;
 
-/// Everything that is known of a market but its books. Immutable: a change is a new value.
+/// Everything known about a market except its books. Immutable: each change makes a new value.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MarketInfo {
     /// The venue's name for the market; the `market_id` of an order.
     pub condition_id: Arc<str>,
-    /// The part of an address that names it for people, if it has one.
+    /// The human-readable part of its URL, if any.
     pub slug: Option<Box<str>>,
-    /// What is being predicted.
+    /// The question being predicted.
     pub question: Option<Box<str>>,
     /// The venue's category.
     pub category: Option<Box<str>>,
-    /// Where its picture is.
+    /// The URL of its picture.
     pub image_url: Option<Box<str>>,
-    /// The event that it is one market of.
+    /// The title of the event that it belongs to.
     pub event_title: Option<Box<str>>,
-    /// Its outcomes in the venue's order.
+    /// The outcomes, in the venue's order.
     pub outcomes: Vec<Outcome>,
-    /// Where in its life it is.
+    /// Its stage in the life cycle.
     pub status: MarketStatus,
-    /// What a taker pays.
+    /// The fee schedule for takers.
     pub fees: Fees,
-    /// The smallest step of a price.
+    /// The smallest price step.
     pub tick: Price,
-    /// The smallest resting order.
+    /// The smallest order that may rest.
     pub order_size_min: Shares,
-    /// One of several markets of an event of which exactly one wins.
+    /// Whether it is one of several markets of an event of which exactly one wins.
     pub neg_risk: bool,
-    /// When it is scheduled to end; it may close earlier or later.
+    /// Its scheduled end; it may close earlier or later.
     pub end_date: Option<Timestamp>,
-    /// Dollars traded in the last day.
+    /// Dollars traded in the last 24 hours.
     pub volume_24h: Option<Usd>,
-    /// Dollars traded so far.
+    /// Total dollars traded.
     pub volume_total: Option<Usd>,
-    /// What each outcome pays, in order, once resolved: empty before.
+    /// The payout of each outcome, in order; empty until resolved.
     pub payouts: Vec<Price>,
-    /// Who said that it is resolved like this, for people.
+    /// The source of the resolution, for display.
     pub evidence: Option<Box<str>>,
 }
 
 impl MarketInfo {
-    /// An open market of which nothing is known but its outcomes: no fee, a tick of 0.01.
+    /// An open market of which only the outcomes are known: no fee, a tick of 0.01.
     pub fn bare(condition_id: &str, outcomes: impl IntoIterator<Item = Outcome>) -> Self {
         Self {
             condition_id: condition_id.into(),
@@ -80,8 +80,8 @@ impl MarketInfo {
         }
     }
 
-    /// Whether it can be listed, whichever venue describes it: its texts go into the journal and
-    /// into answers, and a token names one outcome.
+    /// Checks the limits on a description of any venue: its texts go into the journal and into
+    /// answers, and each token identifies one outcome.
     pub fn check(&self) -> Result<(), DescriptionFlaw> {
         let check = |field, text: &str, bytes_max| {
             let bytes = text.len();
@@ -114,9 +114,10 @@ impl MarketInfo {
         Ok(())
     }
 
-    /// Brings outcomes and payouts into the order of the known outcomes, by token. An outcome whose
-    /// token was not known takes what is left; where this description tells no tokens at all, the
-    /// known ones stay, and no payouts. Changes nothing when a known token is missing.
+    /// Reorders outcomes and payouts to match the known outcomes, by token. An outcome whose token
+    /// was unknown takes one of the remaining ones. If this description has no tokens at all, the
+    /// known outcomes are kept and the payouts cleared. Fails without changing anything if a known
+    /// token is missing.
     pub fn align(&mut self, known: &[Outcome]) -> Result<(), TokensDiffer> {
         if self.outcomes.len() != known.len() {
             return Err(TokensDiffer);
@@ -147,23 +148,23 @@ impl MarketInfo {
         Ok(())
     }
 
-    /// Keeps orders out while the venue describes other tokens, with this status. What is resolved
-    /// stays so.
-    pub fn withhold(&mut self, told: MarketStatus) {
+    /// Pauses or closes the market while the venue lists other tokens, together with this status. A
+    /// resolved market stays resolved.
+    pub fn withhold(&mut self, listed_status: MarketStatus) {
         if self.status != MarketStatus::Resolved {
             self.payouts.clear();
-            let is_closed = told.is_closed() || self.status.is_closed();
+            let is_closed = listed_status.is_closed() || self.status.is_closed();
             self.status = if is_closed { MarketStatus::Closed } else { MarketStatus::Paused };
         }
     }
 
-    /// Whether the venue accepts orders for it and this server computes its fee.
+    /// Whether the venue accepts orders for it and this server can compute its fee.
     pub fn is_tradable(&self) -> bool {
         self.status.is_tradable() && self.fees != Fees::Unsupported
     }
 
-    /// The outcome with this label, in any case; `yes` and `no` also name the first and the second
-    /// outcome of a binary market that does not use those labels.
+    /// The outcome with this label, ignoring case. In a binary market that does not use those
+    /// labels, `yes` and `no` mean the first and the second outcome.
     pub fn outcome(&self, label: &str) -> Option<OutcomeIndex> {
         outcome_called(&self.outcomes, label)
     }
@@ -172,27 +173,27 @@ impl MarketInfo {
 /// Why a market cannot be listed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DescriptionFlaw {
-    /// A text is longer than its bound.
+    /// A text is too long.
     #[error("its {field} has {bytes} bytes, more than {bytes_max}")]
     TooLong {
-        /// Which.
+        /// The field.
         field: &'static str,
-        /// How long it is.
+        /// Length, in bytes.
         bytes: usize,
-        /// How long it may be.
+        /// Maximum length, in bytes.
         bytes_max: usize,
     },
-    /// There are more than [`OUTCOMES_PER_MARKET_MAX`].
+    /// There are more than [`OUTCOMES_PER_MARKET_MAX`] outcomes.
     #[error("it has more than {OUTCOMES_PER_MARKET_MAX} outcomes")]
     TooManyOutcomes,
-    /// One token would pay for two outcomes.
+    /// Two outcomes have the same token.
     #[error("two of its outcomes have the same token")]
     SharedToken,
 }
 
-/// A description names other tokens than those that its market is known by.
+/// A description has other tokens than the known market.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("its tokens are not those that the market is known by")]
+#[error("its tokens differ from those of the known market")]
 pub struct TokensDiffer;
 
 /// See [`MarketInfo::outcome`].
@@ -212,38 +213,38 @@ pub(super) fn outcome_called(outcomes: &[Outcome], label: &str) -> Option<Outcom
     u8::try_from(index).ok().map(OutcomeIndex)
 }
 
-/// Labels match whatever their case.
+/// Compares labels, ignoring case.
 fn same_label(left: &str, right: &str) -> bool {
     left.eq_ignore_ascii_case(right)
         || !(left.is_ascii() && right.is_ascii()) && left.to_lowercase() == right.to_lowercase()
 }
 
-/// One thing that can happen, and the token that pays if it does.
+/// A possible outcome, and the token that pays if it happens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcome {
     /// As the venue writes it: `Yes`, `Up`, a team.
     pub label: Arc<str>,
-    /// The venue's name for its token; empty while the venue has not told.
+    /// The venue's id of its token; empty while unknown.
     pub token_id: Arc<str>,
 }
 
-/// Where in its life a market is.
+/// The stages of a market's life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MarketStatus {
-    /// Announced, but the venue has not yet told all that trading needs.
+    /// Announced, but the venue has not published everything needed for trading.
     Hydrating,
     /// Orders are accepted.
     Open,
-    /// Not closed, but the venue accepts no orders at the moment.
+    /// Not closed, but the venue currently accepts no orders.
     Paused,
-    /// No more orders; the result is not final.
+    /// No more orders, but the result is not final.
     Closed,
-    /// The payout of each outcome is final.
+    /// The payouts are final.
     Resolved,
 }
 
 impl MarketStatus {
-    /// All of them, in the order of a life.
+    /// All stages, in order.
     pub const ALL: [Self; 5] =
         [Self::Hydrating, Self::Open, Self::Paused, Self::Closed, Self::Resolved];
 
@@ -252,13 +253,13 @@ impl MarketStatus {
         matches!(self, Self::Open)
     }
 
-    /// Whether the venue is done with trading it.
+    /// Whether trading has ended.
     pub const fn is_closed(self) -> bool {
         matches!(self, Self::Closed | Self::Resolved)
     }
 
-    /// Whether a market may go from here to there. A venue reopens a market that it closed by
-    /// mistake, but what is resolved stays so.
+    /// Whether a market may move from this stage to `next`. A venue may reopen a market it closed
+    /// by mistake, but resolved is final.
     pub const fn may_become(self, next: Self) -> bool {
         match (self, next) {
             (Self::Resolved, Self::Resolved) => true,
@@ -269,18 +270,18 @@ impl MarketStatus {
     }
 }
 
-/// What a taker pays on top of the notional.
+/// The fee that a taker pays on top of the notional.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fees {
-    /// Nothing.
+    /// No fee.
     Free,
     /// The venue's curve.
     Curve(FeeCurve),
-    /// A schedule that this server does not compute: the market is listed but not tradable.
+    /// A schedule that this server cannot compute: the market is listed but not tradable.
     Unsupported,
 }
 
-/// shares × rate × (p × (1 − p))^exponent dollars, for each level that a taker takes.
+/// The fee is shares × rate × (p × (1 − p))^exponent dollars for each level taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FeeCurve {
     /// Between 0 and 1.
@@ -289,18 +290,18 @@ pub struct FeeCurve {
     pub exponent: FeeExponent,
 }
 
-/// The power to which p × (1 − p) is raised.
+/// The exponent of p × (1 − p).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FeeExponent {
-    /// As it is.
+    /// 1.
     One,
-    /// Squared.
+    /// 2.
     Two,
 }
 
 impl Fees {
-    /// The schedule with this rate and exponent; [`Fees::Unsupported`] when it is not one that the
-    /// venue documents.
+    /// The schedule with this rate and exponent; [`Fees::Unsupported`] unless the venue documents
+    /// it.
     pub fn from_schedule(rate: FeeRate, exponent: i64) -> Self {
         if rate < FeeRate::ZERO || rate > FeeRate::MAX {
             return Self::Unsupported;
@@ -347,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_transition_table() {
+    fn transitions_match_the_table() {
         let mut table = String::new();
         for from in MarketStatus::ALL {
             let row = MarketStatus::ALL.map(|to| if from.may_become(to) { "x" } else { "." });
@@ -363,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_that_nobody_documents_is_not_computed() {
+    fn an_undocumented_schedule_is_unsupported() {
         let rate = FeeRate::from_micros(70_000);
         for (rate, exponent, expected) in [
             (rate, 1, Fees::Curve(FeeCurve { rate, exponent: FeeExponent::One })),

@@ -1,14 +1,15 @@
-//! The price that an outcome shows, and what it rests on. Pure.
+//! The displayed price of an outcome, and its source. Pure.
 //!
-//! A displayed price is for looking at: no order fills on it. It is the first of these that exists:
+//! Displayed prices are informational: no order fills at them. The price is the first available of:
 //!
 //! 1. the payout, once the market is resolved;
-//! 2. the middle of the best bid and the best ask;
+//! 2. the midpoint of the best bid and the best ask;
 //! 3. the newest trade;
-//! 4. the one touch of a book that has only bids or only asks.
+//! 4. the best price of a book that has only bids or only asks.
 //!
-//! An outcome without a book of its own shows the mirror of the other one's, trades included. The
-//! REST rows and the price socket both show these values; how they are written is not known here.
+//! An outcome without a book of its own shows the mirror of the other outcome's, trades included.
+//! REST rows and the price socket both show these values; this module does not know how they are
+//! formatted.
 
 use smallvec::SmallVec;
 
@@ -19,55 +20,55 @@ use super::quote::Quote;
 use crate::ids::{OutcomeIndex, Timestamp};
 use crate::money::{Price, div_half_even};
 
-/// What all outcomes of a market show at one moment.
+/// The displayed prices of all outcomes of a market at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MarketPrices {
     /// One for each outcome, in the venue's order.
     pub outcomes: SmallVec<[OutcomePrice; 2]>,
-    /// Some outcome's price is not known to be what the venue shows now: its book is stale, or
-    /// there is none. The payouts of a resolved market are never stale.
+    /// Whether some outcome's price may differ from the venue's: its book is stale or missing. The
+    /// payouts of a resolved market are never stale.
     pub stale: bool,
 }
 
-/// What one outcome shows.
+/// The displayed prices of one outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OutcomePrice {
-    /// Its price; `None` where nothing is known.
+    /// The price; `None` if nothing is known.
     pub shown: Option<ShownPrice>,
-    /// The highest price that somebody pays; `None` once resolved.
+    /// The highest bid; `None` once resolved.
     pub best_bid: Option<Price>,
-    /// The lowest price that somebody asks; `None` once resolved.
+    /// The lowest ask; `None` once resolved.
     pub best_ask: Option<Price>,
-    /// The newest trade of the book that the prices come from.
+    /// The newest trade of the book that the price comes from.
     pub last_trade: Option<LastTrade>,
 }
 
-/// A price and where it comes from.
+/// A price and its source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ShownPrice {
-    /// Dollars a share, from 0 to 1.
+    /// Dollars per share, from 0 to 1.
     pub price: Price,
-    /// What it was computed from.
+    /// Its source.
     pub source: PriceSource,
-    /// The venue's time of what it was computed from; `None` for a payout where no book is known.
+    /// The venue's time of the source; `None` for a payout if no book is known.
     pub updated_at: Option<Timestamp>,
 }
 
-/// What a displayed price was computed from.
+/// The source of a displayed price.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PriceSource {
     /// The outcome's own book.
     Book,
     /// The book of the other outcome of a binary market.
     Mirror,
-    /// The newest trade, since the book has not both sides.
+    /// The newest trade, since the book lacks a side.
     LastTrade,
     /// The final payout.
     Resolution,
 }
 
 impl PriceSource {
-    /// As the wire writes it.
+    /// The name used on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Book => "book",
@@ -79,7 +80,7 @@ impl PriceSource {
 }
 
 impl MarketPrices {
-    /// The prices of a market as it stands in this snapshot.
+    /// Computes the prices from a snapshot of a market.
     pub fn of(snapshot: &MarketSnapshot) -> Self {
         let (info, quote) = (snapshot.info(), snapshot.quote());
         let is_resolved = info.status == MarketStatus::Resolved;
@@ -100,22 +101,22 @@ impl MarketPrices {
         Self { outcomes, stale }
     }
 
-    /// The price of the first outcome, which the wire calls `buy`.
+    /// The price of the first outcome, `buy` on the wire.
     pub fn buy(&self) -> Option<Price> {
         self.outcomes.first()?.price()
     }
 
-    /// The price of the second outcome, which the wire calls `sell`.
+    /// The price of the second outcome, `sell` on the wire.
     pub fn sell(&self) -> Option<Price> {
         self.outcomes.get(1)?.price()
     }
 
-    /// What the first price that is known was computed from.
+    /// The source of the first known price.
     pub fn source(&self) -> Option<PriceSource> {
         self.outcomes.iter().find_map(|outcome| outcome.shown).map(|shown| shown.source)
     }
 
-    /// The venue's time of the newest thing that any of the prices was computed from.
+    /// The venue's time of the newest source of any price.
     pub fn updated_at(&self) -> Option<Timestamp> {
         self.outcomes.iter().filter_map(|outcome| outcome.shown?.updated_at).max()
     }
@@ -157,7 +158,7 @@ impl OutcomePrice {
     }
 }
 
-/// What the liquidity of one outcome tells about its price.
+/// The inputs to the price of one outcome.
 #[derive(Clone, Copy)]
 struct Quoted {
     best_bid: Option<Price>,
@@ -187,15 +188,15 @@ impl Quoted {
     }
 }
 
-/// A trade of one outcome as a trade of the other: who buys one sells the other.
+/// A trade of one outcome, seen from the other: buying one means selling the other.
 fn mirrored(trade: LastTrade) -> LastTrade {
     LastTrade { price: trade.price.complement(), side: trade.side.map(Side::opposite), ..trade }
 }
 
-/// Half-way, to six decimals, half to even.
+/// The midpoint, rounded to six decimals, half to even.
 fn middle(bid: Price, ask: Price) -> Price {
     let micros = div_half_even(i128::from(bid.micros()) + i128::from(ask.micros()), 2);
-    Price::from_micros(i64::try_from(micros).expect("between two prices lies a price"))
+    Price::from_micros(i64::try_from(micros).expect("the midpoint of two prices is in range"))
 }
 
 #[cfg(test)]

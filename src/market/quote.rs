@@ -1,6 +1,6 @@
-//! What a decision needs of a market at one moment: its terms and its books. Pure.
+//! A market as a decision sees it at one moment: its terms and its books. Pure.
 //!
-//! A quote borrows everything, so taking one copies no level and no text.
+//! A quote borrows everything, so creating one copies no levels and no texts.
 
 use std::sync::Arc;
 
@@ -19,29 +19,29 @@ pub struct Quote<'a> {
     pub condition_id: &'a Arc<str>,
     /// Label and token of each outcome.
     pub outcomes: &'a [Outcome],
-    /// Where in its life it is.
+    /// Its stage in the life cycle.
     pub status: MarketStatus,
-    /// What a taker pays.
+    /// The fee schedule for takers.
     pub fees: Fees,
-    /// The smallest step of a price.
+    /// The smallest price step.
     pub tick: Price,
-    /// The smallest resting order.
+    /// The smallest order that may rest.
     pub order_size_min: Shares,
-    /// One for each outcome; `None` where no book is known.
+    /// One for each outcome; `None` if no book is known.
     books: SmallVec<[Option<&'a Book>; 2]>,
 }
 
 /// The liquidity that an outcome trades on, and the book that it comes from.
 #[derive(Clone, Copy, Debug)]
 pub struct QuotedBook<'a> {
-    /// The levels, mirrored where they are the other outcome's.
+    /// The levels, mirrored if they come from the other outcome's book.
     pub liquidity: Liquidity<'a>,
-    /// The book as it is, of whichever outcome.
+    /// The book itself, of either outcome.
     pub book: &'a Book,
 }
 
 impl<'a> Quote<'a> {
-    /// The terms of a market, and the books of its outcomes in their order.
+    /// Creates a quote from the terms of a market and the books of its outcomes, in order.
     #[inline]
     pub fn new(info: &'a MarketInfo, books: impl IntoIterator<Item = Option<&'a Book>>) -> Self {
         Self {
@@ -55,13 +55,14 @@ impl<'a> Quote<'a> {
         }
     }
 
-    /// The outcome that an order calls by this label.
+    /// The outcome with this label; see [`MarketInfo::outcome`].
     pub fn outcome(&self, label: &str) -> Option<OutcomeIndex> {
         catalogue::outcome_called(self.outcomes, label)
     }
 
-    /// The book that an outcome trades on: its own, or where none is known the mirror of the other
-    /// outcome's of a binary market. The two are never added: each already holds the other.
+    /// The book that an outcome trades on: its own or, if there is none, the mirror of the other
+    /// outcome's in a binary market. The two are never combined, since each already includes the
+    /// other.
     #[inline]
     pub fn book(&self, outcome: OutcomeIndex) -> Option<QuotedBook<'a>> {
         if let Some(book) = *self.books.get(outcome.index())? {
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn it_carries_the_terms_of_its_market() {
+    fn a_quote_carries_the_terms_of_its_market() {
         let info = MarketInfo { status: MarketStatus::Paused, ..info(&["Yes", "No"]) };
         let quote = Quote::new(&info, [None, None]);
         assert_eq!((&**quote.condition_id, quote.status), ("0xa", MarketStatus::Paused));
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn of_three_outcomes_none_is_the_mirror_of_another() {
+    fn three_outcomes_have_no_mirror() {
         let (info, book) = (info(&["A", "B", "C"]), book(400_000));
         let quote = Quote::new(&info, [None, Some(&book), None]);
         assert!(quote.book(OutcomeIndex(1)).is_some());

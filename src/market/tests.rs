@@ -57,7 +57,7 @@ fn a_resolved_market_stays_resolved() {
 }
 
 #[tokio::test]
-async fn a_market_is_on_the_list_of_resolutions_once() {
+async fn a_resolution_is_listed_once() {
     let resolved = |id| MarketInfo {
         payouts: vec![Price::ONE, Price::ZERO],
         ..info(id, MarketStatus::Resolved)
@@ -70,8 +70,8 @@ async fn a_market_is_on_the_list_of_resolutions_once() {
     };
     assert_eq!(taken().await, ["0xb"]);
     markets.list(vec![resolved("0xb"), resolved("0xa")]).unwrap();
-    assert_eq!(taken().await, ["0xa"], "and the other one not again");
-    // What was said first stands.
+    assert_eq!(taken().await, ["0xa"], "the other one is not listed again");
+    // The first resolution is final.
     let other = vec![Price::ZERO, Price::ONE];
     markets.list(vec![MarketInfo { payouts: other, ..resolved("0xa") }]).unwrap();
     let payouts = &markets.by_condition("0xa").unwrap().info().payouts.clone();
@@ -79,7 +79,7 @@ async fn a_market_is_on_the_list_of_resolutions_once() {
 }
 
 #[tokio::test]
-async fn of_settled_markets_the_newest_stay_listed() {
+async fn only_the_newest_settled_markets_stay_listed() {
     let markets = Markets::new();
     let resolved = |number: usize| MarketInfo {
         payouts: vec![Price::ONE, Price::ZERO],
@@ -89,14 +89,14 @@ async fn of_settled_markets_the_newest_stay_listed() {
     infos.push(info("0xopen", MarketStatus::Open));
     markets.list(infos).unwrap();
     for market in markets.resolutions().await {
-        // The last one is not paid yet.
+        // The last one is not settled yet.
         if *market.info().condition_id != *resolved(SETTLED_LISTED_MAX + 2).condition_id {
             markets.mark_settled(market);
         }
     }
     assert_eq!(markets.unsettled_count(), 1);
     let all = SETTLED_LISTED_MAX + 4;
-    assert_eq!(markets.listing().markets().len(), all, "until something is listed");
+    assert_eq!(markets.listing().markets().len(), all, "nothing leaves until something is listed");
 
     let left = markets.list(vec![]).unwrap().left;
     let left: Vec<_> = left.iter().map(|it| it.info().condition_id.to_string()).collect();
@@ -110,7 +110,7 @@ async fn of_settled_markets_the_newest_stay_listed() {
 }
 
 #[test]
-fn what_was_decided_before_the_start_is_listed_so() {
+fn decisions_made_before_the_start_are_listed() {
     let decided = |id: &str, no: &str| {
         let payouts = vec![
             (format!("{id}-{no}").into(), Price::ONE),
@@ -127,11 +127,12 @@ fn what_was_decided_before_the_start_is_listed_so() {
         (info.status, info.payouts.clone())
     };
     assert_eq!(now("0xa"), (MarketStatus::Resolved, vec![Price::ZERO, Price::ONE]));
-    assert_eq!(now("0xb"), (MarketStatus::Closed, vec![]), "its tokens are others now");
+    assert_eq!(now("0xb"), (MarketStatus::Closed, vec![]), "its tokens have changed");
     assert_eq!(now("0xc"), (MarketStatus::Open, vec![]));
 }
 
-/// The tokens of a description and what they pay, the tokens that are known, and what is listed.
+/// The tokens of a description and their payouts, and the listed result, for known tokens `y` and
+/// `n`.
 #[test]
 fn outcomes_are_aligned_by_token() {
     const ONE: i64 = 1_000_000;
@@ -169,7 +170,7 @@ fn outcomes_are_aligned_by_token() {
         assert_eq!(shown(&listed), expected, "{tokens:?}");
         assert_eq!(withheld_count == 1, !expected.contains("Open") && !expected.contains("1 0"));
 
-        // After a start: what was traded before is known, and the market is listed anew.
+        // After a restart: the traded market is known, and the market is listed anew.
         let known = described(&["y", "n"], &[]).outcomes;
         let traded = Markets::new().with_traded([("0xa".into(), known)]);
         traded.list(vec![described(tokens, payouts)]).unwrap();
@@ -182,7 +183,7 @@ fn outcomes_are_aligned_by_token() {
             assert!(payouts.is_empty());
         }
 
-        // It is tradable again as soon as it is described as it was.
+        // It becomes tradable again once the known tokens are back.
         if !expected.contains("Resolved") {
             listed.list(vec![described(&["n", "y"], &[])]).unwrap();
             assert_eq!(shown(&listed), "y n Open", "after {tokens:?}");
@@ -191,15 +192,15 @@ fn outcomes_are_aligned_by_token() {
 }
 
 #[test]
-fn a_market_that_cannot_be_described_so_is_not_listed() {
+fn an_invalid_description_is_not_listed() {
     let markets = Markets::new();
     let mut long = info("0xa", MarketStatus::Open);
     long.outcomes[0].label = "x".repeat(270_000).into();
-    let Err(error) = markets.list(vec![long]) else { panic!("it is listed") };
+    let Err(error) = markets.list(vec![long]) else { panic!("the market was listed") };
     assert_eq!(error.to_string(), "market 0xa: its label has 270000 bytes, more than 200");
     let mut shared = info("0xa", MarketStatus::Open);
     shared.outcomes[1].token_id = shared.outcomes[0].token_id.clone();
-    let Err(error) = markets.list(vec![shared]) else { panic!("it is listed") };
+    let Err(error) = markets.list(vec![shared]) else { panic!("the market was listed") };
     assert_eq!(error.to_string(), "market 0xa: two of its outcomes have the same token");
 }
 

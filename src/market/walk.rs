@@ -5,22 +5,21 @@ use smallvec::SmallVec;
 use super::book::{Ladder, Level, Side};
 use crate::money::{Notional, Price, Shares};
 
-/// What was taken at each price. Most orders take one or two levels, and hardly any takes more
-/// than stand here without an allocation.
+/// The levels taken. Most orders take one or two, and few take more than fit inline.
 pub type Fills = SmallVec<[Level; 8]>;
 
-/// What a taker would get from a book, before any rule about prices or balances.
+/// What a taker would get from a book, before checking any rules on prices or balances.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Walk {
-    /// What was taken, best price first; each size is what was taken there, above 0.
+    /// The levels taken, best price first, each with the size taken there, above 0.
     pub fills: Fills,
     /// The exact Σ price × size.
     pub notional: Notional,
-    /// What the book could not give: 0 when the whole quantity was found.
+    /// The unfilled quantity, 0 if everything was filled.
     pub shortfall: Shares,
 }
 
-/// Whose levels an outcome trades on.
+/// The levels that an outcome trades on.
 #[derive(Clone, Copy, Debug)]
 pub struct Liquidity<'a> {
     ladder: &'a Ladder,
@@ -28,7 +27,7 @@ pub struct Liquidity<'a> {
 }
 
 impl<'a> Liquidity<'a> {
-    /// The outcome's own book, which already holds the mirror of the other's.
+    /// The outcome's own book, which already includes the mirror of the other's.
     pub const fn own(ladder: &'a Ladder) -> Self {
         Self { ladder, mirrored: false }
     }
@@ -43,12 +42,12 @@ impl<'a> Liquidity<'a> {
         self.mirrored
     }
 
-    /// The best price that a taker of this side meets.
+    /// The best price for a taker on this side.
     pub fn touch(self, taker: Side) -> Option<Price> {
         self.taken_by(taker).next().map(|level| level.price)
     }
 
-    /// The levels that a taker of this side takes, best first.
+    /// The levels that a taker on this side takes, best first.
     pub fn taken_by(self, taker: Side) -> impl Iterator<Item = Level> + 'a {
         let side = if self.mirrored { taker.opposite() } else { taker };
         let mirrored = self.mirrored;
@@ -57,7 +56,7 @@ impl<'a> Liquidity<'a> {
         })
     }
 
-    /// Takes `quantity` shares, best price first, as far as the book goes.
+    /// Takes up to `quantity` shares, best price first.
     pub fn walk(self, taker: Side, quantity: Shares) -> Walk {
         debug_assert!(quantity > Shares::ZERO);
         let mut fills = Fills::new();
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_side_gives_nothing() {
+    fn an_empty_side_fills_nothing() {
         let ladder = Ladder::default();
         check(Liquidity::own(&ladder), Side::Buy, 4, &[], 4);
         assert_eq!(Liquidity::own(&ladder).touch(Side::Sell), None);

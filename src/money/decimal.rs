@@ -1,25 +1,25 @@
-//! Decimal text to millionths and back, without a float in between.
+//! Converts decimal text to millionths and back, without floats.
 
 use std::fmt;
 
 use super::MICROS_PER_UNIT;
 
-/// Number text longer than this is refused, whatever its value: no client needs it, and it bounds
-/// the work of reading one.
+/// Longest accepted number, in characters. No client needs more, and this bounds the work of
+/// parsing.
 pub const DECIMAL_TEXT_BYTES_MAX: usize = 40;
 
-/// What becomes of digits past the sixth decimal.
+/// What to do with digits after the sixth decimal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rounding {
-    /// They are refused: the text is meant literally.
+    /// Refuse them: the text is meant literally.
     Exact,
-    /// They are cut off: a quantity or an amount that carries float noise.
+    /// Truncate them: the text is a quantity or an amount with float noise.
     TowardZero,
-    /// The nearest millionth, halves to the even one: a price that carries float noise.
+    /// Round to the nearest millionth, halves to even: the text is a price with float noise.
     HalfEven,
 }
 
-/// Why text is not a number that can be used.
+/// Why text cannot be read as a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DecimalError {
     /// It is not decimal text.
@@ -28,16 +28,16 @@ pub enum DecimalError {
     /// It has more than [`DECIMAL_TEXT_BYTES_MAX`] characters.
     #[error("a number of more than {DECIMAL_TEXT_BYTES_MAX} characters")]
     TooLong,
-    /// It has more than six decimals, and was to be taken literally.
+    /// It has more than six decimals, which the caller does not allow.
     #[error("a number of more than 6 decimals")]
     TooPrecise,
 }
 
-/// Reads decimal text as millionths: an optional `-`, digits with an optional point, and an
-/// optional exponent. A missing digit before the point is accepted (`.48`), as the venue writes it.
+/// Parses decimal text as millionths: an optional `-`, digits with an optional point, and an
+/// optional exponent. The digit before the point may be missing (`.48`), as in the venue's data.
 ///
-/// A value past the range of an `i64` is clamped to it, so that the range check of the field, and
-/// not this function, says what is wrong with it.
+/// A value out of the range of an `i64` is clamped, so that the range check of the field reports
+/// the error instead of this function.
 pub fn micros_from_text(text: &str, rounding: Rounding) -> Result<i64, DecimalError> {
     if let Some(micros) = short(text.as_bytes()) {
         return Ok(micros);
@@ -53,8 +53,8 @@ pub fn micros_from_text(text: &str, rounding: Rounding) -> Result<i64, DecimalEr
     Ok(if number.negative { magnitude.saturating_neg() } else { magnitude })
 }
 
-/// The millionths of text as almost all numbers are written: at most 12 characters, digits with an
-/// optional point and at most six of them behind it. `None` says nothing of other text.
+/// Fast path for the usual form: at most 12 characters, digits with an optional point and at most
+/// six decimals. `None` says nothing about the validity of other text.
 fn short(text: &[u8]) -> Option<i64> {
     const BYTES_MAX: usize = 12;
     const SCALES: [i64; 7] = [1_000_000, 100_000, 10_000, 1_000, 100, 10, 1];
@@ -74,17 +74,17 @@ fn short(text: &[u8]) -> Option<i64> {
         Some(place) => text.len() - place - 1,
         None => 0,
     };
-    // Whether a number is there at all, the other way tells.
+    // If there is no final digit, the slow path decides whether this is a number.
     let is_number = text.last().is_some_and(u8::is_ascii_digit);
     SCALES.get(decimal_count).filter(|_| is_number).map(|scale| digits * scale)
 }
 
-/// The digits of a number and where its point stands.
+/// The digits of a number and the position of its point.
 struct Digits {
     negative: bool,
     values: [u8; DECIMAL_TEXT_BYTES_MAX],
     count: usize,
-    /// How many of the digits stand before the point; negative or past the end with an exponent.
+    /// Number of digits before the point; with an exponent, it may be negative or beyond the end.
     point: i32,
 }
 
@@ -111,7 +111,7 @@ impl Digits {
             }
             bytes = rest;
         }
-        // A point needs a digit behind it: `5.` is not JSON, and `.` is not a number.
+        // A point needs a digit after it: `5.` is not JSON, and `.` is not a number.
         if number.count == 0 || (point_seen && fraction_count == 0) {
             return None;
         }
@@ -124,7 +124,7 @@ impl Digits {
         Some(number)
     }
 
-    /// How many decimals are written, once the exponent has moved the point.
+    /// Number of decimals after applying the exponent.
     fn decimal_count(&self) -> i32 {
         let digit_count = i32::try_from(self.count).expect("at most 40 digits");
         digit_count - self.point
@@ -139,7 +139,7 @@ impl Digits {
                 .and_then(|place| self.values[..self.count].get(place))
                 .copied();
             if digit.is_none() && micros == 0 {
-                // Only zeros so far and no digit left: the rest of an exponent changes nothing.
+                // Only zeros so far and no digits left: the rest of an exponent changes nothing.
                 break;
             }
             micros =
@@ -155,7 +155,8 @@ impl Digits {
         micros
     }
 
-    /// Whether the digits from `kept` on are more than half a unit, or half beside an odd one.
+    /// Whether the digits from `kept` on are more than half a unit, or exactly half after an odd
+    /// digit.
     fn rounds_up(&self, kept: i32, micros: i64) -> bool {
         let Ok(kept) = usize::try_from(kept) else {
             return false; // Below a tenth of a millionth: nearer to 0.
@@ -173,7 +174,7 @@ impl Digits {
     }
 }
 
-/// Reads the digits behind the `e`, clamped to what can matter for 40 characters.
+/// Parses the digits after the `e`, clamped to what matters for 40 characters.
 fn read_exponent(bytes: &[u8]) -> Option<i32> {
     let (negative, digits) = match bytes {
         [b'-', digits @ ..] => (true, digits),
@@ -187,18 +188,18 @@ fn read_exponent(bytes: &[u8]) -> Option<i32> {
     Some(if negative { -magnitude } else { magnitude })
 }
 
-/// The longest text of millionths: a sign, thirteen digits, a point and six more.
+/// Longest text of millionths: a sign, thirteen digits, a point and six decimals.
 pub const MICROS_TEXT_BYTES_MAX: usize = 21;
 
-/// Appends the trimmed decimal text of so many millionths.
+/// Appends millionths as trimmed decimal text.
 pub fn write_micros(out: &mut Vec<u8>, micros: i64) {
     let mut text = [0; MICROS_TEXT_BYTES_MAX];
     let end = put_micros(&mut text, micros);
     out.extend_from_slice(&text[..end]);
 }
 
-/// Writes the trimmed decimal text of so many millionths to the begin of this place, and tells how
-/// long it is. What stands behind it there may change.
+/// Writes millionths as trimmed decimal text to the start of `text` and returns its length. The
+/// bytes after it are unspecified.
 pub fn put_micros(text: &mut [u8; MICROS_TEXT_BYTES_MAX], micros: i64) -> usize {
     let (whole, fraction) = split(micros);
     let mut end = 0;
@@ -207,7 +208,7 @@ pub fn put_micros(text: &mut [u8; MICROS_TEXT_BYTES_MAX], micros: i64) -> usize 
         end = 1;
     }
     if let digit @ 0..=9 = whole {
-        text[end] = b'0' + u8::try_from(digit).expect("it is one digit");
+        text[end] = b'0' + u8::try_from(digit).expect("the value is a single digit");
         end += 1;
     } else {
         let mut buffer = itoa::Buffer::new();
@@ -221,7 +222,7 @@ pub fn put_micros(text: &mut [u8; MICROS_TEXT_BYTES_MAX], micros: i64) -> usize 
     text[end] = b'.';
     let pairs = [fraction / 10_000, fraction / 100 % 100, fraction % 100];
     for (place, pair) in text[end + 1..end + 7].chunks_exact_mut(2).zip(pairs) {
-        place.copy_from_slice(&PAIRS[usize::try_from(pair).expect("it is below a hundred")]);
+        place.copy_from_slice(&PAIRS[usize::try_from(pair).expect("the value is below a hundred")]);
     }
     end += 7;
     while text[end - 1] == b'0' {
@@ -230,7 +231,7 @@ pub fn put_micros(text: &mut [u8; MICROS_TEXT_BYTES_MAX], micros: i64) -> usize 
     end
 }
 
-/// The numbers below a hundred, in two digits each.
+/// The numbers below 100 as two digits each.
 const PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[b'0'; 2]; 100];
     let mut number: u8 = 0;
@@ -241,7 +242,7 @@ const PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
-/// The same text for a formatter.
+/// Writes the same text to a formatter.
 pub(super) fn format_micros(micros: i64, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut text = Vec::with_capacity(24);
     write_micros(&mut text, micros);

@@ -105,7 +105,7 @@ proptest! {
     #[test]
     fn text_and_millionths_are_the_same_number(micros in any::<i64>()) {
         let text = Usd::from_micros(micros).to_string();
-        // The lowest i64 has no positive twin; its text clamps to the one above it.
+        // The lowest i64 has no positive counterpart; its text clamps to the one above it.
         prop_assert_eq!(micros_from_text(&text, Rounding::Exact), Ok(micros.max(-i64::MAX)));
     }
 
@@ -113,14 +113,14 @@ proptest! {
     fn short_text_is_no_other_number_than_with_zeros_before_it(
         text in "-?[0-9]{0,9}(\\.[0-9]{0,8})?"
     ) {
-        // What has more than 12 characters is read the long way.
+        // Text longer than 12 characters takes the slow path.
         let padded = match text.strip_prefix('-') {
             Some(rest) => format!("-00000000000000{rest}"),
             None => format!("00000000000000{text}"),
         };
         for rounding in [Rounding::Exact, Rounding::TowardZero, Rounding::HalfEven] {
             let expected = match text.trim_start_matches('-') {
-                // Zeros before the point make a number of what is none without them.
+                // Leading zeros make valid what would be invalid without them.
                 "" => Err(DecimalError::Malformed),
                 _ => micros_from_text(&padded, rounding),
             };
@@ -133,7 +133,7 @@ proptest! {
         let _ = micros_from_text(&text, Rounding::HalfEven);
     }
 
-    /// The naive reading, by way of one big integer, agrees with the digits.
+    /// A naive parser based on one big integer agrees with the digit parser.
     #[test]
     fn rounding_agrees_with_whole_number_arithmetic(
         whole in 0_u64..1_000_000, fraction in 0_u64..1_000_000_000_000,
@@ -146,7 +146,7 @@ proptest! {
         prop_assert_eq!(micros_from_text(&text, Rounding::HalfEven), Ok(even));
     }
 
-    /// Whether a quotient takes the way of 64 bits or that of 128, it is the same one.
+    /// The 64-bit and the 128-bit division give the same quotient.
     #[test]
     fn quotients_agree_with_plain_division(
         dividend in any::<i128>(), dividend_bits in 1_u32..126,

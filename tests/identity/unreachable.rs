@@ -97,16 +97,16 @@ async fn what_a_provider_may_not_send_is_named() {
     let body = |value: &Value| Reply::Body(value.to_string());
     let many: Vec<&Value> = std::iter::repeat_n(&jwk, 101).collect();
     for (path, reply, expected) in [
-        (DISCOVERY, Reply::Status(404, "x: y"), "the answer has status 404"),
-        (DISCOVERY, Reply::Status(500, "x: y"), "the answer has status 500"),
+        (DISCOVERY, Reply::Status(404, "x: y"), "the server answered with status 404"),
+        (DISCOVERY, Reply::Status(500, "x: y"), "the server answered with status 500"),
         (DISCOVERY, Reply::Status(302, "location: /keys"), "a redirect (302), which is not"),
         (DISCOVERY, Reply::Status(308, "location: http://[::1]/"), "a redirect (308)"),
-        (DISCOVERY, Reply::Silence, "no whole answer within 500 ms"),
+        (DISCOVERY, Reply::Silence, "no complete response within 500 ms"),
         (DISCOVERY, Reply::Body("<html>".into()), "is not JSON with an `issuer`"),
         (DISCOVERY, body(&json!({"issuer": "https://i.org", "jwks_uri": ""})), "https://i.org"),
         (DISCOVERY, Reply::Body(" ".repeat(DISCOVERY_BYTES_MAX + 1)), "longer than 65536 bytes"),
         ("/keys", Reply::Status(301, "location: /keys"), "a redirect (301)"),
-        ("/keys", Reply::Silence, "no whole answer within 500 ms"),
+        ("/keys", Reply::Silence, "no complete response within 500 ms"),
         ("/keys", Reply::Body("{}".into()), "not JSON with a list of `keys`"),
         ("/keys", body(&json!({"keys": []})), "none of the 0 keys"),
         ("/keys", body(&json!({"keys": many})), "has 101 keys; at most 100 are allowed"),

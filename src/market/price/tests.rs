@@ -6,7 +6,7 @@ use crate::market::book::{Book, Ladder, Level};
 use crate::market::catalogue::{MarketInfo, Outcome};
 use crate::money::Shares;
 
-/// One side's best price and the newest trade, in hundredths of a dollar; 0 for none.
+/// The best bid and ask and the newest trade, in cents; 0 for none. Then the venue's second.
 #[derive(Clone, Copy)]
 struct Quote {
     bid: i64,
@@ -53,7 +53,7 @@ fn market(labels: &[&str], quotes: &[Option<Quote>], status: MarketStatus) -> Ma
     market
 }
 
-/// Prices as text, `-` where there is none, and the source of the first.
+/// Compares the prices as text, `-` for none, with the source of the first.
 #[track_caller]
 fn check(quotes: [Option<Quote>; 2], status: MarketStatus, expected: &str) {
     let market = market(&["Yes", "No"], &quotes, status);
@@ -72,23 +72,23 @@ fn check(quotes: [Option<Quote>; 2], status: MarketStatus, expected: &str) {
 }
 
 #[test]
-fn a_price_is_the_first_thing_that_is_known() {
+fn the_price_is_the_first_available_source() {
     let open = MarketStatus::Open;
     for (quotes, status, expected) in [
         ([None, None], open, "- - - - - -"),
         ([Some(quote(0, 0, 0, 5)), None], open, "- - - - - -"),
-        // The middle goes before the trade, also in a crossed book.
+        // The midpoint precedes the trade, even in a crossed book.
         ([Some(quote(48, 53, 90, 5)), None], open, "0.505 0.495 0.48 0.53 book 5"),
         ([Some(quote(53, 48, 0, 5)), None], open, "0.505 0.495 0.53 0.48 book 5"),
-        // The trade goes before a lone touch, and tells its own time.
+        // The trade precedes a one-sided book, and has its own time.
         ([Some(quote(48, 0, 60, 5)), None], open, "0.6 0.4 0.48 - last_trade 4"),
         ([Some(quote(0, 0, 60, 5)), None], open, "0.6 0.4 - - last_trade 4"),
         ([Some(quote(48, 0, 0, 5)), None], open, "0.48 0.52 0.48 - book 5"),
         ([Some(quote(0, 53, 0, 5)), None], open, "0.53 0.47 - 0.53 book 5"),
-        // Each outcome has its own book where there is one.
+        // Each outcome uses its own book if there is one.
         ([Some(quote(48, 52, 0, 5)), Some(quote(20, 22, 0, 9))], open, "0.5 0.21 0.48 0.52 book 9"),
         ([None, Some(quote(20, 22, 0, 9))], open, "0.79 0.21 0.78 0.8 mirror 9"),
-        // A price of the second outcome alone names the source.
+        // If only the second outcome has a price, the source is that of the second.
         ([Some(quote(0, 0, 0, 5)), Some(quote(20, 22, 0, 9))], open, "- 0.21 - - book 9"),
         ([Some(quote(48, 52, 0, 5)), None], MarketStatus::Paused, "0.5 0.5 0.48 0.52 book 5"),
         ([Some(quote(48, 52, 0, 5)), None], MarketStatus::Closed, "0.5 0.5 0.48 0.52 book 5"),
@@ -124,7 +124,7 @@ fn three_outcomes_have_no_mirror() {
 }
 
 #[test]
-fn what_is_not_known_to_be_fresh_is_stale() {
+fn stale_and_missing_books_are_stale() {
     let book = |stale| {
         let mut book = book(quote(48, 52, 0, 5));
         book.stale = stale;
