@@ -1,8 +1,8 @@
-//! What a credential costs, at 1,000 keys and at 1,000,000.
+//! The cost of checking a credential, with 1,000 and with 1,000,000 keys.
 //!
-//! `check` stands on the way of every request: beyond a microsecond it would show in the latency of
-//! a trade. At the larger size each costs some three or four times as much, for the memory that is
-//! not in the cache. More than that would mean that the work depends on how many keys there are.
+//! `check` is on the path of every request: above a microsecond it would show in the latency of a
+//! trade. At the larger size each takes three to four times as long, because of cache misses. A
+//! larger factor would mean that the work depends on the number of keys.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use paperbourse::limits::tier::Tier;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
 
-/// So many keys are presented in turn, so that the entries are not all in the cache.
+/// Number of keys presented in turn, so that the entries do not all fit in the cache.
 const PRESENTED: u64 = 65_536;
 
 fn raw(number: u64) -> RawKey {
@@ -49,7 +49,7 @@ fn table(key_count: u64) -> KeyTable<()> {
 fn keys(criterion: &mut Criterion) {
     for key_count in [1_000, 1_000_000] {
         let table = table(key_count);
-        // A stride that is prime to both sizes visits the keys in an order that no cache foresees.
+        // A stride coprime to both sizes visits the keys in an order that defeats the prefetcher.
         let presented: Vec<_> = (0..PRESENTED).map(|index| raw(index * 7919 % key_count)).collect();
         let mut turn = presented.iter().cycle();
         criterion.bench_function(&format!("auth/check/{key_count}"), |bencher| {
@@ -69,8 +69,8 @@ fn keys(criterion: &mut Criterion) {
     }
 }
 
-/// How long so many insertions take on the way from `key_count` keys to twice as many. Always the
-/// whole way, so that both sizes pay for exactly one growth of the table, then scaled.
+/// The time for `iterations` insertions. Measures whole rounds from `key_count` keys to twice as
+/// many and scales the result, so that both sizes include exactly one growth of the table.
 fn insert(key_count: u64, iterations: u64) -> Duration {
     let rounds = iterations.div_ceil(key_count);
     let mut elapsed = Duration::ZERO;

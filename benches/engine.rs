@@ -1,7 +1,7 @@
-//! What the engine itself costs for each order: no queue, no journal, no socket.
+//! The cost of the engine alone for each order: no queue, no journal, no socket.
 //!
-//! Every figure is nanoseconds for one order (or walk, or record); building the state and the
-//! commands is not counted, freeing the events of a command is.
+//! All figures are nanoseconds per order (or walk, or record). Building the state and the commands
+//! is not counted; freeing the events of a command is.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -26,19 +26,19 @@ mod market;
 
 use market::{MARKET_ID, level};
 
-/// As the server has it.
+/// The server's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const ACCOUNT_COUNT: u64 = 100_000;
-/// Orders that are made ready before the clock starts.
+/// Number of orders prepared before the clock starts.
 const ORDERS_PER_BATCH: u64 = 50_000;
-/// Orders that the state has at the beginning, and with which it begins anew.
+/// Number of orders in the state at the start, and after each reset.
 const ORDERS_KEPT_MIN: u64 = 1_000_000;
 const ORDERS_KEPT_MAX: u64 = 2 * ORDERS_KEPT_MIN;
 const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
 
-/// One order as a bench sends it.
+/// An order sent by a bench.
 #[derive(Clone, Copy)]
 struct Shape {
     shares: i64,
@@ -78,7 +78,7 @@ fn account(number: u64) -> AccountId {
     AccountId::new(shard(), number + 1).expect("a small counter")
 }
 
-/// Decides and applies; the events go to the journal otherwise, and here to nobody.
+/// Decides and applies. The events would go to the journal; here they are dropped.
 fn run<C: Command>(state: &mut State, command: &C, quote: &Quote<'_>) -> Events {
     let verdict = state.decide(command, Some(quote), NOW, &rules());
     let Ok(Verdict::Happens(events, _)) = verdict else { panic!("nothing happens") };
@@ -120,8 +120,8 @@ fn order(account_number: u64, order_number: u64, shape: Shape) -> Trade {
     )
 }
 
-/// Orders of accounts in an order that no cache foresees: the high bits of a full-period sequence.
-/// `first` numbers the first of them.
+/// Orders of accounts in a sequence that defeats the prefetcher: the high bits of a full-period
+/// generator. `first` is the number of the first order.
 fn orders(first: u64, count: u64, shape: Shape) -> impl Iterator<Item = Trade> {
     let mut seed: u64 = 0x2545_f491_4f6c_dd1d ^ first;
     (first..first + count).map(move |number| {
@@ -130,8 +130,8 @@ fn orders(first: u64, count: u64, shape: Shape) -> impl Iterator<Item = Trade> {
     })
 }
 
-/// Time for `count` orders on a state that goes on from call to call, and begins anew when it has
-/// grown too large.
+/// The time for `count` orders on a state that is kept between calls and reset when it has grown
+/// too large.
 fn timed_orders(state: &mut State, quote: &Quote<'_>, shape: Shape, count: u64) -> Duration {
     let mut elapsed = Duration::ZERO;
     let mut left = count;
@@ -160,23 +160,22 @@ fn trades(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("engine");
     group.sample_size(10).warm_up_time(Duration::from_secs(1));
 
-    // The usual order of a careful bot. Dominated by cache misses of a large state (account,
-    // position, the table of names); the hash of what was sent belongs to the request and is not
-    // counted. A regression means that every trade on a shard became slower, and a shard is one
-    // thread at a time.
+    // The usual order of a careful bot. Dominated by cache misses in a large state (account,
+    // position, idempotency table). The hash of the request belongs to the HTTP layer and is not
+    // counted. A regression slows every trade on a shard, and a shard runs one thread at a time.
     group.bench_function("trade: two names, two levels, fee", |bencher| {
         bencher.iter_custom(|count| timed_orders(&mut state, &quote, TWO_LEVELS, count));
     });
 
-    // The least that an order can cost. What this gains over the one above is the price of names
-    // and of the second level; if only this one regresses, look at the ladder of refusals.
+    // The minimum cost of an order. The difference to the one above is the cost of names and of the
+    // second level; if only this one regresses, look at the ladder of refusals.
     group.bench_function("trade: no names, one level, fee", |bencher| {
         bencher.iter_custom(|count| timed_orders(&mut state, &quote, ONE_LEVEL, count));
     });
     group.finish();
 }
 
-/// Time for `count` records of orders, read and applied by a state that follows another one.
+/// The time to decode `count` order records and apply them to a state that follows another one.
 fn timed_records(states: &mut [State; 2], quote: &Quote<'_>, shape: Shape, count: u64) -> Duration {
     let mut elapsed = Duration::ZERO;
     let mut left = count;
@@ -215,8 +214,8 @@ fn recovery(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("engine");
     group.sample_size(10).warm_up_time(Duration::from_secs(1));
 
-    // What a start costs for each trade since the newest snapshot, on one core. The same cache
-    // misses as of a live trade, without the decision and with the reading.
+    // The cost of a start for each trade since the newest snapshot, on one core: the same cache
+    // misses as for a live trade, with decoding instead of the decision.
     group.bench_function("record of a trade with two names, decoded and applied", |bencher| {
         bencher.iter_custom(|count| timed_records(&mut states, &quote, TWO_LEVELS, count));
     });
@@ -227,16 +226,16 @@ fn parts(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("engine");
     group.sample_size(20).warm_up_time(Duration::from_millis(500));
 
-    // No more levels than stand inline, so no allocation. A regression means that walks allocate
-    // or copy.
+    // No more levels than fit inline, so no allocation. A regression means that walks allocate or
+    // copy.
     let ladder = five_levels();
     let quantity = Shares::from_micros(70 * 1_000_000);
     group.bench_function("walk of five levels", |bencher| {
         bencher.iter(|| black_box(Liquidity::own(&ladder)).walk(Side::Buy, black_box(quantity)));
     });
 
-    // What finds the shard of a command: a key names an account, whose id names the shard, and a
-    // token an identity, whose digest does. A regression means that one of them looks something up.
+    // Finds the shard of a command: a key names an account, whose id names the shard; a token names
+    // an identity, whose digest does. A regression means that one of them looks something up.
     let owners = [Owner::Account(account(41)), Owner::Identity(identity(42))];
     let mut turn = 0;
     group.bench_function("route to a shard", |bencher| {
@@ -246,8 +245,8 @@ fn parts(criterion: &mut Criterion) {
         });
     });
 
-    // Into a buffer that is there, as into the journal's ring. A regression means that the record
-    // of a trade allocates or has grown; the bytes are under the shard's turn.
+    // Encodes into an existing buffer, as into the journal's ring. A regression means that the
+    // record of a trade allocates or has grown; encoding happens while the shard is held.
     let (info, book) = market();
     let quote = Quote::new(&info, [Some(&book), None]);
     let mut state = State::new(shard());

@@ -1,7 +1,7 @@
-//! The journal's part of a trade: taking a place and copying the record, and the wait for the disk.
+//! The journal's part of a trade: reserving a place, copying the record, and waiting for the disk.
 //!
-//! A slower reservation is paid by every trade while it holds its shard. The local figures are
-//! those of the disk: compare them on one machine only, with a bare `fdatasync` beside them.
+//! Every trade pays for the reservation while it holds its shard. The local figures depend on the
+//! disk: compare them only on the same machine, next to a bare `fdatasync`.
 
 use std::convert::Infallible;
 use std::hint::black_box;
@@ -13,7 +13,7 @@ use paperbourse::journal::{
 };
 use tempfile::TempDir;
 
-/// About what a filled market order takes.
+/// Roughly the size of a filled market order.
 const RECORD: [u8; 200] = [0x5a; 200];
 
 fn write(journal: &Journal) -> Place {
@@ -51,8 +51,8 @@ fn memory(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// From the reservation until the record is on disk, nothing else in flight: one flush and two
-/// changes of thread.
+/// From the reservation until the record is on disk, with nothing else in flight: one flush and two
+/// context switches.
 fn round_trip(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("journal/local");
     for (name, sync) in [("synced", SyncMode::Always), ("not synced", SyncMode::Never)] {
@@ -72,7 +72,7 @@ fn round_trip(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Reading back a journal of 100,000 records.
+/// Reads back a journal of 100,000 records.
 fn recovery(criterion: &mut Criterion) {
     const RECORDS: u64 = 100_000;
     let (data, journal) = local(SyncMode::Never);

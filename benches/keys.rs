@@ -1,11 +1,10 @@
-//! What a credential costs on the way of a request, and what making a key costs, at 1,000 keys and
-//! at 1,000,000: must be the same but for the memory that is not in the processor's cache.
+//! The cost of a credential on the path of a request, and of creating a key, with 1,000 and with
+//! 1,000,000 keys. They must be equal except for cache misses.
 //!
-//! `keys/admit` is the whole way from the text of the header to the decision of the key's limiter.
-//! `keys/create` and `keys/rotate` are what a shard does for a key: decide, tell the table, apply.
-//! Of a request for a key they leave out the disk, and the HTTP around them. More at the larger
-//! size than misses of the cache explain would mean that the work depends on how many keys there
-//! are.
+//! `keys/admit` covers everything from the header text to the decision of the key's limiter.
+//! `keys/create` and `keys/rotate` are what a shard does for a key: decide, update the table,
+//! apply. They leave out the disk and HTTP. If the larger size costs more than cache misses
+//! explain, the work depends on the number of keys.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -24,10 +23,10 @@ use paperbourse::shard::Observer;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
 
-/// Every account has so many keys, and gets one more or a successor for its newest.
+/// Number of keys of every account, which then gets one more or a successor for its newest.
 const KEYS_PER_ACCOUNT: usize = 4;
 
-/// So many keys are presented in turn, so that the entries are not all in the cache.
+/// Number of keys presented in turn, so that the entries do not all fit in the cache.
 const PRESENTED: usize = 65_536;
 
 fn raw(number: usize) -> RawKey {
@@ -36,7 +35,7 @@ fn raw(number: usize) -> RawKey {
     RawKey::from_secret(secret)
 }
 
-/// All shards and the table of their keys.
+/// All shards and their key table.
 struct Server {
     states: Vec<State>,
     keys: Arc<Keys>,
@@ -62,7 +61,7 @@ impl Server {
         raw(self.key_count - 1)
     }
 
-    /// Another key of an account.
+    /// Creates another key of an account.
     fn create(&mut self, account: usize) -> CreateKey {
         let raw = self.next_raw();
         let mut digest = [0; 32];
@@ -84,10 +83,10 @@ impl Server {
         }
     }
 
-    /// A successor for the newest key of an account.
+    /// Creates a successor for the newest key of an account.
     fn rotate(&mut self, account: usize) -> RotateKey {
         let state = &self.states[account % SHARD_COUNT];
-        // A shard gives its ids in the order in which its accounts got their keys.
+        // A shard assigns its ids in the order in which its accounts got their keys.
         let newest = (account / SHARD_COUNT + 1) * KEYS_PER_ACCOUNT;
         let key = KeyId::new(state.shard(), newest as u64).expect("a small number");
         let account = state.key(key).expect("it was made").account;
@@ -113,8 +112,8 @@ impl Server {
     }
 }
 
-/// How long so many commands take, one for each account of a server with `key_count` keys; a new
-/// server when each account has had its turn.
+/// The time for `iterations` commands, one per account of a server with `key_count` keys, with a
+/// new server after each round of all accounts.
 fn commands<C: Command>(
     key_count: usize,
     iterations: u64,
@@ -125,8 +124,8 @@ fn commands<C: Command>(
     let mut rest = usize::try_from(iterations).expect("few iterations");
     while rest > 0 {
         let mut server = Server::new(key_count);
-        // A stride that is prime to both sizes visits the accounts in an order that no cache
-        // foresees.
+        // A stride coprime to both sizes visits the accounts in an order that defeats the
+        // prefetcher.
         let turns = rest.min(account_count);
         let accounts = (0..turns).map(|turn| turn * 7919 % account_count);
         let commands: Vec<_> =
@@ -151,7 +150,7 @@ fn keys(criterion: &mut Criterion) {
                 let (key, turn) = turns.next().expect("a cycle has no end");
                 let entry = server.keys.authenticate(black_box(key.expose().as_bytes()), NOW);
                 let entry = entry.expect("a key of the table");
-                // A millisecond from one to the next: each key is far below its limits.
+                // One millisecond between requests, so each key is far below its limits.
                 entry.limiter().decide(turn * 1_000_000).is_admitted
             });
         });

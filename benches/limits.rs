@@ -1,14 +1,14 @@
-//! One decision of a key's windows: every request with a credential pays for it before anything
-//! else is looked at.
+//! The cost of one decision by a key's rate windows, which every authenticated request pays before
+//! anything else.
 //!
-//! `one_key` is the arithmetic: if it grows, a decision searches longer, divides more or retries.
-//! `100k_keys` is memory: each key has a log of 4 kB, so a decision about a key that was not
-//! seen lately waits for its cache lines; if it grows alone, a decision touches more of them.
-//! Refusing must stay no dearer than admitting, since it is what a flood is answered with.
+//! `one_key` measures the arithmetic: if it grows, a decision searches longer, divides more or
+//! retries. `100k_keys` measures memory: each key has a log of 4 kB, so a decision for a key that
+//! was not seen recently waits for cache lines; if only this grows, a decision touches more of
+//! them. A refusal must not cost more than an admission, since floods are answered with refusals.
 //!
-//! `compare` sets whole decisions side by side, each with the look-up of its key: both windows as
-//! the server has them; `governor`, whose one bucket a key is exact about no window; and an exact
-//! log of admissions behind locks. To be no slower than `governor` with keys is the goal.
+//! `compare` compares whole decisions, including the lookup of the key: both windows as the server
+//! has them; `governor`, whose single bucket per key implements neither window exactly; and an
+//! exact log of admissions behind locks. The goal is to be no slower than `governor` with keys.
 
 #[path = "limits/others.rs"]
 mod others;
@@ -28,19 +28,19 @@ use paperbourse::limits::window::KeyLimiter;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The steady pace of a free key: 5 a second, 300 a minute.
+/// The steady rate of a free key: 5 per second, 300 per minute.
 const PACE_NS: u64 = SECOND_NS / 5;
 
 const KEYS: usize = 100_000;
 
-/// Decides about one request of a key at a time.
+/// Decides on one request of a key.
 trait Decider: Sync {
     fn is_admitted(&self, key: &KeyHash, now_ns: u64) -> bool;
 }
 
 type Make = fn() -> Box<dyn Decider>;
 
-/// A key that has sent at its full pace for longer than a minute, and the time of its last request.
+/// A key that has sent at its full rate for more than a minute, and the time of its last request.
 fn busy_key() -> (KeyLimiter, u64) {
     let limiter = KeyLimiter::new(Tiers::default().get(Tier::Free));
     let mut now_ns = 0;
@@ -51,7 +51,7 @@ fn busy_key() -> (KeyLimiter, u64) {
     (limiter, now_ns)
 }
 
-/// A walk over all keys that no prefetcher foresees, the same in every run.
+/// A walk over all keys that defeats the prefetcher, the same in every run.
 fn next_key(state: &mut u64) -> usize {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     usize::try_from((*state >> 33) % KEYS as u64).expect("an index of a key")
@@ -70,7 +70,7 @@ fn one_key(criterion: &mut Criterion) {
         });
     });
     group.bench_function("admitted_after_a_pause", |bencher| {
-        // About half a ring has left the window: the search goes as deep as it can.
+        // About half of the ring has left the window, the worst case for the search.
         let (limiter, mut now_ns) = busy_key();
         bencher.iter(|| {
             now_ns += 2 * PACE_NS;
@@ -106,8 +106,8 @@ fn many_keys(criterion: &mut Criterion) {
     group.bench_function("admitted", |bencher| {
         let (mut state, mut now_ns) = (1, start_ns);
         bencher.iter(|| {
-            // A key's turn comes every 40 s of this clock on average: few requests are in the
-            // window, and the search for the oldest of them crosses the whole ring.
+            // A key is used every 40 s of this clock on average: few requests are in the window,
+            // and the search for the oldest crosses the whole ring.
             now_ns += 2 * PACE_NS / 1000;
             keys[next_key(&mut state)].decide(black_box(now_ns))
         });
@@ -145,7 +145,7 @@ fn addresses(criterion: &mut Criterion) {
     });
 }
 
-/// The hashes of so many keys.
+/// The hashes of `count` keys.
 fn hashes(count: usize) -> Vec<KeyHash> {
     let hash = |number: usize| {
         let mut bytes = [0x5a; 32];
@@ -155,8 +155,8 @@ fn hashes(count: usize) -> Vec<KeyHash> {
     (0..count).map(hash).collect()
 }
 
-/// The time that so many decisions take on so many threads, from when all have started. All keys
-/// together send at their full pace of the clock's time, so that some are admitted, some are not.
+/// The time for these decisions on this many threads, measured once all have started. Together, the
+/// keys send at their full rate by the clock, so that some requests are admitted and some are not.
 fn time(
     decider: &dyn Decider,
     keys: &[KeyHash],
@@ -197,11 +197,11 @@ fn compare(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(1));
         for (name, make) in deciders {
             if key_count > 1 && name == "governor" {
-                // It knows one key.
+                // It handles a single key.
                 continue;
             }
             let decider = make();
-            // A minute and more of the clock, until every key has all the stamps that it can have.
+            // More than a minute of the clock, until every key has a full log.
             let mut now_ns = SECOND_NS;
             let mut run = |threads, count: u64| {
                 let elapsed = time(&*decider, &keys, threads, count, now_ns);

@@ -1,10 +1,10 @@
-//! Bytes of engine state for each account, key, position and order, counted at the allocator.
+//! Bytes of engine state per account, key, position and order, counted at the allocator.
 //!
-//! `cargo bench --bench memory -- 1000000` counts for a million accounts and ten times as many
-//! orders; 100,000 accounts when nobody says. They are spread over the 64 shards as those of a
-//! server are. What is counted is what the state asked of the allocator and has not given back,
-//! what it holds in advance included; what the allocator rounds up is not. The table of keys that
-//! requests are checked against stands beside the engine and is not counted.
+//! `cargo bench --bench memory -- 1000000` measures a million accounts and ten times as many
+//! orders; the default is 100,000 accounts. They are spread over the 64 shards as in a server.
+//! Counted are the bytes requested from the allocator and not freed, including spare capacity but
+//! not the allocator's rounding. The key table that requests are checked against is separate from
+//! the engine and not counted.
 
 #[path = "../perf/counts/allocator.rs"]
 #[expect(dead_code, reason = "only what is alive is asked for here")]
@@ -31,14 +31,14 @@ const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
 #[global_allocator]
 static ALLOCATOR: allocator::Counting = allocator::Counting;
 
-/// All shards of a server, without one.
+/// All shards of a server, without the server around them.
 struct Server {
     states: Vec<State>,
     markets: Vec<MarketInfo>,
-    /// Of the first outcome of each.
+    /// The book of the first outcome of every market.
     book: Book,
     account_count: usize,
-    /// Orders that were sent.
+    /// Orders sent so far.
     order_count: usize,
 }
 
@@ -60,7 +60,7 @@ impl Server {
         }
     }
 
-    /// Has every account do something, and tells how many bytes each of them has more.
+    /// Has every account do something, and returns how many bytes each account grew by.
     fn bytes_for_each<C: Command>(
         &mut self,
         command: impl Fn(&mut Self, Identity) -> (C, usize),
@@ -104,7 +104,7 @@ impl Server {
         })
     }
 
-    /// One order of each account in this market.
+    /// Sends one order of each account in this market.
     fn trade(&mut self, market: usize, has_names: bool) -> f64 {
         self.bytes_for_each(|server, identity| {
             server.order_count += 1;
@@ -137,7 +137,7 @@ fn identity(number: usize) -> Identity {
 }
 
 fn main() {
-    // Cargo adds a flag of its own.
+    // Cargo passes a flag of its own.
     let number = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
     let account_count = match number.map(|text| text.parse()) {
         None => ACCOUNTS_DEFAULT,

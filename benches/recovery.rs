@@ -1,9 +1,9 @@
-//! How long a start takes: a journal of so many trades is written, and read by a process of its
-//! own, with one thread and with as many as there are processors; then with a snapshot.
+//! The duration of a start: writes a journal of trades and has a separate process recover it, with
+//! one thread and with one per processor, and then from a snapshot.
 //!
-//! `cargo bench --bench recovery -- --trades 10000000 --folder /path/with/room`. Without flags it
-//! is small, so that it runs with the others. With `--keep` the journal stays, and the bench says
-//! how to read it again, as for a profiler.
+//! `cargo bench --bench recovery -- --trades 10000000 --folder /path/with/room`. By default it is
+//! small, so that it can run with the other benches. With `--keep` the journal is kept, and the
+//! bench prints how to recover it again, for example under a profiler.
 
 #[path = "../perf/prepared.rs"]
 mod prepared;
@@ -61,12 +61,12 @@ fn main() {
     measure(&data, all);
     let began = Instant::now();
     prepared::take_snapshot(&data).expect("a data directory of this bench");
-    println!("a snapshot made in {:.1} s", began.elapsed().as_secs_f64());
+    println!("snapshot taken in {:.1} s", began.elapsed().as_secs_f64());
     measure(&data, 1);
     measure(&data, all);
 }
 
-/// Opens the directory in a process of its own, so that its memory is that of a start.
+/// Opens the directory in a separate process, so that its memory is that of a start.
 fn measure(data: &Path, threads: usize) {
     let status = Command::new(env::current_exe().expect("this bench is a file"))
         .arg("--open")
@@ -108,17 +108,17 @@ fn folder_bytes(folder: &Path) -> u64 {
     entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
 }
 
-/// What this process has used of all processors so far, where the system tells: on a machine that
-/// has other work, this is what the start itself takes.
+/// The processor time used by this process so far, if the system reports it. On a busy machine,
+/// this is the cost of the start itself.
 fn processor_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // Behind the program's name, which may hold anything, the 12th and 13th field are the times as
-    // itself and in the system, in hundredths of a second.
+    // After the program's name, which may contain anything, the 12th and 13th fields are user and
+    // system time, in hundredths of a second.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
     fields.skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum::<f64>() / 100.0
 }
 
-/// The most memory that this process had, where the system tells.
+/// The peak memory of this process, if the system reports it.
 fn peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,12 +1,12 @@
-//! The venue's messages on their way to published books, in nanoseconds a frame.
+//! The path of the venue's messages to published books, in nanoseconds per frame.
 //!
-//! `frame to published books` is the way of the live venue from the text of a frame, as the socket
-//! has read it, to the books that readers see, each verified by the venue's hash: a regression
-//! there delays every price. The groups after it are its parts: reading the text; applying and
-//! publishing what was read; and verifying, which is SHA-1 over a text as long as the whole book
-//! and so most of a small change. `bodies` is reading alone, of what comes in pages.
+//! `frame to published books` covers the live venue's path from the text of a frame, as read from
+//! the socket, to the books that readers see, each verified by the venue's hash: a regression
+//! delays every price. The other groups are its parts: parsing the text; applying and publishing
+//! the result; and verifying, which is SHA-1 over a text as long as the whole book and so dominates
+//! a small change. `bodies` is the parsing of HTTP pages alone.
 //!
-//! With `PAPERBOURSE_RECORDINGS` recorded frames and books are measured too.
+//! With `PAPERBOURSE_RECORDINGS`, recorded frames and books are measured too.
 
 #[path = "venue/invented.rs"]
 mod invented;
@@ -30,30 +30,31 @@ use paperbourse::venue::{VenueChange, VenueEvent};
 
 use invented::{Book, TOKENS};
 
-/// Levels on each side of an invented book, as a busy market of the venue has them.
+/// Levels on each side of a synthetic book, as in a busy market of the venue.
 const LEVELS_PER_SIDE: u32 = 60;
 
-/// Frames that can be heard over and over again, and what they are about.
+/// Frames that can be replayed in a loop, and their market.
 struct Tape {
     name: String,
     market: Description,
-    /// Told once after the connection was opened.
+    /// Sent once after the connection opens.
     first: Vec<String>,
-    /// Told in turn.
+    /// Sent in turn.
     frames: Vec<String>,
-    /// Hashes that one round of the frames verifies.
+    /// Number of hashes verified per round of frames.
     verified: u64,
-    /// Whether all of them are one round, which begins with another connection; otherwise a round
-    /// is the next frame.
+    /// Whether a round is all frames, starting with a new connection; otherwise a round is the next
+    /// frame.
     is_whole: bool,
 }
 
 fn tapes() -> Vec<Tape> {
     let book = Book::of_depth(LEVELS_PER_SIDE);
-    let dump = |book: &Book| format!("[{},{}]", book.told(0, TOKENS[0]), book.told(1, TOKENS[1]));
+    let dump =
+        |book: &Book| format!("[{},{}]", book.message(0, TOKENS[0]), book.message(1, TOKENS[1]));
     let tape = |name: &str, frames: Vec<String>, verified| Tape {
         name: name.to_owned(),
-        market: gamma::market(&invented::description()).expect("it is well invented"),
+        market: gamma::market(&invented::description()).expect("the synthetic data is valid"),
         first: vec![dump(&book)],
         frames,
         verified,
@@ -69,17 +70,17 @@ fn tapes() -> Vec<Tape> {
         let frames =
             [50_025, 60_050].map(|size| changed(level_count, size).price_change(level_count));
         let name = format!("price_change, {level_count} of 60+60 levels, both tokens");
-        // The told hashes are those of the book in which only these levels have changed.
+        // The reported hashes are those of the book in which only these levels have changed.
         tapes.push(tape(&name, frames.to_vec(), 4));
     }
-    let whole = [50_025, 60_050].map(|size| changed(1, size).told(0, TOKENS[0]));
+    let whole = [50_025, 60_050].map(|size| changed(1, size).message(0, TOKENS[0]));
     tapes.push(tape("book, 60+60 levels", whole.to_vec(), 2));
     tapes.push(tape("two books in an array", vec![dump(&changed(1, 50_025)), dump(&book)], 4));
     tapes.extend(recordings().and_then(|folder| recorded_tape(&folder)));
     tapes
 }
 
-/// A minute of one token, as it was recorded: 24 changes, a trade and a book, after a whole book.
+/// A recorded minute of one token: a whole book, then 24 changes, a trade and a book.
 fn recorded_tape(folder: &Path) -> Option<Tape> {
     let frames =
         std::fs::read_to_string(folder.join("ws/fed_july_2026-07-20_frames.jsonl")).ok()?;
@@ -103,7 +104,7 @@ fn recordings() -> Option<PathBuf> {
 impl Tape {
     /// The live venue after the first books.
     fn venue(&self) -> Unconnected {
-        // The times of a tape stand still while it is played over and over.
+        // The times on a tape do not advance while it is replayed in a loop.
         let timing = Timing { lag_max: Duration::MAX, ..Timing::VENUE };
         let feed = Feed::new(Arc::new(Markets::new()), MismatchPolicy::Distrust);
         let mut venue = Unconnected::new(timing, feed, vec![self.market.clone()]);
@@ -118,7 +119,7 @@ impl Tape {
         self.frames.iter().for_each(|text| venue.hear(text));
     }
 
-    /// That every round does what it is measured for.
+    /// Checks that every round does the work that is measured.
     fn check(&self) {
         let mut venue = self.venue();
         let mut before = venue.status().feed;
@@ -214,15 +215,15 @@ fn verification(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("book verified by its hash");
     for levels_per_side in [4, LEVELS_PER_SIDE] {
         let invented = Book::of_depth(levels_per_side);
-        let (text, hash) = (invented.told(0, TOKENS[0]), invented.hash(0));
-        let book = clob::book(&text).expect("it is well invented");
+        let (text, hash) = (invented.message(0, TOKENS[0]), invented.hash(0));
+        let book = clob::book(&text).expect("the synthetic data is valid");
         let hashed = HashedBook {
             market: invented::MARKET,
             token_id: TOKENS[0],
             at: book.at,
             ladder: &book.ladder,
-            order_size_min: book.order_size_min.expect("it is told"),
-            tick: book.tick.expect("it is told"),
+            order_size_min: book.order_size_min.expect("the book has it"),
+            tick: book.tick.expect("the book has it"),
             neg_risk: false,
         };
         let last_trade_price = book.last_trade_price.and_then(clob::LastTradePrice::price);
@@ -240,7 +241,7 @@ fn bodies(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("bodies");
     let book = Book::of_depth(LEVELS_PER_SIDE);
     let books: Vec<String> =
-        (0..BOOKS).map(|number| book.told(number % 2, TOKENS[number % 2])).collect();
+        (0..BOOKS).map(|number| book.message(number % 2, TOKENS[number % 2])).collect();
     let body = format!("[{}]", books.join(","));
     group.throughput(Throughput::Bytes(body.len() as u64));
     group.bench_function(format!("{BOOKS} books"), |bencher| {

@@ -1,4 +1,5 @@
-//! What is compared: each takes a key and a time and says whether one more request may pass.
+//! The limiters to compare. Each takes a key and a time and decides whether one more request is
+//! admitted.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -22,10 +23,10 @@ use paperbourse::limits::window::KeyLimiter;
 
 use super::{Decider, SECOND_NS};
 
-type Middleware = NoOpMiddleware<Told>;
+type Middleware = NoOpMiddleware<BenchInstant>;
 type Hasher = foldhash::fast::RandomState;
 
-/// Both windows of a free key, found by the hash of the key as a request finds them.
+/// Both windows of a free key, looked up by the key's hash as for a request.
 pub(super) struct Windows(KeyTable<KeyLimiter>);
 
 impl Windows {
@@ -54,25 +55,26 @@ impl Decider for Windows {
 }
 
 thread_local! {
-    /// The time for a thread's next decision. `governor` asks a clock where the others are told.
+    /// The time of a thread's next decision. `governor` reads it from a clock; the others take it
+    /// as an argument.
     static NOW_NS: Cell<u64> = const { Cell::new(0) };
 }
 
 #[derive(Clone, Copy, Debug)]
-struct ToldClock;
+struct BenchClock;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Told(u64);
+struct BenchInstant(u64);
 
-impl Clock for ToldClock {
-    type Instant = Told;
+impl Clock for BenchClock {
+    type Instant = BenchInstant;
 
-    fn now(&self) -> Told {
-        Told(NOW_NS.get())
+    fn now(&self) -> BenchInstant {
+        BenchInstant(NOW_NS.get())
     }
 }
 
-impl Add<Nanos> for Told {
+impl Add<Nanos> for BenchInstant {
     type Output = Self;
 
     fn add(self, other: Nanos) -> Self {
@@ -80,7 +82,7 @@ impl Add<Nanos> for Told {
     }
 }
 
-impl Reference for Told {
+impl Reference for BenchInstant {
     fn duration_since(&self, earlier: Self) -> Nanos {
         self.0.saturating_sub(earlier.0).into()
     }
@@ -90,18 +92,18 @@ impl Reference for Told {
     }
 }
 
-/// A free key's second. A bucket for its minute would be asked as well, and is left out.
+/// A bucket for a free key's second. A second bucket for its minute is left out.
 fn quota() -> Quota {
     Quota::per_second(NonZeroU32::new(5).expect("more than nothing"))
 }
 
-/// One key, which need not be found.
-pub(super) struct Governor(RateLimiter<NotKeyed, InMemoryState, ToldClock, Middleware>);
+/// A single key, without a lookup.
+pub(super) struct Governor(RateLimiter<NotKeyed, InMemoryState, BenchClock, Middleware>);
 
 impl Governor {
     pub(super) fn new() -> Self {
         NOW_NS.set(0);
-        Self(RateLimiter::direct_with_clock(quota(), ToldClock))
+        Self(RateLimiter::direct_with_clock(quota(), BenchClock))
     }
 }
 
@@ -112,16 +114,16 @@ impl Decider for Governor {
     }
 }
 
-/// Keys in `governor`'s concurrent map, with the hasher that the server's table has.
+/// Keys in `governor`'s concurrent map, with the hasher of the server's table.
 pub(super) struct GovernorByKey(
-    RateLimiter<KeyHash, DashMapStateStore<KeyHash, Hasher>, ToldClock, Middleware>,
+    RateLimiter<KeyHash, DashMapStateStore<KeyHash, Hasher>, BenchClock, Middleware>,
 );
 
 impl GovernorByKey {
     pub(super) fn new() -> Self {
         NOW_NS.set(0);
         let hasher = Hasher::default();
-        Self(RateLimiter::dashmap_with_clock_and_hasher(quota(), ToldClock, hasher))
+        Self(RateLimiter::dashmap_with_clock_and_hasher(quota(), BenchClock, hasher))
     }
 }
 
@@ -134,8 +136,8 @@ impl Decider for GovernorByKey {
 
 type Logs = HashMap<KeyHash, VecDeque<u64>, Hasher>;
 
-/// A log of the admissions of the last minute for each key, in maps behind locks: exact about both
-/// windows of a free key.
+/// A log of each key's admissions in the last minute, in maps behind locks: exact for both windows
+/// of a free key.
 pub(super) struct LogByKey(Box<[Mutex<Logs>]>);
 
 impl LogByKey {
@@ -146,7 +148,7 @@ impl LogByKey {
 
 impl Decider for LogByKey {
     fn is_admitted(&self, key: &KeyHash, now_ns: u64) -> bool {
-        // A hash is as good as random.
+        // Hashes are uniformly distributed.
         let lock = usize::from(key.as_bytes()[0]) % self.0.len();
         let mut logs = self.0[lock].lock();
         let log = logs.entry(*key).or_default();

@@ -1,11 +1,11 @@
-//! A market that was invented, and its frames as the venue would write them, with hashes that fit.
+//! A synthetic market and its frames in the venue's format, with matching hashes.
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
 /// The condition id.
 pub(crate) const MARKET: &str =
     "0x1111111111111111111111111111111111111111111111111111111111111111";
-/// Both tokens, as long as the venue's longest.
+/// Both token ids, as long as the venue's longest.
 pub(crate) const TOKENS: [&str; 2] = [
     "111111111111111111111111111111111111111111111111111111111111111111111111111111",
     "222222222222222222222222222222222222222222222222222222222222222222222222222222",
@@ -14,7 +14,7 @@ pub(crate) const TOKENS: [&str; 2] = [
 /// The time of every book and every change, in milliseconds.
 const TIME_MS: &str = "1784578686071";
 
-/// What Gamma says of it.
+/// Gamma's description of it.
 pub(crate) fn description() -> String {
     let [yes, no] = TOKENS;
     format!(
@@ -28,17 +28,18 @@ pub(crate) fn description() -> String {
     )
 }
 
-/// The book of the first token, by thousandths of a dollar; that of the other is its mirror image.
+/// The book of the first token, with prices in thousandths of a dollar; the other token's book is
+/// its mirror image.
 #[derive(Clone)]
 pub(crate) struct Book {
-    /// Ascending, each with its hundredths of a share.
+    /// Ascending; sizes in hundredths of a share.
     bids: Vec<(u32, u32)>,
     /// Descending.
     asks: Vec<(u32, u32)>,
 }
 
 impl Book {
-    /// So many levels on each side, around a half.
+    /// A book with this many levels on each side, around half a dollar.
     pub(crate) fn of_depth(levels_per_side: u32) -> Self {
         let size = |step: u32| 10_025 + step * 1_237 % 90_000;
         Self {
@@ -47,7 +48,7 @@ impl Book {
         }
     }
 
-    /// The bid so far from the best one has this size now, in hundredths of a share.
+    /// Sets the size of the bid at this distance from the best one, in hundredths of a share.
     pub(crate) fn set_bid(&mut self, from_best: usize, size: u32) {
         let place = self.bids.len() - 1 - from_best;
         self.bids[place].1 = size;
@@ -91,9 +92,9 @@ impl Book {
         digest.as_ref().iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
     }
 
-    /// The book of this token, as the socket tells it when it is subscribed to and, without the
-    /// type, as the book endpoint does.
-    pub(crate) fn told(&self, token: usize, asset_id: &str) -> String {
+    /// The book of this token, as the socket sends it on subscription and, without the type, as the
+    /// book endpoint returns it.
+    pub(crate) fn message(&self, token: usize, asset_id: &str) -> String {
         format!(
             concat!(
                 r#"{{"market":"{}","asset_id":"{}","timestamp":"{}","hash":"{}",{},"#,
@@ -108,7 +109,7 @@ impl Book {
         )
     }
 
-    /// The frame that tells the sizes of the best so many bids, for both tokens.
+    /// The frame with the sizes of the best `level_count` bids, for both tokens.
     pub(crate) fn price_change(&self, level_count: usize) -> String {
         let mut entries = Vec::new();
         for (token, asset_id) in TOKENS.iter().enumerate() {
@@ -149,7 +150,7 @@ fn hundredths(size: u32) -> String {
     trimmed(&format!("{}.{:02}", size / 100, size % 100))
 }
 
-/// As the venue writes numbers: without zeros at the end.
+/// A number in the venue's format, without trailing zeros.
 fn trimmed(text: &str) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
