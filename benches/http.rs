@@ -10,12 +10,13 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use hyper::Method;
+use paperbourse::engine::fill::Fill;
 use paperbourse::engine::order::OrderReceipt;
 use paperbourse::http::operations::trade::{read_trade, write_trade};
 use paperbourse::http::route::find;
 use paperbourse::ids::{AccountId, OrderId, Timestamp};
 use paperbourse::market::book::Side;
-use paperbourse::money::{Shares, Usd};
+use paperbourse::money::{FeeRate, Shares, Usd};
 
 const BODY: &[u8] = concat!(
     r#"{"market_id":"0x0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef","#,
@@ -64,16 +65,19 @@ fn receipt() -> OrderReceipt {
         market_id: "0x0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef".into(),
         outcome: "Yes".into(),
         side: Side::Buy,
-        quantity: Shares::from_micros(94_339_622),
-        notional: Usd::from_micros(50_000_000),
-        fee: Usd::from_micros(1_645_000),
-        balance: Usd::from_micros(948_355_000),
-        position_shares: Shares::from_micros(94_339_622),
-        position_cost: Usd::from_micros(50_000_000),
+        fill: Fill {
+            quantity: Shares::from_micros(94_339_622),
+            notional: Usd::from_micros(50_000_000),
+            fee: Usd::from_micros(1_645_000),
+            fee_rate: FeeRate::from_micros(70_000),
+            balance: Usd::from_micros(948_355_000),
+            position_shares: Shares::from_micros(94_339_622),
+            position_cost: Usd::from_micros(50_000_000),
+            at: Timestamp::from_millis(1_784_578_686_071),
+        },
         level_count: 2,
         slippage_bps: Some(12),
         client_order_id: Some("6f1c2a52-6f0b-4b55-9f53-0d8b2b6f7f0a".into()),
-        at: Timestamp::from_millis(1_784_578_686_071),
     }
 }
 

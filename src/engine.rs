@@ -15,6 +15,7 @@ pub mod comment;
 pub mod contradiction;
 pub mod event;
 pub mod fee;
+pub mod fill;
 pub mod idempotency;
 pub mod key;
 pub mod order;

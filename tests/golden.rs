@@ -23,8 +23,10 @@ use paperbourse::disk::Disk;
 use paperbourse::engine::State;
 use paperbourse::engine::command::Identity;
 use paperbourse::engine::event::{Event, OrderFilled};
+use paperbourse::engine::fill::{Fill, Placement};
 use paperbourse::engine::idempotency::{Fingerprint, NameHash};
 use paperbourse::engine::key::{KeyGrant, Permissions};
+use paperbourse::engine::order::OrderRow;
 use paperbourse::engine::payout::{
     Decision, PaidPosition, Payouts, PositionsSettled, SettledMarket,
 };
@@ -266,19 +268,19 @@ fn settle(state: &State, half: u64, order: u64) -> Vec<Vec<Event>> {
         ["Ja", "Nein"].map(|label| format!("{condition_id} {label}").into());
     let outcomes = vec![("Ja".into(), tokens[0].clone()), ("Nein".into(), tokens[1].clone())];
     let bought = fill(state, order, market);
-    let shares = bought.position_shares;
+    let shares = bought.fill.position_shares;
     let payouts: Payouts = if half == 0 {
         smallvec![Price::from_micros(500_000); 2]
     } else {
         smallvec![Price::ONE, Price::ZERO]
     };
-    let payout = Notional::of(payouts[bought.outcome.index()], shares).floor();
+    let payout = Notional::of(payouts[bought.placement.outcome.index()], shares).floor();
     let paid = PaidPosition {
         account: account(),
-        outcome: bought.outcome,
+        outcome: bought.placement.outcome,
         shares,
         payout,
-        balance: bought.balance + payout,
+        balance: bought.fill.balance + payout,
     };
     let decision = Arc::new(Decision {
         condition_id: condition_id.clone(),
@@ -327,30 +329,64 @@ fn fill(state: &State, number: u64, market: MarketIndex) -> OrderFilled {
     let balance = row.ledger.after_fill(side, notional, fee).unwrap().cash();
     let name = |kind: &str| NameHash::of_order(&format!("{kind} {number}"));
     OrderFilled {
-        order: OrderId::new(shard(), number).unwrap(),
-        account: account(),
-        market,
-        outcome,
-        side,
+        placement: Placement {
+            order: OrderId::new(shard(), number).unwrap(),
+            account: account(),
+            market,
+            outcome,
+            side,
+            fingerprint: Fingerprint::from_bytes([u8::try_from(number).unwrap(); 16]),
+            names: match number % 3 {
+                0 => smallvec![],
+                1 => smallvec![name("header")],
+                _ => smallvec![name("header"), name("body")],
+            },
+            client_order_id: number.is_multiple_of(2).then(|| format!("body {number}").into()),
+        },
+        fill: Fill {
+            quantity,
+            notional,
+            fee,
+            fee_rate: FeeRate::from_micros(70_000),
+            balance,
+            position_shares: after.shares,
+            position_cost: after.cost,
+            at: at(10 + i64::try_from(number).unwrap()),
+        },
         levels,
         book_sequence: number * 7,
-        quantity,
-        notional,
-        fee,
-        fee_rate: FeeRate::from_micros(70_000),
-        balance,
-        position_shares: after.shares,
-        position_cost: after.cost,
         slippage_bps: (!number.is_multiple_of(4)).then_some(19),
-        fingerprint: Fingerprint::from_bytes([u8::try_from(number).unwrap(); 16]),
-        names: match number % 3 {
-            0 => smallvec![],
-            1 => smallvec![name("header")],
-            _ => smallvec![name("header"), name("body")],
-        },
-        client_order_id: number.is_multiple_of(2).then(|| format!("body {number}").into()),
-        at: at(10 + i64::try_from(number).unwrap()),
     }
+}
+
+/// An event as the texts have it that were written when an order was one flat list of fields.
+fn event_text(event: &Event) -> String {
+    let Event::OrderFilled(filled) = event else { return format!("{event:?}") };
+    let OrderFilled { placement, fill, levels, book_sequence, slippage_bps } = &**filled;
+    let levels = format!("levels: {levels:?}, book_sequence: {book_sequence}");
+    let order = order_text(["OrderFilled", "order"], placement, fill, &levels, *slippage_bps);
+    format!("OrderFilled({order})")
+}
+
+fn order_text(
+    [kind, id]: [&str; 2],
+    placement: &Placement,
+    fill: &Fill,
+    levels: &str,
+    slippage_bps: Option<u32>,
+) -> String {
+    let Placement { order, account, market, outcome, side, .. } = placement;
+    let Placement { fingerprint, names, client_order_id, .. } = placement;
+    let Fill { quantity, notional, fee, fee_rate, .. } = fill;
+    let Fill { balance, position_shares, position_cost, at, .. } = fill;
+    format!(
+        "{kind} {{ {id}: {order:?}, account: {account:?}, market: {market:?}, \
+         outcome: {outcome:?}, side: {side:?}, {levels}, quantity: {quantity:?}, \
+         notional: {notional:?}, fee: {fee:?}, fee_rate: {fee_rate:?}, balance: {balance:?}, \
+         position_shares: {position_shares:?}, position_cost: {position_cost:?}, \
+         slippage_bps: {slippage_bps:?}, fingerprint: {fingerprint:?}, names: {names:?}, \
+         client_order_id: {client_order_id:?}, at: {at:?} }}"
+    )
 }
 
 fn comment(number: u64, order: u64) -> Event {
@@ -380,7 +416,7 @@ fn told(data: &Path) -> (String, BTreeSet<&'static str>) {
             writeln!(text, "record {position} of segment {number}: {header:?}").unwrap();
             for event in &events {
                 kinds.insert(kind(event));
-                writeln!(text, "  {event:?}").unwrap();
+                writeln!(text, "  {}", event_text(event)).unwrap();
             }
         }
     }
@@ -391,7 +427,10 @@ fn told(data: &Path) -> (String, BTreeSet<&'static str>) {
     for row in state.accounts() {
         writeln!(text, "{row:?}").unwrap();
         for order in state.orders_of(row.id) {
-            writeln!(text, "  {order:?}").unwrap();
+            let OrderRow { placement, fill, level_count, slippage_bps } = &order;
+            let levels = format!("level_count: {level_count}");
+            let order = order_text(["OrderRow", "id"], placement, fill, &levels, *slippage_bps);
+            writeln!(text, "  {order}").unwrap();
         }
     }
     for key in state.keys() {

@@ -9,6 +9,7 @@ use paperbourse::auth::api_key::{KEY_SECRET_BYTES, RawKey};
 use paperbourse::auth::key_table::{KeyEntry, KeyFacts, KeyTable};
 use paperbourse::engine::command::{Identity, OpenAccount, OrderNames, Owner, Trade, TradeOrder};
 use paperbourse::engine::event::Events;
+use paperbourse::engine::fill::Fill;
 use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::Permissions;
 use paperbourse::engine::order::OrderReceipt;
@@ -21,7 +22,7 @@ use paperbourse::limits::window::KeyLimiter;
 use paperbourse::market::book::{Book, Side};
 use paperbourse::market::catalogue::MarketInfo;
 use paperbourse::market::quote::Quote;
-use paperbourse::money::{Price, Shares, Usd};
+use paperbourse::money::{FeeRate, Price, Shares, Usd};
 
 use super::client::Shape;
 use super::exchange;
@@ -129,16 +130,19 @@ fn write_answer(times: usize) {
         market_id: MARKET_ID.into(),
         outcome: "Yes".into(),
         side: Side::Buy,
-        quantity: Shares::from_micros(94_339_622),
-        notional: Usd::from_micros(50_000_000),
-        fee: Usd::from_micros(1_645_000),
-        balance: Usd::from_micros(948_355_000),
-        position_shares: Shares::from_micros(94_339_622),
-        position_cost: Usd::from_micros(50_000_000),
+        fill: Fill {
+            quantity: Shares::from_micros(94_339_622),
+            notional: Usd::from_micros(50_000_000),
+            fee: Usd::from_micros(1_645_000),
+            fee_rate: FeeRate::from_micros(70_000),
+            balance: Usd::from_micros(948_355_000),
+            position_shares: Shares::from_micros(94_339_622),
+            position_cost: Usd::from_micros(50_000_000),
+            at: NOW,
+        },
         level_count: 2,
         slippage_bps: Some(12),
         client_order_id: Some("6f1c2a52-6f0b-4b55-9f53-0d8b2b6f7f0a".into()),
-        at: NOW,
     };
     let mut out = Vec::with_capacity(1_024);
     for _ in 0..times {

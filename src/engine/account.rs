@@ -7,7 +7,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
-use super::event::OrderFilled;
+use super::fill::{Fill, Placement};
 use super::payout::{PaidPosition, SETTLEMENTS_PER_ACCOUNT_MAX, Settlement, Settlements, payout};
 use super::position::Position;
 use super::slab::PackedSlot;
@@ -148,11 +148,16 @@ impl Account {
 
     /// Changes what a fill of it changes, and tells how the state hash changes with that. A fill
     /// that contradicts what there is is an error; the account is of no use any more after it.
-    pub(super) fn fill(&mut self, fill: &OrderFilled) -> Result<StateHash, &'static str> {
+    pub(super) fn fill(
+        &mut self,
+        placement: &Placement,
+        fill: &Fill,
+    ) -> Result<StateHash, &'static str> {
+        let &Placement { market, outcome, side, .. } = placement;
         let mut change = StateHash::default();
         let activity = self.activity.get_or_insert_default();
         let before = activity.ledger(self.granted);
-        let after = before.after_fill(fill.side, fill.notional, fill.fee);
+        let after = before.after_fill(side, fill.notional, fill.fee);
         let after = after.ok_or("has sums out of range")?;
         if after.cash() != fill.balance {
             return Err("does not conserve money");
@@ -166,12 +171,11 @@ impl Account {
         activity.set_ledger(after);
         activity.order_count_ever = order_count;
 
-        let index = activity.find(fill.market, fill.outcome);
+        let index = activity.find(market, outcome);
         let known = index.map(|index| &mut activity.positions.as_mut_slice()[index]);
-        let before =
-            known.as_deref().copied().unwrap_or(Position::empty(fill.market, fill.outcome));
+        let before = known.as_deref().copied().unwrap_or(Position::empty(market, outcome));
         let after = before
-            .after_fill(fill.side, fill.quantity, fill.notional)
+            .after_fill(side, fill.quantity, fill.notional)
             .ok_or("sells more than is held, or leaves a position out of range")?;
         if after.shares != fill.position_shares {
             return Err("does not conserve shares");

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::command::Identity;
-use super::idempotency::{Fingerprint, NameHash};
+use super::fill::{Fill, Placement};
 use super::key::KeyGrant;
 use super::payout::{Decision, Payouts, PositionsSettled};
 use super::state_hash::StateHash;
-use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex, Timestamp};
-use crate::market::book::Side;
+use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, Timestamp};
 use crate::market::walk::Fills;
-use crate::money::{FeeRate, Shares, Usd};
+use crate::money::Usd;
 
 /// The events of one command: one frame in the journal, on disk all together or not at all.
 pub type Events = SmallVec<[Event; 1]>;
@@ -157,46 +156,18 @@ impl Event {
     }
 }
 
-/// A fill: what was taken, at which prices, at which fee, and what the account had afterwards.
+/// An order was placed and has filled at once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrderFilled {
     /// The order.
-    pub order: OrderId,
-    /// Whose.
-    pub account: AccountId,
-    /// In which market.
-    pub market: MarketIndex,
-    /// Of which outcome.
-    pub outcome: OutcomeIndex,
-    /// Which way.
-    pub side: Side,
+    pub placement: Placement,
+    /// What it got.
+    pub fill: Fill,
     /// What was taken, best price first.
     pub levels: Fills,
     /// The sequence of the book that it was taken from.
     pub book_sequence: u64,
-    /// The sum of the sizes.
-    pub quantity: Shares,
-    /// Σ price × size, rounded once against the trader.
-    pub notional: Usd,
-    /// The sum of the levels' fees.
-    pub fee: Usd,
-    /// The rate that the fee was computed at.
-    pub fee_rate: FeeRate,
-    /// Cash afterwards.
-    pub balance: Usd,
-    /// Shares of this outcome afterwards.
-    pub position_shares: Shares,
-    /// What those shares cost, fees outside.
-    pub position_cost: Usd,
     /// How much worse than the reference price the fill was, in whole basis points rounded up;
     /// none when the reference was 0, of which nothing is a part.
     pub slippage_bps: Option<u32>,
-    /// The order as it was sent, hashed.
-    pub fingerprint: Fingerprint,
-    /// The names that it goes by.
-    pub names: SmallVec<[NameHash; 2]>,
-    /// The name that its body gave.
-    pub client_order_id: Option<Box<str>>,
-    /// When.
-    pub at: Timestamp,
 }

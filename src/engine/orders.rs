@@ -8,11 +8,13 @@ use super::contradiction::{Flaw, NOT_KEPT, NOT_NEXT};
 use super::cost::Cost;
 use super::decide::{Command, Given, IDS_EXHAUSTED, Verdict};
 use super::event::{Event, Events, OrderFilled};
+use super::fill::{Fill, Placement};
 use super::idempotency::Fingerprint;
 use super::markets::introduction;
 use super::order::{Order, OrderReceipt};
 use super::position::Position;
 use super::rejection::Rejection;
+use super::rules::Rules;
 use super::slippage::Slippage;
 use super::state::State;
 use crate::ids::{AccountId, OrderId, Place};
@@ -115,11 +117,7 @@ impl Command for Trade {
         let mut events = Events::new();
         match account {
             Some(account) => {
-                let kept_max = rules.kept_orders_max.max(1) as usize;
-                let excess = (holdings.kept_order_count + 1).saturating_sub(kept_max);
-                if excess > 0 {
-                    forget_oldest(state, account, excess, &mut events);
-                }
+                forget_oldest(state, account, holdings.kept_order_count, rules, &mut events);
             }
             None => events.extend(actor.opening(now, rules)),
         }
@@ -127,25 +125,29 @@ impl Command for Trade {
             events.push(introduction(index, quote));
         }
         events.push(Event::OrderFilled(Box::new(OrderFilled {
-            order: order_id,
-            account: actor.id(),
-            market: index,
-            outcome,
-            side: order.side,
+            placement: Placement {
+                order: order_id,
+                account: actor.id(),
+                market: index,
+                outcome,
+                side: order.side,
+                fingerprint,
+                names: SmallVec::from_slice(self.names().hashes()),
+                client_order_id: self.names().client_order_id().map(Into::into),
+            },
+            fill: Fill {
+                quantity: order.quantity,
+                notional: cost.notional,
+                fee: cost.fee,
+                fee_rate: cost.fee_rate,
+                balance,
+                position_shares: position.shares,
+                position_cost: position.cost,
+                at: now,
+            },
             levels: walk.fills,
             book_sequence: quoted.book.sequence,
-            quantity: order.quantity,
-            notional: cost.notional,
-            fee: cost.fee,
-            fee_rate: cost.fee_rate,
-            balance,
-            position_shares: position.shares,
-            position_cost: position.cost,
             slippage_bps: slippage.reported_bps(),
-            fingerprint,
-            names: SmallVec::from_slice(self.names().hashes()),
-            client_order_id: self.names().client_order_id().map(Into::into),
-            at: now,
         })));
         Ok(Verdict::Happens(events, order_id))
     }
@@ -179,39 +181,41 @@ impl State {
 
     pub(super) fn fill_order(
         &mut self,
-        fill: &OrderFilled,
+        filled: &OrderFilled,
         position_in_log: u64,
     ) -> Result<(), Flaw> {
-        let flaw = |flaw| Flaw::order(fill.order, flaw);
-        let counter = fill.order.counter();
-        if fill.order.shard() != self.shard || Some(counter) != self.orders_ever.checked_add(1) {
+        let OrderFilled { placement, fill, .. } = filled;
+        let flaw = |flaw| Flaw::order(placement.order, flaw);
+        let counter = placement.order.counter();
+        let is_next = Some(counter) == self.orders_ever.checked_add(1);
+        if placement.order.shard() != self.shard || !is_next {
             return Err(flaw(NOT_NEXT));
         }
         self.orders_ever = counter;
-        check_fill(fill).map_err(flaw)?;
-        let market = self.markets.get(fill.market.0 as usize);
-        if market.is_none_or(|market| fill.outcome.index() >= market.outcomes.len()) {
+        check_fill(filled).map_err(flaw)?;
+        let market = self.markets.get(placement.market.0 as usize);
+        if market.is_none_or(|market| placement.outcome.index() >= market.outcomes.len()) {
             return Err(flaw("is in no market"));
         }
-        if self.settled.contains_key(&fill.market) {
+        if self.settled.contains_key(&placement.market) {
             return Err(flaw("is in a settled market"));
         }
 
-        let slot = self.account_slot(fill.account).ok_or(flaw("is of no account"))?;
+        let slot = self.account_slot(placement.account).ok_or(flaw("is of no account"))?;
         let account = &mut self.accounts[slot];
-        let order = Order::filled(fill, position_in_log);
+        let order = Order::filled(filled, position_in_log);
         let order = order.ok_or(flaw("has numbers out of range"))?;
         self.hash += order.term();
         // Before the account, so that the index of names is looked at while that is on its way.
         let order_slot = self.orders.insert(order).ok_or(flaw("has a name that is used"))?;
 
-        self.hash += account.fill(fill).map_err(flaw)?;
+        self.hash += account.fill(placement, fill).map_err(flaw)?;
         account.push_order(order_slot);
         account.position_in_log = position_in_log;
-        let position = (fill.market, slot, fill.outcome);
+        let position = (placement.market, slot, placement.outcome);
         if fill.position_shares == Shares::ZERO {
             self.open_positions.remove(&position);
-        } else if fill.side == Side::Buy && fill.position_shares == fill.quantity {
+        } else if placement.side == Side::Buy && fill.position_shares == fill.quantity {
             self.open_positions.insert(position);
         }
         Ok(())
@@ -245,9 +249,19 @@ impl State {
 
 /// Adds the orders that the account forgets when it gets another one: its oldest, as many as it
 /// would keep too many.
-fn forget_oldest(state: &State, account: &Account, excess: usize, events: &mut Events) {
-    for slot in account.orders().take(excess.min(FORGOTTEN_PER_TRADE_MAX)) {
-        events.push(Event::OrderForgotten { order: state.orders[slot].id() });
+fn forget_oldest(
+    state: &State,
+    account: &Account,
+    kept_count: usize,
+    rules: &Rules,
+    events: &mut Events,
+) {
+    let kept_max = rules.kept_orders_max.max(1) as usize;
+    let excess = (kept_count + 1).saturating_sub(kept_max);
+    if excess > 0 {
+        for slot in account.orders().take(excess.min(FORGOTTEN_PER_TRADE_MAX)) {
+            events.push(Event::OrderForgotten { order: state.orders[slot].id() });
+        }
     }
 }
 
@@ -293,9 +307,10 @@ fn audit(balance: Usd, position: &Position) -> Result<(), Rejection> {
 
 /// What must hold of every fill, whatever the state is. Sums and prices that are shown later come
 /// from these numbers.
-fn check_fill(fill: &OrderFilled) -> Result<(), &'static str> {
+fn check_fill(filled: &OrderFilled) -> Result<(), &'static str> {
+    let OrderFilled { fill, levels, .. } = filled;
     let mut taken = Shares::ZERO;
-    for level in &fill.levels {
+    for level in levels {
         if level.size <= Shares::ZERO {
             return Err("takes no shares at a price");
         }

@@ -192,30 +192,32 @@ impl Restorer {
     /// An order, behind those of its account that finished before it. One that finished before the
     /// oldest that its account keeps is passed over: it was forgotten.
     pub fn order(&mut self, row: OrderRow) -> Result<(), RestoreError> {
-        let id = row.id;
+        let OrderRow { placement, fill, .. } = &row;
+        let id = placement.order;
         let error = |flaw| RestoreError::Row { kind: "order", id: id.get(), flaw };
         let state = &mut self.state;
-        if row.id.shard() != state.shard || row.id.counter() > state.orders_ever {
+        if id.shard() != state.shard || id.counter() > state.orders_ever {
             return Err(error("is none that the shard has given"));
         }
-        let account = state.account_slot(row.account).ok_or_else(|| error("is of no account"))?;
+        let account =
+            state.account_slot(placement.account).ok_or_else(|| error("is of no account"))?;
         let oldest = self.oldest_orders[account as usize]
             .ok_or_else(|| error("is of an account that has none"))?;
         let kept_count = state.accounts[account].kept_order_count();
-        if kept_count == 0 && row.id != oldest {
+        if kept_count == 0 && id != oldest {
             return Ok(());
         }
         if kept_count as u64 == state.accounts[account].order_count_ever() {
             return Err(error("is one more than its account has finished"));
         }
-        if state.order(row.id).is_some() {
+        if state.order(id).is_some() {
             return Err(error("came before"));
         }
-        let market = state.markets.get(row.market.0 as usize);
-        if market.is_none_or(|market| row.outcome.index() >= market.outcomes.len()) {
+        let market = state.markets.get(placement.market.0 as usize);
+        if market.is_none_or(|market| placement.outcome.index() >= market.outcomes.len()) {
             return Err(error("is in no market"));
         }
-        if row.quantity <= Shares::ZERO {
+        if fill.quantity <= Shares::ZERO {
             return Err(error("is for no shares"));
         }
         let order = Order::pack(row, 0).ok_or_else(|| error("has numbers out of range"))?;

@@ -273,8 +273,9 @@ impl<'a> EventRow<'a> {
                     outcomes: outcomes.map(row).collect(),
                 }
             }
-            Event::OrderFilled(fill) => {
-                Self::OrderFilled(Box::new(FillRow::new(fill, market(fill.market))))
+            Event::OrderFilled(filled) => {
+                let market = market(filled.placement.market);
+                Self::OrderFilled(Box::new(FillRow::new(filled, market)))
             }
             Event::OrderForgotten { order } => Self::OrderForgotten { order: order.get() },
             Event::CommentAdded { comment, order, author, content, at } => Self::CommentAdded {
@@ -332,35 +333,36 @@ impl SettledRow {
 }
 
 impl<'a> FillRow<'a> {
-    fn new(fill: &'a OrderFilled, market: Option<UsedMarket>) -> Self {
-        let OutcomeIndex(outcome_index) = fill.outcome;
+    fn new(filled: &'a OrderFilled, market: Option<UsedMarket>) -> Self {
+        let OrderFilled { placement, fill, .. } = filled;
+        let OutcomeIndex(outcome_index) = placement.outcome;
         let label = |market: &UsedMarket| {
-            market.outcomes.get(fill.outcome.index()).map(|(label, _)| label.clone())
+            market.outcomes.get(placement.outcome.index()).map(|(label, _)| label.clone())
         };
         Self {
-            order: fill.order.get(),
-            account: fill.account.get(),
-            market_index: fill.market.0,
+            order: placement.order.get(),
+            account: placement.account.get(),
+            market_index: placement.market.0,
             outcome_index,
             outcome: market.as_ref().and_then(label).map(Text),
             market_id: market.map(|market| Text(market.condition_id)),
-            side: fill.side.as_str(),
+            side: placement.side.as_str(),
             quantity: Text(fill.quantity),
             notional: Text(fill.notional),
             fee: Text(fill.fee),
             fee_rate: Text(fill.fee_rate),
-            levels: fill
+            levels: filled
                 .levels
                 .iter()
                 .map(|level| LevelRow { price: Text(level.price), size: Text(level.size) })
                 .collect(),
-            book_sequence: fill.book_sequence,
+            book_sequence: filled.book_sequence,
             balance: Text(fill.balance),
             position_shares: Text(fill.position_shares),
             position_cost: Text(fill.position_cost),
-            slippage_bps: fill.slippage_bps,
-            name_count: fill.names.len(),
-            client_order_id: fill.client_order_id.as_deref(),
+            slippage_bps: filled.slippage_bps,
+            name_count: placement.names.len(),
+            client_order_id: placement.client_order_id.as_deref(),
             at: Text(fill.at),
         }
     }

@@ -185,8 +185,8 @@ fn time_is_what_the_clock_shows_and_goes_back_only_from_a_jump() {
         runtime.block_on(world.shards.execute(shard_id(), command, &waiters)).unwrap();
         let (header, events) = record::decode(world.memory.records().last().unwrap()).unwrap();
         assert_eq!(header.at, Timestamp::from_nanos(expected), "at {shown}");
-        let Some(Event::OrderFilled(fill)) = events.last() else { panic!("{events:?}") };
-        assert_eq!(fill.at, header.at);
+        let Some(Event::OrderFilled(filled)) = events.last() else { panic!("{events:?}") };
+        assert_eq!(filled.fill.at, header.at);
     }
     world.assert_replays();
 }
@@ -297,7 +297,7 @@ fn commands_from_many_threads_have_one_order_and_each_its_own_result() {
             assert_eq!(first.client_order_id.as_deref(), Some(&*name));
             let again = world.shards.execute(shard_id(), command, &waiters).await;
             assert_eq!(receipt(again), (first.clone(), true));
-            orders.push((first.account, first.order, first.balance));
+            orders.push((first.account, first.order, first.fill.balance));
         }
         orders
     };

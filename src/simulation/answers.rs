@@ -154,7 +154,7 @@ fn tell_order(
                 auditor.acknowledged(noted.shard, noted.sequence);
                 auditor.told_time(trader, &receipt, noted)?;
                 totals.several_levels += u64::from(receipt.level_count > 1);
-                totals.with_fee += u64::from(receipt.fee.micros() > 0);
+                totals.with_fee += u64::from(receipt.fill.fee.micros() > 0);
             }
             auditor.told_order(clients, number, &receipt)?;
             clients.is_answered[number] = true;

@@ -160,9 +160,9 @@ impl Auditor {
         ensure!(receipt.account == account, "trader {} has two accounts", order.trader);
         let fill = order.fill();
         ensure!(
-            receipt.quantity.micros() == order.quantity_micros
-                && receipt.notional.micros() == fill.notional_micros
-                && receipt.fee.micros() == fill.fee_micros
+            receipt.fill.quantity.micros() == order.quantity_micros
+                && receipt.fill.notional.micros() == fill.notional_micros
+                && receipt.fill.fee.micros() == fill.fee_micros
                 && receipt.level_count == fill.level_count
                 && receipt.side == order.side
                 && *receipt.market_id == *MARKETS[order.market].id,
@@ -194,7 +194,7 @@ impl Auditor {
         receipt: &OrderReceipt,
         noted: Noted,
     ) -> Result<(), String> {
-        let (order, at, shown) = (receipt.order, receipt.at, noted.shown);
+        let (order, at, shown) = (receipt.order, receipt.fill.at, noted.shown);
         let ahead_nanos = at.nanos() - shown.nanos();
         ensure!(
             (0..=AHEAD_NANOS_MAX).contains(&ahead_nanos),
@@ -431,7 +431,7 @@ impl Auditor {
         let mut final_shares = [0; MARKETS.len()];
         for (_, receipt) in book.executed.values() {
             let market = market_index(&receipt.market_id);
-            final_shares[market] = receipt.position_shares.micros();
+            final_shares[market] = receipt.fill.position_shares.micros();
         }
         let owed = |market: usize| {
             let shares = if is_paid[market] { final_shares[market] } else { 0 };
@@ -467,14 +467,15 @@ impl Auditor {
         for (order_count, (id, (number, receipt))) in (1..).zip(&book.executed) {
             let sign = if receipt.side == Side::Buy { 1 } else { -1 };
             let market = market_index(&receipt.market_id);
-            cash -= sign * receipt.notional.micros() + receipt.fee.micros();
-            positions[market] += sign * receipt.quantity.micros();
+            cash -= sign * receipt.fill.notional.micros() + receipt.fill.fee.micros();
+            positions[market] += sign * receipt.fill.quantity.micros();
             // The balance holds what resolved markets had paid by then: some of them all they owe.
-            let paid = receipt.balance.micros() - cash;
+            let paid = receipt.fill.balance.micros() - cash;
             ensure!(
-                is_owed(paid, paid_before) && receipt.position_shares.micros() == positions[market],
+                is_owed(paid, paid_before)
+                    && receipt.fill.position_shares.micros() == positions[market],
                 "order {number}, executed as {id}, left {} and not {cash} and some of {owed:?}",
-                receipt.balance.micros()
+                receipt.fill.balance.micros()
             );
             paid_before = check_told(order_count, cash, &positions, paid)?;
         }

@@ -38,6 +38,7 @@ use super::replay::ShardState;
 use crate::engine::account::Ledger;
 use crate::engine::command::Identity;
 use crate::engine::event::Event;
+use crate::engine::fill::Placement;
 use crate::engine::idempotency::{Fingerprint, NameHash};
 use crate::engine::order::OrderRow;
 use crate::engine::payout::Settlement;
@@ -49,9 +50,10 @@ use crate::engine::{UsedMarket, comment::Comment, key::Key};
 use crate::faults::{self, Fault};
 use crate::ids::{AccountId, KeyId, MarketIndex, OrderId, OutcomeIndex, ShardId, Timestamp};
 use crate::journal::record::RecordError;
-use crate::journal::record::field::{Fields, Reader, side_code};
+use crate::journal::record::field::{Fields, Reader};
 use crate::journal::record::kind;
-use crate::money::{FeeRate, Price, Shares, Usd};
+use crate::journal::record::order::side_code;
+use crate::money::{Price, Shares, Usd};
 
 /// Why a shard's state cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -369,34 +371,28 @@ impl<'a> Reading<'a> {
 
 /// Encodes a finished order.
 pub(super) fn encode_order(order: &OrderRow, out: &mut Vec<u8>) {
+    let OrderRow { placement, fill, level_count, slippage_bps } = order;
     let mut fields = Fields(out);
-    fields.u64(order.id.get());
-    fields.u64(order.account.get());
-    fields.u32(order.market.0);
-    fields.u8(order.outcome.0);
-    fields.u8(side_code(order.side));
-    fields.u8(u8::try_from(order.names.len()).expect("an order has at most two names"));
-    fields.u8(u8::from(order.slippage_bps.is_some()));
-    fields.u32(order.slippage_bps.unwrap_or(0));
-    fields.u16(order.level_count);
+    fields.u64(placement.order.get());
+    fields.u64(placement.account.get());
+    fields.u32(placement.market.0);
+    fields.u8(placement.outcome.0);
+    fields.u8(side_code(placement.side));
+    fields.u8(u8::try_from(placement.names.len()).expect("an order has at most two names"));
+    fields.u8(u8::from(slippage_bps.is_some()));
+    fields.u32(slippage_bps.unwrap_or(0));
+    fields.u16(*level_count);
     fields.u16(0);
-    fields.i64(order.quantity.micros());
-    fields.i64(order.notional.micros());
-    fields.i64(order.fee.micros());
-    fields.i64(order.fee_rate.micros());
-    fields.i64(order.balance.micros());
-    fields.i64(order.position_shares.micros());
-    fields.i64(order.position_cost.micros());
-    fields.i64(order.at.nanos());
-    fields.0.extend_from_slice(&order.fingerprint.to_bytes());
-    for name in &order.names {
+    fields.fill(fill);
+    fields.0.extend_from_slice(&placement.fingerprint.to_bytes());
+    for name in &placement.names {
         fields.0.extend_from_slice(&name.to_bytes());
     }
-    fields.optional_text(order.client_order_id.as_deref());
+    fields.optional_text(placement.client_order_id.as_deref());
 }
 
 fn read_order(reader: &mut Reader<'_>) -> Result<OrderRow, RecordError> {
-    let id = reader.id("order", OrderId::from_raw)?;
+    let order = reader.id("order", OrderId::from_raw)?;
     let account = reader.id("account", AccountId::from_raw)?;
     let market = MarketIndex(reader.u32("market index")?);
     let outcome = OutcomeIndex(reader.u8("outcome index")?);
@@ -405,14 +401,7 @@ fn read_order(reader: &mut Reader<'_>) -> Result<OrderRow, RecordError> {
     let slippage_bps = reader.slippage()?;
     let level_count = reader.u16("level count")?;
     reader.zeros(2, "zeros after the level count")?;
-    let quantity = Shares::from_micros(reader.i64("quantity")?);
-    let mut usd = |field| reader.i64(field).map(Usd::from_micros);
-    let (notional, fee) = (usd("notional")?, usd("fee")?);
-    let fee_rate = FeeRate::from_micros(reader.i64("fee rate")?);
-    let balance = Usd::from_micros(reader.i64("balance")?);
-    let position_shares = Shares::from_micros(reader.i64("position shares")?);
-    let position_cost = Usd::from_micros(reader.i64("position cost")?);
-    let at = reader.timestamp("time")?;
+    let fill = reader.fill("fill")?;
     let fingerprint = Fingerprint::from_bytes(reader.array("fingerprint")?);
     let mut names = SmallVec::new();
     for _ in 0..name_count {
@@ -420,24 +409,8 @@ fn read_order(reader: &mut Reader<'_>) -> Result<OrderRow, RecordError> {
         let is_lost = faults::is_on(Fault::IdempotencyNotRestored);
         names.push(NameHash::from_bytes(if is_lost { name.map(|byte| !byte) } else { name }));
     }
-    Ok(OrderRow {
-        id,
-        account,
-        market,
-        outcome,
-        side,
-        level_count,
-        quantity,
-        notional,
-        fee,
-        fee_rate,
-        balance,
-        position_shares,
-        position_cost,
-        slippage_bps,
-        fingerprint,
-        names,
-        client_order_id: reader.optional_text("client order id")?,
-        at,
-    })
+    let client_order_id = reader.optional_text("client order id")?;
+    let placement =
+        Placement { order, account, market, outcome, side, fingerprint, names, client_order_id };
+    Ok(OrderRow { placement, fill, level_count, slippage_bps })
 }

@@ -14,6 +14,7 @@ use super::*;
 use crate::disk::Disk;
 use crate::engine::command::Identity;
 use crate::engine::event::{Event, OrderFilled};
+use crate::engine::fill::{Fill, Placement};
 use crate::engine::idempotency::{Fingerprint, NameHash};
 use crate::engine::key::{KeyGrant, Permissions};
 use crate::ids::{
@@ -170,31 +171,35 @@ impl World {
         let cent = Usd::from_micros(10_000);
         let cash = state.accounts().find(|row| row.id == account).unwrap().ledger.cash();
         events.push(Event::OrderFilled(Box::new(OrderFilled {
-            order,
-            account,
-            market: MarketIndex(0),
-            outcome: OutcomeIndex(0),
-            side: Side::Buy,
+            placement: Placement {
+                order,
+                account,
+                market: MarketIndex(0),
+                outcome: OutcomeIndex(0),
+                side: Side::Buy,
+                fingerprint: Fingerprint::from_bytes([9; 16]),
+                names: smallvec![NameHash::of_order(&format!("order {}", self.turn))],
+                client_order_id: self
+                    .turn
+                    .is_multiple_of(3)
+                    .then(|| format!("client {}", self.turn).into()),
+            },
+            fill: Fill {
+                quantity: Shares::from_micros(1_000_000),
+                notional: cent,
+                fee: Usd::ZERO,
+                fee_rate: FeeRate::ZERO,
+                balance: cash - cent,
+                position_shares: Shares::from_micros(1_000_000 * count),
+                position_cost: Usd::from_micros(10_000 * count),
+                at: at(self.turn),
+            },
             levels: smallvec![Level {
                 price: Price::from_micros(10_000),
                 size: Shares::from_micros(1_000_000)
             }],
             book_sequence: self.turn,
-            quantity: Shares::from_micros(1_000_000),
-            notional: cent,
-            fee: Usd::ZERO,
-            fee_rate: FeeRate::ZERO,
-            balance: cash - cent,
-            position_shares: Shares::from_micros(1_000_000 * count),
-            position_cost: Usd::from_micros(10_000 * count),
             slippage_bps: self.turn.is_multiple_of(2).then_some(3),
-            fingerprint: Fingerprint::from_bytes([9; 16]),
-            names: smallvec![NameHash::of_order(&format!("order {}", self.turn))],
-            client_order_id: self
-                .turn
-                .is_multiple_of(3)
-                .then(|| format!("client {}", self.turn).into()),
-            at: at(self.turn),
         })));
         self.happen(shard, &events);
         order

@@ -59,7 +59,12 @@ fn check_fill(counter: u64, change: impl FnOnce(&mut OrderFilled), expected: &st
                 Event::OrderFilled(fill) => Some(fill),
                 _ => None,
             });
-            change(fills.filter(|fill| fill.order.counter() == counter).last().expect("a fill"));
+            change(
+                fills
+                    .filter(|filled| filled.placement.order.counter() == counter)
+                    .last()
+                    .expect("a fill"),
+            );
         },
         expected,
     );
@@ -71,70 +76,82 @@ fn a_fill_that_cannot_be_is_refused() {
     let usd = Usd::from_micros;
     let other = ShardId::new(6).expect("below the shard count");
     let money = "order 133 does not conserve money";
-    check_fill(2, |fill| fill.balance += usd(1), money);
-    check_fill(2, |fill| fill.notional -= usd(1), money);
-    check_fill(2, |fill| fill.fee += usd(1), money);
-    check_fill(2, |fill| fill.fee = usd(-1), "order 133 has a fee below zero");
-    check_fill(2, |fill| fill.fee = usd(i64::MAX), money);
+    check_fill(2, |filled| filled.fill.balance += usd(1), money);
+    check_fill(2, |filled| filled.fill.notional -= usd(1), money);
+    check_fill(2, |filled| filled.fill.fee += usd(1), money);
+    check_fill(2, |filled| filled.fill.fee = usd(-1), "order 133 has a fee below zero");
+    check_fill(2, |filled| filled.fill.fee = usd(i64::MAX), money);
     check_fill(
         2,
-        |fill| {
-            fill.fee = usd(1_000_000_000);
-            fill.balance -= fill.fee;
+        |filled| {
+            filled.fill.fee = usd(1_000_000_000);
+            filled.fill.balance -= filled.fill.fee;
         },
         "order 133 leaves a debt",
     );
     let dear = "order 133 costs less than nothing or more than a dollar a share";
-    check_fill(2, |fill| fill.notional = usd(1_000_001), dear);
-    check_fill(2, |fill| fill.notional = usd(-1), dear);
-    check_fill(2, |fill| fill.position_shares += shares(1), "order 133 does not conserve shares");
-    check_fill(2, |fill| fill.position_cost += usd(1), "order 133 does not conserve cost");
-    check_fill(2, |fill| fill.quantity += shares(1), "order 133 is not what it took");
-    let nothing = "order 133 takes no shares at a price";
-    check_fill(2, |fill| fill.levels[0].size = shares(0), nothing);
-    check_fill(2, |fill| fill.levels[0].size = shares(i64::MIN), nothing);
+    check_fill(2, |filled| filled.fill.notional = usd(1_000_001), dear);
+    check_fill(2, |filled| filled.fill.notional = usd(-1), dear);
     check_fill(
         2,
-        |fill| {
-            let level = fill.levels[0];
-            fill.levels[0].size = shares(i64::MAX);
-            fill.levels.push(level);
+        |filled| filled.fill.position_shares += shares(1),
+        "order 133 does not conserve shares",
+    );
+    check_fill(2, |filled| filled.fill.position_cost += usd(1), "order 133 does not conserve cost");
+    check_fill(2, |filled| filled.fill.quantity += shares(1), "order 133 is not what it took");
+    let nothing = "order 133 takes no shares at a price";
+    check_fill(2, |filled| filled.levels[0].size = shares(0), nothing);
+    check_fill(2, |filled| filled.levels[0].size = shares(i64::MIN), nothing);
+    check_fill(
+        2,
+        |filled| {
+            let level = filled.levels[0];
+            filled.levels[0].size = shares(i64::MAX);
+            filled.levels.push(level);
         },
         "order 133 takes more than there can be",
     );
     check_fill(
         2,
-        |fill| {
-            fill.levels.clear();
-            fill.quantity = shares(0);
+        |filled| {
+            filled.levels.clear();
+            filled.fill.quantity = shares(0);
         },
         "order 133 is not what it took",
     );
     check_fill(
         3,
-        |fill| {
-            fill.side = Side::Sell;
-            fill.balance += fill.notional + fill.notional;
+        |filled| {
+            filled.placement.side = Side::Sell;
+            filled.fill.balance += filled.fill.notional + filled.fill.notional;
         },
         "order 197 sells more than is held, or leaves a position out of range",
     );
-    check_fill(2, |fill| fill.market = MarketIndex(u32::MAX), "order 133 is in no market");
-    check_fill(2, |fill| fill.outcome.0 = 2, "order 133 is in no market");
+    check_fill(
+        2,
+        |filled| filled.placement.market = MarketIndex(u32::MAX),
+        "order 133 is in no market",
+    );
+    check_fill(2, |filled| filled.placement.outcome.0 = 2, "order 133 is in no market");
     for account in [AccountId::new(other, 1), AccountId::from_raw((1 << 53) - 59)] {
         let account = account.expect("an id");
-        check_fill(2, |fill| fill.account = account, "order 133 is of no account");
+        check_fill(2, |filled| filled.placement.account = account, "order 133 is of no account");
     }
     for order in [OrderId::new(other, 2), OrderId::from_raw(197), OrderId::from_raw(69)] {
         let order = order.expect("an id");
         let expected = format!("order {order} is not the next one of the shard");
-        check_fill(2, |fill| fill.order = order, &expected);
+        check_fill(2, |filled| filled.placement.order = order, &expected);
     }
     let name = NameHash::of_order("a");
-    check_fill(2, |fill| fill.names[0] = name, "order 133 has a name that is used");
-    check_fill(2, |fill| fill.names.push(fill.names[0]), "order 133 has a name that is used");
+    check_fill(2, |filled| filled.placement.names[0] = name, "order 133 has a name that is used");
+    check_fill(
+        2,
+        |filled| filled.placement.names.push(filled.placement.names[0]),
+        "order 133 has a name that is used",
+    );
     let numbers = "order 133 has numbers out of range";
-    check_fill(2, |fill| fill.names.extend([name; 2]), numbers);
-    check_fill(2, |fill| fill.fee_rate = FeeRate::from_micros(-1), numbers);
+    check_fill(2, |filled| filled.placement.names.extend([name; 2]), numbers);
+    check_fill(2, |filled| filled.fill.fee_rate = FeeRate::from_micros(-1), numbers);
 }
 
 #[test]
@@ -362,11 +379,11 @@ fn read(state: &State) {
         state.observe_account(account.id, 0);
         state.observe_keys(account.id);
         for order in state.orders_of(account.id) {
-            let kept = state.order(order.id).expect("an order of the account");
+            let kept = state.order(order.placement.order).expect("an order of the account");
             let receipt = state.receipt(kept);
-            receipt.price();
-            receipt.average_entry_price();
-            state.observe_comments(order.id, 0, usize::MAX);
+            receipt.fill.price();
+            receipt.fill.average_entry_price();
+            state.observe_comments(order.placement.order, 0, usize::MAX);
         }
     }
 }

@@ -319,8 +319,8 @@ fn happened(state: &State, events: &Events) -> Outcome {
 }
 
 fn filled(state: &State, fill: &OrderFilled, opens_account: bool) -> Fill {
-    let receipt = state.receipt(state.order(fill.order).expect("it has filled"));
-    assert_eq!(fill.levels.iter().map(|level| level.size).sum::<Shares>(), receipt.quantity);
+    let receipt = state.receipt(state.order(fill.placement.order).expect("it has filled"));
+    assert_eq!(fill.levels.iter().map(|level| level.size).sum::<Shares>(), receipt.fill.quantity);
     Fill {
         opens_account,
         levels: fill
@@ -328,14 +328,14 @@ fn filled(state: &State, fill: &OrderFilled, opens_account: bool) -> Fill {
             .iter()
             .map(|level| (level.price.micros().into(), level.size.micros().into()))
             .collect(),
-        notional: receipt.notional.micros().into(),
-        fee: receipt.fee.micros().into(),
-        price: receipt.price().micros().into(),
+        notional: receipt.fill.notional.micros().into(),
+        fee: receipt.fill.fee.micros().into(),
+        price: receipt.fill.price().micros().into(),
         slippage_bps: receipt.slippage_bps.map(i128::from),
-        cash: receipt.balance.micros().into(),
-        shares: receipt.position_shares.micros().into(),
-        cost: receipt.position_cost.micros().into(),
-        average: receipt.average_entry_price().micros().into(),
+        cash: receipt.fill.balance.micros().into(),
+        shares: receipt.fill.position_shares.micros().into(),
+        cost: receipt.fill.position_cost.micros().into(),
+        average: receipt.fill.average_entry_price().micros().into(),
     }
 }
 

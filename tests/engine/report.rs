@@ -130,28 +130,29 @@ pub(crate) fn happened(state: &State, events: &[Event]) -> String {
     (text + &ends + &opens).trim_end().to_owned()
 }
 
-fn filled(state: &State, fill: &OrderFilled) -> String {
-    let receipt = state.receipt(state.order(fill.order).expect("it has filled"));
-    let account = state.account(fill.account).expect("it has traded");
-    let position = account.position(fill.market, fill.outcome).expect("it has traded");
+fn filled(state: &State, filled: &OrderFilled) -> String {
+    let receipt = state.receipt(state.order(filled.placement.order).expect("it has filled"));
+    let account = state.account(filled.placement.account).expect("it has traded");
+    let position =
+        account.position(filled.placement.market, filled.placement.outcome).expect("it has traded");
     let levels: Vec<String> =
-        fill.levels.iter().map(|level| format!("{}x{}", level.price, level.size)).collect();
+        filled.levels.iter().map(|level| format!("{}x{}", level.price, level.size)).collect();
     format!(
         "filled {} @{} notional {} fee {} rate {} cash {} position {} @{} {} realised {} \
          levels {} slippage {} order O{} of {} ",
-        receipt.quantity,
-        receipt.price(),
-        receipt.notional,
-        receipt.fee,
-        fill.fee_rate,
-        receipt.balance,
-        receipt.position_shares,
-        receipt.average_entry_price(),
+        receipt.fill.quantity,
+        receipt.fill.price(),
+        receipt.fill.notional,
+        receipt.fill.fee,
+        filled.fill.fee_rate,
+        receipt.fill.balance,
+        receipt.fill.position_shares,
+        receipt.fill.average_entry_price(),
         if position.is_open() { "open" } else { "closed" },
         position.realised,
         levels.join(" "),
         receipt.slippage_bps.map_or_else(|| "none".to_owned(), |bps| bps.to_string()),
-        fill.order.counter(),
+        filled.placement.order.counter(),
         receipt.outcome,
     )
 }

@@ -239,22 +239,31 @@ fn orders_that_do_not_fit_are_errors() {
     check(|rows| rows.orders.insert(2, rows.orders[1].clone()), "order 133 came before");
     check(|rows| drop(rows.orders.remove(1)), "is on no order");
     check(|rows| drop(rows.orders.remove(2)), "lacks the oldest order that it keeps");
-    check(|rows| rows.orders[2].id = order_id(9), "is none that the shard has given");
-    check(|rows| rows.orders[1].account = nobody, "is of no account");
-    check(|rows| rows.orders[1].account = stranger, "is of no account");
-    check(|rows| rows.orders[1].market = MarketIndex(1), "is in no market");
-    check(|rows| rows.orders[1].outcome = OutcomeIndex(2), "is in no market");
-    check(|rows| rows.orders[1].quantity = Shares::ZERO, "is for no shares");
-    check(|rows| rows.orders[1].fee_rate = FeeRate::from_micros(-1), "numbers out of range");
-    check(|rows| rows.orders[1].fee_rate = FeeRate::from_micros(1 << 32), "numbers out of range");
-    check(|rows| rows.orders[3].names = rows.orders[1].names.clone(), "has a name that is used");
-    check(|rows| rows.orders[1].names.push(NameHash::of_order("b")), "has a name that is used");
+    check(|rows| rows.orders[2].placement.order = order_id(9), "is none that the shard has given");
+    check(|rows| rows.orders[1].placement.account = nobody, "is of no account");
+    check(|rows| rows.orders[1].placement.account = stranger, "is of no account");
+    check(|rows| rows.orders[1].placement.market = MarketIndex(1), "is in no market");
+    check(|rows| rows.orders[1].placement.outcome = OutcomeIndex(2), "is in no market");
+    check(|rows| rows.orders[1].fill.quantity = Shares::ZERO, "is for no shares");
+    check(|rows| rows.orders[1].fill.fee_rate = FeeRate::from_micros(-1), "numbers out of range");
     check(
-        |rows| rows.orders[1].names.extend(["x", "y"].map(NameHash::of_order)),
+        |rows| rows.orders[1].fill.fee_rate = FeeRate::from_micros(1 << 32),
         "numbers out of range",
     );
-    check(|rows| rows.orders[1].names.clear(), "the head says");
-    check(|rows| rows.orders[1].client_order_id = None, "the head says");
+    check(
+        |rows| rows.orders[3].placement.names = rows.orders[1].placement.names.clone(),
+        "has a name that is used",
+    );
+    check(
+        |rows| rows.orders[1].placement.names.push(NameHash::of_order("b")),
+        "has a name that is used",
+    );
+    check(
+        |rows| rows.orders[1].placement.names.extend(["x", "y"].map(NameHash::of_order)),
+        "numbers out of range",
+    );
+    check(|rows| rows.orders[1].placement.names.clear(), "the head says");
+    check(|rows| rows.orders[1].placement.client_order_id = None, "the head says");
     check(|rows| rows.orders[1].slippage_bps = None, "the head says");
 }
 

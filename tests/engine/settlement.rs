@@ -370,8 +370,9 @@ fn records_that_do_not_follow_are_refused() {
         |history| {
             let mut fill = newest(history, |event| matches!(event, Event::OrderFilled(_)));
             let Event::OrderFilled(filled) = &mut fill else { unreachable!() };
-            filled.market = MarketIndex(0);
-            filled.order = paperbourse::ids::OrderId::new(filled.order.shard(), 7).expect("an id");
+            filled.placement.market = MarketIndex(0);
+            filled.placement.order =
+                paperbourse::ids::OrderId::new(filled.placement.order.shard(), 7).expect("an id");
             history.push(vec![fill]);
         },
         "order 453 is in a settled market",

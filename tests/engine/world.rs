@@ -149,7 +149,7 @@ impl World {
         assert_eq!(self.follower.hash(), self.state.hash(), "hashes after record {sequence}");
         assert_eq!(self.follower, self.state, "states after record {sequence}");
         self.finished.extend(events.iter().filter_map(|event| match event {
-            Event::OrderFilled(fill) => self.state.order_row(fill.order),
+            Event::OrderFilled(fill) => self.state.order_row(fill.placement.order),
             _ => None,
         }));
         if sequence.is_multiple_of(RECORDS_PER_RESTORE) {

@@ -162,25 +162,25 @@ pub fn write_trade(out: &mut Vec<u8>, receipt: &OrderReceipt) {
     out.extend_from_slice(b"{\"order_id\":");
     out.extend_from_slice(order_id.as_bytes());
     out.extend_from_slice(b",\"status\":\"FILLED\",\"price\":");
-    write_micros(out, receipt.price().micros());
+    write_micros(out, receipt.fill.price().micros());
     out.extend_from_slice(b",\"quantity\":");
-    write_micros(out, receipt.quantity.micros());
+    write_micros(out, receipt.fill.quantity.micros());
     out.extend_from_slice(b",\"notional\":");
-    write_micros(out, receipt.notional.micros());
+    write_micros(out, receipt.fill.notional.micros());
     out.extend_from_slice(b",\"fee\":");
-    write_micros(out, receipt.fee.micros());
+    write_micros(out, receipt.fill.fee.micros());
     out.extend_from_slice(b",\"account_balance\":");
-    write_micros(out, receipt.balance.micros());
+    write_micros(out, receipt.fill.balance.micros());
     out.extend_from_slice(b",\"position\":{\"market_id\":");
     write_text(out, &receipt.market_id);
     out.extend_from_slice(b",\"outcome\":");
     write_text(out, &receipt.outcome);
     out.extend_from_slice(b",\"quantity\":");
-    write_micros(out, receipt.position_shares.micros());
+    write_micros(out, receipt.fill.position_shares.micros());
     out.extend_from_slice(b",\"avg_entry_price\":");
-    write_micros(out, receipt.average_entry_price().micros());
+    write_micros(out, receipt.fill.average_entry_price().micros());
     out.extend_from_slice(b",\"status\":\"");
-    out.extend_from_slice(PositionStatus::of(receipt.position_shares).as_str().as_bytes());
+    out.extend_from_slice(PositionStatus::of(receipt.fill.position_shares).as_str().as_bytes());
     out.extend_from_slice(b"\"}}");
 }
 

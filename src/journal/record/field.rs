@@ -2,48 +2,15 @@
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
 use super::RecordError;
 use super::kind;
 use crate::engine::command::Identity;
-use crate::engine::event::{Event, OrderFilled};
-use crate::engine::idempotency::{Fingerprint, NAMES_PER_ORDER_MAX, NameHash};
+use crate::engine::event::Event;
 use crate::engine::key::{KEY_PREFIX_BYTES_MAX, KeyGrant, Permissions};
 use crate::engine::state_hash::StateHash;
-use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex, Timestamp};
+use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, Timestamp};
 use crate::limits::tier::Tier;
-use crate::market::book::{Level, Side};
-use crate::market::walk::Fills;
-use crate::money::{FeeRate, Price, Shares, Usd};
-
-/// Where the fields stand that every fill has, in front of its names, its levels and its text.
-mod fill_at {
-    pub(super) const ORDER: usize = 0;
-    pub(super) const ACCOUNT: usize = ORDER + 8;
-    pub(super) const MARKET: usize = ACCOUNT + 8;
-    pub(super) const OUTCOME: usize = MARKET + 4;
-    pub(super) const SIDE: usize = OUTCOME + 1;
-    pub(super) const NAME_COUNT: usize = SIDE + 1;
-    pub(super) const SLIPPAGE_FLAG: usize = NAME_COUNT + 1;
-    pub(super) const SLIPPAGE: usize = SLIPPAGE_FLAG + 1;
-    pub(super) const LEVEL_COUNT: usize = SLIPPAGE + 4;
-    pub(super) const BOOK_SEQUENCE: usize = LEVEL_COUNT + 4;
-    pub(super) const QUANTITY: usize = BOOK_SEQUENCE + 8;
-    pub(super) const NOTIONAL: usize = QUANTITY + 8;
-    pub(super) const FEE: usize = NOTIONAL + 8;
-    pub(super) const FEE_RATE: usize = FEE + 8;
-    pub(super) const BALANCE: usize = FEE_RATE + 8;
-    pub(super) const POSITION_SHARES: usize = BALANCE + 8;
-    pub(super) const POSITION_COST: usize = POSITION_SHARES + 8;
-    pub(super) const TIME: usize = POSITION_COST + 8;
-    pub(super) const FINGERPRINT: usize = TIME + 8;
-    pub(super) const END: usize = FINGERPRINT + 16;
-}
-
-/// A name, and a level with its price and its size.
-const NAME_BYTES: usize = 16;
-const LEVEL_BYTES: usize = 16;
+use crate::money::Usd;
 
 /// Writes fields behind what is there.
 pub(crate) struct Fields<'a>(pub(crate) &'a mut Vec<u8>);
@@ -103,8 +70,8 @@ impl Fields<'_> {
                 }
                 kind::MARKET_INTRODUCED
             }
-            Event::OrderFilled(fill) => {
-                self.fill(fill);
+            Event::OrderFilled(filled) => {
+                self.order_filled(filled);
                 kind::ORDER_FILLED
             }
             Event::OrderForgotten { order } => {
@@ -133,36 +100,6 @@ impl Fields<'_> {
                 self.market_settled(*market, payouts, *at)
             }
         }
-    }
-
-    fn fill(&mut self, fill: &OrderFilled) {
-        self.u64(fill.order.get());
-        self.u64(fill.account.get());
-        self.u32(fill.market.0);
-        self.u8(fill.outcome.0);
-        self.u8(side_code(fill.side));
-        self.u8(u8::try_from(fill.names.len()).expect("an order has at most two names"));
-        self.u8(u8::from(fill.slippage_bps.is_some()));
-        self.u32(fill.slippage_bps.unwrap_or(0));
-        self.length(fill.levels.len());
-        self.u64(fill.book_sequence);
-        self.i64(fill.quantity.micros());
-        self.i64(fill.notional.micros());
-        self.i64(fill.fee.micros());
-        self.i64(fill.fee_rate.micros());
-        self.i64(fill.balance.micros());
-        self.i64(fill.position_shares.micros());
-        self.i64(fill.position_cost.micros());
-        self.i64(fill.at.nanos());
-        self.0.extend_from_slice(&fill.fingerprint.to_bytes());
-        for name in &fill.names {
-            self.0.extend_from_slice(&name.to_bytes());
-        }
-        for level in &fill.levels {
-            self.i64(level.price.micros());
-            self.i64(level.size.micros());
-        }
-        self.optional_text(fill.client_order_id.as_deref());
     }
 
     pub(crate) fn u8(&mut self, value: u8) {
@@ -205,13 +142,6 @@ impl Fields<'_> {
     }
 }
 
-pub(crate) const fn side_code(side: Side) -> u8 {
-    match side {
-        Side::Buy => 0,
-        Side::Sell => 1,
-    }
-}
-
 const fn tier_code(tier: Tier) -> u8 {
     match tier {
         Tier::Free => 0,
@@ -220,29 +150,13 @@ const fn tier_code(tier: Tier) -> u8 {
     }
 }
 
-const fn side_of(code: u8) -> Option<Side> {
-    match code {
-        0 => Some(Side::Buy),
-        1 => Some(Side::Sell),
-        _ => None,
-    }
-}
-
-fn level(bytes: &[u8; LEVEL_BYTES]) -> Level {
-    let level = Chunk(bytes);
-    Level {
-        price: Price::from_micros(level.u64(0).cast_signed()),
-        size: Shares::from_micros(level.u64(8).cast_signed()),
-    }
-}
-
 /// Bytes whose number is known when this is compiled: reading a field at a known place cannot fail.
 #[derive(Clone, Copy)]
-pub(super) struct Chunk<'a, const N: usize>(&'a [u8; N]);
+pub(super) struct Chunk<'a, const N: usize>(pub(super) &'a [u8; N]);
 
 impl<const N: usize> Chunk<'_, N> {
     #[inline]
-    fn array<const M: usize>(self, at: usize) -> [u8; M] {
+    pub(super) fn array<const M: usize>(self, at: usize) -> [u8; M] {
         *self.0[at..].first_chunk().expect("a field that lies within")
     }
 
@@ -316,7 +230,7 @@ impl<'a> Reader<'a> {
                 }
                 Event::MarketIntroduced { index, condition_id, outcomes }
             }
-            kind::ORDER_FILLED => Event::OrderFilled(self.fill()?),
+            kind::ORDER_FILLED => Event::OrderFilled(self.order_filled()?),
             kind::COMMENT_ADDED => Event::CommentAdded {
                 comment: self.id("comment", CommentId::from_raw)?,
                 order: self.id("order", OrderId::from_raw)?,
@@ -380,80 +294,6 @@ impl<'a> Reader<'a> {
         Ok(Event::KeyCreated { key, account, grant, created_by, at })
     }
 
-    /// Most records are fills, and a start reads millions of them: each part of a known length is
-    /// taken as a whole, so that its fields are loads from places that are known.
-    fn fill(&mut self) -> Read<Box<OrderFilled>> {
-        let base = self.offset();
-        let fixed = self.chunk::<{ fill_at::END }>("fill")?;
-        let invalid = |at, field| RecordError::Invalid { offset: base + at, field };
-        let micros = |at| fixed.u64(at).cast_signed();
-        let order = OrderId::from_raw(fixed.u64(fill_at::ORDER));
-        let account = AccountId::from_raw(fixed.u64(fill_at::ACCOUNT));
-        let side = side_of(fixed.u8(fill_at::SIDE));
-        let name_count = usize::from(fixed.u8(fill_at::NAME_COUNT));
-        let slippage_bps = fixed.u32(fill_at::SLIPPAGE);
-        let slippage_bps = match fixed.u8(fill_at::SLIPPAGE_FLAG) {
-            0 if slippage_bps == 0 => None,
-            1 => Some(slippage_bps),
-            _ => return Err(invalid(fill_at::SLIPPAGE_FLAG, "slippage")),
-        };
-        if name_count > NAMES_PER_ORDER_MAX {
-            return Err(invalid(fill_at::NAME_COUNT, "name count"));
-        }
-        let names = self.take(name_count * NAME_BYTES, "names")?;
-        let level_count = fixed.u32(fill_at::LEVEL_COUNT) as usize;
-        let levels = self.take(level_count.saturating_mul(LEVEL_BYTES), "levels")?;
-        let names = names.as_chunks::<NAME_BYTES>().0.iter();
-        let levels = levels.as_chunks::<LEVEL_BYTES>().0.iter();
-        // The lists are filled where they stay, so that nothing of their size is moved.
-        let mut fill = Box::new(OrderFilled {
-            order: order.ok_or_else(|| invalid(fill_at::ORDER, "order"))?,
-            account: account.ok_or_else(|| invalid(fill_at::ACCOUNT, "account"))?,
-            market: MarketIndex(fixed.u32(fill_at::MARKET)),
-            outcome: OutcomeIndex(fixed.u8(fill_at::OUTCOME)),
-            side: side.ok_or_else(|| invalid(fill_at::SIDE, "side"))?,
-            levels: Fills::new(),
-            book_sequence: fixed.u64(fill_at::BOOK_SEQUENCE),
-            quantity: Shares::from_micros(micros(fill_at::QUANTITY)),
-            notional: Usd::from_micros(micros(fill_at::NOTIONAL)),
-            fee: Usd::from_micros(micros(fill_at::FEE)),
-            fee_rate: FeeRate::from_micros(micros(fill_at::FEE_RATE)),
-            balance: Usd::from_micros(micros(fill_at::BALANCE)),
-            position_shares: Shares::from_micros(micros(fill_at::POSITION_SHARES)),
-            position_cost: Usd::from_micros(micros(fill_at::POSITION_COST)),
-            slippage_bps,
-            fingerprint: Fingerprint::from_bytes(fixed.array(fill_at::FINGERPRINT)),
-            names: SmallVec::new(),
-            client_order_id: self.optional_text("client order id")?,
-            at: Timestamp::from_nanos(micros(fill_at::TIME)),
-        });
-        fill.levels.extend(levels.map(level));
-        fill.names.extend(names.map(|name| NameHash::from_bytes(*name)));
-        Ok(fill)
-    }
-
-    #[inline]
-    pub(crate) fn side(&mut self) -> Read<Side> {
-        self.valid("side", |reader| Ok(side_of(reader.u8("side")?)))
-    }
-
-    #[inline]
-    pub(crate) fn name_count(&mut self) -> Read<u8> {
-        self.valid("name count", |reader| {
-            let count = reader.u8("name count")?;
-            Ok((usize::from(count) <= NAMES_PER_ORDER_MAX).then_some(count))
-        })
-    }
-
-    #[inline]
-    pub(crate) fn slippage(&mut self) -> Read<Option<u32>> {
-        self.valid("slippage", |reader| {
-            let is_some = reader.flag("slippage flag")?;
-            let bps = reader.u32("slippage")?;
-            Ok(if is_some { Some(Some(bps)) } else { (bps == 0).then_some(None) })
-        })
-    }
-
     pub(crate) const fn is_empty(&self) -> bool {
         self.at == self.bytes.len()
     }
@@ -502,7 +342,7 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    fn take(&mut self, count: usize, field: &'static str) -> Read<&'a [u8]> {
+    pub(super) fn take(&mut self, count: usize, field: &'static str) -> Read<&'a [u8]> {
         let offset = self.offset();
         let rest = &self.bytes[self.at..];
         let (taken, _) =

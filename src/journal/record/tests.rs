@@ -5,6 +5,7 @@ use smallvec::smallvec;
 use super::*;
 use crate::engine::command::Identity;
 use crate::engine::event::OrderFilled;
+use crate::engine::fill::{Fill, Placement};
 use crate::engine::idempotency::{Fingerprint, NameHash};
 use crate::engine::key::{KeyGrant, Permissions};
 use crate::engine::payout::{Decision, EVIDENCE_BYTES_MAX, PaidPosition, PositionsSettled};
@@ -44,34 +45,41 @@ pub(crate) fn every_kind() -> Vec<Event> {
     let comment = CommentId::from_raw(69).unwrap();
     let at = Timestamp::from_nanos(-5);
     let fill = OrderFilled {
-        order,
-        account,
-        market: MarketIndex(9),
-        outcome: OutcomeIndex(1),
-        side: Side::Sell,
+        placement: Placement {
+            order,
+            account,
+            market: MarketIndex(9),
+            outcome: OutcomeIndex(1),
+            side: Side::Sell,
+            fingerprint: Fingerprint::from_bytes([1; 16]),
+            names: smallvec![NameHash::from_bytes([2; 16]), NameHash::from_bytes([3; 16])],
+            client_order_id: Some("mine".into()),
+        },
+        fill: Fill {
+            quantity: Shares::from_micros(3),
+            notional: Usd::from_micros(4),
+            fee: Usd::from_micros(10),
+            fee_rate: FeeRate::from_micros(70_000),
+            balance: Usd::from_micros(6),
+            position_shares: Shares::from_micros(7),
+            position_cost: Usd::from_micros(8),
+            at,
+        },
         levels: smallvec![
             Level { price: Price::from_micros(530_000), size: Shares::from_micros(1) },
             Level { price: Price::from_micros(520_000), size: Shares::from_micros(2) },
         ],
         book_sequence: 11,
-        quantity: Shares::from_micros(3),
-        notional: Usd::from_micros(4),
-        fee: Usd::from_micros(10),
-        fee_rate: FeeRate::from_micros(70_000),
-        balance: Usd::from_micros(6),
-        position_shares: Shares::from_micros(7),
-        position_cost: Usd::from_micros(8),
         slippage_bps: Some(12),
-        fingerprint: Fingerprint::from_bytes([1; 16]),
-        names: smallvec![NameHash::from_bytes([2; 16]), NameHash::from_bytes([3; 16])],
-        client_order_id: Some("mine".into()),
-        at,
     };
     let plain_fill = OrderFilled {
-        side: Side::Buy,
+        placement: Placement {
+            side: Side::Buy,
+            names: smallvec![],
+            client_order_id: None,
+            ..fill.placement.clone()
+        },
         slippage_bps: None,
-        names: smallvec![],
-        client_order_id: None,
         ..fill.clone()
     };
     vec![
@@ -162,7 +170,7 @@ fn the_longest_record_fits() {
     let Event::OrderFilled(fill) = every[5].clone() else { panic!("a fill") };
     let mut fill = *fill;
     fill.levels = std::iter::repeat_n(fill.levels[0], LEVELS_PER_SIDE_MAX).collect();
-    fill.client_order_id = Some(long(TEXT).into());
+    fill.placement.client_order_id = Some(long(TEXT).into());
     let Event::AccountOpened { account, granted, at, .. } = every[0] else { panic!("an account") };
     let identity =
         Identity { digest: [9; 32], issuer: long(TEXT).into(), subject: long(TEXT).into() };

@@ -185,7 +185,7 @@ impl OwnBooks {
                     assert!(!books.closed.contains_key(&market), "{market} was closed");
                     let sign = if side == Side::Buy { 1 } else { -1 };
                     books.account = Some(receipt.account);
-                    books.spent_micros += sign * receipt.notional.micros();
+                    books.spent_micros += sign * receipt.fill.notional.micros();
                     *books.held_micros.entry((market, outcome)).or_default() += sign * micros;
                     books.fill_count += 1;
                     trading.fills.fetch_add(1, Ordering::Relaxed);

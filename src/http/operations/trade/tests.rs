@@ -2,10 +2,11 @@ use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::*;
+use crate::engine::fill::Fill;
 use crate::http::invalid::tests::told;
 use crate::http::json::write::written;
 use crate::ids::{AccountId, OrderId, Timestamp};
-use crate::money::Usd;
+use crate::money::{FeeRate, Usd};
 
 /// Ten shares bought at 0.53, with a name that needs escapes.
 pub(in crate::http) fn receipt() -> OrderReceipt {
@@ -15,16 +16,19 @@ pub(in crate::http) fn receipt() -> OrderReceipt {
         market_id: "0xabc".into(),
         outcome: "\"Yes\"".into(),
         side: Side::Buy,
-        quantity: Shares::from_micros(10_000_000),
-        notional: Usd::from_micros(5_300_000),
-        fee: Usd::from_micros(10_000),
-        balance: Usd::from_micros(994_690_000),
-        position_shares: Shares::from_micros(30_000_000),
-        position_cost: Usd::from_micros(10_000_000),
+        fill: Fill {
+            quantity: Shares::from_micros(10_000_000),
+            notional: Usd::from_micros(5_300_000),
+            fee: Usd::from_micros(10_000),
+            fee_rate: FeeRate::from_micros(70_000),
+            balance: Usd::from_micros(994_690_000),
+            position_shares: Shares::from_micros(30_000_000),
+            position_cost: Usd::from_micros(10_000_000),
+            at: Timestamp::from_millis(1_784_578_686_071),
+        },
         level_count: 2,
         slippage_bps: Some(12),
         client_order_id: Some("a\\b".into()),
-        at: Timestamp::from_millis(1_784_578_686_071),
     }
 }
 
@@ -275,17 +279,17 @@ impl<'a> TradeAnswer<'a> {
         Self {
             order_id: receipt.order.get(),
             status: "FILLED",
-            price: Number(receipt.price().micros()),
-            quantity: Number(receipt.quantity.micros()),
-            notional: Number(receipt.notional.micros()),
-            fee: Number(receipt.fee.micros()),
-            account_balance: Number(receipt.balance.micros()),
+            price: Number(receipt.fill.price().micros()),
+            quantity: Number(receipt.fill.quantity.micros()),
+            notional: Number(receipt.fill.notional.micros()),
+            fee: Number(receipt.fill.fee.micros()),
+            account_balance: Number(receipt.fill.balance.micros()),
             position: TradedPosition {
                 market_id: &receipt.market_id,
                 outcome: &receipt.outcome,
-                quantity: Number(receipt.position_shares.micros()),
-                avg_entry_price: Number(receipt.average_entry_price().micros()),
-                status: PositionStatus::of(receipt.position_shares).as_str(),
+                quantity: Number(receipt.fill.position_shares.micros()),
+                avg_entry_price: Number(receipt.fill.average_entry_price().micros()),
+                status: PositionStatus::of(receipt.fill.position_shares).as_str(),
             },
         }
     }
@@ -294,8 +298,9 @@ impl<'a> TradeAnswer<'a> {
 #[test]
 fn a_trade_is_shown_in_numbers() {
     insta::assert_snapshot!(written(|out| write_trade(out, &receipt())));
-    let closed =
-        OrderReceipt { position_shares: Shares::ZERO, position_cost: Usd::ZERO, ..receipt() };
+    let mut closed = receipt();
+    closed.fill.position_shares = Shares::ZERO;
+    closed.fill.position_cost = Usd::ZERO;
     for receipt in [&receipt(), &closed] {
         let by_serde = serde_json::to_string(&TradeAnswer::of(receipt)).unwrap();
         assert_eq!(written(|out| write_trade(out, receipt)), by_serde);
