@@ -52,8 +52,10 @@ struct Activity {
     sales: Usd,
     fees: Usd,
     payouts: Usd,
-    /// The slots of its kept orders, oldest first.
-    orders: VecDeque<u32>,
+    reserved: Usd,
+    /// The slots of its finished orders that are kept, in the order in which they finished. An open
+    /// order would not be among them, so nothing could forget it.
+    finished: VecDeque<u32>,
     /// How many orders it ever finished.
     order_count_ever: u64,
     /// Where in `positions` an outcome is; none while there are few.
@@ -123,7 +125,7 @@ impl Account {
             None => Holdings::opened_with(self.granted),
             Some(activity) => Holdings {
                 ledger: activity.ledger(self.granted),
-                kept_order_count: activity.orders.len(),
+                kept_order_count: activity.finished.len(),
                 positions: &activity.positions,
                 position_of: activity.position_of.as_deref(),
             },
@@ -138,12 +140,12 @@ impl Account {
     /// How many of its orders are kept.
     #[inline]
     pub(super) fn kept_order_count(&self) -> usize {
-        self.activity.as_ref().map_or(0, |activity| activity.orders.len())
+        self.activity.as_ref().map_or(0, |activity| activity.finished.len())
     }
 
     /// The slots of its kept orders, oldest first.
     pub(super) fn orders(&self) -> impl DoubleEndedIterator<Item = u32> + ExactSizeIterator {
-        self.activity.as_ref().map(|activity| activity.orders.iter()).unwrap_or_default().copied()
+        self.activity.as_ref().map(|activity| activity.finished.iter()).unwrap_or_default().copied()
     }
 
     /// Changes what a fill of it changes, and tells how the state hash changes with that. A fill
@@ -266,15 +268,15 @@ impl Account {
         self.activity.get_or_insert_default().order_count_ever = count;
     }
 
-    /// Adds the order in this slot behind the others.
+    /// The order in this slot has finished, behind all others.
     #[inline]
-    pub(super) fn push_order(&mut self, slot: u32) {
-        self.activity.get_or_insert_default().orders.push_back(slot);
+    pub(super) fn finish_order(&mut self, slot: u32) {
+        self.activity.get_or_insert_default().finished.push_back(slot);
     }
 
     /// Takes the oldest kept order away.
     pub(super) fn pop_order(&mut self) -> Option<u32> {
-        self.activity.as_mut()?.orders.pop_front()
+        self.activity.as_mut()?.finished.pop_front()
     }
 
     /// Adds a position in an outcome. `None` when there is one already.
@@ -321,16 +323,18 @@ impl Activity {
             sales: self.sales,
             fees: self.fees,
             payouts: self.payouts,
+            reserved: self.reserved,
         }
     }
 
     #[inline]
     fn set_ledger(&mut self, ledger: Ledger) {
-        let Ledger { granted: _, purchases, sales, fees, payouts } = ledger;
+        let Ledger { granted: _, purchases, sales, fees, payouts, reserved } = ledger;
         self.purchases = purchases;
         self.sales = sales;
         self.fees = fees;
         self.payouts = payouts;
+        self.reserved = reserved;
     }
 
     #[inline]
@@ -418,10 +422,19 @@ pub struct Ledger {
     pub fees: Usd,
     /// Received for shares of resolved markets.
     pub payouts: Usd,
+    /// The part of the cash that open orders hold: the sum of what each of them may still spend, so
+    /// it is no fact of its own. No order stays open yet, and it is 0.
+    pub reserved: Usd,
 }
 
 impl Ledger {
-    /// What can be spent.
+    /// What a new order can spend.
+    #[inline]
+    pub fn available(&self) -> Usd {
+        self.cash() - self.reserved
+    }
+
+    /// Everything that the account has, what is reserved included.
     #[inline]
     pub fn cash(&self) -> Usd {
         self.checked_cash().expect("every ledger was checked when its last sum was added")

@@ -33,7 +33,7 @@ impl Cost {
     /// The ledger afterwards. A sale can be refused too: of a few micro-dollars, its fee may be
     /// more than its proceeds.
     pub(super) fn charge(&self, side: Side, ledger: Ledger) -> Result<Ledger, Rejection> {
-        let available = ledger.cash();
+        let available = ledger.available();
         let broken = || Rejection::Broken { rule: "an account's sums outgrow their range" };
         let needed = match side {
             Side::Buy => self.notional.checked_add(self.fee),
@@ -44,5 +44,27 @@ impl Cost {
             return Err(Rejection::InsufficientBalance { needed, available });
         }
         ledger.after_fill(side, self.notional, self.fee).ok_or_else(broken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_reserved_cannot_be_spent_and_is_still_cash() {
+        let usd = Usd::from_micros;
+        let cost = Cost { notional: usd(60), fee: usd(1), fee_rate: FeeRate::ZERO };
+        let ledger =
+            |reserved| Ledger { granted: usd(100), reserved: usd(reserved), ..Ledger::default() };
+        let after = cost.charge(Side::Buy, ledger(39)).unwrap();
+        assert_eq!((after.cash(), after.available()), (usd(39), usd(0)));
+        let refused = cost.charge(Side::Buy, ledger(40));
+        let (needed, available) = (usd(61), usd(60));
+        assert_eq!(refused, Err(Rejection::InsufficientBalance { needed, available }));
+        // A sale pays its fee from what it brings.
+        let sale = Cost { notional: usd(1), fee: usd(2), fee_rate: FeeRate::ZERO };
+        assert!(sale.charge(Side::Sell, ledger(99)).is_ok());
+        assert!(sale.charge(Side::Sell, ledger(100)).is_err());
     }
 }

@@ -90,11 +90,9 @@ impl Command for Trade {
 
         let index = used.unwrap_or_else(|| state.next_market());
         let held = holdings.position(index, outcome);
-        if order.side == Side::Sell && order.quantity > held.shares {
-            return Err(Rejection::InsufficientPosition {
-                held: held.shares,
-                asked: order.quantity,
-            });
+        let available = held.available();
+        if order.side == Side::Sell && order.quantity > available {
+            return Err(Rejection::InsufficientPosition { held: available, asked: order.quantity });
         }
         let walk = quoted.liquidity.walk(order.side, order.quantity);
         if walk.shortfall > Shares::ZERO {
@@ -179,6 +177,7 @@ impl State {
         order.receipt(self.used_market(order.market()))
     }
 
+    /// Places an order, fills it and finishes it: a market order does all of that at once.
     pub(super) fn fill_order(
         &mut self,
         filled: &OrderFilled,
@@ -186,31 +185,56 @@ impl State {
     ) -> Result<(), Flaw> {
         let OrderFilled { placement, fill, .. } = filled;
         let flaw = |flaw| Flaw::order(placement.order, flaw);
-        let counter = placement.order.counter();
-        let is_next = Some(counter) == self.orders_ever.checked_add(1);
-        if placement.order.shard() != self.shard || !is_next {
-            return Err(flaw(NOT_NEXT));
-        }
-        self.orders_ever = counter;
+        self.take_order_id(placement.order).map_err(flaw)?;
         check_fill(filled).map_err(flaw)?;
-        let market = self.markets.get(placement.market.0 as usize);
-        if market.is_none_or(|market| placement.outcome.index() >= market.outcomes.len()) {
-            return Err(flaw("is in no market"));
-        }
-        if self.settled.contains_key(&placement.market) {
-            return Err(flaw("is in a settled market"));
-        }
-
-        let slot = self.account_slot(placement.account).ok_or(flaw("is of no account"))?;
-        let account = &mut self.accounts[slot];
+        let account = self.check_placement(placement).map_err(flaw)?;
         let order = Order::filled(filled, position_in_log);
         let order = order.ok_or(flaw("has numbers out of range"))?;
-        self.hash += order.term();
         // Before the account, so that the index of names is looked at while that is on its way.
-        let order_slot = self.orders.insert(order).ok_or(flaw("has a name that is used"))?;
+        let order = self.place_order(order).ok_or(flaw("has a name that is used"))?;
+        self.fill_account(account, placement, fill, position_in_log).map_err(flaw)?;
+        self.accounts[account].finish_order(order);
+        Ok(())
+    }
 
-        self.hash += account.fill(placement, fill).map_err(flaw)?;
-        account.push_order(order_slot);
+    /// Ids are given one after the other, in the order of placing.
+    fn take_order_id(&mut self, order: OrderId) -> Result<(), &'static str> {
+        let is_next = Some(order.counter()) == self.orders_ever.checked_add(1);
+        if order.shard() != self.shard || !is_next {
+            return Err(NOT_NEXT);
+        }
+        self.orders_ever = order.counter();
+        Ok(())
+    }
+
+    /// The slot of the account, if the order can be in its market.
+    fn check_placement(&self, placement: &Placement) -> Result<u32, &'static str> {
+        let market = self.markets.get(placement.market.0 as usize);
+        if market.is_none_or(|market| placement.outcome.index() >= market.outcomes.len()) {
+            return Err("is in no market");
+        }
+        if self.settled.contains_key(&placement.market) {
+            return Err("is in a settled market");
+        }
+        self.account_slot(placement.account).ok_or("is of no account")
+    }
+
+    /// Adds an order to the table and tells its slot. `None` when a name of it is that of another.
+    fn place_order(&mut self, order: Order) -> Option<u32> {
+        self.hash += order.term();
+        self.orders.insert(order)
+    }
+
+    /// Moves the money and the shares of a fill.
+    fn fill_account(
+        &mut self,
+        slot: u32,
+        placement: &Placement,
+        fill: &Fill,
+        position_in_log: u64,
+    ) -> Result<(), &'static str> {
+        let account = &mut self.accounts[slot];
+        self.hash += account.fill(placement, fill)?;
         account.position_in_log = position_in_log;
         let position = (placement.market, slot, placement.outcome);
         if fill.position_shares == Shares::ZERO {
@@ -221,15 +245,15 @@ impl State {
         Ok(())
     }
 
-    /// Adds an order behind the others of its account, which is in this slot. `None` when a name
-    /// of it is that of another one.
+    /// Adds a finished order behind the others of its account, which is in this slot. `None` when a
+    /// name of it is that of another one.
     pub(super) fn insert_order(&mut self, order: Order, account_slot: u32) -> Option<()> {
-        self.hash += order.term();
-        let slot = self.orders.insert(order)?;
-        self.accounts[account_slot].push_order(slot);
+        let slot = self.place_order(order)?;
+        self.accounts[account_slot].finish_order(slot);
         Some(())
     }
 
+    /// Takes the order of an account away that finished first.
     pub(super) fn forget_order(&mut self, id: OrderId, position_in_log: u64) -> Result<(), Flaw> {
         let slot = self.orders.slot(id).ok_or(Flaw::order(id, NOT_KEPT))?;
         let account = self.account_mut(self.orders[slot].account());

@@ -26,6 +26,12 @@ impl Position {
         Self { market, outcome, shares: Shares::ZERO, cost: Usd::ZERO, realised: Usd::ZERO }
     }
 
+    /// How many shares a new order can sell: all of them, since no open order holds any yet.
+    #[inline]
+    pub const fn available(&self) -> Shares {
+        self.shares
+    }
+
     /// Whether any shares are held.
     pub fn is_open(&self) -> bool {
         self.shares > Shares::ZERO

@@ -199,6 +199,7 @@ fn read_account(reader: &mut Reader<'_>, restorer: &mut Restorer) -> Result<(), 
         sales: usd("sales")?,
         fees: usd("fees")?,
         payouts: usd("payouts")?,
+        reserved: Usd::ZERO,
     };
     let order_count_ever = reader.u64("count of orders")?;
     let oldest_order = optional_id(reader, "oldest order", OrderId::from_raw)?;
