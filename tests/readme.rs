@@ -3,9 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "server/process.rs"]
-mod process;
-
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
@@ -15,8 +12,11 @@ use std::process::Command;
 
 use paperbourse::http::operation::Operation;
 use paperbourse::http::operations::OPERATIONS;
-use process::ServerProcess;
+use paperbourse_test_support::process::{ServerProcess, command};
 use serde_json::Value;
+
+/// The binary under test.
+const BINARY: &str = env!("CARGO_BIN_EXE_paperbourse");
 
 fn file(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
@@ -46,8 +46,7 @@ fn write_cargo(folder: &Path) {
     let path = folder.join("cargo");
     let script = format!(
         "#!/bin/sh\ntest \"$1 $2 $3 $4\" = 'run --release --quiet --' || exit 64\nshift 4\n\
-         exec '{}' \"$@\"\n",
-        process::BINARY
+         exec '{BINARY}' \"$@\"\n"
     );
     fs::write(&path, script).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -59,7 +58,7 @@ fn the_walk_works_as_it_stands() {
         return;
     }
     let (data, tools) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let server = ServerProcess::start(data.path(), &["--journal-segment-bytes", "1048576"]);
+    let server = ServerProcess::start(BINARY, data.path(), &["--journal-segment-bytes", "1048576"]);
     write_cargo(tools.path());
     let path = std::env::var("PATH").unwrap();
     let walked = Command::new("bash")
@@ -92,7 +91,7 @@ fn the_walk_works_as_it_stands() {
 
 /// One row for each flag, in the words of the binary.
 fn flags(subcommand: &[&str]) -> String {
-    let help = process::command().args(subcommand).arg("--help").output().unwrap();
+    let help = command(BINARY).args(subcommand).arg("--help").output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
     let (_, options) = help.split_once("\nOptions:\n").unwrap();
     let mut rows = Vec::new();

@@ -32,55 +32,6 @@ async fn receive(pieces: &[&[u8]]) -> Result<(u16, Vec<u8>, usize), ClientError>
 const FULL: &[u8] =
     b"HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\ncontent-LENGTH:  5 \r\n\r\nhello";
 
-#[test]
-fn a_head_is_read_once_it_is_whole() {
-    let byte_count_before_body = FULL.len() - 5;
-    for byte_count in 0..=FULL.len() {
-        let head = Head { status: 404, byte_count_before_body, body_byte_count: 5 };
-        let expected = (byte_count >= byte_count_before_body).then_some(head);
-        assert_eq!(parse_head(&FULL[..byte_count]), Ok(expected), "{byte_count} bytes");
-        if let Some(head) = expected {
-            assert_eq!(head.is_complete(byte_count), Ok(byte_count == FULL.len()));
-        }
-    }
-    let head = parse_head(FULL).unwrap().unwrap();
-    assert_eq!(head.is_complete(FULL.len() + 2), Err(ResponseError::Excess(2)));
-}
-
-#[test]
-fn what_is_not_understood_is_named() {
-    #[track_caller]
-    fn check(response: &str, expected: ResponseError) {
-        assert_eq!(parse_head(response.as_bytes()), Err(expected));
-    }
-    use ResponseError as E;
-    check("HTTP/1.0 200 OK\r\n", E::StatusLine("HTTP/1.0 200 OK".into()));
-    check("HTTP/1.1 2x0 OK\r\n", E::StatusLine("HTTP/1.1 2x0 OK".into()));
-    check("HTTP/1.1 20\r\n", E::StatusLine("HTTP/1.1 20".into()));
-    check("HTTP/1.1 100 Continue\r\n\r\n", E::StatusLine("HTTP/1.1 100 Continue".into()));
-    check("HTTP/1.1 200 OK\r\nDate\r\n", E::Header("Date".into()));
-    check(
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n",
-        E::TransferEncoding("chunked".into()),
-    );
-    check("HTTP/1.1 200 OK\r\nDate: today\r\n\r\n", E::LengthMissing);
-    check("HTTP/1.1 200 OK\r\nContent-Length: \r\n", E::Length(String::new()));
-    check("HTTP/1.1 200 OK\r\nContent-Length: +5\r\n", E::Length("+5".into()));
-    check("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\n", E::Length("5".into()));
-    check("HTTP/1.1 200 OK\r\nContent-Length: 4194305\r\n", E::BodyTooLong(4_194_305));
-    check(&format!("HTTP/1.1 200 OK\r\nA: {}", "a".repeat(HEAD_BYTES_MAX)), E::HeadTooLong);
-    check(&format!("HTTP/1.1 200 OK\r\nA: {}\r\n", "a".repeat(HEAD_BYTES_MAX)), E::HeadTooLong);
-}
-
-#[test]
-fn a_chunked_response_says_what_is_supported() {
-    let error = parse_head(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n").unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "the response has `Transfer-Encoding: chunked`; only `Content-Length` is supported"
-    );
-}
-
 #[tokio::test]
 async fn a_response_may_arrive_in_any_two_pieces() {
     for split in 1..FULL.len() {

@@ -4,6 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use paperbourse_test_support::head::Head;
 use serde_json::json;
 
 /// How long a server may take for one answer.
@@ -58,8 +59,8 @@ impl Connection {
                 0 => panic!("the server hung up"),
                 count => count,
             };
-            let answer = str::from_utf8(&self.received[..length]).expect("answers are text");
-            if is_whole(answer) {
+            let head = Head::parse(&self.received[..length]).expect("a response");
+            if head.is_some_and(|head| head.is_complete(length).expect("one response")) {
                 break;
             }
         }
@@ -81,13 +82,6 @@ impl Connection {
         let answer = self.receive();
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     }
-}
-
-fn is_whole(answer: &str) -> bool {
-    let Some((head, body)) = answer.split_once("\r\n\r\n") else { return false };
-    // The server writes names of headers in small letters; nothing else here ends like this.
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-    length.is_some_and(|length| length.parse() == Ok(body.len()))
 }
 
 impl Orders {

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use paperbourse::money::{Rounding, Usd};
+use paperbourse_test_support::{Connection, Request};
 use serde_json::Value;
 
-use crate::client::{Connection, Request, micros};
 use crate::load::{Kind, Sent, Trader, id};
 
 const STARTING_BALANCE_MICROS: i64 = 1_000_000_000;
@@ -86,7 +87,7 @@ impl Books {
     }
 
     fn enter(&mut self, sent: &Sent) {
-        let body = || serde_json::from_str::<Value>(&sent.request.body).expect("it was JSON");
+        let body = || sent.request.json_body();
         let done = sent.answer.as_ref().filter(|answer| answer.status < 300);
         let is_unanswered = sent.answer.is_none();
         match (&sent.kind, done) {
@@ -275,12 +276,21 @@ impl Books {
             assert!(known.contains(key), "key {key} is lost");
         }
         for raw in ended.values() {
-            let answer = connection.send(&Request::new("GET", "/v1/account/balance", raw));
+            let answer = connection.try_send(&Request::get("/v1/account/balance").key(raw));
             assert_eq!(answer.expect("the server answers").status, 401);
         }
     }
 
     fn get(&self, path: &str) -> Request {
-        Request::new("GET", path, &self.trader.key)
+        Request::get(path).key(&self.trader.key)
     }
+}
+
+/// Millionths, of a JSON number or of decimal text.
+#[track_caller]
+pub(crate) fn micros(value: &Value) -> i64 {
+    let text = value.as_str().map_or_else(|| value.to_string(), String::from);
+    Usd::from_text(&text, Rounding::Exact)
+        .unwrap_or_else(|error| panic!("{value}: {error}"))
+        .micros()
 }

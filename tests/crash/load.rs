@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::mpsc::Sender;
 
+use paperbourse_test_support::{Connection, Request, Response};
 use serde_json::{Value, json};
 
-use crate::client::{Answer, Connection, Request};
 use crate::random::Random;
 
 /// An order or a comment that others may speak of, at most so many of the newest.
@@ -27,7 +27,7 @@ pub(crate) struct Sent {
     pub(crate) trader: usize,
     pub(crate) kind: Kind,
     pub(crate) request: Request,
-    pub(crate) answer: Option<Answer>,
+    pub(crate) answer: Option<Response>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,7 +67,7 @@ impl Load<'_> {
     /// Sends one request after the other until the connection breaks. Returns all that were sent.
     pub(crate) fn run(mut self) -> Vec<Sent> {
         let mut memory = Memory::default();
-        let Ok(mut connection) = Connection::open(self.address) else {
+        let Ok(mut connection) = Connection::try_open(self.address) else {
             return memory.sent;
         };
         loop {
@@ -76,12 +76,12 @@ impl Load<'_> {
                 && let Some(&index) = self.random.pick(memory.filled.make_contiguous())
             {
                 let Sent { request, answer, .. } = &memory.sent[index];
-                let Ok(again) = connection.send(request) else { return memory.sent };
+                let Ok(again) = connection.try_send(request) else { return memory.sent };
                 assert_replay(request, answer.as_ref().expect("it filled"), &again);
                 continue;
             }
             let (kind, request) = self.next(number, &memory);
-            let answer = connection.send(&request).ok();
+            let answer = connection.try_send(&request).ok();
             let is_over = answer.is_none();
             memory.remember(Sent { trader: self.trader.number, kind, request, answer });
             if is_over {
@@ -93,7 +93,7 @@ impl Load<'_> {
     }
 
     fn next(&mut self, number: usize, memory: &Memory) -> (Kind, Request) {
-        let request = |method, path: &str| Request::new(method, path, &self.trader.key);
+        let request = |method, path: &str| Request::new(method, path).key(&self.trader.key);
         let name = format!("{}-{number}", self.label);
         match self.random.below(20) {
             0..3 => (Kind::Batch, self.batch(&name)),
@@ -131,7 +131,7 @@ impl Load<'_> {
         if how > 0 {
             order["client_order_id"] = name.into();
         }
-        let request = Request::new("POST", "/trade", &self.trader.key).json(&order);
+        let request = Request::post("/trade", &order).key(&self.trader.key);
         match how {
             0 => request.named(name),
             1 => request,
@@ -150,7 +150,7 @@ impl Load<'_> {
                 order
             })
             .collect();
-        let request = Request::new("POST", "/v1/orders/batch", &self.trader.key);
+        let request = Request::new("POST", "/v1/orders/batch").key(&self.trader.key);
         request.json(&json!({ "orders": orders })).named(name)
     }
 
@@ -198,9 +198,9 @@ impl Memory {
 
 /// The answer to an order that has filled is the first one, to the byte.
 #[track_caller]
-pub(crate) fn assert_replay(request: &Request, first: &Answer, again: &Answer) {
-    assert!(again.is_replay, "executed twice: {request:?}, first {first:?}, then {again:?}");
-    assert_eq!((again.status, &again.body), (first.status, &first.body), "{request:?}");
+pub(crate) fn assert_replay(request: &Request, first: &Response, again: &Response) {
+    assert!(again.is_replay(), "executed twice: {request:?}, first {first:?}, then {again:?}");
+    assert_eq!((again.status, &again.text), (first.status, &first.text), "{request:?}");
 }
 
 /// An id in an answer.

@@ -13,7 +13,6 @@
 //! which threads and disk interleave.
 
 mod books;
-mod client;
 mod load;
 mod random;
 mod rounds;

@@ -5,13 +5,14 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use paperbourse::journal::segment_number;
+use paperbourse_test_support::process::ServerProcess;
+use paperbourse_test_support::{Connection, Request};
 use serde_json::json;
 
 use crate::books::Books;
-use crate::client::{Connection, Request};
 use crate::load::{Kind, Load, Sent, Trader, assert_replay, id};
 use crate::random::Random;
-use crate::server::{Server, token};
+use crate::server::{start, start_and_kill, token};
 
 const ROUNDS_DEFAULT: usize = 5;
 const CONNECTION_COUNT: usize = 16;
@@ -70,33 +71,39 @@ fn what_was_acknowledged_survives_kills() {
         newest_snapshot: None,
     };
     let started = Instant::now();
-    let mut server = Server::start(data.path());
+    let mut server = start(data.path());
     for round in 0..rounds {
-        server = run.round(round, data.path(), server, Server::kill);
+        server = run.round(round, data.path(), server, ServerProcess::kill);
     }
     // An orderly end under load loses nothing either.
-    server = run.round(rounds, data.path(), server, Server::terminate);
+    server = run.round(rounds, data.path(), server, ServerProcess::terminate);
     drop(server);
     eprintln!("{rounds} rounds in {:.1?}: {:#?}", started.elapsed(), run.totals);
     assert!(run.totals.fills > rounds, "next to nothing was traded");
 }
 
 impl Run {
-    fn round(&mut self, round: usize, data: &Path, server: Server, end: fn(Server)) -> Server {
+    fn round(
+        &mut self,
+        round: usize,
+        data: &Path,
+        server: ServerProcess,
+        end: fn(ServerProcess),
+    ) -> ServerProcess {
         let traders: Vec<_> =
             (0..TRADER_COUNT).map(|number| bootstrap(data, &server, round, number)).collect();
         let mut sent = self.load_until(end, round, &traders, server);
         if self.random.below(KILLED_STARTS_ONE_IN) == 0 {
             self.totals.starts_killed += 1;
             let delay = self.delay();
-            Server::start_and_kill(data, || spin(delay));
+            start_and_kill(data, || spin(delay));
         }
         self.look_at_snapshots(data);
-        let server = Server::start(data);
+        let server = start(data);
         if self.random.below(FINISHED_SNAPSHOTS_ONE_IN) == 0 {
             await_snapshot(data);
         }
-        let mut connection = Connection::open(server.address).expect("it is ready");
+        let mut connection = Connection::open(server.address);
         self.send_again(&mut sent, &mut connection);
         self.replay(&sent, &mut connection);
         for trader in &traders {
@@ -123,13 +130,13 @@ impl Run {
     /// Everything that was sent until the server ended.
     fn load_until(
         &mut self,
-        end: fn(Server),
+        end: fn(ServerProcess),
         round: usize,
         traders: &[Trader],
-        server: Server,
+        server: ServerProcess,
     ) -> Vec<Sent> {
-        let mut connection = Connection::open(server.address).expect("it is ready");
-        let list = Request::new("GET", "/v1/markets?limit=200", &traders[0].key);
+        let mut connection = Connection::open(server.address);
+        let list = Request::get("/v1/markets?limit=200").key(&traders[0].key);
         let markets: Vec<String> = connection
             .done(&list)
             .json()
@@ -174,9 +181,9 @@ impl Run {
     fn send_again(&mut self, sent: &mut [Sent], connection: &mut Connection) {
         let is_order = |kind: &Kind| matches!(kind, Kind::Trade | Kind::Batch);
         for sent in sent.iter_mut().filter(|sent| sent.answer.is_none() && is_order(&sent.kind)) {
-            let answer = connection.send(&sent.request).expect("the server answers");
+            let answer = connection.send(&sent.request);
             self.totals.orders_sent_again += 1;
-            let is_old = answer.is_replay || answer.body.contains("\"is_replay\":true");
+            let is_old = answer.is_replay() || answer.text.contains("\"is_replay\":true");
             self.totals.of_those_on_disk_already += usize::from(is_old);
             sent.answer = Some(answer);
         }
@@ -188,7 +195,7 @@ impl Run {
             let Some(first) = sent.answer.as_ref().filter(|answer| answer.status == 200) else {
                 continue;
             };
-            let again = connection.send(&sent.request).expect("the server answers");
+            let again = connection.send(&sent.request);
             assert_replay(&sent.request, first, &again);
             self.totals.replays_compared += 1;
         }
@@ -223,12 +230,16 @@ fn spin(delay: Duration) {
 }
 
 /// Opens the account of a trader of this round.
-pub(crate) fn bootstrap(data: &Path, server: &Server, round: usize, number: usize) -> Trader {
+pub(crate) fn bootstrap(
+    data: &Path,
+    server: &ServerProcess,
+    round: usize,
+    number: usize,
+) -> Trader {
     let token = token(data, &format!("round-{round}-trader-{number}"));
-    let mut request = Request::new("POST", "/v1/keys/bootstrap", "");
-    request.headers = format!("authorization: Bearer {token}\r\n");
-    let request = request.json(&json!({"permissions": ["read", "trade", "admin"]}));
-    let mut connection = Connection::open(server.address).expect("it is ready");
+    let permissions = json!({"permissions": ["read", "trade", "admin"]});
+    let request = Request::post("/v1/keys/bootstrap", &permissions).bearer(&token);
+    let mut connection = Connection::open(server.address);
     let new = connection.done(&request).json();
     let key = new["raw_key"].as_str().expect("a new key is told").into();
     Trader { number, key, key_id: id(&new["id"]) }

@@ -7,12 +7,12 @@
 use std::collections::HashMap;
 use std::process::Command;
 
+use paperbourse_test_support::{Connection, Request};
 use serde_json::json;
 
-use crate::client::{Connection, Request};
 use crate::load::Trader;
 use crate::rounds::bootstrap;
-use crate::server::Server;
+use crate::server::start_under;
 
 const ONE_BY_ONE_COUNT: usize = 30;
 const CONNECTION_COUNT: usize = 8;
@@ -73,9 +73,9 @@ fn each_answer_leaves_after_the_sync_that_covers_it() {
         return;
     }
     let data = tempfile::tempdir().unwrap();
-    let (server, trace) = Server::start_under(&STRACE, data.path());
+    let (server, trace) = start_under(&STRACE, data.path());
     let trader = bootstrap(data.path(), &server, 0, 0);
-    let mut connection = Connection::open(server.address).unwrap();
+    let mut connection = Connection::open(server.address);
     let alone = connection.port();
     for number in 0..ONE_BY_ONE_COUNT {
         connection.done(&order(&trader, alone, number));
@@ -84,7 +84,7 @@ fn each_answer_leaves_after_the_sync_that_covers_it() {
         let threads: Vec<_> = (0..CONNECTION_COUNT)
             .map(|_| {
                 scope.spawn(|| {
-                    let mut connection = Connection::open(server.address).unwrap();
+                    let mut connection = Connection::open(server.address);
                     let port = connection.port();
                     for number in 0..PER_CONNECTION_COUNT {
                         connection.done(&order(&trader, port, number));
@@ -118,13 +118,17 @@ fn name(port: u16, number: usize) -> String {
 }
 
 fn order(trader: &Trader, port: u16, number: usize) -> Request {
-    Request::new("POST", "/trade", &trader.key).json(&json!({
-        "market_id": paperbourse::venue::simulated::DEEP_MARKET_CONDITION_ID,
-        "outcome": "yes",
-        "side": "BUY",
-        "quantity": 1,
-        "client_order_id": name(port, number),
-    }))
+    Request::post(
+        "/trade",
+        &json!({
+            "market_id": paperbourse::venue::simulated::DEEP_MARKET_CONDITION_ID,
+            "outcome": "yes",
+            "side": "BUY",
+            "quantity": 1,
+            "client_order_id": name(port, number),
+        }),
+    )
+    .key(&trader.key)
 }
 
 /// The answers of one connection, in order, each after a sync that began after the write of its

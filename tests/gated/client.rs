@@ -1,37 +1,28 @@
 //! A client of one request: it writes bytes and reads what comes, so that nothing stands between
 //! the test and the moment in which the server answers.
 
+use paperbourse_test_support::{Request, Response};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
-/// A request in the making.
-#[derive(Clone)]
-pub(crate) struct Request {
-    method: &'static str,
-    path: String,
-    headers: String,
-    body: String,
-}
-
 pub(crate) fn get(path: impl Into<String>) -> Request {
-    Request { method: "GET", path: path.into(), headers: String::new(), body: String::new() }
+    Request::get(path)
 }
 
 /// With a JSON body; `null` stands for none.
 pub(crate) fn post(path: impl Into<String>, body: impl Into<Value>) -> Request {
-    let body = match body.into() {
-        Value::Null => String::new(),
-        body => body.to_string(),
-    };
-    Request { method: "POST", body, ..get(path) }
+    match body.into() {
+        Value::Null => Request::new("POST", path),
+        body => Request::post(path, &body),
+    }
 }
 
 pub(crate) fn patch(path: impl Into<String>, body: impl Into<Value>) -> Request {
-    Request { method: "PATCH", ..post(path, body) }
+    Request::patch(path, &body.into())
 }
 
 pub(crate) fn delete(path: impl Into<String>) -> Request {
-    Request { method: "DELETE", ..get(path) }
+    Request::delete(path)
 }
 
 /// An upgrade to the price socket.
@@ -43,56 +34,24 @@ pub(crate) fn upgrade(path: impl Into<String>) -> Request {
         .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
 }
 
-impl Request {
-    pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
-        self.headers.extend([name, ": ", value, "\r\n"]);
-        self
+/// Sends a request and reads the answer, whenever it comes.
+pub(crate) async fn answer(request: Request, mut io: DuplexStream) -> Answer {
+    io.write_all(&request.to_bytes()).await.expect("the server reads");
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        head.push(char::from(io.read_u8().await.expect("an answer has a whole head")));
     }
-
-    pub(crate) fn key(self, key: &str) -> Self {
-        self.header("x-api-key", key)
-    }
-
-    pub(crate) fn token(self, token: &str) -> Self {
-        self.header("authorization", &format!("Bearer {token}"))
-    }
-
-    /// Sends it and reads the answer, whenever it comes.
-    pub(crate) async fn answer(self, mut io: DuplexStream) -> Answer {
-        let Self { method, path, headers, body } = self;
-        let length = body.len();
-        let text = format!(
-            "{method} {path} HTTP/1.1\r\nhost: test\r\n{headers}content-length: {length}\r\n\r\n\
-             {body}"
-        );
-        io.write_all(text.as_bytes()).await.expect("the server reads");
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            head.push(char::from(io.read_u8().await.expect("an answer has a whole head")));
-        }
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-        let mut answer = Answer {
-            status: status.expect("an answer begins with its status"),
-            head: head.to_ascii_lowercase(),
-            body: String::new(),
-            io,
-        };
-        let length =
-            answer.header("content-length").map_or(0, |length| length.parse().expect("a number"));
-        let mut body = vec![0; length];
-        answer.io.read_exact(&mut body).await.expect("an answer has a whole body");
-        answer.body = String::from_utf8(body).expect("answers are text");
-        answer
-    }
+    let mut response = Response::from_head(&head);
+    let mut body = vec![0; response.length()];
+    io.read_exact(&mut body).await.expect("an answer has a whole body");
+    response.text = String::from_utf8(body).expect("answers are text");
+    Answer { response, io }
 }
 
 /// What came, and the connection that it came on.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    pub(crate) status: u16,
-    /// In small letters.
-    head: String,
-    pub(crate) body: String,
+    pub(crate) response: Response,
     io: DuplexStream,
 }
 
@@ -104,19 +63,11 @@ pub(crate) enum Frame {
 }
 
 impl Answer {
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
-    }
-
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
-    }
-
     /// A field of the body.
     #[track_caller]
     pub(crate) fn get(&self, field: &str) -> Value {
-        let value = self.json().get(field).cloned();
-        value.unwrap_or_else(|| panic!("no {field} in {}", self.body))
+        let value = self.response.json().get(field).cloned();
+        value.unwrap_or_else(|| panic!("no {field} in {}", self.response.text))
     }
 
     /// Sends a text frame, after an upgrade.

@@ -1,8 +1,9 @@
 //! Keys on their way to the disk, and keys on their way out.
 
+use paperbourse_test_support::Request;
 use serde_json::json;
 
-use crate::client::{Frame, Request, delete, get, patch, post, upgrade};
+use crate::client::{Frame, delete, get, patch, post, upgrade};
 use crate::world::{Person, World, number, text};
 
 fn grant() -> serde_json::Value {
@@ -19,7 +20,7 @@ async fn second_key(world: &World, person: &Person) -> Person {
 async fn a_bootstrap_holds_back_all_that_knows_the_account() {
     let world = World::new().await;
     let (bob, dan) = (&world.bob, &world.dan);
-    let by_dan = |request: Request| request.token(&dan.token);
+    let by_dan = |request: Request| request.bearer(&dan.token);
     let mut held = world.hold();
     held.answers(by_dan(get("/v1/keys")), 200).await;
     held.answers(by_dan(post("/v1/keys/ws-token", ())), 404).await;
@@ -30,10 +31,10 @@ async fn a_bootstrap_holds_back_all_that_knows_the_account() {
     held.waits("the balance", by_dan(get("/v1/account/balance")), 200).await;
     held.waits("a socket token", by_dan(post("/v1/keys/ws-token", ())), 200).await;
     held.answers(get("/v1/account/balance").key(&bob.key), 200).await;
-    held.answers(get("/v1/keys").token(&bob.token), 200).await;
+    held.answers(get("/v1/keys").bearer(&bob.token), 200).await;
     let answers = held.release().await;
     assert_eq!(text(&answers[1].get("error")), "BOOTSTRAP_NOT_ALLOWED");
-    assert_eq!(answers[3].json().as_array().unwrap().len(), 2);
+    assert_eq!(answers[3].response.json().as_array().unwrap().len(), 2);
     let key = text(&answers[0].get("raw_key"));
     world.done(get("/v1/account/balance").key(&key), 200).await;
 }
@@ -52,7 +53,7 @@ async fn a_new_key_holds_back_the_list_and_the_limit() {
     held.answers(get("/v1/markets").key(&ann.key), 200).await;
     let answers = held.release().await;
     assert_eq!(text(&answers[1].get("error")), "TIER_KEY_LIMIT_EXCEEDED");
-    assert_eq!(answers[2].json().as_array().unwrap().len(), 5);
+    assert_eq!(answers[2].response.json().as_array().unwrap().len(), 5);
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,7 +82,7 @@ async fn a_revoked_key_is_refused_at_once_and_its_200_waits() {
     held.waits("a socket by its token", upgrade(format!("/v1/ws/prices?token={by_second}")), 101)
         .await;
     let mut answers = held.release().await;
-    let list = answers[2].json();
+    let list = answers[2].response.json();
     let row = list.as_array().unwrap().iter().find(|row| row["id"] == second.key_id).unwrap();
     assert_eq!(row["is_active"], false);
     assert_eq!(answers[3].next_frame().await, Frame::Closed(4001));
@@ -110,7 +111,7 @@ async fn a_new_name_and_a_rotation_wait_and_hold_back_what_shows_them() {
     held.answers(get("/v1/markets").key(&second.key), 200).await;
     let answers = held.release().await;
     assert_eq!(text(&answers[3].get("error")), "KEY_ROTATED");
-    let list = answers[4].json();
+    let list = answers[4].response.json();
     let row = |id: u64| {
         let mut rows = list.as_array().unwrap().iter();
         rows.find(|row| row["id"] == id).unwrap()

@@ -1,8 +1,9 @@
 //! Payouts on their way to the disk.
 
+use paperbourse_test_support::Request;
 use serde_json::{Value, json};
 
-use crate::client::{Request, get, post};
+use crate::client::{get, post};
 use crate::world::{MARKET, OTHER_MARKET, Person, World, text};
 
 fn buy(person: &Person, market: &str, outcome: &str) -> Request {
@@ -37,7 +38,7 @@ async fn a_payout_holds_back_all_that_shows_it_or_rests_on_it() {
     held.release_in_vain(1).await;
 
     held.waits("the balance", balance(ann), 200).await;
-    held.waits("the balance by token", get("/v1/account/balance").token(&ann.token), 200).await;
+    held.waits("the balance by token", get("/v1/account/balance").bearer(&ann.token), 200).await;
     held.waits("the positions", key(get("/v1/account/positions")), 200).await;
     held.waits("the settlements", key(get("/v1/account/settlements")), 200).await;
     held.waits("an order in the market", buy(ann, MARKET, "Yes"), 400).await;
@@ -52,13 +53,13 @@ async fn a_payout_holds_back_all_that_shows_it_or_rests_on_it() {
     let answers = held.release().await;
     assert_eq!(answers[0].get("balance"), "1005");
     let paid = |answer: &Value| answer["data"][0]["payout"].clone();
-    assert_eq!(paid(&answers[3].json()), "10");
+    assert_eq!(paid(&answers[3].response.json()), "10");
     for refused in &answers[4..6] {
         assert_eq!(refused.get("error"), "MARKET_CLOSED");
     }
     assert_eq!(answers[6].get("account_balance"), json!(1000));
     assert_eq!(answers[7].get("balance"), "1005");
-    assert_eq!(paid(&answers[8].json()), "10");
+    assert_eq!(paid(&answers[8].response.json()), "10");
     assert_eq!(told_balance(&world, ann).await, "1000");
 }
 

@@ -1,9 +1,10 @@
 //! Orders, batches, comments, and what shows them.
 
 use paperbourse::ids::SHARD_COUNT;
+use paperbourse_test_support::Request;
 use serde_json::{Value, json};
 
-use crate::client::{Frame, Request, delete, get, post, upgrade};
+use crate::client::{Frame, delete, get, post, upgrade};
 use crate::world::{MARKET, OTHER_MARKET, Person, World, number, text, until_idle};
 
 fn order(side: &str, quantity: u32) -> Value {
@@ -51,7 +52,7 @@ async fn a_trade_holds_back_all_that_shows_it_or_rests_on_it() {
     held.waits("selling too much", key(post("/trade", too_much_to_sell)), 400).await;
     held.waits("slippage", key(post("/trade", too_dear)), 400).await;
     held.waits("the balance", key(get("/v1/account/balance")), 200).await;
-    held.waits("the balance by token", get("/v1/account/balance").token(&ann.token), 200).await;
+    held.waits("the balance by token", get("/v1/account/balance").bearer(&ann.token), 200).await;
     held.waits("the positions", key(get("/v1/account/positions")), 200).await;
     held.waits("the order", key(get(format!("/v1/orders/{order_id}"))), 200).await;
     held.waits("the orders", key(get("/v1/orders")), 200).await;
@@ -61,7 +62,7 @@ async fn a_trade_holds_back_all_that_shows_it_or_rests_on_it() {
     let comment = post(format!("/trades/{order_id}/comments"), json!({"content": "late"}));
     held.waits("a comment of another account", comment.key(&cat.key), 200).await;
     held.waits("a socket", upgrade(format!("/v1/ws/prices?token={socket_token}")), 101).await;
-    held.waits("a socket token by token", post("/v1/keys/ws-token", ()).token(&ann.token), 200)
+    held.waits("a socket token by token", post("/v1/keys/ws-token", ()).bearer(&ann.token), 200)
         .await;
     held.waits("a trade after it", buy(ann, 5, "b"), 200).await;
 
@@ -72,21 +73,21 @@ async fn a_trade_holds_back_all_that_shows_it_or_rests_on_it() {
     let trade = &answers[0];
     assert_eq!(trade.get("order_id"), order_id);
     assert_eq!(trade.get("account_balance"), json!(994.5));
-    assert_eq!(trade.header("idempotent-replayed"), None);
+    assert_eq!(trade.response.header("idempotent-replayed"), None);
     for replay in &answers[1..3] {
-        assert_eq!(replay.header("idempotent-replayed"), Some("true"));
-        assert_eq!(replay.body, trade.body);
+        assert_eq!(replay.response.header("idempotent-replayed"), Some("true"));
+        assert_eq!(replay.response.text, trade.response.text);
     }
     let codes: Vec<_> = answers[3..6].iter().map(|answer| text(&answer.get("error"))).collect();
     assert_eq!(codes, ["IDEMPOTENCY_KEY_REUSE", "INSUFFICIENT_POSITION", "SLIPPAGE_EXCEEDED"]);
     assert_eq!(answers[6].get("balance"), "994.5");
     // A token is looked up first: the account was read after the release, with the last trade.
     assert_eq!(answers[7].get("balance"), "992");
-    assert_eq!(answers[8].json()[0]["quantity"], "11");
+    assert_eq!(answers[8].response.json()[0]["quantity"], "11");
     assert_eq!(answers[9].get("order_id"), order_id);
     assert_eq!(answers[10].get("orders")[0]["order_id"], order_id);
     assert_eq!(answers[11].get("orders")[0]["order_id"], order_id);
-    assert_eq!(answers[13].json(), json!([]));
+    assert_eq!(answers[13].response.json(), json!([]));
     let connected = Frame::Text(json!({
         "type": "connected",
         "user_id": ann_account(&world).await,
@@ -129,7 +130,7 @@ async fn ann_account(world: &World) -> u64 {
 async fn the_first_trade_of_a_token_opens_an_account_that_nobody_sees_yet() {
     let world = World::new().await;
     let (ann, bob, cat, dan) = (&world.ann, &world.bob, &world.cat, &world.dan);
-    let by_dan = |request: Request| request.token(&dan.token);
+    let by_dan = |request: Request| request.bearer(&dan.token);
     let mut held = world.hold();
     held.answers(by_dan(get("/v1/account/balance")), 404).await;
     held.waits("the trade", by_dan(post("/trade", named(order("BUY", 2), "x"))), 200).await;
@@ -137,7 +138,7 @@ async fn the_first_trade_of_a_token_opens_an_account_that_nobody_sees_yet() {
     held.waits("a replay", by_dan(post("/trade", named(order("BUY", 2), "x"))), 200).await;
     free_of_ann(&held, ann, bob, cat).await;
     let answers = held.release().await;
-    assert_eq!(answers[0].body, answers[2].body);
+    assert_eq!(answers[0].response.text, answers[2].response.text);
     assert_eq!(answers[1].get("balance"), "999");
 }
 
@@ -186,8 +187,8 @@ async fn a_comment_holds_back_what_shows_its_order() {
     held.answers(get("/v1/account/balance").key(&cat.key), 200).await;
     held.answers(get("/trades/64000/comments"), 404).await;
     let answers = held.release().await;
-    let first = answers[0].json();
-    assert_eq!(answers[1].json(), json!([first]));
+    let first = answers[0].response.json();
+    assert_eq!(answers[1].response.json(), json!([first]));
     let comment_id = first["id"].as_u64().unwrap();
 
     let gone = || delete(format!("/comments/{comment_id}"));
@@ -198,12 +199,12 @@ async fn a_comment_holds_back_what_shows_its_order() {
     held.waits("somebody else's try", gone().key(&cat.key), 404).await;
     held.answers(get("/v1/account/balance").key(&ann.key), 200).await;
     let answers = held.release().await;
-    assert_eq!(answers[1].json(), json!([answers_second(&world, &comments).await]));
+    assert_eq!(answers[1].response.json(), json!([answers_second(&world, &comments).await]));
 }
 
 /// The one comment that is left.
 async fn answers_second(world: &World, comments: &str) -> Value {
-    let left = world.done(get(comments), 200).await.json();
+    let left = world.done(get(comments), 200).await.response.json();
     assert_eq!(left[0]["content"], "second");
     left[0].clone()
 }

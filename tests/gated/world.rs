@@ -29,12 +29,13 @@ use paperbourse::service::{Parts, Service, key_observer, key_table};
 use paperbourse::shard::Shards;
 use paperbourse::snapshot::Recovered;
 use paperbourse::venue::VenueStatus;
+use paperbourse_test_support::{Request, Response};
 use serde_json::{Value, json};
 use tokio::io::{DuplexStream, duplex};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::client::{Answer, Request, post};
+use crate::client::{Answer, answer, post};
 
 /// The market that everybody trades: asks at 0.50 and 0.60, bids at 0.40, 100 shares each.
 pub(crate) const MARKET: &str = "0xabc";
@@ -109,7 +110,7 @@ impl World {
 
     async fn bootstrapped(&self, person: &Person) -> Person {
         let grant = json!({"permissions": ["read", "trade", "admin"]});
-        let request = post("/v1/keys/bootstrap", grant).token(&person.token);
+        let request = post("/v1/keys/bootstrap", grant).bearer(&person.token);
         let new = self.done(request, 201).await;
         Person { key: text(&new.get("raw_key")), key_id: number(&new.get("id")), ..person.clone() }
     }
@@ -129,7 +130,7 @@ impl World {
     }
 
     fn send(&self, request: Request) -> JoinHandle<Answer> {
-        tokio::spawn(request.answer(self.connect()))
+        tokio::spawn(answer(request, self.connect()))
     }
 
     /// The answer to a request that nothing holds back.
@@ -141,7 +142,8 @@ impl World {
             until_idle().await;
             assert!(answer.is_finished(), "{caller}: no answer though nothing holds it back");
             let answer = answer.await.expect("reading it has not failed");
-            assert_eq!(answer.status, status, "{caller}: {}", answer.body);
+            let Response { status: answered, text, .. } = &answer.response;
+            assert_eq!(*answered, status, "{caller}: {text}");
             answer
         }
     }
@@ -215,7 +217,8 @@ impl Held<'_> {
         for Waiting { name, status, answer } in self.waiting {
             assert!(answer.is_finished(), "{name}: no answer after the release");
             let answer = answer.await.expect("reading it has not failed");
-            assert_eq!(answer.status, status, "{name}: {}", answer.body);
+            let Response { status: answered, text, .. } = &answer.response;
+            assert_eq!(*answered, status, "{name}: {text}");
             answers.push(answer);
         }
         answers

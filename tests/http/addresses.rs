@@ -3,9 +3,9 @@
 //! The tests connect from this machine, so a server that trusts `127.0.0.1` takes them for its
 //! proxy.
 
+use paperbourse_test_support::Request;
 use serde_json::json;
 
-use super::client::Request;
 use super::expect::check_error;
 use super::server::Server;
 

@@ -1,9 +1,9 @@
 //! Several orders in one request.
 
 use paperbourse::limits::tier::Tier;
+use paperbourse_test_support::{Request, Response};
 use serde_json::{Value, json};
 
-use super::client::{Request, Response};
 use super::expect::{check_error, check_invalid};
 use super::recording::{buy, sell};
 use super::server::{Account, shared};

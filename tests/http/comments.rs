@@ -1,8 +1,8 @@
 //! Comments on trades: written, listed, taken back.
 
+use paperbourse_test_support::Request;
 use serde_json::json;
 
-use super::client::Request;
 use super::expect::Outcome::{self, Done, Invalid, Refused};
 use super::expect::{Kind, check_error, check_fields, check_invalid};
 use super::server::{Account, shared};

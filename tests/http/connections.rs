@@ -1,6 +1,7 @@
 //! What holds for every connection, whatever it asks.
 
-use super::client::{Connection, Request};
+use paperbourse_test_support::{Connection, PATIENCE, Request};
+
 use super::expect::check_error;
 use super::recording::{PLAIN, buy};
 use super::server::{Server, shared};
@@ -200,7 +201,7 @@ fn served(server: &Server, request: &Request) -> Connection {
         if connection.send(request).status == 200 {
             return connection;
         }
-        assert!(started.elapsed() < super::client::PATIENCE, "no place");
+        assert!(started.elapsed() < PATIENCE, "no place");
     }
 }
 
@@ -275,6 +276,6 @@ fn the_connection_past_the_cap_is_told_to_come_back() {
     drop(held);
     let started = std::time::Instant::now();
     while server.connect().send(&health).status != 200 {
-        assert!(started.elapsed() < super::client::PATIENCE, "the place is not given up");
+        assert!(started.elapsed() < PATIENCE, "the place is not given up");
     }
 }

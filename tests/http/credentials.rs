@@ -1,8 +1,8 @@
 //! Who may do what: 401 for whoever is not known, 403 for whoever may not.
 
+use paperbourse_test_support::Request;
 use serde_json::json;
 
-use super::client::Request;
 use super::expect::check_error;
 use super::recording::{PLAIN, buy};
 use super::server::{Server, printed_token, shared};

@@ -2,9 +2,9 @@
 
 use std::net::TcpStream;
 
+use paperbourse_test_support::{Connection, Request};
 use serde_json::{Value, json};
 
-use super::client::{Connection, Request};
 use super::recording::PLAIN;
 use super::server::Server;
 

@@ -1,8 +1,7 @@
 //! What an answer should be: shapes, errors, and every error's one form.
 
+use paperbourse_test_support::Response;
 use serde_json::Value;
-
-use super::client::Response;
 
 /// The JSON type of a field, or what its text must look like.
 #[derive(Clone, Copy, Debug)]

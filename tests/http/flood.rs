@@ -5,7 +5,8 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::client::Request;
+use paperbourse_test_support::Request;
+
 use super::recording::buy;
 use super::server::Server;
 

@@ -5,9 +5,9 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use paperbourse_test_support::Request;
 use serde_json::json;
 
-use super::client::Request;
 use super::expect::check_error;
 use super::recording::{buy, sell};
 use super::server::Server;

@@ -1,8 +1,8 @@
 //! An order with a name happens once, whichever way the name comes.
 
+use paperbourse_test_support::{Request, Response};
 use serde_json::{Value, json};
 
-use super::client::{Request, Response};
 use super::expect::{check_error, check_invalid};
 use super::recording::{DEEP, buy};
 use super::server::{Account, shared};

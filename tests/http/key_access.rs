@@ -1,8 +1,8 @@
 //! Every route of keys for every kind of credential and every set of permissions.
 
+use paperbourse_test_support::Request;
 use serde_json::{Value, json};
 
-use super::client::Request;
 use super::expect::check_error;
 use super::server::shared;
 

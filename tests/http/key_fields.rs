@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use paperbourse::limits::tier::Tier;
+use paperbourse_test_support::Request;
 use serde_json::{Value, json};
 
-use super::client::Request;
 use super::expect::Outcome::{self, Done, Invalid, Refused};
 use super::expect::check_invalid;
 use super::server::{Server, shared};

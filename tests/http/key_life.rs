@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use paperbourse::ids::Timestamp;
 use paperbourse::limits::tier::Tier;
+use paperbourse_test_support::Request;
 use serde_json::{Value, json};
 
-use super::client::Request;
 use super::expect::Kind::{Flag, Integer, List, Null, Text, Time};
 use super::expect::{check_error, check_fields, check_invalid};
 use super::records::check_new_key;

@@ -1,9 +1,9 @@
 //! The life of keys: the first, further ones, and their end.
 
 use paperbourse::limits::tier::Tier;
+use paperbourse_test_support::{Request, Response};
 use serde_json::{Value, json};
 
-use super::client::{Request, Response};
 use super::expect::check_error;
 use super::server::{Account, Server, shared};
 

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use paperbourse_test_support::Request;
 use serde_json::json;
 
-use super::client::Request;
 use super::expect::Kind::{Object, Text, Time};
 use super::expect::{check_error, check_fields, check_invalid};
 use super::recording::{PLAIN, buy};

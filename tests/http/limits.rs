@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use paperbourse::limits::tier::Tier;
+use paperbourse_test_support::{Request, Response};
 use serde_json::json;
 
-use super::client::{Request, Response};
 use super::expect::check_error;
 use super::recording::PLAIN;
 use super::server::{Server, shared};

@@ -7,7 +7,6 @@
 
 mod addresses;
 mod batches;
-mod client;
 mod comments;
 mod connections;
 mod credentials;

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use paperbourse_test_support::{Request, Response};
 use serde_json::json;
 
-use super::client::{Request, Response};
 use super::expect::{check_error, check_invalid};
 use super::recording::{PLAIN, buy};
 use super::server::shared;

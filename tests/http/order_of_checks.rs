@@ -1,8 +1,8 @@
 //! Of several things that are wrong, the first by the contract's order is told.
 
+use paperbourse_test_support::Request;
 use serde_json::{Value, json};
 
-use super::client::Request;
 use super::expect::Outcome::{self, Invalid, Refused};
 use super::expect::check_error;
 use super::recording::{BOOKLESS, ODD_FEE, PAUSED, PLAIN, RESOLVED, buy};

@@ -1,8 +1,8 @@
 //! Orders read back: one, by name, in pages.
 
+use paperbourse_test_support::Request;
 use serde_json::{Value, json};
 
-use super::client::Request;
 use super::expect::{check_error, check_invalid};
 use super::recording::{DEEP, PLAIN, buy, sell};
 use super::server::{Account, shared};

@@ -1,8 +1,8 @@
 //! Each record of the interface: exactly its fields, each of its type.
 
+use paperbourse_test_support::Request;
 use serde_json::{Value, json};
 
-use super::client::Request;
 use super::expect::Kind::{self, Decimal, Flag, Integer, List, Null, Number, Object, Text, Time};
 use super::expect::check_fields;
 use super::recording::{BOOKLESS, PLAIN, buy, sell};

@@ -13,10 +13,10 @@ use std::time::Instant;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use paperbourse::auth::identity::key_file;
 use paperbourse::ids::Timestamp;
+use paperbourse_test_support::{Connection, PATIENCE, Request, Response};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::client::{Connection, PATIENCE, Request, Response};
 use super::recording;
 use super::server::printed_token;
 use super::socket::upgrade;

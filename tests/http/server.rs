@@ -1,20 +1,19 @@
 //! The binary as a process: started on a free port, killed when nobody needs it any more.
 
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Instant;
+use std::sync::{Arc, OnceLock};
 
 use paperbourse::auth::identity::embedded::EmbeddedIssuer;
 use paperbourse::ids::Timestamp;
 use paperbourse::limits::tier::Tier;
+use paperbourse_test_support::process::{Process, ServerProcess};
+use paperbourse_test_support::{Connection, Request, Response};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::client::{Connection, PATIENCE, Request, Response};
 use super::recording;
 
 /// Limits that no test of something else meets.
@@ -32,9 +31,7 @@ const UNLIMITED: [&str; 8] = [
 /// A running server.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    process: Child,
-    /// Everything behind the first line.
-    log: Arc<Mutex<Vec<String>>>,
+    process: ServerProcess,
     folder: Arc<TempDir>,
     issuer: EmbeddedIssuer,
 }
@@ -128,20 +125,12 @@ impl Server {
     /// The first log line with this text, once there is one.
     #[track_caller]
     pub(crate) fn logged(&self, text: &str) -> String {
-        let started = Instant::now();
-        loop {
-            if let Some(line) = self.log_lines(text).into_iter().next() {
-                return line;
-            }
-            assert!(started.elapsed() < PATIENCE, "not logged: {text}");
-            std::thread::yield_now();
-        }
+        self.process.logged(text)
     }
 
     /// All log lines with this text so far.
     pub(crate) fn log_lines(&self, text: &str) -> Vec<String> {
-        let log = self.log.lock().unwrap();
-        log.iter().filter(|line| line.contains(text)).cloned().collect()
+        self.process.log_lines(text)
     }
 
     fn start_in(folder: Arc<TempDir>, flags: &[&str]) -> Self {
@@ -160,29 +149,10 @@ impl Server {
         if recording.exists() {
             command.arg("--venue").arg(format!("recorded:{}", recording.display()));
         }
-        let mut process = command.args(flags).stdout(Stdio::piped()).spawn().unwrap();
-        let mut log = BufReader::new(process.stdout.take().unwrap());
-        let address = address_of(&mut log);
-        // A full pipe would stop the server at its next line.
-        let lines: Arc<Mutex<Vec<String>>> = Arc::default();
-        std::thread::spawn({
-            let lines = lines.clone();
-            move || {
-                for line in log.lines().map_while(Result::ok) {
-                    lines.lock().unwrap().push(line);
-                }
-            }
-        });
-        let started = Instant::now();
-        loop {
-            let ready = Connection::open(address).send(&Request::get("/v1/health/ready"));
-            if ready.status == 200 {
-                break;
-            }
-            assert!(started.elapsed() < PATIENCE, "not ready: {ready:?}");
-        }
+        let process = Process::spawn(command.args(flags)).ready();
+        let address = process.address;
         let issuer = EmbeddedIssuer::open(&folder.path().join("data")).unwrap();
-        Self { address, process, log: lines, folder, issuer }
+        Self { address, process, folder, issuer }
     }
 
     /// Ends the process as a crash would, and starts another one on what it left.
@@ -191,10 +161,10 @@ impl Server {
     }
 
     /// The same with flags besides those of an unlimited server.
-    pub(crate) fn crash_and_restart_with(mut self, flags: &[&str]) -> Self {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-        Self::start_in(self.folder.clone(), &[&UNLIMITED[..], flags].concat())
+    pub(crate) fn crash_and_restart_with(self, flags: &[&str]) -> Self {
+        let Self { process, folder, .. } = self;
+        process.kill();
+        Self::start_in(folder, &[&UNLIMITED[..], flags].concat())
     }
 
     pub(crate) fn data(&self) -> PathBuf {
@@ -203,13 +173,12 @@ impl Server {
 
     /// Sends the signal that asks a process to end.
     pub(crate) fn terminate(&self) {
-        let pid = self.process.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        self.process.signal("-TERM");
     }
 
     /// How the process has ended.
     pub(crate) fn wait(&mut self) -> ExitStatus {
-        self.process.wait().unwrap()
+        self.process.wait()
     }
 
     pub(crate) fn connect(&self) -> Connection {
@@ -263,22 +232,6 @@ impl Server {
             key_id: key["id"].as_u64().unwrap(),
         }
     }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended already; then there is nothing to do.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// The address that the first log line tells.
-fn address_of(log: &mut impl BufRead) -> SocketAddr {
-    let mut line = String::new();
-    log.read_line(&mut line).unwrap();
-    let (_, address) = line.trim().split_once("listening on http://").expect("the first log line");
-    address.parse().unwrap()
 }
 
 /// What `paperbourse token` prints.

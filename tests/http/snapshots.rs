@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use paperbourse_test_support::{Request, Response};
 use serde_json::{Value, json};
 
-use super::client::{Request, Response};
 use super::recording::{BOOKLESS, PAUSED, PLAIN, WITH_FEE, buy, sell, token_id};
 use super::server::{Server, shared};
 

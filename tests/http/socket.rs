@@ -3,9 +3,9 @@
 use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
 
+use paperbourse_test_support::{Request, Response};
 use serde_json::{Value, json};
 
-use super::client::{Request, Response};
 use super::server::Server;
 
 /// What came.

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use paperbourse::limits::tier::Tier;
+use paperbourse_test_support::Request;
 use serde_json::{Value, json};
 
-use super::client::Request;
 use super::expect::Kind::{Decimal, Flag, Integer, List, Object, Text, Time};
 use super::expect::{check_error, check_fields};
 use super::recording::{DEEP, PLAIN, other};

@@ -1,8 +1,8 @@
 //! Each field of a trade at its bounds, just inside and just outside.
 
+use paperbourse_test_support::Request;
 use serde_json::{Value, json};
 
-use super::client::Request;
 use super::expect::Outcome::{self, Done, Invalid, Refused};
 use super::expect::check_invalid;
 use super::recording::{DEEP, buy};

@@ -1,11 +1,11 @@
 //! Every way to forge or bend a token that is known, against a running server: one table.
 
 use aws_lc_rs::hmac;
+use paperbourse_test_support::Client;
+use paperbourse_test_support::process::ServerProcess;
 use serde_json::{Value, json};
 
-use super::client::Client;
 use super::forge::{Signer, base64url, merge, message, now, rsa_components};
-use super::process::ServerProcess;
 use super::scripted::Scripted;
 
 /// The keys of a provider, and of nobody.
@@ -286,6 +286,7 @@ fn every_attack_on_a_token_is_refused_with_its_code() {
     let source = format!("oidc:{issuer}");
     let data = tempfile::tempdir().unwrap();
     let server = ServerProcess::start(
+        super::BINARY,
         data.path(),
         &[
             &["--journal-segment-bytes", "1048576", "--address-limits", "off"][..],
@@ -295,9 +296,8 @@ fn every_attack_on_a_token_is_refused_with_its_code() {
         .concat(),
     );
     let ask = |token: &str| {
-        let header = format!("Authorization: Bearer {token}");
-        let answer = Client::connect(&server.address, &header).get("/v1/keys");
-        (answer.status, answer.body)
+        let answer = Client::with_token(server.address, token).get("/v1/keys");
+        (answer.status, answer.text)
     };
     let good = json!({
         "iss": issuer, "aud": ["paperbourse", "account"], "sub": "ada", "exp": now() + 300,

@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use paperbourse_test_support::process::ServerProcess;
+use paperbourse_test_support::{Client, Response};
+use serde_json::json;
 
-use super::client::{Answer, Client};
-use super::process::ServerProcess;
 use super::provider::{Provider, certificates, packages};
 
 /// The market that every simulated venue has and never closes.
@@ -21,37 +21,31 @@ const AUDIENCE: [&str; 2] = ["--audience", "paperbourse"];
 fn serve(data: &Path, issuer: &str, flags: &[&str]) -> ServerProcess {
     let source = format!("oidc:{issuer}");
     let fixed = ["--journal-segment-bytes", "1048576", "--identity", &source];
-    ServerProcess::start(data, &[&fixed, &AUDIENCE[..], flags].concat())
+    ServerProcess::start(super::BINARY, data, &[&fixed, &AUDIENCE[..], flags].concat())
 }
 
 fn with_token(server: &ServerProcess, token: &str) -> Client {
-    Client::connect(&server.address, &format!("Authorization: Bearer {token}"))
+    Client::with_token(server.address, token)
 }
 
-fn balance(server: &ServerProcess, token: &str) -> Answer {
+fn balance(server: &ServerProcess, token: &str) -> Response {
     with_token(server, token).get("/v1/account/balance")
-}
-
-#[track_caller]
-fn parsed(answer: &Answer, status: u16) -> Value {
-    assert_eq!(answer.status, status, "{}", answer.body);
-    serde_json::from_str(&answer.body).unwrap()
 }
 
 /// Opens the account of this token; its first key.
 #[track_caller]
 fn bootstrap(server: &ServerProcess, token: &str, tier: &str) -> String {
-    let body = json!({"tier": tier}).to_string();
-    let key = parsed(&with_token(server, token).post("/v1/keys/bootstrap", &body), 201);
+    let body = json!({"tier": tier});
+    let key = with_token(server, token).post("/v1/keys/bootstrap", &body).ok(201);
     assert_eq!(key["rate_limit_tier"], tier);
     key["raw_key"].as_str().unwrap().to_owned()
 }
 
 #[track_caller]
 fn buy(server: &ServerProcess, key: &str) {
-    let mut client = Client::connect(&server.address, &format!("X-API-Key: {key}"));
+    let mut client = Client::with_key(server.address, key);
     let order = json!({"market_id": MARKET, "outcome": "Yes", "side": "BUY", "quantity": 10});
-    let trade = parsed(&client.post("/trade", &order.to_string()), 200);
+    let trade = client.post("/trade", &order).ok(200);
     assert_eq!(trade["status"], "FILLED", "{trade}");
 }
 
@@ -69,29 +63,29 @@ fn a_user_signs_in_and_trades_while_keys_change_and_the_provider_comes_and_goes(
     buy(&server, &key);
     for algorithm in ["ES256", "EdDSA"] {
         let token = provider.token(algorithm);
-        let told = parsed(&balance(&server, &token), 200);
+        let told = balance(&server, &token).ok(200);
         assert_ne!(told["balance"], "1000", "{algorithm}: {told}");
-        let again = with_token(&server, &token).post("/v1/keys/bootstrap", "{}");
-        assert_eq!(parsed(&again, 400)["error"], "BOOTSTRAP_NOT_ALLOWED", "{algorithm}");
+        let again = with_token(&server, &token).post("/v1/keys/bootstrap", &json!({}));
+        assert_eq!(again.ok(400)["error"], "BOOTSTRAP_NOT_ALLOWED", "{algorithm}");
     }
 
     // New keys: the first request with one of them is answered, and old ones stay good.
     provider.rotate();
     let second = provider.token("RS256");
-    parsed(&balance(&server, &second), 200);
-    parsed(&balance(&server, &first), 200);
+    balance(&server, &second).ok(200);
+    balance(&server, &first).ok(200);
 
     // Without the provider, what is known goes on.
     let port = provider.port();
     drop(provider);
-    parsed(&balance(&server, &first), 200);
-    parsed(&balance(&server, &second), 200);
+    balance(&server, &first).ok(200);
+    balance(&server, &second).ok(200);
     buy(&server, &key);
 
     // It comes back as the same one, and so do its tokens.
     let mut provider = Provider::start(&packages, folder.path(), port, false);
     let third = provider.token("ES256");
-    parsed(&balance(&server, &third), 200);
+    balance(&server, &third).ok(200);
     server.interrupt();
 }
 
@@ -108,7 +102,7 @@ fn a_server_starts_without_its_provider_and_takes_its_tokens_when_it_is_back() {
     drop(provider);
 
     let server = serve(data.path(), &issuer, &[]);
-    let refused = parsed(&balance(&server, &token), 503);
+    let refused = balance(&server, &token).ok(503);
     assert_eq!(refused["error"], "IDENTITY_UNAVAILABLE");
     buy(&server, &key);
 
@@ -117,7 +111,7 @@ fn a_server_starts_without_its_provider_and_takes_its_tokens_when_it_is_back() {
     while balance(&server, &token).status == 503 {
         assert!(since.elapsed() < PATIENCE, "the provider is back, and nobody has noticed");
     }
-    parsed(&balance(&server, &token), 200);
+    balance(&server, &token).ok(200);
     let log = server.interrupt().join("\n");
     assert!(log.contains("failed to fetch the keys") && log.contains("keys=3"), "{log}");
 }
@@ -139,7 +133,7 @@ fn https_is_believed_with_the_operators_own_authority_only() {
     let stranger = certificates().join("localhost.pem");
     let flags = ["--identity-ca", stranger.to_str().unwrap()];
     let server = serve(data.path(), &provider.issuer, &flags);
-    let refused = parsed(&balance(&server, &token), 503);
+    let refused = balance(&server, &token).ok(503);
     assert_eq!(refused["error"], "IDENTITY_UNAVAILABLE");
     let log = server.interrupt().join("\n");
     assert!(log.contains("UnknownIssuer"), "{log}");

@@ -5,12 +5,11 @@
 
 mod attacks;
 mod certified;
-#[path = "../server/client.rs"]
-mod client;
 mod forge;
-#[path = "../server/process.rs"]
-mod process;
 mod provider;
 mod scripted;
 mod start;
 mod unreachable;
+
+/// The binary under test.
+const BINARY: &str = env!("CARGO_BIN_EXE_paperbourse");

@@ -7,11 +7,11 @@ use std::path::Path;
 use std::process::Stdio;
 
 use aws_lc_rs::hmac;
+use paperbourse_test_support::Client;
+use paperbourse_test_support::process::{ServerProcess, command};
 use serde_json::{Value, json};
 
-use super::client::Client;
 use super::forge::{base64url, merge, message, now};
-use super::process::{ServerProcess, command};
 
 const SECRET: &[u8] = b"super-secret-jwt-token-with-at-least-32-characters-long";
 const ISSUER: &str = "https://project.supabase.co/auth/v1";
@@ -44,12 +44,11 @@ fn a_user_of_supabase_opens_an_account_at_the_tier_that_the_project_gives() {
     let fixed = ["--journal-segment-bytes", "1048576", "--address-limits", "off"];
     let identity = ["--identity", &source, "--issuer", ISSUER, "--tier-claim", "app_metadata.tier"];
     let data = folder.path().join("data");
-    let server = ServerProcess::start(&data, &[&fixed[..], &identity].concat());
+    let server = ServerProcess::start(super::BINARY, &data, &[&fixed[..], &identity].concat());
     let bootstrap = |token: &str, tier: &str| {
-        let header = format!("Authorization: Bearer {token}");
-        let body = json!({"tier": tier}).to_string();
-        let answer = Client::connect(&server.address, &header).post("/v1/keys/bootstrap", &body);
-        let told: Value = serde_json::from_str(&answer.body).unwrap();
+        let body = json!({"tier": tier});
+        let answer = Client::with_token(server.address, token).post("/v1/keys/bootstrap", &body);
+        let told = answer.json();
         (answer.status, told["error"].as_str().unwrap_or("none").to_owned())
     };
     for (algorithm, secret, changes, tier, expected) in [
@@ -73,7 +72,7 @@ fn a_user_of_supabase_opens_an_account_at_the_tier_that_the_project_gives() {
 /// What the server says of these flags before it ends.
 fn refusal(folder: &Path, flags: &str) -> String {
     let flags = flags.replace("FOLDER", folder.to_str().unwrap());
-    let output = command()
+    let output = command(super::BINARY)
         .args(["serve", "--listen", "127.0.0.1:0", "--data", "memory"])
         .args(flags.split_whitespace())
         .output()
@@ -113,7 +112,7 @@ fn what_would_be_unsafe_or_useless_is_no_start() {
 /// What the server logs with these flags until it is ready.
 fn start_log(folder: &Path, flags: &str) -> String {
     let flags = flags.replace("FOLDER", folder.to_str().unwrap());
-    let mut server = command()
+    let mut server = command(super::BINARY)
         .args(["serve", "--listen", "127.0.0.1:0", "--data", "memory"])
         .args(flags.split_whitespace())
         .stdout(Stdio::piped())

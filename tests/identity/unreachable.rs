@@ -1,5 +1,6 @@
 //! Providers that are slow, lie about themselves, or send too much.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,11 +9,11 @@ use paperbourse::auth::identity::oidc::discovery::{
 };
 use paperbourse::client::Client as Fetcher;
 use paperbourse::tls::{Roots, client_config};
+use paperbourse_test_support::Client;
+use paperbourse_test_support::process::ServerProcess;
 use serde_json::{Value, json};
 
-use super::client::Client;
 use super::forge::{Signer, now};
-use super::process::ServerProcess;
 use super::scripted::{DISCOVERY, Reply, Scripted};
 
 /// Longer than any request with a token may wait, with room for a machine that is busy.
@@ -23,7 +24,11 @@ fn serve(data: &tempfile::TempDir, provider: &Scripted, flags: &[&str]) -> Serve
     let fixed = ["--journal-segment-bytes", "1048576", "--address-limits", "off"];
     let unlimited = ["--tier", "free=unlimited/unlimited/2/5"];
     let identity = ["--identity", &source, "--audience", "paperbourse"];
-    ServerProcess::start(data.path(), &[&fixed[..], &unlimited, &identity, flags].concat())
+    ServerProcess::start(
+        super::BINARY,
+        data.path(),
+        &[&fixed[..], &unlimited, &identity, flags].concat(),
+    )
 }
 
 fn token(signer: &Signer, provider: &Scripted, header: &Value) -> String {
@@ -33,10 +38,9 @@ fn token(signer: &Signer, provider: &Scripted, header: &Value) -> String {
     signer.token(header, &claims)
 }
 
-fn ask(address: &str, token: &str) -> (u16, String) {
-    let header = format!("Authorization: Bearer {token}");
-    let answer = Client::connect(address, &header).get("/v1/keys");
-    (answer.status, answer.body)
+fn ask(address: SocketAddr, token: &str) -> (u16, String) {
+    let answer = Client::with_token(address, token).get("/v1/keys");
+    (answer.status, answer.text)
 }
 
 #[test]
@@ -48,12 +52,12 @@ fn a_silent_provider_holds_up_nobody_else() {
     let server = serve(&data, &provider, &["--workers", "1"]);
     let token = token(&signer, &provider, &json!({}));
     let since = Instant::now();
-    let address = server.address.clone();
-    let waiting = std::thread::spawn(move || ask(&address, &token));
+    let address = server.address;
+    let waiting = std::thread::spawn(move || ask(address, &token));
     // The one worker answers others, again and again, while that request waits for its keys.
     let mut others = 0;
     while !waiting.is_finished() {
-        assert_eq!(Client::connect(&server.address, "").get("/v1/keys/tiers").status, 200);
+        assert_eq!(Client::anonymous(server.address).get("/v1/keys/tiers").status, 200);
         others += 1;
     }
     assert!(others > 1, "{others} others were answered");
@@ -68,7 +72,7 @@ fn many_unknown_keys_are_one_fetch_and_a_new_key_is_found_by_it() {
     let provider = Scripted::start(&json!([old.jwk(&json!({}))]));
     let data = tempfile::tempdir().unwrap();
     let server = serve(&data, &provider, &[]);
-    assert_eq!(ask(&server.address, &token(&old, &provider, &json!({}))).0, 200);
+    assert_eq!(ask(server.address, &token(&old, &provider, &json!({}))).0, 200);
     assert_eq!(provider.count("/keys"), 1);
 
     let both = json!({"keys": [new.jwk(&json!({})), old.jwk(&json!({}))]});
@@ -77,9 +81,9 @@ fn many_unknown_keys_are_one_fetch_and_a_new_key_is_found_by_it() {
     let askers: Vec<_> = (0..40)
         .map(|index| {
             let unknown = token(&new, &provider, &json!({"kid": format!("unknown-{index}")}));
-            let (address, good) = (server.address.clone(), good.clone());
+            let (address, good) = (server.address, good.clone());
             std::thread::spawn(move || {
-                (index, ask(&address, if index % 2 == 0 { &good } else { &unknown }))
+                (index, ask(address, if index % 2 == 0 { &good } else { &unknown }))
             })
         })
         .collect();

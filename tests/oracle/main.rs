@@ -7,21 +7,19 @@ mod orders;
 mod script;
 mod told;
 
-#[path = "../server/client.rs"]
-mod client;
-#[path = "../server/process.rs"]
-mod process;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use paperbourse_test_support::Client;
+use paperbourse_test_support::process::{ServerProcess, command};
+use serde_json::{Value, json};
 
-use client::{Answer, Client};
 use orders::{Order, Orders, depth, levels};
-use process::ServerProcess;
 use script::{Computed, Outcome, Row};
+
+/// The binary under test.
+const BINARY: &str = env!("CARGO_BIN_EXE_paperbourse");
 
 /// The longest page of markets.
 const PAGE_LENGTH: usize = 200;
@@ -38,6 +36,7 @@ impl Exchange {
         let data = tempfile::tempdir().unwrap();
         let venue = format!("recorded:{}", recording.display());
         let server = ServerProcess::start(
+            BINARY,
             data.path(),
             &[
                 ["--venue", &venue],
@@ -49,25 +48,20 @@ impl Exchange {
             ]
             .concat(),
         );
-        let minted = process::command()
+        let minted = command(BINARY)
             .args(["token", "--subject", "oracle", "--data"])
             .arg(data.path())
             .output()
             .unwrap();
         let token = String::from_utf8(minted.stdout).unwrap();
-        let bearer = format!("Authorization: Bearer {}", token.trim_end());
-        let made = Client::connect(&server.address, &bearer).post("/v1/keys/bootstrap", "{}");
-        assert_eq!(made.status, 201, "{}", made.body);
-        let made: Value = serde_json::from_str(&made.body).unwrap();
-        let key = format!("X-API-Key: {}", made["raw_key"].as_str().unwrap());
-        let client = Client::connect(&server.address, &key);
+        let mut client = Client::with_token(server.address, token.trim_end());
+        let made = client.post("/v1/keys/bootstrap", &json!({})).ok(201);
+        let client = Client::with_key(server.address, made["raw_key"].as_str().unwrap());
         Self { server, _data: data, client }
     }
 
     fn read(&mut self, target: &str) -> Value {
-        let Answer { status, body } = self.client.get(target);
-        assert_eq!(status, 200, "{target}: {body}");
-        serde_json::from_str(&body).unwrap()
+        self.client.get(target).ok(200)
     }
 
     /// Places an order; the quantity goes as a number or, every other time, as text.
@@ -76,7 +70,7 @@ impl Exchange {
         if !as_text {
             json["quantity"] = serde_json::from_str(&order.quantity).unwrap();
         }
-        told::outcome(&self.client.post("/trade", &json.to_string()), &order.quantity)
+        told::outcome(&self.client.post("/trade", &json), &order.quantity)
     }
 
     /// Every market that the server lists and that is not among these, with its first outcome.

@@ -1,9 +1,9 @@
 //! The server's answer to an order, with its numbers in the digits in which they were written.
 
+use paperbourse_test_support::Response;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::client::Answer;
 use crate::script::{Fill, Outcome};
 
 #[derive(Deserialize)]
@@ -32,8 +32,8 @@ struct ToldError {
 }
 
 /// What an answer to an order for this quantity says, when its parts agree with each other.
-pub(crate) fn outcome(answer: &Answer, quantity: &str) -> Outcome {
-    let Answer { status, body } = answer;
+pub(crate) fn outcome(answer: &Response, quantity: &str) -> Outcome {
+    let Response { status, text: body, .. } = answer;
     if *status != 200 {
         let ToldError { error: code } = serde_json::from_str(body).unwrap();
         let expected = match code.as_str() {

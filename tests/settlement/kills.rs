@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use paperbourse::money::{Price, Usd};
+use paperbourse_test_support::Client;
+use paperbourse_test_support::process::ServerProcess;
 use serde_json::{Value, json};
 
-use crate::process::ServerProcess;
 use crate::world::{self, Holdings, Trader, dump, get, payout, settlement_count, text};
 
 const TRADER_COUNT: usize = 5;
@@ -129,7 +130,7 @@ fn start(data: &Path, recording: &Path) -> ServerProcess {
 
 /// Everybody buys something else in each market, of fractions of shares too; some sell a part, and
 /// some sell all of it again.
-fn trade(trader: usize, client: &mut crate::client::Client, day: &[Resolved]) {
+fn trade(trader: usize, client: &mut Client, day: &[Resolved]) {
     let mut orders = Vec::new();
     for (number, market) in day.iter().enumerate() {
         let both = (number + trader).is_multiple_of(7);
@@ -154,9 +155,7 @@ fn trade(trader: usize, client: &mut crate::client::Client, day: &[Resolved]) {
         }
     }
     for orders in orders.chunks(BATCH) {
-        let answer = client.post("/v1/orders/batch", &json!({"orders": orders}).to_string());
-        assert_eq!(answer.status, 200, "{}", answer.body);
-        let answer: Value = serde_json::from_str(&answer.body).unwrap();
+        let answer = client.post("/v1/orders/batch", &json!({"orders": orders})).ok(200);
         assert_eq!(answer["failed"], 0, "{answer}");
     }
 }
@@ -232,9 +231,9 @@ fn a_day_of_resolved_markets_is_paid_once_across_kills() {
             "market_id": market.condition_id, "outcome": market.labels[0], "side": "BUY",
             "quantity": 1,
         });
-        let answer = traders[0].connect(&server).post("/trade", &order.to_string());
-        assert_eq!(answer.status, 400, "{}", answer.body);
-        assert!(answer.body.contains("MARKET_CLOSED"), "{}", answer.body);
+        let answer = traders[0].connect(&server).post("/trade", &order);
+        assert_eq!(answer.status, 400, "{}", answer.text);
+        assert!(answer.text.contains("MARKET_CLOSED"), "{}", answer.text);
     }
     drop(server);
     assert_eq!(dump(&data).len(), records, "nothing has happened since");

@@ -3,11 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../server/client.rs"]
-mod client;
 mod kills;
-#[path = "../server/process.rs"]
-#[expect(dead_code, reason = "other tests use all of it")]
-mod process;
 mod race;
 mod world;

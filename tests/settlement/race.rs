@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use paperbourse::money::{Price, Rounding, Shares, Usd};
+use paperbourse_test_support::Client;
+use paperbourse_test_support::process::ServerProcess;
 use serde_json::{Value, json};
 
-use crate::client::Client;
-use crate::process::ServerProcess;
 use crate::world::{self, Trader, get, payout, text};
 
 const CONNECTION_COUNT: usize = 16;
@@ -59,8 +59,8 @@ impl OwnBooks {
                 "side": if is_sale { "SELL" } else { "BUY" },
                 "quantity": format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000),
             });
-            let answer = client.post("/trade", &order.to_string());
-            let body: Value = serde_json::from_str(&answer.body).unwrap();
+            let answer = client.post("/trade", &order);
+            let body = answer.json();
             match (answer.status, body["error"].as_str()) {
                 (200, _) => {
                     let (notional, fee) = (micros_of(&body["notional"]), micros_of(&body["fee"]));
@@ -70,7 +70,7 @@ impl OwnBooks {
                     books.fill_count += 1;
                 }
                 (400, Some("MARKET_CLOSED")) => books.refusal_count += 1,
-                _ => panic!("{order}: {}", answer.body),
+                _ => panic!("{order}: {}", answer.text),
             }
         }
         books

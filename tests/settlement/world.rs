@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use paperbourse::money::{Notional, Price, Rounding, Shares, Usd};
-use serde_json::Value;
+use paperbourse_test_support::Client;
+use paperbourse_test_support::process::{ServerProcess, command};
+use serde_json::{Value, json};
 
-use crate::client::Client;
-use crate::process::{self, ServerProcess};
+/// The binary under test.
+const BINARY: &str = env!("CARGO_BIN_EXE_paperbourse");
 
 /// Somebody with a key.
 pub(crate) struct Trader {
@@ -55,26 +57,24 @@ pub(crate) fn start(data: &Path, arguments: &[&str]) -> ServerProcess {
         "--starting-balance",
         "1000000",
     ];
-    ServerProcess::start(data, &[arguments, &common].concat())
+    ServerProcess::start(BINARY, data, &[arguments, &common].concat())
 }
 
 impl Trader {
     /// Opens an account.
     pub(crate) fn new(data: &Path, server: &ServerProcess, subject: &str) -> Self {
-        let mut command = process::command();
+        let mut command = command(BINARY);
         command.args(["token", "--subject", subject, "--data"]).arg(data);
         let token = command.output().unwrap();
         assert!(token.status.success());
         let token = String::from_utf8(token.stdout).unwrap();
-        let credential = format!("Authorization: Bearer {}", token.trim());
-        let answer = Client::connect(&server.address, &credential).post("/v1/keys/bootstrap", "{}");
-        assert_eq!(answer.status, 201, "{}", answer.body);
-        let answer: Value = serde_json::from_str(&answer.body).unwrap();
+        let mut client = Client::with_token(server.address, token.trim());
+        let answer = client.post("/v1/keys/bootstrap", &json!({})).ok(201);
         Self { key: answer["raw_key"].as_str().unwrap().to_owned() }
     }
 
     pub(crate) fn connect(&self, server: &ServerProcess) -> Client {
-        Client::connect(&server.address, &format!("X-API-Key: {}", self.key))
+        Client::with_key(server.address, &self.key)
     }
 
     pub(crate) fn holdings(&self, server: &ServerProcess) -> Holdings {
@@ -142,9 +142,7 @@ pub(crate) fn payout(shares: Shares, price: Price) -> Usd {
 }
 
 pub(crate) fn get(client: &mut Client, target: &str) -> Value {
-    let answer = client.get(target);
-    assert_eq!(answer.status, 200, "{target}: {}", answer.body);
-    serde_json::from_str(&answer.body).unwrap()
+    client.get(target).ok(200)
 }
 
 pub(crate) fn text(row: &Value, field: &str) -> String {
@@ -157,7 +155,7 @@ fn usd(row: &Value, field: &str) -> Usd {
 
 /// Everything in the journal, beside the server or without it.
 pub(crate) fn dump(data: &Path) -> Vec<Value> {
-    let output = process::command().args(["journal", "dump", "--json"]).arg(data).output().unwrap();
+    let output = command(BINARY).args(["journal", "dump", "--json"]).arg(data).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let lines = String::from_utf8(output.stdout).unwrap();
     lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::process::ServerProcess;
+use paperbourse_test_support::process::ServerProcess;
+
 use crate::world::{Load, Trader, files, json_of, start, text, tool};
 
 /// Each tool runs so often, and until the server has made so many snapshots meanwhile.
@@ -100,7 +101,7 @@ fn check_backup(traders: &[Trader], acknowledged: &[String], report: &Value) {
     for name in acknowledged {
         let number: usize = name[1..name.find('-').unwrap()].parse().unwrap();
         let answer = clients[number].get(&format!("/v1/orders?client_order_id={name}"));
-        assert!(answer.status == 200 && answer.body.contains(name), "{name}: {}", answer.body);
+        assert!(answer.status == 200 && answer.text.contains(name), "{name}: {}", answer.text);
     }
     assert!(!acknowledged.is_empty());
     check_goes_on(target, server);

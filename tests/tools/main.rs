@@ -4,10 +4,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod beside;
-#[path = "../server/client.rs"]
-mod client;
 mod damage;
 mod output;
-#[path = "../server/process.rs"]
-mod process;
 mod world;

@@ -5,11 +5,11 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
+use paperbourse_test_support::process::command;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process;
-use crate::world::{Trader, buy, comment, start, text, tool};
+use crate::world::{BINARY, Trader, buy, comment, start, text, tool};
 
 /// A folder with so many orders and a comment on the last.
 fn folder_with_orders(count: usize) -> TempDir {
@@ -61,7 +61,7 @@ fn a_dump_is_one_line_a_record_from_any_position() {
 fn a_reader_that_has_seen_enough_is_no_error() {
     let data = folder_with_orders(400);
     for more in [&[][..], &["--json"]] {
-        let mut child = process::command()
+        let mut child = command(BINARY)
             .args(["journal", "dump", text(data.path())])
             .args(more)
             .stdout(Stdio::piped())

@@ -6,10 +6,12 @@ use std::process::Output;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use paperbourse_test_support::Client;
+use paperbourse_test_support::process::{ServerProcess, command};
 use serde_json::{Value, json};
 
-use crate::client::Client;
-use crate::process::{self, ServerProcess};
+/// The binary under test.
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_paperbourse");
 
 /// The market that every simulated venue has.
 const MARKET: &str = "0xfbedbcd006f8debf0a24458901c7d2b6129d3a14e398cfb275c00cef14bcf8d9";
@@ -18,6 +20,7 @@ const MARKET: &str = "0xfbedbcd006f8debf0a24458901c7d2b6129d3a14e398cfb275c00cef
 pub(crate) fn start(data: &Path) -> ServerProcess {
     let limits = "free=unlimited/unlimited/2/5";
     ServerProcess::start(
+        BINARY,
         data,
         &[
             "--journal-segment-bytes",
@@ -49,16 +52,13 @@ impl Trader {
         let token = tool(&["token", "--subject", subject, "--data", text(data)]);
         assert!(token.status.success());
         let token = String::from_utf8(token.stdout).unwrap();
-        let credential = format!("Authorization: Bearer {}", token.trim());
-        let mut client = Client::connect(&server.address, &credential);
-        let answer = client.post("/v1/keys/bootstrap", "{}");
-        assert_eq!(answer.status, 201, "{}", answer.body);
-        let answer: Value = serde_json::from_str(&answer.body).unwrap();
+        let mut client = Client::with_token(server.address, token.trim());
+        let answer = client.post("/v1/keys/bootstrap", &json!({})).ok(201);
         Self { key: answer["raw_key"].as_str().unwrap().to_owned() }
     }
 
     pub(crate) fn connect(&self, server: &ServerProcess) -> Client {
-        Client::connect(&server.address, &format!("X-API-Key: {}", self.key))
+        Client::with_key(server.address, &self.key)
     }
 }
 
@@ -66,13 +66,13 @@ impl Trader {
 #[track_caller]
 fn write(client: &mut Client, target: &str, body: &Value) -> Value {
     loop {
-        let answer = client.post(target, &body.to_string());
+        let answer = client.post(target, body);
         if answer.status != 503 {
-            let told: String = answer.body.chars().take(200).collect();
+            let told: String = answer.text.chars().take(200).collect();
             assert_eq!(answer.status, 200, "{told}");
-            return serde_json::from_str(&answer.body).unwrap();
+            return serde_json::from_str(&answer.text).unwrap();
         }
-        assert!(answer.body.contains("JOURNAL_FULL"), "{}", answer.body);
+        assert!(answer.text.contains("JOURNAL_FULL"), "{}", answer.text);
         std::thread::yield_now();
     }
 }
@@ -135,7 +135,7 @@ impl Load {
 
 /// Runs the binary to its end.
 pub(crate) fn tool(arguments: &[&str]) -> Output {
-    process::command().args(arguments).output().unwrap()
+    command(BINARY).args(arguments).output().unwrap()
 }
 
 /// The one JSON object that the binary prints, and its exit code.

@@ -1,0 +1,160 @@
+//! A blocking connection.
+
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::{Request, Response};
+
+/// A server that leaves a request unanswered for this long hangs.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One connection, kept alive, with one request at a time.
+pub struct Connection {
+    stream: BufReader<TcpStream>,
+}
+
+/// A connection that sends the same credential with every request.
+pub struct Client {
+    connection: Connection,
+    credential: Option<(&'static str, String)>,
+}
+
+impl Connection {
+    /// Connects.
+    #[track_caller]
+    pub fn open(address: SocketAddr) -> Self {
+        Self::try_open(address).unwrap()
+    }
+
+    /// Connects, unless nobody listens.
+    pub fn try_open(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream: BufReader::new(stream) })
+    }
+
+    /// The port at this end, which tells connections apart at the other end.
+    pub fn port(&self) -> u16 {
+        self.stream.get_ref().local_addr().unwrap().port()
+    }
+
+    /// Writes bytes that the server has to read.
+    #[track_caller]
+    pub fn write(&mut self, bytes: &[u8]) {
+        self.stream.get_mut().write_all(bytes).unwrap();
+    }
+
+    /// Writes bytes that the server may no longer want to read.
+    pub fn try_write(&mut self, bytes: &[u8]) {
+        // A server that has answered closes, and the rest of a body finds nobody.
+        let _ = self.stream.get_mut().write_all(bytes);
+    }
+
+    /// Sends a request and reads its response.
+    #[track_caller]
+    pub fn send(&mut self, request: &Request) -> Response {
+        self.try_write(&request.to_bytes());
+        self.read(request.is_head())
+    }
+
+    /// Sends a request and reads its response. After an error nobody knows what was done.
+    pub fn try_send(&mut self, request: &Request) -> io::Result<Response> {
+        self.stream.get_mut().write_all(&request.to_bytes())?;
+        self.try_read(request.is_head())
+    }
+
+    /// The response to a request that must succeed.
+    #[track_caller]
+    pub fn done(&mut self, request: &Request) -> Response {
+        let response = self.send(request);
+        assert!(matches!(response.status, 200 | 201), "{request:?}: {response:?}");
+        response
+    }
+
+    /// The next response. That to a `HEAD` has no body, whatever length it declares.
+    #[track_caller]
+    pub fn read(&mut self, is_head: bool) -> Response {
+        self.try_read(is_head).unwrap_or_else(|error| panic!("no response: {error}"))
+    }
+
+    #[track_caller]
+    fn try_read(&mut self, is_head: bool) -> io::Result<Response> {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if self.stream.read_line(&mut head)? == 0 {
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    format!("the connection ended after {head:?}"),
+                ));
+            }
+        }
+        let mut response = Response::from_head(&head);
+        if !is_head {
+            let mut body = vec![0; response.length()];
+            self.stream.read_exact(&mut body)?;
+            response.text = String::from_utf8(body).unwrap();
+        }
+        Ok(response)
+    }
+
+    /// Whether the server has ended the connection without another byte.
+    pub fn is_ended(&mut self) -> bool {
+        // A reset is an end as well.
+        self.stream.fill_buf().is_ok_and(<[u8]>::is_empty) || self.has_failed()
+    }
+
+    fn has_failed(&self) -> bool {
+        self.stream.get_ref().take_error().is_ok_and(|error| error.is_some())
+    }
+
+    /// The stream, with what has been read from it already.
+    pub fn into_stream(self) -> BufReader<TcpStream> {
+        self.stream
+    }
+}
+
+impl Client {
+    /// Connects without a credential.
+    #[track_caller]
+    pub fn anonymous(address: SocketAddr) -> Self {
+        Self { connection: Connection::open(address), credential: None }
+    }
+
+    /// Connects with an API key.
+    #[track_caller]
+    pub fn with_key(address: SocketAddr, key: &str) -> Self {
+        Self { credential: Some(("x-api-key", key.to_owned())), ..Self::anonymous(address) }
+    }
+
+    /// Connects with an access token.
+    #[track_caller]
+    pub fn with_token(address: SocketAddr, token: &str) -> Self {
+        let credential = Some(("authorization", format!("Bearer {token}")));
+        Self { credential, ..Self::anonymous(address) }
+    }
+
+    /// Sends a `GET`.
+    #[track_caller]
+    pub fn get(&mut self, path: &str) -> Response {
+        self.send(Request::get(path))
+    }
+
+    /// Sends a `POST` of a JSON body.
+    #[track_caller]
+    pub fn post(&mut self, path: &str, body: &Value) -> Response {
+        self.send(Request::post(path, body))
+    }
+
+    #[track_caller]
+    fn send(&mut self, request: Request) -> Response {
+        let request = match &self.credential {
+            Some((name, value)) => request.header(name, value.as_str()),
+            None => request,
+        };
+        self.connection.send(&request)
+    }
+}

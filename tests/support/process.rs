@@ -1,0 +1,196 @@
+//! The server as a process of its own: started on a free port, killed with its owner.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// A start that takes longer has failed.
+const START_TIME_MAX: Duration = Duration::from_mins(1);
+
+/// A program without the choices that the caller's environment would make for it.
+pub fn command(program: &str) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("PAPERBOURSE_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// A server that is ready, and is killed when this is dropped.
+#[derive(Debug)]
+pub struct ServerProcess {
+    process: Process,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+/// A server that has been started, ready or not, and is killed when this is dropped.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    log: Arc<Log>,
+}
+
+/// What a process has logged.
+#[derive(Default, Debug)]
+struct Log {
+    state: Mutex<LogState>,
+    changed: Condvar,
+}
+
+#[derive(Default, Debug)]
+struct LogState {
+    lines: Vec<String>,
+    has_ended: bool,
+}
+
+impl ServerProcess {
+    /// Starts a server on this data folder and waits until it says that it is ready.
+    #[track_caller]
+    pub fn start(program: &str, data: &Path, arguments: &[&str]) -> Self {
+        let mut command = command(program);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(arguments);
+        Process::spawn(&mut command).ready()
+    }
+
+    /// Its process number.
+    pub fn id(&self) -> u32 {
+        self.process.child.id()
+    }
+
+    /// Sends it a signal, such as `-TERM`.
+    #[track_caller]
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([name, &self.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Waits until it has ended and its log is complete.
+    pub fn wait(&mut self) -> ExitStatus {
+        let status = self.process.child.wait().unwrap();
+        self.process.log.wait_for_end();
+        status
+    }
+
+    /// The log lines with this text so far.
+    pub fn log_lines(&self, text: &str) -> Vec<String> {
+        self.process.log.lines_with(text)
+    }
+
+    /// The first log line with this text, once there is one.
+    #[track_caller]
+    pub fn logged(&self, text: &str) -> String {
+        self.process.wait_for_line(|line| line.contains(text))
+    }
+
+    /// Ends it as an operator would, and returns what it logged.
+    #[track_caller]
+    pub fn interrupt(mut self) -> Vec<String> {
+        self.signal("-INT");
+        let status = self.wait();
+        let lines = self.process.log.all();
+        assert!(status.success(), "{status}: {lines:?}");
+        lines
+    }
+
+    /// Asks it to end, and waits until it has.
+    #[track_caller]
+    pub fn terminate(mut self) {
+        self.signal("-TERM");
+        let status = self.wait();
+        assert!(status.success(), "an orderly end: {status}");
+    }
+
+    /// Ends it as a crash would.
+    pub fn kill(self) {
+        drop(self);
+    }
+}
+
+impl Process {
+    /// Starts it and reads its log to the end, so that it never waits for a reader.
+    #[track_caller]
+    pub fn spawn(command: &mut Command) -> Self {
+        let child = command.stdout(Stdio::piped()).spawn();
+        let mut child = child.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let output = child.stdout.take().unwrap();
+        let log = Arc::<Log>::default();
+        std::thread::spawn({
+            let log = log.clone();
+            move || {
+                for line in BufReader::new(output).lines().map_while(Result::ok) {
+                    log.change(|state| state.lines.push(line));
+                }
+                log.change(|state| state.has_ended = true);
+            }
+        });
+        Self { child, log }
+    }
+
+    /// Waits until it says that it is ready.
+    #[track_caller]
+    pub fn ready(self) -> ServerProcess {
+        let (_, address) = {
+            let line = self.wait_for_line(|line| line.contains("listening on http://"));
+            let (before, address) = line.split_once("listening on http://").unwrap();
+            (before.to_owned(), address.trim().parse().unwrap())
+        };
+        self.wait_for_line(|line| line.ends_with(" ready"));
+        ServerProcess { process: self, address }
+    }
+
+    /// Waits for its first log line.
+    #[track_caller]
+    pub fn wait_for_sign_of_life(&self) {
+        self.wait_for_line(|_| true);
+    }
+
+    /// Its standard error, if that is a pipe and nobody has taken it.
+    pub fn take_stderr(&mut self) -> Option<ChildStderr> {
+        self.child.stderr.take()
+    }
+
+    #[track_caller]
+    fn wait_for_line(&self, is_wanted: impl Fn(&str) -> bool) -> String {
+        let state = self.log.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let find = |state: &LogState| state.lines.iter().find(|line| is_wanted(line)).cloned();
+        let is_missing = |state: &mut LogState| !state.has_ended && find(state).is_none();
+        let waited = self.log.changed.wait_timeout_while(state, START_TIME_MAX, is_missing);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        find(&state).unwrap_or_else(|| panic!("not logged:\n{}", state.lines.join("\n")))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already, which is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Log {
+    fn change(&self, change: impl FnOnce(&mut LogState)) {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed.notify_all();
+    }
+
+    fn all(&self) -> Vec<String> {
+        self.lines_with("")
+    }
+
+    fn lines_with(&self, text: &str) -> Vec<String> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.lines.iter().filter(|line| line.contains(text)).cloned().collect()
+    }
+
+    fn wait_for_end(&self) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.changed.wait_while(state, |state| !state.has_ended));
+    }
+}
