@@ -1,29 +1,29 @@
-//! The whole server but its network, in one thread over a simulated disk: the power goes, processes
-//! are killed, the disk fails, fills up and turns bits, and clients go on where they were.
+//! Deterministic simulation of the whole server except its network, in one thread over a simulated
+//! disk: the power fails, processes are killed, the disk fails, fills up and flips bits, and
+//! clients carry on where they were.
 //!
-//! One seed is one world: one disk, one clock, and many processes of the server one after the
-//! other, with real shards, journal, snapshots and recovery. What happens when follows from the
-//! seed alone, so a run that fails names its seed, and
+//! One seed is one world: one disk, one clock, and a sequence of server processes with real shards,
+//! journal, snapshots and recovery. The seed alone determines what happens when, so a failing run
+//! names its seed, and
 //!
 //! ```text
 //! PAPERBOURSE_SIMULATION_SEED=7 cargo test simulation::the_promise_holds
 //! ```
 //!
-//! lives it once more, with the lives of a long run or `PAPERBOURSE_SIMULATION_LIVES`: in the
-//! last one nothing goes wrong. `PAPERBOURSE_SIMULATION_SEEDS=1000` makes the run a long one, which
-//! prints what it has seen; `--profile simulation` makes it fast.
+//! repeats it, with the number of processes of a long run or of `PAPERBOURSE_SIMULATION_LIVES`;
+//! nothing goes wrong in the last one. `PAPERBOURSE_SIMULATION_SEEDS=1000` makes the run a long
+//! one, which prints statistics; `--profile simulation` makes it fast.
 //!
-//! - [`world`] says what happens to the disk and when a process ends.
-//! - [`process`] is the server, which does nothing but what it is told to.
-//! - [`markets`] have books that never change, so that what each order costs is known beforehand.
-//! - [`clients`] send orders, comments, keys and reads, and what got no answer again.
-//! - [`auditor`] knows what everyone was told, and compares it with what each start finds.
+//! - [`world`] decides what happens to the disk and when a process ends.
+//! - [`process`] is the server, which does nothing on its own.
+//! - [`markets`] have books that never change, so that the cost of every order is known in advance.
+//! - [`clients`] send orders, comments, key operations and reads, and resend what was not answered.
+//! - [`auditor`] records every answer and compares it with what each start recovers.
 //!
-//! The id of the journal is the one thing that no seed decides. It is only ever compared, as part
-//! of checksums too, and `a_seed_is_the_same_story_each_time` shows that nothing follows from it.
+//! The journal's id is the only thing that the seed does not determine. It is only ever compared,
+//! also as part of checksums, and `a_seed_always_runs_the_same` shows that nothing depends on it.
 //!
-//! That the simulation would notice a broken promise is a test too, for each of the ways to break
-//! it that [`crate::faults`] names.
+//! For each broken promise in [`crate::faults`], a test checks that the simulation notices it.
 
 mod answers;
 mod auditor;
@@ -45,16 +45,16 @@ use crate::faults::{self, Fault};
 use totals::Totals;
 use world::World;
 
-/// Seeds of a run that is part of every test.
+/// Seeds of a run in the normal test suite.
 const SEEDS: u64 = 64;
 
-/// Processes of a seed, but for the last, to which nothing happens.
+/// Processes per seed, not counting the last, in which nothing goes wrong.
 const LIVES: u64 = 40;
 
-/// Processes of a seed in a long run.
+/// Processes per seed in a long run.
 const LIVES_LONG: u64 = 160;
 
-/// One seed is lived. The failure names it.
+/// Runs one seed. A failure names it.
 fn simulate(seed: u64, lives: u64) -> (Totals, Result<(), String>) {
     let mut world = World::new(seed);
     let run = catch_unwind(AssertUnwindSafe(|| world.run(lives)));
@@ -113,16 +113,16 @@ fn the_promise_holds() {
 }
 
 #[test]
-fn a_seed_is_the_same_story_each_time() {
-    let story = || simulate(1, LIVES).0;
-    assert_eq!(story(), story());
+fn a_seed_always_runs_the_same() {
+    let run = || simulate(1, LIVES).0;
+    assert_eq!(run(), run());
 }
 
-/// A fault must be noticed within this many seeds. Not within a time: a seed is the same story on a
-/// machine that is busy with other things.
+/// How many seeds it may take to notice a fault. Not a time limit, so that a busy machine makes no
+/// difference.
 const NOTICED_WITHIN_SEEDS: u64 = 100;
 
-/// With the fault in the code the simulation fails, and soon.
+/// Checks that the simulation fails soon when this fault is switched on.
 #[track_caller]
 fn check_noticed(fault: Fault) {
     faults::switch_on(fault);

@@ -1,4 +1,4 @@
-//! What clients and the auditor make of an answer.
+//! Passes answers on to clients and the auditor.
 
 use super::auditor::Auditor;
 use super::clients::{Clients, Request};
@@ -9,7 +9,7 @@ use crate::engine::orders::Traded;
 use crate::engine::rejection::Rejection;
 use crate::shard::Refusal;
 
-/// Tells an answer to who asked, and enters it into the books.
+/// Delivers an answer to the client that asked and records it with the auditor.
 pub(super) fn tell(
     request: &Request,
     answer: Answer,
@@ -35,7 +35,7 @@ pub(super) fn tell(
         (_, Answer::Command(Err(Refusal::Busy))) => {}
         (_, Answer::Command(Err(Refusal::JournalFull))) => totals.journal_full += 1,
         (_, Answer::Command(Ok(done))) => {
-            // What was so already may be older than the newest record.
+            // A command that changed nothing may rest on a record older than the newest.
             if noted.is_write {
                 totals.acknowledged += 1;
                 auditor.acknowledged(noted.shard, noted.sequence);
@@ -48,7 +48,7 @@ pub(super) fn tell(
             totals.rejected += 1;
             match (request, &rejection) {
                 (&Request::DeleteComment { comment, .. }, Rejection::CommentNotFound) => {
-                    auditor.told_deleted(comment);
+                    auditor.saw_deleted(comment);
                 }
                 (
                     &Request::CreateKey { trader, .. },
@@ -61,8 +61,8 @@ pub(super) fn tell(
                     Rejection::KeyRotated { .. }
                     | Rejection::KeyEnded
                     | Rejection::OverlapLimitExceeded { .. },
-                ) => auditor.told_of(trader, noted.order_count),
-                // The oldest that has ended is forgotten.
+                ) => auditor.saw_order_count(trader, noted.order_count),
+                // The oldest key that has ended is forgotten.
                 (
                     Request::RevokeKey { .. }
                     | Request::RenameKey { .. }
@@ -74,23 +74,23 @@ pub(super) fn tell(
         }
         (&Request::ReadAccount { trader }, Answer::Account(Some(page))) => {
             totals.read += 1;
-            auditor.told_account(trader, noted.order_count, &page);
+            auditor.saw_account(trader, noted.order_count, &page);
         }
         (&Request::ReadOrder { trader, .. }, Answer::Order(Some(receipt))) => {
             totals.read += 1;
-            auditor.told_again(trader, &receipt)?;
+            auditor.saw_again(trader, &receipt)?;
         }
         (&Request::ReadComments { order }, Answer::Comments(found)) => {
             totals.read += 1;
             if let Some(comments) = found {
-                auditor.told_comments(order, &comments)?;
+                auditor.saw_comments(order, &comments)?;
             }
         }
         (&Request::ReadKeys { trader }, Answer::Keys(Some(keys))) => {
             totals.read += 1;
-            auditor.told_of(trader, noted.order_count);
+            auditor.saw_order_count(trader, noted.order_count);
             for key in &keys {
-                auditor.told_key(key)?;
+                auditor.saw_key(key)?;
             }
         }
         _ => return Err(format!("{request:?} was answered with something else")),
@@ -98,7 +98,7 @@ pub(super) fn tell(
     Ok(())
 }
 
-/// A command was carried out.
+/// Records a command that succeeded.
 fn tell_done(
     request: &Request,
     done: Done,
@@ -107,24 +107,24 @@ fn tell_done(
 ) -> Result<(), String> {
     match (request, done) {
         (&Request::Comment { trader, .. }, Done::Comment(comment)) => {
-            auditor.told_comment(&comment)?;
+            auditor.saw_comment(&comment)?;
             clients.commented(comment.id, trader);
         }
         (&Request::CreateKey { trader, .. }, Done::Key(key)) => {
-            auditor.told_key(&key)?;
+            auditor.saw_key(&key)?;
             clients.made_key(key.id, trader);
         }
         (&Request::DeleteComment { comment, .. }, Done::Nothing) => {
-            auditor.told_deleted(comment);
+            auditor.saw_deleted(comment);
         }
-        (Request::RenameKey { .. }, Done::Key(key)) => auditor.told_key(&key)?,
+        (Request::RenameKey { .. }, Done::Key(key)) => auditor.saw_key(&key)?,
         (&Request::RotateKey { trader, key: old, overlap_seconds }, Done::Key(key)) => {
-            auditor.told_key(&key)?;
-            auditor.told_rotated(old, overlap_seconds);
+            auditor.saw_key(&key)?;
+            auditor.saw_rotated(old, overlap_seconds);
             clients.made_key(key.id, trader);
         }
         (&Request::RevokeKey { key, .. }, Done::Nothing) => {
-            auditor.told_revoked(key);
+            auditor.saw_revoked(key);
         }
         (_, done) => return Err(format!("{request:?} was answered {done:?}")),
     }
@@ -152,11 +152,11 @@ fn tell_order(
             } else {
                 totals.acknowledged += 1;
                 auditor.acknowledged(noted.shard, noted.sequence);
-                auditor.told_time(trader, &receipt, noted)?;
+                auditor.saw_time(trader, &receipt, noted)?;
                 totals.several_levels += u64::from(receipt.level_count > 1);
                 totals.with_fee += u64::from(receipt.fill.fee.micros() > 0);
             }
-            auditor.told_order(clients, number, &receipt)?;
+            auditor.saw_order(clients, number, &receipt)?;
             clients.is_answered[number] = true;
             clients.traders[trader].account = Some(receipt.account);
             clients.traders[trader].executed(receipt.order, number);
@@ -169,13 +169,13 @@ fn tell_order(
             clients.is_answered[number] = true;
             match rejection {
                 Rejection::InsufficientBalance { available, .. } => {
-                    auditor.told_balance(trader, noted.order_count, available.micros());
+                    auditor.saw_balance(trader, noted.order_count, available.micros());
                 }
                 Rejection::MarketClosed { .. } if clients.resolved().contains(&market) => {
                     totals.refused_resolved += 1;
                 }
                 Rejection::InsufficientPosition { held, .. } => {
-                    auditor.told_position(trader, noted.order_count, market, held.micros());
+                    auditor.saw_position(trader, noted.order_count, market, held.micros());
                 }
                 other => return Err(format!("order {number} was refused: {other}")),
             }

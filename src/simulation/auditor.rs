@@ -1,10 +1,11 @@
-//! The auditor: books of its own, kept from nothing but what clients were told, in plain integers,
-//! and the hash of each state that a shard ever had.
+//! The auditor: keeps its own books, in plain integers, from nothing but the answers that clients
+//! received, together with the hash of every state that each shard has had.
 //!
-//! - What was told is true after every recovery, of writes, reads and refusals alike.
-//! - Once every order has its answer, the executed ones add up to what the accounts hold, to the
-//!   last share and micro-dollar: none is lost and none is there twice.
-//! - A recovered shard is in a state that it had when it lived, and in none before what was told.
+//! - Every answer stays true after every recovery, whether to a write or a read, and so does every
+//!   refusal.
+//! - Once every order is answered, the executed ones add up to what the accounts hold, to the last
+//!   share and micro-dollar: none is lost and none is counted twice.
+//! - A recovered shard is in a state that it has had before, and in none older than an answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,61 +26,60 @@ use crate::ids::{AccountId, CommentId, KeyId, OrderId, SHARD_COUNT, ShardId, Tim
 use crate::market::book::Side;
 use crate::snapshot::Recovered;
 
-/// How long a shard's time waits for a clock that was set back.
+/// How far a shard's time may run ahead of a clock that was set back, in nanoseconds.
 const AHEAD_NANOS_MAX: i64 = 60_000_000_000;
 
-/// What somebody was told of an account when it had so many orders.
+/// What an answer said about an account after a number of orders.
 #[derive(Clone, Copy)]
-enum Told {
+enum Claim {
     Balance(i64),
-    /// What resolved markets had paid, and the cash with it.
+    /// What resolved markets had paid so far, and the cash at that point.
     Payouts {
         micros: i64,
         cash: i64,
     },
-    /// In which market, and how many micro-shares.
+    /// The market, and the micro-shares held in it.
     Position(usize, i64),
 }
 
-/// One trader.
+/// What is known about one trader.
 #[derive(Default)]
 struct Book {
     account: Option<AccountId>,
-    /// The orders of which somebody was told, each with its number.
+    /// The orders known to be executed, with their numbers.
     executed: BTreeMap<OrderId, (usize, OrderReceipt)>,
-    /// When those that were answered at once were executed, behind how many jumps of the clock.
+    /// When orders that were answered at once were executed, and after how many clock jumps.
     times: BTreeMap<OrderId, (u64, Timestamp)>,
-    /// The most orders that the account had when something was told of it.
+    /// The largest number of orders that any answer implied for the account.
     order_count: u64,
-    /// The most that resolved markets had paid when somebody was told.
+    /// The largest total of payouts that any answer reported.
     payouts: i64,
-    told: Vec<(u64, Told)>,
+    claims: Vec<(u64, Claim)>,
 }
 
-/// Something that may be taken away again.
+/// Something that may be deleted later.
 struct Entry<T> {
     value: T,
-    /// Somebody has asked to take it away, which may have happened.
+    /// Deletion was requested and may have happened.
     may_be_gone: bool,
-    /// Somebody was told that it was taken away.
+    /// An answer confirmed the deletion.
     is_gone: bool,
 }
 
 pub(super) struct Auditor {
     pub(super) history: Arc<Mutex<History>>,
-    /// The newest record of each shard that an answer rests on.
+    /// The newest record of each shard that an answer depends on.
     sequences: [u64; SHARD_COUNT],
     books: Vec<Book>,
     comments: BTreeMap<CommentId, Entry<Comment>>,
     keys: BTreeMap<KeyId, Entry<Key>>,
-    /// What each key was to be called, ever.
+    /// Every name that each key was ever given or asked to get.
     names: BTreeMap<KeyId, Vec<Option<Box<str>>>>,
-    /// The keys that were to be rotated with an overlap, and whether somebody was told that they
-    /// were.
+    /// The keys whose rotation with an overlap was requested, and whether that was confirmed.
     pub(super) rotations: BTreeMap<KeyId, bool>,
-    /// Markets in which nothing is left to pay, as the settler has said.
+    /// Markets that the settler reported as fully paid.
     settled: BTreeSet<usize>,
-    /// How many answers were compared with what was known.
+    /// How many answers were compared.
     pub(super) compared: u64,
 }
 
@@ -106,48 +106,48 @@ impl Auditor {
         }
     }
 
-    /// A write up to this record of a shard was acknowledged.
+    /// Records that a write was acknowledged, which covers this shard up to this record.
     pub(super) fn acknowledged(&mut self, shard: ShardId, sequence: u64) {
         let known = &mut self.sequences[shard.index()];
         *known = sequence.max(*known);
     }
 
-    /// Something was told of an account when it had so many orders.
-    pub(super) fn told_of(&mut self, trader: usize, order_count: u64) {
+    /// Records that an answer depends on this many orders of an account.
+    pub(super) fn saw_order_count(&mut self, trader: usize, order_count: u64) {
         let known = &mut self.books[trader].order_count;
         *known = order_count.max(*known);
     }
 
-    pub(super) fn told_balance(&mut self, trader: usize, order_count: u64, micros: i64) {
-        self.told_of(trader, order_count);
-        self.books[trader].told.push((order_count, Told::Balance(micros)));
+    pub(super) fn saw_balance(&mut self, trader: usize, order_count: u64, micros: i64) {
+        self.saw_order_count(trader, order_count);
+        self.books[trader].claims.push((order_count, Claim::Balance(micros)));
     }
 
-    pub(super) fn told_position(
+    pub(super) fn saw_position(
         &mut self,
         trader: usize,
         order_count: u64,
         market: usize,
         micros: i64,
     ) {
-        self.told_of(trader, order_count);
-        self.books[trader].told.push((order_count, Told::Position(market, micros)));
+        self.saw_order_count(trader, order_count);
+        self.books[trader].claims.push((order_count, Claim::Position(market, micros)));
     }
 
-    pub(super) fn told_account(&mut self, trader: usize, order_count: u64, page: &AccountPage) {
+    pub(super) fn saw_account(&mut self, trader: usize, order_count: u64, page: &AccountPage) {
         let (micros, cash) = (page.ledger.payouts.micros(), page.ledger.cash().micros());
         let book = &mut self.books[trader];
-        book.told.push((order_count, Told::Payouts { micros, cash }));
+        book.claims.push((order_count, Claim::Payouts { micros, cash }));
         book.payouts = micros.max(book.payouts);
-        self.told_of(trader, order_count);
+        self.saw_order_count(trader, order_count);
         for row in &page.positions {
             let market = market_index(&row.market_id);
-            self.told_position(trader, order_count, market, row.position.shares.micros());
+            self.saw_position(trader, order_count, market, row.position.shares.micros());
         }
     }
 
-    /// Somebody was shown an executed order.
-    pub(super) fn told_order(
+    /// Checks and records an executed order.
+    pub(super) fn saw_order(
         &mut self,
         clients: &Clients,
         number: usize,
@@ -166,17 +166,17 @@ impl Auditor {
                 && receipt.level_count == fill.level_count
                 && receipt.side == order.side
                 && *receipt.market_id == *MARKETS[order.market].id,
-            "order {number} was executed as another: {receipt:?}"
+            "order {number} does not match its receipt: {receipt:?}"
         );
         if let Some((other, known)) = book.executed.get(&receipt.order) {
             ensure!(
                 *other == number && known == receipt,
-                "order {} was told as {known:?} and then as {receipt:?}",
+                "order {} was {known:?} and is now {receipt:?}",
                 receipt.order
             );
             return Ok(());
         }
-        // Names are unique: a second id would be a second execution.
+        // Names are unique: a second id would mean a second execution.
         let recent = book.executed.iter().rev().take(2 * KEPT_ORDERS_MAX as usize);
         for (id, (other, _)) in recent {
             ensure!(*other != number, "order {number} is {id} and {}", receipt.order);
@@ -185,10 +185,11 @@ impl Auditor {
         Ok(())
     }
 
-    /// An order was just executed. Its time is what the clock showed, or that of an earlier record
-    /// while a clock was set back a little: the times of a shard never fall but for a jump, however
-    /// often it starts, and a clock that was put right stays right.
-    pub(super) fn told_time(
+    /// Checks the time of an order that was just executed. It is what the clock showed, or the time
+    /// of an earlier record if the clock was set back a little. Within a shard, times never
+    /// decrease except after a jump, however often the shard restarts, and a clock that was
+    /// corrected stays correct.
+    pub(super) fn saw_time(
         &mut self,
         trader: usize,
         receipt: &OrderReceipt,
@@ -198,7 +199,7 @@ impl Auditor {
         let ahead_nanos = at.nanos() - shown.nanos();
         ensure!(
             (0..=AHEAD_NANOS_MAX).contains(&ahead_nanos),
-            "order {order} has the time {at}, and the clock showed {shown}"
+            "order {order} has the time {at} while the clock showed {shown}"
         );
         let times = &mut self.books[trader].times;
         let before = times.range(..order).next_back();
@@ -206,15 +207,15 @@ impl Auditor {
             let has_fallen = jumps == noted.jumps && at < earlier;
             ensure!(
                 !has_fallen,
-                "order {order} has the time {at}, and {other} before it {earlier}"
+                "order {order} has the time {at}, earlier than {other} before it at {earlier}"
             );
         }
         times.insert(order, (noted.jumps, at));
         Ok(())
     }
 
-    /// Somebody was shown an order of which somebody was told before.
-    pub(super) fn told_again(
+    /// Checks an order that is read again.
+    pub(super) fn saw_again(
         &mut self,
         trader: usize,
         receipt: &OrderReceipt,
@@ -222,37 +223,37 @@ impl Auditor {
         self.compared += 1;
         let known = self.books[trader].executed.get(&receipt.order);
         let is_known = known.is_some_and(|(_, known)| known == receipt);
-        ensure!(is_known, "order {} is shown as {receipt:?}, and was {known:?}", receipt.order);
+        ensure!(is_known, "order {} reads as {receipt:?} but was {known:?}", receipt.order);
         Ok(())
     }
 
-    pub(super) fn told_comment(&mut self, comment: &Comment) -> Result<(), String> {
+    pub(super) fn saw_comment(&mut self, comment: &Comment) -> Result<(), String> {
         self.compared += 1;
         let entry = self.comments.entry(comment.id).or_insert_with(|| Entry::new(comment.clone()));
-        ensure!(entry.value == *comment, "comment {} was told in two ways", comment.id);
-        ensure!(!entry.is_gone, "comment {} is back", comment.id);
+        ensure!(entry.value == *comment, "comment {} has two versions", comment.id);
+        ensure!(!entry.is_gone, "deleted comment {} is back", comment.id);
         Ok(())
     }
 
-    /// Somebody was shown all comments of an order.
-    pub(super) fn told_comments(
+    /// Checks a full list of an order's comments.
+    pub(super) fn saw_comments(
         &mut self,
         order: OrderId,
         comments: &[Comment],
     ) -> Result<(), String> {
         for comment in comments {
-            self.told_comment(comment)?;
+            self.saw_comment(comment)?;
         }
         for (id, entry) in &mut self.comments {
             if entry.value.order == order && comments.iter().all(|comment| comment.id != *id) {
-                ensure!(entry.may_be_gone, "comment {id} is not shown");
+                ensure!(entry.may_be_gone, "comment {id} is missing from its list");
                 entry.is_gone = true;
             }
         }
         Ok(())
     }
 
-    /// From now on something may be gone.
+    /// Records a request that may take effect from now on.
     pub(super) fn asked(&mut self, request: &Request) {
         match *request {
             Request::DeleteComment { comment, .. } => {
@@ -271,41 +272,41 @@ impl Auditor {
         }
     }
 
-    pub(super) fn told_deleted(&mut self, comment: CommentId) {
+    pub(super) fn saw_deleted(&mut self, comment: CommentId) {
         self.comments.entry(comment).and_modify(|entry| entry.is_gone = true);
     }
 
-    pub(super) fn told_key(&mut self, key: &Key) -> Result<(), String> {
+    pub(super) fn saw_key(&mut self, key: &Key) -> Result<(), String> {
         self.compared += 1;
         let entry = self.keys.entry(key.id).or_insert_with(|| Entry::new(key.clone()));
-        ensure!(is_same_key(&entry.value, key), "key {} was told in two ways", key.id);
+        ensure!(is_same_key(&entry.value, key), "key {} has two versions", key.id);
         check_changes(&entry.value, key, &self.names, &self.rotations)?;
         if key.revoked_at.is_some() {
-            ensure!(entry.may_be_gone, "key {} was revoked by nobody", key.id);
+            ensure!(entry.may_be_gone, "key {} was revoked without a request", key.id);
             entry.is_gone = true;
         }
-        ensure!(key.revoked_at.is_some() == entry.is_gone, "key {} works again", key.id);
+        ensure!(key.revoked_at.is_some() == entry.is_gone, "revoked key {} works again", key.id);
         Ok(())
     }
 
-    pub(super) fn told_rotated(&mut self, key: KeyId, overlap_seconds: u32) {
+    pub(super) fn saw_rotated(&mut self, key: KeyId, overlap_seconds: u32) {
         if overlap_seconds == 0 {
-            self.told_revoked(key);
+            self.saw_revoked(key);
         } else {
             self.rotations.insert(key, true);
         }
     }
 
-    /// Nothing is left to pay in a market. Tells whether that is new.
-    pub(super) fn told_settled(&mut self, market: usize) -> bool {
+    /// Records that nothing is left to pay in a market. Returns whether that is new.
+    pub(super) fn saw_settled(&mut self, market: usize) -> bool {
         self.settled.insert(market)
     }
 
-    pub(super) fn told_revoked(&mut self, key: KeyId) {
+    pub(super) fn saw_revoked(&mut self, key: KeyId) {
         self.keys.entry(key).and_modify(|entry| entry.is_gone = true);
     }
 
-    /// Nothing contradicts itself so far.
+    /// Checks that no record has led to two different states.
     pub(super) fn check_history(&self) -> Result<(), String> {
         match self.history.lock().contradiction {
             Some((shard, sequence)) => {
@@ -315,8 +316,8 @@ impl Auditor {
         }
     }
 
-    /// A start has found this: nothing that was told may be missing, and nothing be there that
-    /// never was.
+    /// Checks what a start recovered: nothing that was answered may be missing, and no state may
+    /// appear that never existed.
     pub(super) fn recovered(
         &mut self,
         recovered: &Recovered,
@@ -330,17 +331,17 @@ impl Auditor {
         self.check_comments(&states)?;
         self.check_keys(&states)?;
         self.check_settlements(&states)?;
-        for (state, &told) in states.iter().zip(&self.sequences) {
+        for (state, &acknowledged) in states.iter().zip(&self.sequences) {
             let (shard, sequence) = (state.shard(), state.sequence());
             ensure!(
-                sequence >= told,
-                "{shard:?} is back at record {sequence}, and record {told} was acknowledged"
+                sequence >= acknowledged,
+                "{shard:?} recovered only up to record {sequence}, but {acknowledged} was acknowledged"
             );
             let hashes = &mut self.history.lock().shards[shard.index()];
             let at = usize::try_from(sequence).expect("a short history");
             ensure!(
                 hashes.get(at) == Some(&state.hash().get()),
-                "{shard:?} has never been in the state that it is in at record {sequence}"
+                "{shard:?} recovered a state at record {sequence} that it never had"
             );
             hashes.truncate(at + 1);
         }
@@ -352,13 +353,16 @@ impl Auditor {
         Ok(())
     }
 
-    /// What was settled is not owed any more, and how it was decided is known.
+    /// Checks that settled markets owe nothing more and that their decisions are known.
     fn check_settlements(&self, states: &[&State]) -> Result<(), String> {
         for &market in &self.settled {
             let id = MARKETS[market].id;
             for state in states {
                 let shard = state.shard();
-                ensure!(!state.is_unsettled(id), "{shard:?} owes again what it had paid in {id}");
+                ensure!(
+                    !state.is_unsettled(id),
+                    "{shard:?} owes again what it already paid in {id}"
+                );
             }
             let is_of = |state: &State, market| *state.used_market(market).condition_id == *id;
             let is_used =
@@ -366,13 +370,13 @@ impl Auditor {
             let decided = states[Decision::home(id).index()].decision(id);
             ensure!(
                 decided.is_some() || !states.iter().any(is_used),
-                "the decision about {id} is lost"
+                "the decision on {id} is lost"
             );
         }
         Ok(())
     }
 
-    /// The sequence and the hash of the newest state of each shard.
+    /// The sequence and hash of each shard's newest state.
     pub(super) fn newest_states(&self) -> Vec<(u64, u64)> {
         let newest = |hashes: &Vec<u64>| {
             (hashes.len() as u64 - 1, *hashes.last().expect("there was a start"))
@@ -381,7 +385,7 @@ impl Auditor {
     }
 
     fn check_comments(&mut self, states: &[&State]) -> Result<(), String> {
-        // An order that was forgotten took its comments with it.
+        // A forgotten order takes its comments with it.
         self.comments.retain(|_, entry| {
             let order = entry.value.order;
             states[order.shard().index()].order(order).is_some()
@@ -390,7 +394,7 @@ impl Auditor {
             match states[id.shard().index()].comment(*id) {
                 Some(found) => ensure!(
                     *found == entry.value && !entry.is_gone,
-                    "comment {id} has come back as {found:?}"
+                    "comment {id} changed to {found:?}"
                 ),
                 None => ensure!(entry.may_be_gone, "comment {id} is lost"),
             }
@@ -401,22 +405,22 @@ impl Auditor {
     fn check_keys(&mut self, states: &[&State]) -> Result<(), String> {
         for (id, entry) in &self.keys {
             let Some(found) = states[id.shard().index()].key(*id) else {
-                // The oldest of many that have ended is forgotten.
+                // The oldest of many ended keys is forgotten.
                 ensure!(entry.may_be_gone, "key {id} is lost");
                 continue;
             };
-            ensure!(is_same_key(&found, &entry.value), "key {id} has come back as {found:?}");
+            ensure!(is_same_key(&found, &entry.value), "key {id} changed to {found:?}");
             check_changes(&entry.value, &found, &self.names, &self.rotations)?;
             if found.revoked_at.is_some() {
-                ensure!(entry.may_be_gone, "key {id} was revoked by nobody");
+                ensure!(entry.may_be_gone, "key {id} was revoked without a request");
             } else {
-                ensure!(!entry.is_gone, "key {id} works again");
+                ensure!(!entry.is_gone, "revoked key {id} works again");
             }
         }
         Ok(())
     }
 
-    /// Every order has its answer: the executed ones make up the account.
+    /// Once every order is answered, checks that the executed ones add up to the account.
     fn settle(&mut self, trader: usize, state: &State) -> Result<(), String> {
         let book = &mut self.books[trader];
         let Some(id) = book.account else { return Ok(()) };
@@ -439,57 +443,61 @@ impl Auditor {
         };
         let owed: [i64; MARKETS.len()] = std::array::from_fn(owed);
         let (mut cash, mut positions) = (START_MICROS, [0; MARKETS.len()]);
-        book.told.sort_by_key(|&(order_count, _)| order_count);
-        let mut told = book.told.drain(..).peekable();
-        // Payouts only grow, and each market pays all that it owes at once.
+        book.claims.sort_by_key(|&(order_count, _)| order_count);
+        let mut claims = book.claims.drain(..).peekable();
+        // Payouts only grow, and each market pays everything it owes at once.
         let is_owed = |paid: i64, before: i64| paid >= before && is_sum_of_some(&owed, paid);
-        let mut check_told = |order_count: u64, cash: i64, positions: &[i64], paid: i64| {
+        let mut check_claims = |order_count: u64, cash: i64, positions: &[i64], paid: i64| {
             let mut newest_paid = paid;
             let mut is_next = |micros: i64| {
                 newest_paid = newest_paid.max(micros);
                 is_owed(micros, paid)
             };
-            while let Some((_, told)) = told.next_if(|&(at, _)| at == order_count) {
+            while let Some((_, claim)) = claims.next_if(|&(at, _)| at == order_count) {
                 self.compared += 1;
-                let is_true = match told {
-                    Told::Balance(micros) => is_next(micros - cash),
-                    Told::Payouts { micros, cash: told } => {
-                        told == cash + micros && is_next(micros)
+                let is_true = match claim {
+                    Claim::Balance(micros) => is_next(micros - cash),
+                    Claim::Payouts { micros, cash: reported } => {
+                        reported == cash + micros && is_next(micros)
                     }
-                    Told::Position(market, 0) if is_paid[market] => true,
-                    Told::Position(market, micros) => positions[market] == micros,
+                    Claim::Position(market, 0) if is_paid[market] => true,
+                    Claim::Position(market, micros) => positions[market] == micros,
                 };
-                ensure!(is_true, "trader {trader} was told what never was, at order {order_count}");
+                ensure!(is_true, "trader {trader} got a false answer after {order_count} orders");
             }
             Ok(newest_paid)
         };
-        let mut paid_before = check_told(0, cash, &positions, 0)?;
+        let mut paid_before = check_claims(0, cash, &positions, 0)?;
         for (order_count, (id, (number, receipt))) in (1..).zip(&book.executed) {
             let sign = if receipt.side == Side::Buy { 1 } else { -1 };
             let market = market_index(&receipt.market_id);
             cash -= sign * receipt.fill.notional.micros() + receipt.fill.fee.micros();
             positions[market] += sign * receipt.fill.quantity.micros();
-            // The balance holds what resolved markets had paid by then: some of them all they owe.
+            // The balance includes what resolved markets had paid by then; each of them pays in
+            // full.
             let paid = receipt.fill.balance.micros() - cash;
             ensure!(
                 is_owed(paid, paid_before)
                     && receipt.fill.position_shares.micros() == positions[market],
-                "order {number}, executed as {id}, left {} and not {cash} and some of {owed:?}",
+                "order {number}, executed as {id}, left {}, not {cash} plus some of {owed:?}",
                 receipt.fill.balance.micros()
             );
-            paid_before = check_told(order_count, cash, &positions, paid)?;
+            paid_before = check_claims(order_count, cash, &positions, paid)?;
         }
         let executed = book.executed.len() as u64;
-        ensure!(told.next().is_none(), "trader {trader} was told of more than {executed} orders");
+        ensure!(
+            claims.next().is_none(),
+            "answers to trader {trader} imply more than {executed} orders"
+        );
         ensure!(
             account.order_count_ever() == executed,
-            "account {id} has executed {} orders, and {executed} were told",
+            "account {id} executed {} orders, but {executed} are known",
             account.order_count_ever()
         );
         let (ledger, paid) = (account.ledger(), owed.iter().sum::<i64>());
         ensure!(
             ledger.payouts.micros() == paid && ledger.cash().micros() == cash + paid,
-            "account {id} has {}, was paid {} and not {cash} and {paid}",
+            "account {id} has {} and was paid {}, not {cash} and {paid}",
             ledger.cash().micros(),
             ledger.payouts.micros()
         );
@@ -502,7 +510,7 @@ impl Auditor {
         for (market, is_paid) in is_paid.into_iter().enumerate() {
             let (shares, found) = (final_shares[market], settled[market]);
             let expected = (is_paid && shares > 0).then_some((shares, owed[market]));
-            ensure!(found == expected, "account {id} was paid {found:?} and not {expected:?}");
+            ensure!(found == expected, "account {id} was paid {found:?}, not {expected:?}");
             if is_paid {
                 positions[market] = 0;
             }
@@ -512,7 +520,7 @@ impl Auditor {
             let id = &state.used_market(position.market).condition_id;
             held[market_index(id)] += position.shares.micros();
         }
-        ensure!(held == positions, "account {id} holds {held:?} and not {positions:?}");
+        ensure!(held == positions, "account {id} holds {held:?}, not {positions:?}");
         Ok(())
     }
 }
@@ -524,33 +532,36 @@ impl<T> Entry<T> {
 }
 
 impl Book {
-    /// What was told of the account is true in the state. Returns how many orders were compared.
+    /// Checks the answers about an account against a state. Returns how many orders were compared.
     fn check(&self, trader: usize, state: &State, clients: &Clients) -> Result<u64, String> {
         let client = &clients.traders[trader];
         let executed = self.executed.len() as u64;
         let Some(account) = state.account_of(&client.identity.digest) else {
-            let is_told = executed > 0 || self.order_count > 0;
-            ensure!(!is_told, "the account of trader {trader} is lost");
+            let is_known = executed > 0 || self.order_count > 0;
+            ensure!(!is_known, "the account of trader {trader} is lost");
             return Ok(0);
         };
-        let is_other = self.account.is_some_and(|told| told != account.id());
+        let is_other = self.account.is_some_and(|known| known != account.id());
         ensure!(!is_other, "trader {trader} has two accounts");
         let found = account.order_count_ever();
-        let told = executed.max(self.order_count);
-        ensure!(found >= told, "trader {trader} was told of {told} orders, {found} are back");
-        let (paid, told) = (account.ledger().payouts.micros(), self.payouts);
-        ensure!(paid >= told, "trader {trader} was told of {told} in payouts, {paid} are back");
+        let known = executed.max(self.order_count);
+        ensure!(found >= known, "trader {trader} had {known} orders, {found} were recovered");
+        let (paid, known) = (account.ledger().payouts.micros(), self.payouts);
+        ensure!(paid >= known, "trader {trader} had {known} in payouts, {paid} were recovered");
         let unanswered = client.unanswered.len();
         let possible = executed + unanswered as u64;
-        ensure!(found <= possible, "trader {trader} sent {possible} orders, {found} are there");
+        ensure!(
+            found <= possible,
+            "trader {trader} sent {possible} orders, {found} were recovered"
+        );
         let mut compared = 0;
         let kept = KEPT_ORDERS_MAX as usize - unanswered;
         for (id, (number, receipt)) in self.executed.iter().rev().take(kept) {
             let order = state.order(*id).ok_or_else(|| format!("order {id} is lost"))?;
-            ensure!(state.receipt(order) == *receipt, "order {id} has come back as another");
+            ensure!(state.receipt(order) == *receipt, "order {id} changed");
             for name in clients.orders[*number].names() {
                 let named = state.order_named(account.id(), name).map(Order::id);
-                ensure!(named == Some(*id), "order {id} has lost a name: it leads to {named:?}");
+                ensure!(named == Some(*id), "order {id} lost a name, which now leads to {named:?}");
             }
             compared += 1;
         }
@@ -558,7 +569,7 @@ impl Book {
     }
 }
 
-/// Whether some of these amounts add up to this.
+/// Whether some of these amounts add up to `sum`.
 fn is_sum_of_some(amounts: &[i64], sum: i64) -> bool {
     match amounts {
         [] => sum == 0,
@@ -567,11 +578,11 @@ fn is_sum_of_some(amounts: &[i64], sum: i64) -> bool {
 }
 
 fn market_index(id: &str) -> usize {
-    MARKETS.iter().position(|market| market.id == id).expect("a market that is traded")
+    MARKETS.iter().position(|market| market.id == id).expect("one of the traded markets")
 }
 
-/// A key has the name that it was first told with or one that it was to have, and an end if it was
-/// rotated. That of several names the right one came back is for the hashes of the states to say.
+/// Checks that a key has its first known name or one that was requested, and an end if it was
+/// rotated. Whether the right one of several names came back shows in the state hashes.
 fn check_changes(
     first: &Key,
     key: &Key,
@@ -580,15 +591,18 @@ fn check_changes(
 ) -> Result<(), String> {
     let (id, grant) = (key.id, &key.grant);
     let is_asked = names.get(&id).is_some_and(|names| names.contains(&grant.name));
-    ensure!(is_asked || grant.name == first.grant.name, "key {id} was never called {grant:?}");
+    ensure!(
+        is_asked || grant.name == first.grant.name,
+        "key {id} was never to be named as in {grant:?}"
+    );
     match (key.is_rotated(), rotations.get(&id)) {
-        (true, None) => Err(format!("key {id} was rotated by nobody")),
-        (false, Some(true)) => Err(format!("key {id} has no end any more")),
+        (true, None) => Err(format!("key {id} was rotated without a request")),
+        (false, Some(true)) => Err(format!("key {id} lost its end")),
         _ => Ok(()),
     }
 }
 
-/// The same key, whether or not it was renamed, rotated or revoked.
+/// Whether these are the same key, regardless of renaming, rotation and revocation.
 fn is_same_key(one: &Key, other: &Key) -> bool {
     let lasting = |key: &Key| KeyGrant { name: None, expires_at: None, ..key.grant.clone() };
     one.account == other.account

@@ -1,7 +1,7 @@
-//! Who asks: traders with several requests in flight, who send again what got no answer.
+//! The clients: traders with several requests in flight, who resend what was not answered.
 //!
-//! A server remembers the names of an account's newest orders only. So nobody has more orders
-//! without an answer than it remembers, and what got none is sent again before anything new.
+//! A server remembers only the names of an account's newest orders. So no trader has more
+//! unanswered orders than the server remembers, and unanswered ones are resent before anything new.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -20,53 +20,53 @@ use crate::limits::tier::Tier;
 use crate::market::book::Side;
 use crate::money::Shares;
 
-/// The shards of the traders: two of them share one.
+/// The shards of the traders; two traders share one.
 pub(super) const SHARDS: [u8; TRADER_COUNT] = [3, 3, 17, 40];
 
 pub(super) const TRADER_COUNT: usize = 4;
 
-/// How many orders the server keeps of an account.
+/// How many orders the server keeps per account.
 pub(super) const KEPT_ORDERS_MAX: u32 = 12;
 
-/// How many orders of an account may be without an answer.
+/// How many unanswered orders an account may have.
 pub(super) const UNANSWERED_MAX: usize = 8;
 
-/// Orders that are named again are among so many that were executed last. So the server still
-/// knows them, however many of those without an answer were executed too.
+/// Orders are resent only if they are among this many executed last. So the server still knows
+/// them, even if all unanswered ones were executed, too.
 const RECENT_MAX: usize = KEPT_ORDERS_MAX as usize - UNANSWERED_MAX;
 
-/// What everyone starts with, in micro-dollars.
+/// The starting balance, in micro-dollars.
 pub(super) const START_MICROS: i64 = 1_000_000_000;
 
-/// An order as it is sent, each time to the byte.
+/// An order, resent byte for byte.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Order {
     pub(super) trader: usize,
     pub(super) market: usize,
     pub(super) side: Side,
     pub(super) quantity_micros: i64,
-    /// Its number among all orders, from which its names follow.
+    /// Its number among all orders, which determines its names.
     number: usize,
 }
 
 impl Order {
-    /// What it is called, by one name or by two.
+    /// Its one or two names.
     pub(super) fn names(&self) -> Vec<NameHash> {
         let first = NameHash::of_order(&format!("order {}", self.number));
         let second = || NameHash::of_batch_entry(&format!("batch {}", self.number), 1);
         if self.number.is_multiple_of(3) { vec![first, second()] } else { vec![first] }
     }
 
-    /// What comes of it.
+    /// The expected result.
     pub(super) fn fill(&self) -> Fill {
         MARKETS[self.market].fill(self.side, self.quantity_micros)
     }
 }
 
-/// Something that is asked of the server.
+/// A request to the server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Request {
-    /// Orders by number, several in one batch.
+    /// One order, or several in a batch, by number.
     Trade(Vec<usize>),
     Comment {
         order: OrderId,
@@ -110,7 +110,7 @@ pub(super) enum Request {
 }
 
 impl Request {
-    /// In which shard it is decided, and whose orders an answer to it may rest on.
+    /// The shard that decides the request, and the trader whose orders its answer may depend on.
     pub(super) fn about(&self, clients: &Clients) -> (ShardId, usize) {
         let of_trader = |trader: usize| (clients.traders[trader].shard(), trader);
         match *self {
@@ -132,11 +132,11 @@ impl Request {
 pub(super) struct Trader {
     pub(super) identity: Identity,
     pub(super) account: Option<AccountId>,
-    /// Orders that were sent and got no answer, and are not on their way.
+    /// Orders that were sent but not answered, and are not in flight.
     pub(super) unanswered: Vec<usize>,
-    /// How many orders are on their way.
+    /// How many orders are in flight.
     pub(super) in_flight: usize,
-    /// Orders that were executed, the newest last.
+    /// Executed orders, newest last.
     recent: VecDeque<(OrderId, usize)>,
 }
 
@@ -158,7 +158,7 @@ impl Trader {
         self.identity.shard()
     }
 
-    /// An answer told that the order was executed.
+    /// Records that an answer confirmed the order's execution.
     pub(super) fn executed(&mut self, order: OrderId, number: usize) {
         let at = self.recent.partition_point(|&(other, _)| other < order);
         if self.recent.get(at).is_none_or(|&(other, _)| other != order) {
@@ -178,18 +178,18 @@ impl Trader {
 pub(super) struct Clients {
     pub(super) traders: Vec<Trader>,
     pub(super) orders: Vec<Order>,
-    /// Which of them have an answer that is final.
+    /// Whether each order has its final answer.
     pub(super) is_answered: Vec<bool>,
     comments: Vec<(CommentId, usize)>,
     keys: Vec<(KeyId, usize)>,
     keys_asked: u64,
-    /// Something that makes no difference when it is asked twice.
+    /// A request that can be repeated without effect.
     repeatable: Option<Request>,
-    /// How many of the resolving markets are resolved, in order.
+    /// How many of the resolving markets are resolved; they resolve in order.
     resolved_count: usize,
 }
 
-/// Comments and keys that are deleted or used are among so many that came last.
+/// Comments and keys to delete or use are picked from this many of the newest.
 const REMEMBERED_MAX: usize = 8;
 
 impl Clients {
@@ -206,7 +206,7 @@ impl Clients {
         }
     }
 
-    /// The process has ended: what was on its way got no answer.
+    /// The process has ended: requests in flight were not answered.
     pub(super) fn lost(&mut self, requests: impl Iterator<Item = Request>) {
         for request in requests {
             if let Request::Trade(numbers) = request {
@@ -221,12 +221,12 @@ impl Clients {
         }
     }
 
-    /// Whether every order that was ever sent has its answer.
+    /// Whether every order ever sent has been answered.
     pub(super) fn all_answered(&self) -> bool {
         self.traders.iter().all(|trader| trader.unanswered.is_empty() && trader.in_flight == 0)
     }
 
-    /// The next market is resolved; `None` when all are.
+    /// Resolves the next market; `None` if all are resolved.
     pub(super) fn resolve(&mut self) -> Option<usize> {
         let market = LASTING_COUNT + self.resolved_count;
         if market == MARKETS.len() {
@@ -236,7 +236,7 @@ impl Clients {
         Some(market)
     }
 
-    /// The markets that are resolved.
+    /// The resolved markets.
     pub(super) fn resolved(&self) -> Range<usize> {
         LASTING_COUNT..LASTING_COUNT + self.resolved_count
     }
@@ -249,7 +249,7 @@ impl Clients {
         remember(&mut self.keys, (key, trader));
     }
 
-    /// An order that got no answer, on its way once more.
+    /// Resends an unanswered order.
     pub(super) fn again(&mut self, trader: usize, random: &mut Random) -> Option<Request> {
         let trader = &mut self.traders[trader];
         if trader.unanswered.is_empty() {
@@ -260,7 +260,7 @@ impl Clients {
         Some(Request::Trade(vec![number]))
     }
 
-    /// What somebody asks next; now and then what was asked just now.
+    /// The next request, sometimes a repetition of the last one.
     pub(super) fn next(&mut self, random: &mut Random) -> Option<Request> {
         if random.one_in(3)
             && let Some(request) = self.repeatable.take()
@@ -310,7 +310,7 @@ impl Clients {
                             (!random.one_in(4)).then(|| format!("name {}", random.below(4)).into());
                         Request::RenameKey { trader, key, name }
                     }
-                    // At once, or long after the end of the simulation.
+                    // Without an overlap, or with one that outlasts the simulation.
                     _ => {
                         let overlap_seconds =
                             if random.one_in(3) { 0 } else { OVERLAP_SECONDS_MAX };
@@ -340,14 +340,14 @@ impl Clients {
         Some(Request::Trade(numbers))
     }
 
-    /// Sometimes for more than there is, of money or of shares.
+    /// Sometimes exceeds the balance or the shares held.
     fn new_order(&mut self, trader: usize, random: &mut Random) -> usize {
         let number = self.orders.len();
         let shares_end = if random.one_in(6) { 2000 } else { 60 };
         let shares = 1 + i64::try_from(random.below(shares_end)).expect("few shares");
         let part = if random.one_in(2) { random.below(1_000_000) } else { 0 };
         self.is_answered.push(false);
-        // Those that are open for ever, the next one that is resolved, and now and then any.
+        // Markets that stay open, the next one to be resolved, and sometimes any.
         let next = self.resolved().end;
         let market = match random.below(LASTING_COUNT + 1) {
             _ if random.one_in(12) || next == MARKETS.len() => random.below(MARKETS.len()),
@@ -381,7 +381,7 @@ impl Clients {
         Trade::new(owner, order, names)
     }
 
-    /// What several ask next, all of the shard of the first.
+    /// The next requests of several clients, all for the shard of the first.
     pub(super) fn next_together(&mut self, random: &mut Random) -> Vec<Request> {
         let mut requests: Vec<Request> = Vec::new();
         for _ in 0..2 + random.below(4) {
@@ -390,14 +390,14 @@ impl Clients {
             if requests.first().is_none_or(|first| first.about(self).0 == shard) {
                 requests.push(request);
             } else {
-                // It never left.
+                // Never sent.
                 self.lost([request].into_iter());
             }
         }
         requests
     }
 
-    /// The hash of a key that nobody has asked for yet.
+    /// The hash of a new key.
     fn next_hash(&mut self) -> [u8; 32] {
         self.keys_asked += 1;
         let mut hash = [0; 32];
@@ -405,7 +405,7 @@ impl Clients {
         hash
     }
 
-    /// The command of a request that is one, and no order.
+    /// The command of a request, unless it is an order or a read.
     pub(super) fn command(&mut self, request: &Request) -> Option<(ShardId, Command)> {
         let account = |trader: usize| self.traders[trader].account.expect("it has an account");
         Some(match *request {

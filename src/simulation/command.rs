@@ -1,4 +1,4 @@
-//! The commands of clients that are no orders.
+//! The commands that clients send besides orders.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::ids::ShardId;
 use crate::journal::Waiters;
 use crate::shard::{Refusal, Shards};
 
-/// A command that is no order.
+/// A command other than an order.
 pub(super) enum Command {
     Comment(WriteComment),
     DeleteComment(DeleteComment),
@@ -21,7 +21,7 @@ pub(super) enum Command {
     RevokeKey(RevokeKey),
 }
 
-/// What one that was carried out is answered with.
+/// The answer to a command that succeeded.
 #[derive(Debug)]
 pub(super) enum Done {
     Comment(Comment),

@@ -1,13 +1,13 @@
-//! The hash of each state that a shard ever had.
+//! The hash of every state that each shard has had.
 
 use crate::engine::State;
 use crate::ids::ShardId;
 
-/// The hashes of the states of all shards, by the record that made them.
+/// State hashes of all shards, indexed by the record that produced them.
 #[derive(Default)]
 pub(super) struct History {
     pub(super) shards: Vec<Vec<u64>>,
-    /// A record after which a shard had two different states.
+    /// A record after which a shard had two different states, if any.
     pub(super) contradiction: Option<(ShardId, u64)>,
 }
 

@@ -1,5 +1,5 @@
-//! The markets of the simulation: books that never change, and what follows from an order in them,
-//! in plain integers.
+//! The simulation's markets: books that never change, and the expected result of an order in them,
+//! computed in plain integers.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use crate::market::book::{Book, Ladder, Level, Side};
 use crate::market::catalogue::{Fees, MarketInfo, MarketStatus, Outcome};
 use crate::money::{FeeRate, Price, Shares};
 
-/// A price in micro-dollars, and how many micro-shares there are at it.
+/// A price in micro-dollars and the micro-shares offered at it.
 type Offer = (i64, i64);
 
-/// More than anybody asks for.
+/// More than anybody ever orders.
 const ENOUGH: i64 = 1_000_000_000_000;
 
 /// A market whose book never changes.
 pub(super) struct FixedMarket {
     pub(super) id: &'static str,
-    /// The best first.
+    /// Best first.
     bids: &'static [Offer],
-    /// The best first.
+    /// Best first.
     asks: &'static [Offer],
-    /// The rate in millionths and the exponent of the venue's curve.
+    /// The rate in millionths, and the exponent of the venue's fee curve.
     fee: (i64, u32),
 }
 
-/// The first of them are open for ever; the others are resolved, one after the other.
+/// The first ones stay open forever; the others are resolved one after the other.
 pub(super) const MARKETS: [FixedMarket; LASTING_COUNT + RESOLVING_COUNT] = [
     FixedMarket {
         id: "0xaa",
@@ -77,7 +77,7 @@ pub(super) const MARKETS: [FixedMarket; LASTING_COUNT + RESOLVING_COUNT] = [
 pub(super) const LASTING_COUNT: usize = 2;
 const RESOLVING_COUNT: usize = 6;
 
-/// What comes of an order, in micro-dollars.
+/// The result of an order, in micro-dollars.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Fill {
     pub(super) notional_micros: i64,
@@ -86,7 +86,7 @@ pub(super) struct Fill {
 }
 
 impl FixedMarket {
-    /// What an order costs or brings, level by level.
+    /// What an order costs or yields, level by level.
     pub(super) fn fill(&self, side: Side, quantity_micros: i64) -> Fill {
         let offers = if side == Side::Buy { self.asks } else { self.bids };
         let (mut left, mut picos, mut fee_micros, mut level_count) = (quantity_micros, 0, 0, 0);
@@ -100,10 +100,10 @@ impl FixedMarket {
             fee_micros += self.fee_micros(price, taken);
             level_count += 1;
         }
-        // In favour of nobody but the venue.
+        // Rounded in the venue's favour.
         let notional =
             if side == Side::Buy { (picos + 999_999) / 1_000_000 } else { picos / 1_000_000 };
-        let notional_micros = i64::try_from(notional).expect("less than there is");
+        let notional_micros = i64::try_from(notional).expect("less than the largest amount");
         Fill { notional_micros, fee_micros, level_count }
     }
 
@@ -119,7 +119,7 @@ impl FixedMarket {
         i64::try_from(10 * (steps + i128::from(is_up))).expect("less than the notional")
     }
 
-    /// The market as the venue describes it while it is open.
+    /// The market as the venue describes it while open.
     fn description(&self) -> MarketInfo {
         let outcomes = ["Yes", "No"]
             .map(|label| Outcome { label: label.into(), token_id: token(self.id, label) });
@@ -128,7 +128,7 @@ impl FixedMarket {
         MarketInfo { fees, ..MarketInfo::bare(self.id, outcomes) }
     }
 
-    /// The market as the venue describes it once it is resolved.
+    /// The market as the venue describes it once resolved.
     pub(super) fn resolved(&self, market: usize) -> MarketInfo {
         let yes = Price::from_micros(payout_micros(market));
         let (status, payouts) = (MarketStatus::Resolved, vec![yes, yes.complement()]);
@@ -147,7 +147,7 @@ impl FixedMarket {
     }
 }
 
-/// What a process is told of the markets when it starts, of which these are resolved.
+/// Lists the markets for a starting process; those in `resolved` are resolved.
 pub(super) fn list(markets: &Markets, resolved: &Range<usize>) {
     let described = MARKETS.iter().enumerate().map(|(index, market)| {
         if resolved.contains(&index) { market.resolved(index) } else { market.description() }
@@ -160,7 +160,7 @@ pub(super) fn list(markets: &Markets, resolved: &Range<usize>) {
     }
 }
 
-/// What a share of the outcome that is traded pays when its market is resolved.
+/// The payout of one share of the traded outcome once its market is resolved.
 pub(super) const fn payout_micros(market: usize) -> i64 {
     match market % 3 {
         0 => 1_000_000,
@@ -169,7 +169,6 @@ pub(super) const fn payout_micros(market: usize) -> i64 {
     }
 }
 
-/// The token of an outcome.
 fn token(id: &str, label: &str) -> Arc<str> {
     format!("{id} {label}").into()
 }

@@ -1,5 +1,4 @@
-//! One process of the server, in one thread: it runs when it is told to, and ends when it is
-//! dropped.
+//! One server process in one thread: it runs only when called, and ends when dropped.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -34,7 +33,7 @@ use crate::service::settlement::{Decisions, Settler};
 use crate::shard::{Refusal, Room, Shards};
 use crate::snapshot::Recovered;
 
-/// What a request was answered with.
+/// The answer to a request.
 pub(super) enum Answer {
     Orders(Vec<Result<Traded, Refusal>>),
     Command(Result<Done, Refusal>),
@@ -42,35 +41,35 @@ pub(super) enum Answer {
     Order(Option<OrderReceipt>),
     Comments(Option<Vec<Comment>>),
     Keys(Option<Vec<Key>>),
-    /// Nothing was done or read: too much is in flight.
+    /// Nothing was executed or read: too many requests are in flight.
     Busy,
 }
 
 type Waiting<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// A request, and looks at its shard just before and just after it is decided.
-struct Visit {
+/// A request, with observations of its shard just before and just after it is decided.
+struct Prepared {
     request: Request,
     before: Waiting<Noted>,
     future: Waiting<Answer>,
     after: Waiting<Noted>,
 }
 
-/// A request on its way.
+/// A request in flight.
 pub(super) struct Pending {
     pub(super) request: Request,
     pub(super) noted: Noted,
     future: Waiting<Answer>,
 }
 
-/// How things stood when a request had just been decided.
+/// The situation just after a request was decided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Noted {
     pub(super) shard: ShardId,
     pub(super) sequence: u64,
-    /// Whether the newest record of the shard is its.
+    /// Whether the newest record of the shard belongs to this request.
     pub(super) is_write: bool,
-    /// How many orders the trader had whom the request is about.
+    /// How many orders the request's trader had.
     pub(super) order_count: u64,
     /// What the clock showed, and how often it had jumped.
     pub(super) shown: Timestamp,
@@ -78,7 +77,7 @@ pub(super) struct Noted {
     hash: u64,
 }
 
-/// How much later it is each time that the settler is polled.
+/// By how much time advances before each poll of the settler.
 const SETTLER_STEP: Duration = Duration::from_millis(100);
 
 pub(super) struct Process {
@@ -93,7 +92,7 @@ pub(super) struct Process {
     pub(super) jumps: u64,
     pub(super) markets: Arc<Markets>,
     settler: Pin<Box<dyn Future<Output = ()>>>,
-    /// Whose clock moves with the settler alone.
+    /// Only the settler runs on this clock.
     runtime: Runtime,
 }
 
@@ -137,23 +136,23 @@ impl Process {
         }
     }
 
-    /// Decides a request: what comes of it is told when it is on disk. An error is a request that
-    /// was refused and changed something all the same.
+    /// Decides a request; its answer is delivered once it is on disk. Fails if a refused request
+    /// has changed something.
     pub(super) fn submit(
         &mut self,
         request: Request,
         clients: &mut Clients,
         history: &Arc<Mutex<History>>,
     ) -> Result<(), String> {
-        let mut visit = self.prepare(request, clients, history);
-        let before = poll_ready(&mut visit.before);
-        let answer = poll(&mut visit.future);
-        let noted = poll_ready(&mut visit.after);
-        self.enter(visit, before, noted, answer)
+        let mut prepared = self.prepare(request, clients, history);
+        let before = poll_ready(&mut prepared.before);
+        let answer = poll(&mut prepared.future);
+        let noted = poll_ready(&mut prepared.after);
+        self.enter(prepared, before, noted, answer)
     }
 
-    /// Decides requests of one shard that come while somebody else is at work in it: each is left
-    /// in the queue, and whoever is at work hands its result over.
+    /// Decides requests for one shard that arrive while somebody is working in it: each is queued,
+    /// and that worker hands over its result.
     pub(super) fn submit_together(
         &mut self,
         requests: Vec<Request>,
@@ -162,53 +161,53 @@ impl Process {
     ) -> Result<(), String> {
         let Some(first) = requests.first() else { return Ok(()) };
         let (shard, _) = first.about(clients);
-        let mut visits: Vec<Visit> =
+        let mut prepared: Vec<Prepared> =
             requests.into_iter().map(|it| self.prepare(it, clients, history)).collect();
         let at_work = self.shards.observe(shard, &self.waiters, move |_| {
-            for Visit { before, future, after, .. } in &mut visits {
-                assert!(poll(before).is_pending(), "the shard has somebody at work in it");
-                assert!(poll(future).is_pending(), "the shard has somebody at work in it");
-                assert!(poll(after).is_pending(), "the shard has somebody at work in it");
+            for Prepared { before, future, after, .. } in &mut prepared {
+                assert!(poll(before).is_pending(), "the shard is busy");
+                assert!(poll(future).is_pending(), "the shard is busy");
+                assert!(poll(after).is_pending(), "the shard is busy");
             }
-            Observed { value: visits, place: Place::START }
+            Observed { value: prepared, place: Place::START }
         });
-        let Poll::Ready(Ok(visits)) = pin!(at_work).poll(&mut Context::from_waker(Waker::noop()))
+        let Poll::Ready(Ok(prepared)) = pin!(at_work).poll(&mut Context::from_waker(Waker::noop()))
         else {
-            unreachable!("nobody else is in the shard, and nothing is waited for");
+            unreachable!("the shard is free, and nothing waits for the disk");
         };
-        for mut visit in visits {
-            let before = poll_ready(&mut visit.before);
-            let noted = poll_ready(&mut visit.after);
-            let answer = poll(&mut visit.future);
-            self.enter(visit, before, noted, answer)?;
+        for mut prepared in prepared {
+            let before = poll_ready(&mut prepared.before);
+            let noted = poll_ready(&mut prepared.after);
+            let answer = poll(&mut prepared.future);
+            self.enter(prepared, before, noted, answer)?;
         }
         Ok(())
     }
 
-    /// A request that does nothing before it is polled, between two looks at its shard.
+    /// Prepares a request, which does nothing until polled, and an observation before and after it.
     fn prepare(
         &self,
         request: Request,
         clients: &mut Clients,
         history: &Arc<Mutex<History>>,
-    ) -> Visit {
+    ) -> Prepared {
         let (shard, trader) = request.about(clients);
         let digest = clients.traders[trader].identity.digest;
         let before = self.look(shard, digest, history.clone());
         let future = self.begin(&request, shard, clients);
         let after = self.look(shard, digest, history.clone());
-        Visit { request, before, future, after }
+        Prepared { request, before, future, after }
     }
 
-    /// The request waits for its answer, or for being told it.
+    /// Queues a request until its answer arrives or may be delivered.
     fn enter(
         &mut self,
-        visit: Visit,
+        prepared: Prepared,
         before: Noted,
         noted: Noted,
         answer: Poll<Answer>,
     ) -> Result<(), String> {
-        let Visit { request, mut future, .. } = visit;
+        let Prepared { request, mut future, .. } = prepared;
         if let Poll::Ready(answer) = answer {
             let is_refused = match &answer {
                 Answer::Orders(answers) => answers.iter().all(Result::is_err),
@@ -216,7 +215,7 @@ impl Process {
                 _ => true,
             };
             if is_refused && noted != before {
-                return Err(format!("{request:?} was refused and changed {before:?} to {noted:?}"));
+                return Err(format!("{request:?} was refused but changed {before:?} to {noted:?}"));
             }
             future = Box::pin(std::future::ready(answer));
         }
@@ -225,14 +224,14 @@ impl Process {
         Ok(())
     }
 
-    /// The settler goes on: it is polled so often, each time after its clock has moved.
+    /// Polls the settler this many times, advancing its clock before each.
     pub(super) fn settle(&mut self, polls: usize, history: &Arc<Mutex<History>>) {
         let Self { settler, runtime, .. } = self;
         runtime.block_on(async {
             for _ in 0..polls {
                 tokio::time::advance(SETTLER_STEP).await;
                 let polled = poll_fn(|context| Poll::Ready(settler.as_mut().poll(context))).await;
-                assert!(polled.is_pending(), "it works for ever");
+                assert!(polled.is_pending(), "it never ends");
             }
         });
         let homes = MARKETS.iter().map(|market| Decision::home(market.id));
@@ -241,7 +240,7 @@ impl Process {
         }
     }
 
-    /// A client does not wait any more: whatever comes of its request, nobody is told.
+    /// A client stops waiting: nobody receives the answer to its request.
     pub(super) fn give_up(&mut self, random: &mut Random) -> Option<Request> {
         let count = self.pending.len();
         if count == 0 {
@@ -305,7 +304,7 @@ impl Process {
         }
     }
 
-    /// Looks into a shard as no client can: at what is not on disk yet.
+    /// Observes a shard as no client can: including what is not on disk yet.
     fn look(
         &self,
         shard: ShardId,
@@ -316,7 +315,7 @@ impl Process {
         let (clock, jumps) = (self.clock.clone(), self.jumps);
         Box::pin(async move {
             let looking = shards.observe(shard, &waiters, move |state| {
-                // The newest state has no event behind it that would note it.
+                // The newest state would otherwise go unnoticed, since no event follows it.
                 history.lock().note(state);
                 let account = state.account_of(&digest);
                 let noted = Noted {
@@ -334,7 +333,7 @@ impl Process {
         })
     }
 
-    /// The next answer that may be told, in the order of the requests.
+    /// The next answer that may be delivered, in the order of the requests.
     pub(super) fn next_answer(&mut self) -> Option<(Pending, Answer)> {
         for index in 0..self.pending.len() {
             if let Poll::Ready(answer) = poll(&mut self.pending[index].future) {
@@ -345,7 +344,7 @@ impl Process {
         None
     }
 
-    /// Puts records on disk. False when there were none.
+    /// Writes records to disk. False if there were none.
     pub(super) fn flush(&mut self) -> Result<bool, DiskError> {
         self.steps.flush()
     }
@@ -354,7 +353,7 @@ impl Process {
         self.steps.make_segment()
     }
 
-    /// The process ends: these get no answer.
+    /// Ends the process and returns the requests that remain unanswered.
     pub(super) fn into_unanswered(self) -> impl Iterator<Item = Request> {
         self.pending.into_iter().map(|pending| pending.request)
     }
@@ -364,10 +363,10 @@ fn poll<T>(future: &mut Waiting<T>) -> Poll<T> {
     future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// What a look has seen, once it had its turn.
+/// The result of an observation whose turn has come.
 fn poll_ready<T>(future: &mut Waiting<T>) -> T {
     match poll(future) {
         Poll::Ready(value) => value,
-        Poll::Pending => unreachable!("nobody else is in the shard, and nothing is waited for"),
+        Poll::Pending => unreachable!("the shard is free, and nothing waits for the disk"),
     }
 }

@@ -1,12 +1,12 @@
-//! What a run has seen: that nothing went wrong means little before everything did.
+//! Statistics of a run: a run without failures proves little unless everything has happened in it.
 
 use std::fmt;
 use std::ops::AddAssign;
 
-/// Declares the figures, how they add up and how they read.
+/// Declares the statistics, their sum and their text.
 macro_rules! totals {
     ($($(#[$doc:meta])* $name:ident: $text:literal,)*) => {
-        /// How often what has happened.
+        /// How often each thing happened.
         #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
         pub(super) struct Totals {
             $($(#[$doc])* pub(super) $name: u64,)*
@@ -36,64 +36,64 @@ macro_rules! totals {
 }
 
 totals! {
-    /// The power went while a process started.
+    /// The power failed while a process started.
     power_lost_in_start: "power losses while it starts",
-    /// The power went in the middle of an operation.
+    /// The power failed during an operation.
     power_lost_in_operation: "in the middle of an operation",
-    /// The power went between two operations.
+    /// The power failed between two operations.
     power_lost: "between operations",
-    /// The process was killed, and the system lived on.
+    /// The process was killed while the system kept running.
     killed: "processes killed",
     /// A write or a sync failed.
     disk_failed: "ended by a failed disk",
-    /// Two things went wrong with the disk of one process.
+    /// Two disk faults occurred in one process.
     two_faults: "with two faults of the disk",
-    /// It ended by itself.
+    /// The process shut down by itself.
     orderly: "orderly ends",
-    /// The clock went hours or decades forward or back.
+    /// The clock jumped by hours or decades, in either direction.
     clock_jumps: "jumps of the clock",
-    /// Starts that succeeded, and were compared with what was known.
+    /// Starts that succeeded and whose state was compared.
     recoveries: "recoveries compared",
-    /// Snapshots that were made.
+    /// Snapshots taken.
     snapshots: "snapshots",
-    /// A start or a snapshot refused a file with a bit that had turned.
-    flips_refused: "turned bits refused",
-    /// Those of them in the segment to which the journal is being written.
+    /// A start or a snapshot refused a file with a flipped bit.
+    flips_refused: "flipped bits refused",
+    /// Those of them in the segment being written.
     flips_refused_at_end: "of them in the open segment",
-    /// A bit turned where nothing is read.
-    flips_harmless: "turned bits without meaning",
-    /// Writes of which somebody was told that they happened.
+    /// A bit was flipped where nothing is read.
+    flips_harmless: "harmless bit flips",
+    /// Writes that were acknowledged.
     acknowledged: "writes acknowledged",
-    /// Orders that took several levels of a book.
+    /// Orders that filled at several levels.
     several_levels: "orders through several levels",
     /// Orders that paid a fee.
     with_fee: "orders with a fee",
-    /// Requests that somebody else ran, who was at work in their shard.
-    handed_over: "requests run by somebody else",
-    /// Requests whose client did not wait for the answer.
+    /// Requests executed by whoever was working in their shard.
+    handed_over: "requests executed by another worker",
+    /// Requests whose client stopped waiting.
     given_up: "requests given up",
-    /// Orders that were sent again and led to what had happened before.
+    /// Orders sent again and answered with their first result.
     replayed: "orders replayed",
-    /// Answers that it was so already.
-    already: "answers that it was so already",
-    /// Reads that were answered.
+    /// Commands that found their work already done.
+    already: "commands already done",
+    /// Reads answered.
     read: "reads answered",
-    /// Requests that an account's state refused.
+    /// Requests rejected by the account's state.
     rejected: "requests rejected",
-    /// Markets that the settler had paid out in every shard.
+    /// Markets that the settler has paid out in every shard.
     settled: "markets settled",
-    /// Orders that came after their market was resolved.
+    /// Orders sent after their market was resolved.
     refused_resolved: "orders refused in resolved markets",
-    /// Requests for which the journal had no room.
+    /// Requests refused because the journal was full.
     journal_full: "refused by a full journal",
-    /// Answers that were compared with what was known.
+    /// Answers compared with known facts.
     compared: "answers compared",
-    /// Operations of the disk.
+    /// Disk operations.
     operations: "operations of the disk",
 }
 
 impl Totals {
-    /// How many processes did not end by themselves.
+    /// How many processes did not shut down by themselves.
     pub(super) fn crashes(&self) -> u64 {
         self.power_lost_in_start
             + self.power_lost_in_operation

@@ -1,5 +1,5 @@
-//! The world of one seed: a disk, a clock, traders, and one process of the server after the other,
-//! each with trouble of its own.
+//! The world of one seed: a disk, a clock, traders, and a sequence of server processes, each with
+//! its own faults.
 
 mod bits;
 
@@ -29,21 +29,21 @@ const DATA: &str = "/data";
 
 const SEGMENT_BYTES: u64 = 64 << 10;
 
-/// One thing in so many is a market that is resolved, until all are that ever will be.
+/// One action in this many resolves a market, until all that ever will be are resolved.
 const MARKET_RESOLVED_ONE_IN: u64 = 200;
 
 /// An hour, forty days and seventy years forward, and an hour and forty years back: more than a
-/// shard waits for a clock that was set back.
+/// shard's time waits for a clock that was set back.
 const JUMPS_SECONDS: [i64; 5] = [3_600, 3_456_000, 2_208_988_800, -3_600, -1_262_304_000];
 
-/// How many rounds of nothing but good luck it takes at most until every order has its answer.
+/// The most rounds without faults that may pass until every order is answered.
 const ROUNDS_MAX: usize = 1000;
 
-/// What has become of the process.
+/// The condition of the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Condition {
     Well,
-    /// The disk has failed it: it has to end.
+    /// The disk has failed, so the process must end.
     Lost,
 }
 
@@ -51,14 +51,14 @@ pub(super) struct World {
     random: Random,
     simulated: SimulatedDisk,
     nanos: Arc<AtomicI64>,
-    /// By how much the clock shows something else than the time.
+    /// The difference between the clock and the true time.
     jumped_nanos: i64,
     clients: Clients,
     auditor: Auditor,
     totals: Totals,
-    /// What was to go wrong with the disk in this life.
+    /// The disk faults planned for this process.
     planned: Faults,
-    /// Nothing is in doubt on the disk: the power was gone, or the process ended well.
+    /// Whether the disk's content is certain: the power failed, or the process ended well.
     is_settled: bool,
 }
 
@@ -77,7 +77,8 @@ impl World {
         }
     }
 
-    /// Lets the server live so often. An error tells what went wrong in which life.
+    /// Runs this many processes and a last one without faults. An error says in which one it
+    /// occurred.
     pub(super) fn run(&mut self, lives: u64) -> Result<(), String> {
         for life in 0..lives {
             self.live().map_err(|failure| format!("life {life}: {failure}"))?;
@@ -121,7 +122,8 @@ impl World {
         self.end(process, condition)
     }
 
-    /// One kind of trouble or two, each at one of so many operations; none without.
+    /// Plans one or two disk faults, each within one of these numbers of operations; none if the
+    /// list is empty.
     fn choose_faults(&mut self, reaches: &[u64]) {
         self.empty_disk();
         let mut faults = Faults::default();
@@ -147,7 +149,7 @@ impl World {
         self.simulated.set_faults(faults);
     }
 
-    /// How many of the planned faults have come: a crash is what came last.
+    /// Counts the planned faults that have occurred; a crash is always the last.
     fn count_faults(&mut self) {
         let whens = |faults: Faults| {
             let Faults { write_error, short_write, sync_error, crash, crash_at_names, .. } = faults;
@@ -170,7 +172,7 @@ impl World {
         Disk::Simulated(self.simulated.clone())
     }
 
-    /// Starts a process. `None` when the disk has failed it.
+    /// Starts a process. `None` if the disk failed.
     fn open(&mut self) -> Result<Option<(Process, Upkeep)>, String> {
         let data = Path::new(DATA);
         let opened = loop {
@@ -182,7 +184,7 @@ impl World {
         let (opened, steps) = match opened {
             Ok(opened) => opened,
             Err(error) if disk_error(&error).is_some() => return Ok(None),
-            Err(error) => return Err(format!("it does not start: {error}")),
+            Err(error) => return Err(format!("the server does not start: {error}")),
         };
         self.auditor.recovered(&opened.recovered, &self.clients)?;
         self.totals.recoveries += 1;
@@ -209,26 +211,26 @@ impl World {
         Ok(Some((process, Upkeep::new(opened.folder, config, Arc::default()))))
     }
 
-    /// The venue resolves a market: orders in it are refused from now on.
+    /// Resolves a market at the venue: from now on its orders are refused.
     fn resolve_market(&mut self, process: &Process) {
         let Some(market) = self.clients.resolve() else { return };
         let resolved = MARKETS[market].resolved(market);
         process.markets.list(vec![resolved]).expect("it is listed");
     }
 
-    /// The settler goes on, and may be through.
+    /// Runs the settler, which may finish.
     fn settle(&mut self, process: &mut Process) -> Result<(), String> {
         process.settle(1 + self.random.below(80), &self.auditor.history);
         self.auditor.check_history()?;
         if process.markets.unsettled_count() == 0 {
             for market in self.clients.resolved() {
-                self.totals.settled += u64::from(self.auditor.told_settled(market));
+                self.totals.settled += u64::from(self.auditor.saw_settled(market));
             }
         }
         Ok(())
     }
 
-    /// One thing happens.
+    /// Performs one random action.
     fn act(&mut self, process: &mut Process) -> Result<Condition, String> {
         if self.random.one_in(MARKET_RESOLVED_ONE_IN) {
             self.resolve_market(process);
@@ -274,7 +276,7 @@ impl World {
         Ok(Condition::Well)
     }
 
-    /// Now and then the process ends before anybody is told what is on disk.
+    /// Sometimes the process ends before anybody receives what is already on disk.
     fn flush(&mut self, process: &mut Process) -> Result<Condition, String> {
         let flushed = process.flush();
         if flushed.is_err() || !self.random.one_in(4) {
@@ -292,7 +294,7 @@ impl World {
         Ok(())
     }
 
-    /// Clocks also go back. Now and then one jumps, and is put right later.
+    /// Clocks may also go backwards. Sometimes one jumps and is corrected later.
     fn pass_time(&mut self, process: &mut Process) {
         let nanos = if self.random.one_in(8) {
             self.totals.clock_jumps += 1;
@@ -308,13 +310,13 @@ impl World {
         self.nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
-    /// Makes a snapshot when segments are closed, while everything goes on.
+    /// Takes a snapshot if segments are closed, while everything else continues.
     fn snapshot(
         &mut self,
         process: &mut Process,
         upkeep: &mut Upkeep,
     ) -> Result<Condition, String> {
-        let closed = process.journal.segment().expect("it is on a disk") - 1;
+        let closed = process.journal.segment().expect("the journal is on disk") - 1;
         let mut meanwhile = Meanwhile { world: self, process, outcome: Ok(Condition::Well) };
         let kept = upkeep.keep(closed, &mut meanwhile);
         let condition = meanwhile.outcome?;
@@ -326,7 +328,7 @@ impl World {
                     return Ok(Condition::Lost);
                 }
             }
-            Err(error) => return Err(format!("no snapshot can be made: {error}")),
+            Err(error) => return Err(format!("the snapshot failed: {error}")),
         }
         Ok(condition)
     }
@@ -355,7 +357,7 @@ impl World {
         Ok(())
     }
 
-    /// Whatever ended the process, the system may live on.
+    /// Whatever ended the process, the system may keep running.
     fn lose_power_or_process(&mut self) {
         self.is_settled = !self.random.one_in(3);
         if self.is_settled { self.simulated.power_loss() } else { self.simulated.kill() }
@@ -368,10 +370,10 @@ impl World {
         while process.flush().map_err(|error| error.to_string())? {}
         self.tell_answers(&mut process)?;
         let mut unanswered = process.into_unanswered();
-        unanswered.next().map_or(Ok(()), |request| Err(format!("{request:?} got no answer")))
+        unanswered.next().map_or(Ok(()), |request| Err(format!("{request:?} was not answered")))
     }
 
-    /// Nothing goes wrong, until every order has its answer, and then the power goes.
+    /// Runs without faults until every order is answered, then cuts the power.
     fn live_well(&mut self) -> Result<(), String> {
         let (mut process, _) = self.open_well()?;
         for round in 0.. {
@@ -379,7 +381,7 @@ impl World {
                 break;
             }
             if round == ROUNDS_MAX {
-                return Err("orders get no answer though nothing is wrong".to_owned());
+                return Err("orders stay unanswered although nothing is wrong".to_owned());
             }
             for trader in 0..TRADER_COUNT {
                 if let Some(request) = self.clients.again(trader, &mut self.random) {
@@ -407,7 +409,7 @@ impl World {
     }
 }
 
-/// What goes on while a snapshot is made.
+/// Lets other actions run while a snapshot is taken.
 struct Meanwhile<'a> {
     world: &'a mut World,
     process: &'a mut Process,
@@ -423,7 +425,7 @@ impl Pace for Meanwhile<'_> {
     }
 }
 
-/// Nothing goes on meanwhile.
+/// Runs nothing else meanwhile.
 struct AtOnce;
 
 impl Pace for AtOnce {
@@ -432,7 +434,7 @@ impl Pace for AtOnce {
     }
 }
 
-/// Small, so that everything happens often.
+/// Small limits, so that everything happens often.
 fn journal_config() -> JournalConfig {
     JournalConfig {
         segment_bytes: SEGMENT_BYTES,
@@ -441,12 +443,12 @@ fn journal_config() -> JournalConfig {
         ring_bytes: 64 << 10,
         block_bytes_max: 16 << 10,
         record_bytes_max: 3000,
-        on_lost: Arc::new(|error| panic!("nobody calls this without threads: {error}")),
+        on_lost: Arc::new(|error| panic!("never called without threads: {error}")),
         ..JournalConfig::default()
     }
 }
 
-/// What the disk said, if it was the disk.
+/// The disk error, if the disk caused this one.
 fn disk_error(error: &RecoverError) -> Option<&DiskError> {
     match error {
         RecoverError::Journal(OpenError::Disk(error)) => Some(error),

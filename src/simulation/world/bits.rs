@@ -1,4 +1,4 @@
-//! Bits that turn on the disk.
+//! Flips bits on the disk.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,11 @@ use crate::journal::{segment_name, segment_number};
 use crate::snapshot::{Upkeep, open_stepped};
 
 impl World {
-    /// Bits turn while nobody looks: each is refused by who reads it, or has never meant anything.
+    /// Flips bits between two processes: each flip is refused by whoever reads it, or has no
+    /// effect.
     pub(super) fn live_with_turned_bits(&mut self) -> Result<(), String> {
         let (mut process, mut upkeep) = self.open_well()?;
-        // So that the journal ends in one block or another.
+        // So that the journal ends in different blocks.
         for _ in 0..self.random.below(12) {
             if self.act(&mut process)? == Condition::Lost {
                 return Err("the disk fails without a reason".to_owned());
@@ -20,7 +21,7 @@ impl World {
         }
         self.empty_disk();
         while process.flush().map_err(|error| error.to_string())? {}
-        let open = process.journal.segment().expect("it is on a disk");
+        let open = process.journal.segment().expect("the journal is on disk");
         if self.random.one_in(3) {
             self.snapshot_of_turned_bit(open - 1, &mut upkeep)?;
         }
@@ -42,10 +43,10 @@ impl World {
                     (state.sequence(), state.hash().get()) == (sequence, hash)
                 });
                 if !is_same {
-                    return Err(format!("{turned} has changed what is there, and nobody noticed"));
+                    return Err(format!("{turned} changed the state, and nobody noticed"));
                 }
                 self.totals.flips_harmless += 1;
-                // Behind the newest block it was taken for a torn write, and is gone.
+                // A flip after the newest block was taken for a torn write and is gone.
                 if !turned.is_behind_all {
                     self.mend(&turned)?;
                 }
@@ -60,7 +61,7 @@ impl World {
         Ok(())
     }
 
-    /// Turns a bit of the newest closed segment, of which a snapshot is to be made.
+    /// Flips a bit in the newest closed segment before its snapshot is taken.
     fn snapshot_of_turned_bit(&mut self, closed: u64, upkeep: &mut Upkeep) -> Result<(), String> {
         let path = Path::new(DATA).join("journal").join(segment_name(closed));
         if !self.disk().exists(&path).map_err(|error| error.to_string())? {
@@ -68,9 +69,9 @@ impl World {
         }
         let turned = self.turn_bit(&path)?;
         match upkeep.keep(closed, &mut AtOnce) {
-            // There is a snapshot of it already.
+            // It is already part of a snapshot.
             Ok(None) => {}
-            Ok(Some(_)) => return Err(format!("a snapshot was made of {turned}")),
+            Ok(Some(_)) => return Err(format!("a snapshot was taken of {turned}")),
             Err(error) => self.refused(&turned, &error.to_string())?,
         }
         self.mend(&turned)?;
@@ -81,7 +82,7 @@ impl World {
         Ok(())
     }
 
-    /// Turns the bit back. A segment may have moved into the archive.
+    /// Flips the bit back. The segment may have moved to the archive.
     fn mend(&self, turned: &Turned) -> Result<(), String> {
         let name = turned.path.file_name().expect("it has a name");
         for path in [turned.path.clone(), Path::new(DATA).join("archive").join(name)] {
@@ -90,7 +91,7 @@ impl World {
                 return Ok(());
             }
         }
-        Err(format!("{turned} has no file any more"))
+        Err(format!("the file of {turned} is gone"))
     }
 
     fn refused(&mut self, turned: &Turned, error: &str) -> Result<(), String> {
@@ -98,10 +99,10 @@ impl World {
         if error.contains(&*turned.path.to_string_lossy()) {
             return Ok(());
         }
-        Err(format!("{turned} was refused without the name of the file: {error}"))
+        Err(format!("the refusal of {turned} does not name the file: {error}"))
     }
 
-    /// A closed segment, a snapshot or an order file.
+    /// A random closed segment, snapshot or order file.
     fn some_file(&mut self, closed: u64) -> Option<PathBuf> {
         let mut paths = Vec::new();
         for directory in ["journal", "snapshots"] {
@@ -117,7 +118,7 @@ impl World {
         if count == 0 { None } else { Some(paths.swap_remove(self.random.below(count))) }
     }
 
-    /// Of a segment often in what was written: most of one that is open was not.
+    /// Flips a bit, usually in the written part of the file: most of an open segment is empty.
     fn turn_bit(&mut self, path: &Path) -> Result<Turned, String> {
         let content = self.read(path)?;
         let written = content.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
@@ -139,12 +140,12 @@ impl World {
     }
 }
 
-/// A bit that has turned.
+/// A flipped bit.
 struct Turned {
     path: PathBuf,
     at: usize,
     bit: u8,
-    /// Nothing but zeros lay there and behind it.
+    /// Whether only zeros were there and after it.
     is_behind_all: bool,
 }
 
