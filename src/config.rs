@@ -1,6 +1,6 @@
-//! What the operator can choose, how it is written, and what is chosen when nobody says.
+//! The operator's options: their flags, formats and defaults.
 //!
-//! Every choice is a flag and an environment variable of the same name. This module reads and
+//! Every option is a flag and an environment variable of the same name. This module parses and
 //! checks them; it starts nothing.
 
 pub mod identity;
@@ -25,26 +25,25 @@ use crate::limits::tier::{Tier, TierSetting, Tiers};
 use crate::money::{Rounding, Usd};
 use crate::snapshot::SnapshotConfig;
 
-/// The most play money that an account can start with: a billion dollars. It keeps every sum of a
-/// ledger far from the end of its range.
+/// The largest starting balance: a billion dollars. Keeps every sum in a ledger far from overflow.
 pub const STARTING_BALANCE_MAX: Usd = Usd::from_micros(1_000_000_000_000_000);
 
-/// The most threads that serve requests.
+/// The most worker threads.
 const WORKERS_MAX: usize = 1024;
 
-/// The possible sizes of a journal segment: the longest record fits into the smallest.
+/// Allowed sizes of a journal segment. The longest record fits into the smallest.
 const SEGMENT_BYTES: RangeInclusive<u64> = (1 << 20)..=(1 << 30);
 
-/// How much journal makes a snapshot due: a start reads at most about twice as much.
+/// Journal bytes after which a snapshot is taken. A start reads at most about twice as much.
 const SNAPSHOT_BYTES_DEFAULT: u64 = 256 << 20;
 
-/// How much journal the archive keeps.
+/// How many bytes of journal the archive keeps.
 const ARCHIVE_BYTES_DEFAULT: u64 = 10 << 30;
 
-/// Open connections of the public listener, by default.
+/// Default limit of open connections on the public listener.
 const CONNECTIONS_MAX_DEFAULT: usize = 10_000;
 
-/// The choices of `paperbourse serve`.
+/// The options of `paperbourse serve`.
 #[derive(Args, Clone, Debug)]
 pub struct ServeArgs {
     /// Address to listen on. Port 0 picks a free port, which the first log line names
@@ -75,7 +74,7 @@ pub struct ServeArgs {
     #[arg(long, env = "PAPERBOURSE_ISSUER_DATA", value_name = "DIR")]
     pub issuer_data: Option<PathBuf>,
 
-    /// Who vouches for the callers.
+    /// Where identities come from.
     #[command(flatten)]
     pub identity: IdentityArgs,
 
@@ -202,7 +201,7 @@ pub struct ServeArgs {
 }
 
 impl ServeArgs {
-    /// When snapshots are made, and what is kept.
+    /// When snapshots are taken, and how much journal is kept.
     pub fn snapshot_config(&self) -> SnapshotConfig {
         SnapshotConfig {
             journal_bytes: self.snapshot_bytes,
@@ -212,7 +211,7 @@ impl ServeArgs {
         }
     }
 
-    /// How many connections one address may have, of this many in all.
+    /// How many of `connections_max` connections one address may have.
     pub fn connections_per_address(&self, connections_max: usize) -> usize {
         self.connections_per_address.unwrap_or_else(|| connections_max.div_ceil(2))
     }
@@ -222,12 +221,12 @@ impl ServeArgs {
         self.admin_listen.is_some_and(|address| !address.ip().to_canonical().is_loopback())
     }
 
-    /// Whether others can reach the server, and no proxy is known to stand in front of it.
+    /// Whether other machines can reach the server without a known proxy in front of it.
     pub fn is_exposed(&self) -> bool {
         !self.listen.ip().to_canonical().is_loopback() && self.trusted_proxies.is_empty()
     }
 
-    /// How callers without a valid key are limited by their address, if they are.
+    /// The limits per address for callers without a valid key; `None` if they are off.
     pub fn address_rules(&self) -> Option<AddressRules> {
         (self.address_limits == Switch::On).then_some(AddressRules {
             public: self.public_rate,
@@ -236,7 +235,7 @@ impl ServeArgs {
         })
     }
 
-    /// What each account is limited in besides its requests.
+    /// The limits per account other than those on requests.
     pub const fn account_rates(&self) -> AccountRates {
         AccountRates { keys: self.key_rate, sockets: self.socket_rate }
     }
@@ -251,7 +250,7 @@ impl ServeArgs {
     }
 }
 
-/// The choices of `paperbourse token`.
+/// The options of `paperbourse token`.
 #[derive(Args, Clone, Debug)]
 pub struct TokenArgs {
     /// Whose token: a name of your choice, with one account each
@@ -273,10 +272,10 @@ pub struct TokenArgs {
     pub data: PathBuf,
 }
 
-/// Where what lasts is kept.
+/// Where persistent data is kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DataPlace {
-    /// Nowhere: for tests and benchmarks.
+    /// In memory only: for tests and benchmarks.
     Memory,
     /// In this folder.
     Folder(PathBuf),
@@ -296,9 +295,9 @@ impl FromStr for DataPlace {
 /// Whether answers wait for the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum JournalSync {
-    /// A success is on disk.
+    /// A write is answered once it is on disk.
     Always,
-    /// A crash of the machine loses what the kernel had not written yet.
+    /// A crash of the machine loses whatever the kernel has not written yet.
     Never,
 }
 
@@ -332,12 +331,12 @@ fn segment_bytes(text: &str) -> Result<u64, String> {
     })
 }
 
-/// A server that keeps its data in memory has no key that another process could read.
+/// A server that keeps its data in memory has no key file that another process could read.
 fn issuer_folder(text: &str) -> Result<PathBuf, &'static str> {
     match DataPlace::from_str(text) {
         Ok(DataPlace::Folder(folder)) => Ok(folder),
-        Ok(DataPlace::Memory) => Err("a server with --data memory keeps no key: start it with \
-                                      --issuer-data DIR, and make tokens with --data DIR"),
+        Ok(DataPlace::Memory) => Err("a server with --data memory stores no key: start it with \
+                                      --issuer-data DIR and create tokens with --data DIR"),
         Err(never) => match never {},
     }
 }
@@ -370,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_limited_as_documented_unless_the_operator_says_otherwise() {
+    fn address_limits_default_to_the_documented_ones() {
         let documented = AddressRules {
             public: BucketRule::PUBLIC_READS,
             bootstrap: BucketRule::BOOTSTRAP,
@@ -394,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn accounts_are_limited_as_documented_unless_the_operator_says_otherwise() {
+    fn account_limits_default_to_the_documented_ones() {
         let (keys, sockets) = (BucketRule::KEYS, BucketRule::SOCKETS);
         let documented =
             AccountRates { keys: Rate::Limited(keys), sockets: Rate::Limited(sockets) };
@@ -416,21 +415,21 @@ mod tests {
     }
 
     #[test]
-    fn proxies_are_a_list_however_it_is_written() {
+    fn proxies_may_be_repeated_or_separated_by_commas() {
         for flags in [
             &["--trusted-proxy", "10.0.0.5,fd00::/8"][..],
             &["--trusted-proxy", "10.0.0.5", "--trusted-proxy", "fd00::/8"],
         ] {
             let proxies = serve(flags).unwrap().trusted_proxies;
-            let told: Vec<String> = proxies.iter().map(ToString::to_string).collect();
-            assert_eq!(told, ["10.0.0.5/32", "fd00::/8"]);
+            let found: Vec<String> = proxies.iter().map(ToString::to_string).collect();
+            assert_eq!(found, ["10.0.0.5/32", "fd00::/8"]);
         }
         let error = serve(&["--trusted-proxy", "10.0.0.5/8"]).unwrap_err().to_string();
         assert!(error.contains("the network is 10.0.0.0/8"), "{error}");
     }
 
     #[test]
-    fn a_server_that_others_can_reach_without_a_proxy_says_so() {
+    fn a_public_address_without_a_proxy_counts_as_exposed() {
         for (listen, proxy, is_exposed) in [
             ("127.0.0.1:8080", None, false),
             ("[::1]:8080", None, false),
@@ -448,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn one_address_has_half_of_all_connections_unless_the_operator_says_otherwise() {
+    fn one_address_gets_half_of_all_connections_by_default() {
         for (flags, all, expected) in [
             (&[][..], 10_000, 5_000),
             (&[], 3, 2),
@@ -461,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_that_others_can_reach_are_said_to_be() {
+    fn a_public_metrics_address_counts_as_exposed() {
         for (address, is_exposed) in
             [("127.0.0.1:9090", false), ("[::1]:9090", false), ("0.0.0.0:9090", true)]
         {
@@ -472,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_bounds() {
+    fn numbers_out_of_range_are_refused() {
         assert_eq!(worker_count("1024").map(usize::from), Ok(1024));
         for text in ["0", "1025", "-1", "x"] {
             assert!(worker_count(text).is_err(), "{text}");

@@ -1,4 +1,4 @@
-//! Records a venue: the connector as it serves, with a tape beside it and nobody to serve.
+//! Records a venue: runs the connector as the server does, but writes a tape and serves nobody.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,24 +15,24 @@ use crate::venue::follow::freshness::Freshness;
 use crate::venue::follow::status::{LiveSnapshot, LiveStatus};
 use crate::venue::tape::{Recorder, TapeError, TapeSender, TapeTotals};
 
-/// How often the log says what is recorded.
+/// How often progress is logged.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Why nothing is recorded.
+/// Why recording ended with an error.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// The command line does not say what to record.
     #[error("{0}")]
     Usage(String),
-    /// The tape is full, or its disk is.
+    /// The tape or its disk is full, or the disk failed.
     #[error(transparent)]
     Tape(#[from] TapeError),
-    /// It cannot be started.
+    /// The recording could not be started.
     #[error("{0:#}")]
     Start(#[from] anyhow::Error),
 }
 
-/// Records until a signal says to end, the time is over, or nothing more can be written.
+/// Records until a signal arrives, the time is over, or nothing more can be written.
 pub fn run(arguments: &RecordArgs) -> Result<(), RecordError> {
     let config = arguments.venue.config().map_err(|error| RecordError::Usage(error.to_string()))?;
     let venue = &arguments.venue.venue;
@@ -42,7 +42,8 @@ pub fn run(arguments: &RecordArgs) -> Result<(), RecordError> {
     };
     let markets = Arc::new(Markets::new());
     let live = config.open(Feed::new(markets.clone(), MismatchPolicy::Distrust));
-    let mut live = live.context("--venue-ca says whom to trust")?;
+    let mut live =
+        live.context("failed to load the trusted certificate authorities (--venue-ca sets them)")?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -63,12 +64,12 @@ pub fn run(arguments: &RecordArgs) -> Result<(), RecordError> {
         let why = tokio::select! {
             error = recorder.failed() => Err(error),
             name = ending => Ok(name),
-            () = over => Ok("its time is over"),
+            () = over => Ok("the duration is over"),
             () = live.run() => Ok("the connector has ended"),
             () = log(&status, &markets, &sender) => Ok("the log has ended"),
             () = settle(&markets) => Ok("the settler has ended"),
         };
-        // What it still hears is not on the tape.
+        // Frames received from here on are not on the tape.
         drop(live);
         let ended = match why {
             Ok(why) => {
@@ -88,7 +89,7 @@ pub fn run(arguments: &RecordArgs) -> Result<(), RecordError> {
     })
 }
 
-/// Nobody trades here, so a market that is resolved is settled, and leaves the list in time.
+/// Nobody trades here, so a resolved market counts as settled and eventually leaves the list.
 async fn settle(markets: &Markets) {
     loop {
         for market in markets.resolutions().await {
@@ -97,7 +98,7 @@ async fn settle(markets: &Markets) {
     }
 }
 
-/// Says again and again what is recorded.
+/// Logs progress periodically.
 async fn log(status: &LiveStatus, markets: &Markets, sender: &TapeSender) {
     let mut ticks = tokio::time::interval_at(Instant::now() + LOG_INTERVAL, LOG_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -110,13 +111,13 @@ async fn log(status: &LiveStatus, markets: &Markets, sender: &TapeSender) {
         tracing::info!("{}", progress(market_count, &now, now.frames - frames, totals));
         if totals.lines_lost > lines_lost {
             let count = totals.lines_lost - lines_lost;
-            tracing::warn!("the disk is too slow: {count} lines more are not on the tape");
+            tracing::warn!("the disk is too slow: {count} more lines are missing from the tape");
         }
         (frames, lines_lost) = (now.frames, totals.lines_lost);
     }
 }
 
-/// What is recorded, with so many frames since the log said so last.
+/// A progress line; `frames` is the number of frames since the last one.
 fn progress(market_count: usize, now: &LiveSnapshot, frames: u64, totals: TapeTotals) -> String {
     let tenths = frames.saturating_mul(10) / LOG_INTERVAL.as_secs();
     format!(
@@ -135,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_log_says_how_much_is_recorded() {
+    fn the_log_reports_how_much_is_recorded() {
         let now = LiveSnapshot {
             tokens: [1, 38, 0, 1, 0],
             sockets: [0, 2, 0, 0, 0],

@@ -1,9 +1,9 @@
-//! The life of a server: what is started in which order, when it is ready, and how it ends.
+//! The life of a server: startup order, readiness, and shutdown.
 //!
-//! The address is taken first and said in the first log line, so that whoever started the process
-//! knows where to ask. Until the journal is recovered every answer but the health's is 503. The end
-//! runs the other way: not ready, no new connections, finish what is in flight, close the sockets,
-//! flush.
+//! The server binds its address first and names it in the first log line, so that whoever started
+//! the process knows where to connect. Until the journal is recovered, every request but the health
+//! check gets 503. Shutdown runs in reverse: report not ready, accept no new connections, finish
+//! what is in flight, close the sockets, flush the journal.
 
 mod admin;
 mod descriptors;
@@ -24,13 +24,13 @@ use crate::http::forwarded::TrustedProxies;
 use start::Started;
 use worker::Workers;
 
-/// How long what is in flight may take to finish after the signal to end.
+/// How long requests in flight may take to finish after the signal, in seconds.
 const DRAIN_SECONDS_MAX: u64 = 10;
 
-/// How often idle keys give back what they hold for their limits: the longest of their windows.
+/// How often idle keys release the memory of their rate limits: the length of the longest window.
 const RELEASE_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Serves until a signal says to end.
+/// Serves until a signal ends the process.
 pub fn run(arguments: &ServeArgs) -> anyhow::Result<()> {
     let worker_count = arguments.workers.map_or_else(default_worker_count, usize::from);
     let open_files_max = descriptors::raise();
@@ -61,7 +61,7 @@ pub fn run(arguments: &ServeArgs) -> anyhow::Result<()> {
     let stage = Stage::new(connections_max).capped_by_address(connections_max, per_address_max);
     let stage = Arc::new(stage.trusting(proxies));
     let mut workers = Workers::start(listeners.sockets, &stage)?;
-    // One thread of its own for what is not a request: the venue, the fan-out, signals.
+    // A separate thread for everything but requests: the venue, the fan-out, signals.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -85,24 +85,24 @@ pub fn run(arguments: &ServeArgs) -> anyhow::Result<()> {
         let name = ending.await;
         tracing::info!(signal = name, "draining");
         drain(&stage, &mut workers, &exchange).await;
-        // A snapshot that is being made is given up: the next start makes it.
+        // A snapshot in progress is abandoned; the next start takes it.
         drop(snapshots);
         Ok(())
     })
 }
 
-/// Has idle keys give back their memory, again and again, beside the runtime: a million of them
-/// take a while to look at.
+/// Periodically releases the memory of idle keys, off the runtime: visiting a million keys takes a
+/// while.
 async fn release_limiters(exchange: Arc<Exchange>) {
     loop {
         tokio::time::sleep(RELEASE_INTERVAL).await;
         let exchange = exchange.clone();
         let released = tokio::task::spawn_blocking(move || exchange.service.release_limiters());
-        released.await.expect("giving back memory does not panic");
+        released.await.expect("releasing memory does not panic");
     }
 }
 
-/// Ends in the order that loses nothing. A second signal ends the process at once.
+/// Shuts down in the order that loses nothing. A second signal exits at once.
 async fn drain(stage: &Stage, workers: &mut Workers, exchange: &Exchange) {
     if let Ok(again) = ending_signal() {
         tokio::spawn(async move {
@@ -123,7 +123,7 @@ async fn drain(stage: &Stage, workers: &mut Workers, exchange: &Exchange) {
     tracing::info!("stopped; everything acknowledged is on disk");
 }
 
-/// Resolves with the name of the signal that says to end.
+/// Resolves to the name of the signal that ends the process.
 pub(crate) fn ending_signal() -> anyhow::Result<impl Future<Output = &'static str> + use<>> {
     let mut terminate = signal(SignalKind::terminate()).context("failed to watch SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("failed to watch SIGINT")?;
@@ -135,7 +135,7 @@ pub(crate) fn ending_signal() -> anyhow::Result<impl Future<Output = &'static st
     })
 }
 
-/// One worker for each core.
+/// One worker per core.
 fn default_worker_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

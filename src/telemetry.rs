@@ -1,7 +1,7 @@
-//! What the server tells about itself: log lines, and counters for the admin listener.
+//! Log lines, and metrics for the admin listener.
 //!
-//! Counters are plain atomics that handlers raise; they are rendered when somebody asks. Each
-//! worker has its own, so that workers do not wait for each other's cache lines.
+//! Counters are plain atomics, rendered on request. Each worker has its own set, so that workers do
+//! not contend for cache lines.
 
 mod log;
 
@@ -18,30 +18,30 @@ use crate::venue::follow::delay::Delays;
 use crate::venue::follow::freshness::Freshness;
 use crate::venue::follow::status::LiveSnapshot;
 
-/// What every metric's name begins with.
+/// The prefix of every metric's name.
 const PREFIX: &str = "paperbourse_";
 
-/// What one worker has counted since the start.
+/// The counters of one worker since the start.
 #[derive(Default, Debug)]
 #[repr(align(128))]
 pub struct Metrics {
-    /// Answers by the first digit of their status, 1 to 5.
+    /// Responses by the first digit of their status, 1 to 5.
     responses: [Counter; 5],
-    /// Orders that filled.
+    /// Orders filled.
     pub orders_filled: Counter,
-    /// Answers that repeated an earlier order's.
+    /// Orders sent again and answered with their first result.
     pub orders_replayed: Counter,
-    /// Orders that were refused by a business rule.
+    /// Orders rejected by a rule.
     pub orders_rejected: Counter,
-    /// Comments that were added.
+    /// Comments added.
     pub comments_added: Counter,
-    /// Requests that were over a limit.
+    /// Requests rejected by a rate limit.
     pub rate_limited: Counter,
-    /// Connections that were over the cap.
+    /// Connections refused by a connection limit.
     pub connections_refused: Counter,
 }
 
-/// Lets an event through to the log once in an interval, and counts the others.
+/// Lets one event per interval through to the log, and counts the others.
 #[derive(Debug)]
 pub struct Throttle {
     interval: Duration,
@@ -55,12 +55,12 @@ struct ThrottleState {
 }
 
 impl Throttle {
-    /// Nothing has happened yet.
+    /// A throttle that has seen no event.
     pub fn new(interval: Duration) -> Self {
         Self { interval, state: Mutex::default() }
     }
 
-    /// Whether the event is to be logged; if so, how many were not since the last that was.
+    /// Whether to log the event; if so, returns how many were suppressed since the last one.
     pub fn pass(&self, now: Instant) -> Option<u64> {
         let mut state = self.state.lock();
         let is_due = state.passed_at.is_none_or(|passed_at| now - passed_at >= self.interval);
@@ -78,12 +78,12 @@ impl Throttle {
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// One more.
+    /// Adds one.
     pub fn increment(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many.
+    /// The current count.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -93,7 +93,7 @@ impl Counter {
     }
 }
 
-/// What is so at the moment of asking.
+/// Values read at the time of the scrape.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Gauges {
     /// Open connections.
@@ -102,27 +102,28 @@ pub struct Gauges {
     pub sockets: usize,
     /// Known markets.
     pub markets: usize,
-    /// Those of them that are resolved and not settled yet.
+    /// Resolved markets that are not settled yet.
     pub markets_unsettled: usize,
-    /// Known keys.
+    /// API keys, including ended ones that are kept.
     pub keys: usize,
     /// Seconds since the start.
     pub uptime_seconds: u64,
-    /// How often the system clock has jumped since the start.
+    /// Jumps of the system clock since the start.
     pub clock_jumps: u64,
-    /// Seconds between the system clock and the server's time since a jump, either way.
+    /// How far the system clock is from the server's time after a jump, in seconds, in either
+    /// direction.
     pub clock_off_seconds: u64,
 }
 
 impl Metrics {
-    /// Counts an answer.
+    /// Counts a response.
     pub fn responded(&self, status: u16) {
         if let Some(class) = self.responses.get(usize::from(status / 100).wrapping_sub(1)) {
             class.increment();
         }
     }
 
-    /// What all of them have counted together.
+    /// The sum of several workers' counters.
     pub fn sum<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
         let sum = Self::default();
         for Self {
@@ -148,7 +149,7 @@ impl Metrics {
         sum
     }
 
-    /// Everything in the text format of Prometheus.
+    /// All metrics in the Prometheus text format.
     pub fn render(
         &self,
         gauges: Gauges,
@@ -177,7 +178,7 @@ impl Metrics {
             ),
             (
                 "connections_refused_total",
-                "Connections refused because all places were taken.",
+                "Connections refused by a connection limit.",
                 &self.connections_refused,
             ),
         ] {
@@ -236,7 +237,7 @@ impl Metrics {
     }
 }
 
-/// A page in the text format of Prometheus. Names come without the prefix that all of them have.
+/// A page in the Prometheus text format. Names are given without their common prefix.
 struct Page(String);
 
 impl Page {
@@ -244,7 +245,7 @@ impl Page {
         let _ = writeln!(self.0, "# HELP {PREFIX}{name} {help}\n# TYPE {PREFIX}{name} {kind}");
     }
 
-    /// One line; `labels` stand in braces, if there are any.
+    /// Writes one sample; `labels` includes the braces, or is empty.
     fn sample(&mut self, name: &str, labels: &str, value: impl Display) {
         let _ = writeln!(self.0, "{PREFIX}{name}{labels} {value}");
     }
@@ -254,7 +255,7 @@ impl Page {
         self.sample(name, "", value);
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "what is shown is rounded, what is kept is not")]
+    #[expect(clippy::cast_precision_loss, reason = "only the displayed value is rounded")]
     fn snapshots(&mut self, snapshots: &SnapshotMetrics) {
         let SnapshotMetrics { made, failed, covered_segment, made_at_seconds, elapsed_ms, bytes } =
             snapshots;
@@ -346,15 +347,15 @@ impl Page {
         self.delays("venue_frame_delay_seconds", help, &live.delays);
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "what is shown is rounded, what is kept is not")]
+    #[expect(clippy::cast_precision_loss, reason = "only the displayed value is rounded")]
     fn delays(&mut self, name: &str, help: &str, delays: &Delays) {
         let buckets = delays.up_to().map(|(bound_ns, count)| (bound_ns as f64 / 1e9, count));
         self.buckets(name, help, buckets, delays.sum().as_secs_f64(), delays.count());
     }
 
-    /// A bucket of the journal's histograms holds what is below a power of two; the last one has no
-    /// bound.
-    #[expect(clippy::cast_precision_loss, reason = "what is shown is rounded, what is kept is not")]
+    /// A bucket of the journal's histograms holds the values below a power of two; the last one is
+    /// unbounded.
+    #[expect(clippy::cast_precision_loss, reason = "only the displayed value is rounded")]
     fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram, unit: f64) {
         let [bounded @ .., last] = histogram.buckets();
         let mut total = 0;
@@ -366,7 +367,7 @@ impl Page {
         self.buckets(name, help, buckets, histogram.sum() as f64 / unit, count);
     }
 
-    /// A histogram: for each bound, how much there was up to it.
+    /// Writes a histogram; each bucket gives the number of values up to its bound.
     fn buckets(
         &mut self,
         name: &str,
@@ -389,7 +390,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_throttle_tells_what_it_held_back() {
+    fn a_throttle_reports_how_many_events_it_suppressed() {
         let throttle = Throttle::new(Duration::from_secs(1));
         let start = Instant::now();
         let pass = |ms| throttle.pass(start + Duration::from_millis(ms));

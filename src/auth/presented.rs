@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn one_header_alone() {
+    fn a_single_header_decides() {
         use Presented::{Key, Nothing, Token, Unreadable};
         for (api_key, authorization, expected) in [
             (None, None, Nothing),

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_lasts_a_minute_and_may_be_used_again() {
+    fn a_token_lasts_a_minute_and_is_reusable() {
         let token = sample();
         assert_eq!(token.len(), WS_TOKEN_TEXT_BYTES);
         let end = NOW.nanos() + 60_000_000_000;

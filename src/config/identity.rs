@@ -1,4 +1,4 @@
-//! Who vouches for the callers: one source of identities, and what its tokens have to say.
+//! The identity source, and what its tokens must contain.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::auth::identity::oidc::discovery::{IssuerUrl, IssuerUrlError};
 use crate::auth::identity::shared_secret::AUDIENCE_DEFAULT;
 use crate::auth::identity::tier_claim::TierClaim;
 
-/// The choices of `paperbourse serve` that are about identities.
+/// The identity options of `paperbourse serve`.
 #[derive(Args, Clone, Debug)]
 pub struct IdentityArgs {
     /// Who signs access tokens: `embedded` (this server), `oidc:URL` (an OIDC provider, by its
@@ -38,10 +38,10 @@ pub struct IdentityArgs {
     pub identity_ca: Option<PathBuf>,
 }
 
-/// Which source of identities.
+/// The identity source, as chosen on the command line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum IdentityChoice {
-    /// The issuer that is part of this server.
+    /// The issuer built into this server.
     Embedded,
     /// The provider at this address, which publishes its keys.
     Oidc(IssuerUrl),
@@ -49,13 +49,13 @@ pub enum IdentityChoice {
     Hs256(PathBuf),
 }
 
-/// Why text names no source of identities.
+/// Why text is not an identity source.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum IdentityChoiceError {
-    /// It begins with no word that is known.
-    #[error("not a source of identities: use `embedded`, `oidc:URL` or `hs256:FILE`")]
+    /// It has an unknown prefix.
+    #[error("not an identity source: use `embedded`, `oidc:URL` or `hs256:FILE`")]
     Unknown,
-    /// Keys cannot be fetched from there.
+    /// The URL is not one that keys can be fetched from.
     #[error(transparent)]
     Url(#[from] IssuerUrlError),
 }
@@ -73,7 +73,7 @@ impl FromStr for IdentityChoice {
     }
 }
 
-/// As the operator wrote it.
+/// As on the command line.
 impl fmt::Display for IdentityChoice {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -84,48 +84,48 @@ impl fmt::Display for IdentityChoice {
     }
 }
 
-/// A source of identities with everything that it needs.
+/// An identity source with all its settings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum IdentityConfig {
-    /// The issuer that is part of this server.
+    /// The issuer built into this server.
     Embedded,
     /// A provider that publishes its keys.
     Oidc {
-        /// Its name and address.
+        /// Its issuer URL.
         url: IssuerUrl,
-        /// The `aud` of tokens for this server.
+        /// The expected `aud`.
         audience: String,
-        /// Where its tokens name a tier.
+        /// The claim that holds the tier.
         tier_claim: Option<TierClaim>,
-        /// Whose signature makes it believable; the system's choice where there is none.
+        /// File of the certificate authorities to trust; `None` for the system's.
         authorities: Option<PathBuf>,
     },
     /// A provider that shares a secret.
     Hs256 {
-        /// The file that holds the secret.
+        /// The file with the secret.
         path: PathBuf,
-        /// The `iss` of its tokens.
+        /// The expected `iss`.
         issuer: String,
-        /// The `aud` of tokens for this server.
+        /// The expected `aud`.
         audience: String,
-        /// Where its tokens name a tier.
+        /// The claim that holds the tier.
         tier_claim: Option<TierClaim>,
     },
 }
 
-/// Why the choices do not go together.
+/// Why the options contradict each other.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum IdentityConfigError {
-    /// The source cannot do without this flag.
+    /// The source requires this flag.
     #[error("--identity {source_name} needs {flag}")]
     Missing {
         /// The source.
         source_name: String,
-        /// The flag, and what to write behind it.
+        /// The flag and its value.
         flag: &'static str,
     },
-    /// The flag would change nothing.
-    #[error("--identity {source_name} takes no {flag}: it would change nothing")]
+    /// The source ignores this flag.
+    #[error("--identity {source_name} takes no {flag}: it would have no effect")]
     Useless {
         /// The source.
         source_name: String,
@@ -135,8 +135,8 @@ pub enum IdentityConfigError {
 }
 
 impl IdentityArgs {
-    /// The source that these choices make, if they go together. An empty text counts as none, since
-    /// that is what a variable holds that is not set.
+    /// The configured source, if the options fit together. An empty value counts as absent, since
+    /// that is what an unset variable holds.
     pub fn config(&self) -> Result<IdentityConfig, IdentityConfigError> {
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let (issuer, audience) = (given(&self.issuer), given(&self.audience));
@@ -159,7 +159,7 @@ impl IdentityArgs {
                     audience: audience.ok_or_else(|| {
                         missing(
                             "--audience AUDIENCE, the `aud` of tokens for this server: without \
-                             it, tokens for any other service of the provider would do",
+                             it, tokens for any other service of the provider would be accepted",
                         )
                     })?,
                     tier_claim: self.tier_claim.clone(),
@@ -198,7 +198,7 @@ mod tests {
         identity: IdentityArgs,
     }
 
-    /// What these flags make, or what the operator reads.
+    /// The source that these flags configure, or the error that the operator sees.
     fn config(line: &str) -> Result<IdentityConfig, String> {
         let words = std::iter::once("serve").chain(line.split_whitespace());
         let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_has_what_it_needs() {
+    fn each_source_gets_its_settings() {
         assert_eq!(config(""), Ok(IdentityConfig::Embedded));
         assert_eq!(config("--identity embedded --audience="), Ok(IdentityConfig::Embedded));
         let line = "--identity oidc:https://i.org/ --audience a --identity-ca /ca --tier-claim t";
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together_is_told() {
+    fn options_that_do_not_fit_together_are_refused() {
         for (line, expected) in [
             ("--identity x", "use `embedded`"),
             ("--identity hs256:", "use `embedded`"),
@@ -248,8 +248,8 @@ mod tests {
             ("--tier-claim t", "--identity embedded takes no --tier-claim"),
             ("--identity hs256:f --tier-claim user_metadata.tier", "users can edit"),
         ] {
-            let told = config(line).unwrap_err();
-            assert!(told.contains(expected), "{line}: {told}");
+            let error = config(line).unwrap_err();
+            assert!(error.contains(expected), "{line}: {error}");
         }
     }
 }

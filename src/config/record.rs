@@ -1,4 +1,4 @@
-//! What is recorded, where to, and how much of it.
+//! The options of `paperbourse record`: what is recorded, where to, and how much of it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,22 +8,22 @@ use clap::Args;
 use super::venue::VenueArgs;
 use crate::venue::tape::TapeLimits;
 
-/// A file holds at least as much, so that there are not too many of them.
+/// Smallest size at which a file is rotated, so that there are not too many of them.
 const ROTATE_BYTES_MIN: u64 = 64 << 10;
 
-/// A tape may hold at least as much.
+/// Smallest size limit of a tape.
 const OUT_BYTES_MIN: u64 = 64 << 10;
 
-/// When a file is as long as that, another one begins.
+/// Size at which a new file is started, in bytes.
 const ROTATE_BYTES_DEFAULT: u64 = 64 << 20;
 
-/// When a file is as old as that, another one begins.
+/// Age at which a new file is started, in seconds.
 const ROTATE_SECONDS_DEFAULT: u32 = 3_600;
 
-/// How long all files together may become.
+/// Default size limit of the whole tape, in bytes.
 const OUT_BYTES_DEFAULT: u64 = 10 << 30;
 
-/// The choices of `paperbourse record`.
+/// The options of `paperbourse record`.
 #[derive(Args, Clone, Debug)]
 pub struct RecordArgs {
     /// Folder of the tape, created if missing; an existing tape is continued
@@ -49,13 +49,13 @@ pub struct RecordArgs {
           value_parser = clap::value_parser!(u64).range(OUT_BYTES_MIN..))]
     pub out_bytes_max: u64,
 
-    /// The venue.
+    /// Which venue to record.
     #[command(flatten)]
     pub venue: VenueArgs,
 }
 
 impl RecordArgs {
-    /// How large the tape and its parts may grow.
+    /// The size limits of the tape and its files.
     pub fn limits(&self) -> TapeLimits {
         TapeLimits {
             rotate_bytes: self.rotate_bytes,

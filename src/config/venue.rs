@@ -1,4 +1,4 @@
-//! Where prices come from, and what is wanted of the venue that is followed live.
+//! The venue that prices come from, and how a live venue is followed.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -18,11 +18,11 @@ use crate::venue::polymarket::live::{Live, LiveConfig};
 use crate::venue::simulated::DEFAULT_SEED;
 use crate::venue::speed::Speed;
 
-/// How many markets are followed when nobody says.
+/// How many markets are followed by default.
 const MARKETS_DEFAULT: u32 = 200;
 
-/// The least time for which a book may count as live: the venue is asked about quiet ones in half
-/// of it, and answers in some seconds.
+/// The shortest time for which a book may count as live, in seconds: the venue is asked about quiet
+/// books after half of it and takes a few seconds to answer.
 const FRESH_SECONDS_MIN: i64 = 10;
 
 const GAMMA: &str = "https://gamma-api.polymarket.com";
@@ -30,7 +30,7 @@ const CLOB: &str = "https://clob.polymarket.com";
 const DATA: &str = "https://data-api.polymarket.com";
 const SOCKET: &str = "wss://ws-subscriptions-clob.polymarket.com/ws/market";
 
-/// The choices of `paperbourse serve` that are about the venue.
+/// The venue options of `paperbourse serve`.
 #[derive(Args, Clone, Debug)]
 pub struct VenueArgs {
     /// Source of prices: `simulated`, `simulated:SEED`, `recorded:DIR` or `polymarket`
@@ -99,21 +99,21 @@ pub struct VenueArgs {
     pub venue_ca: Option<PathBuf>,
 }
 
-/// Which venue.
+/// The venue, as chosen on the command line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum VenueChoice {
-    /// Invented markets; the same seed gives the same tape.
+    /// Generated markets; the same seed always produces the same prices.
     Simulated {
-        /// Decides every price.
+        /// Determines every price.
         seed: u64,
     },
-    /// What was recorded in this folder.
+    /// The recording in this folder.
     Recorded(PathBuf),
-    /// Polymarket as it is now.
+    /// Polymarket, live.
     Polymarket,
 }
 
-/// Why text names no venue.
+/// Why text is not a venue.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "not a venue: use `simulated`, `simulated:SEED` with a whole number, `recorded:DIR` or \
@@ -137,7 +137,7 @@ impl FromStr for VenueChoice {
     }
 }
 
-/// As the operator wrote it.
+/// As on the command line.
 impl fmt::Display for VenueChoice {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -148,24 +148,24 @@ impl fmt::Display for VenueChoice {
     }
 }
 
-/// A venue with all that it needs.
+/// A venue with all its settings.
 #[derive(Debug)]
 pub enum VenueConfig {
-    /// Invented markets.
+    /// Generated markets.
     Simulated {
-        /// Decides every price.
+        /// Determines every price.
         seed: u64,
         /// How fast its time passes.
         speed: Speed,
     },
     /// A recording.
     Recorded {
-        /// Where it lies.
+        /// The folder of the recording.
         folder: PathBuf,
         /// How fast its time passes.
         speed: Speed,
     },
-    /// A venue as it is now.
+    /// A live venue.
     Live(Box<dyn LiveVenueConfig>),
 }
 
@@ -174,11 +174,11 @@ pub enum VenueConfig {
 pub struct PolymarketConfig {
     /// The addresses of Gamma, the CLOB service, the data API and the market socket.
     pub addresses: [Uri; 4],
-    /// Whose signature makes them believable; the system's choice where there is none.
+    /// File of the certificate authorities to trust; `None` for the system's.
     pub authorities: Option<PathBuf>,
-    /// Which markets are followed.
+    /// Which markets to follow.
     pub filter: MarketFilter,
-    /// How long everything takes.
+    /// Intervals and timeouts.
     pub timing: Timing,
 }
 
@@ -191,9 +191,9 @@ impl LiveVenueConfig for PolymarketConfig {
     }
 }
 
-/// A flag that would change nothing.
+/// A flag that the venue ignores.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("--venue {venue} takes no {flag}: it would change nothing")]
+#[error("--venue {venue} takes no {flag}: it would have no effect")]
 pub struct UselessFlag {
     /// The venue.
     pub venue: VenueChoice,
@@ -202,7 +202,7 @@ pub struct UselessFlag {
 }
 
 impl VenueArgs {
-    /// The venue that these choices make, if they go together.
+    /// The configured venue, if the options fit together.
     pub fn config(&self) -> Result<VenueConfig, UselessFlag> {
         let is_live = self.venue == VenueChoice::Polymarket;
         let useless = [
@@ -241,7 +241,7 @@ impl VenueArgs {
             |given: &Option<Uri>, own| given.clone().unwrap_or_else(|| Uri::from_static(own));
         let count = self.venue_markets.unwrap_or(MARKETS_DEFAULT);
         let filter = MarketFilter {
-            count_max: usize::try_from(count).expect("a count within its bound"),
+            count_max: usize::try_from(count).expect("a count within its limit"),
             tags: self.venue_tag.clone(),
             slugs: self.venue_slug.clone(),
             condition_ids: self.venue_condition.clone(),
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn venues_are_named() {
+    fn venues_are_parsed() {
         for (text, expected) in [
             ("simulated", Ok(VenueChoice::Simulated { seed: DEFAULT_SEED })),
             ("simulated:7", Ok(VenueChoice::Simulated { seed: 7 })),
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_change_nothing_is_refused() {
+    fn flags_without_effect_are_refused() {
         for (line, expected) in [
             ("--venue-markets 5", "--venue simulated:1 takes no --venue-markets"),
             ("--venue recorded:x --venue-ca y", "--venue recorded:x takes no --venue-ca"),
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn the_venue_is_polymarket_until_somebody_says_otherwise() {
+    fn addresses_default_to_polymarket() {
         let config = polymarket("--venue polymarket");
         let hosts = config.addresses.map(|address| address.host().unwrap().to_owned());
         assert!(hosts.iter().all(|host| host.ends_with(".polymarket.com")), "{hosts:?}");

@@ -1,7 +1,7 @@
-//! The body of a request: read whole, up to the size that its operation takes.
+//! The body of a request, read whole, up to the size that its operation accepts.
 //!
-//! Until it is parsed a body is memory that a caller makes us hold, so all bodies together have a
-//! budget, and each has deadlines ([`super::connection::Deadlines`]).
+//! Until it is parsed, a body is memory that a caller makes us hold. So all bodies share a budget,
+//! and each has deadlines ([`super::connection::Deadlines`]).
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -14,53 +14,53 @@ use hyper::body::{Body, Frame, Incoming};
 
 use super::connection::{Activity, Phase};
 
-/// What all bodies together may hold by default.
+/// Default limit of what all bodies may hold together, in bytes.
 pub const BUDGET_BYTES: usize = 64 << 20;
-/// The start of each body, which does not count: no large bodies of others keep a small one out.
+/// The first bytes of each body, which do not count: large bodies of others never keep a small one
+/// out.
 pub const UNCOUNTED_BYTES: usize = 4 * 1024;
-/// The first allocation for a body that comes in pieces; it grows with what has really come.
+/// Initial allocation for a body that arrives in pieces; it grows only with what has arrived.
 const FIRST_CAPACITY_BYTES: usize = 8 * 1024;
 
-/// A body that is still on its way.
+/// A body that is still arriving.
 #[derive(Debug)]
 pub struct RequestBody {
     incoming: Incoming,
     activity: Arc<Activity>,
-    /// What the operation takes: nothing before [`Self::limit`], and nothing more once that is
-    /// passed.
+    /// The limit of the operation: 0 before [`Self::limit`] sets it and once it is exceeded.
     bytes_max: usize,
     has_begun: bool,
-    /// All of it has come. A chunked body does not say so itself.
+    /// Whether all of it has arrived. A chunked body does not say so itself.
     is_ended: bool,
     is_late: bool,
     held: Option<Held>,
 }
 
-/// Why there is no body.
+/// Why the body could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    /// It is longer than the operation takes.
+    /// It is longer than the operation accepts.
     #[error("the body is larger than {bytes_max} bytes")]
     TooLarge {
-        /// What the operation takes.
+        /// The limit of the operation.
         bytes_max: usize,
     },
-    /// The bodies of all requests together are as large as they may be.
-    #[error("the bodies of all requests together are too large")]
+    /// The budget that all bodies share is exhausted.
+    #[error("the bodies of all requests together exceed their budget")]
     OverBudget,
-    /// The connection broke, or what came is not a body. There is nobody left to tell.
-    #[error("the body did not arrive: {0}")]
+    /// The connection failed, or the body was malformed. There is nobody left to answer.
+    #[error("the body could not be read: {0}")]
     Broken(#[from] hyper::Error),
 }
 
-/// Bounds what the bodies of all requests hold together, from their first piece to the answer.
+/// Limits what the bodies of all requests hold together, from the first piece to the answer.
 #[derive(Debug)]
 pub struct BodyBudget {
     held_bytes: AtomicUsize,
     bytes_max: usize,
 }
 
-/// A part of the budget, given back on drop.
+/// A share of the budget, returned on drop.
 #[derive(Debug)]
 struct Held {
     budget: Arc<BodyBudget>,
@@ -68,19 +68,19 @@ struct Held {
 }
 
 impl BodyBudget {
-    /// Nothing is held yet.
+    /// A budget of `bytes_max`, all of it free.
     pub fn new(bytes_max: usize) -> Arc<Self> {
         Arc::new(Self { held_bytes: AtomicUsize::new(0), bytes_max })
     }
 
-    /// What is held now.
+    /// How many bytes are held now.
     pub fn held_bytes(&self) -> usize {
         self.held_bytes.load(Ordering::Relaxed)
     }
 
     fn take(&self, bytes: usize) -> Result<(), BodyError> {
         let more = |held: usize| held.checked_add(bytes).filter(|&held| held <= self.bytes_max);
-        // Only the number matters: nothing else is published through it.
+        // Only the number matters; it publishes no other data.
         let taken = self.held_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         taken.map(|_| ()).map_err(|_| BodyError::OverBudget)
     }
@@ -105,8 +105,8 @@ impl RequestBody {
         }
     }
 
-    /// Says what the operation takes, and refuses a body that announces more, before any of it is
-    /// read. A chunked body announces nothing and passes.
+    /// Sets the operation's limit and refuses a body that announces more before any of it is read.
+    /// A chunked body announces nothing and passes.
     pub fn limit(&mut self, bytes_max: usize) -> Result<(), BodyError> {
         if self.announced_bytes() > bytes_max as u64 {
             return Err(BodyError::TooLarge { bytes_max });
@@ -115,8 +115,7 @@ impl RequestBody {
         Ok(())
     }
 
-    /// Reads all of it, up to its limit. While it waits, the connection's deadlines for bodies
-    /// hold.
+    /// Reads the whole body, up to its limit, under the connection's deadlines for bodies.
     pub async fn read(&mut self, budget: &Arc<BodyBudget>) -> Result<Bytes, BodyError> {
         if self.is_complete() {
             return Ok(Bytes::new());
@@ -131,13 +130,13 @@ impl RequestBody {
         result
     }
 
-    /// Whether [`Self::read`] had to wait for something that had not come with the head.
+    /// Whether [`Self::read`] had to wait for bytes that did not arrive with the head.
     pub const fn is_late(&self) -> bool {
         self.is_late
     }
 
-    /// Reads what is left and forgets it, so that another request can follow. It stops where the
-    /// limit is passed.
+    /// Reads and discards the rest, so that another request can follow. Stops once the limit is
+    /// exceeded.
     pub async fn discard(&mut self) {
         if self.is_complete() || self.bytes_max == 0 {
             return;
@@ -159,12 +158,12 @@ impl RequestBody {
         self.is_ended || self.incoming.is_end_stream()
     }
 
-    /// What is still to come at the least.
+    /// A lower bound of the bytes still to come.
     fn announced_bytes(&self) -> u64 {
         self.incoming.size_hint().lower()
     }
 
-    /// From now on the connection waits for the body. The note of that.
+    /// Starts waiting for the body; returns the connection's progress at this point.
     fn begin(&mut self) -> u32 {
         if !self.has_begun {
             self.has_begun = true;
@@ -174,14 +173,14 @@ impl RequestBody {
         self.activity.note()
     }
 
-    /// Gathers the pieces; a body of one piece is not copied.
+    /// Collects the pieces; a body in one piece is not copied.
     async fn collect(&mut self, budget: &Arc<BodyBudget>) -> Result<Bytes, BodyError> {
         let mut first = Bytes::new();
         let mut rest = BytesMut::new();
         while !self.is_complete()
             && let Some(frame) = poll_fn(|context| self.poll_frame(context)).await
         {
-            // Trailers are no part of the body.
+            // Trailers are not part of the body.
             let Ok(data) = frame?.into_data() else { continue };
             let bytes = first.len() + rest.len() + data.len();
             if bytes > self.bytes_max {
@@ -204,7 +203,7 @@ impl RequestBody {
         Ok(if rest.is_empty() { first } else { rest.freeze() })
     }
 
-    /// Takes of the budget until this body has so many bytes of it.
+    /// Grows this body's share of the budget to `bytes`.
     fn hold(&mut self, budget: &Arc<BodyBudget>, bytes: usize) -> Result<(), BodyError> {
         let held = self.held.get_or_insert_with(|| Held { budget: budget.clone(), bytes: 0 });
         budget.take(bytes - held.bytes)?;

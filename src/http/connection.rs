@@ -1,18 +1,18 @@
-//! One connection: requests in, responses out, and an end for whoever stalls.
+//! Serves one connection: reads requests, writes responses, and drops clients that stall.
 //!
-//! hyper parses and writes. It has a deadline of its own for heads, but starts it when the last
-//! response is out, and so cannot tell a client that is idle from one that stalls. Here the
-//! transport notes what happens, and one timer for each connection looks at these notes. It is set
-//! anew only when it would fire too late, so that a busy connection leaves it alone.
+//! hyper parses and writes. Its own deadline for heads starts when the last response is out, so it
+//! cannot tell an idle client from one that stalls. Here the transport records its progress, and
+//! one timer per connection checks that record. The timer is reset only when it would fire too
+//! late, so a busy connection never touches it.
 //!
-//! This module knows nothing of routes, keys or JSON.
+//! This module knows nothing about routes, keys or JSON.
 
 mod activity;
 mod limit;
 mod timed;
 
 pub use activity::{Activity, Phase};
-pub use limit::{ConnectionGuard, ConnectionLimit, LEAVING_MAX, NoPlace, REFUSAL};
+pub use limit::{ConnectionGuard, ConnectionLimit, LEAVING_MAX, NoSlot, REFUSAL};
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -37,19 +37,19 @@ use super::body::RequestBody;
 use activity::Watchdog;
 use timed::Timed;
 
-/// The longest head of a request, its first line included; past it the answer is 431.
+/// Size limit of a request's head, including the request line, in bytes. A larger one gets 431.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// What is read ahead of the handler on one connection, at most.
+/// How many bytes one connection may read ahead of the handler.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 
-/// The rate below which a body is dropped. A body of 64 KiB at this rate would take a minute, so
-/// that for large ones the deadline for the whole is the tighter one.
+/// The slowest accepted rate of a body. At this rate 64 KiB would take a minute, so for large
+/// bodies [`Deadlines::body_total`] is the tighter limit.
 const BODY_BYTES_PER_SECOND_MIN: NonZeroU32 = NonZeroU32::new(1024).unwrap();
 
-/// How long a connection may take for what.
+/// How long each phase of a connection may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Deadlines {
-    /// From a response to the first byte of the next request, and from the start to the first.
+    /// From a response, or the start of the connection, to the first byte of the next request.
     pub idle: Duration,
     /// From the first byte of a head to its last.
     pub head: Duration,
@@ -57,11 +57,11 @@ pub struct Deadlines {
     pub body: Duration,
     /// For a whole body.
     pub body_total: Duration,
-    /// What has to come of a body in each second that it takes beyond [`Self::body`].
+    /// The rate at which a body must arrive after [`Self::body`] has passed.
     pub body_bytes_per_second: NonZeroU32,
-    /// From one piece of a response that the client takes to the next.
+    /// From one piece of a response that the client accepts to the next.
     pub write: Duration,
-    /// For the client to hear of a refusal while it still sends.
+    /// For a client that is still sending to receive a refusal.
     pub linger: Duration,
 }
 
@@ -80,37 +80,37 @@ impl Default for Deadlines {
     }
 }
 
-/// How a connection is told to end.
+/// How to end a connection early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// With what is in flight: an idle connection closes at once, a request gets its answer with
-    /// `Connection: close`.
+    /// Finish what is in flight: an idle connection closes at once, and a pending request is
+    /// answered with `Connection: close`.
     Graceful,
-    /// At once: somebody else needs its place.
+    /// At once: another connection needs the slot.
     Abrupt,
 }
 
-/// Why a connection has ended otherwise than by agreement.
+/// Why a connection failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectionError {
-    /// The client was too slow.
+    /// The client made no progress until a deadline.
     #[error("the client stalled: {phase:?}")]
     Stalled {
-        /// At what.
+        /// The phase that timed out.
         phase: Phase,
     },
-    /// It gave up its place.
-    #[error("somebody else needed the place")]
+    /// The connection gave up its slot.
+    #[error("another connection needed the slot")]
     Dismissed,
-    /// The transport broke, or what came was not HTTP.
-    #[error("the connection broke: {0}")]
+    /// The transport failed, or the client did not speak HTTP.
+    #[error("the connection failed: {0}")]
     Broken(#[from] hyper::Error),
 }
 
-/// Serves requests until the client leaves, stalls, or `ending` says how to end.
+/// Serves requests until the client leaves or stalls, or until `ending` resolves.
 ///
-/// The handler may take its time, and may upgrade the connection: what follows the upgrade is
-/// outside of these deadlines.
+/// The handler may take as long as it wants, and may upgrade the connection; the deadlines do not
+/// apply after an upgrade.
 pub async fn serve_connection<Io, Handler, Answer>(
     io: Io,
     deadlines: Deadlines,
@@ -129,12 +129,12 @@ where
         let answer = handler(request.map(|body| RequestBody::new(body, activity.clone())));
         let activity = activity.clone();
         async move {
-            // hyper would serve up to 16 of them in a row, while other connections wait.
+            // hyper would serve up to 16 pipelined requests in a row while other connections wait.
             if is_pipelined {
                 tokio::task::yield_now().await;
             }
             let mut response = answer.await;
-            // Nothing can follow the rest of a body that nobody reads.
+            // An unread rest of a body makes the connection unusable for further requests.
             if activity.has_unread_body() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
                 response.headers_mut().append(CONNECTION, HeaderValue::from_static("close"));
             }
@@ -145,8 +145,9 @@ where
     let connection = http1::Builder::new()
         .max_header_size(HEAD_BYTES_MAX)
         .max_buf_size(BUFFER_BYTES_MAX)
-        // Whoever has sent a request and closes their side may still read the answer. hyper would
-        // look for that end between a request and its answer, into a new buffer of 8 KiB each time.
+        // A client may close its sending side after a request and still read the answer. With the
+        // default, hyper would check for that between a request and its answer, with a new 8 KiB
+        // buffer each time.
         .half_close(true)
         .header_read_timeout(None)
         .serve_connection(io, service)
@@ -156,14 +157,15 @@ where
     let mut watchdog = pin!(Watchdog::new(&activity, deadlines));
     let mut is_closing = false;
     let waker = Waker::from(activity.clone());
-    let bell = Arc::new(Bell { has_rung: AtomicBool::new(true), activity: activity.clone() });
-    let bell_waker = Waker::from(bell.clone());
+    let signal = Arc::new(EndSignal { is_set: AtomicBool::new(true), activity: activity.clone() });
+    let signal_waker = Waker::from(signal.clone());
     let served = poll_fn(|context| {
         activity.set_task(context.waker());
         if !is_closing
-            && bell.has_rung.load(Ordering::Acquire)
-            && bell.has_rung.swap(false, Ordering::AcqRel)
-            && let Poll::Ready(ending) = ending.as_mut().poll(&mut Context::from_waker(&bell_waker))
+            && signal.is_set.load(Ordering::Acquire)
+            && signal.is_set.swap(false, Ordering::AcqRel)
+            && let Poll::Ready(ending) =
+                ending.as_mut().poll(&mut Context::from_waker(&signal_waker))
         {
             if ending == Ending::Abrupt {
                 return Poll::Ready(Err(ConnectionError::Dismissed));
@@ -175,27 +177,27 @@ where
             return Poll::Ready(result.map_err(ConnectionError::Broken));
         }
         watchdog.as_mut().poll(context).map(|phase| match phase {
-            // The answer is out, and the client had its time to read it.
+            // The response is out, and the client had time to read it.
             Phase::Lingering => Ok(()),
             phase => Err(ConnectionError::Stalled { phase }),
         })
     })
     .await;
-    // An upgraded transport keeps the notes, and would keep the memory of this task.
+    // An upgraded transport keeps `activity` alive, which would keep this task's memory.
     activity.forget_task();
     served
 }
 
-/// Rings when there is a reason to look whether the connection has to end, which a busy connection
-/// does not ask each time that it is polled.
-struct Bell {
-    has_rung: AtomicBool,
+/// The waker of the `ending` future: notes that it is worth polling, so that a busy connection need
+/// not do so each time it is polled itself.
+struct EndSignal {
+    is_set: AtomicBool,
     activity: Arc<Activity>,
 }
 
-impl Wake for Bell {
+impl Wake for EndSignal {
     fn wake(self: Arc<Self>) {
-        self.has_rung.store(true, Ordering::Release);
+        self.is_set.store(true, Ordering::Release);
         self.activity.pass_on();
     }
 }

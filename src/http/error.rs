@@ -1,7 +1,7 @@
-//! Every error that a client can be told, and the one shape that they all have.
+//! Every error that a client can receive, and their common shape.
 //!
-//! `{"detail": …, "error": CODE, "message": prose}` and the header `X-Polysim-Code: CODE`. `detail`
-//! is the prose again, but for a request that cannot be used: then it lists the failing fields.
+//! `{"detail": …, "error": CODE, "message": text}` and the header `X-Polysim-Code: CODE`. `detail`
+//! repeats the text, except for a request that fails validation, where it lists the failing fields.
 
 mod refusals;
 
@@ -22,25 +22,25 @@ use super::route::RouteError;
 use crate::auth::identity::TokenFlaw;
 use crate::engine::key::Permission;
 
-/// The header that carries the code of an error.
+/// The header that carries an error's code.
 pub const CODE_HEADER: HeaderName = HeaderName::from_static("x-polysim-code");
 
-/// An answer that is not a success.
+/// An error response.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ApiError {
     /// The status of the response.
     pub status: StatusCode,
     /// What happened, for programs.
     pub code: &'static str,
-    /// What happened and what to do, for people: a sentence.
+    /// What happened and what to do about it, for people: a sentence.
     pub message: Cow<'static, str>,
-    /// What is wrong with the request, where that is the matter.
+    /// The invalid fields, if the request failed validation.
     pub fields: Vec<FieldError>,
-    /// After how many seconds a retry makes sense, at least 1.
+    /// Seconds after which a retry makes sense, at least 1.
     pub retry_after_seconds: Option<u64>,
-    /// The methods that the path takes, where the method was the matter.
+    /// The methods that the path allows, if the method was wrong.
     pub allow: Option<Allow>,
-    /// What the log says of a bug; never told to the client.
+    /// What to log about a bug; never sent to the client.
     pub cause: Option<&'static str>,
 }
 
@@ -66,20 +66,19 @@ impl ApiError {
         Self { retry_after_seconds, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, code, message) }
     }
 
-    /// It is not clear which host the request is for.
+    /// The request has no `Host` header, or several.
     pub fn invalid_host() -> Self {
-        let message = "A request needs its Host header exactly once.";
+        let message = "A request needs exactly one Host header.";
         Self::new(StatusCode::BAD_REQUEST, "INVALID_HOST", message)
     }
 
-    /// The body is longer than the operation takes.
+    /// The body is longer than the operation accepts.
     pub fn body_too_large(bytes_max: usize) -> Self {
-        let message =
-            format!("The body is larger than the {bytes_max} bytes that this path takes.");
+        let message = format!("The body exceeds the {bytes_max} bytes that this path accepts.");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", message)
     }
 
-    /// No credential was sent where one is needed.
+    /// A credential is required, but none was sent.
     pub fn missing_auth() -> Self {
         Self::unauthorized(
             "MISSING_AUTH",
@@ -87,9 +86,9 @@ impl ApiError {
         )
     }
 
-    /// No key is the one that was sent.
+    /// No key has this text.
     pub fn invalid_key() -> Self {
-        Self::unauthorized("INVALID_KEY", "The API key is not known.")
+        Self::unauthorized("INVALID_KEY", "The API key is unknown.")
     }
 
     /// The key was revoked.
@@ -97,7 +96,7 @@ impl ApiError {
         Self::unauthorized("KEY_DEACTIVATED", "The API key was revoked.")
     }
 
-    /// The key has ended by itself.
+    /// The overlap after the key's rotation is over.
     pub fn key_expired() -> Self {
         Self::unauthorized("KEY_EXPIRED", "The API key has expired.")
     }
@@ -108,49 +107,50 @@ impl ApiError {
         Self::new(StatusCode::UNAUTHORIZED, "INVALID_TOKEN", message)
     }
 
-    /// The access token has ended.
+    /// The access token has expired.
     pub fn token_expired() -> Self {
         Self::unauthorized("TOKEN_EXPIRED", "The access token has expired; sign in again.")
     }
 
-    /// The issuer of access tokens cannot be asked for its keys.
+    /// The issuer's keys could not be fetched.
     pub fn identity_unavailable(retry_after_seconds: u64) -> Self {
-        let message = "The identity provider does not answer, so the access token cannot be \
-                       checked; API keys work. Retry.";
+        let message = "The identity provider does not respond, so the access token cannot be \
+                       checked; API keys still work. Retry.";
         Self {
             retry_after_seconds: Some(retry_after_seconds.max(1)),
             ..Self::unavailable("IDENTITY_UNAVAILABLE", message)
         }
     }
 
-    /// The operation takes keys only, and an access token was sent.
+    /// The operation accepts only keys, but an access token was sent.
     pub fn token_not_accepted() -> Self {
         Self::unauthorized(
             "INVALID_TOKEN",
-            "This path takes an API key, not an access token: make a key at POST /v1/keys.",
+            "This path requires an API key, not an access token: create one with POST /v1/keys.",
         )
     }
 
-    /// The key may not do this.
+    /// The key lacks a permission.
     pub fn insufficient_permission(permission: Permission) -> Self {
         let name = permission.as_str();
         let message = format!("The API key lacks the permission {name:?}.");
         Self::new(StatusCode::FORBIDDEN, "INSUFFICIENT_PERMISSION", message)
     }
 
-    /// A key was to be given, read or ended that goes beyond what the caller may.
+    /// The caller tried to create, read or end a key beyond its own rights.
     pub fn escalation() -> Self {
-        let message = "A key without \"admin\" acts on itself, and gives only permissions it has.";
+        let message =
+            "A key without \"admin\" can manage only itself and grant only permissions it has.";
         Self::new(StatusCode::FORBIDDEN, "INSUFFICIENT_PERMISSION", message)
     }
 
-    /// The tier is above what the caller may give.
+    /// The tier is above what the caller may grant.
     pub fn tier_not_authorized() -> Self {
         let message = "The tier is above the caller's own.";
         Self::new(StatusCode::FORBIDDEN, "TIER_NOT_AUTHORIZED", message)
     }
 
-    /// A limit was reached; after so many whole seconds a request is sure to be admitted.
+    /// A rate limit was reached; a request after this many whole seconds is sure to be admitted.
     pub fn rate_limited(retry_after_seconds: u64) -> Self {
         let seconds = retry_after_seconds.max(1);
         let message = format!("Rate limit exceeded. Retry after {seconds}s.");
@@ -162,8 +162,7 @@ impl ApiError {
 
     /// A batch is longer than the caller's tier allows.
     pub fn batch_limit_exceeded(count: usize, count_max: usize) -> Self {
-        let message =
-            format!("The batch has {count} entries; the tier of the key allows {count_max}.");
+        let message = format!("The batch has {count} entries; the key's tier allows {count_max}.");
         Self::new(StatusCode::BAD_REQUEST, "BATCH_LIMIT_EXCEEDED", message)
     }
 
@@ -173,26 +172,26 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "TOKEN_NOT_FOUND", message)
     }
 
-    /// The venue has not told a book for this outcome.
+    /// The venue has not sent a book for this outcome.
     pub fn book_unavailable() -> Self {
         let message = "No order book is known for this outcome.";
         Self::new(StatusCode::NOT_FOUND, "BOOK_UNAVAILABLE", message)
     }
 
-    /// The path is a socket, and the request is not an upgrade.
+    /// The path is a WebSocket, but the request is not an upgrade.
     pub fn upgrade_required() -> Self {
-        let message = "This path is a WebSocket: connect with an upgrade.";
+        let message = "This path is a WebSocket: send an upgrade request.";
         Self::new(StatusCode::UPGRADE_REQUIRED, "UPGRADE_REQUIRED", message)
     }
 
-    /// There is more to do than the server takes on; nothing has changed.
+    /// The server is overloaded; nothing has changed.
     pub fn server_busy() -> Self {
         Self::unavailable("SERVER_BUSY", "The server is busy; nothing was done. Retry.")
     }
 
-    /// No space is left to write to; nothing has changed.
+    /// No storage space is left; nothing has changed.
     pub fn journal_full() -> Self {
-        Self::unavailable("JOURNAL_FULL", "The server cannot store more; nothing was done.")
+        Self::unavailable("JOURNAL_FULL", "The server is out of storage space; nothing was done.")
     }
 
     /// The server is starting or stopping.
@@ -200,19 +199,19 @@ impl ApiError {
         Self::unavailable("NOT_READY", "The server is starting or stopping.")
     }
 
-    /// A bug. The cause goes to the log, not to the client.
+    /// A bug. The cause is logged, not sent to the client.
     pub fn internal(cause: &'static str) -> Self {
-        let message = "The server has made a mistake; the log has it under the X-Request-Id.";
+        let message = "Internal error; the server's log has the details under this X-Request-Id.";
         let status = StatusCode::INTERNAL_SERVER_ERROR;
         Self { cause: Some(cause), ..Self::new(status, "INTERNAL_ERROR", message) }
     }
 
-    /// The server holds as much as it can.
+    /// The server has reached its limit of accounts, keys or memory.
     pub fn server_full() -> Self {
-        Self::unavailable("SERVER_FULL", "The server holds as much as it may; nothing was done.")
+        Self::unavailable("SERVER_FULL", "The server is at capacity; nothing was done.")
     }
 
-    /// Two readings of one request: what is wrong with either is told.
+    /// Combines two validation results, reporting the errors of both.
     pub fn both<A, B>(
         first: Result<A, Invalid>,
         second: Result<B, Invalid>,
@@ -227,7 +226,7 @@ impl ApiError {
         }
     }
 
-    /// The body, as JSON.
+    /// The JSON body.
     pub fn body(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(96 + 2 * self.message.len() + 96 * self.fields.len());
         let mut body = JsonObject::new(&mut out);
@@ -250,7 +249,7 @@ impl ApiError {
         out
     }
 
-    /// The answer that tells it.
+    /// The response.
     pub fn into_reply(self) -> Reply {
         let mut reply = Reply::json(self.status, self.body());
         let headers = &mut reply.headers;
@@ -281,7 +280,7 @@ impl From<BodyError> for ApiError {
             BodyError::OverBudget => Self::server_busy(),
             // The connection is gone, so nobody reads this.
             BodyError::Broken(_) => {
-                Self::new(StatusCode::BAD_REQUEST, "BODY_INCOMPLETE", "The body did not arrive.")
+                Self::new(StatusCode::BAD_REQUEST, "BODY_INCOMPLETE", "The body could not be read.")
             }
         }
     }
@@ -292,7 +291,7 @@ impl From<RouteError> for ApiError {
         match error {
             RouteError::NotFound => Self::new(StatusCode::NOT_FOUND, "NOT_FOUND", "No such path."),
             RouteError::MethodNotAllowed { allow } => {
-                let message = format!("The path takes {allow}.");
+                let message = format!("This path allows only {allow}.");
                 let status = StatusCode::METHOD_NOT_ALLOWED;
                 Self { allow: Some(allow), ..Self::new(status, "METHOD_NOT_ALLOWED", message) }
             }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::body::{BUDGET_BYTES, BodyBudget};
-use super::connection::{ConnectionGuard, ConnectionLimit, NoPlace};
+use super::connection::{ConnectionGuard, ConnectionLimit, NoSlot};
 use super::forwarded::TrustedProxies;
 use crate::clock;
 use crate::journal::{Journal, Waiters};
@@ -119,7 +119,7 @@ impl Stage {
     }
 
     /// Takes a place for a connection of `peer`.
-    pub fn admit(&self, peer: IpAddr) -> Result<ConnectionGuard, NoPlace> {
+    pub fn admit(&self, peer: IpAddr) -> Result<ConnectionGuard, NoSlot> {
         // Before there is something to serve, nobody has asked: all are as idle.
         let now_ns = self.exchange().map_or(0, |exchange| exchange.service.moment().monotonic_ns);
         let address = (!self.proxies.trusts(peer)).then_some(peer);

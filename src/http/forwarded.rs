@@ -1,9 +1,9 @@
-//! Whose request it is when a proxy hands it on.
+//! Finds the client behind trusted proxies.
 //!
-//! A proxy writes into `X-Forwarded-For` who has connected to it, behind what was there already. So
-//! the list is worth as much as those who wrote it: it is read from its end, and only for as long
-//! as whoever wrote an entry is trusted. The first address that is nobody's proxy is the client;
-//! what stands before it may be the client's invention and is not looked at.
+//! A proxy appends the address of whoever connected to it to `X-Forwarded-For`. The list is only as
+//! trustworthy as those who wrote it, so it is read from its end, and only as long as the author of
+//! an entry is trusted. The first address that is not a trusted proxy is the client; entries before
+//! it may be forged and are ignored.
 //!
 //! ```text
 //!   X-Forwarded-For: 1.2.3.4, 203.0.113.9, 10.0.0.2     connected: 10.0.0.1
@@ -17,52 +17,52 @@ use std::str::FromStr;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use ipnet::{IpNet, Ipv4Net};
 
-/// So many entries of the list are read: more proxies than anybody has in a row.
+/// How many entries are read: more than any real chain of proxies has.
 pub const HOPS_MAX: usize = 32;
 
 static FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The proxies whose word is taken.
+/// The proxies whose `X-Forwarded-For` is believed.
 #[derive(Clone, Default, Debug)]
 pub struct TrustedProxies(Box<[TrustedProxy]>);
 
-/// A network whose every address is a proxy that is trusted.
+/// A network in which every address is a trusted proxy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TrustedProxy(IpNet);
 
-/// Why text names no [`TrustedProxy`].
+/// Why text is not a [`TrustedProxy`].
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TrustedProxyError {
     /// It is neither an address nor a network.
     #[error("not an address or a network: use, for example, 10.0.0.5, 10.0.0.0/8 or fd00::/8")]
     Form,
-    /// It is an address within the network that its length names: either may be meant.
+    /// It is an address inside a network, with a prefix length: either may be meant.
     #[error("the network is {network}: use that, or the address without a length")]
     InsideNetwork {
-        /// All of it.
+        /// The network it is in.
         network: IpNet,
     },
-    /// It is everybody: any client could then name any address as its own.
-    #[error("this trusts every client to say who it is: name the networks of the proxies")]
+    /// It covers all addresses: any client could then claim any address.
+    #[error("this would trust every client: list only the networks of your proxies")]
     Everybody,
 }
 
 impl TrustedProxies {
-    /// These and no others.
+    /// Trusts these proxies and no others.
     pub fn new(proxies: &[TrustedProxy]) -> Self {
         Self(proxies.into())
     }
 
-    /// The address of whoever sent a request that came from `peer` with these headers, IPv4 always
-    /// as such. Never one that the client itself has chosen.
+    /// The address of the client that sent a request received from `peer` with these headers;
+    /// IPv4-mapped addresses are returned as IPv4. Never an address that the client could forge.
     ///
-    /// Where a proxy hands on what is no address, the proxy itself counts as the client.
+    /// If a proxy forwards something that is not an address, the proxy itself counts as the client.
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut nearest = peer.to_canonical();
         if !self.trusts(nearest) {
             return nearest;
         }
-        // Several lines are one list.
+        // Several header lines form one list.
         let lines = headers.get_all(&FORWARDED_FOR).iter().rev().map(HeaderValue::as_bytes);
         let entries = lines.flat_map(|line| line.rsplit(|&byte| byte == b','));
         for entry in entries.take(HOPS_MAX) {
@@ -75,7 +75,7 @@ impl TrustedProxies {
         nearest
     }
 
-    /// Whether `peer` has said whose request it is, and is not believed.
+    /// Whether `peer` sent the header but is not trusted.
     pub fn ignores(&self, peer: IpAddr, headers: &HeaderMap) -> bool {
         headers.contains_key(&FORWARDED_FOR) && !self.trusts(peer)
     }
@@ -87,7 +87,7 @@ impl TrustedProxies {
     }
 }
 
-/// The address in an entry. Some proxies tell the port too, and then IPv6 in brackets.
+/// Parses the address in an entry. Some proxies add the port, and then put IPv6 in brackets.
 fn address_of(entry: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(entry.trim_ascii()).ok()?;
     let address = text.parse().or_else(|_| match text.strip_prefix('[') {
@@ -117,7 +117,7 @@ impl FromStr for TrustedProxy {
     }
 }
 
-/// IPv4 in IPv6 form as what it is, since that is how addresses are compared.
+/// Turns an IPv4-mapped network into IPv4, since addresses are compared in that form.
 fn canonical(network: IpNet) -> IpNet {
     const MAPPED_BITS: u8 = 96;
     let IpNet::V6(mapped) = network else { return network };
@@ -129,7 +129,7 @@ fn canonical(network: IpNet) -> IpNet {
     Ipv4Net::new(address, length).map_or(network, IpNet::V4)
 }
 
-/// The form that [`TrustedProxy::from_str`] reads.
+/// The format that [`TrustedProxy::from_str`] reads.
 impl fmt::Display for TrustedProxy {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(formatter)
@@ -156,28 +156,28 @@ mod tests {
     }
 
     #[test]
-    fn the_first_who_is_not_trusted_is_the_client() {
+    fn the_first_untrusted_address_is_the_client() {
         const CLIENT: &str = "203.0.113.9";
         let private = "10.0.0.0/8 fd00::/8 127.0.0.1";
         for (trusted, peer, lines, expected) in [
-            // Nobody is trusted: the header is only text.
+            // Nobody is trusted: the header is ignored.
             ("", "192.0.2.1", &[b"203.0.113.9".as_slice()][..], "192.0.2.1"),
             (private, "192.0.2.1", &[b"203.0.113.9"], "192.0.2.1"),
             (private, "11.0.0.1", &[b"10.0.0.1, 10.0.0.2"], "11.0.0.1"),
-            // One proxy, and what the client invents before it.
+            // One proxy, with entries that the client forged before it.
             (private, "10.0.0.1", &[b"203.0.113.9"], CLIENT),
             (private, "10.0.0.1", &[b"1.2.3.4, 203.0.113.9"], CLIENT),
             (private, "10.0.0.1", &[b"10.9.9.9,203.0.113.9"], CLIENT),
             (private, "10.0.0.1", &[b"\xff\xfe rubbish, 203.0.113.9"], CLIENT),
-            // Several proxies, several lines.
+            // Several proxies, several header lines.
             (private, "10.0.0.1", &[b"1.2.3.4, 203.0.113.9 , 10.0.0.3,\t10.0.0.2"], CLIENT),
             (private, "10.0.0.1", &[b"1.2.3.4", b"203.0.113.9", b"10.0.0.2"], CLIENT),
             (private, "10.0.0.1", &[b"1.2.3.4, 203.0.113.9", b"fd12::7, 10.0.0.2"], CLIENT),
-            // Everybody is trusted: the first of them has sent it.
+            // Everybody in the list is trusted: the first one is the client.
             (private, "10.0.0.1", &[b"10.0.0.3, 10.0.0.2"], "10.0.0.3"),
             (private, "127.0.0.1", &[], "127.0.0.1"),
             (private, "127.0.0.2", &[b"203.0.113.9"], "127.0.0.2"),
-            // No address: whoever handed it on.
+            // Not an address: the proxy that forwarded it counts.
             (private, "10.0.0.1", &[b""], "10.0.0.1"),
             (private, "10.0.0.1", &[b"unknown"], "10.0.0.1"),
             (private, "10.0.0.1", &[b"203.0.113.9, unknown"], "10.0.0.1"),
@@ -189,7 +189,7 @@ mod tests {
             (private, "10.0.0.1", &[b"203.0.113.9 10.0.0.2"], "10.0.0.1"),
             (private, "10.0.0.1", &[b"fe80::1%eth0"], "10.0.0.1"),
             (private, "10.0.0.1", &[b"for=203.0.113.9"], "10.0.0.1"),
-            // With ports, as some proxies write them.
+            // With ports, as some proxies add them.
             (private, "10.0.0.1", &[b"1.2.3.4:1, 203.0.113.9:51234"], CLIENT),
             (private, "10.0.0.1", &[b"[2001:db8::1]:443"], "2001:db8::1"),
             (private, "10.0.0.1", &[b"[2001:db8::1]"], "2001:db8::1"),
@@ -197,7 +197,7 @@ mod tests {
             (private, "10.0.0.1", &[b"[2001:db8::1"], "10.0.0.1"),
             (private, "10.0.0.1", &[b"["], "10.0.0.1"),
             (private, "10.0.0.1", &[b"203.0.113.9:65536"], "10.0.0.1"),
-            // IPv6, and IPv4 in its form.
+            // IPv6, and IPv4-mapped IPv6.
             (private, "fd00::1", &[b"2001:db8::1, fd00::2"], "2001:db8::1"),
             (private, "::ffff:10.0.0.1", &[b"::ffff:203.0.113.9"], CLIENT),
             (private, "::ffff:10.0.0.1", &[b"203.0.113.9, ::ffff:10.0.0.2"], CLIENT),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_work_has_a_bound() {
+    fn the_number_of_entries_read_is_bounded() {
         let chain = |hop_count: usize| ["203.0.113.9, ", &"10.0.0.2,".repeat(hop_count)].concat();
         for (hop_count, expected) in [(HOPS_MAX - 1, "203.0.113.9"), (HOPS_MAX, "10.0.0.2")] {
             let text = chain(hop_count);
@@ -240,8 +240,8 @@ mod tests {
             ("proxy.example", Err(TrustedProxyError::Form)),
             ("10.0.0.1:80", Err(TrustedProxyError::Form)),
         ] {
-            let told = text.parse::<TrustedProxy>().map(|proxy| proxy.to_string());
-            assert_eq!(told, expected.map(str::to_owned), "{text:?}");
+            let found = text.parse::<TrustedProxy>().map(|proxy| proxy.to_string());
+            assert_eq!(found, expected.map(str::to_owned), "{text:?}");
         }
     }
 }

@@ -84,7 +84,7 @@ fn assert_exact(limits: &TierLimits, decisions: &[Decision]) {
             assert!(count <= limit.shown(), "one too many: {decisions:?}");
             count == limit.shown()
         });
-        assert!(decision.is_admitted || is_full, "refused in vain: {decisions:?}");
+        assert!(decision.is_admitted || is_full, "wrongly refused: {decisions:?}");
     }
 }
 
@@ -151,7 +151,7 @@ fn two_threads_whose_log_grows() {
 
 /// What was released must not be admitted twice, whether a thread read the clock before or after.
 #[test]
-fn two_threads_and_a_log_that_is_given_back() {
+fn two_threads_and_a_released_log() {
     let early_and_late: &[&[u64]] = &[&[SECOND_NS], &[SECOND_NS - 1]];
     check_released(a_second(1), &[0], early_and_late, Some(SECOND_NS), Some(2));
     check_released(a_second(1), &[0], &[&[5, SECOND_NS]], Some(SECOND_NS), Some(3));

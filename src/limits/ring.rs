@@ -176,7 +176,7 @@ impl<'ring> View<'ring> {
 
     #[inline]
     fn claim(&self, stamp_ns: u64) -> bool {
-        debug_assert!(stamp_ns <= CLOCK_NS_MAX, "{stamp_ns} needs the bits beside it");
+        debug_assert!(stamp_ns <= CLOCK_NS_MAX, "{stamp_ns} overflows into the flag bits");
         self.write(self.lap_bit | stamp_ns)
     }
 

@@ -1,4 +1,4 @@
-//! The admin listener: counters for whoever watches the server.
+//! The admin listener: serves metrics.
 
 use std::future::{pending, ready};
 use std::net::TcpListener as StdListener;
@@ -17,10 +17,10 @@ use crate::http::connection::{Deadlines, serve_connection};
 use crate::http::exchange::Stage;
 use crate::snapshot::SnapshotMetrics;
 
-/// Scrapers that are served at a time.
+/// How many scrapers are served at a time.
 const CONNECTIONS_MAX: usize = 16;
 
-/// How long a scraper may keep its place without asking.
+/// How long an idle scraper may keep its connection.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// Serves metrics until the process ends.
@@ -40,7 +40,7 @@ pub(super) async fn serve(
     loop {
         let Ok(slot) = slots.clone().acquire_owned().await else { return };
         let Ok((stream, _)) = listener.accept().await else {
-            // Out of file descriptors, most likely: the next moment may be better.
+            // Most likely out of file descriptors: retry a little later.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };

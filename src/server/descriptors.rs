@@ -1,7 +1,7 @@
-//! How many descriptors the process may have, and how many of them connections may take.
+//! How many file descriptors the process may open, and how many of them connections may take.
 //!
-//! Each connection takes one, and so does each file. Where connections take all of them, the
-//! journal cannot make its next segment.
+//! Connections and files share them: if connections took them all, the journal could not create its
+//! next segment.
 
 use anyhow::Context as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -9,17 +9,17 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::http::connection::LEAVING_MAX;
 use crate::http::exchange::REFUSALS_MAX;
 
-/// What each worker takes for itself: a listener, its poll and its waker.
+/// What each worker takes: a listener, its poll and its waker.
 const PER_WORKER: usize = 4;
-/// What files, outgoing connections, scrapers and the system's libraries take at most, generously.
+/// A generous allowance for files, outgoing connections, scrapers and system libraries.
 const FILES: usize = 128;
 
-/// What connections leave to everything else.
+/// How many descriptors connections leave to everything else.
 const fn reserve(worker_count: usize) -> usize {
     FILES + LEAVING_MAX + REFUSALS_MAX + PER_WORKER * worker_count
 }
 
-/// Raises the limit of the process as far as the system lets it; the limit, unless there is none.
+/// Raises the process's limit to its maximum and returns it; `None` if there is no limit.
 pub(super) fn raise() -> Option<usize> {
     let before = getrlimit(Resource::Nofile);
     if before.current != before.maximum {
@@ -37,7 +37,7 @@ pub(super) fn raise() -> Option<usize> {
     Some(usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
-/// How many connections there may be: as many as are wanted and the limit has room for.
+/// How many connections to allow: the wanted number, or as many as the limit has room for.
 pub(super) fn connections_max(
     wanted: usize,
     limit: Option<usize>,
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_leave_a_reserve() {
+    fn connections_leave_a_reserve_of_descriptors() {
         let reserve = reserve(2);
         for (wanted, limit, expected) in [
             (10_000, None, Some(10_000)),
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_the_highest_that_the_system_allows() {
+    fn the_limit_is_raised_to_its_maximum() {
         let limit = raise();
         let now = getrlimit(Resource::Nofile);
         assert_eq!(limit.map(|limit| limit as u64), now.current);

@@ -1,4 +1,4 @@
-//! Taking an address: one socket for each worker, all on the same port.
+//! Binds the public address, with one socket per worker on the same port, and the admin address.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -6,27 +6,25 @@ use std::net::{SocketAddr, TcpListener as StdListener};
 use anyhow::Context as _;
 use tokio::net::TcpSocket;
 
-/// Connections that the kernel holds until they are accepted.
+/// How many connections the kernel queues until they are accepted.
 const BACKLOG: u32 = 4096;
 
-/// The sockets of the public address.
 pub(super) struct Listeners {
-    /// The address, with the port that was picked.
+    /// The address, including the port if the system picked it.
     pub(super) address: SocketAddr,
-    /// One for each worker; the kernel spreads connections over them.
+    /// One per worker; the kernel spreads connections over them.
     pub(super) sockets: Vec<StdListener>,
 }
 
-/// The socket of the admin address.
 pub(super) struct AdminListener {
     pub(super) address: SocketAddr,
     pub(super) socket: StdListener,
 }
 
-/// Takes an address with one socket for each worker.
+/// Binds the address once per worker.
 pub(super) fn bind(address: SocketAddr, count: usize) -> io::Result<Listeners> {
     // Sockets that share a port would also share it with another server of the same user, which
-    // nobody wants to find out later: an exclusive bind tells.
+    // nobody would notice until later. An exclusive bind detects that.
     if address.port() != 0 {
         drop(StdListener::bind(address)?);
     }
@@ -39,7 +37,6 @@ pub(super) fn bind(address: SocketAddr, count: usize) -> io::Result<Listeners> {
     Ok(Listeners { address, sockets })
 }
 
-/// Takes the admin address.
 pub(super) fn bind_admin(address: SocketAddr) -> anyhow::Result<AdminListener> {
     let socket = StdListener::bind(address)
         .and_then(|socket| socket.set_nonblocking(true).map(|()| socket))
@@ -49,7 +46,7 @@ pub(super) fn bind_admin(address: SocketAddr) -> anyhow::Result<AdminListener> {
 }
 
 fn shared(address: SocketAddr) -> io::Result<StdListener> {
-    // Only the socket calls are tokio's here; they need a runtime's reactor around them.
+    // Only tokio's socket calls are used here; they need a runtime's reactor.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let _entered = runtime.enter();
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
@@ -64,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_workers_share_the_port_that_was_picked() {
+    fn all_workers_share_the_picked_port() {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let listeners = bind(any, 3).unwrap();
         assert_ne!(listeners.address.port(), 0);

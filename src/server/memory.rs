@@ -1,4 +1,4 @@
-//! Watches how much memory the process has, so that it refuses what would have it killed.
+//! Watches the memory of the process, so that it refuses requests before the system kills it.
 
 use std::fs;
 use std::sync::Arc;
@@ -6,22 +6,21 @@ use std::time::Duration;
 
 use crate::shard::Room;
 
-/// How often the watch looks. At the highest rate of orders, memory grows by a few megabytes in
+/// How often memory is checked. At the highest rate of orders, it grows by a few megabytes in
 /// between.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Of the memory that the system gives the process, so many fifths are the bound unless the
-/// operator says.
+/// The default limit, in fifths of the available memory.
 const DEFAULT_FIFTHS: u64 = 4;
 
-/// The bound: what the operator chose, or a part of what there is. `None` where the system does not
-/// tell.
+/// The memory limit: the operator's choice, or a share of what is available. `None` if the system
+/// does not report memory use.
 pub(super) fn limit_bytes(chosen: Option<u64>) -> Option<u64> {
     resident_bytes()?;
     chosen.or_else(|| Some(available_bytes()? / 5 * DEFAULT_FIFTHS))
 }
 
-/// Whether the process is above the bound.
+/// Checks whether the process is above the limit.
 pub(super) fn look(room: &Room, limit_bytes: u64) {
     let Some(resident_bytes) = resident_bytes() else { return };
     let is_full = resident_bytes > limit_bytes;
@@ -44,7 +43,7 @@ pub(super) fn look(room: &Room, limit_bytes: u64) {
     }
 }
 
-/// Looks again and again until the process ends.
+/// Checks memory periodically until the process ends.
 pub(super) async fn watch(room: Arc<Room>, limit_bytes: u64) {
     loop {
         look(&room, limit_bytes);
@@ -52,17 +51,17 @@ pub(super) async fn watch(room: Arc<Room>, limit_bytes: u64) {
     }
 }
 
-/// For people.
+/// For log lines.
 pub(super) const fn megabytes(bytes: u64) -> u64 {
     bytes / 1_000_000
 }
 
-/// The memory of this process that is not swapped out or given back.
+/// Resident memory of this process.
 fn resident_bytes() -> Option<u64> {
     kilobytes(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
 }
 
-/// The memory of the machine, or what the container may have of it.
+/// Memory of the machine, or of the container if that has less.
 fn available_bytes() -> Option<u64> {
     let machine = kilobytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")?;
     let container = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
@@ -70,7 +69,7 @@ fn available_bytes() -> Option<u64> {
     Some(container.map_or(machine, |container: u64| container.min(machine)))
 }
 
-/// A line of the kernel's, in bytes.
+/// Reads a line such as `VmRSS: 12 kB`, in bytes.
 fn kilobytes(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     let count: u64 = rest.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -82,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_the_kernel_are_bytes() {
+    fn kernel_lines_are_read_as_bytes() {
         let status = "Name:\tpaperbourse\nVmHWM:\t    9999 kB\nVmRSS:\t    1234 kB\n";
         assert_eq!(kilobytes(status, "VmRSS:"), Some(1234 * 1024));
         assert_eq!(kilobytes("VmRSS:\t x kB", "VmRSS:"), None);
@@ -91,7 +90,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn the_bound_is_met_and_left_again() {
+    fn requests_are_refused_while_memory_is_above_the_limit() {
         let room = Room::default();
         look(&room, 1);
         assert!(room.is_full());

@@ -1,4 +1,4 @@
-//! From the operator's choices to a service: recover, find out who vouches, open the venue.
+//! Starts the service: recovers the data, opens the identity source, opens the venue.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
@@ -38,21 +38,21 @@ use crate::venue::feed::{Feed, MismatchPolicy};
 use crate::venue::recorded::{Recorded, TapePlayer};
 use crate::venue::speed::Speed;
 
-/// How long a provider of identities may take for each of its documents.
+/// Timeout for each document fetched from an identity provider.
 const PROVIDER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Records may be this far ahead of the clock: it may have been set since they were made.
+/// How far records may be ahead of the clock, in seconds, before it is reported: the clock may have
+/// been adjusted since they were written.
 const RECORDS_AHEAD_SECONDS_MAX: i64 = 60;
 
-/// What runs once everything is started.
 pub(super) struct Started {
     pub(super) exchange: Arc<Exchange>,
     pub(super) venue: Venue,
-    /// Makes snapshots; none for what is kept in memory.
+    /// Takes snapshots; `None` if data is kept in memory.
     pub(super) snapshots: Option<SnapshotKeeper>,
 }
 
-/// Starts everything behind the listeners, and says in a line each what was chosen.
+/// Starts everything behind the listeners and logs what was chosen.
 pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
     let identity = arguments.identity.config()?;
     let venue = arguments.venue.config()?;
@@ -101,7 +101,7 @@ pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
         shards,
         keys,
         issuer,
-        ws_tokens: WsTokens::generate().context("the system gives no random bytes")?,
+        ws_tokens: WsTokens::generate().context("the operating system provides no randomness")?,
         tiers,
         default_tier: arguments.default_tier,
         address_rules: arguments.address_rules(),
@@ -113,7 +113,8 @@ pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
     Ok(Started { exchange: Arc::new(exchange), venue, snapshots })
 }
 
-/// Records from the future mean that the clock was wrong when they were made, or is wrong now.
+/// Logs a warning if records are from the future: the clock was wrong when they were written, or is
+/// wrong now.
 fn warn_of_future(newest: Timestamp, now: Timestamp) {
     let ahead = newest.seconds().saturating_sub(now.seconds());
     if ahead > RECORDS_AHEAD_SECONDS_MAX {
@@ -121,12 +122,12 @@ fn warn_of_future(newest: Timestamp, now: Timestamp) {
             %newest,
             %now,
             "the journal has records from the future: check the system clock. They keep their \
-             times; new records get the present time"
+             times; new records get the current time"
         );
     }
 }
 
-/// The journal, the states that it tells, and where snapshots of them go.
+/// Opens the journal, recovers the state, and returns the folder for snapshots.
 fn open_data(arguments: &ServeArgs) -> anyhow::Result<(Journal, Recovered, Option<Folder>)> {
     let sync = match arguments.journal_sync {
         JournalSync::Always => SyncMode::Always,
@@ -152,7 +153,7 @@ fn open_data(arguments: &ServeArgs) -> anyhow::Result<(Journal, Recovered, Optio
     Ok((journal, recovered, Some(folder)))
 }
 
-/// Refuses what would have the process killed for want of memory, from now on.
+/// Refuses memory-consuming requests from now on while the process is above its memory limit.
 fn watch_memory(arguments: &ServeArgs) -> Arc<Room> {
     let room = Arc::new(Room::default());
     if let Some(limit_bytes) = memory::limit_bytes(arguments.memory_limit) {
@@ -197,14 +198,15 @@ fn open_identity(arguments: &ServeArgs, config: IdentityConfig) -> anyhow::Resul
     }
 }
 
-/// What the keys of a provider are fetched with.
+/// The client that fetches a provider's keys.
 fn provider_client(url: &IssuerUrl, authorities: Option<&Path>) -> anyhow::Result<Client> {
     let roots = match authorities {
         Some(path) => Roots::File(path),
         None if url.is_https() => Roots::System,
         None => Roots::Nobody,
     };
-    let config = tls::client_config(roots).context("--identity-ca says whom to trust")?;
+    let config = tls::client_config(roots)
+        .context("failed to load the trusted certificate authorities (--identity-ca sets them)")?;
     Ok(Client::new(config, PROVIDER_PATIENCE, 0))
 }
 
@@ -212,24 +214,24 @@ fn open_issuer(arguments: &ServeArgs) -> anyhow::Result<EmbeddedIssuer> {
     let folder = match (&arguments.issuer_data, &arguments.data) {
         (Some(folder), _) | (None, DataPlace::Folder(folder)) => folder,
         (None, DataPlace::Memory) => {
-            tracing::info!("accepting tokens of the embedded issuer, with a key made just now");
+            tracing::info!("accepting tokens of the embedded issuer, with a temporary key");
             return Ok(EmbeddedIssuer::in_memory()?);
         }
     };
     let issuer = EmbeddedIssuer::open(folder)
         .with_context(|| format!("failed to open the issuer's key in {}", folder.display()))?;
     tracing::info!(
-        "accepting tokens of the embedded issuer; make one with `paperbourse token --subject NAME \
+        "accepting tokens of the embedded issuer; create one with `paperbourse token --subject NAME \
          --data {}`",
         folder.display()
     );
     Ok(issuer)
 }
 
-/// Opens the venue and plays what comes before anybody reads. One that is followed live is not
-/// waited for: its markets come when it answers.
+/// Opens the venue and plays whatever precedes serving. Does not wait for a live venue: its markets
+/// appear once it responds.
 ///
-/// The `awaited` markets, in which somebody holds shares, are followed whatever was chosen.
+/// The `awaited` markets, in which somebody holds shares, are followed regardless of filters.
 fn open_venue(
     config: VenueConfig,
     markets: &Arc<Markets>,
@@ -251,7 +253,7 @@ fn open_venue(
                     if speed == Speed::Max {
                         tracing::info!("playing the whole tape before serving");
                     }
-                    // It judges as it did when the tape was made.
+                    // With the same policy as when the tape was recorded.
                     let player = TapePlayer::start(tape, speed, feed(MismatchPolicy::Distrust));
                     if speed == Speed::Max {
                         tracing::info!("played the tape: {player}");
@@ -278,7 +280,9 @@ fn open_venue(
         }
         VenueConfig::Live(config) => {
             let live = config.open(feed(MismatchPolicy::Distrust));
-            let mut live = live.context("--venue-ca says whom to trust")?;
+            let mut live = live.context(
+                "failed to load the trusted certificate authorities (--venue-ca sets them)",
+            )?;
             live.hold(awaited);
             Ok(Venue::Live(live))
         }

@@ -1,4 +1,4 @@
-//! The threads that serve requests: each with a runtime and a listener of its own.
+//! The worker threads that serve requests, each with its own runtime and listener.
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
@@ -14,25 +14,24 @@ use crate::http::exchange::{Seat, Stage, Worker};
 use crate::http::handle::handle;
 use crate::limits::bucket::{BucketRule, TokenBucket};
 
-/// How long to wait after an accept that failed: out of file descriptors, most likely.
+/// How long to wait after a failed accept, most likely for lack of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// How fast one worker accepts connections. Callers who come back as soon as they are sent away
-/// would otherwise keep it from those who are connected; beyond this rate newcomers queue in the
+/// How fast one worker accepts connections. Clients that reconnect as soon as they are dismissed
+/// would otherwise starve the connected ones; beyond this rate, new connections queue in the
 /// kernel.
 const ACCEPT_RATE: BucketRule = match BucketRule::per_second(2_000, 1_000) {
     Ok(rule) => rule,
     Err(_) => panic!("within the bounds of a rule"),
 };
 
-/// All worker threads.
 pub(super) struct Workers {
     /// Closes when the last worker has drained.
     drained: mpsc::Receiver<()>,
 }
 
 impl Workers {
-    /// Starts a worker for each socket.
+    /// Starts one worker per socket.
     pub(super) fn start(sockets: Vec<StdListener>, stage: &Arc<Stage>) -> anyhow::Result<Self> {
         let (alive, drained) = mpsc::channel(1);
         for (index, socket) in sockets.into_iter().enumerate() {
@@ -48,7 +47,7 @@ impl Workers {
 
     /// Resolves when every connection of every worker has ended.
     pub(super) async fn drained(&mut self) {
-        // Nobody ever sends: the channel ends with its last sender.
+        // Nobody ever sends; the channel closes with its last sender.
         while self.drained.recv().await.is_some() {}
     }
 }
@@ -63,17 +62,17 @@ fn run(socket: StdListener, worker: &Arc<Worker>, alive: mpsc::Sender<()>) {
         .build()
         .expect("a runtime of one thread needs an epoll instance and a waker");
     runtime.block_on(async {
-        let listener = TcpListener::from_std(socket).expect("a listening socket that is ours");
+        let listener = TcpListener::from_std(socket).expect("our own listening socket");
         let (seats, mut seats_left) = mpsc::channel(1);
         accept(listener, worker, &seats).await;
         drop(seats);
-        // Ends when the last connection gives up its seat.
+        // Returns when the last connection drops its sender.
         while seats_left.recv().await.is_some() {}
         drop(alive);
     });
 }
 
-/// Accepts until the process begins to end.
+/// Accepts connections until shutdown begins.
 async fn accept(listener: TcpListener, worker: &Arc<Worker>, seats: &mpsc::Sender<()>) {
     let mut shutdown = worker.stage.shutdown();
     let mut pace = Pace::new(ACCEPT_RATE);
@@ -85,7 +84,7 @@ async fn accept(listener: TcpListener, worker: &Arc<Worker>, seats: &mpsc::Sende
         match accepted {
             Ok((stream, peer)) => {
                 welcome(stream, peer, worker, seats);
-                // One at a time: those who are connected have their turn before the next one.
+                // One at a time, so that open connections get their turn in between.
                 tokio::task::yield_now().await;
                 pace.wait().await;
             }
@@ -99,7 +98,7 @@ async fn accept(listener: TcpListener, worker: &Arc<Worker>, seats: &mpsc::Sende
     }
 }
 
-/// Keeps what is done again and again to a rate.
+/// Limits how often something is done.
 struct Pace {
     bucket: TokenBucket,
     began: tokio::time::Instant,
@@ -110,7 +109,7 @@ impl Pace {
         Self { bucket: TokenBucket::new(rule), began: tokio::time::Instant::now() }
     }
 
-    /// Returns when it may be done once more.
+    /// Waits until the rate allows the next one.
     async fn wait(&mut self) {
         loop {
             let elapsed_ns = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -126,15 +125,15 @@ impl Pace {
 fn welcome(stream: TcpStream, peer: SocketAddr, worker: &Arc<Worker>, seats: &mpsc::Sender<()>) {
     let stage = &worker.stage;
     match stage.admit(peer.ip()) {
-        Ok(place) => {
-            tokio::spawn(serve(stream, peer, worker.clone(), place, seats.clone()));
+        Ok(slot) => {
+            tokio::spawn(serve(stream, peer, worker.clone(), slot, seats.clone()));
         }
         Err(reason) => {
             worker.metrics.connections_refused.increment();
             if let Some(unlogged) = stage.lines.refused.pass(Instant::now()) {
                 tracing::warn!(%peer, %reason, unlogged, "refused a connection");
             }
-            // Past so many there is nobody to tell them: they find the connection closed.
+            // Beyond this many refusals at a time, connections are closed without an answer.
             if let Ok(permit) = stage.refusals.clone().try_acquire_owned() {
                 tokio::spawn(refuse(stream, permit));
             }
@@ -146,19 +145,19 @@ async fn serve(
     stream: TcpStream,
     peer: SocketAddr,
     worker: Arc<Worker>,
-    place: ConnectionGuard,
+    slot: ConnectionGuard,
     alive: mpsc::Sender<()>,
 ) {
-    // Answers are small and wanted at once.
+    // Responses are small and should leave at once.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!("a connection ended early: {error}");
         return;
     }
-    let seat = Arc::new(Seat::new(place, alive));
+    let seat = Arc::new(Seat::new(slot, alive));
     let mut shutdown = worker.stage.shutdown();
     let ending = async {
         tokio::select! {
-            // A stage that is gone has shut down as well.
+            // If the sender is gone, the server has shut down as well.
             _ = shutdown.wait_for(|is_closing| *is_closing) => Ending::Graceful,
             () = seat.dismissed() => Ending::Abrupt,
         }
@@ -169,14 +168,14 @@ async fn serve(
     }
 }
 
-/// Tells a connection past the cap to come back, as far as it listens.
+/// Sends the refusal to a connection beyond the limit, if it still listens.
 async fn refuse(mut stream: TcpStream, _permit: OwnedSemaphorePermit) {
-    let told = tokio::time::timeout(Duration::from_secs(1), async {
+    let sent = tokio::time::timeout(Duration::from_secs(1), async {
         stream.write_all(REFUSAL).await?;
         stream.shutdown().await
     });
-    if !matches!(told.await, Ok(Ok(()))) {
-        tracing::debug!("a connection past the cap was gone before it could be told");
+    if !matches!(sent.await, Ok(Ok(()))) {
+        tracing::debug!("a refused connection closed before the refusal was sent");
     }
 }
 
@@ -185,7 +184,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_burst_of_newcomers_is_taken_at_once_and_the_rest_at_the_rate() {
+    async fn a_burst_of_connections_is_accepted_at_once_and_the_rest_at_the_rate() {
         let mut pace = Pace::new(ACCEPT_RATE);
         let began = tokio::time::Instant::now();
         for (count, expected_ms) in [(1_000, 0), (2_000, 1_000), (1_000, 1_500)] {
@@ -201,6 +200,6 @@ mod tests {
         for _ in 0..1_000 {
             pace.wait().await;
         }
-        assert_eq!(began.elapsed(), idle, "after a pause there is room for a burst again");
+        assert_eq!(began.elapsed(), idle, "a pause makes room for another burst");
     }
 }

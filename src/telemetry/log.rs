@@ -1,8 +1,8 @@
-//! Log lines: one event, one line, whatever text is in it.
+//! Log lines: one event is one line, whatever text it contains.
 //!
-//! Much of what is logged was written by others: close reasons, texts of the venue, errors of a
-//! provider, names of files. A line break in it would begin a line that looks like ours, and a
-//! control sequence could hide one on a terminal. Both are escaped here, for every event.
+//! Much of the logged text comes from outside: close reasons, the venue's texts, a provider's
+//! errors, file names. A line break in it could forge a log line, and a control sequence could hide
+//! one on a terminal. Both are escaped here, for every event.
 
 use std::fmt::{self, Display, Write};
 
@@ -12,7 +12,7 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::{DefaultFields, FormatFields, Writer};
 use tracing_subscriber::fmt::{self as lines, MakeWriter};
 
-/// Logs to standard output: time, level, text. Called once, before anything else.
+/// Logs to standard output: time, level, text. Call once, before anything else.
 pub fn start_logging() {
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stdout());
     tracing::subscriber::set_global_default(subscriber(std::io::stdout, is_terminal))
@@ -32,7 +32,7 @@ where
         .finish()
 }
 
-/// Writes the fields of an event, its message among them, without line breaks.
+/// Formats an event's fields, including its message, without line breaks.
 struct OneLineFields;
 
 impl<'a> FormatFields<'a> for OneLineFields {
@@ -42,7 +42,7 @@ impl<'a> FormatFields<'a> for OneLineFields {
     }
 }
 
-/// Shows a value on one line: its control characters are escaped.
+/// Displays a value on one line, with control characters escaped.
 pub struct OneLine<T>(pub T);
 
 impl<T: Display> Display for OneLine<T> {
@@ -65,7 +65,7 @@ impl<W: Write> Write for Escaping<W> {
     }
 }
 
-/// Whether a character can break a line, drive a terminal or change the order of what is shown.
+/// Whether a character can break a line, control a terminal, or reorder the displayed text.
 fn is_unsafe(char: char) -> bool {
     char.is_control()
         || matches!(
@@ -98,7 +98,7 @@ mod tests {
         }
     }
 
-    /// What is logged meanwhile.
+    /// What `log` writes.
     fn logged(is_terminal: bool, log: impl FnOnce()) -> String {
         let sink = Sink::default();
         let writer = sink.clone();
@@ -133,7 +133,7 @@ mod tests {
                     !text.contains(|char| is_unsafe(char) && char != '\u{1b}'),
                     "{name}: {text:?}"
                 );
-                // What colours the level of a line is ours.
+                // The escape sequences that colour the level are our own.
                 assert!(!text.contains("\u{1b}[2K"), "{name}: {text:?}");
                 assert!(is_terminal || !text.contains('\u{1b}'), "{name}: {text:?}");
             }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_text_stays_as_it_is() {
+    fn only_control_characters_are_escaped() {
         for (text, shown) in [
             ("", ""),
             ("plain é ✓ text", "plain é ✓ text"),

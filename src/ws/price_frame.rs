@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_tells_all_that_is_known() {
+    fn a_frame_shows_everything_known() {
         let level = |micros| Level {
             price: Price::from_micros(micros),
             size: Shares::from_micros(1_000_000),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_null_or_absent() {
+    fn unknown_values_are_null_or_absent() {
         let info = MarketInfo {
             status: MarketStatus::Hydrating,
             ..MarketInfo::bare("0xa", outcomes(["", ""]))

@@ -231,7 +231,7 @@ fn one_address_does_not_get_every_connection() {
     let refused = server.connect().read(false);
     assert_eq!((refused.status, refused.header("x-polysim-code")), (503, Some("SERVER_BUSY")));
     let line = server.logged("refused a connection");
-    assert!(line.contains("the address has as many"), "{line}");
+    assert!(line.contains("the address has reached its connection limit"), "{line}");
     for connection in &mut held {
         connection.send(&health).ok(200);
     }

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_as_supabase_signs_it_is_believed() {
+    fn a_supabase_token_is_accepted() {
         let token = signed(Algorithm::HS256, SECRET, &json!({}));
         for line_end in ["", "\n", "\r\n"] {
             let content = [SECRET, line_end.as_bytes()].concat();

@@ -99,7 +99,7 @@ fn times_have_a_leeway_of_exactly_one_minute() {
 }
 
 #[test]
-fn claims_are_checked_however_good_the_signature() {
+fn claims_are_checked_even_under_a_valid_signature() {
     let issuer = issuer();
     let missing = |claim| TokenFlaw::MissingClaim { claim };
     for (changes, expected) in [

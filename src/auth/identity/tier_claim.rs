@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_names_with_dots_or_a_url() {
+    fn a_path_is_dotted_names_or_a_url() {
         let long = "x".repeat(257);
         for (text, expected) in [
             ("tier", Ok(&["tier"][..])),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_claim_is_found_where_it_lies() {
+    fn the_claim_is_found_at_its_path() {
         let check = |path: &str, claims: &str, expected: Result<Option<Tier>, TokenFlaw>| {
             let claims = RawValue::from_string(claims.to_owned()).unwrap();
             let found = path.parse::<TierClaim>().unwrap().read(&claims);

@@ -16,7 +16,7 @@ fn set(listed: &str) -> Permissions {
 }
 
 #[test]
-fn every_byte_is_a_set_or_refused() {
+fn every_byte_is_a_permission_set_or_refused() {
     for bits in 0..=u8::MAX {
         let stored = Permissions::from_bits(bits);
         assert_eq!(stored.is_some(), (1..=7).contains(&bits), "{bits}");
@@ -39,7 +39,7 @@ fn subsets_are_those_of_the_names() {
 }
 
 #[test]
-fn who_may_create_what() {
+fn callers_create_keys_within_their_rights() {
     use Tier::{Enterprise, Free, Pro};
     let key = |permissions, tier| Actor::Key { permissions: set(permissions), tier };
     let token = |entitled_tier| Actor::Token { entitled_tier };
@@ -66,7 +66,7 @@ fn who_may_create_what() {
 }
 
 #[test]
-fn admin_alone_does_not_trade() {
+fn admin_alone_cannot_trade() {
     let actor = Actor::Key { permissions: set("admin"), tier: Tier::Free };
     assert_eq!(actor.require(Permission::Admin), Ok(()));
     let missing = Permission::Trade;
@@ -122,7 +122,7 @@ proptest! {
 
     /// Refusals are never wrong, either: everything the rule allows is granted.
     #[test]
-    fn what_is_within_reach_is_granted(
+    fn everything_within_reach_is_granted(
         creator in actor(),
         permissions in permissions(),
         tier in tier(),

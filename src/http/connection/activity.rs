@@ -1,4 +1,4 @@
-//! What a connection is doing, whether it has done it for too long, and who is woken for it.
+//! What a connection is doing, and whether it has made no progress for too long.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,21 +12,21 @@ use tokio::time::{Instant, Sleep};
 
 use super::Deadlines;
 
-/// What a connection is doing.
+/// The phases of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Phase {
-    /// Nothing has come since the last response.
+    /// No byte of the next request has arrived.
     Idle,
-    /// A head is coming in.
+    /// A head is being received.
     Head,
-    /// The handler waits for the body.
+    /// The handler is waiting for the body.
     Body,
-    /// The handler works. It has all the time that it wants.
+    /// The handler is working, without a time limit.
     Handling,
-    /// The response is on its way out.
+    /// The response is being sent.
     Responding,
-    /// The response is out, the connection is closing, and the client still sends.
+    /// The response is out, the connection is closing, and the client is still sending.
     Lingering,
 }
 
@@ -46,29 +46,32 @@ impl Phase {
     }
 }
 
-/// The notes of one connection: its phase, and a count of what restarts the phase's deadline.
+/// The progress of one connection: its phase, and a count of the events that restart the phase's
+/// deadline.
 ///
-/// It is also what hyper wakes. When the last piece of a body is taken, hyper wakes the connection
-/// to read the next one, although there is none: the whole connection would be polled once more
-/// for each request. So wakes are held back while a body is polled, and passed on for a reason.
+/// It is also the waker that hyper gets. Once the last piece of a body is taken, hyper wakes the
+/// connection to read the next piece, although there is none; the whole connection would be polled
+/// once more per request. So wakes are held back while a body is polled, and forwarded only if
+/// something is left to do.
 ///
-/// Transport, body and handler are polled by the same task as the watchdog, so nothing is ordered
-/// by these writes. They are atomic because an upgraded transport may move to another thread.
+/// The transport, the body and the handler are polled by the same task as the watchdog, so these
+/// writes need no ordering. They are atomic because an upgraded transport may move to another
+/// thread.
 #[derive(Debug, Default)]
 pub struct Activity {
     note: AtomicU32,
-    /// Something was read from the transport since the newest request began.
+    /// Whether something was read from the transport since the current request began.
     has_read: AtomicBool,
-    /// Part of the newest request's body was not read.
+    /// Whether part of the current request's body was not read.
     has_unread_body: AtomicBool,
-    /// How many bodies were waited for, and what has come of the newest one since.
+    /// How many bodies have been waited for, and how many bytes of the newest have arrived.
     body_count: AtomicU32,
     body_bytes: AtomicU32,
-    /// The task of the connection, once it was polled.
+    /// The connection's task, once it has been polled.
     task: Mutex<Option<Waker>>,
-    /// Wakes are held back.
+    /// Whether wakes are held back.
     is_holding: AtomicBool,
-    /// A wake was held back.
+    /// Whether a wake was held back.
     was_woken: AtomicBool,
 }
 
@@ -89,29 +92,29 @@ impl Wake for Activity {
 }
 
 impl Activity {
-    /// What the connection is doing.
+    /// The current phase.
     pub fn phase(&self) -> Phase {
         Self::phase_of(self.note.load(Ordering::Relaxed))
     }
 
-    /// The connection starts to do something, or has made progress with what it does.
+    /// Enters a phase, or records progress within it.
     pub fn enter(&self, phase: Phase) {
         let count = (self.note.load(Ordering::Relaxed) >> PHASE_BITS).wrapping_add(1);
         self.note.store(count << PHASE_BITS | phase as u32, Ordering::Relaxed);
     }
 
-    /// Changes with each phase, and with each progress in one.
+    /// A value that changes with each phase and with each progress in one.
     pub(in crate::http) fn note(&self) -> u32 {
         self.note.load(Ordering::Relaxed)
     }
 
-    /// Something was read from the transport.
+    /// Records that something was read from the transport.
     pub(super) fn note_read(&self) {
         self.has_read.store(true, Ordering::Relaxed);
     }
 
-    /// The handler works on another request. Returns whether this request was read together with
-    /// the one before it.
+    /// Records that the handler starts a request. Returns whether it was read together with the one
+    /// before.
     pub(super) fn begin_request(&self) -> bool {
         self.enter(Phase::Handling);
         self.has_unread_body.store(false, Ordering::Relaxed);
@@ -120,14 +123,14 @@ impl Activity {
         is_pipelined
     }
 
-    /// The handler begins to wait for the body of its request.
+    /// Records that the handler starts waiting for its request's body.
     pub(in crate::http) fn begin_body(&self) {
         let count = self.body_count.load(Ordering::Relaxed).wrapping_add(1);
         self.body_count.store(count, Ordering::Relaxed);
         self.body_bytes.store(0, Ordering::Relaxed);
     }
 
-    /// So many bytes more of the body have come.
+    /// Records that this many more bytes of the body have arrived.
     pub(super) fn note_body(&self, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let sum = self.body_bytes.load(Ordering::Relaxed).saturating_add(bytes);
@@ -135,17 +138,17 @@ impl Activity {
         self.enter(Phase::Body);
     }
 
-    /// The body of the newest request was given up before its end.
+    /// Records that the current request's body was dropped before its end.
     pub(in crate::http) fn note_unread_body(&self) {
         self.has_unread_body.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the body of the newest request was given up before its end.
+    /// Whether the current request's body was dropped before its end.
     pub(super) fn has_unread_body(&self) -> bool {
         self.has_unread_body.load(Ordering::Relaxed)
     }
 
-    /// Polls a body. What it wakes for is passed on, unless the poll says that nothing is left.
+    /// Polls a body and forwards the wakes it causes, unless the poll completes the body.
     pub(in crate::http) fn poll_body<T>(&self, poll: impl FnOnce() -> (T, bool)) -> T {
         self.is_holding.store(true, Ordering::Relaxed);
         let (polled, is_complete) = poll();
@@ -156,7 +159,7 @@ impl Activity {
         polled
     }
 
-    /// From now on this task is woken.
+    /// Sets the task to wake.
     pub(super) fn set_task(&self, waker: &Waker) {
         let mut task = self.task.lock();
         if !task.as_ref().is_some_and(|task| task.will_wake(waker)) {
@@ -164,20 +167,19 @@ impl Activity {
         }
     }
 
-    /// From now on nobody is woken.
+    /// Stops waking the task.
     pub(super) fn forget_task(&self) {
         *self.task.lock() = None;
     }
 
-    /// Wakes the task of the connection.
     pub(super) fn pass_on(&self) {
         if let Some(task) = &*self.task.lock() {
             task.wake_by_ref();
         }
     }
 
-    /// Whether the client may still be sending something that nobody will read: a body that was
-    /// given up, or the rest of a head that was refused.
+    /// Whether the client may still be sending something that nobody will read: a dropped body, or
+    /// the rest of a refused head.
     pub(super) fn has_unread(&self) -> bool {
         self.has_unread_body() || self.phase() == Phase::Head
     }
@@ -187,22 +189,22 @@ impl Activity {
     }
 }
 
-/// Fires when a phase has made no progress until its deadline.
+/// Fires when a phase made no progress until its deadline.
 ///
-/// The clock is read once for each poll that finds a new note with a deadline. The timer is set
-/// only when there is none or it would fire too late; one that fires too early is set again. It is
-/// looked at only when it has fired or would wake somebody else: a busy connection leaves it alone.
+/// The clock is read once per poll that finds new progress in a phase with a deadline. The timer is
+/// reset only when it would fire too late; if it fires too early, it is set again. It is polled
+/// only if it has fired or would wake another task, so a busy connection never touches it.
 pub(super) struct Watchdog<'a> {
     activity: &'a Activity,
     deadlines: Deadlines,
-    /// The note that was seen last, and when.
+    /// The last progress seen, and when.
     seen: u32,
     since: Instant,
-    /// The body that was seen last, and when it was waited for first.
+    /// The last body seen, and when the handler started waiting for it.
     body_seen: u32,
     body_since: Instant,
     timer: Pin<Box<Sleep>>,
-    /// Whom the timer wakes; nobody while it has yet to be polled.
+    /// The task that the timer wakes; `None` until it is polled.
     waker: Option<Waker>,
 }
 
@@ -223,7 +225,7 @@ impl<'a> Watchdog<'a> {
         }
     }
 
-    /// Ready with the phase that took too long.
+    /// Resolves to the phase that took too long.
     pub(super) fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Phase> {
         let note = self.activity.note();
         let phase = Activity::phase_of(note);
@@ -256,7 +258,7 @@ impl<'a> Watchdog<'a> {
         Poll::Pending
     }
 
-    /// When a body is too late as a whole, however little it stalls.
+    /// When a body as a whole is overdue, even if it never stalls.
     fn body_deadline(&mut self) -> Instant {
         let count = self.activity.body_count.load(Ordering::Relaxed);
         if count != self.body_seen {
@@ -291,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn wakes_for_a_body_that_is_complete_go_nowhere() {
+    fn wakes_for_a_complete_body_are_dropped() {
         let activity = Arc::new(Activity::default());
         let waker = Waker::from(activity.clone());
         waker.wake_by_ref();
@@ -317,7 +319,7 @@ mod tests {
             assert_eq!(task.0.load(Ordering::Relaxed), expected, "{is_woken} {is_complete}");
             waker.wake_by_ref();
             expected += 1;
-            assert_eq!(task.0.load(Ordering::Relaxed), expected, "nothing is held back now");
+            assert_eq!(task.0.load(Ordering::Relaxed), expected, "wakes are no longer held back");
         }
         let other = Arc::new(Count::default());
         activity.set_task(&other.clone().into());

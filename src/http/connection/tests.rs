@@ -22,8 +22,8 @@ struct Client {
     started: Instant,
 }
 
-/// Answers with the length of the body, which `/large` allows to be larger; `/slow` takes a minute,
-/// `/big` answers with a megabyte, `/discard` does not look at the body.
+/// Answers with the length of the body. `/large` accepts larger bodies, `/slow` takes a minute,
+/// `/big` answers with a megabyte, and `/discard` ignores the body.
 async fn answer(request: Request<RequestBody>, budget: Arc<BodyBudget>) -> Response<Full<Bytes>> {
     let (head, mut body) = request.into_parts();
     let bytes_max = if head.uri.path() == "/large" { LARGE_LIMIT } else { LIMIT };
@@ -79,7 +79,7 @@ impl Client {
         self.io.write_all(text.as_ref()).await.unwrap();
     }
 
-    /// Reads until `end` has come.
+    /// Reads until `end` has arrived.
     async fn read_until(&mut self, end: &str) -> String {
         let mut text = String::new();
         while !text.ends_with(end) {
@@ -89,7 +89,7 @@ impl Client {
         text
     }
 
-    /// Everything until the server closes, how the serving ended, and the whole second when.
+    /// Everything until the server closes, the result of serving, and the elapsed whole seconds.
     async fn end(mut self) -> (String, Result<(), ConnectionError>, u64) {
         let mut rest = Vec::new();
         self.io.read_to_end(&mut rest).await.unwrap();
@@ -98,7 +98,7 @@ impl Client {
         (String::from_utf8(rest).unwrap(), result, seconds)
     }
 
-    /// The server drops the client in this phase, this many seconds after the start.
+    /// Checks that the server drops the client in this phase, this many seconds after the start.
     #[track_caller]
     fn expect_drop(self, phase: Phase, seconds: u64) -> impl Future<Output = ()> {
         let caller = std::panic::Location::caller();
@@ -114,7 +114,7 @@ impl Client {
     }
 }
 
-/// Runs on one thread with a clock that jumps over every wait.
+/// Runs on one thread with a clock that skips every wait.
 fn run(test: impl Future<Output = ()>) {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().start_paused(true).build().unwrap();
@@ -127,7 +127,7 @@ fn post(length: usize) -> String {
     format!("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n")
 }
 
-/// Requests that came together are served one at each turn of their connection.
+/// Pipelined requests are served one per turn of their connection.
 #[test]
 fn a_connection_that_pipelines_takes_turns_with_the_others() {
     run(async {
@@ -191,9 +191,9 @@ fn a_slow_head_is_dropped_10_seconds_after_its_first_byte() {
 }
 
 #[test]
-fn a_body_that_stalls_or_crawls_is_dropped_and_one_that_moves_is_not() {
-    // Pieces of so many bytes with so many seconds before each; the second in which the client is
-    // dropped, unless all of the body arrives.
+fn a_body_that_stalls_or_crawls_is_dropped_and_one_that_flows_is_not() {
+    // Pieces as (bytes, seconds before each), and the second at which the client is dropped, unless
+    // the whole body arrives.
     for (body_bytes, piece_bytes, pause_seconds, drop_seconds) in [
         (5, 1, 1, None),
         (5, 5, 9, None),
@@ -208,7 +208,7 @@ fn a_body_that_stalls_or_crawls_is_dropped_and_one_that_moves_is_not() {
     ] {
         run(async {
             let mut client = Client::connect();
-            // What came before on the same connection changes nothing.
+            // Earlier requests on the connection make no difference.
             client.send(post(3)).await;
             client.send("abc").await;
             client.read_until("got 3").await;
@@ -236,7 +236,7 @@ fn a_body_that_stalls_or_crawls_is_dropped_and_one_that_moves_is_not() {
 }
 
 #[test]
-fn a_body_that_nobody_looks_at_has_the_same_deadlines() {
+fn an_ignored_body_has_the_same_deadlines() {
     run(async {
         let mut client = Client::connect();
         client.send(post(500).replace("/ ", "/discard ")).await;
@@ -249,7 +249,7 @@ fn a_body_that_nobody_looks_at_has_the_same_deadlines() {
 }
 
 #[test]
-fn a_body_that_is_discarded_makes_way_for_the_next_request() {
+fn a_discarded_body_makes_way_for_the_next_request() {
     run(async {
         let mut client = Client::connect();
         for _ in 0..2 {
@@ -260,7 +260,7 @@ fn a_body_that_is_discarded_makes_way_for_the_next_request() {
             let text = client.read_until("none").await;
             assert!(text.starts_with("HTTP/1.1 200") && !text.contains("close"), "{text}");
         }
-        // One that grows beyond its bound does not.
+        // A body that exceeds its limit does not.
         let chunked = "POST /discard HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
         client.send(chunked).await;
         for _ in 0..11 {
@@ -284,7 +284,7 @@ fn all_bodies_together_have_a_budget() {
         };
         let mut first = begin(14_000, 12_000).await;
         assert_eq!(budget.held_bytes(), 12_000 - UNCOUNTED_BYTES);
-        // What is announced takes nothing, and neither does a small body.
+        // An announced length takes nothing from the budget, nor does a small body.
         let mut idle = begin(LARGE_LIMIT, 0).await;
         let mut small = begin(UNCOUNTED_BYTES, UNCOUNTED_BYTES).await;
         small.read_until("got 4096").await;
@@ -306,7 +306,7 @@ fn all_bodies_together_have_a_budget() {
 }
 
 #[test]
-fn a_handler_has_the_time_that_it_wants() {
+fn a_handler_has_no_deadline() {
     run(async {
         let mut client = Client::connect();
         client.send(GET.replace("/ ", "/slow ")).await;
@@ -317,7 +317,7 @@ fn a_handler_has_the_time_that_it_wants() {
 }
 
 #[test]
-fn a_client_that_has_said_all_gets_its_answer() {
+fn a_client_that_closes_its_sending_side_gets_its_answer() {
     run(async {
         let mut client = Client::connect();
         client.send(GET.replace("/ ", "/slow ")).await;
@@ -331,7 +331,7 @@ fn a_client_that_has_said_all_gets_its_answer() {
 }
 
 #[test]
-fn a_client_that_does_not_take_its_response_is_dropped() {
+fn a_client_that_does_not_read_its_response_is_dropped() {
     run(async {
         let mut client = Client::connect();
         client.send(GET.replace("/ ", "/big ")).await;
@@ -349,7 +349,7 @@ fn a_client_that_does_not_take_its_response_is_dropped() {
 }
 
 #[test]
-fn heads_have_a_size() {
+fn the_size_of_heads_is_limited() {
     run(async {
         let head = |bytes: usize| {
             let frame = "GET / HTTP/1.1\r\nx: \r\n\r\n".len();
@@ -371,13 +371,13 @@ fn heads_have_a_size() {
 }
 
 #[test]
-fn bodies_have_a_size() {
+fn the_size_of_bodies_is_limited() {
     run(async {
         let mut client = Client::connect();
         client.send(post(LIMIT)).await;
         client.send("x".repeat(LIMIT)).await;
         client.read_until("got 1000").await;
-        // Refused by its announced length: none of it has come.
+        // Refused by its announced length before any of it arrives.
         client.send(post(LIMIT + 1)).await;
         let (text, ..) = client.end().await;
         assert!(text.starts_with("HTTP/1.1 413 "), "{text}");
@@ -397,11 +397,11 @@ fn bodies_have_a_size() {
 }
 
 #[test]
-fn a_client_that_is_refused_while_it_sends_still_hears_why() {
+fn a_client_refused_while_sending_still_gets_the_answer() {
     run(async {
         let mut client = Client::connect();
         client.send(post(10_000_000)).await;
-        // More than the transport holds: without a reader this would wait for ever.
+        // More than the transport buffers: without a reader this would wait forever.
         for _ in 0..100 {
             client.send("x".repeat(10_000)).await;
         }
@@ -412,7 +412,7 @@ fn a_client_that_is_refused_while_it_sends_still_hears_why() {
 }
 
 #[test]
-fn a_connection_is_used_again_and_requests_may_be_ahead() {
+fn a_connection_is_reused_and_may_be_pipelined() {
     run(async {
         let mut client = Client::connect();
         client.send(format!("{GET}{}abc{GET}", post(3))).await;
@@ -458,7 +458,7 @@ fn shutdown_lets_a_request_in_flight_finish() {
 }
 
 #[test]
-fn a_connection_whose_place_is_needed_ends_at_once() {
+fn a_dismissed_connection_ends_at_once() {
     run(async {
         for request in ["", "GET / HT", &GET.replace("/ ", "/slow ")] {
             let mut client = Client::connect();

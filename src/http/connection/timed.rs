@@ -1,4 +1,4 @@
-//! A transport that notes what happens on it.
+//! A transport that records its progress.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -11,27 +11,27 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::activity::{Activity, Phase};
 
-/// What is thrown away at a time while a client still sends to a connection that is closing.
+/// Buffer size for discarding what a client still sends while its connection closes.
 const LINGER_CHUNK_BYTES: usize = 4 * 1024;
-/// Head and body of an answer up to this are put together: to the kernel, one piece is less work
-/// than a list of pieces, and by more than the copy costs.
+/// Responses up to this size are copied into one buffer: a single write costs the kernel less than
+/// a list of slices, by more than the copy costs.
 const FLAT_BYTES_MAX: usize = 2 * 1024;
-/// What is thrown away in all: more than any body that is refused by accident.
+/// How much is discarded in total: more than any body that is refused by accident.
 const LINGER_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// A transport and the notes about it.
 pub(super) struct Timed<Io> {
     io: Io,
     activity: Arc<Activity>,
     is_shut_down: bool,
     is_at_end: bool,
     lingered_bytes: usize,
-    /// hyper's own answer with what all answers have, and how much of it is written.
+    /// hyper's own response with our headers added, and how many of its bytes are written.
     own_answer: Option<(Vec<u8>, usize)>,
 }
 
-/// The answer that hyper gives to what is no request, with the header that every answer has. It
-/// has no body, and so ends where it does; no answer of ours does but those to `HEAD`.
+/// If this is a response that hyper itself sends to a malformed request, returns it with the header
+/// that every response has. Such a response has no body, so it ends with its head; of ours, only
+/// those to `HEAD` do.
 fn completed(bytes: &[u8]) -> Option<Vec<u8>> {
     if !bytes.ends_with(b"\r\n\r\n") || !bytes.starts_with(b"HTTP/1.1 ") {
         return None;
@@ -80,7 +80,7 @@ impl<Io: AsyncRead + Unpin> AsyncRead for Timed<Io> {
         }
         self.activity.note_read();
         match self.activity.phase() {
-            // The deadline of a head runs from its first byte: later ones do not extend it.
+            // The deadline of a head runs from its first byte; later bytes do not extend it.
             Phase::Idle => self.activity.enter(Phase::Head),
             Phase::Body => self.activity.note_body(buffer.filled().len() - before),
             Phase::Head | Phase::Handling | Phase::Responding | Phase::Lingering => {}
@@ -90,15 +90,15 @@ impl<Io: AsyncRead + Unpin> AsyncRead for Timed<Io> {
 }
 
 impl<Io: AsyncRead + AsyncWrite + Unpin> Timed<Io> {
-    /// Notes bytes that the client took. A response may go out in several turns, with the
-    /// connection looking idle between them.
+    /// Records bytes that the client accepted. A response may take several writes, between which
+    /// the connection looks idle.
     fn note_written(&self, result: &io::Result<usize>) {
         if result.is_ok() && matches!(self.activity.phase(), Phase::Idle | Phase::Responding) {
             self.activity.enter(Phase::Responding);
         }
     }
 
-    /// Writes a head of an answer, and what else is small.
+    /// Writes the head of a response, or a small response as a whole.
     fn poll_write_flat(
         &mut self,
         context: &mut Context<'_>,
@@ -122,8 +122,8 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Timed<Io> {
         Poll::Ready(Ok(bytes.len()))
     }
 
-    /// Reads what the client still sends, and forgets it: closing a socket on unread bytes resets
-    /// it, and the client would lose the response that tells it what was wrong.
+    /// Reads and discards what the client still sends: closing a socket with unread bytes resets
+    /// it, and the client might lose the response that says what was wrong.
     fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let mut chunk = [0_u8; LINGER_CHUNK_BYTES];
         while !self.is_at_end && self.lingered_bytes < LINGER_BYTES_MAX {

@@ -252,7 +252,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn small_windows_do_what_an_exact_log_does(
+    fn small_windows_agree_with_an_exact_log(
         requests_per_second in small_limit(),
         requests_per_minute in small_limit(),
         arrivals in arrivals(120),
@@ -266,7 +266,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
-    fn the_windows_of_the_tiers_do_what_an_exact_log_does(arrivals in arrivals(1500)) {
+    fn tier_windows_agree_with_an_exact_log(arrivals in arrivals(1500)) {
         for limits in ["5/300", "20/1200", "20/30", "unlimited/300"] {
             let (per_second, per_minute) = limits.split_once('/').unwrap();
             run(tier(per_second, per_minute), &arrivals);

@@ -363,7 +363,7 @@ fn nothing_is_lost_between_threads() {
             move || {
                 runtime().block_on(async {
                     tokio::select! {
-                        _ = fanout.run() => unreachable!("the fan-out runs for ever"),
+                        _ = fanout.run() => unreachable!("the fan-out never ends"),
                         _ = is_done.wait_for(|&count| count == 3) => {}
                     }
                 });

@@ -157,7 +157,7 @@ async fn a_recorder_that_is_killed_loses_no_more_than_a_second() {
     let recording = Recording::start(&venue, folder.path(), &["--duration", "3"]);
     let (status, log, errors) = recording.ended();
     assert!(status.success(), "{log}{errors}");
-    assert!(log.contains("its time is over"), "{log}");
+    assert!(log.contains("the duration is over"), "{log}");
     let again = Played::of(folder.path());
     assert_eq!(
         (again.report.session_count, again.report.torn_count),
