@@ -1,51 +1,37 @@
 //! Who may do what: 401 for whoever is not known, 403 for whoever may not.
 
+use paperbourse::http::operation::{Access, Operation, Verb};
+use paperbourse::http::operations::OPERATIONS;
 use paperbourse_test_support::Request;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::expect::check_error;
 use super::recording::{PLAIN, buy};
 use super::server::{Server, printed_token, shared};
 
-/// Every operation that needs a credential.
-fn guarded_requests() -> Vec<Request> {
-    vec![
-        Request::post("/v1/keys/bootstrap", &json!({})),
-        Request::post("/v1/keys", &json!({})),
-        Request::get("/v1/keys"),
-        Request::patch("/v1/keys/64", &json!({"name": "x"})),
-        Request::post("/v1/keys/64/rotate", &json!({})),
-        Request::delete("/v1/keys/64"),
-        Request::post("/v1/keys/ws-token", &json!({})),
-        Request::post("/trade", &buy(1)),
-        Request::post("/trades/64/comments", &json!({"content": "x"})),
-        Request::delete("/comments/64"),
-        Request::post("/v1/orders/batch", &json!({"orders": [buy(1)]})),
-        Request::get("/v1/orders"),
-        Request::get("/v1/orders/64"),
-        Request::post("/v1/prices/batch", &json!({"market_ids": [PLAIN]})),
-        Request::get("/v1/account/balance"),
-        Request::get("/v1/account/positions"),
-    ]
+/// The path of an operation, with things that exist for its parameters.
+fn path_of(operation: &Operation, order_id: &Value) -> String {
+    let path = operation.path.as_str();
+    let path = path.replace("{condition_id}", PLAIN).replace("{order_id}", &order_id.to_string());
+    let path = path.replace(&format!("{{{}}}", operation.path.parameter()), "64");
+    let query = if operation.query.contains(&"token_id") { "?token_id=700000" } else { "" };
+    path + query
+}
+
+/// Every operation that needs a credential, a socket's aside. Each refuses before it reads a body.
+fn guarded_requests() -> impl Iterator<Item = Request> {
+    let is_guarded = |access| !matches!(access, Access::Public | Access::Socket);
+    let guarded = OPERATIONS.iter().filter(move |operation| is_guarded(operation.access));
+    guarded.map(|operation| Request::new(operation.method.as_str(), path_of(operation, &json!(64))))
 }
 
 /// Every operation that needs none.
-fn public_paths(order_id: &serde_json::Value) -> Vec<String> {
-    let paths = [
-        "/v1/keys/tiers",
-        "/v1/markets",
-        "/v1/book?token_id=700000",
-        "/v1/status",
-        "/v1/time",
-        "/v1/health",
-        "/v1/health/live",
-        "/v1/health/ready",
-    ];
-    let mut paths: Vec<String> = paths.map(String::from).into();
-    paths.push(format!("/v1/markets/{PLAIN}"));
-    paths.push(format!("/v1/markets/{PLAIN}/book"));
-    paths.push(format!("/trades/{order_id}/comments"));
-    paths
+fn public_paths(order_id: &Value) -> impl Iterator<Item = String> {
+    let public = OPERATIONS.iter().filter(|operation| operation.access == Access::Public);
+    public.map(|operation| {
+        assert_eq!(operation.method, Verb::Get, "{operation:?}");
+        path_of(operation, order_id)
+    })
 }
 
 #[test]
@@ -68,10 +54,11 @@ fn a_credential_that_is_wrong_is_refused_everywhere() {
     let expired = server.expired_token(&account.subject);
     let foreign = Server::start(&[]).token(&account.subject, None);
     let tampered = format!("{}A", account.token);
-    let public = public_paths(&account.buy(1)["order_id"]).into_iter();
+    let order_id = account.buy(1)["order_id"].clone();
+    let public = public_paths(&order_id);
     // Health is answered before anybody is asked who they are.
     let public = public.filter(|path| !path.contains("health")).map(Request::get);
-    for request in guarded_requests().into_iter().chain(public) {
+    for request in guarded_requests().chain(public) {
         let check = |request: Request, code| check_error(&server.send(&request), 401, code);
         check(request.clone().key(&unknown), "INVALID_KEY");
         check(request.clone().key("nonsense"), "INVALID_KEY");
