@@ -221,8 +221,8 @@ fn open_issuer(arguments: &ServeArgs) -> anyhow::Result<EmbeddedIssuer> {
     let issuer = EmbeddedIssuer::open(folder)
         .with_context(|| format!("failed to open the issuer's key in {}", folder.display()))?;
     tracing::info!(
-        "accepting tokens of the embedded issuer; create one with `paperbourse token --subject NAME \
-         --data {}`",
+        "accepting tokens of the embedded issuer; create one with `paperbourse token --subject \
+         NAME --data {}`",
         folder.display()
     );
     Ok(issuer)

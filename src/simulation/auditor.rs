@@ -7,10 +7,22 @@
 //!   share and micro-dollar: none is lost and none is counted twice.
 //! - A recovered shard is in a state that it has had before, and in none older than an answer.
 
+macro_rules! ensure {
+    ($condition:expr, $($text:tt)*) => {
+        if !$condition {
+            return Err(format!($($text)*));
+        }
+    };
+}
+
+mod keys;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+
+use keys::{check_changes, is_same_key};
 
 use super::clients::{Clients, KEPT_ORDERS_MAX, Request, START_MICROS, TRADER_COUNT};
 use super::history::History;
@@ -18,7 +30,7 @@ use super::markets::{MARKETS, payout_micros};
 use super::process::Noted;
 use crate::engine::State;
 use crate::engine::comment::Comment;
-use crate::engine::key::{Key, KeyGrant};
+use crate::engine::key::Key;
 use crate::engine::order::{Order, OrderReceipt};
 use crate::engine::payout::Decision;
 use crate::engine::view::AccountPage;
@@ -81,14 +93,6 @@ pub(super) struct Auditor {
     settled: BTreeSet<usize>,
     /// How many answers were compared.
     pub(super) compared: u64,
-}
-
-macro_rules! ensure {
-    ($condition:expr, $($text:tt)*) => {
-        if !$condition {
-            return Err(format!($($text)*));
-        }
-    };
 }
 
 impl Auditor {
@@ -335,7 +339,8 @@ impl Auditor {
             let (shard, sequence) = (state.shard(), state.sequence());
             ensure!(
                 sequence >= acknowledged,
-                "{shard:?} recovered only up to record {sequence}, but {acknowledged} was acknowledged"
+                "{shard:?} recovered only up to record {sequence}, but {acknowledged} was \
+                 acknowledged"
             );
             let hashes = &mut self.history.lock().shards[shard.index()];
             let at = usize::try_from(sequence).expect("a short history");
@@ -579,34 +584,4 @@ fn is_sum_of_some(amounts: &[i64], sum: i64) -> bool {
 
 fn market_index(id: &str) -> usize {
     MARKETS.iter().position(|market| market.id == id).expect("one of the traded markets")
-}
-
-/// Checks that a key has its first known name or one that was requested, and an end if it was
-/// rotated. Whether the right one of several names came back shows in the state hashes.
-fn check_changes(
-    first: &Key,
-    key: &Key,
-    names: &BTreeMap<KeyId, Vec<Option<Box<str>>>>,
-    rotations: &BTreeMap<KeyId, bool>,
-) -> Result<(), String> {
-    let (id, grant) = (key.id, &key.grant);
-    let is_asked = names.get(&id).is_some_and(|names| names.contains(&grant.name));
-    ensure!(
-        is_asked || grant.name == first.grant.name,
-        "key {id} was never to be named as in {grant:?}"
-    );
-    match (key.is_rotated(), rotations.get(&id)) {
-        (true, None) => Err(format!("key {id} was rotated without a request")),
-        (false, Some(true)) => Err(format!("key {id} lost its end")),
-        _ => Ok(()),
-    }
-}
-
-/// Whether these are the same key, regardless of renaming, rotation and revocation.
-fn is_same_key(one: &Key, other: &Key) -> bool {
-    let lasting = |key: &Key| KeyGrant { name: None, expires_at: None, ..key.grant.clone() };
-    one.account == other.account
-        && lasting(one) == lasting(other)
-        && one.created_by == other.created_by
-        && one.created_at == other.created_at
 }
