@@ -13,6 +13,7 @@ use paperbourse::ids::{OutcomeIndex, Timestamp};
 use paperbourse::market::Markets;
 use paperbourse::market::catalogue::{MarketInfo, Outcome};
 use paperbourse::venue::feed::{Feed, MismatchPolicy};
+use paperbourse::venue::follow::books::Books as _;
 use paperbourse::venue::polymarket::wire::clob::{self, BookMessage};
 use paperbourse::venue::polymarket::wire::{Description, gamma};
 use paperbourse::venue::{VenueChange, VenueEvent};
