@@ -57,6 +57,12 @@ impl FlushWakeup {
         }
     }
 
+    /// Whether the thread is parked until woken.
+    #[cfg(all(test, not(paperbourse_loom)))]
+    pub(super) fn is_asleep(&self) -> bool {
+        self.sleep.load(Ordering::Acquire) == ASLEEP
+    }
+
     /// Whether a flush was requested since the last call.
     pub(super) fn take_request(&self) -> bool {
         self.is_requested.load(Ordering::Acquire) && self.is_requested.swap(false, Ordering::AcqRel)
