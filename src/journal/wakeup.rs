@@ -58,7 +58,7 @@ impl FlushWakeup {
     }
 
     /// Whether the thread is parked until woken.
-    #[cfg(all(test, not(paperbourse_loom)))]
+    #[cfg(test)]
     pub(super) fn is_asleep(&self) -> bool {
         self.sleep.load(Ordering::Acquire) == ASLEEP
     }

@@ -13,7 +13,6 @@ use super::*;
 use crate::disk::Disk;
 use crate::disk::simulated::SimulatedDisk;
 use crate::engine::command::{Identity, OpenAccount};
-use crate::ids::Timestamp;
 use crate::journal::{DataDirectory, JournalConfig, Steps};
 
 /// What a thread does when none of its tasks can go on.
