@@ -60,8 +60,6 @@ impl Phase {
 #[derive(Debug, Default)]
 pub struct Activity {
     note: AtomicU32,
-    /// Whether something was read from the transport since the current request began.
-    has_read: AtomicBool,
     /// Whether part of the current request's body was not read.
     has_unread_body: AtomicBool,
     /// How many bodies have been waited for, and how many bytes of the newest have arrived.
@@ -108,18 +106,13 @@ impl Activity {
         self.note.load(Ordering::Relaxed)
     }
 
-    /// Records that something was read from the transport.
-    pub(super) fn note_read(&self) {
-        self.has_read.store(true, Ordering::Relaxed);
-    }
-
     /// Records that the handler starts a request. Returns whether it was read together with the one
     /// before.
     pub(super) fn begin_request(&self) -> bool {
+        // Nothing was read since the response before it.
+        let is_pipelined = self.phase() != Phase::Head;
         self.enter(Phase::Handling);
         self.has_unread_body.store(false, Ordering::Relaxed);
-        let is_pipelined = !self.has_read.load(Ordering::Relaxed);
-        self.has_read.store(false, Ordering::Relaxed);
         is_pipelined
     }
 

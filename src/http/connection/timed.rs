@@ -78,7 +78,6 @@ impl<Io: AsyncRead + Unpin> AsyncRead for Timed<Io> {
             self.is_at_end |= had_room;
             return Poll::Ready(Ok(()));
         }
-        self.activity.note_read();
         match self.activity.phase() {
             // The deadline of a head runs from its first byte; later bytes do not extend it.
             Phase::Idle => self.activity.enter(Phase::Head),
