@@ -17,14 +17,6 @@ use crate::limits::bucket::{BucketRule, TokenBucket};
 /// How long to wait after a failed accept, most likely for lack of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// How fast one worker accepts connections. Clients that reconnect as soon as they are dismissed
-/// would otherwise starve the connected ones; beyond this rate, new connections queue in the
-/// kernel.
-const ACCEPT_RATE: BucketRule = match BucketRule::per_second(2_000, 1_000) {
-    Ok(rule) => rule,
-    Err(_) => panic!("within the bounds of a rule"),
-};
-
 pub(super) struct Workers {
     /// Closes when the last worker has drained.
     drained: mpsc::Receiver<()>,
@@ -75,7 +67,7 @@ fn run(socket: StdListener, worker: &Arc<Worker>, alive: mpsc::Sender<()>) {
 /// Accepts connections until shutdown begins.
 async fn accept(listener: TcpListener, worker: &Arc<Worker>, seats: &mpsc::Sender<()>) {
     let mut shutdown = worker.stage.shutdown();
-    let mut pace = Pace::new(ACCEPT_RATE);
+    let mut pace = Pace::new(BucketRule::ACCEPTS);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -86,6 +78,7 @@ async fn accept(listener: TcpListener, worker: &Arc<Worker>, seats: &mpsc::Sende
                 welcome(stream, peer, worker, seats);
                 // One at a time, so that open connections get their turn in between.
                 tokio::task::yield_now().await;
+                // Beyond the rate, new connections queue in the kernel.
                 pace.wait().await;
             }
             Err(error) => {
@@ -185,7 +178,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_burst_of_connections_is_accepted_at_once_and_the_rest_at_the_rate() {
-        let mut pace = Pace::new(ACCEPT_RATE);
+        let mut pace = Pace::new(BucketRule::ACCEPTS);
         let began = tokio::time::Instant::now();
         for (count, expected_ms) in [(1_000, 0), (2_000, 1_000), (1_000, 1_500)] {
             for _ in 0..count {
