@@ -135,11 +135,10 @@ impl Process {
     /// Waits until it says that it is ready.
     #[track_caller]
     pub fn ready(self) -> ServerProcess {
-        let (_, address) = {
-            let line = self.wait_for_line(|line| line.contains("listening on http://"));
-            let (before, address) = line.split_once("listening on http://").unwrap();
-            (before.to_owned(), address.trim().parse().unwrap())
-        };
+        const ADDRESS: &str = "listening on http://";
+        let line = self.wait_for_line(|line| line.contains(ADDRESS));
+        let (_, address) = line.split_once(ADDRESS).unwrap();
+        let address = address.trim().parse().unwrap();
         self.wait_for_line(|line| line.ends_with(" ready"));
         ServerProcess { process: self, address }
     }
