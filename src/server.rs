@@ -19,7 +19,7 @@ use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::ServeArgs;
-use crate::http::exchange::{Exchange, Stage};
+use crate::http::exchange::{Exchange, Server};
 use crate::http::forwarded::TrustedProxies;
 use start::Started;
 use worker::Workers;
@@ -58,9 +58,9 @@ pub fn run(arguments: &ServeArgs) -> anyhow::Result<()> {
 
     let proxies = TrustedProxies::new(&arguments.trusted_proxies);
     let per_address_max = arguments.connections_per_address(connections_max);
-    let stage = Stage::new(connections_max).capped_by_address(connections_max, per_address_max);
-    let stage = Arc::new(stage.trusting(proxies));
-    let mut workers = Workers::start(listeners.sockets, &stage)?;
+    let server = Server::new(connections_max).capped_by_address(connections_max, per_address_max);
+    let server = Arc::new(server.trusting(proxies));
+    let mut workers = Workers::start(listeners.sockets, &server)?;
     // A separate thread for everything but requests: the venue, the fan-out, signals.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -71,7 +71,7 @@ pub fn run(arguments: &ServeArgs) -> anyhow::Result<()> {
         if let Some(admin) = admin {
             tracing::info!("metrics on http://{}/metrics", admin.address);
             let snapshots = snapshots.as_ref().map(|snapshots| snapshots.metrics().clone());
-            tokio::spawn(admin::serve(admin.socket, stage.clone(), snapshots));
+            tokio::spawn(admin::serve(admin.socket, server.clone(), snapshots));
         }
         tokio::spawn({
             let exchange = exchange.clone();
@@ -80,11 +80,11 @@ pub fn run(arguments: &ServeArgs) -> anyhow::Result<()> {
         tokio::spawn(async move { venue.run().await });
         tokio::spawn(release_limiters(exchange.clone()));
         let ending = ending_signal()?;
-        stage.open(exchange.clone());
+        server.open(exchange.clone());
         tracing::info!("ready");
         let name = ending.await;
         tracing::info!(signal = name, "draining");
-        drain(&stage, &mut workers, &exchange).await;
+        drain(&server, &mut workers, &exchange).await;
         // A snapshot in progress is abandoned; the next start takes it.
         drop(snapshots);
         Ok(())
@@ -103,7 +103,7 @@ async fn release_limiters(exchange: Arc<Exchange>) {
 }
 
 /// Shuts down in the order that loses nothing. A second signal exits at once.
-async fn drain(stage: &Stage, workers: &mut Workers, exchange: &Exchange) {
+async fn drain(server: &Server, workers: &mut Workers, exchange: &Exchange) {
     if let Ok(again) = ending_signal() {
         tokio::spawn(async move {
             let name = again.await;
@@ -111,7 +111,7 @@ async fn drain(stage: &Stage, workers: &mut Workers, exchange: &Exchange) {
             std::process::exit(1);
         });
     }
-    stage.close();
+    server.close();
     let deadline = Duration::from_secs(DRAIN_SECONDS_MAX);
     if tokio::time::timeout(deadline, workers.drained()).await.is_err() {
         tracing::warn!(

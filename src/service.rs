@@ -79,23 +79,23 @@ pub struct Parts {
     pub account_rates: AccountRates,
 }
 
-/// When a request is served: read once, passed down.
+/// The time at which a request is served: read once and passed down.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
-    /// The time on the wall.
+    /// The wall clock.
     pub now: Timestamp,
-    /// Nanoseconds of the monotonic clock, since the service was made.
+    /// Nanoseconds since the service was created, by the monotonic clock.
     pub monotonic_ns: u64,
 }
 
-/// Who sends a request, and where its waits are parked.
+/// What a use case needs to know about the request it serves.
 #[derive(Clone, Copy)]
-pub struct Visit<'a> {
-    /// When.
+pub struct RequestContext<'a> {
+    /// When it is served.
     pub moment: Moment,
-    /// From which address.
+    /// The address it came from.
     pub address: IpAddr,
-    /// The waits of the worker that serves it.
+    /// Wakes the requests of its worker that wait for the disk.
     pub waiters: &'a Arc<Waiters>,
 }
 

@@ -83,25 +83,24 @@ struct Shard {
     core: Mutex<Core>,
 }
 
-/// The wait for what came of a task: until it has run, and until that is durable. `None` when there
-/// was no room in the queue.
+/// Waits until a task has run and its result is durable. Resolves to `None` if the queue was full.
 ///
-/// Written out, and not an `async fn`, because it is part of the future of each request, which is
-/// moved: this holds what came of the task once, and the task itself not at all.
-struct Visit<'w, T> {
+/// A type of its own and not an `async fn`, because it is part of every request's future, which is
+/// moved: this holds the result once, and the task not at all.
+struct TaskWait<'w, T> {
     waiters: &'w Arc<Waiters>,
-    stage: Stage<T>,
+    state: TaskState<T>,
 }
 
-enum Stage<T> {
-    /// Whoever has the turn runs it.
+enum TaskState<T> {
+    /// The thread that has the queue's turn runs it.
     Queued(Arc<Ticket<T>>),
-    /// It has run, and its record is on its way to the disk.
+    /// It has run; its record is on the way to the disk.
     Ran(T, DurableWait),
-    /// There was no room.
+    /// The queue was full.
     Refused,
-    /// The answer was given.
-    Over,
+    /// The result was returned.
+    Done,
 }
 
 /// Why a command has come to nothing.
@@ -163,11 +162,11 @@ impl Shards {
     where
         C: Command<Answer: Send> + Send + 'static,
     {
-        let mut visit =
-            self.visit(shard, waiters, move |core, around| core.execute(&command, around));
-        // An `async` block would hold the visit twice.
+        let mut wait =
+            self.enqueue(shard, waiters, move |core, around| core.execute(&command, around));
+        // An `async` block would hold the wait twice.
         poll_fn(move |context| {
-            Pin::new(&mut visit).poll(context).map(|answer| answer.unwrap_or(Err(Refusal::Busy)))
+            Pin::new(&mut wait).poll(context).map(|answer| answer.unwrap_or(Err(Refusal::Busy)))
         })
     }
 
@@ -181,7 +180,7 @@ impl Shards {
     where
         C: Command<Answer: Send> + Send + 'static,
     {
-        self.visit(shard, waiters, move |core, around| {
+        self.enqueue(shard, waiters, move |core, around| {
             let mut place = Place::START;
             let value = commands
                 .iter()
@@ -211,32 +210,32 @@ impl Shards {
             }
             observed
         };
-        self.visit(shard, waiters, read).await.ok_or(Refusal::Busy)
+        self.enqueue(shard, waiters, read).await.ok_or(Refusal::Busy)
     }
 
     /// Runs one task in a shard, or leaves it in the queue, before this returns: a task in the
     /// queue runs, whether or not the visit is polled.
-    fn visit<'w, T: Send + 'static>(
+    fn enqueue<'w, T: Send + 'static>(
         self: &Arc<Self>,
         shard_id: ShardId,
         waiters: &'w Arc<Waiters>,
         task: impl FnOnce(&mut Core, &Surroundings) -> Observed<T> + Send + 'static,
-    ) -> Visit<'w, T> {
+    ) -> TaskWait<'w, T> {
         let shard = &self.shards[shard_id.index()];
         if let Some(turn) = shard.queue.try_turn() {
             let observed = ending_on_panic(|| task(&mut shard.core.lock(), &self.around));
             self.serve(shard_id, turn);
-            return Visit::ran(observed, waiters);
+            return TaskWait::ran(observed, waiters);
         }
         let ticket = Arc::new(Ticket::new(waiters.clone()));
         let filled = ticket.clone();
         let task: Task = Box::new(move |core, around| filled.fill(task(core, around)));
         match shard.queue.offer(task) {
-            Offered::Full(_) => return Visit { waiters, stage: Stage::Refused },
+            Offered::Full(_) => return TaskWait { waiters, state: TaskState::Refused },
             Offered::Queued => {}
             Offered::Yours(turn) => self.serve(shard_id, turn),
         }
-        Visit { waiters, stage: Stage::Queued(ticket) }
+        TaskWait { waiters, state: TaskState::Queued(ticket) }
     }
 
     /// Runs what is queued. Past a bound, the rest is left to a task of its own, so that the
@@ -254,35 +253,35 @@ impl Shards {
     }
 }
 
-impl<'w, T> Visit<'w, T> {
+impl<'w, T> TaskWait<'w, T> {
     fn ran(observed: Observed<T>, waiters: &'w Arc<Waiters>) -> Self {
         let wait = waiters.durable(observed.place);
-        Self { waiters, stage: Stage::Ran(observed.value, wait) }
+        Self { waiters, state: TaskState::Ran(observed.value, wait) }
     }
 }
 
 /// Nothing in it is pinned.
-impl<T> Unpin for Visit<'_, T> {}
+impl<T> Unpin for TaskWait<'_, T> {}
 
-impl<T> Future for Visit<'_, T> {
+impl<T> Future for TaskWait<'_, T> {
     type Output = Option<T>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
         let this = self.get_mut();
-        if let Stage::Queued(ticket) = &this.stage {
+        if let TaskState::Queued(ticket) = &this.state {
             let mut observed = ready!(ticket.poll(context));
             if faults::is_on(Fault::HandedOverAnsweredEarly) {
                 observed.place = Place::START;
             }
             *this = Self::ran(observed, this.waiters);
         }
-        if let Stage::Ran(_, wait) = &mut this.stage {
+        if let TaskState::Ran(_, wait) = &mut this.state {
             ready!(Pin::new(wait).poll(context));
         }
-        match std::mem::replace(&mut this.stage, Stage::Over) {
-            Stage::Ran(value, _) => Poll::Ready(Some(value)),
-            Stage::Refused => Poll::Ready(None),
-            Stage::Queued(_) | Stage::Over => unreachable!("a visit is over once"),
+        match std::mem::replace(&mut this.state, TaskState::Done) {
+            TaskState::Ran(value, _) => Poll::Ready(Some(value)),
+            TaskState::Refused => Poll::Ready(None),
+            TaskState::Queued(_) | TaskState::Done => unreachable!("polled after it was done"),
         }
     }
 }

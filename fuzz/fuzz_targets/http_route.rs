@@ -21,7 +21,7 @@ use paperbourse::clock::Clock;
 use paperbourse::engine::Rules;
 use paperbourse::http::body::RequestBody;
 use paperbourse::http::connection::{Deadlines, serve_connection};
-use paperbourse::http::exchange::{Exchange, Seat, Stage, Worker};
+use paperbourse::http::exchange::{ConnectionSlot, Exchange, Server, Worker};
 use paperbourse::http::handle::handle;
 use paperbourse::http::route::{RouteError, find};
 use paperbourse::ids::Timestamp;
@@ -54,7 +54,7 @@ const BOOK: &str = concat!(
 struct World {
     runtime: Runtime,
     worker: Worker,
-    seat: Arc<Seat>,
+    slot: Arc<ConnectionSlot>,
     token: String,
     key: String,
 }
@@ -62,12 +62,12 @@ struct World {
 static WORLD: LazyLock<World> = LazyLock::new(|| {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_time().start_paused(true).build().unwrap();
-    let stage = Arc::new(Stage::new(1));
+    let server = Arc::new(Server::new(1));
     let (exchange, token) = exchange();
-    stage.open(Arc::new(exchange));
-    let seat = Seat::new(stage.connections.admit(None, 0).unwrap(), mpsc::channel(1).0);
-    let (worker, seat) = (Worker::new(stage), Arc::new(seat));
-    let mut world = World { runtime, worker, seat, token, key: String::new() };
+    server.open(Arc::new(exchange));
+    let slot = ConnectionSlot::new(server.connections.admit(None, 0).unwrap(), mpsc::channel(1).0);
+    let (worker, slot) = (Worker::new(server), Arc::new(slot));
+    let mut world = World { runtime, worker, slot, token, key: String::new() };
     let body = r#"{"permissions":["read","trade","admin"]}"#;
     let bootstrap = format!(
         "POST /v1/keys/bootstrap HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {{token}}\r\n\
@@ -146,7 +146,7 @@ impl World {
 
     async fn answer(&self, request: Request<RequestBody>) -> Response<Full<Bytes>> {
         check_route(request.uri().path());
-        let mut response = handle(&self.worker, &self.seat, ADDRESS, request).await;
+        let mut response = handle(&self.worker, &self.slot, ADDRESS, request).await;
         assert_ne!(response.status(), StatusCode::INTERNAL_SERVER_ERROR, "{response:?}");
         assert!(response.headers().contains_key("x-request-id"));
         let is_json = |value: &[u8]| value.starts_with(b"application/json");

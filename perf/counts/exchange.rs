@@ -13,7 +13,7 @@ use paperbourse::auth::ws_token::WsTokens;
 use paperbourse::clock::Clock;
 use paperbourse::engine::Rules;
 use paperbourse::http::connection::{Deadlines, serve_connection};
-use paperbourse::http::exchange::{Exchange, Seat, Stage, Worker};
+use paperbourse::http::exchange::{ConnectionSlot, Exchange, Server, Worker};
 use paperbourse::http::handle::handle;
 use paperbourse::ids::{OutcomeIndex, Timestamp};
 use paperbourse::journal::{Journal, JournalConfig, MemoryJournal};
@@ -59,11 +59,14 @@ pub(crate) fn bare(times: usize) {
 /// Serves trades of this shape with an exchange that has its journal in memory.
 pub(crate) fn trade(shape: Shape, times: usize) {
     let (exchange, token) = exchange();
-    let stage = Arc::new(Stage::new(1));
-    stage.open(Arc::new(exchange));
-    let seat = Seat::new(stage.connections.admit(None, 0).expect("the first"), mpsc::channel(1).0);
-    let (worker, seat) = (Worker::new(stage), Arc::new(seat));
-    let handler = |request| handle(&worker, &seat, ADDRESS, request);
+    let server = Arc::new(Server::new(1));
+    server.open(Arc::new(exchange));
+    let slot = ConnectionSlot::new(
+        server.connections.admit(None, 0).expect("the first"),
+        mpsc::channel(1).0,
+    );
+    let (worker, slot) = (Worker::new(server), Arc::new(slot));
+    let handler = |request| handle(&worker, &slot, ADDRESS, request);
     runtime().block_on(async {
         let never = std::future::pending;
         let (mut pipe, server) = tokio::io::duplex(PIPE_BYTES);

@@ -13,14 +13,14 @@ use super::state::State;
 use crate::ids::{AccountId, KeyId, OrderId, OutcomeIndex, Place, Timestamp};
 use crate::market::book::Side;
 
-/// One visit to a shard reads at most this many rows; longer lists take several.
-pub const ROWS_PER_VISIT_MAX: usize = 200;
+/// One read of a shard returns at most this many rows; longer lists take several.
+pub const ROWS_PER_READ_MAX: usize = 200;
 
-/// One visit looks at no more orders than this for those that a filter lets through.
-const ORDERS_PER_VISIT_MAX: usize = 2_000;
+/// One read looks at no more orders than this for those that a filter lets through.
+const ORDERS_PER_READ_MAX: usize = 2_000;
 
 /// The same of settlements.
-const SETTLEMENTS_PER_VISIT_MAX: usize = 2_000;
+const SETTLEMENTS_PER_READ_MAX: usize = 2_000;
 
 /// Something that was read, and the newest record that it rests on. Nobody may be told before that
 /// record is durable.
@@ -61,7 +61,7 @@ pub struct AccountPage {
     pub account: AccountId,
     /// Its money.
     pub ledger: Ledger,
-    /// At most [`ROWS_PER_VISIT_MAX`] positions.
+    /// At most [`ROWS_PER_READ_MAX`] positions.
     pub positions: Vec<PositionRow>,
     /// Whether there are more behind the page.
     pub has_more: bool,
@@ -138,7 +138,7 @@ impl State {
         let Some(account) = self.account(account) else {
             return Observed::nothing(Place::START);
         };
-        let page = account.positions().iter().enumerate().skip(offset).take(ROWS_PER_VISIT_MAX);
+        let page = account.positions().iter().enumerate().skip(offset).take(ROWS_PER_READ_MAX);
         let positions = page.map(|(index, position)| {
             let market = self.used_market(position.market);
             PositionRow {
@@ -153,7 +153,7 @@ impl State {
             account: account.id,
             ledger: account.ledger(),
             positions: positions.collect(),
-            has_more: account.positions().len() > offset.saturating_add(ROWS_PER_VISIT_MAX),
+            has_more: account.positions().len() > offset.saturating_add(ROWS_PER_READ_MAX),
         };
         Observed { value: Some(value), place: self.place_at(account.position_in_log) }
     }
@@ -192,11 +192,11 @@ impl State {
         let Some(account) = self.account(account) else {
             return Observed::nothing(Place::START);
         };
-        let limit = limit.min(ROWS_PER_VISIT_MAX);
+        let limit = limit.min(ROWS_PER_READ_MAX);
         let mut orders = Vec::new();
         let total = account.kept_order_count();
         let mut looked_at = offset.min(total);
-        let newest_first = account.orders().rev().skip(offset).take(ORDERS_PER_VISIT_MAX);
+        let newest_first = account.orders().rev().skip(offset).take(ORDERS_PER_READ_MAX);
         for order in newest_first.map(|slot| &self.orders[slot]) {
             if orders.len() == limit {
                 break;
@@ -224,14 +224,14 @@ impl State {
         let Some(account) = self.account(account) else {
             return Observed::nothing(Place::START);
         };
-        let limit = limit.min(ROWS_PER_VISIT_MAX);
+        let limit = limit.min(ROWS_PER_READ_MAX);
         // A position's number is its place and one more.
         let end = before
             .map_or(u32::MAX, |number| u32::try_from(number.saturating_sub(1)).unwrap_or(u32::MAX));
         let mut newest_first = account.settlements().range(..end).rev().peekable();
         let mut page = SettlementPage { rows: Vec::new(), next: None };
         let mut looked_at = 0;
-        while page.rows.len() < limit && looked_at < SETTLEMENTS_PER_VISIT_MAX {
+        while page.rows.len() < limit && looked_at < SETTLEMENTS_PER_READ_MAX {
             let Some((&place, settlement)) = newest_first.next() else {
                 break;
             };
@@ -253,7 +253,7 @@ impl State {
     }
 
     /// Comments of an order, oldest first; `None` when there is no such order. At most
-    /// [`ROWS_PER_VISIT_MAX`].
+    /// [`ROWS_PER_READ_MAX`].
     pub fn observe_comments(
         &self,
         order: OrderId,
@@ -265,7 +265,7 @@ impl State {
             return Observed::nothing(place);
         }
         let ids = self.comments_of.get(&order).map_or(&[][..], |comments| &comments.ids);
-        let page = ids.iter().skip(offset).take(limit.min(ROWS_PER_VISIT_MAX));
+        let page = ids.iter().skip(offset).take(limit.min(ROWS_PER_READ_MAX));
         let comments = page.filter_map(|&id| self.comment(id)).cloned().collect();
         Observed { value: Some(comments), place }
     }
@@ -291,12 +291,12 @@ impl State {
         Observed { value: own, place: self.account_place(account) }
     }
 
-    /// The newest keys of an account, oldest of them first; at most [`ROWS_PER_VISIT_MAX`].
+    /// The newest keys of an account, oldest of them first; at most [`ROWS_PER_READ_MAX`].
     pub fn observe_keys(&self, account: AccountId) -> Observed<Option<Vec<Key>>> {
         let Some(account) = self.account(account) else {
             return Observed::nothing(Place::START);
         };
-        let newest = self.keys_of(account).take(ROWS_PER_VISIT_MAX);
+        let newest = self.keys_of(account).take(ROWS_PER_READ_MAX);
         let mut keys: Vec<Key> = newest.map(|key| self.unpacked(key)).collect();
         keys.reverse();
         Observed { value: Some(keys), place: self.place_at(account.position_in_log) }

@@ -13,7 +13,7 @@ use super::operation::Operation;
 use super::query::Query;
 use super::reply::Reply;
 use super::route::decode;
-use crate::service::{Caller, Service, Visit};
+use crate::service::{Caller, RequestContext, Service};
 use crate::telemetry::Metrics;
 
 /// What an operation answers with.
@@ -24,7 +24,7 @@ pub(super) struct Call<'a> {
     pub(super) metrics: &'a Metrics,
     pub(super) exchange: &'a Exchange,
     pub(super) operation: &'static Operation,
-    pub(super) visit: Visit<'a>,
+    pub(super) context: RequestContext<'a>,
     pub(super) caller: Caller,
     pub(super) head: &'a Parts,
     pub(super) body: Bytes,

@@ -1,4 +1,4 @@
-//! What handlers serve from, and when it is there.
+//! What request handlers share: the process, the worker, the connection.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,31 +21,31 @@ use crate::venue::follow::status::LiveStatus;
 use crate::ws::counts::SocketCounts;
 use crate::ws::fanout::Fanout;
 
-/// Connections that are told at a time that there is no place for them.
+/// Connections that may be sent a refusal at the same time.
 pub const REFUSALS_MAX: usize = 64;
-/// How often the log tells of connections that were not served.
+/// Shortest time between two log lines about connections that were not served.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
-/// How often the log tells that `X-Forwarded-For` was ignored.
+/// Shortest time between two log lines about an ignored `X-Forwarded-For`.
 const FORWARDED_LINE_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Everything that requests are served from.
+/// Everything a request is answered from. It exists once the start is complete.
 pub struct Exchange {
     /// The use cases.
     pub service: Service,
-    /// The order of writes and what of it is on disk.
+    /// What is on disk, and what is on its way there.
     pub journal: Arc<Journal>,
-    /// Prices on their way to subscribers.
+    /// Sends prices to subscribers.
     pub fanout: Arc<Fanout>,
-    /// Open sockets by account.
+    /// Open sockets of each account.
     pub sockets: Arc<SocketCounts>,
-    /// Where prices come from.
+    /// Which venue prices come from, and how it does.
     pub venue: VenueStatus,
-    /// When it began.
+    /// When the start was complete.
     pub began: Instant,
 }
 
 impl Exchange {
-    /// An exchange without sockets yet.
+    /// An exchange without subscribers that begins now.
     pub fn new(service: Service, journal: Arc<Journal>, venue: VenueStatus) -> Self {
         let fanout = Arc::new(Fanout::new(service.markets().clone()));
         let (sockets, began) = (Arc::default(), Instant::now());
@@ -53,41 +53,40 @@ impl Exchange {
     }
 }
 
-/// The process as its connections see it: first without an exchange, then with one, at the end
+/// The process as its connections see it: starting (no exchange yet), serving, and at the end
 /// draining.
-pub struct Stage {
+pub struct Server {
     exchange: OnceLock<Arc<Exchange>>,
     is_draining: AtomicBool,
-    /// Turns true when the process begins to end.
     shutdown: watch::Sender<bool>,
-    /// Open connections and their cap.
+    /// Limits the open connections.
     pub connections: Arc<ConnectionLimit>,
-    /// Places for those who are told that there is none.
+    /// Permits to send a refusal to a connection beyond the limit.
     pub refusals: Arc<Semaphore>,
-    /// What the bodies of all requests may hold together.
+    /// How much memory the request bodies may hold together.
     pub bodies: Arc<BodyBudget>,
-    /// Who is believed about the addresses of clients.
+    /// The peers whose `X-Forwarded-For` is trusted.
     pub proxies: TrustedProxies,
-    /// What each worker has counted.
+    /// One for each worker.
     metrics: Mutex<Vec<Arc<Metrics>>>,
     started: Instant,
-    /// Lines about connections, which others could make us write at any rate.
+    /// Limits the log lines about connections.
     pub lines: ConnectionLines,
 }
 
-/// Which lines about connections are due.
+/// Limits the log lines that clients could cause at any rate.
 #[derive(Debug)]
 pub struct ConnectionLines {
-    /// One could not be accepted.
+    /// A connection could not be accepted.
     pub failed: Throttle,
-    /// There was no place for one.
+    /// A connection was refused: too many are open.
     pub refused: Throttle,
-    /// Somebody who is no trusted proxy has said whose request it is.
+    /// A peer that is not a trusted proxy sent `X-Forwarded-For`.
     pub forwarded: Throttle,
 }
 
-impl Stage {
-    /// Nothing to serve from yet.
+impl Server {
+    /// A process that is still starting.
     pub fn new(connections_max: usize) -> Self {
         Self {
             exchange: OnceLock::new(),
@@ -107,53 +106,54 @@ impl Stage {
         }
     }
 
-    /// The same with at most so many connections of one address.
+    /// Also limits the connections of a single address.
     pub fn capped_by_address(self, connections_max: usize, per_address_max: usize) -> Self {
         let connections = ConnectionLimit::with_address_cap(connections_max, per_address_max);
         Self { connections, ..self }
     }
 
-    /// The same with proxies that are believed about the addresses of clients.
+    /// Trusts these proxies about the addresses of clients.
     pub fn trusting(self, proxies: TrustedProxies) -> Self {
         Self { proxies, ..self }
     }
 
-    /// Takes a place for a connection of `peer`.
+    /// Takes a place for a connection from `peer`.
     pub fn admit(&self, peer: IpAddr) -> Result<ConnectionGuard, NoSlot> {
-        // Before there is something to serve, nobody has asked: all are as idle.
+        // During the start nothing is answered, so all connections are equally idle.
         let now_ns = self.exchange().map_or(0, |exchange| exchange.service.moment().monotonic_ns);
         let address = (!self.proxies.trusts(peer)).then_some(peer);
         self.connections.admit(address, now_ns)
     }
 
-    /// Begins to serve.
+    /// Starts to serve. Panics if called twice.
     pub fn open(&self, exchange: Arc<Exchange>) {
         let before = self.exchange.set(exchange);
-        assert!(before.is_ok(), "a stage is opened once");
+        assert!(before.is_ok(), "a server opens once");
     }
 
-    /// Begins to end: readiness goes, connections finish what is in flight, sockets close.
+    /// Starts to drain: the server is no longer ready, connections finish the requests in flight,
+    /// and sockets close.
     pub fn close(&self) {
         self.is_draining.store(true, Ordering::Release);
         self.shutdown.send_replace(true);
     }
 
-    /// What to serve from; `None` before the start is complete.
+    /// `None` until the start is complete.
     pub fn exchange(&self) -> Option<&Arc<Exchange>> {
         self.exchange.get()
     }
 
-    /// Whether the process is ending.
+    /// Whether the server finishes what is in flight and takes no new work.
     pub fn is_draining(&self) -> bool {
         self.is_draining.load(Ordering::Acquire)
     }
 
-    /// Turns true when the process begins to end.
+    /// Becomes true when the server starts to drain.
     pub fn shutdown(&self) -> watch::Receiver<bool> {
         self.shutdown.subscribe()
     }
 
-    /// The counters in the text format of Prometheus.
+    /// All metrics, in the Prometheus text format.
     pub fn metrics_page(&self, snapshots: Option<&SnapshotMetrics>) -> String {
         let clock = clock::status();
         let mut gauges = Gauges {
@@ -178,61 +178,61 @@ impl Stage {
     }
 }
 
-/// A connection's place: it counts towards the cap, and the end of the process waits for it. An
-/// upgraded connection keeps it.
-pub struct Seat {
-    place: ConnectionGuard,
-    has_asked: AtomicBool,
-    /// Open until the last seat of a worker is given up.
+/// The place of one connection: it counts towards the limit, and the process waits for it when it
+/// drains. An upgraded connection keeps it.
+pub struct ConnectionSlot {
+    guard: ConnectionGuard,
+    has_sent_request: AtomicBool,
+    /// The worker drains until all of these are dropped.
     _alive: mpsc::Sender<()>,
 }
 
-impl Seat {
-    /// A seat of the worker whose end waits for the receiver of `alive`.
-    pub fn new(place: ConnectionGuard, alive: mpsc::Sender<()>) -> Self {
-        Self { place, has_asked: AtomicBool::new(false), _alive: alive }
+impl ConnectionSlot {
+    /// `alive` is a sender of the channel whose end the worker waits for when it drains.
+    pub fn new(guard: ConnectionGuard, alive: mpsc::Sender<()>) -> Self {
+        Self { guard, has_sent_request: AtomicBool::new(false), _alive: alive }
     }
 
-    /// A request has come. Whether it is the first one.
+    /// Records a request. Returns whether it is the connection's first.
     pub fn note_request(&self, now_ns: u64) -> bool {
-        self.place.note_request(now_ns);
-        let is_first = !self.has_asked.load(Ordering::Relaxed);
+        self.guard.note_request(now_ns);
+        let is_first = !self.has_sent_request.load(Ordering::Relaxed);
         if is_first {
-            self.has_asked.store(true, Ordering::Relaxed);
+            self.has_sent_request.store(true, Ordering::Relaxed);
         }
         is_first
     }
 
-    /// A valid credential has come: the place is not given to anybody else any more.
+    /// Records a valid credential: from now on this place is never given to another connection.
     pub fn recognize(&self) {
-        self.place.recognize();
+        self.guard.recognize();
     }
 
-    /// Resolves when the place was given to somebody else.
+    /// Resolves when this place was given to another connection.
     pub async fn dismissed(&self) {
-        self.place.dismissed().await;
+        self.guard.dismissed().await;
     }
 }
 
 /// One worker thread as its connections see it.
 pub struct Worker {
-    /// The process.
-    pub stage: Arc<Stage>,
-    /// What it has counted.
+    /// The process it belongs to.
+    pub server: Arc<Server>,
+    /// Counts what this worker does.
     pub metrics: Arc<Metrics>,
     waiters: OnceLock<Arc<Waiters>>,
 }
 
 impl Worker {
-    /// A worker that has not served yet.
-    pub fn new(stage: Arc<Stage>) -> Self {
+    /// A worker whose metrics are on the server's page from now on.
+    pub fn new(server: Arc<Server>) -> Self {
         let metrics = Arc::new(Metrics::default());
-        stage.metrics.lock().push(metrics.clone());
-        Self { stage, metrics, waiters: OnceLock::new() }
+        server.metrics.lock().push(metrics.clone());
+        Self { server, metrics, waiters: OnceLock::new() }
     }
 
-    /// Where this worker's waits for the disk are parked. The first call starts the task of its
-    /// runtime that ends them, since before the start is complete there is no journal to wait for.
+    /// The requests of this worker that wait for the disk. The first call starts the task that wakes
+    /// them: before the start is complete there is no journal to wait for.
     pub fn waiters(&self, exchange: &Exchange) -> &Arc<Waiters> {
         self.waiters.get_or_init(|| {
             let waiters = exchange.journal.register();
@@ -244,9 +244,9 @@ impl Worker {
         })
     }
 
-    /// Called before this worker's thread sleeps, since it has nothing to do.
+    /// Called whenever this worker's thread is about to sleep.
     pub fn before_sleep(&self) {
-        if let Some(exchange) = self.stage.exchange() {
+        if let Some(exchange) = self.server.exchange() {
             exchange.journal.tend();
         }
     }

@@ -17,14 +17,14 @@ use hyper::{Request, Response, Version};
 use super::body::RequestBody;
 use super::call::{Answer, Call};
 use super::error::ApiError;
-use super::exchange::{Seat, Stage, Worker};
+use super::exchange::{ConnectionSlot, Server, Worker};
 use super::operation::{Access, Operation, Run};
 use super::operations::{socket, trade};
 use super::query::Query;
 use super::reply::{RequestId, response_of};
 use super::route::find;
 use crate::auth::presented::{Precedence, Presented};
-use crate::service::{Admission, Caller, Denied, Moment, Service, Visit};
+use crate::service::{Admission, Caller, Denied, Moment, RequestContext, Service};
 use crate::telemetry::Metrics;
 
 static API_KEY: HeaderName = HeaderName::from_static("x-api-key");
@@ -32,7 +32,7 @@ static API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 /// Answers one request of a connection from `peer`. Whatever happens, there is an answer.
 pub fn handle(
     worker: &Worker,
-    seat: &Arc<Seat>,
+    slot: &Arc<ConnectionSlot>,
     peer: IpAddr,
     request: Request<RequestBody>,
 ) -> impl Future<Output = Response<Full<Bytes>>> {
@@ -46,7 +46,7 @@ pub fn handle(
         let answer = match found {
             Ok(operation) => {
                 let to = (&mut head, &mut body, &mut admitted);
-                answer(worker, seat, peer, operation, to).await
+                answer(worker, slot, peer, operation, to).await
             }
             Err(error) => Err(error),
         };
@@ -75,49 +75,50 @@ type Admitted = Option<(Admission, Moment)>;
 
 async fn answer(
     worker: &Worker,
-    seat: &Arc<Seat>,
+    slot: &Arc<ConnectionSlot>,
     peer: IpAddr,
     operation: &'static Operation,
     (head, body, admitted): (&mut Parts, &mut RequestBody, &mut Admitted),
 ) -> Answer {
-    let stage = &*worker.stage;
+    let server = &*worker.server;
     if let Run::Health(run) = operation.run {
-        return run(stage, Query::new(operation, head.uri.query()));
+        return run(server, Query::new(operation, head.uri.query()));
     }
-    let Some(exchange) = stage.exchange() else {
+    let Some(exchange) = server.exchange() else {
         return Err(ApiError::not_ready());
     };
     let service = &exchange.service;
     body.limit(operation.body_bytes_max)?;
-    let address = stage.proxies.client(peer, &head.headers);
-    let mut visit = Visit { moment: service.moment(), address, waiters: worker.waiters(exchange) };
-    if seat.note_request(visit.moment.monotonic_ns) {
-        warn_of_forwarding(stage, peer, head);
+    let address = server.proxies.client(peer, &head.headers);
+    let mut context =
+        RequestContext { moment: service.moment(), address, waiters: worker.waiters(exchange) };
+    if slot.note_request(context.moment.monotonic_ns) {
+        warn_of_forwarding(server, peer, head);
     }
     if let Run::Socket = operation.run {
         let head = std::mem::replace(head, Request::new(()).into_parts().0);
-        return Box::pin(socket::open(worker, exchange, seat, operation, head, visit)).await;
+        return Box::pin(socket::open(worker, exchange, slot, operation, head, context)).await;
     }
     let presented = presented(head, operation.access);
-    let mut caller = service.identify(&presented, address, visit.moment).await?;
+    let mut caller = service.identify(&presented, address, context.moment).await?;
     if !matches!(caller, Caller::Anonymous) {
-        seat.recognize();
+        slot.recognize();
     }
     require_credential(&caller, operation.access)?;
-    count_limited(&worker.metrics, admit(service, &caller, visit, admitted))?;
+    count_limited(&worker.metrics, admit(service, &caller, context, admitted))?;
     if let Caller::Token(token) = &mut caller {
-        Box::pin(service.find_account(token, visit)).await?;
+        Box::pin(service.find_account(token, context)).await?;
     }
-    count_limited(&worker.metrics, service.admit_making(&caller, operation.makes, visit))?;
+    count_limited(&worker.metrics, service.admit_making(&caller, operation.makes, context))?;
     require_permission(&caller, operation.access)?;
-    let bytes = body.read(&stage.bodies).await?;
+    let bytes = body.read(&server.bodies).await?;
     if body.is_late() {
         // What was true of the caller may have changed meanwhile.
-        visit.moment = service.moment();
-        caller.require_valid(visit.moment.now)?;
+        context.moment = service.moment();
+        caller.require_valid(context.moment.now)?;
     }
     let metrics = &worker.metrics;
-    let call = Call { metrics, exchange, operation, visit, caller, head, body: bytes };
+    let call = Call { metrics, exchange, operation, context, caller, head, body: bytes };
     match operation.run {
         Run::Trade => trade::trade(&call).await,
         Run::Now(run) => run(&call),
@@ -128,9 +129,9 @@ async fn answer(
 
 /// Says that a proxy may be missing among the trusted ones: its clients share the limits of one
 /// address.
-fn warn_of_forwarding(stage: &Stage, peer: IpAddr, head: &Parts) {
-    if stage.proxies.ignores(peer, &head.headers)
-        && let Some(unlogged) = stage.lines.forwarded.pass(Instant::now())
+fn warn_of_forwarding(server: &Server, peer: IpAddr, head: &Parts) {
+    if server.proxies.ignores(peer, &head.headers)
+        && let Some(unlogged) = server.lines.forwarded.pass(Instant::now())
     {
         tracing::warn!(
             %peer,
@@ -185,11 +186,11 @@ fn require_permission(caller: &Caller, access: Access) -> Result<(), Denied> {
 fn admit(
     service: &Service,
     caller: &Caller,
-    visit: Visit<'_>,
+    context: RequestContext<'_>,
     admitted: &mut Admitted,
 ) -> Result<(), Denied> {
-    let (result, admission) = service.admit(caller, visit.address, visit.moment);
-    *admitted = admission.map(|admission| (admission, visit.moment));
+    let (result, admission) = service.admit(caller, context.address, context.moment);
+    *admitted = admission.map(|admission| (admission, context.moment));
     result
 }
 

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use hyper::Method;
 
 use super::call::{Answer, Call};
-use super::exchange::Stage;
+use super::exchange::Server;
 use super::query::Query;
 use crate::engine::key::Permission;
 use crate::service::Makes;
@@ -40,7 +40,7 @@ pub struct Operation {
 /// How an operation runs.
 pub(super) enum Run {
     /// Before there is anything to serve from, and whoever asks.
-    Health(fn(&Stage, Query<'_>) -> Answer),
+    Health(fn(&Server, Query<'_>) -> Answer),
     /// As an upgrade: its credential is judged by itself.
     Socket,
     /// As part of the request's own future: the hot one is worth no allocation.

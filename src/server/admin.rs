@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 
 use crate::http::body::RequestBody;
 use crate::http::connection::{Deadlines, serve_connection};
-use crate::http::exchange::Stage;
+use crate::http::exchange::Server;
 use crate::snapshot::SnapshotMetrics;
 
 /// How many scrapers are served at a time.
@@ -26,7 +26,7 @@ const IDLE_MAX: Duration = Duration::from_secs(10);
 /// Serves metrics until the process ends.
 pub(super) async fn serve(
     socket: StdListener,
-    stage: Arc<Stage>,
+    server: Arc<Server>,
     snapshots: Option<Arc<SnapshotMetrics>>,
 ) {
     let listener = match TcpListener::from_std(socket) {
@@ -44,10 +44,10 @@ pub(super) async fn serve(
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let (stage, snapshots) = (stage.clone(), snapshots.clone());
+        let (server, snapshots) = (server.clone(), snapshots.clone());
         tokio::spawn(async move {
             let _slot = slot;
-            let answer = |request| ready(respond(&request, &stage, snapshots.as_deref()));
+            let answer = |request| ready(respond(&request, &server, snapshots.as_deref()));
             let deadlines = Deadlines { idle: IDLE_MAX, ..Deadlines::default() };
             let connection = serve_connection(stream, deadlines, answer, pending());
             if let Err(error) = connection.await {
@@ -59,7 +59,7 @@ pub(super) async fn serve(
 
 fn respond(
     request: &Request<RequestBody>,
-    stage: &Stage,
+    server: &Server,
     snapshots: Option<&SnapshotMetrics>,
 ) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::default());
@@ -71,7 +71,7 @@ fn respond(
     } else {
         let kind = HeaderValue::from_static("text/plain; version=0.0.4");
         response.headers_mut().insert(CONTENT_TYPE, kind);
-        *response.body_mut() = Full::new(stage.metrics_page(snapshots).into());
+        *response.body_mut() = Full::new(server.metrics_page(snapshots).into());
     }
     response
 }

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::http::connection::{ConnectionGuard, Deadlines, Ending, REFUSAL, serve_connection};
-use crate::http::exchange::{Seat, Stage, Worker};
+use crate::http::exchange::{ConnectionSlot, Server, Worker};
 use crate::http::handle::handle;
 use crate::limits::bucket::{BucketRule, TokenBucket};
 
@@ -24,10 +24,10 @@ pub(super) struct Workers {
 
 impl Workers {
     /// Starts one worker per socket.
-    pub(super) fn start(sockets: Vec<StdListener>, stage: &Arc<Stage>) -> anyhow::Result<Self> {
+    pub(super) fn start(sockets: Vec<StdListener>, server: &Arc<Server>) -> anyhow::Result<Self> {
         let (alive, drained) = mpsc::channel(1);
         for (index, socket) in sockets.into_iter().enumerate() {
-            let worker = Arc::new(Worker::new(stage.clone()));
+            let worker = Arc::new(Worker::new(server.clone()));
             let alive = alive.clone();
             std::thread::Builder::new()
                 .name(format!("worker-{index}"))
@@ -55,18 +55,18 @@ fn run(socket: StdListener, worker: &Arc<Worker>, alive: mpsc::Sender<()>) {
         .expect("a runtime of one thread needs an epoll instance and a waker");
     runtime.block_on(async {
         let listener = TcpListener::from_std(socket).expect("our own listening socket");
-        let (seats, mut seats_left) = mpsc::channel(1);
-        accept(listener, worker, &seats).await;
-        drop(seats);
+        let (connection_alive, mut connections_drained) = mpsc::channel(1);
+        accept(listener, worker, &connection_alive).await;
+        drop(connection_alive);
         // Returns when the last connection drops its sender.
-        while seats_left.recv().await.is_some() {}
+        while connections_drained.recv().await.is_some() {}
         drop(alive);
     });
 }
 
 /// Accepts connections until shutdown begins.
-async fn accept(listener: TcpListener, worker: &Arc<Worker>, seats: &mpsc::Sender<()>) {
-    let mut shutdown = worker.stage.shutdown();
+async fn accept(listener: TcpListener, worker: &Arc<Worker>, alive: &mpsc::Sender<()>) {
+    let mut shutdown = worker.server.shutdown();
     let mut pace = Pace::new(BucketRule::ACCEPTS);
     loop {
         let accepted = tokio::select! {
@@ -75,14 +75,14 @@ async fn accept(listener: TcpListener, worker: &Arc<Worker>, seats: &mpsc::Sende
         };
         match accepted {
             Ok((stream, peer)) => {
-                welcome(stream, peer, worker, seats);
+                welcome(stream, peer, worker, alive);
                 // One at a time, so that open connections get their turn in between.
                 tokio::task::yield_now().await;
                 // Beyond the rate, new connections queue in the kernel.
                 pace.wait().await;
             }
             Err(error) => {
-                if let Some(unlogged) = worker.stage.lines.failed.pass(Instant::now()) {
+                if let Some(unlogged) = worker.server.lines.failed.pass(Instant::now()) {
                     tracing::warn!(%error, unlogged, "failed to accept a connection");
                 }
                 tokio::time::sleep(ACCEPT_RETRY).await;
@@ -115,19 +115,19 @@ impl Pace {
     }
 }
 
-fn welcome(stream: TcpStream, peer: SocketAddr, worker: &Arc<Worker>, seats: &mpsc::Sender<()>) {
-    let stage = &worker.stage;
-    match stage.admit(peer.ip()) {
-        Ok(slot) => {
-            tokio::spawn(serve(stream, peer, worker.clone(), slot, seats.clone()));
+fn welcome(stream: TcpStream, peer: SocketAddr, worker: &Arc<Worker>, alive: &mpsc::Sender<()>) {
+    let server = &worker.server;
+    match server.admit(peer.ip()) {
+        Ok(guard) => {
+            tokio::spawn(serve(stream, peer, worker.clone(), guard, alive.clone()));
         }
         Err(reason) => {
             worker.metrics.connections_refused.increment();
-            if let Some(unlogged) = stage.lines.refused.pass(Instant::now()) {
+            if let Some(unlogged) = server.lines.refused.pass(Instant::now()) {
                 tracing::warn!(%peer, %reason, unlogged, "refused a connection");
             }
             // Beyond this many refusals at a time, connections are closed without an answer.
-            if let Ok(permit) = stage.refusals.clone().try_acquire_owned() {
+            if let Ok(permit) = server.refusals.clone().try_acquire_owned() {
                 tokio::spawn(refuse(stream, permit));
             }
         }
@@ -138,7 +138,7 @@ async fn serve(
     stream: TcpStream,
     peer: SocketAddr,
     worker: Arc<Worker>,
-    slot: ConnectionGuard,
+    guard: ConnectionGuard,
     alive: mpsc::Sender<()>,
 ) {
     // Responses are small and should leave at once.
@@ -146,16 +146,16 @@ async fn serve(
         tracing::debug!("a connection ended early: {error}");
         return;
     }
-    let seat = Arc::new(Seat::new(slot, alive));
-    let mut shutdown = worker.stage.shutdown();
+    let slot = Arc::new(ConnectionSlot::new(guard, alive));
+    let mut shutdown = worker.server.shutdown();
     let ending = async {
         tokio::select! {
             // If the sender is gone, the server has shut down as well.
             _ = shutdown.wait_for(|is_closing| *is_closing) => Ending::Graceful,
-            () = seat.dismissed() => Ending::Abrupt,
+            () = slot.dismissed() => Ending::Abrupt,
         }
     };
-    let handler = |request| handle(&worker, &seat, peer.ip(), request);
+    let handler = |request| handle(&worker, &slot, peer.ip(), request);
     if let Err(error) = serve_connection(stream, Deadlines::default(), handler, ending).await {
         tracing::debug!("the connection from {peer} ended: {error}");
     }

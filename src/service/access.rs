@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-use super::{Moment, Service, ServiceError, Visit};
+use super::{Moment, RequestContext, Service, ServiceError};
 use crate::auth::api_key::KeyHash;
 use crate::auth::identity::{TokenError, TokenFlaw, identity_digest};
 use crate::auth::key_table::{KeyEntry, KeyError};
@@ -302,11 +302,12 @@ impl Service {
     pub async fn find_account(
         &self,
         caller: &mut TokenCaller,
-        visit: Visit<'_>,
+        context: RequestContext<'_>,
     ) -> Result<(), ServiceError> {
         let digest = caller.identity.digest;
         let find = move |state: &State| state.observe_identity(&digest);
-        caller.account = self.shards.observe(caller.identity.shard(), visit.waiters, find).await?;
+        caller.account =
+            self.shards.observe(caller.identity.shard(), context.waiters, find).await?;
         Ok(())
     }
 
@@ -318,12 +319,12 @@ impl Service {
         &self,
         token: Option<&str>,
         presented: &Presented<'_>,
-        visit: Visit<'_>,
+        context: RequestContext<'_>,
     ) -> Result<SocketCaller, ServiceError> {
-        let slowed = |denied| self.slowed(denied, visit.address, visit.moment);
+        let slowed = |denied| self.slowed(denied, context.address, context.moment);
         let caller = match token {
-            Some(token) => self.find_socket_caller(token, visit).await,
-            None => match self.identify(presented, visit.address, visit.moment).await? {
+            Some(token) => self.find_socket_caller(token, context).await,
+            None => match self.identify(presented, context.address, context.moment).await? {
                 Caller::Key(key) => SocketCaller::by_key(key),
                 Caller::Anonymous | Caller::Token(_) => Err(Denied::MissingCredential.into()),
             },
@@ -332,7 +333,7 @@ impl Service {
             ServiceError::Denied(denied) => slowed(denied).into(),
             other => other,
         })?;
-        passed(self.access.sockets_opened.draw(caller.account, visit.moment.monotonic_ns))?;
+        passed(self.access.sockets_opened.draw(caller.account, context.moment.monotonic_ns))?;
         Ok(caller)
     }
 
@@ -340,9 +341,9 @@ impl Service {
     async fn find_socket_caller(
         &self,
         token: &str,
-        visit: Visit<'_>,
+        context: RequestContext<'_>,
     ) -> Result<SocketCaller, ServiceError> {
-        let grant = self.ws_tokens.verify(token, visit.moment.now);
+        let grant = self.ws_tokens.verify(token, context.moment.now);
         let grant = grant.map_err(|_| Denied::SocketToken)?;
         let key_id = match grant.holder {
             WsHolder::Key(key_id) => key_id,
@@ -357,11 +358,11 @@ impl Service {
         };
         let hash = self
             .shards
-            .observe(key_id.shard(), visit.waiters, move |state| state.observe_key_hash(key_id))
+            .observe(key_id.shard(), context.waiters, move |state| state.observe_key_hash(key_id))
             .await?;
         let key = hash.and_then(|hash| self.keys.get(&KeyHash::from_bytes(hash)));
         let key = key.ok_or(Denied::SocketToken)?;
-        key.check(visit.moment.now).map_err(Denied::from)?;
+        key.check(context.moment.now).map_err(Denied::from)?;
         SocketCaller::by_key(key)
     }
 
@@ -423,13 +424,15 @@ impl Service {
         &self,
         caller: &Caller,
         makes: Makes,
-        visit: Visit<'_>,
+        context: RequestContext<'_>,
     ) -> Result<(), Denied> {
         match caller.account() {
             Ok(account) if makes.key => {
-                passed(self.access.keys_made.draw(account, visit.moment.monotonic_ns))
+                passed(self.access.keys_made.draw(account, context.moment.monotonic_ns))
             }
-            Err(_) if makes.account => passed(self.access.bootstrap(visit.address, visit.moment)),
+            Err(_) if makes.account => {
+                passed(self.access.bootstrap(context.address, context.moment))
+            }
             _ => Ok(()),
         }
     }

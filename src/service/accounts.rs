@@ -1,6 +1,6 @@
 //! What an account holds, and what its outcomes cost now.
 
-use super::{Caller, Service, ServiceError, Visit};
+use super::{Caller, RequestContext, Service, ServiceError};
 use crate::engine::account::Ledger;
 use crate::engine::rejection::Rejection;
 use crate::engine::view::{PositionRow, SettlementFilter, SettlementPage};
@@ -85,9 +85,9 @@ impl Service {
     pub async fn balance(
         &self,
         caller: &Caller,
-        visit: Visit<'_>,
+        context: RequestContext<'_>,
     ) -> Result<Balance, ServiceError> {
-        let (ledger, positions) = self.holdings(caller, visit).await?;
+        let (ledger, positions) = self.holdings(caller, context).await?;
         let open = positions.iter().filter(|marked| marked.row.position.is_open());
         let position_value =
             open.map(|marked| marked.value().unwrap_or(marked.row.position.cost)).sum();
@@ -100,19 +100,19 @@ impl Service {
         &self,
         caller: &Caller,
         status: Option<PositionStatus>,
-        visit: Visit<'_>,
+        context: RequestContext<'_>,
     ) -> Result<Vec<MarkedPosition>, ServiceError> {
-        let (_, mut positions) = self.holdings(caller, visit).await?;
+        let (_, mut positions) = self.holdings(caller, context).await?;
         positions.retain(|marked| status.is_none_or(|status| marked.status() == status));
         Ok(positions)
     }
 
-    /// Everything that the caller's account has, in as many visits to its shard as that takes. The
-    /// money is that of the last visit.
+    /// Everything that the caller's account holds, in as many reads of its shard as that takes. The
+    /// ledger is that of the last read.
     async fn holdings(
         &self,
         caller: &Caller,
-        visit: Visit<'_>,
+        context: RequestContext<'_>,
     ) -> Result<(Ledger, Vec<MarkedPosition>), ServiceError> {
         let account = caller.account()?;
         let mut positions = Vec::new();
@@ -120,7 +120,7 @@ impl Service {
             let offset = positions.len();
             let page = self
                 .shards
-                .observe(account.shard(), visit.waiters, move |state| {
+                .observe(account.shard(), context.waiters, move |state| {
                     state.observe_account(account, offset)
                 })
                 .await?
@@ -140,7 +140,7 @@ impl Service {
         filter: SettlementFilter,
         before: Option<u64>,
         limit: usize,
-        visit: Visit<'_>,
+        context: RequestContext<'_>,
     ) -> Result<SettlementPage, ServiceError> {
         let account = caller.account()?;
         let mut list = SettlementPage { rows: Vec::new(), next: before };
@@ -149,7 +149,7 @@ impl Service {
             let wanted = limit - list.rows.len();
             let page = self
                 .shards
-                .observe(account.shard(), visit.waiters, move |state| {
+                .observe(account.shard(), context.waiters, move |state| {
                     state.observe_settlements(account, &filter, next, wanted)
                 })
                 .await?

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use super::{Caller, Denied, Moment, NewKeyRequest, Parts, Service, ServiceError, Visit};
+use super::{Caller, Denied, Moment, NewKeyRequest, Parts, RequestContext, Service, ServiceError};
 use super::{key_observer, key_table};
 use crate::auth::identity::embedded::EmbeddedIssuer;
 use crate::auth::identity::{IdentitySource, TokenError};
@@ -84,8 +84,8 @@ impl World {
         Moment { now, monotonic_ns }
     }
 
-    fn visit(&self, moment: Moment) -> Visit<'_> {
-        Visit { moment, address: ADDRESS, waiters: &self.waiters }
+    fn context(&self, moment: Moment) -> RequestContext<'_> {
+        RequestContext { moment, address: ADDRESS, waiters: &self.waiters }
     }
 
     async fn by_token(&self, moment: Moment) -> Result<Caller, Denied> {
@@ -102,7 +102,7 @@ impl World {
         let owner = self.by_token(moment).await.unwrap_or_else(|denied| panic!("{denied}"));
         let permissions = Permissions::ALL;
         let request = NewKeyRequest { name: None, tier: Tier::Free, permissions };
-        let new = self.service.create_key(&owner, request, true, self.visit(moment)).await;
+        let new = self.service.create_key(&owner, request, true, self.context(moment)).await;
         let new = new.unwrap_or_else(|error| panic!("{error}"));
         let raw = new.raw.expose().to_owned();
         let caller = self.by_key(&raw, moment).await.unwrap_or_else(|denied| panic!("{denied}"));
@@ -152,10 +152,10 @@ async fn ends_stand_on_the_wall() {
     let world = World::new();
     let (raw, caller) = world.key().await;
     let moment = world.moment(0, 0);
-    let visit = world.visit(moment);
+    let context = world.context(moment);
     let socket_token = world.service.mint_ws_token(&caller, moment);
     let socket_token = socket_token.unwrap_or_else(|error| panic!("{error}"));
-    let rotated = world.service.rotate_key(&caller, caller.key_id(), 600, visit).await;
+    let rotated = world.service.rotate_key(&caller, caller.key_id(), 600, context).await;
     let successor = rotated.unwrap_or_else(|error| panic!("{error}")).raw.expose().to_owned();
     let expires_at = Timestamp::from_seconds(START_SECONDS + 600);
     let walk = [0, 59, 60, 0, 599, 600, 100_000, 599, 3_659, 3_661, 0, -59, -61, 0];
@@ -174,8 +174,9 @@ async fn ends_stand_on_the_wall() {
             _ => assert!(matches!(by_token, Err(Denied::Token(TokenError::Invalid(_))))),
         }
 
-        let visit = world.visit(moment);
-        let socket = world.service.identify_socket(Some(&socket_token), &Presented::Nothing, visit);
+        let context = world.context(moment);
+        let socket =
+            world.service.identify_socket(Some(&socket_token), &Presented::Nothing, context);
         let is_open = socket.await.map(|_| ());
         let refused = Err(ServiceError::Denied(Denied::SocketToken));
         assert_eq!(is_open, if seconds < 60 { Ok(()) } else { refused }, "socket at {seconds}");
@@ -190,28 +191,28 @@ async fn an_overlap_does_not_outlive_a_jump() {
     let world = World::new();
     let (raw, caller) = world.key().await;
     let then = world.moment(TO_2100, 0);
-    let visit = world.visit(then);
-    let rotated = world.service.rotate_key(&caller, caller.key_id(), 600, visit).await;
+    let context = world.context(then);
+    let rotated = world.service.rotate_key(&caller, caller.key_id(), 600, context).await;
     let successor = rotated.unwrap_or_else(|error| panic!("{error}")).raw.expose().to_owned();
-    let socket_token = world.service.mint_ws_token(&caller, visit.moment);
+    let socket_token = world.service.mint_ws_token(&caller, context.moment);
     let socket_token = socket_token.unwrap_or_else(|error| panic!("{error}"));
     assert!(world.by_key(&raw, then).await.is_ok());
 
     let now = world.moment(1, 1);
     let by_old = world.by_key(&raw, now).await.map(|_| ());
     assert_eq!(by_old, Err(Denied::Key(KeyError::Revoked)));
-    let visit = world.visit(now);
-    let socket = world.service.identify_socket(Some(&socket_token), &Presented::Nothing, visit);
+    let context = world.context(now);
+    let socket = world.service.identify_socket(Some(&socket_token), &Presented::Nothing, context);
     let is_open = socket.await.map(|_| ());
     assert_eq!(is_open, Err(ServiceError::Denied(Denied::SocketToken)));
 
     let successor = world.by_key(&successor, now).await.unwrap_or_else(|denied| panic!("{denied}"));
     let permissions = Permissions::DEFAULT;
     let request = NewKeyRequest { name: None, tier: Tier::Free, permissions };
-    let new = world.service.create_key(&successor, request, false, visit).await;
+    let new = world.service.create_key(&successor, request, false, context).await;
     let new = new.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(new.key.created_at, now.now);
-    let keys = world.service.list_keys(&successor, visit).await;
+    let keys = world.service.list_keys(&successor, context).await;
     let keys = keys.unwrap_or_else(|error| panic!("{error}"));
     let active: Vec<_> = keys.iter().map(|listing| listing.key.is_active(now.now)).collect();
     assert_eq!(active.iter().filter(|&&is_active| is_active).count(), 2, "{active:?}");

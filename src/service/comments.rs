@@ -1,6 +1,6 @@
 //! Comments on orders.
 
-use super::{Caller, Page, Service, ServiceError, Visit};
+use super::{Caller, Page, RequestContext, Service, ServiceError};
 use crate::engine::command::{DeleteComment, OpenAccount, Owner, WriteComment};
 use crate::engine::comment::Comment;
 use crate::engine::rejection::Rejection;
@@ -13,12 +13,12 @@ impl Service {
         caller: &Caller,
         order: Option<OrderId>,
         content: Box<str>,
-        visit: Visit<'_>,
+        context: RequestContext<'_>,
     ) -> Result<Comment, ServiceError> {
         let order = order.ok_or(Rejection::OrderNotFound)?;
-        let author = self.opened_account(caller, visit).await?;
+        let author = self.opened_account(caller, context).await?;
         let command = WriteComment { order, author, content };
-        Ok(self.shards.execute(order.shard(), command, visit.waiters).await?)
+        Ok(self.shards.execute(order.shard(), command, context.waiters).await?)
     }
 
     /// Comments of an order, oldest first.
@@ -26,12 +26,12 @@ impl Service {
         &self,
         order: Option<OrderId>,
         page: Page,
-        visit: Visit<'_>,
+        context: RequestContext<'_>,
     ) -> Result<Vec<Comment>, ServiceError> {
         let order = order.ok_or(Rejection::OrderNotFound)?;
         let found = self
             .shards
-            .observe(order.shard(), visit.waiters, move |state| {
+            .observe(order.shard(), context.waiters, move |state| {
                 state.observe_comments(order, page.offset, page.limit)
             })
             .await?;
@@ -43,25 +43,25 @@ impl Service {
         &self,
         caller: &Caller,
         comment: Option<CommentId>,
-        visit: Visit<'_>,
+        context: RequestContext<'_>,
     ) -> Result<(), ServiceError> {
         let comment = comment.ok_or(Rejection::CommentNotFound)?;
         let author = caller.account()?;
         let command = DeleteComment { comment, author };
-        Ok(self.shards.execute(comment.shard(), command, visit.waiters).await?)
+        Ok(self.shards.execute(comment.shard(), command, context.waiters).await?)
     }
 
     /// The caller's account; a token's is opened by its first write.
     async fn opened_account(
         &self,
         caller: &Caller,
-        visit: Visit<'_>,
+        context: RequestContext<'_>,
     ) -> Result<AccountId, ServiceError> {
         let identity = match caller.owner()? {
             Owner::Account(account) => return Ok(account),
             Owner::Identity(identity) => identity,
         };
         let shard = identity.shard();
-        Ok(self.shards.execute(shard, OpenAccount(identity), visit.waiters).await?)
+        Ok(self.shards.execute(shard, OpenAccount(identity), context.waiters).await?)
     }
 }

@@ -1,6 +1,6 @@
 //! Making, listing, renaming, rotating and ending keys, and the tokens for sockets.
 
-use super::{Caller, Denied, Moment, Service, ServiceError, Visit};
+use super::{Caller, Denied, Moment, RequestContext, Service, ServiceError};
 use crate::auth::api_key::{KeyHash, RawKey};
 use crate::auth::ws_token::WsHolder;
 use crate::engine::State;
@@ -46,7 +46,7 @@ impl Service {
         caller: &Caller,
         request: NewKeyRequest,
         is_bootstrap: bool,
-        visit: Visit<'_>,
+        context: RequestContext<'_>,
     ) -> Result<NewKey, ServiceError> {
         let owner = caller.owner()?;
         let actor = caller.actor().ok_or(Denied::MissingCredential)?;
@@ -66,10 +66,10 @@ impl Service {
             },
         };
         let shard = command.owner.shard();
-        let key = self.shards.execute(shard, command, visit.waiters).await?;
+        let key = self.shards.execute(shard, command, context.waiters).await?;
         if caller.account().is_err() {
             // It was opened for this key, so that nothing could be counted before.
-            self.count_key(key.account, visit.moment);
+            self.count_key(key.account, context.moment);
         }
         Ok(NewKey { raw, key })
     }
@@ -79,7 +79,7 @@ impl Service {
     pub async fn list_keys(
         &self,
         caller: &Caller,
-        visit: Visit<'_>,
+        context: RequestContext<'_>,
     ) -> Result<Vec<KeyListing>, ServiceError> {
         let account = match caller.account() {
             Err(ServiceError::Refused(refusal)) if refusal == Rejection::AccountNotFound.into() => {
@@ -89,7 +89,7 @@ impl Service {
         };
         let keys = self
             .shards
-            .observe(account.shard(), visit.waiters, move |state| state.observe_keys(account))
+            .observe(account.shard(), context.waiters, move |state| state.observe_keys(account))
             .await?
             .ok_or(Rejection::AccountNotFound)?;
         let sees_all = caller.require(Permission::Admin).is_ok();
@@ -107,13 +107,13 @@ impl Service {
         caller: &Caller,
         key: Option<KeyId>,
         name: Option<Box<str>>,
-        visit: Visit<'_>,
+        context: RequestContext<'_>,
     ) -> Result<KeyListing, ServiceError> {
         let account = caller.account()?;
         caller.require_over(key)?;
         let key = key.ok_or(Rejection::KeyNotFound)?;
         let command = RenameKey { account, key, name, asked_with: caller.key_id() };
-        let key = self.shards.execute(account.shard(), command, visit.waiters).await?;
+        let key = self.shards.execute(account.shard(), command, context.waiters).await?;
         Ok(self.listing(key))
     }
 
@@ -125,7 +125,7 @@ impl Service {
         caller: &Caller,
         key: Option<KeyId>,
         overlap_seconds: u32,
-        visit: Visit<'_>,
+        context: RequestContext<'_>,
     ) -> Result<NewKey, ServiceError> {
         let account = caller.account()?;
         caller.require_over(key)?;
@@ -145,7 +145,7 @@ impl Service {
         };
         // What a key may do never changes, so it need not be looked at once more.
         let allowed: Result<(), ServiceError> =
-            self.shards.observe(account.shard(), visit.waiters, allow).await?;
+            self.shards.observe(account.shard(), context.waiters, allow).await?;
         allowed?;
         let raw = self.new_raw_key()?;
         let command = RotateKey {
@@ -156,7 +156,7 @@ impl Service {
             hash: *raw.hash().as_bytes(),
             prefix: raw.prefix().into(),
         };
-        let key = self.shards.execute(account.shard(), command, visit.waiters).await?;
+        let key = self.shards.execute(account.shard(), command, context.waiters).await?;
         Ok(NewKey { raw, key })
     }
 
@@ -179,13 +179,13 @@ impl Service {
         caller: &Caller,
         key: Option<KeyId>,
         descendants: bool,
-        visit: Visit<'_>,
+        context: RequestContext<'_>,
     ) -> Result<(), ServiceError> {
         let account = caller.account()?;
         caller.require_over(key)?;
         let key = key.ok_or(Rejection::KeyNotFound)?;
         let command = RevokeKey { account, key, descendants };
-        Ok(self.shards.execute(account.shard(), command, visit.waiters).await?)
+        Ok(self.shards.execute(account.shard(), command, context.waiters).await?)
     }
 
     /// A token that opens sockets for a minute.

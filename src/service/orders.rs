@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 
-use super::{Caller, Denied, Page, Service, ServiceError, Visit};
+use super::{Caller, Denied, Page, RequestContext, Service, ServiceError};
 use crate::engine::command::{OrderNames, Trade, TradeOrder};
 use crate::engine::idempotency::NameHash;
 use crate::engine::order::OrderReceipt;
@@ -64,13 +64,13 @@ impl Service {
         &self,
         caller: &Caller,
         request: OrderRequest,
-        visit: Visit<'_>,
+        context: RequestContext<'_>,
     ) -> Result<impl Future<Output = Result<(OrderReceipt, bool), Refusal>>, Denied> {
         let OrderRequest { order, names } = request;
         let owner = caller.owner()?;
         let shard = owner.shard();
         let command = Trade::new(owner, order, names);
-        let mut executed = self.shards.execute(shard, command, visit.waiters);
+        let mut executed = self.shards.execute(shard, command, context.waiters);
         Ok(poll_fn(move |context| Pin::new(&mut executed).poll(context).map(filled)))
     }
 
@@ -79,7 +79,7 @@ impl Service {
         &self,
         caller: &Caller,
         requests: &[OrderRequest],
-        visit: Visit<'_>,
+        context: RequestContext<'_>,
     ) -> Result<Vec<Result<(OrderReceipt, bool), Refusal>>, ServiceError> {
         self.check_batch(caller, requests.len())?;
         let owner = caller.owner()?;
@@ -88,7 +88,7 @@ impl Service {
             .cloned()
             .map(|OrderRequest { order, names }| Trade::new(owner.clone(), order, names))
             .collect();
-        let answers = self.shards.execute_all(owner.shard(), commands, visit.waiters).await?;
+        let answers = self.shards.execute_all(owner.shard(), commands, context.waiters).await?;
         Ok(answers.into_iter().map(filled).collect())
     }
 
@@ -107,13 +107,15 @@ impl Service {
         &self,
         caller: &Caller,
         order: Option<OrderId>,
-        visit: Visit<'_>,
+        context: RequestContext<'_>,
     ) -> Result<OrderReceipt, ServiceError> {
         let account = caller.account()?;
         let order = order.ok_or(Rejection::OrderNotFound)?;
         let found = self
             .shards
-            .observe(order.shard(), visit.waiters, move |state| state.observe_order(account, order))
+            .observe(order.shard(), context.waiters, move |state| {
+                state.observe_order(account, order)
+            })
             .await?;
         found.ok_or_else(|| Rejection::OrderNotFound.into())
     }
@@ -123,7 +125,7 @@ impl Service {
         &self,
         caller: &Caller,
         request: OrdersRequest,
-        visit: Visit<'_>,
+        context: RequestContext<'_>,
     ) -> Result<OrderList, ServiceError> {
         let OrdersRequest { status, name, filter, page } = request;
         // So far every order that exists has filled.
@@ -131,9 +133,9 @@ impl Service {
             return Ok(OrderList::default());
         }
         let Some(name) = name else {
-            return self.newest_orders(caller, filter, page, visit).await;
+            return self.newest_orders(caller, filter, page, context).await;
         };
-        let found = self.order_named(caller, name, visit).await?;
+        let found = self.order_named(caller, name, context).await?;
         let OrderFilter { market_id, side } = filter;
         let orders = found
             .into_iter()
@@ -148,25 +150,25 @@ impl Service {
         &self,
         caller: &Caller,
         name: NameHash,
-        visit: Visit<'_>,
+        context: RequestContext<'_>,
     ) -> Result<Option<OrderReceipt>, ServiceError> {
         let account = caller.account()?;
         Ok(self
             .shards
-            .observe(account.shard(), visit.waiters, move |state| {
+            .observe(account.shard(), context.waiters, move |state| {
                 state.observe_named(account, name)
             })
             .await?)
     }
 
-    /// A page of the orders that the filter lets through, in as many visits to the shard as that
+    /// A page of the orders that the filter lets through, in as many reads of the shard as that
     /// takes.
     async fn newest_orders(
         &self,
         caller: &Caller,
         filter: OrderFilter,
         page: Page,
-        visit: Visit<'_>,
+        context: RequestContext<'_>,
     ) -> Result<OrderList, ServiceError> {
         let Page { limit, offset } = page;
         let account = caller.account()?;
@@ -178,7 +180,7 @@ impl Service {
             let filter = filter.clone();
             let page = self
                 .shards
-                .observe(account.shard(), visit.waiters, move |state| {
+                .observe(account.shard(), context.waiters, move |state| {
                     state.observe_orders(account, &filter, looked_at, wanted)
                 })
                 .await?

@@ -21,8 +21,8 @@ use crate::market::catalogue::{MarketInfo, MarketStatus};
 use crate::market::{Market, Markets};
 use crate::shard::{Refusal, Shards};
 
-/// One visit to a shard asks about at most this many markets.
-const MARKETS_PER_VISIT_MAX: usize = 200;
+/// One read of a shard asks about at most this many markets.
+const MARKETS_PER_READ_MAX: usize = 200;
 
 /// How long to wait after a refusal that passes: from the first to the longest, doubled each time.
 const RETRY_DELAYS: [Duration; 2] = [Duration::from_millis(5), Duration::from_secs(1)];
@@ -94,7 +94,7 @@ impl Settler {
         }
         loop {
             let resolved = self.markets.resolutions().await;
-            for markets in resolved.chunks(MARKETS_PER_VISIT_MAX) {
+            for markets in resolved.chunks(MARKETS_PER_READ_MAX) {
                 self.settle(markets).await;
             }
         }
@@ -108,10 +108,10 @@ impl Settler {
             decisions.iter().map(|(_, decision)| decision.condition_id.clone()).collect();
         let mut is_used = vec![false; ids.len()];
         for shard in ShardId::all() {
-            // An order that is decided after this visit sees that the market is resolved.
+            // An order that is decided after this read sees that the market is resolved.
             let unsettled = self.unsettled(shard, &ids).await;
             is_used.iter_mut().zip(unsettled).for_each(|(used, here)| *used |= here);
-            // The visit may not have waited for anything, and others share the thread.
+            // The read may not have waited for anything, and others share the thread.
             tokio::task::yield_now().await;
         }
         for ((market, decision), is_used) in decisions.into_iter().zip(is_used) {

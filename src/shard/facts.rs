@@ -109,7 +109,7 @@ impl Shards {
         };
         for shard in ShardId::all() {
             let shared = stream.shared.clone();
-            let entered = self.visit(shard, waiters, move |core, _| {
+            let entered = self.enqueue(shard, waiters, move |core, _| {
                 let value = core.subscribers.enter(shared).then(|| core.state.sequence());
                 Observed { value, place: Place::START }
             });

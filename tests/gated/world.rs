@@ -14,7 +14,7 @@ use paperbourse::auth::ws_token::WsTokens;
 use paperbourse::clock::Clock;
 use paperbourse::engine::Rules;
 use paperbourse::http::connection::{Deadlines, serve_connection};
-use paperbourse::http::exchange::{Exchange, Seat, Stage, Worker};
+use paperbourse::http::exchange::{ConnectionSlot, Exchange, Server, Worker};
 use paperbourse::http::handle::handle;
 use paperbourse::ids::{OutcomeIndex, Place, ShardId, Timestamp};
 use paperbourse::journal::{Gate, Journal, JournalConfig, MemoryJournal};
@@ -98,9 +98,9 @@ impl World {
             let exchange = exchange.clone();
             async move { exchange.fanout.run().await }
         });
-        let stage = Arc::new(Stage::new(1_000));
-        stage.open(exchange.clone());
-        let worker = Arc::new(Worker::new(stage));
+        let server = Arc::new(Server::new(1_000));
+        server.open(exchange.clone());
+        let worker = Arc::new(Worker::new(server));
         let mut world = Self { gate, journal, worker, exchange, ann, bob, cat, dan };
         world.ann = world.bootstrapped(&world.ann).await;
         world.bob = world.bootstrapped(&world.bob).await;
@@ -120,10 +120,10 @@ impl World {
         let (client, server) = duplex(256 * 1024);
         let worker = self.worker.clone();
         tokio::spawn(async move {
-            let counted = worker.stage.connections.admit(None, 0).expect("fewer than the cap");
-            let seat = Arc::new(Seat::new(counted, mpsc::channel(1).0));
+            let counted = worker.server.connections.admit(None, 0).expect("fewer than the cap");
+            let slot = Arc::new(ConnectionSlot::new(counted, mpsc::channel(1).0));
             let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
-            let handler = |request| handle(&worker, &seat, address, request);
+            let handler = |request| handle(&worker, &slot, address, request);
             serve_connection(server, Deadlines::default(), handler, std::future::pending()).await
         });
         client

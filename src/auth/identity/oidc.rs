@@ -69,13 +69,13 @@ impl OidcIssuer {
         text: &str,
         now: Timestamp,
     ) -> Result<VerifiedIdentity, TokenError> {
-        let ticket = self.refresh.ticket();
-        // Keys may have arrived before the ticket was taken: look again before waiting.
+        let seen = self.refresh.seen();
+        // Keys may have arrived before that: look again before waiting.
         let verified = self.verify(text, now);
         if !verified.as_ref().is_err_and(TokenError::may_pass_with_newer_keys) {
             return verified;
         }
-        self.refresh.wait(ticket, WAIT_MAX).await;
+        self.refresh.wait(seen, WAIT_MAX).await;
         match self.verify(text, now) {
             // The provider did not respond, so it may or may not know this key.
             Err(TokenError::Invalid(TokenFlaw::UnknownKey)) if self.refresh.is_undecided() => {

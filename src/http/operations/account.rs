@@ -17,19 +17,20 @@ use crate::service::{Balance, MarkedPosition, PositionStatus};
 const SETTLEMENTS_MAX: usize = 500;
 
 pub(in crate::http) async fn balance(call: &Call<'_>) -> Answer {
-    let balance = call.service().balance(&call.caller, call.visit).await?;
+    let balance = call.service().balance(&call.caller, call.context).await?;
     Ok(Reply::ok(&BalanceAnswer::of(&balance)))
 }
 
 pub(in crate::http) async fn positions(call: &Call<'_>) -> Answer {
     let status = read_status(call.query())?;
-    let positions = call.service().positions(&call.caller, status, call.visit).await?;
+    let positions = call.service().positions(&call.caller, status, call.context).await?;
     Ok(Reply::ok(&positions.iter().map(PositionRow::of).collect::<Vec<_>>()))
 }
 
 pub(in crate::http) async fn settlements(call: &Call<'_>) -> Answer {
     let SettlementsQuery { filter, before, limit } = read_settlements(call.query())?;
-    let page = call.service().settlements(&call.caller, filter, before, limit, call.visit).await?;
+    let page =
+        call.service().settlements(&call.caller, filter, before, limit, call.context).await?;
     Ok(Reply::ok(&SettlementsAnswer::of(&page)))
 }
 

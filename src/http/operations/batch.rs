@@ -23,7 +23,7 @@ const OTHER_KINDS: [&str; 3] = ["order_type", "price", "amount"];
 
 pub(in crate::http) async fn place_batch(call: &Call<'_>) -> Answer {
     let requests = read_batch(&call.body, call.header(&IDEMPOTENCY_KEY).as_deref())?;
-    let outcomes = call.service().trade_all(&call.caller, &requests, call.visit).await?;
+    let outcomes = call.service().trade_all(&call.caller, &requests, call.context).await?;
     let metrics = call.metrics;
     let outcomes: Vec<_> = outcomes
         .into_iter()

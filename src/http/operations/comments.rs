@@ -24,7 +24,7 @@ pub(in crate::http) async fn add(call: &Call<'_>) -> Answer {
     let content = read_comment(&call.body);
     // Both are read before either is refused: every failing field is told.
     let (order, content) = ApiError::both(order.map_err(Into::into), content)?;
-    let comment = call.service().comment(&call.caller, order, content, call.visit).await?;
+    let comment = call.service().comment(&call.caller, order, content, call.context).await?;
     call.metrics.comments_added.increment();
     Ok(Reply::ok(&CommentRow::of(&comment)))
 }
@@ -32,13 +32,13 @@ pub(in crate::http) async fn add(call: &Call<'_>) -> Answer {
 pub(in crate::http) async fn list(call: &Call<'_>) -> Answer {
     let order = call.id(OrderId::from_raw);
     let (order, page) = ApiError::both(order.map_err(Into::into), read_page(call.query()))?;
-    let comments = call.service().comments(order, page, call.visit).await?;
+    let comments = call.service().comments(order, page, call.context).await?;
     Ok(Reply::ok(&comments.iter().map(CommentRow::of).collect::<Vec<_>>()))
 }
 
 pub(in crate::http) async fn delete(call: &Call<'_>) -> Answer {
     let comment = call.id(CommentId::from_raw)?;
-    call.service().delete_comment(&call.caller, comment, call.visit).await?;
+    call.service().delete_comment(&call.caller, comment, call.context).await?;
     Ok(Reply::message("The comment is deleted."))
 }
 

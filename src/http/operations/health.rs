@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::clock;
 use crate::http::call::Answer;
 use crate::http::error::ApiError;
-use crate::http::exchange::{Exchange, Stage};
+use crate::http::exchange::{Exchange, Server};
 use crate::http::json::value::Time;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
@@ -24,10 +24,10 @@ pub(in crate::http) fn live() -> Reply {
 /// Ready from the end of recovery to the begin of draining. A venue that shows nothing makes it
 /// degraded: reads and accounts work, trades do not. So does a system clock that jumped. With
 /// `strict` what is degraded is not ready.
-pub(in crate::http) fn ready(stage: &Stage, mut query: Query<'_>) -> Answer {
+pub(in crate::http) fn ready(server: &Server, mut query: Query<'_>) -> Answer {
     let is_strict = query.flag("strict");
     let is_strict = query.finish(is_strict)?;
-    let Some(exchange) = stage.exchange().filter(|_| !stage.is_draining()) else {
+    let Some(exchange) = server.exchange().filter(|_| !server.is_draining()) else {
         return Err(ApiError::not_ready());
     };
     let clock_trouble = clock::status().jump.map(|jump| jump.to_string());

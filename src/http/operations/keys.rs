@@ -27,34 +27,34 @@ const PERMISSIONS_LISTED_MAX: usize = 32;
 pub(in crate::http) async fn create(call: &Call<'_>, is_bootstrap: bool) -> Answer {
     call.caller.require_unrotated()?;
     let request = read_new_key(&call.body)?;
-    let new = call.service().create_key(&call.caller, request, is_bootstrap, call.visit).await?;
+    let new = call.service().create_key(&call.caller, request, is_bootstrap, call.context).await?;
     Ok(Reply::created(&NewKeyAnswer::of(&new)))
 }
 
 pub(in crate::http) async fn list(call: &Call<'_>) -> Answer {
-    let keys = call.service().list_keys(&call.caller, call.visit).await?;
-    let now = call.visit.moment.now;
+    let keys = call.service().list_keys(&call.caller, call.context).await?;
+    let now = call.context.moment.now;
     Ok(Reply::ok(&keys.iter().map(|listing| KeyRow::of(listing, now)).collect::<Vec<_>>()))
 }
 
 pub(in crate::http) async fn rename(call: &Call<'_>) -> Answer {
     call.caller.require_unrotated()?;
     let (key, name) = both(call, read_name(&call.body))?;
-    let renamed = call.service().rename_key(&call.caller, key, name, call.visit).await?;
-    Ok(Reply::ok(&KeyRow::of(&renamed, call.visit.moment.now)))
+    let renamed = call.service().rename_key(&call.caller, key, name, call.context).await?;
+    Ok(Reply::ok(&KeyRow::of(&renamed, call.context.moment.now)))
 }
 
 pub(in crate::http) async fn rotate(call: &Call<'_>) -> Answer {
     call.caller.require_unrotated()?;
     let (key, overlap_seconds) = both(call, read_overlap(&call.body))?;
-    let new = call.service().rotate_key(&call.caller, key, overlap_seconds, call.visit).await?;
+    let new = call.service().rotate_key(&call.caller, key, overlap_seconds, call.context).await?;
     Ok(Reply::ok(&NewKeyAnswer::of(&new)))
 }
 
 pub(in crate::http) async fn revoke(call: &Call<'_>) -> Answer {
     let key = call.id(KeyId::from_raw)?;
     let descendants = read_descendants(call.query())?;
-    call.service().revoke_key(&call.caller, key, descendants, call.visit).await?;
+    call.service().revoke_key(&call.caller, key, descendants, call.context).await?;
     Ok(Reply::message(if descendants {
         "The key is revoked, and with it every key that was made with it."
     } else {

@@ -28,13 +28,13 @@ const STATUSES: [(&str, OrderStatus); 5] = [
 
 pub(in crate::http) async fn list(call: &Call<'_>) -> Answer {
     let request = read_orders(call.query())?;
-    let list = call.service().orders(&call.caller, request, call.visit).await?;
+    let list = call.service().orders(&call.caller, request, call.context).await?;
     Ok(Reply::ok(&OrdersAnswer::of(&list)))
 }
 
 pub(in crate::http) async fn get(call: &Call<'_>) -> Answer {
     let order = call.id(OrderId::from_raw)?;
-    let receipt = call.service().order(&call.caller, order, call.visit).await?;
+    let receipt = call.service().order(&call.caller, order, call.context).await?;
     Ok(Reply::ok(&OrderRow::of(&receipt)))
 }
 

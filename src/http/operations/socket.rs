@@ -13,14 +13,14 @@ use serde::Serialize;
 use crate::auth::ws_token::WS_TOKEN_SECONDS;
 use crate::http::call::{Answer, Call};
 use crate::http::error::ApiError;
-use crate::http::exchange::{Exchange, Seat, Worker};
+use crate::http::exchange::{ConnectionSlot, Exchange, Worker};
 use crate::http::handle::presented;
 use crate::http::operation::Operation;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::ids::Timestamp;
 use crate::limits::bucket::{BucketRule, TokenBucket};
-use crate::service::{Denied, ServiceError, SocketCaller, Visit};
+use crate::service::{Denied, RequestContext, ServiceError, SocketCaller};
 use crate::ws::close::CloseReason;
 use crate::ws::connection::{Peer, Times, refuse, serve_prices};
 use crate::ws::{Upgrading, upgrade};
@@ -35,26 +35,26 @@ struct TokenAnswer<'a> {
 }
 
 pub(in crate::http) fn create_token(call: &Call<'_>) -> Answer {
-    let token = call.service().mint_ws_token(&call.caller, call.visit.moment)?;
+    let token = call.service().mint_ws_token(&call.caller, call.context.moment)?;
     Ok(Reply::ok(&TokenAnswer { token: &token, expires_in: WS_TOKEN_SECONDS }))
 }
 
 pub(in crate::http) async fn open(
     worker: &Worker,
     exchange: &Arc<Exchange>,
-    seat: &Arc<Seat>,
+    slot: &Arc<ConnectionSlot>,
     operation: &'static Operation,
     head: Parts,
-    visit: Visit<'_>,
+    context: RequestContext<'_>,
 ) -> Answer {
     let token = Query::new(operation, head.uri.query()).get("token");
     // A text that is too long to be a token is none that exists.
     let token = token.filter(|token| token.len() <= TOKEN_CHARACTERS_MAX);
     let presented = presented(&head, operation.access);
-    let identified = exchange.service.identify_socket(token.as_deref(), &presented, visit).await;
+    let identified = exchange.service.identify_socket(token.as_deref(), &presented, context).await;
     let peer = match identified {
         Ok(caller) => {
-            seat.recognize();
+            slot.recognize();
             admit(exchange, caller)
         }
         Err(ServiceError::Denied(Denied::TooOften { wait_ns })) => {
@@ -65,7 +65,7 @@ pub(in crate::http) async fn open(
     };
     let mut request = Request::from_parts(head, ());
     let (response, upgrading) = upgrade(&mut request).map_err(|_| ApiError::upgrade_required())?;
-    tokio::spawn(serve(upgrading, peer, exchange.clone(), seat.clone(), worker.stage.shutdown()));
+    tokio::spawn(serve(upgrading, peer, exchange.clone(), slot.clone(), worker.server.shutdown()));
     let (head, _) = response.into_parts();
     Ok(Reply { status: head.status, body: Vec::new(), headers: head.headers })
 }
@@ -89,7 +89,7 @@ async fn serve(
     upgrading: Upgrading,
     peer: Result<Peer, CloseReason>,
     exchange: Arc<Exchange>,
-    seat: Arc<Seat>,
+    slot: Arc<ConnectionSlot>,
     shutdown: tokio::sync::watch::Receiver<bool>,
 ) {
     let Some(stream) = upgrading.stream().await else { return };
@@ -100,5 +100,5 @@ async fn serve(
     };
     tracing::debug!("a socket ended: {ended:?}");
     // The socket counted as a connection until here.
-    drop(seat);
+    drop(slot);
 }

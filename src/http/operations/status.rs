@@ -39,7 +39,7 @@ pub(in crate::http) fn status(call: &Call<'_>) -> Reply {
 
 /// The whole seconds since 1970, and nothing else.
 pub(in crate::http) fn time(call: &Call<'_>) -> Reply {
-    let seconds = call.visit.moment.now.seconds();
+    let seconds = call.context.moment.now.seconds();
     Reply::json(StatusCode::OK, seconds.to_string().into_bytes())
 }
 

@@ -33,7 +33,7 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 pub(in crate::http) async fn trade(call: &Call<'_>) -> Answer {
     let request = read_trade(&call.body, call.header(&IDEMPOTENCY_KEY).as_deref())?;
     let metrics = call.metrics;
-    let traded = match call.service().trade(&call.caller, request, call.visit) {
+    let traded = match call.service().trade(&call.caller, request, call.context) {
         Ok(durable) => durable.await.map_err(ApiError::from),
         Err(denied) => Err(denied.into()),
     };

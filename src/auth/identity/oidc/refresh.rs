@@ -41,7 +41,7 @@ struct Progress {
 }
 
 /// The progress that a request saw before it looked at the keys.
-pub(super) struct Ticket {
+pub(super) struct Seen {
     progress: watch::Receiver<Progress>,
     ended: u64,
 }
@@ -61,15 +61,15 @@ impl Refresh {
     }
 
     /// Taken before looking at the keys, so that keys which arrive right afterwards are not missed.
-    pub(super) fn ticket(&self) -> Ticket {
+    pub(super) fn seen(&self) -> Seen {
         let mut progress = self.progress.subscribe();
         let ended = progress.borrow_and_update().ended;
-        Ticket { progress, ended }
+        Seen { progress, ended }
     }
 
     /// Waits for the current attempt to end, or for one that this call may trigger. Returns at once
     /// if there is neither.
-    pub(super) async fn wait(&self, mut ticket: Ticket, wait_max: Duration) {
+    pub(super) async fn wait(&self, mut seen: Seen, wait_max: Duration) {
         let progress = *self.progress.borrow();
         if !progress.is_running {
             if Instant::now() < progress.next_requested {
@@ -77,7 +77,7 @@ impl Refresh {
             }
             self.wanted.notify_one();
         }
-        let ended = ticket.progress.wait_for(|progress| progress.ended != ticket.ended);
+        let ended = seen.progress.wait_for(|progress| progress.ended != seen.ended);
         // On timeout, the caller makes do with the keys that are there.
         let _ = timeout(wait_max, ended).await;
     }
