@@ -46,7 +46,7 @@ const CONNECTIONS_MAX_DEFAULT: usize = 10_000;
 /// The options of `paperbourse serve`.
 #[derive(Args, Clone, Debug)]
 pub struct ServeArgs {
-    /// Address to listen on. Port 0 picks a free port, which the first log line names
+    /// Address to listen on. Port 0 picks a free port; the first log line shows which
     #[arg(long, env = "PAPERBOURSE_LISTEN", default_value = "127.0.0.1:8080", value_name = "ADDR",
           value_parser = address)]
     pub listen: SocketAddr,

@@ -157,9 +157,12 @@ fn every_operation_has_its_row() {
     for operation in &OPERATIONS {
         let Operation { access, query, summary, .. } = operation;
         let query: Vec<String> = query.iter().map(|name| format!("`{name}`")).collect();
-        let parts = [(*summary).to_owned(), query.join(", ")];
-        let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-        writeln!(rows, "| `{operation:?}` | {access} | {} |", parts.join("; ")).unwrap();
+        let query = if query.is_empty() {
+            String::new()
+        } else {
+            format!(" (query: {})", query.join(", "))
+        };
+        writeln!(rows, "| `{operation:?}` | {access} | {summary}{query} |").unwrap();
     }
     assert!(file("README.md").contains(&rows), "README.md has to contain these rows:\n{rows}");
 }

@@ -42,7 +42,7 @@ enum JournalCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Print statistics of a data folder
+    /// Print statistics about a data folder
     #[command(after_help = EXIT_CODES)]
     Stats {
         #[command(flatten)]

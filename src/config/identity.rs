@@ -32,7 +32,7 @@ pub struct IdentityArgs {
     #[arg(long, env = "PAPERBOURSE_TIER_CLAIM", value_name = "CLAIM")]
     pub tier_claim: Option<TierClaim>,
 
-    /// PEM file of the only certificate authorities to trust when fetching the keys of an `oidc`
+    /// PEM file with the only certificate authorities to trust when fetching the keys of an `oidc`
     /// provider [default: the system's]
     #[arg(long, env = "PAPERBOURSE_IDENTITY_CA", value_name = "FILE")]
     pub identity_ca: Option<PathBuf>,

@@ -26,7 +26,7 @@ const OUT_BYTES_DEFAULT: u64 = 10 << 30;
 /// The options of `paperbourse record`.
 #[derive(Args, Clone, Debug)]
 pub struct RecordArgs {
-    /// Folder of the tape, created if missing; an existing tape is continued
+    /// Folder for the tape, created if missing; a tape already there is continued
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
 

@@ -1,9 +1,8 @@
-//! Every operation of the API, one row each: its method and path, who may call it, what runs.
+//! The operations of the API, one row each: method and path, who may call it, which function runs.
 //!
-//! Routing, the `Allow` header, what is checked before a body is read, and the table in the README
-//! come from here. In debug builds a row is held to what it says: an operation panics that reads
-//! another parameter of the query, or fails with another error code. `src/README.md` says how to
-//! add an operation.
+//! Routing, the `Allow` header, the checks before a body is read, and the table in the README all
+//! come from here. In debug builds an operation that reads a query parameter or fails with an error
+//! code that its row does not name panics. `src/README.md` says how to add an operation.
 
 pub mod account;
 pub mod batch;
@@ -23,8 +22,8 @@ use super::operation::Operation;
 use super::operation::Run::{self, Health, Later, Now};
 use crate::engine::key::Permission::{Read, Trade};
 
-/// The table. A path without a parameter stands before those that would take its last segment for
-/// one, and the trade, which is asked for most, before all.
+/// The table, searched from the top. A path without a parameter stands before those that would take
+/// its last segment for one, and the trade, the most frequent operation, stands first.
 pub static OPERATIONS: [Operation; 29] = [
     Operation::post("/trade", KeyOrToken(Some(Trade)), Run::Trade)
         .makes_account()
@@ -41,7 +40,7 @@ pub static OPERATIONS: [Operation; 29] = [
             "JOURNAL_FULL",
             "SERVER_FULL",
         ])
-        .summary("a market order: all of it at once or nothing"),
+        .summary("place a market order, which fills completely or not at all"),
     Operation::post(
         "/trades/{order_id}/comments",
         KeyOrToken(Some(Trade)),
@@ -50,8 +49,8 @@ pub static OPERATIONS: [Operation; 29] = [
     .makes_account()
     .errors(&["ORDER_NOT_FOUND", "COMMENT_LIMIT_EXCEEDED", "JOURNAL_FULL", "SERVER_FULL"])
     .summary(
-        "`content` of 1 to 1000 characters, no control characters but newlines and tabs; 20 \
-         comments of one author on an order",
+        "add a comment of 1 to 1,000 characters; control characters other than newline and tab are \
+         refused; one author may write 20 on an order",
     ),
     Operation::get(
         "/trades/{order_id}/comments",
@@ -60,14 +59,14 @@ pub static OPERATIONS: [Operation; 29] = [
     )
     .query(&["limit", "offset"])
     .errors(&["ORDER_NOT_FOUND"])
-    .summary("the oldest first"),
+    .summary("list an order's comments, oldest first"),
     Operation::delete(
         "/comments/{comment_id}",
         KeyOrToken(Some(Trade)),
         Later(|call| Box::pin(comments::delete(call))),
     )
     .errors(&["ACCOUNT_NOT_FOUND", "COMMENT_NOT_FOUND", "JOURNAL_FULL", "SERVER_FULL"])
-    .summary("one's own only"),
+    .summary("delete your own comment"),
     Operation::post(
         "/v1/orders/batch",
         Key(Trade),
@@ -75,38 +74,38 @@ pub static OPERATIONS: [Operation; 29] = [
     )
     .batch_body()
     .errors(&["BATCH_LIMIT_EXCEEDED"])
-    .summary("`orders` of the shape of `/trade`, each for itself; the tier says how many"),
+    .summary("place several orders, each on its own; the tier limits how many"),
     Operation::get("/v1/orders", Key(Read), Later(|call| Box::pin(orders::list(call))))
         .query(&["client_order_id", "market_id", "side", "status", "limit", "offset"])
-        .summary("the account's orders, the newest first; a `client_order_id` finds one"),
+        .summary("list the account's orders, newest first; a `client_order_id` selects one"),
     Operation::get("/v1/orders/{order_id}", Key(Read), Later(|call| Box::pin(orders::get(call))))
         .errors(&["ORDER_NOT_FOUND"])
-        .summary("one order"),
+        .summary("show one order"),
     Operation::post("/v1/prices/batch", Key(Read), Now(prices::list))
         .batch_body()
         .errors(&["BATCH_LIMIT_EXCEEDED"])
-        .summary("`market_ids`, as many as the tier's batch has entries, at most 50"),
+        .summary("show the prices of several `market_ids`: as many as the tier's batch allows, at most 50"),
     Operation::get("/v1/markets", Public, Now(markets::list))
         .query(&["limit", "offset", "q", "search", "category", "active_only", "hot_only"])
-        .summary("what can be traded; `search` is another name of `q`"),
+        .summary("list markets; `search` is an alias of `q`"),
     Operation::get("/v1/markets/{condition_id}", Public, Now(markets::get))
         .errors(&["MARKET_NOT_FOUND"])
-        .summary("one market"),
+        .summary("show one market"),
     Operation::get("/v1/markets/{condition_id}/book", Public, Now(books::get_by_label))
         .query(&["outcome", "depth"])
         .errors(&["MARKET_NOT_FOUND", "OUTCOME_NOT_FOUND", "BOOK_UNAVAILABLE"])
-        .summary("a book by the label of its outcome; best level last"),
+        .summary("show the book of an outcome, by label; the best level is last"),
     Operation::get("/v1/book", Public, Now(books::get_by_token))
         .query(&["token_id", "depth"])
         .errors(&["TOKEN_NOT_FOUND", "BOOK_UNAVAILABLE"])
-        .summary("a book by the token of its outcome; best level last"),
+        .summary("show the book of an outcome, by token; the best level is last"),
     Operation::get(
         "/v1/account/balance",
         KeyOrToken(Some(Read)),
         Later(|call| Box::pin(account::balance(call))),
     )
     .errors(&["ACCOUNT_NOT_FOUND"])
-    .summary("cash, and what the positions are worth"),
+    .summary("show cash and the value of the positions"),
     Operation::get(
         "/v1/account/positions",
         KeyOrToken(Some(Read)),
@@ -114,7 +113,7 @@ pub static OPERATIONS: [Operation; 29] = [
     )
     .query(&["status"])
     .errors(&["ACCOUNT_NOT_FOUND"])
-    .summary("what is held, at which average price"),
+    .summary("list positions with their average prices"),
     Operation::get(
         "/v1/account/settlements",
         KeyOrToken(Some(Read)),
@@ -122,12 +121,12 @@ pub static OPERATIONS: [Operation; 29] = [
     )
     .query(&["market_id", "from", "to", "limit", "cursor"])
     .errors(&["ACCOUNT_NOT_FOUND"])
-    .summary("what resolved markets have paid"),
+    .summary("list what resolved markets paid"),
     Operation::post("/v1/keys/bootstrap", Token, Later(|call| Box::pin(keys::create(call, true))))
         .makes_account()
         .makes_key()
         .errors(&["BOOTSTRAP_NOT_ALLOWED", "TIER_NOT_AUTHORIZED", "JOURNAL_FULL", "SERVER_FULL"])
-        .summary("opens the account, makes its first key, shown this once"),
+        .summary("open an account and create its first key, which is shown only once"),
     Operation::post(
         "/v1/keys",
         KeyOrToken(None),
@@ -136,21 +135,21 @@ pub static OPERATIONS: [Operation; 29] = [
     .makes_account()
     .makes_key()
     .errors(&["TIER_KEY_LIMIT_EXCEEDED", "TIER_NOT_AUTHORIZED", "JOURNAL_FULL", "SERVER_FULL"])
-    .summary("makes another key: `name`, `tier`, `permissions`"),
+    .summary("create another key with a `name`, `tier` and `permissions`"),
     Operation::get("/v1/keys", KeyOrToken(Some(Read)), Later(|call| Box::pin(keys::list(call))))
-        .summary("the account's keys; without `admin` only the caller's own"),
+        .summary("list the account's keys; without `admin`, only the caller's"),
     Operation::get("/v1/keys/tiers", Public, Now(|call| Ok(keys::list_tiers(call))))
-        .summary("the limits of each tier"),
+        .summary("list the limits of each tier"),
     Operation::post("/v1/keys/ws-token", KeyOrToken(None), Now(socket::create_token))
         .errors(&["ACCOUNT_NOT_FOUND"])
-        .summary("a token for a socket's `?token=`, good for 60 s"),
+        .summary("create a token for a WebSocket's `?token=`, valid for 60 s"),
     Operation::patch(
         "/v1/keys/{key_id}",
         KeyOrToken(None),
         Later(|call| Box::pin(keys::rename(call))),
     )
     .errors(&["ACCOUNT_NOT_FOUND", "KEY_NOT_FOUND", "JOURNAL_FULL", "SERVER_FULL"])
-    .summary("gives it another `name`, or none: `null`; without `admin` only the caller's own"),
+    .summary("change its `name`, or remove it with `null`; without `admin`, only the caller's key"),
     Operation::delete(
         "/v1/keys/{key_id}",
         KeyOrToken(None),
@@ -159,8 +158,8 @@ pub static OPERATIONS: [Operation; 29] = [
     .query(&["descendants"])
     .errors(&["ACCOUNT_NOT_FOUND", "KEY_NOT_FOUND", "JOURNAL_FULL", "SERVER_FULL"])
     .summary(
-        "revokes; `?descendants=true` also those it has made; without `admin` only the caller's \
-         own",
+        "revoke a key, with `?descendants=true` also the keys made with it; without `admin`, only \
+         the caller's key",
     ),
     Operation::post(
         "/v1/keys/{key_id}/rotate",
@@ -179,25 +178,25 @@ pub static OPERATIONS: [Operation; 29] = [
         "SERVER_FULL",
     ])
     .summary(
-        "a new raw key in its place; the old one works for `overlap_seconds` more; without \
-         `admin` only the caller's own",
+        "replace a key; the old one works for another `overlap_seconds`; without `admin`, only the \
+         caller's key",
     ),
     Operation::get("/v1/ws/prices", Socket, Run::Socket)
         .query(&["token"])
         .errors(&["UPGRADE_REQUIRED"])
-        .summary("a WebSocket: `subscribe`, `unsubscribe`, `ping`"),
+        .summary("open a WebSocket that takes `subscribe`, `unsubscribe` and `ping`"),
     Operation::get("/v1/status", Public, Now(|call| Ok(status::status(call)))).summary(
-        "the server in numbers: markets, sockets, journal, and how far the venue's books can be \
-         trusted",
+        "show the number of markets and sockets, the journal, and how fresh the venue's books are",
     ),
     Operation::get("/v1/time", Public, Now(|call| Ok(status::time(call))))
-        .summary("the seconds since 1970"),
+        .summary("show the time in seconds since 1970"),
     Operation::get("/v1/health", Public, Health(|_, _| Ok(health::health())))
-        .summary("the process lives; so does `/live`"),
-    Operation::get("/v1/health/live", Public, Health(|_, _| Ok(health::live()))),
+        .summary("show that the process is alive"),
+    Operation::get("/v1/health/live", Public, Health(|_, _| Ok(health::live())))
+        .summary("the same, with the status `alive`"),
     Operation::get("/v1/health/ready", Public, Health(health::ready))
         .query(&["strict"])
-        .summary("recovered, and of use; 503 while starting and ending"),
+        .summary("show whether it can serve: 503 while starting and draining"),
 ];
 
 #[cfg(test)]
@@ -207,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_holds_before_the_body_is_read() {
+    fn checks_before_the_body_are_pinned() {
         let mut table = String::new();
         for operation in &OPERATIONS {
             let name = format!("{operation:?}");
@@ -224,7 +223,7 @@ mod tests {
         insta::assert_snapshot!(table);
     }
 
-    /// A row that an earlier one takes all requests from is none.
+    /// A row is useless if an earlier one matches all of its requests.
     #[test]
     fn every_row_is_reached() {
         for (index, operation) in OPERATIONS.iter().enumerate() {

@@ -1,18 +1,17 @@
-//! What is secret stays with whom it was told: no log line, no counter, no file and no tool has it,
-//! whatever goes wrong.
+//! No secret appears in a log line, a metric, a file or a tool's output, whatever goes wrong.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
-use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use paperbourse::auth::identity::key_file;
 use paperbourse::ids::Timestamp;
+use paperbourse_test_support::process::{Process, ServerProcess, command};
 use paperbourse_test_support::{Connection, PATIENCE, Request, Response};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -25,14 +24,11 @@ const BINARY: &str = env!("CARGO_BIN_EXE_paperbourse");
 const SHARED_SECRET: &str = "a-secret-of-the-house-that-no-one-may-see";
 const ISSUER: &str = "https://issuer.example.org";
 
-/// A server of which everything that it says is kept.
+/// A server all of whose output is kept.
 struct Watched {
     folder: TempDir,
     flags: Vec<String>,
-    process: Child,
-    log: BufReader<ChildStdout>,
-    said: String,
-    address: SocketAddr,
+    server: ServerProcess,
     admin: SocketAddr,
 }
 
@@ -65,26 +61,12 @@ impl Watched {
         .collect();
         flags.extend(identity.iter().map(|flag| flag.replace("SECRET", &here("secret"))));
         let stderr = File::create(folder.path().join("stderr")).unwrap();
-        let mut process = Command::new(BINARY)
-            .arg("serve")
-            .args(&flags)
-            .stdout(Stdio::piped())
-            .stderr(stderr)
-            .spawn()
-            .unwrap();
-        let mut log = BufReader::new(process.stdout.take().unwrap());
-        let mut said = String::new();
-        while !said.ends_with(" ready\n") {
-            assert!(log.read_line(&mut said).unwrap() > 0, "it has ended: {said}");
-        }
-        let address_behind = |mark: &str| {
-            let (_, rest) = said.split_once(mark).unwrap();
-            let end = rest.find(['/', '\n']).unwrap();
-            rest[..end].parse().unwrap()
-        };
-        let address = address_behind("listening on http://");
-        let admin = address_behind("metrics on http://");
-        Self { folder, flags, process, log, said, address, admin }
+        let server = Process::spawn(command(BINARY).arg("serve").args(&flags).stderr(stderr));
+        let server = server.ready();
+        let line = server.logged("metrics on http://");
+        let (_, admin) = line.split_once("metrics on http://").unwrap();
+        let admin = admin[..admin.find('/').unwrap_or(admin.len())].trim().parse().unwrap();
+        Self { folder, flags, server, admin }
     }
 
     fn data(&self) -> PathBuf {
@@ -92,17 +74,14 @@ impl Watched {
     }
 
     fn send(&self, request: &Request) -> Response {
-        Connection::open(self.address).send(request)
+        Connection::open(self.server.address).send(request)
     }
 
-    /// Ends it as an operator does; everything that it has ever said.
-    fn end(mut self) -> (TempDir, String) {
-        let pid = self.process.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        self.log.read_to_string(&mut self.said).unwrap();
-        assert!(self.process.wait().unwrap().success(), "{}", self.said);
+    /// Ends it as an operator would. Returns everything it wrote to its log and its standard error.
+    fn end(self) -> (TempDir, String) {
+        let log = self.server.interrupt().join("\n");
         let errors = fs::read_to_string(self.folder.path().join("stderr")).unwrap();
-        (self.folder, self.said + &errors)
+        (self.folder, log + &errors)
     }
 }
 
@@ -186,9 +165,9 @@ fn live(server: &Watched, token: &str) -> Vec<Vec<u8>> {
             assert!(!refused.text.contains(text), "{}", refused.text);
         }
         let socket = upgrade(&format!("/v1/ws/prices?token={text}")).key(text);
-        let mut connection = Connection::open(server.address);
+        let mut connection = Connection::open(server.server.address);
         connection.try_write(&socket.to_bytes());
-        let mut broken = Connection::open(server.address);
+        let mut broken = Connection::open(server.server.address);
         broken.try_write(format!("GET /{text} HTTP/9.9\r\nX-API-Key: {text}\r\n\r\n").as_bytes());
         assert_eq!(broken.read(false).status, 400);
         let large = Request::get("/v1/orders").header("x-padding", text.repeat(1000)).key(text);
@@ -218,7 +197,7 @@ fn wait_for_snapshot(server: &Watched) {
 }
 
 #[test]
-fn nothing_secret_is_told_anywhere() {
+fn no_secret_appears_anywhere() {
     let shared_secret = ["--identity", "hs256:SECRET", "--issuer", ISSUER];
     for identity in [&shared_secret[..], &["--identity", "embedded"]] {
         let server = Watched::start(identity);
@@ -313,7 +292,7 @@ fn check_private(folder: &Path) {
 }
 
 #[test]
-fn an_issuers_key_that_others_can_read_is_no_start() {
+fn a_start_is_refused_if_others_can_read_the_issuers_key() {
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("data");
     printed_token(&data, "first");
@@ -343,7 +322,7 @@ fn an_issuers_key_that_others_can_read_is_no_start() {
 }
 
 #[test]
-fn the_configuration_is_printed_with_where_it_comes_from() {
+fn the_configuration_is_printed_with_its_sources() {
     let output = Command::new(BINARY)
         .args(["serve", "--print-config", "--identity", "hs256:/etc/secret", "--issuer", "i"])
         .args(["--tier", "free=1/2/3/4", "--tier", "pro=5/6/7/8"])

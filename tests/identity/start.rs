@@ -1,14 +1,12 @@
 //! Which source of identities a server starts with, and what it refuses to start with.
 
 use std::fs::Permissions;
-use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::Stdio;
 
 use aws_lc_rs::hmac;
 use paperbourse_test_support::Client;
-use paperbourse_test_support::process::{ServerProcess, command};
+use paperbourse_test_support::process::{Process, ServerProcess, command};
 use serde_json::{Value, json};
 
 use super::forge::{base64url, merge, message, now};
@@ -109,20 +107,13 @@ fn what_would_be_unsafe_or_useless_is_no_start() {
     }
 }
 
-/// What the server logs with these flags until it is ready.
-fn start_log(folder: &Path, flags: &str) -> String {
+/// What a server with these flags logs from its start to its end.
+fn log_of_a_run(folder: &Path, flags: &str) -> String {
     let flags = flags.replace("FOLDER", folder.to_str().unwrap());
-    let mut server = command(super::BINARY)
-        .args(["serve", "--listen", "127.0.0.1:0", "--data", "memory"])
-        .args(flags.split_whitespace())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lines = BufReader::new(server.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let log: Vec<String> = lines.take_while(|line| !line.ends_with(" ready")).collect();
-    server.kill().unwrap();
-    server.wait().unwrap();
-    log.join("\n")
+    let mut command = command(super::BINARY);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--data", "memory"]);
+    command.args(flags.split_whitespace());
+    Process::spawn(&mut command).ready().interrupt().join("\n")
 }
 
 #[test]
@@ -141,7 +132,7 @@ fn the_log_says_who_vouches() {
             "accepting tokens of an OIDC provider url=http://127.0.0.1:1/realm audience=\"bourse\"",
         ),
     ] {
-        let log = start_log(folder.path(), flags);
+        let log = log_of_a_run(folder.path(), flags);
         assert!(log.contains(expected), "{flags}: {log}");
         assert_eq!(log.matches("accepting tokens").count(), 1, "{flags}: {log}");
     }

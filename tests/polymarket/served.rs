@@ -1,11 +1,11 @@
 //! The whole program at a venue that is the stand-in: a bot trades over HTTP.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
+use paperbourse_test_support::process::{Process, ServerProcess, command};
+use paperbourse_test_support::{Connection, Request};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -14,19 +14,20 @@ use crate::standin::{
     Endpoint, EndpointFault, Fault, Options, Payout, Side, StandIn, Which, World, micros,
 };
 
+const BINARY: &str = env!("CARGO_BIN_EXE_paperbourse");
+
 /// A test that waits longer has failed.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Between two questions for the same thing.
-const ASK_INTERVAL: Duration = Duration::from_millis(20);
+/// How often a condition is checked.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The least that `--venue-fresh` takes.
+/// The smallest value of `--venue-fresh`.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// A server of its own, killed at the end.
+/// A server with an account that may trade, killed when this is dropped.
 pub(crate) struct Served {
-    address: SocketAddr,
-    process: Child,
+    server: ServerProcess,
     key: String,
     folder: TempDir,
 }
@@ -48,15 +49,14 @@ impl Served {
             .arg(venue.authority_path.as_ref().unwrap())
     }
 
-    /// Kills it and starts it again on what it has left, with other wishes.
-    fn restart(mut self, venue: &StandIn, wanted: &[&str]) -> Self {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
-        let (process, address) =
-            Self::spawn(&self.folder, |command| Self::follow(command, venue, wanted));
-        (self.process, self.address) = (process, address);
-        self.until("ready", |it| it.get("/v1/health/ready").0 == 200);
-        self
+    /// Kills it and starts another on the same data, which follows other markets.
+    fn restart(self, venue: &StandIn, wanted: &[&str]) -> Self {
+        let Self { server, key, folder } = self;
+        server.kill();
+        let server = Self::spawn(&folder, |command| Self::follow(command, venue, wanted));
+        let restarted = Self { server, key, folder };
+        restarted.until("ready", |it| it.get("/v1/health/ready").0 == 200);
+        restarted
     }
 
     /// Plays what lies in this folder.
@@ -67,68 +67,43 @@ impl Served {
 
     fn run(venue: impl FnOnce(&mut Command) -> &mut Command) -> Self {
         let folder = TempDir::new().unwrap();
-        let (process, address) = Self::spawn(&folder, venue);
-        let data = folder.path().join("data");
-        let mut served = Self { address, process, key: String::new(), folder };
+        let server = Self::spawn(&folder, venue);
+        let mut served = Self { server, key: String::new(), folder };
         served.until("ready", |it| it.get("/v1/health/ready").0 == 200);
-        let token = Command::new(env!("CARGO_BIN_EXE_paperbourse"))
+        let token = command(BINARY)
             .args(["token", "--subject", "bot", "--data"])
-            .arg(&data)
+            .arg(served.folder.path().join("data"))
             .output()
             .unwrap();
         assert!(token.status.success(), "{token:?}");
-        let bearer = format!("authorization: Bearer {}", String::from_utf8(token.stdout).unwrap());
+        let token = String::from_utf8(token.stdout).unwrap();
         let wanted = json!({"permissions": ["read", "trade"]});
-        let (status, made) = served.send("POST", "/v1/keys/bootstrap", bearer.trim(), &wanted);
+        let bootstrap = Request::post("/v1/keys/bootstrap", &wanted).bearer(token.trim());
+        let (status, made) = served.send(&bootstrap);
         assert_eq!(status, 201, "{made}");
         made["raw_key"].as_str().unwrap().clone_into(&mut served.key);
         served
     }
 
-    fn spawn(
-        folder: &TempDir,
-        venue: impl FnOnce(&mut Command) -> &mut Command,
-    ) -> (Child, SocketAddr) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_paperbourse"));
-        let mut process = venue(command.arg("serve"))
+    fn spawn(folder: &TempDir, venue: impl FnOnce(&mut Command) -> &mut Command) -> ServerProcess {
+        let mut command = command(BINARY);
+        let command = venue(command.arg("serve"))
             .args(["--listen", "127.0.0.1:0", "--journal-segment-bytes", "1048576"])
             .args(["--workers", "1"])
             .args(["--tier", "free=unlimited/unlimited/2/5", "--address-limits", "off"])
             .arg("--data")
-            .arg(folder.path().join("data"))
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut log = BufReader::new(process.stdout.take().unwrap());
-        let mut line = String::new();
-        log.read_line(&mut line).unwrap();
-        let (_, address) = line.trim().split_once("listening on http://").unwrap();
-        let address = address.parse().unwrap();
-        // A full pipe would stop the server at its next line.
-        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
-        (process, address)
+            .arg(folder.path().join("data"));
+        Process::spawn(command).ready()
     }
 
     /// The status and the body of the answer.
-    fn send(&self, method: &str, path: &str, header: &str, body: &Value) -> (u16, Value) {
-        let body = if body.is_null() { String::new() } else { body.to_string() };
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n{header}\r\n\
-             content-type: application/json\r\ncontent-length: {}\r\n\r\n",
-            body.len()
-        );
-        stream.write_all((head + &body).as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        (status, serde_json::from_str(body).unwrap())
+    fn send(&self, request: &Request) -> (u16, Value) {
+        let response = Connection::open(self.server.address).send(request);
+        (response.status, response.json())
     }
 
     fn get(&self, path: &str) -> (u16, Value) {
-        self.send("GET", path, "accept: */*", &Value::Null)
+        self.send(&Request::get(path))
     }
 
     /// One share of the first outcome of market 0.
@@ -140,27 +115,16 @@ impl Served {
         let order = json!({
             "market_id": condition_id(market), "outcome": "Yes", "side": side, "quantity": 1,
         });
-        self.send("POST", "/trade", &self.credential(), &order)
-    }
-
-    fn credential(&self) -> String {
-        format!("x-api-key: {}", self.key)
+        self.send(&Request::post("/trade", &order).key(&self.key))
     }
 
     pub(crate) fn until(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
         let started = Instant::now();
         while !is_so(self) {
             assert!(started.elapsed() < PATIENCE, "not in time: {what}");
-            // Every question is a connection, and there are only so many ports.
-            std::thread::park_timeout(ASK_INTERVAL);
+            // Every check opens a connection, and the number of ports is limited.
+            std::thread::park_timeout(CHECK_INTERVAL);
         }
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
@@ -210,8 +174,8 @@ async fn a_bot_fills_at_the_venues_price_or_not_at_all() {
     played.await.unwrap();
 }
 
-/// Whoever holds shares can sell them, and is paid: whatever the operator wants to follow now, and
-/// whatever has become of the market meanwhile.
+/// An account that holds shares can sell them and is paid, whatever markets the operator follows
+/// now, and even if the market closed meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn markets_in_which_somebody_holds_shares_are_followed_after_a_restart() {
     let venue = StandIn::start(World::invented(4), Options::default()).await;
@@ -223,10 +187,9 @@ async fn markets_in_which_somebody_holds_shares_are_followed_after_a_restart() {
         // Of market 2 nothing is left.
         assert_eq!(served.trade(2, "SELL").0, 200);
         let settlements = |it: &Served| {
-            let path = "/v1/account/settlements";
-            let (status, told) = it.send("GET", path, &it.credential(), &Value::Null);
-            assert_eq!(status, 200, "{told}");
-            told.to_string()
+            let (status, page) = it.send(&Request::get("/v1/account/settlements").key(&it.key));
+            assert_eq!(status, 200, "{page}");
+            page.to_string()
         };
         assert!(!settlements(&served).contains(&condition_id(1)));
         let wanted = ["--venue-slug", "invented-thing-3", "--venue-volume", "1"];

@@ -66,15 +66,12 @@ impl ServerProcess {
     /// Sends it a signal, such as `-TERM`.
     #[track_caller]
     pub fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args([name, &self.id().to_string()]).status();
-        assert!(sent.unwrap().success());
+        self.process.signal(name);
     }
 
     /// Waits until it has ended and its log is complete.
     pub fn wait(&mut self) -> ExitStatus {
-        let status = self.process.child.wait().unwrap();
-        self.process.log.wait_for_end();
-        status
+        self.process.wait()
     }
 
     /// The log lines with this text so far.
@@ -93,7 +90,7 @@ impl ServerProcess {
     pub fn interrupt(mut self) -> Vec<String> {
         self.signal("-INT");
         let status = self.wait();
-        let lines = self.process.log.all();
+        let lines = self.process.log_lines();
         assert!(status.success(), "{status}: {lines:?}");
         lines
     }
@@ -143,6 +140,25 @@ impl Process {
         ServerProcess { process: self, address }
     }
 
+    /// Sends it a signal, such as `-TERM`.
+    #[track_caller]
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([name, &self.child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Waits until it has ended and its log is complete.
+    pub fn wait(&mut self) -> ExitStatus {
+        let status = self.child.wait().unwrap();
+        self.log.wait_for_end();
+        status
+    }
+
+    /// What it has logged so far.
+    pub fn log_lines(&self) -> Vec<String> {
+        self.log.lines_with("")
+    }
+
     /// Waits for its first log line.
     #[track_caller]
     pub fn wait_for_sign_of_life(&self) {
@@ -177,10 +193,6 @@ impl Log {
     fn change(&self, change: impl FnOnce(&mut LogState)) {
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
         self.changed.notify_all();
-    }
-
-    fn all(&self) -> Vec<String> {
-        self.lines_with("")
     }
 
     fn lines_with(&self, text: &str) -> Vec<String> {

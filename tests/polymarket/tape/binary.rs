@@ -1,13 +1,12 @@
 //! The program itself: `record`, and `serve` on what it recorded.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::Read as _;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use paperbourse::venue::tape::Tape;
-use parking_lot::Mutex;
+use paperbourse_test_support::process::{Process, command};
 use tempfile::TempDir;
 
 use super::taped::{Played, tokens};
@@ -20,64 +19,38 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 const MARKET_COUNT: usize = 2;
 
-/// A recorder that runs, killed at the end.
-struct Recording {
-    process: Child,
-    log: Arc<Mutex<String>>,
-    logging: std::thread::JoinHandle<()>,
-}
+/// A running recorder, killed when this is dropped.
+struct Recording(Process);
 
 impl Recording {
     fn start(venue: &StandIn, folder: &Path, arguments: &[&str]) -> Self {
-        let mut process = command(folder)
+        let mut command = record(folder);
+        command
             .args(["--venue", "polymarket", "--venue-markets", &MARKET_COUNT.to_string()])
             .args(["--venue-gamma", &venue.gamma_url, "--venue-clob", &venue.clob_url])
             .args(["--venue-data", &venue.data_url, "--venue-socket", &venue.ws_url])
             .arg("--venue-ca")
             .arg(venue.authority_path.as_ref().unwrap())
             .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let log = Arc::new(Mutex::new(String::new()));
-        let mut out = BufReader::new(process.stdout.take().unwrap());
-        let logging = std::thread::spawn({
-            let log = log.clone();
-            move || {
-                let mut line = String::new();
-                while out.read_line(&mut line).unwrap() > 0 {
-                    log.lock().push_str(&line);
-                    line.clear();
-                }
-            }
-        });
-        Self { process, log, logging }
+            .stderr(Stdio::piped());
+        Self(Process::spawn(&mut command))
     }
 
-    fn signal(&self, name: &str) {
-        let id = self.process.id().to_string();
-        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
-    }
-
-    /// How it ended, what it logged, and its last words.
+    /// Its exit status, its log and its standard error, once it has ended.
     fn ended(mut self) -> (ExitStatus, String, String) {
-        let status = self.process.wait().unwrap();
+        let status = self.0.wait();
         let mut errors = String::new();
-        self.process.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
-        self.logging.join().unwrap();
-        let log = self.log.lock().clone();
-        (status, log, errors)
+        self.0.take_stderr().unwrap().read_to_string(&mut errors).unwrap();
+        (status, self.0.log_lines().join("\n"), errors)
     }
 }
 
-fn command(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_paperbourse"));
+fn record(folder: &Path) -> Command {
+    let mut command = command(env!("CARGO_BIN_EXE_paperbourse"));
     command.arg("record").arg("--out").arg(folder);
     command
 }
 
-/// Waits until this is so of what is on the disk.
 async fn until(what: &str, is_so: impl Fn() -> bool) {
     let started = Instant::now();
     while !is_so() {
@@ -96,7 +69,7 @@ async fn venue() -> StandIn {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_recorded_can_be_traded_on() {
+async fn a_recording_can_be_traded_on() {
     let (venue, folder) = (venue().await, TempDir::new().unwrap());
     for session in 0..2 {
         let recording = Recording::start(&venue, folder.path(), &["--rotate-seconds", "1"]);
@@ -110,7 +83,7 @@ async fn what_is_recorded_can_be_traded_on() {
             })
         };
         until("the walk", is_current).await;
-        recording.signal(["-TERM", "-INT"][usize::try_from(session).unwrap()]);
+        recording.0.signal(["-TERM", "-INT"][usize::try_from(session).unwrap()]);
         let (status, log, errors) = recording.ended();
         assert!(status.success() && errors.is_empty(), "{status}: {log}{errors}");
         let last = log.lines().last().unwrap();
@@ -131,7 +104,7 @@ async fn what_is_recorded_can_be_traded_on() {
     assert_eq!(crate::served::fill_price(&bought.await.unwrap()), ask);
 }
 
-/// What was there when the process was killed plays, and it is of the last second or so.
+/// What a killed recorder leaves plays, up to about the last second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_recorder_that_is_killed_loses_no_more_than_a_second() {
     let (venue, folder) = (venue().await, TempDir::new().unwrap());
@@ -139,7 +112,7 @@ async fn a_recorder_that_is_killed_loses_no_more_than_a_second() {
     until("books", || has_books(folder.path())).await;
     venue.run_walk((7, false), 200, Duration::from_secs(3)).await;
     let killed_us = now_us();
-    recording.signal("-KILL");
+    recording.0.signal("-KILL");
     let walked = recording.ended();
     assert_eq!(walked.0.code(), None, "{walked:?}");
     let played = Played::of(folder.path());
@@ -167,7 +140,7 @@ async fn a_recorder_that_is_killed_loses_no_more_than_a_second() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_exit_code_says_why_it_has_ended() {
+async fn the_exit_code_says_why_it_ended() {
     let (venue, folder) = (venue().await, TempDir::new().unwrap());
     let recording = Recording::start(&venue, folder.path(), &["--out-bytes-max", "65536"]);
     until("books", || has_books(folder.path())).await;
@@ -191,7 +164,7 @@ async fn the_exit_code_says_why_it_has_ended() {
         (&["--rotate-bytes", "1"], 2, "65536.."),
         (&["--venue", "polymarket", "--venue-ca", "/nowhere"], 1, "/nowhere"),
     ] {
-        let output = command(folder.path()).args(arguments).output().unwrap();
+        let output = record(folder.path()).args(arguments).output().unwrap();
         let errors = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {errors}");
         assert!(errors.contains(expected), "{arguments:?}: {errors}");
