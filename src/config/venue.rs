@@ -93,8 +93,8 @@ pub struct VenueArgs {
           value_parser = socket_address)]
     pub venue_socket: Option<Uri>,
 
-    /// PEM file with the only certificate authorities to trust when following `polymarket` [default:
-    /// the system's]
+    /// PEM file with the only certificate authorities to trust when following `polymarket`
+    /// [default: the system's]
     #[arg(long, env = "PAPERBOURSE_VENUE_CA", value_name = "FILE")]
     pub venue_ca: Option<PathBuf>,
 }

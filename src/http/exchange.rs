@@ -231,8 +231,8 @@ impl Worker {
         Self { server, metrics, waiters: OnceLock::new() }
     }
 
-    /// The requests of this worker that wait for the disk. The first call starts the task that wakes
-    /// them: before the start is complete there is no journal to wait for.
+    /// The requests of this worker that wait for the disk. The first call starts the task that
+    /// wakes them: before the start is complete there is no journal to wait for.
     pub fn waiters(&self, exchange: &Exchange) -> &Arc<Waiters> {
         self.waiters.get_or_init(|| {
             let waiters = exchange.journal.register();

@@ -84,7 +84,7 @@ pub static OPERATIONS: [Operation; 29] = [
     Operation::post("/v1/prices/batch", Key(Read), Now(prices::list))
         .batch_body()
         .errors(&["BATCH_LIMIT_EXCEEDED"])
-        .summary("show the prices of several `market_ids`: as many as the tier's batch allows, at most 50"),
+        .summary("show the prices of several `market_ids`: the tier's batch limit, at most 50"),
     Operation::get("/v1/markets", Public, Now(markets::list))
         .query(&["limit", "offset", "q", "search", "category", "active_only", "hot_only"])
         .summary("list markets; `search` is an alias of `q`"),
