@@ -323,7 +323,7 @@ impl Page {
             (
                 "venue_books_requested_total",
                 "Books requested from the venue's REST API.",
-                live.books_asked,
+                live.books_requested,
             ),
             (
                 "venue_books_diverged_total",
@@ -349,7 +349,7 @@ impl Page {
 
     #[expect(clippy::cast_precision_loss, reason = "only the displayed value is rounded")]
     fn delays(&mut self, name: &str, help: &str, delays: &Delays) {
-        let buckets = delays.up_to().map(|(bound_ns, count)| (bound_ns as f64 / 1e9, count));
+        let buckets = delays.cumulative().map(|(bound_ns, count)| (bound_ns as f64 / 1e9, count));
         self.buckets(name, help, buckets, delays.sum().as_secs_f64(), delays.count());
     }
 

@@ -1,5 +1,5 @@
-//! Following a venue as it is now, whichever it is: how far each of its books can be trusted, how
-//! late its messages are, and when it is asked again. Pure: time comes in.
+//! Following a live venue, whichever it is: how far each book can be trusted, how late each message
+//! is, and when to request a book. Pure: callers pass the time in.
 
 pub(super) mod backoff;
 pub mod books;
@@ -16,12 +16,12 @@ use std::time::Duration;
 
 use crate::ids::Timestamp;
 
-/// When something reached us, by both clocks. What is late is judged by this: a message that had to
-/// wait for us was not late for that.
+/// When something arrived, by both clocks. Lateness is judged by the arrival and not by the time of
+/// processing: waiting in our own queue does not make a message late.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamp {
-    /// The time since the start.
+    /// Monotonic time since the start.
     pub elapsed: Duration,
-    /// The time of day.
+    /// Wall-clock time.
     pub time: Timestamp,
 }

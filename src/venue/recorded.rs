@@ -32,7 +32,7 @@ use file::{Contents, Names, Told, What};
 use super::feed::Feed;
 use super::polymarket::hash::BookHasher;
 use super::speed::{Ratio, Speed};
-use super::tape::{Folder, Tape, is_of_tape};
+use super::tape::{Folder, Tape, is_tape_file};
 use super::{VenueChange, VenueEvent};
 use crate::ids::Timestamp;
 use crate::market::MARKETS_MAX;
@@ -71,7 +71,7 @@ impl Recorded {
             return Recording::load(directory)
                 .map(|(recording, report)| Self::Files(recording, report));
         };
-        match files(directory)?.into_iter().find(|path| !is_of_tape(path)) {
+        match files(directory)?.into_iter().find(|path| !is_tape_file(path)) {
             Some(path) => Err(LoadError::Mixed { path }),
             None => Ok(Self::Tape(tape)),
         }

@@ -52,7 +52,7 @@ mod queue;
 mod reader;
 mod recorder;
 
-pub use file::{FILES_MAX, Folder, is_of_tape};
+pub use file::{FILES_MAX, Folder, is_tape_file};
 pub use line::{Line, PayloadError};
 pub use queue::{Entry, Payload, QUEUE_BYTES_MAX};
 pub use reader::{LINE_BYTES_MAX, Step, TORN_NAMED_MAX, Tape, TapeReport, TornFile};

@@ -92,7 +92,7 @@ async fn books_are_asked_for_within_the_budget() {
     let begun_us = now_us();
     let timing = Timing {
         check_after: Duration::from_millis(1),
-        ask_pause: Duration::from_millis(1),
+        book_request_pause: Duration::from_millis(1),
         ..QUICK
     };
     let (venue, connector) = start(timing).await;

@@ -59,7 +59,7 @@ async fn a_pause_of_ours_is_not_taken_for_silence_of_the_venue() {
     let connector = Connector::start(&venue, 2, QUICK);
     connector.until_fresh(&tokens(2)).await;
     // The machine is busy elsewhere: nothing runs here, neither the connector nor the stand-in.
-    std::thread::sleep(QUICK.pong_patience * 2);
+    std::thread::sleep(QUICK.pong_timeout * 2);
     venue.change_level(&token_id(0, 0), Side::Buy, "0.1", "77");
     let is_taken =
         |it: &Connector| it.fresh(&token_id(0, 0)).is_some_and(|book| has_bid(&book, "0.1", "77"));

@@ -274,7 +274,7 @@ async fn a_family_of_markets_is_followed() {
 async fn books_are_asked_for_where_the_venue_sends_none_unasked() {
     let options = Options { dumps_unasked: false, ..Options::default() };
     let venue = StandIn::start(World::invented(NEW), options).await;
-    let patient = Timing { sync_patience: Duration::from_hours(1), ..QUICK };
+    let patient = Timing { sync_timeout: Duration::from_hours(1), ..QUICK };
     let connector = Connector::start(&venue, NEW + 1, patient);
     connector.until_fresh(&tokens(NEW)).await;
     venue.list_market(&MarketSeed::invented(NEW));

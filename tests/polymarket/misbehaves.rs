@@ -98,7 +98,8 @@ async fn body(
         tokens().iter().filter(|token| !row.is_over(token)).all(|it| connector.fresh(it).is_some())
             && (row.means != Means::Reconnect
                 || connector.status().connections_lost > before.connections_lost)
-            && (row.means != Means::Books || connector.status().books_asked > before.books_asked)
+            && (row.means != Means::Books
+                || connector.status().books_requested > before.books_requested)
     };
     auditor.until("all books again", is_back).await;
     let took = auditor.awake().checked_sub(mended_at).unwrap();

@@ -90,7 +90,7 @@ const DAY: [Row; 13] = [
             it.change_level(&token_id(0, 0), Side::Buy, "0.02", "3");
             it.change_level(&token_id(2, 0), Side::Buy, "0.02", "4");
         },
-        |taped| taped.status().books_asked > 0 && taped.is_settled(&tokens(MARKET_COUNT)),
+        |taped| taped.status().books_requested > 0 && taped.is_settled(&tokens(MARKET_COUNT)),
     ),
     (
         "a silent socket, of which books expire",
@@ -160,7 +160,10 @@ async fn a_tape_plays_what_was_published_while_it_was_recorded() {
         taped.until(what, sign).await;
     }
     let status = taped.status();
-    assert!(status.tokens[Freshness::Live as usize] >= 8 && status.books_asked > 0, "{status:?}");
+    assert!(
+        status.tokens[Freshness::Live as usize] >= 8 && status.books_requested > 0,
+        "{status:?}"
+    );
     let recorded = taped.finish().await;
     assert!(recorded.totals.files > 9, "{:?}", recorded.totals);
     assert_eq!((recorded.totals.gaps, recorded.totals.lines_lost), (0, 0));

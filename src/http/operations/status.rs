@@ -115,7 +115,7 @@ impl Live {
             frames: live.frames,
             messages_ahead: live.ahead_messages,
             connections_lost: live.connections_lost,
-            books_asked: live.books_asked,
+            books_asked: live.books_requested,
             books_diverged: live.books_diverged,
             hashes_verified: live.feed.hashes_verified,
             hashes_mismatched: live.feed.hashes_mismatched,

@@ -1,4 +1,4 @@
-//! The books as whoever follows a venue changes them, and what each change shows of them.
+//! The books as a follower changes them, and what each change reveals about them.
 
 use std::sync::Arc;
 
@@ -8,39 +8,39 @@ use crate::ids::Timestamp;
 use crate::market::book::Ladder;
 use crate::venue::event::VenueEvent;
 
-/// What an event shows of a book that it touched.
+/// What an event reveals about a book that it touched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Finding {
-    /// The book is what the venue shows: its own full book, or one that gives the venue's hash.
+    /// The book matches the venue's: it is a full book from the venue, or its hash matches.
     Proven,
-    /// Its best prices are the venue's, and nothing proves the rest.
+    /// The best prices match the venue's; nothing proves the other levels.
     Agrees,
-    /// There was nothing to compare, or only what is older than the book.
+    /// There was nothing to compare, or only data older than the book.
     Unproven,
-    /// It is not what the venue shows, or it cannot be: a hash or a best price differs, or the
+    /// The book differs from the venue's or is impossible: a hash or a best price differs, or the
     /// sides cross.
     Contradicted,
 }
 
-/// Every book that an event touched, by its token.
+/// A finding for each book that an event touched, by token.
 pub type Findings = SmallVec<[(Arc<str>, Finding); 2]>;
 
 /// Where events take effect.
 pub trait Books {
-    /// Takes an event that counts as one of this time, or of its book's where that is later: the
-    /// time that the event names may be one that cannot be. Hashes cover the named time.
-    fn apply_as_of(&mut self, event: VenueEvent, believed_at: Timestamp) -> Findings;
+    /// Applies an event as of `effective_at`, or of its book's time if that is later. The event's
+    /// own timestamp may be impossible, but it is the one that hashes cover.
+    fn apply_as_of(&mut self, event: VenueEvent, effective_at: Timestamp) -> Findings;
 
-    /// The venue's time of the newest change of a token's book, if a book is known.
+    /// The venue's timestamp of the newest change to a token's book; `None` without a book.
     fn updated_at(&self, token_id: &str) -> Option<Timestamp>;
 
-    /// Whether the book that is known of a token has exactly these levels.
+    /// Whether the token's book has exactly these levels.
     fn has_levels(&self, token_id: &str, ladder: &Ladder) -> bool;
 
-    /// Forgets the levels of a token: the next full book is taken whatever time it names. What
-    /// readers see stays.
+    /// Forgets a token's levels, so that the next full book is accepted whatever its timestamp.
+    /// The published book stays.
     fn forget_levels(&mut self, token_id: &str);
 
-    /// Whether this market is resolved, by its condition id.
+    /// Whether the market with this condition id is resolved.
     fn is_resolved(&self, condition_id: &str) -> bool;
 }

@@ -1,12 +1,12 @@
-//! How long frames take from the read of their socket until the books that they change are
-//! published: counted by size, so that percentiles can be told.
+//! A histogram of the time from reading a frame off its socket to publishing the books that it
+//! changes.
 
 use std::time::Duration;
 
-/// The ends of the buckets, in nanoseconds: ten to a decade, from 10 µs to 10 s.
+/// The upper bounds of the buckets in nanoseconds: ten per decade, from 10 µs to 10 s.
 pub const BOUNDS_NS: [u64; 61] = bounds();
 
-/// Rounded as people write a tenth of a decade.
+/// A decade in ten steps, rounded for readability, in hundredths.
 const STEPS: [u64; 10] = [100, 125, 160, 200, 250, 315, 400, 500, 630, 800];
 
 const fn bounds() -> [u64; 61] {
@@ -23,11 +23,11 @@ const fn bounds() -> [u64; 61] {
     bounds
 }
 
-/// What has been counted.
+/// A histogram of delays.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Delays {
-    /// How many took at most as long as each of [`BOUNDS_NS`], and longer than the one before; then
-    /// those that took longer than all.
+    /// Counts per bucket: above the previous bound, up to and including its own in [`BOUNDS_NS`].
+    /// The last bucket counts the delays above all bounds.
     buckets: [u64; BOUNDS_NS.len() + 1],
     sum: Duration,
 }
@@ -39,27 +39,26 @@ impl Default for Delays {
 }
 
 impl Delays {
-    /// Counts one.
     pub(crate) fn record(&mut self, delay: Duration) {
         let bucket = BOUNDS_NS.partition_point(|&bound| Duration::from_nanos(bound) < delay);
         self.buckets[bucket] += 1;
         self.sum = self.sum.saturating_add(delay);
     }
 
-    /// Each of [`BOUNDS_NS`], and how many took at most so long.
-    pub fn up_to(&self) -> impl Iterator<Item = (u64, u64)> {
+    /// Each of [`BOUNDS_NS`] with the number of delays up to and including it.
+    pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> {
         BOUNDS_NS.iter().zip(&self.buckets).scan(0, |total, (&bound, count)| {
             *total += count;
             Some((bound, *total))
         })
     }
 
-    /// How many were counted.
+    /// The number of delays.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// All together.
+    /// The sum of all delays.
     pub const fn sum(&self) -> Duration {
         self.sum
     }
@@ -70,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bounds_rise_by_a_quarter_or_so() {
+    fn each_bound_is_about_a_quarter_above_the_previous_one() {
         assert_eq!((BOUNDS_NS[0], BOUNDS_NS[10], BOUNDS_NS[60]), (10_000, 100_000, 10_000_000_000));
         for pair in BOUNDS_NS.windows(2) {
             assert!((120..135).contains(&(pair[1] * 100 / pair[0])), "{pair:?}");
@@ -78,12 +77,12 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_is_counted_up_to_the_bounds_that_it_does_not_pass() {
+    fn a_delay_equal_to_a_bound_counts_below_it() {
         let mut delays = Delays::default();
         for nanos in [0, 10_000, 10_001, 12_000, 10_000_000_000, 10_000_000_001] {
             delays.record(Duration::from_nanos(nanos));
         }
-        let counts: Vec<u64> = delays.up_to().map(|(_, count)| count).collect();
+        let counts: Vec<u64> = delays.cumulative().map(|(_, count)| count).collect();
         assert_eq!((&counts[..3], counts[59], counts[60]), (&[2, 4, 4][..], 4, 5));
         assert_eq!((delays.count(), delays.sum().as_nanos()), (6, 20_000_032_002));
     }

@@ -1,27 +1,26 @@
-//! How far a book, or a connection, can be trusted: a state and a table of what changes it. Pure.
+//! How far a book or a connection can be trusted: a state machine. Pure.
 //!
-//! Nothing fills on anything but [`Freshness::Live`].
+//! Orders fill only against books that are [`Freshness::Live`].
 
-/// Where a book or a connection stands.
+/// The state of a book or a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Freshness {
-    /// The connection is open, and what it shows has yet to come.
+    /// The connection is open and has yet to send its snapshot.
     Syncing,
-    /// What is known was proven, and not too long ago.
+    /// Recently proven.
     Live,
-    /// Something contradicts what is known: the venue is being asked.
+    /// Contradicted; a fresh book is being requested.
     Suspect,
-    /// Nothing is known of the present: the connection is lost, or the proof is too old.
+    /// The connection is lost, or the newest proof is too old.
     #[default]
     Stale,
-    /// It has ended.
+    /// No longer followed.
     Closed,
 }
 
-/// How many are in each state, in the order of [`Freshness::ALL`].
+/// Counts by state, in the order of [`Freshness::ALL`].
 pub type StateCounts = [usize; Freshness::ALL.len()];
 
-/// How many of these are in each state.
 pub(crate) fn count(states: impl Iterator<Item = Freshness>) -> StateCounts {
     let mut counts = StateCounts::default();
     states.for_each(|state| counts[state as usize] += 1);
@@ -31,28 +30,28 @@ pub(crate) fn count(states: impl Iterator<Item = Freshness>) -> StateCounts {
 /// What can happen to a book or a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Signal {
-    /// Its connection was opened.
+    /// The connection was opened.
     Opened,
-    /// It was proven as a whole: a full book, or a hash that ours gives as well.
+    /// The whole book was proven, by a full book or by a matching hash.
     Proven,
-    /// What was told agrees with it and does not prove the whole.
+    /// A message agrees with the book without proving all of it.
     Agreed,
-    /// What was told contradicts it.
+    /// A message contradicts the book.
     Contradicted,
     /// The newest proof is too old.
     Expired,
-    /// Its connection was lost.
+    /// The connection was lost.
     Lost,
-    /// The venue is done with it.
+    /// The market closed.
     Ended,
 }
 
 impl Freshness {
-    /// All of them.
+    /// All states, in the order of [`StateCounts`].
     pub const ALL: [Self; 5] =
         [Self::Syncing, Self::Live, Self::Suspect, Self::Stale, Self::Closed];
 
-    /// Its name in a status or a metric.
+    /// The name in the status and in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Syncing => "syncing",
@@ -63,7 +62,7 @@ impl Freshness {
         }
     }
 
-    /// What it is after this.
+    /// The state after a signal.
     #[must_use]
     pub const fn after(self, signal: Signal) -> Self {
         match (self, signal) {
@@ -78,7 +77,7 @@ impl Freshness {
 }
 
 impl Signal {
-    /// All of them.
+    /// All signals.
     pub const ALL: [Self; 7] = [
         Self::Opened,
         Self::Proven,

@@ -1,96 +1,97 @@
-//! What following a venue asks of the world: to be done, to be asked, or to be logged.
+//! What a follower asks its carrier to do, and what it asks it to log.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Tokens, each with the number of its connection.
-pub type Asked = Vec<(Arc<str>, u32)>;
+/// The tokens of one request to the book endpoint. The number counts the changes of a token's
+/// connection so far, so that an answer from before such a change can be discarded.
+pub type BookRequest = Vec<(Arc<str>, u32)>;
 
-/// Something to be done, in order.
+/// An action for the carrier, to be carried out in order.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Request {
-    /// From now on this socket is the one that tells of these tokens, besides those of before.
+    /// This socket carries these tokens from now on, besides its earlier ones.
     Assign {
-        /// Which socket.
+        /// The number of the socket.
         socket: usize,
         /// The new tokens.
         tokens: Vec<Arc<str>>,
     },
-    /// Subscribe this socket to these tokens and no others; open it if it was never asked for.
+    /// Subscribe this socket to exactly these tokens; open it if it is new.
     Subscribe {
-        /// Which socket; numbers come one after the other.
+        /// Numbered from 0, without gaps.
         socket: usize,
-        /// All of its tokens; none to close it.
+        /// All of its tokens; none closes the socket.
         tokens: Arc<[Arc<str>]>,
     },
-    /// Close this connection, if it is still open, and open another one.
+    /// Close this connection if it is still open, and reconnect.
     GiveUp {
-        /// Which socket.
+        /// The number of the socket.
         socket: usize,
-        /// Its connection.
+        /// The number of the connection to close.
         connection: u64,
-        /// For the log.
+        /// The reason, for the log and the tape.
         why: &'static str,
     },
-    /// The proof of these books is too old, as the clock says. They are stale already.
+    /// Record that the proof of these books expired. They are already stale.
     Expired(Vec<Arc<str>>),
-    /// Describe this market soon: something was heard of it.
+    /// Fetch this market's description soon: a message concerns it.
     Describe {
-        /// By its condition id.
+        /// The market's condition id.
         condition_id: Arc<str>,
-        /// It was announced, and is not followed yet.
+        /// It was just announced and is not followed yet.
         is_new: bool,
     },
-    /// From now on these are the markets to describe now and then, by their condition ids.
+    /// From now on, poll the descriptions of these markets, by condition id.
     Unresolved(Arc<[Arc<str>]>),
-    /// Log this.
+    /// Write a line to the log.
     Log(Notice),
 }
 
-/// Something for the log.
+/// A line for the log.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Notice {
-    /// A connection is open.
+    /// A connection was opened.
     Opened {
-        /// Of which socket.
+        /// The number of the socket.
         socket: usize,
-        /// How many tokens it tells of.
+        /// How many tokens it carries.
         tokens: usize,
     },
-    /// A connection tells times that are yet to come; named once for a connection.
+    /// A timestamp from the future; logged once per connection.
     Ahead {
-        /// Of which socket.
+        /// The number of the socket.
         socket: usize,
-        /// By how much.
+        /// How far ahead it is.
         ahead: Duration,
     },
-    /// A message of a kind that is not known.
+    /// A message of an unknown type.
     UnknownMessage {
-        /// Of which socket.
+        /// The number of the socket.
         socket: usize,
         /// What is wrong with it.
         error: String,
     },
-    /// A message that cannot be read.
+    /// A message that cannot be parsed.
     UnreadableMessage {
-        /// Of which socket.
+        /// The number of the socket.
         socket: usize,
         /// What is wrong with it.
         error: String,
     },
-    /// A frame that is no message.
-    OddFrame {
-        /// Of which socket.
+    /// A text frame that is not a message.
+    UnknownFrame {
+        /// The number of the socket.
         socket: usize,
-        /// How it begins.
+        /// The beginning of its text.
         text: String,
     },
-    /// An answer of the book endpoint that cannot be read.
+    /// An answer of the book endpoint that cannot be parsed.
     UnreadableBooks {
         /// What is wrong with it.
         error: String,
     },
-    /// One book of an answer that cannot be read.
+    /// One book of an answer that cannot be parsed.
     UnreadableBook {
         /// What is wrong with it.
         error: String,
@@ -99,36 +100,36 @@ pub enum Notice {
     Following {
         /// How many.
         markets: usize,
-        /// Somebody holds shares of them.
+        /// They are followed because accounts hold shares of them.
         is_held: bool,
     },
-    /// The venue calls the stage of a resolution by a word that is not known; named once.
+    /// An unknown name for the stage of a resolution; logged once per name.
     UnknownStage {
-        /// The word.
+        /// The name.
         stage: Box<str>,
-        /// The first market, by its condition id.
+        /// The condition id of the first such market.
         market: Arc<str>,
     },
-    /// The catalogue shows that a socket was wrong about the end of a market.
-    EndTakenBack {
-        /// By its condition id.
+    /// The catalogue shows that a socket wrongly reported the end of a market.
+    EndRetracted {
+        /// The condition id.
         market: Arc<str>,
     },
-    /// A market has closed, and its sources contradict each other on what it pays.
+    /// A closed market whose sources disagree on its payouts.
     Contradiction {
-        /// By its condition id.
+        /// The condition id.
         market: Arc<str>,
     },
     /// A market is resolved.
     Resolved {
-        /// By its condition id.
+        /// The condition id.
         market: Arc<str>,
-        /// Who said what.
+        /// What each source reported.
         evidence: Box<str>,
     },
-    /// A description names other tokens than the market has; named once until it names them again.
-    OtherTokens {
-        /// By its condition id.
+    /// A description lists other tokens than the market has; logged once until they match again.
+    TokensChanged {
+        /// The condition id.
         market: Arc<str>,
     },
 }

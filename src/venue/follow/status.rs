@@ -1,4 +1,4 @@
-//! What readers are told of how the venue is followed.
+//! What the status and the metrics show of a live venue.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::freshness::StateCounts;
 use crate::ids::Timestamp;
 use crate::venue::feed::counts::FeedCounts;
 
-/// How the venue is followed at one moment.
+/// Counters and states at one moment.
 #[derive(Clone, Default, Debug)]
 pub struct LiveSnapshot {
     /// How many tokens are in each state.
@@ -18,34 +18,34 @@ pub struct LiveSnapshot {
     pub sockets: StateCounts,
     /// Text frames received.
     pub frames: u64,
-    /// Messages of a kind that is not known; left out.
+    /// Messages of an unknown type; ignored.
     pub unknown_messages: u64,
-    /// Messages of a known kind that cannot be read.
+    /// Messages of a known type that cannot be parsed.
     pub unreadable_messages: u64,
-    /// Messages that were told too late to say anything of the present.
+    /// Changes that arrived too late to describe the present.
     pub late_messages: u64,
-    /// Messages and books whose time is yet to come; the time is clamped.
+    /// Messages and books with a timestamp from the future, which is clamped.
     pub ahead_messages: u64,
-    /// Connections that ended, or were never opened.
+    /// Connections that ended or could not be opened.
     pub connections_lost: u64,
-    /// Books that the book endpoint was asked for.
-    pub books_asked: u64,
-    /// Books of the book endpoint that were not what our socket had told.
+    /// Books requested from the book endpoint.
+    pub books_requested: u64,
+    /// Books from the book endpoint that differed from what the socket had sent.
     pub books_diverged: u64,
-    /// When the newest frame came.
+    /// When the newest frame arrived.
     pub frame_received_at: Option<Timestamp>,
-    /// How long frames took from there to the published books.
+    /// Delays from receiving a frame to publishing its books.
     pub delays: Delays,
-    /// What the feed has counted.
+    /// The counters of the feed.
     pub feed: FeedCounts,
 }
 
-/// Shared with readers, who see it as it was at the newest sweep.
+/// The newest snapshot, shared with readers and updated at each sweep.
 #[derive(Clone, Default, Debug)]
 pub struct LiveStatus(Arc<ArcSwap<LiveSnapshot>>);
 
 impl LiveStatus {
-    /// As it was at the newest sweep.
+    /// The snapshot of the newest sweep.
     pub fn get(&self) -> LiveSnapshot {
         LiveSnapshot::clone(&self.0.load())
     }

@@ -1,86 +1,87 @@
-//! How long everything takes that has to do with a venue that is followed live.
+//! The timeouts and intervals of following a live venue.
 
 use std::time::Duration;
 
-/// How long everything takes.
+/// Timeouts and intervals.
 #[derive(Clone, Debug)]
 pub struct Timing {
-    /// A book is live for so long after it was proven.
+    /// How long a book stays live after it was proven.
     pub verified_max: Duration,
-    /// A book of which nothing was heard for so long is asked for.
+    /// A book that has been quiet for this long is requested.
     pub check_after: Duration,
-    /// A contradicted book is asked for after so long: a trade that is told late may explain it.
+    /// A contradicted book is requested after this long: the trade that explains the contradiction
+    /// may arrive in the meantime.
     pub suspect_grace: Duration,
-    /// A book that the socket has not sent so long after it was opened is asked for.
-    pub sync_patience: Duration,
-    /// Between two questions for one book.
-    pub ask_pause: Duration,
-    /// A socket that has not told within so long what the book endpoint did is given up.
-    pub silence_patience: Duration,
-    /// Between two looks at all books.
+    /// A book that the socket has not sent this long after it opened is requested.
+    pub sync_timeout: Duration,
+    /// The time between two requests for the same book.
+    pub book_request_pause: Duration,
+    /// A socket is given up if it does not send, within this time, what the book endpoint sent.
+    pub silence_timeout: Duration,
+    /// The time between two sweeps over all books.
     pub sweep_interval: Duration,
-    /// Between two lists of markets.
+    /// The time between two fetches of the list of markets.
     pub refresh_interval: Duration,
-    /// Between two `PING`s.
+    /// The time between two `PING`s.
     pub ping_interval: Duration,
-    /// A socket without a `PONG` for so long is given up.
-    pub pong_patience: Duration,
-    /// How long opening a connection may take.
-    pub connect_patience: Duration,
-    /// Between two connections that are opened.
+    /// A socket without a `PONG` for this long is given up.
+    pub pong_timeout: Duration,
+    /// The time limit for opening a connection.
+    pub connect_timeout: Duration,
+    /// The time between opening two connections.
     pub connect_spacing: Duration,
-    /// The first wait before a lost connection is opened again.
-    pub backoff_least: Duration,
-    /// The longest.
-    pub backoff_most: Duration,
-    /// What a socket tells may be older than what it told soonest by so much, and no more: what it
-    /// tells late says nothing of the present.
+    /// The wait before the first try to reconnect.
+    pub backoff_min: Duration,
+    /// The longest wait before a try to reconnect.
+    pub backoff_max: Duration,
+    /// A change may be delayed by this much more than the fastest one of its connection; later, it
+    /// does not describe the present.
     pub lag_max: Duration,
-    /// The catalogue takes back what a socket said of a market's end if it calls the market open
-    /// so long after it: within that time, it may only be behind.
+    /// The catalogue overrules a socket that reported the end of a market if it still lists the
+    /// market as open after this long; until then it may only be behind.
     pub retraction_after: Duration,
-    /// From an address to the last byte of the answer.
-    pub answer_patience: Duration,
-    /// Nothing is asked of a service for so long after it refused.
+    /// The time limit for a request, from resolving the address to the last byte of the answer.
+    pub answer_timeout: Duration,
+    /// How long to pause after a refusal.
     pub refusals: Refusals,
 }
 
-/// How long a service is left alone after a refusal that does not say. Each refusal more doubles
-/// it.
+/// How long to send no requests to a service after a refusal without a `Retry-After`. Each further
+/// refusal doubles the pause.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusals {
-    /// It was asked too often.
-    pub too_often: Duration,
-    /// The edge in front of it does not like us: to insist makes it worse.
+    /// Rate limited (429).
+    pub rate_limited: Duration,
+    /// Blocked by the edge in front of the service (403); insisting makes it worse.
     pub forbidden: Duration,
-    /// The weekly restart.
+    /// The weekly restart (425).
     pub restarting: Duration,
-    /// It fails.
+    /// A server error (5xx).
     pub failing: Duration,
 }
 
 impl Timing {
-    /// For the venue itself.
+    /// For production.
     pub const VENUE: Self = Self {
         verified_max: Duration::from_mins(2),
         check_after: Duration::from_mins(1),
         suspect_grace: Duration::from_millis(500),
-        sync_patience: Duration::from_secs(5),
-        ask_pause: Duration::from_secs(2),
-        silence_patience: Duration::from_secs(5),
+        sync_timeout: Duration::from_secs(5),
+        book_request_pause: Duration::from_secs(2),
+        silence_timeout: Duration::from_secs(5),
         sweep_interval: Duration::from_millis(250),
         refresh_interval: Duration::from_mins(1),
         ping_interval: Duration::from_secs(10),
-        pong_patience: Duration::from_secs(30),
-        connect_patience: Duration::from_secs(10),
+        pong_timeout: Duration::from_secs(30),
+        connect_timeout: Duration::from_secs(10),
         connect_spacing: Duration::from_millis(200),
-        backoff_least: Duration::from_millis(500),
-        backoff_most: Duration::from_mins(1),
+        backoff_min: Duration::from_millis(500),
+        backoff_max: Duration::from_mins(1),
         lag_max: Duration::from_secs(5),
         retraction_after: Duration::from_mins(10),
-        answer_patience: Duration::from_secs(20),
+        answer_timeout: Duration::from_secs(20),
         refusals: Refusals {
-            too_often: Duration::from_secs(10),
+            rate_limited: Duration::from_secs(10),
             forbidden: Duration::from_secs(30),
             restarting: Duration::from_secs(5),
             failing: Duration::from_secs(1),

@@ -1,8 +1,8 @@
-//! Which books can be trusted, by what becomes of the connections that tell of them.
+//! Decides which books can be trusted, from the state of their connections and from their messages.
 //!
-//! A book is live while it was proven at most [`Timing::verified_max`] ago, by its socket or by the
-//! book endpoint, which is asked about books that are quiet, contradicted or missing. Whatever goes
-//! wrong makes books stale first and is mended afterwards.
+//! A book is live if its socket or the book endpoint has proven it within
+//! [`Timing::verified_max`]. Books that are quiet, contradicted or missing are requested from the
+//! book endpoint. Any failure first makes the books stale; only then is it repaired.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,40 +10,40 @@ use std::time::Duration;
 use super::Stamp;
 use super::books::{Books, Finding, Findings};
 use super::freshness::{self, Freshness, Signal};
-use super::lag::{Heard, Lag};
-use super::request::{Asked, Notice, Request};
+use super::lag::{Lag, Skew};
+use super::request::{BookRequest, Notice, Request};
 use super::status::LiveSnapshot;
 use super::timing::Timing;
 use super::tracker::{Tracked, Tracker};
 use crate::ids::Timestamp;
 use crate::venue::event::{VenueChange, VenueEvent};
 
-/// Every followed token and the sockets that tell of them.
+/// All followed tokens, and the sockets that carry them.
 pub(crate) struct Trust<B> {
     pub(crate) books: B,
     pub(crate) timing: Timing,
     pub(crate) counts: LiveSnapshot,
-    /// A socket tells of at most this many tokens.
+    /// A socket carries at most this many tokens.
     socket_tokens_max: usize,
     tracker: Tracker,
-    sockets: Vec<Slot>,
-    /// What sockets told up to then has been taken.
-    heard_until: Duration,
-    waiting_to_ask: Asked,
+    sockets: Vec<Socket>,
+    /// All frames that arrived before this have been processed.
+    received_until: Duration,
+    /// Tokens whose books are yet to be requested.
+    due: BookRequest,
     requests: Vec<Request>,
 }
 
-/// A socket, as whoever reads its frames sees it.
 #[derive(Default)]
-struct Slot {
+struct Socket {
     tokens: Vec<Arc<str>>,
     state: Freshness,
     /// The number of the newest connection.
     connection: u64,
-    /// What that connection has shown of the venue's clock.
     lag: Lag,
-    /// Whether a time of it that cannot be was named in the log.
-    is_ahead_named: bool,
+    /// Whether a timestamp from the future was logged for this connection.
+    is_ahead_logged: bool,
+    /// Whether the subscription has to be sent again.
     is_changed: bool,
 }
 
@@ -56,8 +56,8 @@ impl<B: Books> Trust<B> {
             socket_tokens_max,
             tracker: Tracker::default(),
             sockets: Vec::new(),
-            heard_until: Duration::ZERO,
-            waiting_to_ask: Vec::new(),
+            received_until: Duration::ZERO,
+            due: Vec::new(),
             requests: Vec::new(),
         }
     }
@@ -65,12 +65,12 @@ impl<B: Books> Trust<B> {
     /// Forgets all tokens and sockets. The books stay, stale.
     pub(crate) fn restart(&mut self, now: Stamp) {
         self.lose_all(now);
-        (self.tracker, self.heard_until) = (Tracker::default(), Duration::ZERO);
+        (self.tracker, self.received_until) = (Tracker::default(), Duration::ZERO);
         self.sockets.clear();
-        self.waiting_to_ask.clear();
+        self.due.clear();
     }
 
-    /// What is to be done, in order.
+    /// Takes the pending requests to the carrier, in order.
     pub(crate) fn take_requests(&mut self) -> Vec<Request> {
         std::mem::take(&mut self.requests)
     }
@@ -83,7 +83,7 @@ impl<B: Books> Trust<B> {
         self.requests.push(Request::Log(notice));
     }
 
-    /// The token as it is stored, with what is known of it.
+    /// A token's shared id and its state.
     pub(crate) fn token(&self, token_id: &str) -> Option<(&Arc<str>, &Tracked)> {
         self.tracker.get(token_id)
     }
@@ -92,42 +92,42 @@ impl<B: Books> Trust<B> {
         self.sockets[socket].state == Freshness::Stale
     }
 
-    /// Has sockets up to this number, none of which is open.
-    pub(crate) fn reach_socket(&mut self, socket: usize) {
+    /// Adds closed sockets up to and including this number.
+    pub(crate) fn ensure_socket(&mut self, socket: usize) {
         while self.sockets.len() <= socket {
-            self.sockets.push(Slot::default());
+            self.sockets.push(Socket::default());
         }
     }
 
-    /// Follows tokens of one market on a socket with room for all of them.
+    /// Follows the tokens of one market on the first socket with room for all of them.
     pub(crate) fn follow(&mut self, condition_id: &Arc<str>, tokens: Vec<Arc<str>>, now: Stamp) {
-        let room = self.socket_tokens_max.saturating_sub(tokens.len());
-        let number = self.sockets.iter().position(|slot| slot.tokens.len() <= room);
-        let socket = number.unwrap_or(self.sockets.len());
-        self.reach_socket(socket);
-        let slot = &mut self.sockets[socket];
-        slot.is_changed = true;
+        let fill_max = self.socket_tokens_max.saturating_sub(tokens.len());
+        let number = self.sockets.iter().position(|socket| socket.tokens.len() <= fill_max);
+        let number = number.unwrap_or(self.sockets.len());
+        self.ensure_socket(number);
+        let socket = &mut self.sockets[number];
+        socket.is_changed = true;
         for token in &tokens {
-            self.tracker.follow(token.clone(), condition_id.clone(), socket);
-            if slot.state != Freshness::Stale {
+            self.tracker.follow(token.clone(), condition_id.clone(), number);
+            if socket.state != Freshness::Stale {
                 self.tracker.signal(token, Signal::Opened, now.elapsed);
             }
-            slot.tokens.push(token.clone());
+            socket.tokens.push(token.clone());
         }
-        self.requests.push(Request::Assign { socket, tokens });
+        self.requests.push(Request::Assign { socket: number, tokens });
     }
 
-    /// Follows a token no more.
+    /// Stops following a token.
     pub(crate) fn unfollow(&mut self, token_id: &str, now: Stamp) {
         self.signal(token_id, Signal::Ended, now);
         if let Some(token) = self.tracker.unfollow(token_id) {
-            let slot = &mut self.sockets[token.socket];
-            slot.tokens.retain(|id| **id != *token_id);
-            slot.is_changed = true;
+            let socket = &mut self.sockets[token.socket];
+            socket.tokens.retain(|id| **id != *token_id);
+            socket.is_changed = true;
         }
     }
 
-    /// Has another socket tell of a token.
+    /// Moves a token to another socket.
     pub(crate) fn move_to(&mut self, token_id: &str, socket: usize, now: Stamp) {
         let Some((id, token)) = self.tracker.get(token_id) else { return };
         let (id, other) = (id.clone(), token.socket);
@@ -143,35 +143,36 @@ impl<B: Books> Trust<B> {
         self.sockets[socket].tokens.push(id);
     }
 
-    /// Asks for the subscriptions that have changed.
+    /// Requests the subscriptions that have changed.
     pub(crate) fn subscribe_sockets(&mut self) {
-        for (socket, slot) in self.sockets.iter_mut().enumerate() {
-            if std::mem::take(&mut slot.is_changed) {
-                let tokens = slot.tokens.clone().into();
-                self.requests.push(Request::Subscribe { socket, tokens });
+        for (number, socket) in self.sockets.iter_mut().enumerate() {
+            if std::mem::take(&mut socket.is_changed) {
+                let tokens = socket.tokens.clone().into();
+                self.requests.push(Request::Subscribe { socket: number, tokens });
             }
         }
     }
 
-    /// A connection is open, and its whole books come next.
-    pub(crate) fn opened(&mut self, socket: usize, connection: u64, now: Stamp) {
-        let slot = &mut self.sockets[socket];
-        (slot.connection, slot.lag, slot.is_ahead_named) = (connection, Lag::default(), false);
-        slot.state = slot.state.after(Signal::Opened);
-        let tokens = slot.tokens.len();
-        self.requests.push(Request::Log(Notice::Opened { socket, tokens }));
-        for token in &slot.tokens {
+    /// A connection was opened. It starts with the full books of its tokens.
+    pub(crate) fn opened(&mut self, number: usize, connection: u64, now: Stamp) {
+        let socket = &mut self.sockets[number];
+        socket.connection = connection;
+        (socket.lag, socket.is_ahead_logged) = (Lag::default(), false);
+        socket.state = socket.state.after(Signal::Opened);
+        let tokens = socket.tokens.len();
+        self.requests.push(Request::Log(Notice::Opened { socket: number, tokens }));
+        for token in &socket.tokens {
             self.tracker.signal(token, Signal::Opened, now.elapsed);
-            // What comes now is whole, and counts whatever time it names.
+            // Accept the next full book whatever its timestamp.
             self.books.forget_levels(token);
         }
     }
 
-    /// Makes everything stale that a socket tells.
-    pub(crate) fn lost(&mut self, socket: usize, now: Stamp) {
-        let slot = &mut self.sockets[socket];
-        slot.state = slot.state.after(Signal::Lost);
-        for token in slot.tokens.clone() {
+    /// Makes a socket and all of its books stale.
+    pub(crate) fn lost(&mut self, number: usize, now: Stamp) {
+        let socket = &mut self.sockets[number];
+        socket.state = socket.state.after(Signal::Lost);
+        for token in socket.tokens.clone() {
             self.signal(&token, Signal::Lost, now);
         }
     }
@@ -180,7 +181,7 @@ impl<B: Books> Trust<B> {
         (0..self.sockets.len()).for_each(|socket| self.lost(socket, now));
     }
 
-    /// Has a connection closed that cannot be trusted, and trusts nothing of it from now on.
+    /// Distrusts a connection from now on and requests that it be closed.
     pub(crate) fn give_up(&mut self, socket: usize, why: &'static str, now: Stamp) {
         if !self.is_given_up(socket) {
             let connection = self.sockets[socket].connection;
@@ -193,27 +194,27 @@ impl<B: Books> Trust<B> {
         (0..self.sockets.len()).for_each(|socket| self.give_up(socket, why, now));
     }
 
-    /// A frame came. Whether its connection is still trusted: what was on its way when it was given
-    /// up is worth nothing.
+    /// Counts a frame. Returns whether its connection is still trusted: frames that arrive after it
+    /// was given up are worthless.
     pub(crate) fn frame(&mut self, socket: usize, received: Stamp) -> bool {
         self.counts.frames += 1;
         self.counts.frame_received_at = Some(received.time);
-        self.heard_until = self.heard_until.max(received.elapsed);
+        self.received_until = self.received_until.max(received.elapsed);
         !self.is_given_up(socket)
     }
 
-    /// A frame held messages.
+    /// A frame with messages arrived.
     pub(crate) fn proven(&mut self, socket: usize) {
         let state = &mut self.sockets[socket].state;
         *state = state.after(Signal::Proven);
     }
 
-    /// Takes note of the venue's time of something that a token's socket told.
-    pub(crate) fn told(&mut self, token_id: &str, at: Timestamp) {
-        self.tracker.told(token_id, at);
+    /// Records the venue's timestamp of a message from a token's socket.
+    pub(crate) fn note_socket_time(&mut self, token_id: &str, at: Timestamp) {
+        self.tracker.note_socket_time(token_id, at);
     }
 
-    /// Applies a signal, and tells readers when a book is not live any more.
+    /// Applies a signal, and publishes the book as stale if it just became so.
     pub(crate) fn signal(&mut self, token_id: &str, signal: Signal, now: Stamp) {
         let changed = self.tracker.signal(token_id, signal, now.elapsed);
         if let Some((before, after)) = changed
@@ -224,7 +225,7 @@ impl<B: Books> Trust<B> {
         }
     }
 
-    /// Something was told of a book that is not known: it may be anything.
+    /// Distrusts a book about which an unreadable message arrived.
     pub(crate) fn distrust(&mut self, token_id: &Arc<str>, now: Stamp) {
         self.signal(token_id, Signal::Contradicted, now);
         self.mark_stale(token_id, now);
@@ -235,13 +236,13 @@ impl<B: Books> Trust<B> {
         self.apply(VenueEvent { at: now.time, change });
     }
 
-    /// An event whose time is certain.
+    /// Applies an event whose timestamp is certain.
     pub(crate) fn apply(&mut self, event: VenueEvent) -> Findings {
         let at = event.at;
         self.books.apply_as_of(event, at)
     }
 
-    /// Applies what was found of books as they were then.
+    /// Applies findings about books as of `then`.
     pub(crate) fn judge(&mut self, findings: &Findings, then: Stamp) {
         for (token_id, finding) in findings {
             let signal = match finding {
@@ -254,8 +255,8 @@ impl<B: Books> Trust<B> {
         }
     }
 
-    /// The time of a change, as far as it can be believed; `None` where it came too late to say
-    /// anything of the present.
+    /// The timestamp of a change, clamped if it is in the future; `None` if it arrived too late to
+    /// describe the present.
     pub(crate) fn time_of_change(
         &mut self,
         socket: usize,
@@ -263,53 +264,53 @@ impl<B: Books> Trust<B> {
         received: Stamp,
     ) -> Option<Timestamp> {
         let lag = &mut self.sockets[socket].lag;
-        match lag.of_change(at, received.elapsed, received.time) {
-            Heard::Late(lag) => (lag <= self.timing.lag_max).then_some(at),
-            Heard::Ahead(ahead) => Some(self.clamp(socket, ahead, received)),
+        match lag.observe(at, received.elapsed, received.time) {
+            Skew::Late(lag) => (lag <= self.timing.lag_max).then_some(at),
+            Skew::Ahead(ahead) => Some(self.clamp(socket, ahead, received)),
         }
     }
 
-    /// The time of anything else, which may be as old as it likes.
+    /// The timestamp of any other message, clamped if it is in the future. It may be of any age.
     pub(crate) fn time_of(&mut self, socket: usize, at: Timestamp, received: Stamp) -> Timestamp {
-        match self.sockets[socket].lag.of(at, received.elapsed, received.time) {
-            Heard::Late(_) => at,
-            Heard::Ahead(ahead) => self.clamp(socket, ahead, received),
+        match self.sockets[socket].lag.measure(at, received.elapsed, received.time) {
+            Skew::Late(_) => at,
+            Skew::Ahead(ahead) => self.clamp(socket, ahead, received),
         }
     }
 
-    /// What a time that cannot be is taken for: one that makes nothing late that comes after it.
-    fn clamp(&mut self, socket: usize, ahead: Duration, received: Stamp) -> Timestamp {
+    /// Replaces an impossible timestamp by one that makes no later message late.
+    fn clamp(&mut self, number: usize, ahead: Duration, received: Stamp) -> Timestamp {
         self.counts.ahead_messages += 1;
-        let slot = &mut self.sockets[socket];
-        if !std::mem::replace(&mut slot.is_ahead_named, true) {
-            self.requests.push(Request::Log(Notice::Ahead { socket, ahead }));
+        let socket = &mut self.sockets[number];
+        if !std::mem::replace(&mut socket.is_ahead_logged, true) {
+            self.requests.push(Request::Log(Notice::Ahead { socket: number, ahead }));
         }
-        slot.lag.time_before(self.timing.lag_max, received.elapsed, received.time)
+        socket.lag.time_before(self.timing.lag_max, received.elapsed, received.time)
     }
 
-    /// Takes note of a book that only the book endpoint told: the socket is to tell it soon.
+    /// Sets a deadline for the socket to catch up with a book that only the book endpoint has sent.
     pub(crate) fn expect(&mut self, token_id: &str, at: Timestamp, received: Stamp) {
-        let by = received.elapsed + self.timing.silence_patience;
-        self.tracker.expect(token_id, at, by);
+        let deadline = received.elapsed + self.timing.silence_timeout;
+        self.tracker.expect(token_id, at, deadline);
     }
 
-    /// An answer of the book endpoint came, or will not come. Whether it is about the connection of
-    /// now.
+    /// A request for a book was answered or has failed. Returns whether it was sent on the current
+    /// connection.
     pub(crate) fn answered(&mut self, token_id: &str, connection: u32) -> bool {
         self.tracker.answered(token_id, connection)
     }
 
-    /// How many questions in a row have settled nothing.
-    pub(crate) fn vain_count(&self, token_id: &str) -> u32 {
-        self.tracker.vain_count(token_id)
+    /// The number of answers since the book was last proven.
+    pub(crate) fn unproven_answer_count(&self, token_id: &str) -> u32 {
+        self.tracker.unproven_answer_count(token_id)
     }
 
-    /// Looks at every token. `has_heard_all` where nothing that a socket told waits to be taken.
-    pub(crate) fn sweep(&mut self, now: Stamp, has_heard_all: bool) {
-        if has_heard_all {
-            self.heard_until = now.elapsed;
+    /// Checks every token. `is_caught_up` says that no received frame is still queued.
+    pub(crate) fn sweep(&mut self, now: Stamp, is_caught_up: bool) {
+        if is_caught_up {
+            self.received_until = now.elapsed;
         }
-        let sweep = self.tracker.sweep(now.elapsed, self.heard_until, &self.timing);
+        let sweep = self.tracker.sweep(now.elapsed, self.received_until, &self.timing);
         for token_id in &sweep.expired {
             self.signal(token_id, Signal::Expired, now);
         }
@@ -317,28 +318,28 @@ impl<B: Books> Trust<B> {
             self.requests.push(Request::Expired(sweep.expired));
         }
         for socket in sweep.silent_sockets {
-            self.give_up(socket, "it does not tell what the book endpoint tells", now);
+            self.give_up(socket, "it lacks an update that the book endpoint has", now);
         }
         self.subscribe_sockets();
-        self.waiting_to_ask.extend(sweep.due);
+        self.due.extend(sweep.due);
     }
 
-    /// At most this many tokens whose books are to be asked for now; `None` where there are none.
-    pub(crate) fn next_question(&mut self, books_max: usize) -> Option<Asked> {
-        // Connections come and go while the venue refuses to answer.
+    /// The next request for at most `books_max` books; `None` if none are due.
+    pub(crate) fn next_book_request(&mut self, books_max: usize) -> Option<BookRequest> {
+        // While the venue refuses requests, connections are lost and reopened.
         let tracker = &self.tracker;
-        self.waiting_to_ask.retain(|(id, connection)| tracker.is_current(id, *connection));
-        let rest_at = self.waiting_to_ask.len().saturating_sub(books_max);
-        let asked = self.waiting_to_ask.split_off(rest_at);
-        self.counts.books_asked += asked.len() as u64;
-        (!asked.is_empty()).then_some(asked)
+        self.due.retain(|(id, connection)| tracker.is_current(id, *connection));
+        let rest_count = self.due.len().saturating_sub(books_max);
+        let request = self.due.split_off(rest_count);
+        self.counts.books_requested += request.len() as u64;
+        (!request.is_empty()).then_some(request)
     }
 
-    /// How the venue is followed now, but for what the books have counted.
+    /// The current counters and states, except the counters of the books.
     pub(crate) fn snapshot(&self) -> LiveSnapshot {
         LiveSnapshot {
             tokens: self.tracker.counts(),
-            sockets: freshness::count(self.sockets.iter().map(|slot| slot.state)),
+            sockets: freshness::count(self.sockets.iter().map(|socket| socket.state)),
             ..self.counts.clone()
         }
     }

@@ -21,7 +21,7 @@ use super::filter::MarketFilter;
 use crate::venue::follow::Stamp;
 use crate::venue::follow::books::Books;
 use crate::venue::follow::freshness::Signal;
-use crate::venue::follow::request::{Asked, Request};
+use crate::venue::follow::request::{BookRequest, Request};
 use crate::venue::follow::status::LiveSnapshot;
 use crate::venue::follow::timing::Timing;
 use crate::venue::follow::trust::Trust;
@@ -74,8 +74,8 @@ impl<B: Books> Follower<B> {
     }
 
     /// At most [`BOOKS_PER_QUESTION_MAX`] tokens whose books are to be asked for now.
-    pub fn next_question(&mut self) -> Option<Asked> {
-        self.trust.next_question(BOOKS_PER_QUESTION_MAX)
+    pub fn next_book_request(&mut self) -> Option<BookRequest> {
+        self.trust.next_book_request(BOOKS_PER_QUESTION_MAX)
     }
 
     /// How the venue is followed now, but for what the books have counted.
@@ -89,8 +89,8 @@ impl<B: Books> Follower<B> {
     }
 
     /// Has sockets up to this number, none of which is open.
-    pub fn reach_socket(&mut self, socket: usize) {
-        self.trust.reach_socket(socket);
+    pub fn ensure_socket(&mut self, socket: usize) {
+        self.trust.ensure_socket(socket);
     }
 
     /// A connection is open, and its whole books come next.
@@ -135,7 +135,7 @@ impl<B: Books> Follower<B> {
     }
 
     /// Of a tape: the books of these tokens are asked for, as far as they are followed.
-    pub fn ask(&self, token_ids: &[impl AsRef<str>]) -> Asked {
+    pub fn ask(&self, token_ids: &[impl AsRef<str>]) -> BookRequest {
         let known = token_ids.iter().filter_map(|id| self.trust.token(id.as_ref()));
         known.map(|(id, token)| (id.clone(), token.connection())).collect()
     }

@@ -38,7 +38,7 @@ use super::wire::Description;
 use crate::ids::Timestamp;
 use crate::venue::feed::Feed;
 use crate::venue::follow::Stamp;
-use crate::venue::follow::request::{Asked, Request};
+use crate::venue::follow::request::{BookRequest, Request};
 use crate::venue::follow::status::{LiveSnapshot, LiveStatus};
 use crate::venue::follow::timing::Timing;
 use crate::venue::live::LiveVenue;
@@ -69,7 +69,7 @@ enum Event {
 /// An answer of the book endpoint.
 struct Answered {
     ask: u64,
-    asked: Asked,
+    asked: BookRequest,
     /// When the question left, and when the answer came.
     asked_at: Instant,
     at: Instant,
@@ -259,7 +259,7 @@ impl Live {
 
     fn ask_for_books(&mut self) {
         while self.book_questions < BOOK_QUESTIONS_MAX
-            && let Some(asked) = self.follower.next_question()
+            && let Some(asked) = self.follower.next_book_request()
         {
             self.book_questions += 1;
             self.ask_count += 1;

@@ -86,7 +86,7 @@ pub(super) fn sessions(directory: &Path) -> io::Result<BTreeMap<String, SessionF
 }
 
 /// Whether a file is part of a tape, by its name.
-pub fn is_of_tape(path: &Path) -> bool {
+pub fn is_tape_file(path: &Path) -> bool {
     session_of(path).is_some()
 }
 

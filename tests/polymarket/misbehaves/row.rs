@@ -79,23 +79,23 @@ pub(super) const CHECK: Span =
     Span { name: "check_after", duration: |timing| timing.check_after + timing.sweep_interval };
 /// A book that only the book endpoint told, and what it did not tell until the socket was given up.
 pub(super) const CHECK_AND_SILENCE: Span = Span {
-    name: "silence_patience",
-    duration: |timing| timing.silence_patience + timing.backoff_least + timing.sync_patience,
+    name: "silence_timeout",
+    duration: |timing| timing.silence_timeout + timing.backoff_min + timing.sync_timeout,
 };
 pub(super) const EXPIRY: Span =
     Span { name: "verified_max", duration: |timing| timing.verified_max + timing.sweep_interval };
 pub(super) const LAG: Span = Span { name: "the delay", duration: |_| DELAY };
 pub(super) const GRACE: Span = Span {
     name: "suspect_grace",
-    duration: |timing| timing.suspect_grace + timing.sweep_interval + timing.ask_pause,
+    duration: |timing| timing.suspect_grace + timing.sweep_interval + timing.book_request_pause,
 };
 pub(super) const BACKOFF: Span = Span {
-    name: "backoff_least",
-    duration: |timing| timing.backoff_least + timing.connect_spacing + timing.sync_patience,
+    name: "backoff_min",
+    duration: |timing| timing.backoff_min + timing.connect_spacing + timing.sync_timeout,
 };
 pub(super) const BACKOFF_MOST: Span = Span {
-    name: "backoff_most",
-    duration: |timing| 2 * timing.backoff_most + timing.connect_spacing + timing.sync_patience,
+    name: "backoff_max",
+    duration: |timing| 2 * timing.backoff_max + timing.connect_spacing + timing.sync_timeout,
 };
 
 /// How late a delayed socket is.

@@ -166,7 +166,7 @@ pub(super) const SILENCE: fn() -> Vec<Row> = || {
     // Else it is found by other means before.
     delayed.timing.check_after = 10 * DELAY;
     delayed.timing.verified_max = 20 * DELAY;
-    delayed.timing.pong_patience = 10 * DELAY;
+    delayed.timing.pong_timeout = 10 * DELAY;
     vec![
         Row {
             venue: "freezes, and answers PING",
@@ -288,29 +288,30 @@ pub(super) const BOOK_ENDPOINT: fn() -> Vec<Row> = || {
             })
         };
     const PAUSE: Span = Span {
-        name: "3 refusals.too_often",
-        duration: |timing| 3 * timing.refusals.too_often + 4 * timing.ask_pause,
+        name: "3 refusals.rate_limited",
+        duration: |timing| 3 * timing.refusals.rate_limited + 4 * timing.book_request_pause,
     };
     const TOLD: Span = Span {
         name: "2 × Retry-After",
-        duration: |timing| Duration::from_secs(2) + 4 * timing.ask_pause,
+        duration: |timing| Duration::from_secs(2) + 4 * timing.book_request_pause,
     };
     const EDGE: Span = Span {
         name: "3 refusals.forbidden",
-        duration: |timing| 3 * timing.refusals.forbidden + 4 * timing.ask_pause,
+        duration: |timing| 3 * timing.refusals.forbidden + 4 * timing.book_request_pause,
     };
     const RESTART: Span = Span {
         name: "3 refusals.restarting",
-        duration: |timing| 3 * timing.refusals.restarting + 4 * timing.ask_pause,
+        duration: |timing| 3 * timing.refusals.restarting + 4 * timing.book_request_pause,
     };
     const FAILURE: Span = Span {
         name: "3 refusals.failing",
-        duration: |timing| 3 * timing.refusals.failing + 4 * timing.ask_pause,
+        duration: |timing| 3 * timing.refusals.failing + 4 * timing.book_request_pause,
     };
-    const AGAIN: Span = Span { name: "7 ask_pause", duration: |timing| 7 * timing.ask_pause };
+    const AGAIN: Span =
+        Span { name: "7 book_request_pause", duration: |timing| 7 * timing.book_request_pause };
     const LATE: Span = Span {
-        name: "3 answer_patience",
-        duration: |timing| 3 * timing.answer_patience + 7 * timing.ask_pause,
+        name: "3 answer_timeout",
+        duration: |timing| 3 * timing.answer_timeout + 7 * timing.book_request_pause,
     };
     vec![
         AFTER_REFUSALS("lies, and /books answers 429", |it| lie(it, refusal(429, None)), PAUSE),

@@ -9,7 +9,7 @@ use super::Follower;
 use crate::venue::follow::Stamp;
 use crate::venue::follow::books::{Books, Finding};
 use crate::venue::follow::freshness::Signal;
-use crate::venue::follow::request::{Asked, Notice, Request};
+use crate::venue::follow::request::{BookRequest, Notice, Request};
 use crate::venue::polymarket::wire::UNTOLD;
 use crate::venue::polymarket::wire::clob::{self, BookMessage};
 
@@ -23,7 +23,7 @@ impl<B: Books> Follower<B> {
     /// was asked for: what it shows was so then, or later.
     pub fn answer(
         &mut self,
-        asked: &Asked,
+        asked: &BookRequest,
         body: Option<&[u8]>,
         asked_at: Duration,
         received: Stamp,
@@ -90,7 +90,7 @@ impl<B: Books> Follower<B> {
         }
         self.trust.judge(&findings, Stamp { elapsed: asked_at, ..received });
         if finding == Some(Finding::Unproven)
-            && self.trust.vain_count(token_id) > VAIN_ANSWERS_MAX
+            && self.trust.unproven_answer_count(token_id) > VAIN_ANSWERS_MAX
             && let Some((_, token)) = self.trust.token(token_id)
         {
             self.trust.give_up(token.socket, "a book cannot be mended", received);

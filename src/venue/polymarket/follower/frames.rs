@@ -46,7 +46,7 @@ impl<B: Books> Follower<B> {
             Frame::Other => {
                 self.trust.counts.unknown_messages += 1;
                 let text = text.chars().take(SHOWN_CHARACTERS_MAX).collect();
-                self.trust.log(Notice::OddFrame { socket, text });
+                self.trust.log(Notice::UnknownFrame { socket, text });
             }
             Frame::Pong | Frame::NoNewAssets | Frame::Empty => {}
         }
@@ -119,10 +119,10 @@ impl<B: Books> Follower<B> {
         match &event.change {
             VenueChange::Levels(changes) => {
                 for change in changes {
-                    self.trust.told(&change.token_id, believed_at);
+                    self.trust.note_socket_time(&change.token_id, believed_at);
                 }
             }
-            VenueChange::Book(book) => self.trust.told(&book.token_id, believed_at),
+            VenueChange::Book(book) => self.trust.note_socket_time(&book.token_id, believed_at),
             _ => {}
         }
         let findings = self.trust.books.apply_as_of(event, believed_at);

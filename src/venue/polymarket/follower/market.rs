@@ -108,7 +108,7 @@ impl Followed {
         if info.align(&self.info.outcomes).is_ok() {
             self.is_withheld = false;
             if self.is_end_taken_back(&told.info, described_at, retraction_after) {
-                notices.push(Notice::EndTakenBack { market: market.clone() });
+                notices.push(Notice::EndRetracted { market: market.clone() });
                 self.winner_told = None;
             }
             if self.winner_told.is_some() && !info.status.is_closed() {
@@ -129,7 +129,7 @@ impl Followed {
             info = self.info.clone();
             info.withhold(told.info.status);
             if !std::mem::replace(&mut self.is_withheld, true) {
-                notices.push(Notice::OtherTokens { market: market.clone() });
+                notices.push(Notice::TokensChanged { market: market.clone() });
             }
         }
         if self.is_tick_newer(told.updated_at) {

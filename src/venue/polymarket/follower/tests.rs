@@ -95,7 +95,7 @@ fn show(request: Request) -> String {
 
 struct Story {
     follower: Follower<Feed>,
-    asked: Asked,
+    asked: BookRequest,
     asked_at: Duration,
 }
 
@@ -105,7 +105,7 @@ impl Story {
         let feed = Feed::new(Arc::new(Markets::new()), MismatchPolicy::Distrust);
         let filter = MarketFilter { count_max: 2, ..MarketFilter::default() };
         let follower = Follower::new(feed, filter, Timing::VENUE);
-        Self { follower, asked: Asked::new(), asked_at: Duration::ZERO }
+        Self { follower, asked: BookRequest::new(), asked_at: Duration::ZERO }
     }
 
     /// What a step at this time asks for.
@@ -131,7 +131,7 @@ impl Story {
             SweepBehind => follower.sweep(now, false),
         }
         let mut shown: Vec<String> = follower.take_requests().into_iter().map(show).collect();
-        if let Some(asked) = follower.next_question() {
+        if let Some(asked) = follower.next_book_request() {
             let mut ids: Vec<&str> = asked.iter().map(|(id, _)| &**id).collect();
             ids.sort_unstable();
             shown.push(format!("ask {}", ids.join(" ")));
@@ -222,7 +222,7 @@ fn a_socket_that_does_not_send_what_the_book_endpoint_shows_is_given_up() {
             (66_000, Sweep, ""),
             // We may be behind ourselves, so one more look decides.
             (66_250, Sweep, ""),
-            (66_500, Sweep, "give up 0 #1: it does not tell what the book endpoint tells"),
+            (66_500, Sweep, "give up 0 #1: it lacks an update that the book endpoint has"),
             (66_600, Lost, ""),
             (67_000, Open(2), "log Opened { socket: 0, tokens: 2 }"),
             (67_000, Frame(books(67_000)), ""),
@@ -302,7 +302,7 @@ fn what_cannot_be_read_costs_what_it_is_about() {
             r#"log UnknownMessage { socket: 0, error: "frame of unknown type \"later\"" }"#,
             "0.4 live 0.1 live",
         ),
-        ("word".to_owned(), r#"log OddFrame { socket: 0, text: "word" }"#, "0.4 live 0.1 live"),
+        ("word".to_owned(), r#"log UnknownFrame { socket: 0, text: "word" }"#, "0.4 live 0.1 live"),
         ("PONG".to_owned(), "", "0.4 live 0.1 live"),
     ] {
         check(followed(vec![(1, Frame(text), asks_for)]), expected);
@@ -401,7 +401,7 @@ fn other_tokens_are_logged_once() {
     };
     let mut story = Story::begin();
     story.take(0, List(vec![own()]));
-    let named = r#"log OtherTokens { market: "0xa" }; unresolved 0xa"#;
+    let named = r#"log TokensChanged { market: "0xa" }; unresolved 0xa"#;
     for (told, expected) in
         [(other(), named), (other(), "unresolved 0xa"), (own(), "unresolved 0xa"), (other(), named)]
     {

@@ -60,7 +60,7 @@ impl Budget {
             return None;
         };
         let least = match *status {
-            StatusCode::TOO_MANY_REQUESTS => self.refusals.too_often,
+            StatusCode::TOO_MANY_REQUESTS => self.refusals.rate_limited,
             StatusCode::FORBIDDEN => self.refusals.forbidden,
             StatusCode::TOO_EARLY => self.refusals.restarting,
             status if status.is_server_error() => self.refusals.failing,

@@ -21,7 +21,7 @@ pub(super) fn log(notice: &Notice) {
         Notice::UnreadableMessage { socket, error } => {
             tracing::warn!(socket, error, "venue message cannot be read");
         }
-        Notice::OddFrame { socket, text } => {
+        Notice::UnknownFrame { socket, text } => {
             tracing::warn!(socket, text, "venue frame is not a message");
         }
         Notice::UnreadableBooks { error } => tracing::warn!(error, "books cannot be read"),
@@ -37,7 +37,7 @@ pub(super) fn log(notice: &Notice) {
             market = &**market,
             "unknown stage of a resolution: its markets pay nothing until it is another"
         ),
-        Notice::EndTakenBack { market } => {
+        Notice::EndRetracted { market } => {
             tracing::warn!(market = &**market, "the end of a market is taken back");
         }
         Notice::Contradiction { market } => tracing::warn!(
@@ -47,7 +47,7 @@ pub(super) fn log(notice: &Notice) {
         Notice::Resolved { market, evidence } => {
             tracing::info!(market = &**market, evidence = &**evidence, "market resolved");
         }
-        Notice::OtherTokens { market } => tracing::warn!(
+        Notice::TokensChanged { market } => tracing::warn!(
             market = &**market,
             "a description names other tokens than before: no order fills until it names the known \
              ones"

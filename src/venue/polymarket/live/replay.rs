@@ -15,7 +15,7 @@ use super::rest::{read_events, read_page};
 use crate::ids::Timestamp;
 use crate::venue::feed::Feed;
 use crate::venue::follow::Stamp;
-use crate::venue::follow::request::{Asked, Request};
+use crate::venue::follow::request::{BookRequest, Request};
 use crate::venue::follow::timing::Timing;
 use crate::venue::polymarket::filter::{MARKETS_WANTED_MAX, MarketFilter};
 use crate::venue::polymarket::follower::{Described, Follower};
@@ -45,7 +45,7 @@ pub struct Replay {
     told_second: HashMap<Arc<str>, Description>,
     /// What the data API answered, by the markets that the requests name.
     told_third: HashMap<Arc<str>, String>,
-    asked: HashMap<u64, Asked>,
+    asked: HashMap<u64, BookRequest>,
     counts: ReplayCounts,
 }
 
@@ -299,7 +299,7 @@ impl Replay {
     /// The socket of a line, which is there from then on.
     fn socket(&mut self, line: &Line<'_>) -> Option<usize> {
         let socket = line.socket.filter(|&socket| socket < SOCKETS_MAX)?;
-        self.follower.reach_socket(socket);
+        self.follower.ensure_socket(socket);
         Some(socket)
     }
 }

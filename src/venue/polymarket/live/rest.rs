@@ -134,7 +134,7 @@ impl Rest {
         Self {
             client: Client::new(
                 (*config.tls).clone(),
-                config.timing.answer_patience,
+                config.timing.answer_timeout,
                 KEPT_CONNECTIONS_MAX,
             ),
             gamma: service("Gamma", Folder::Gamma, &config.gamma, GAMMA_RULE),

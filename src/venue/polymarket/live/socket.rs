@@ -133,7 +133,7 @@ struct Socket {
 impl Socket {
     async fn run(mut self) {
         let timing = &self.config.clone().timing;
-        let mut backoff = Backoff::new(timing.backoff_least, timing.backoff_most);
+        let mut backoff = Backoff::new(timing.backoff_min, timing.backoff_max);
         loop {
             // A connection that asks for nothing is closed by the server.
             if self.wanted.wait_for(|wanted| !wanted.is_empty()).await.is_err() {
@@ -142,10 +142,10 @@ impl Socket {
             let began = Instant::now();
             let lost = self.connect().await;
             // One that held for a while was no failure.
-            if began.elapsed() > timing.backoff_most {
-                backoff.succeeded();
+            if began.elapsed() > timing.backoff_max {
+                backoff.reset();
             }
-            let pause = backoff.failed(chance());
+            let pause = backoff.next_wait(chance());
             let number = self.number;
             if self.events.send(Event::Lost { socket: number, lost, pause }).await.is_err() {
                 return;
@@ -161,8 +161,7 @@ impl Socket {
             let _held = self.door.lock().await;
             tokio::time::sleep(timing.connect_spacing).await;
         }
-        let opened =
-            handshake::open(&self.config.socket, &self.config.tls, timing.connect_patience);
+        let opened = handshake::open(&self.config.socket, &self.config.tls, timing.connect_timeout);
         let stream = match opened.await {
             Ok(stream) => stream,
             Err(error) => return error.into(),
@@ -340,7 +339,7 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
                     self.socket.write_frame(Frame::pong(Payload::Owned(payload))).await
                 }
                 _ = ping.tick() => {
-                    let patience = timing.pong_patience;
+                    let patience = timing.pong_timeout;
                     let has_answered = ponged.has_changed().unwrap_or(false);
                     let is_late = ponged.borrow_and_update().elapsed() > patience;
                     silent_intervals = if has_answered { 0 } else { silent_intervals + 1 };
@@ -421,13 +420,13 @@ mod tests {
         let mut running = std::pin::pin!(writer.run(&mut receiver, &timing, pings, ponged));
         let a_moment = Duration::from_millis(1);
         assert!(tokio::time::timeout(a_moment, &mut running).await.is_err(), "it has begun");
-        tokio::time::advance(timing.pong_patience * 2).await;
+        tokio::time::advance(timing.pong_timeout * 2).await;
         let lost = tokio::time::timeout(a_moment, &mut running).await;
         assert!(lost.is_err(), "it has slept, and gives up: {lost:?}");
         let began = Instant::now();
         let lost = running.await;
         assert!(matches!(lost, Lost::NoPong { .. }), "{lost}");
-        assert!(began.elapsed() <= timing.pong_patience, "{:?}", began.elapsed());
+        assert!(began.elapsed() <= timing.pong_timeout, "{:?}", began.elapsed());
         drop(wanted);
     }
 

@@ -26,7 +26,7 @@ impl Unconnected {
         let filter = MarketFilter { count_max: markets.len(), ..MarketFilter::default() };
         let mut follower = follower(feed, filter, timing);
         follower.listed(markets, stamp(began, began));
-        follower.reach_socket(0);
+        follower.ensure_socket(0);
         let mut unconnected = Self { follower, began, connection: 0 };
         unconnected.open();
         unconnected
