@@ -119,8 +119,8 @@ mod tests {
         }
     }
 
-    /// Timestamps by the venue's clock and ours, in milliseconds, and the resulting lags; a negative
-    /// lag is ahead.
+    /// Timestamps by the venue's clock and ours, in milliseconds, and the resulting lags; a
+    /// negative lag is ahead.
     #[test]
     fn lag_is_relative_to_the_message_with_the_smallest_delay() {
         for (messages, lags) in [
