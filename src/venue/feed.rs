@@ -1,11 +1,11 @@
-//! Keeps the books: takes what a venue tells, in order, and publishes what readers see.
+//! Keeps the books: applies a venue's events in order and publishes what readers see.
 //!
-//! All changes of one event take effect together and each touched book is published once. A book is
-//! checked against the venue's hash wherever one is told. The feed performs no I/O and reads no
-//! clock; it counts what happens, and whoever drives it logs the counts.
+//! All changes of an event take effect together, and each book that it touches is published once.
+//! Books are checked against the venue's hashes where it sends any. The feed performs no I/O and
+//! reads no clock; it counts, and its driver logs the counts.
 //!
-//! It does not know how a venue is reached, nor what to do about a gap: it finds whether each book
-//! that an event touched is proven or contradicted, and leaves the resync to [`super::follow`].
+//! The feed does not know how a venue is reached or how to repair a gap. It reports whether each
+//! touched book is proven or contradicted, and leaves the resync to [`super::follow`].
 
 pub mod counts;
 pub mod verify;
@@ -27,17 +27,17 @@ use crate::market::catalogue::{MarketInfo, MarketStatus};
 use crate::market::{MARKETS_MAX, Market, Markets};
 use crate::money::{Price, Shares};
 
-/// Books are kept of at most this many tokens: both of every market.
+/// The most tokens with a book: two for each market.
 pub const TOKENS_MAX: usize = 2 * MARKETS_MAX;
 
-/// What becomes of a book that something the venue told contradicts.
+/// What happens to a book that an event contradicts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MismatchPolicy {
-    /// It is counted and the book stays as it is: a recording is its own present, and nothing
-    /// could be asked again.
+    /// The contradiction is counted and the book stays fresh: a recording is its own present, and
+    /// there is nobody to request a new book from.
     Count,
-    /// The book is stale from that event on, until it is proven. What is older than the book is
-    /// left out: it was told on another way, and the book holds it already.
+    /// The book is stale until it is proven again. Events older than the book are ignored: they
+    /// took a slower path, and the book already includes them.
     Distrust,
 }
 
@@ -50,29 +50,29 @@ pub struct Feed {
     counts: FeedCounts,
 }
 
-/// What is known of one token, and how to reach its place in the market.
+/// The state of a token's book, and where to publish it.
 struct Token {
     market: Arc<Market>,
     outcome: OutcomeIndex,
-    /// As the venue keeps it, crossed levels included; `None` until a full book was told.
+    /// The venue's levels, crossed ones included; `None` until the first full book.
     ladder: Option<Ladder>,
-    /// The side of the newest level that was added, on which a crossed book can be trusted.
+    /// The side of the newest added level; if the book is crossed, this side is right.
     newest_side: Option<Side>,
     updated_at: Timestamp,
-    /// The venue's time of that, which its hash covers.
-    told_at: Timestamp,
+    /// The venue's own timestamp of the newest change, which its hash covers.
+    venue_time: Timestamp,
     hash: Option<Box<str>>,
     last_trade: Option<LastTrade>,
-    /// The price of the newest trade of the market, of whichever token: hashes of both cover it.
+    /// The price of the market's newest trade in either token; the hashes of both cover it.
     market_trade_price: Option<Price>,
-    /// The one before: a hash may still cover it.
-    earlier_trade_price: Option<Price>,
+    /// The previous such price, which a hash may still cover.
+    previous_trade_price: Option<Price>,
     tick: Option<Price>,
-    /// A told hash was reproduced once, so that all that hashes cover was known.
+    /// Whether a hash has ever matched, which shows that everything that hashes cover is known.
     has_matched: bool,
-    /// A told hash that contradicted the book, until the next one: a trade that is told after the
-    /// book it caused may yet explain it.
-    contradiction: Option<Box<str>>,
+    /// The newest hash, if it did not match: a trade may arrive after the book that it caused, and
+    /// explain the mismatch.
+    unmatched_hash: Option<Box<str>>,
     sequence: u64,
     stale: bool,
 }
@@ -80,21 +80,23 @@ struct Token {
 /// When something happened.
 #[derive(Clone, Copy)]
 struct EventTime {
-    /// As the venue tells it.
-    told: Timestamp,
-    /// As far as that can be believed.
-    believed: Timestamp,
+    /// By the venue's own timestamp.
+    venue: Timestamp,
+    /// The same, clamped if it is impossible.
+    effective: Timestamp,
 }
 
 impl EventTime {
-    /// The time of a book that was of this one before and that this has happened to.
-    fn since(self, updated_at: Timestamp) -> Timestamp {
-        if self.told == self.believed { self.told } else { self.believed.max(updated_at) }
+    /// The time of a book after this event; `updated_at` is its time before. An impossible
+    /// timestamp does not set a book back.
+    fn after(self, updated_at: Timestamp) -> Timestamp {
+        if self.venue == self.effective { self.venue } else { self.effective.max(updated_at) }
     }
 }
 
 impl Feed {
-    /// Publishes to `markets`. There is one feed for them. Hashes are not checked.
+    /// Publishes to `markets`, as their only writer. Hashes are not checked until
+    /// [`Self::verify_with`].
     pub fn new(markets: Arc<Markets>, policy: MismatchPolicy) -> Self {
         Self {
             markets,
@@ -105,28 +107,28 @@ impl Feed {
         }
     }
 
-    /// Checks the hashes that are told from now on.
+    /// Checks hashes from now on.
     pub fn verify_with(&mut self, verifier: impl Verifier + 'static) {
         self.verifier = Some(Box::new(verifier));
     }
 
-    /// Where it publishes.
+    /// The markets to which it publishes.
     pub fn markets(&self) -> &Arc<Markets> {
         &self.markets
     }
 
-    /// What has happened so far.
+    /// The counters so far.
     pub fn counts(&self) -> FeedCounts {
         self.counts
     }
 
-    /// Takes one event and publishes what it changes.
+    /// Applies an event and publishes what it changes.
     pub fn apply(&mut self, event: VenueEvent) -> Findings {
         let at = event.at;
         self.apply_as_of(event, at)
     }
 
-    /// Lists what can be listed: one bad description does not keep the others of its page out.
+    /// Lists the markets whose descriptions are valid; an invalid one does not affect the others.
     fn list(&mut self, mut infos: Vec<MarketInfo>) {
         let listing = self.markets.listing();
         let mut room = MARKETS_MAX.saturating_sub(listing.markets().len());
@@ -155,7 +157,7 @@ impl Feed {
         }
         drop(listing);
         let listed = self.markets.list(infos);
-        let listed = listed.expect("what cannot be listed was left out, and only we list");
+        let listed = listed.expect("invalid descriptions were removed, and only the feed lists");
         self.counts.markets_refused += listed.withheld_count as u64;
         for market in listed.left {
             for outcome in &market.info().outcomes {
@@ -164,50 +166,51 @@ impl Feed {
         }
     }
 
-    fn replace(&mut self, time: EventTime, told: BookReplaced) -> Findings {
+    fn replace(&mut self, time: EventTime, update: BookReplaced) -> Findings {
         let policy = self.policy;
-        let Some(token) = known(&mut self.tokens, &self.markets, &told.token_id) else {
+        let Some(token) = token_of(&mut self.tokens, &self.markets, &update.token_id) else {
             self.counts.unlisted += 1;
             return Findings::new();
         };
-        let at = time.since(token.updated_at);
+        let at = time.after(token.updated_at);
         self.counts.books += 1;
         let mut findings = Findings::new();
         let finding = match &token.ladder {
             Some(ladder) if policy == MismatchPolicy::Distrust && at < token.updated_at => {
                 self.counts.late += 1;
-                // An older book that differs says nothing of the present.
-                if *ladder != told.ladder {
-                    return Findings::from_iter([(told.token_id, Finding::Unproven)]);
+                // An older book that differs does not describe the present.
+                if *ladder != update.ladder {
+                    return Findings::from_iter([(update.token_id, Finding::Unproven)]);
                 }
                 Finding::Proven
             }
             known => {
-                let is_known = !token.stale && known.as_ref() == Some(&told.ladder);
-                token.ladder = Some(told.ladder);
+                let is_repeated = !token.stale && known.as_ref() == Some(&update.ladder);
+                token.ladder = Some(update.ladder);
                 token.newest_side = None;
-                (token.updated_at, token.told_at) = (at, time.told);
+                (token.updated_at, token.venue_time) = (at, time.venue);
                 token.stale = false;
-                token.tick = told.tick.or(token.tick);
-                if let Some(price) = told.last_trade_price {
+                token.tick = update.tick.or(token.tick);
+                if let Some(price) = update.last_trade_price {
                     if token.last_trade.is_none_or(|trade| trade.price != price) {
                         let size = Shares::ZERO;
                         token.last_trade = Some(LastTrade { price, size, side: None, at });
                     }
-                    self.note_market_price(&told.token_id, price, &mut findings);
+                    self.note_market_price(&update.token_id, price, &mut findings);
                 }
-                let token = self.tokens.get_mut(&told.token_id).expect("it was found above");
-                match token.check(told.hash, &told.token_id, &mut self.verifier, &mut self.counts) {
+                let id = &update.token_id;
+                let token = self.tokens.get_mut(id).expect("the token was found above");
+                match token.check(update.hash, id, &mut self.verifier, &mut self.counts) {
                     Finding::Unproven => Finding::Proven,
-                    // After a trade the book comes again, with a hash that covers the trade's
-                    // price; the trade itself is told later.
-                    Finding::Contradicted if is_known => Finding::Agrees,
+                    // After a trade the venue repeats the book with a hash that covers the trade's
+                    // price, and sends the trade itself later.
+                    Finding::Contradicted if is_repeated => Finding::Agrees,
                     finding => finding,
                 }
             }
         };
-        self.settle(&told.token_id, finding, &mut findings);
-        self.judge_sisters(&mut findings);
+        self.settle(&update.token_id, finding, &mut findings);
+        self.prove_mirrors(&mut findings);
         findings
     }
 
@@ -220,7 +223,7 @@ impl Feed {
                 self.counts.level_changes_without_book += 1;
                 continue;
             };
-            if self.policy == MismatchPolicy::Distrust && time.since(*updated_at) < *updated_at {
+            if self.policy == MismatchPolicy::Distrust && time.after(*updated_at) < *updated_at {
                 self.counts.late += 1;
                 continue;
             }
@@ -235,7 +238,7 @@ impl Feed {
                 }
                 Err(_) => self.counts.level_changes_refused += 1,
             }
-            // What the last entry of a token tells is so after the whole event.
+            // The hash and the top of a token's last entry describe the book after the whole event.
             match touched.iter_mut().find(|other| other.token_id == change.token_id) {
                 Some(other) => *other = change,
                 None => touched.push(change),
@@ -243,8 +246,9 @@ impl Feed {
         }
         let mut findings = Findings::new();
         for change in touched {
-            let token = self.tokens.get_mut(&change.token_id).expect("it was found above");
-            (token.updated_at, token.told_at) = (time.since(token.updated_at), time.told);
+            let token = self.tokens.get_mut(&change.token_id).expect("the token was found above");
+            token.updated_at = time.after(token.updated_at);
+            token.venue_time = time.venue;
             let hash = change.hash.clone();
             let by_hash = token.check(hash, &change.token_id, &mut self.verifier, &mut self.counts);
             let finding = match (by_hash, change.top) {
@@ -253,7 +257,7 @@ impl Feed {
             };
             self.settle(&change.token_id, finding, &mut findings);
         }
-        self.judge_sisters(&mut findings);
+        self.prove_mirrors(&mut findings);
         findings
     }
 
@@ -262,7 +266,7 @@ impl Feed {
         match self.tokens.get_mut(token_id) {
             Some(token) if token.ladder.is_some() => {
                 let finding = token.check_top(top, &mut self.counts);
-                // Most frames of this kind only repeat what is known.
+                // Most of these messages only repeat known prices, so nothing is published.
                 if finding == Finding::Contradicted {
                     self.settle(token_id, finding, &mut findings);
                 } else {
@@ -276,7 +280,7 @@ impl Feed {
 
     fn trade(&mut self, token_id: &Arc<str>, trade: LastTrade) -> Findings {
         let mut findings = Findings::new();
-        let Some(token) = known(&mut self.tokens, &self.markets, token_id) else {
+        let Some(token) = token_of(&mut self.tokens, &self.markets, token_id) else {
             self.counts.unlisted += 1;
             return findings;
         };
@@ -284,30 +288,30 @@ impl Feed {
         token.last_trade = Some(trade);
         self.note_market_price(token_id, trade.price, &mut findings);
         if findings.iter().all(|(judged, _)| judged != token_id) {
-            let token = self.tokens.get_mut(token_id).expect("it was found above");
+            let token = self.tokens.get_mut(token_id).expect("the token was found above");
             token.publish(&self.markets, &mut self.counts);
         }
         findings
     }
 
-    /// Tells both tokens of a market the price of its newest trade, which may explain a hash that
-    /// contradicted one of their books.
+    /// Records the price of a market's newest trade for both of its tokens, and rechecks a hash
+    /// that did not match one of their books.
     fn note_market_price(&mut self, token_id: &Arc<str>, price: Price, findings: &mut Findings) {
         let market = self.tokens[token_id].market.clone();
         for outcome in &market.info().outcomes {
             let Some(token) = self.tokens.get_mut(&outcome.token_id) else { continue };
             token.note_market_price(price);
-            let Some(told) = token.contradiction.take() else { continue };
-            // Counted as a mismatch before: it is judged anew.
+            let Some(hash) = token.unmatched_hash.take() else { continue };
+            // It is counted again below.
             self.counts.hashes_mismatched -= 1;
             let id = &outcome.token_id;
-            let finding = token.check(Some(told), id, &mut self.verifier, &mut self.counts);
+            let finding = token.check(Some(hash), id, &mut self.verifier, &mut self.counts);
             self.settle(id, finding, findings);
         }
     }
 
     fn mark_stale(&mut self, token_id: &Arc<str>) {
-        match known(&mut self.tokens, &self.markets, token_id) {
+        match token_of(&mut self.tokens, &self.markets, token_id) {
             Some(token) => {
                 token.stale = true;
                 token.publish(&self.markets, &mut self.counts);
@@ -316,9 +320,9 @@ impl Feed {
         }
     }
 
-    /// Judges a token by the checks that went before, and publishes its book.
+    /// Marks a book fresh or stale by the result of its checks, and publishes it.
     fn settle(&mut self, token_id: &Arc<str>, finding: Finding, findings: &mut Findings) {
-        let token = self.tokens.get_mut(token_id).expect("only known tokens are settled");
+        let token = self.tokens.get_mut(token_id).expect("settled tokens are known");
         let is_crossed = token.ladder.as_ref().is_some_and(Ladder::is_crossed);
         let finding = if is_crossed { Finding::Contradicted } else { finding };
         match (finding, self.policy) {
@@ -330,9 +334,9 @@ impl Feed {
         findings.push((token_id.clone(), finding));
     }
 
-    /// The two tokens of a market are one book: what proves one of them proves the other, where
-    /// they mirror each other. Where they do not, one may be some milliseconds ahead.
-    fn judge_sisters(&mut self, findings: &mut Findings) {
+    /// The books of a market's two tokens mirror each other, so proof of one proves the other. If
+    /// they differ, nothing follows: one may be some milliseconds ahead.
+    fn prove_mirrors(&mut self, findings: &mut Findings) {
         if self.policy == MismatchPolicy::Count {
             return;
         }
@@ -345,29 +349,29 @@ impl Feed {
             let info = token.market.info();
             let [first, second] = &info.outcomes[..] else { continue };
             let is_first = first.token_id == *token_id;
-            let sister_id = if is_first { &second.token_id } else { &first.token_id };
-            if findings.iter().any(|(judged, _)| judged == sister_id) {
+            let other_id = if is_first { &second.token_id } else { &first.token_id };
+            if findings.iter().any(|(id, _)| id == other_id) {
                 continue;
             }
-            let Some(sister) = self.tokens.get(sister_id) else { continue };
-            let (Some(ladder), Some(other)) = (&token.ladder, &sister.ladder) else { continue };
-            if !ladder.is_mirror_of(other) {
+            let Some(other) = self.tokens.get(other_id) else { continue };
+            let (Some(ladder), Some(mirror)) = (&token.ladder, &other.ladder) else { continue };
+            if !ladder.is_mirror_of(mirror) {
                 continue;
             }
-            let (sister_id, was_stale) = (sister_id.clone(), sister.stale);
+            let (other_id, was_stale) = (other_id.clone(), other.stale);
             drop(info);
             if was_stale {
-                self.settle(&sister_id, Finding::Proven, findings);
+                self.settle(&other_id, Finding::Proven, findings);
             } else {
-                findings.push((sister_id, Finding::Proven));
+                findings.push((other_id, Finding::Proven));
             }
         }
     }
 }
 
 impl Books for Feed {
-    fn apply_as_of(&mut self, event: VenueEvent, believed_at: Timestamp) -> Findings {
-        let at = EventTime { told: event.at, believed: believed_at };
+    fn apply_as_of(&mut self, event: VenueEvent, effective_at: Timestamp) -> Findings {
+        let at = EventTime { venue: event.at, effective: effective_at };
         match event.change {
             VenueChange::Listed(infos) => {
                 self.list(infos);
@@ -377,7 +381,7 @@ impl Books for Feed {
             VenueChange::Levels(changes) => self.change_levels(at, &changes),
             VenueChange::Top { token_id, top } => self.compare_top(&token_id, top),
             VenueChange::Traded { token_id, price, size, side } => {
-                self.trade(&token_id, LastTrade { price, size, side, at: believed_at })
+                self.trade(&token_id, LastTrade { price, size, side, at: effective_at })
             }
             VenueChange::Stale { token_id } => {
                 self.mark_stale(&token_id);
@@ -409,8 +413,8 @@ impl Books for Feed {
     }
 }
 
-/// The state of a token, made when a listed market has it.
-fn known<'a>(
+/// The state of a token, created at its first use if a listed market has the token.
+fn token_of<'a>(
     tokens: &'a mut HashMap<Arc<str>, Token, foldhash::fast::RandomState>,
     markets: &Markets,
     token_id: &Arc<str>,
@@ -434,55 +438,54 @@ impl Token {
             ladder: None,
             newest_side: None,
             updated_at: Timestamp::EPOCH,
-            told_at: Timestamp::EPOCH,
+            venue_time: Timestamp::EPOCH,
             hash: None,
             last_trade: None,
             market_trade_price: None,
-            earlier_trade_price: None,
+            previous_trade_price: None,
             tick: None,
             has_matched: false,
-            contradiction: None,
+            unmatched_hash: None,
             sequence: 0,
             stale: false,
         }
     }
 
-    /// Takes the price of the newest trade of the market.
     fn note_market_price(&mut self, price: Price) {
         if self.market_trade_price != Some(price) {
-            self.earlier_trade_price = self.market_trade_price.replace(price);
+            self.previous_trade_price = self.market_trade_price.replace(price);
         }
     }
 
-    /// Compares the book with a told hash.
+    /// Compares the book with the venue's hash.
     fn check(
         &mut self,
-        told: Option<Box<str>>,
+        hash: Option<Box<str>>,
         token_id: &str,
         verifier: &mut Option<Box<dyn Verifier>>,
         counts: &mut FeedCounts,
     ) -> Finding {
-        self.contradiction = None;
-        self.hash = told;
-        let (Some(told), Some(ladder)) = (&self.hash, &self.ladder) else {
+        self.unmatched_hash = None;
+        self.hash = hash;
+        let (Some(hash), Some(ladder)) = (&self.hash, &self.ladder) else {
             return Finding::Unproven;
         };
         let info = self.market.info();
         let book = HashedBook {
             market: &info.condition_id,
             token_id,
-            at: self.told_at,
+            at: self.venue_time,
             ladder,
             order_size_min: info.order_size_min,
             tick: self.tick.unwrap_or(info.tick),
             neg_risk: info.neg_risk,
         };
         let newest = self.market_trade_price;
-        let candidates = [newest, self.earlier_trade_price];
-        let candidate_count = if self.earlier_trade_price.is_some() { 2 } else { 1 };
+        let candidates = [newest, self.previous_trade_price];
+        let candidate_count = if self.previous_trade_price.is_some() { 2 } else { 1 };
         let is_verified = verifier
             .as_mut()
-            .is_some_and(|verifier| verifier.verifies(book, told, &candidates[..candidate_count]));
+            .is_some_and(|verifier| verifier.verifies(book, hash, &candidates[..candidate_count]));
         if is_verified {
             counts.hashes_verified += 1;
             self.has_matched = true;
@@ -492,19 +495,19 @@ impl Token {
             Finding::Unproven
         } else {
             counts.hashes_mismatched += 1;
-            self.contradiction = self.hash.take();
+            self.unmatched_hash = self.hash.take();
             Finding::Contradicted
         }
     }
 
-    /// Compares the best prices with those that were told.
-    fn check_top(&self, told: Top, counts: &mut FeedCounts) -> Finding {
+    /// Compares the best prices with the venue's.
+    fn check_top(&self, top: Top, counts: &mut FeedCounts) -> Finding {
         let Some(ladder) = &self.ladder else { return Finding::Unproven };
-        let sides = [(told.bid, ladder.best_bid()), (told.ask, ladder.best_ask())];
+        let sides = [(top.bid, ladder.best_bid()), (top.ask, ladder.best_ask())];
         let mut finding = Finding::Unproven;
-        for (told, ours) in sides {
-            let Some(told) = told else { continue };
-            if ours.map(|level| level.price) != Some(told) {
+        for (venue, ours) in sides {
+            let Some(venue) = venue else { continue };
+            if ours.map(|level| level.price) != Some(venue) {
                 counts.tops_mismatched += 1;
                 return Finding::Contradicted;
             }
@@ -513,7 +516,7 @@ impl Token {
         finding
     }
 
-    /// Publishes the book, if one is known, without what is crossed in it.
+    /// Publishes the book, if there is one, without its crossed levels.
     fn publish(&mut self, markets: &Markets, counts: &mut FeedCounts) {
         let Some(ladder) = &self.ladder else { return };
         self.sequence += 1;
@@ -529,11 +532,11 @@ impl Token {
     }
 }
 
-/// A crossed ladder without the levels that a trade has consumed and no change has removed yet:
-/// those opposite to the newest level, or on both sides where no level is known to be newer.
+/// Removes the crossed levels, which a trade has consumed and no update has removed yet: those
+/// opposite the newest level, or on both sides if it is unknown which level is newest.
 fn uncrossed(ladder: &Ladder, newest_side: Option<Side>) -> Ladder {
     let (Some(bid), Some(ask)) = (ladder.best_bid(), ladder.best_ask()) else {
-        unreachable!("only a ladder with both sides is crossed");
+        unreachable!("a crossed ladder has both sides");
     };
     let mut bids = ladder.bids().to_vec();
     let mut asks = ladder.asks().to_vec();
@@ -543,7 +546,7 @@ fn uncrossed(ladder: &Ladder, newest_side: Option<Side>) -> Ladder {
     if newest_side != Some(Side::Sell) {
         asks.retain(|level| level.price > bid.price);
     }
-    Ladder::from_levels(bids, asks).expect("levels of a ladder make a ladder")
+    Ladder::from_levels(bids, asks).expect("some levels of a ladder are a ladder")
 }
 
 #[cfg(test)]

@@ -1,39 +1,39 @@
-//! What a feed has counted.
+//! The counters of a feed.
 
 use std::fmt;
 
-/// What has happened since the feed began.
+/// Counts since the feed was created.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FeedCounts {
-    /// Full books taken.
+    /// Full books received.
     pub books: u64,
     /// Level changes applied.
     pub level_changes: u64,
-    /// Level changes of tokens of which no book is known; left out.
+    /// Level changes for tokens without a book; ignored.
     pub level_changes_without_book: u64,
-    /// Level changes that cannot stand in a book; left out.
+    /// Level changes that are invalid in any book; ignored.
     pub level_changes_refused: u64,
-    /// Level changes and full books that are older than the book; left out.
+    /// Level changes and full books older than the book; ignored.
     pub late: u64,
-    /// Removals of levels that were not there: a sign of a lost update.
+    /// Removals of missing levels, a sign of a lost update.
     pub removals_of_nothing: u64,
-    /// Trades taken.
+    /// Trades received.
     pub trades: u64,
-    /// Books, trades and marks of tokens that no listed market has; left out.
+    /// Books, trades, best prices and stale marks for tokens of no listed market; ignored.
     pub unlisted: u64,
-    /// Told hashes that our book gives as well.
+    /// Hashes that match our book.
     pub hashes_verified: u64,
-    /// Told hashes that contradict our book.
+    /// Hashes that do not match our book.
     pub hashes_mismatched: u64,
-    /// Told hashes that could not be checked: the newest trade's price is not known, or it is not
-    /// known how the venue computes them.
+    /// Hashes that could not be checked: the price of the newest trade is unknown, or there is no
+    /// [`Verifier`](super::verify::Verifier).
     pub hashes_unchecked: u64,
-    /// Told best prices that are not those of our book.
+    /// Best prices that differ from our book's.
     pub tops_mismatched: u64,
-    /// Publications from which crossed levels were left out.
+    /// Books published without their crossed levels.
     pub crossed: u64,
-    /// Descriptions that were not taken: too many markets, texts that are too long, or other tokens
-    /// than their market has.
+    /// Descriptions refused: too many markets, texts that are too long, or other tokens than the
+    /// market has.
     pub markets_refused: u64,
 }
 

@@ -70,7 +70,7 @@ fn published(feed: &Feed, outcome: u8) -> Option<Arc<Book>> {
     market.book(OutcomeIndex(outcome)).clone()
 }
 
-/// The hash of the one-level book that the tests of hashes use.
+/// The venue's hash of a book with one bid.
 fn hash_of(millis: i64, bid: Level, tick_micros: i64, last_trade_micros: Option<i64>) -> Box<str> {
     let last_trade = match last_trade_micros {
         Some(micros) => format!("0.{:03}", micros / 1_000),
@@ -92,7 +92,7 @@ fn hash_of(millis: i64, bid: Level, tick_micros: i64, last_trade_micros: Option<
         aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
     let mut hex = String::new();
     for byte in digest.as_ref() {
-        write!(hex, "{byte:02x}").expect("text grows");
+        write!(hex, "{byte:02x}").expect("writing to a String cannot fail");
     }
     hex.into()
 }
@@ -116,7 +116,7 @@ fn hashed_book(
 }
 
 #[test]
-fn changes_of_one_event_are_published_once_a_token() {
+fn an_event_publishes_each_touched_book_once() {
     let mut feed = feed_with(MismatchPolicy::Count);
     assert!(published(&feed, 0).is_none());
     feed.apply(at(5, book_event("m-Yes", &[level(400_000, 1)], &[level(500_000, 1)])));
@@ -133,7 +133,7 @@ fn changes_of_one_event_are_published_once_a_token() {
     let book = published(&feed, 0).unwrap();
     assert_eq!(book.ladder().bids(), [level(410_000, 3)]);
     assert_eq!((book.sequence, book.updated_at.millis()), (2, 9));
-    assert!(published(&feed, 1).is_none(), "changes alone make no book");
+    assert!(published(&feed, 1).is_none(), "level changes alone make no book");
     let counts = feed.counts();
     assert_eq!(
         (counts.level_changes, counts.level_changes_without_book, counts.level_changes_refused),
@@ -143,11 +143,11 @@ fn changes_of_one_event_are_published_once_a_token() {
 }
 
 #[test]
-fn a_book_that_no_market_has_is_kept_out() {
+fn events_for_unlisted_tokens_are_ignored() {
     let mut feed = feed_with(MismatchPolicy::Count);
-    feed.apply(at(1, book_event("elsewhere", &[level(400_000, 1)], &[])));
-    feed.apply(at(2, trade("elsewhere", 400_000)));
-    feed.apply(at(3, VenueChange::Stale { token_id: "elsewhere".into() }));
+    feed.apply(at(1, book_event("unlisted", &[level(400_000, 1)], &[])));
+    feed.apply(at(2, trade("unlisted", 400_000)));
+    feed.apply(at(3, VenueChange::Stale { token_id: "unlisted".into() }));
     assert_eq!(feed.counts().unlisted, 3);
     assert!(feed.tokens.is_empty());
 }
@@ -158,11 +158,11 @@ fn a_trade_changes_no_level() {
     feed.apply(at(1, trade("m-Yes", 450_000)));
     assert!(published(&feed, 0).is_none());
     feed.apply(at(2, book_event("m-Yes", &[level(400_000, 1)], &[])));
-    let told_before = published(&feed, 0).unwrap();
-    assert_eq!(told_before.last_trade.unwrap().price, price(450_000));
+    let before = published(&feed, 0).unwrap();
+    assert_eq!(before.last_trade.unwrap().price, price(450_000));
     feed.apply(at(3, trade("m-Yes", 400_000)));
     let book = published(&feed, 0).unwrap();
-    assert_eq!(book.ladder(), told_before.ladder());
+    assert_eq!(book.ladder(), before.ladder());
     let newest = book.last_trade.unwrap();
     assert_eq!((newest.price, newest.size.micros(), newest.at.millis()), (price(400_000), 7, 3));
     assert_eq!((book.sequence, book.updated_at.millis()), (2, 2));
@@ -173,7 +173,7 @@ fn readers_never_see_a_crossed_book() {
     let bids = [level(400_000, 1), level(450_000, 2)];
     let asks = [level(470_000, 3), level(460_000, 4)];
     for (crossing, expected_bids, expected_asks) in [
-        // The newest level stands; what it has consumed on the other side is left out.
+        // The newest level stays; the levels that it has consumed on the other side are removed.
         (
             Some((Side::Buy, level(460_000, 9))),
             vec![bids[0], bids[1], level(460_000, 9)],
@@ -206,7 +206,7 @@ fn readers_never_see_a_crossed_book() {
 }
 
 #[test]
-fn what_is_crossed_comes_back_when_the_cross_is_gone() {
+fn crossed_levels_return_when_the_crossing_level_is_removed() {
     let mut feed = feed_with(MismatchPolicy::Count);
     feed.apply(at(1, book_event("m-Yes", &[], &[level(460_000, 4)])));
     for (size, ask_count) in [(9, 0), (0, 1)] {
@@ -217,20 +217,20 @@ fn what_is_crossed_comes_back_when_the_cross_is_gone() {
 }
 
 #[test]
-fn a_told_hash_is_compared_with_our_book() {
+fn a_hash_is_compared_with_the_book() {
     let bid = level(400_000, 1_500_000);
     let tick = 10_000;
-    for (told_price, hash, expected) in [
+    for (last_trade_micros, hash, expected) in [
         (Some(420_000), hash_of(5, bid, tick, Some(420_000)), (1, 0, 0)),
         (None, hash_of(5, bid, tick, None), (1, 0, 0)),
-        // Without the newest trade's price nothing can be said.
+        // Without the newest trade's price, the hash cannot be checked.
         (None, hash_of(5, bid, tick, Some(420_000)), (0, 0, 1)),
         (Some(420_000), hash_of(5, bid, tick, Some(430_000)), (0, 1, 0)),
         (Some(420_000), hash_of(6, bid, tick, Some(420_000)), (0, 1, 0)),
         (Some(420_000), hash_of(5, bid, 1_000, Some(420_000)), (0, 1, 0)),
     ] {
         let mut feed = feed_with(MismatchPolicy::Count);
-        feed.apply(hashed_book(5, bid, told_price.map(price), hash.clone()));
+        feed.apply(hashed_book(5, bid, last_trade_micros.map(price), hash.clone()));
         let counts = feed.counts();
         let actual = (counts.hashes_verified, counts.hashes_mismatched, counts.hashes_unchecked);
         assert_eq!(actual, expected);
@@ -241,7 +241,7 @@ fn a_told_hash_is_compared_with_our_book() {
 }
 
 #[test]
-fn a_trade_that_is_told_late_explains_a_hash() {
+fn a_late_trade_explains_a_hash() {
     let bid = level(400_000, 1_500_000);
     let mut feed = feed_with(MismatchPolicy::Distrust);
     feed.apply(hashed_book(5, bid, Some(price(420_000)), hash_of(5, bid, 10_000, Some(420_000))));
@@ -252,14 +252,14 @@ fn a_trade_that_is_told_late_explains_a_hash() {
     let findings = feed.apply(at(4, trade("m-Yes", 400_000)));
     assert_eq!(findings[..], [("m-Yes".into(), Finding::Proven)]);
     assert_eq!((feed.counts().hashes_verified, feed.counts().hashes_mismatched), (2, 0));
-    // And one that is told early leaves the price before it in the hash.
+    // If the trade arrives early, the next hash still covers the previous price.
     feed.apply(hashed_book(7, left, None, hash_of(7, left, 10_000, Some(420_000))));
     assert_eq!((feed.counts().hashes_verified, feed.counts().hashes_mismatched), (3, 0));
     assert!(!published(&feed, 0).unwrap().stale);
 }
 
 #[test]
-fn what_contradicts_a_book_makes_it_stale_until_it_is_proven() {
+fn a_contradicted_book_is_stale_until_it_is_proven() {
     use Finding::{Agrees, Contradicted, Proven, Unproven};
 
     let bid = level(400_000, 1_500_000);
@@ -271,13 +271,13 @@ fn what_contradicts_a_book_makes_it_stale_until_it_is_proven() {
         (2, None, None, Unproven, false),
         (3, None, Some((Some(400_000), None)), Agrees, false),
         (4, wrong(), None, Contradicted, true),
-        // What does not cover the whole book does not heal it.
+        // Matching best prices do not prove the other levels.
         (5, None, Some((Some(400_000), None)), Agrees, true),
         (6, right(6), None, Proven, false),
         (7, None, Some((Some(390_000), None)), Contradicted, true),
         (8, right(8), None, Proven, false),
         (9, None, Some((Some(400_000), Some(500_000))), Contradicted, true),
-        // A hash says more than the best prices, which were told of another moment.
+        // A hash outweighs the best prices, which may be of another moment.
         (10, right(10), Some((Some(390_000), None)), Proven, false),
     ] {
         let top: Option<(Option<i64>, Option<i64>)> = top;
@@ -293,29 +293,28 @@ fn what_contradicts_a_book_makes_it_stale_until_it_is_proven() {
     assert!(!published(&feed, 0).unwrap().stale, "a full book replaces everything");
 }
 
-/// After a trade the venue tells the book again, with a hash that covers the trade's price, and the
-/// trade itself later.
+/// After a trade the venue repeats the book with a hash that covers the trade's price, and sends
+/// the trade itself later.
 #[test]
-fn a_known_book_that_is_told_again_before_its_trade_stays_fresh() {
+fn a_book_that_is_repeated_before_its_trade_stays_fresh() {
     let (bid, other) = (level(400_000, 1_500_000), level(410_000, 1_500_000));
     let mut feed = feed_with(MismatchPolicy::Distrust);
     feed.apply(hashed_book(1, bid, Some(price(420_000)), hash_of(1, bid, 10_000, Some(420_000))));
     for (millis, bid, finding, is_stale) in [
         (2, bid, Finding::Agrees, false),
-        // Another book with a hash that fits nothing may be anything.
+        // If the levels differ too, the mismatch counts.
         (3, other, Finding::Contradicted, true),
         (4, other, Finding::Contradicted, true),
     ] {
-        let told = hashed_book(millis, bid, None, hash_of(millis, bid, 10_000, Some(430_000)));
-        assert_eq!(feed.apply(told)[..], [("m-Yes".into(), finding)], "at {millis}");
+        let book = hashed_book(millis, bid, None, hash_of(millis, bid, 10_000, Some(430_000)));
+        assert_eq!(feed.apply(book)[..], [("m-Yes".into(), finding)], "at {millis}");
         assert_eq!(published(&feed, 0).unwrap().stale, is_stale, "at {millis}");
     }
 }
 
-/// A market that was never traded has hashes too: once one was reproduced, nothing is left by which
-/// another one could be explained.
+/// Once a hash without a trade's price has matched, no unknown price can explain a mismatch.
 #[test]
-fn a_hash_contradicts_a_book_that_was_never_traded() {
+fn a_hash_can_contradict_a_book_without_trades() {
     let bid = level(400_000, 1_500_000);
     let wrong: Box<str> = "0".repeat(HASH_TEXT_BYTES).into();
     let mut feed = feed_with(MismatchPolicy::Distrust);
@@ -333,7 +332,6 @@ fn a_hash_contradicts_a_book_that_was_never_traded() {
     }
 }
 
-/// Of a venue whose hashes nobody can compute, they say nothing.
 #[test]
 fn without_a_verifier_a_hash_proves_and_contradicts_nothing() {
     let bid = level(400_000, 1_500_000);
@@ -350,8 +348,7 @@ fn without_a_verifier_a_hash_proves_and_contradicts_nothing() {
     assert!(!published(&feed, 0).unwrap().stale);
 }
 
-/// The hash of either token covers the price of the newest trade of the market, whichever token was
-/// traded.
+/// The hashes of both tokens cover the price of the market's newest trade in either token.
 #[test]
 fn a_trade_of_one_token_explains_the_hash_of_the_other() {
     let bid = level(400_000, 1_500_000);
@@ -364,17 +361,17 @@ fn a_trade_of_one_token_explains_the_hash_of_the_other() {
     let findings = feed.apply(at(3, trade("m-No", 610_000)));
     assert_eq!(findings[..], [("m-Yes".into(), Finding::Proven)]);
     let own = published(&feed, 0).unwrap().last_trade.unwrap();
-    assert_eq!(own.price, price(420_000), "its own trade is what it shows");
+    assert_eq!(own.price, price(420_000), "the book shows the trade of its own token");
 }
 
 #[test]
-fn best_prices_that_are_told_alone_are_compared() {
+fn best_prices_are_compared_with_the_book() {
     let mut feed = feed_with(MismatchPolicy::Distrust);
     let top = |bid| VenueChange::Top {
         token_id: "m-Yes".into(),
         top: Top { bid: Some(price(bid)), ask: None },
     };
-    assert!(feed.apply(at(1, top(400_000))).is_empty(), "no book is known");
+    assert!(feed.apply(at(1, top(400_000))).is_empty(), "there is no book yet");
     feed.apply(at(1, book_event("m-Yes", &[level(400_000, 5)], &[])));
     for (bid, finding) in [(400_000, Finding::Agrees), (410_000, Finding::Contradicted)] {
         assert_eq!(feed.apply(at(2, top(bid)))[..], [("m-Yes".into(), finding)]);
@@ -384,7 +381,7 @@ fn best_prices_that_are_told_alone_are_compared() {
 }
 
 #[test]
-fn what_is_older_than_the_book_is_left_out() {
+fn events_older_than_the_book_are_ignored() {
     let (bid, other) = (level(400_000, 5), level(410_000, 7));
     let mut feed = feed_with(MismatchPolicy::Distrust);
     feed.apply(at(10, book_event("m-Yes", &[bid], &[])));
@@ -396,7 +393,7 @@ fn what_is_older_than_the_book_is_left_out() {
         assert_eq!(published(&feed, 0).unwrap().ladder().bids(), [bid]);
     }
     assert_eq!(feed.counts().late, 3);
-    // A clock that was set back is believed when somebody says so.
+    // After a reconnect, the venue's clock may have been set back.
     feed.forget_levels("m-Yes");
     feed.apply(at(9, book_event("m-Yes", &[other], &[])));
     assert_eq!(published(&feed, 0).unwrap().ladder().bids(), [other]);
@@ -405,7 +402,7 @@ fn what_is_older_than_the_book_is_left_out() {
 }
 
 #[test]
-fn a_book_that_crosses_is_contradicted_by_itself() {
+fn a_crossed_book_contradicts_itself() {
     let mut feed = feed_with(MismatchPolicy::Distrust);
     feed.apply(at(1, book_event("m-Yes", &[level(400_000, 5)], &[level(420_000, 5)])));
     for (size, finding) in [(5, Finding::Contradicted), (0, Finding::Unproven)] {
@@ -417,7 +414,7 @@ fn a_book_that_crosses_is_contradicted_by_itself() {
 }
 
 #[test]
-fn what_proves_a_book_proves_its_mirror() {
+fn proof_of_a_book_proves_its_mirror() {
     let (bid, ask) = (level(400_000, 5), level(420_000, 6));
     let mirrored = [level(580_000, 6)];
     let mut feed = feed_with(MismatchPolicy::Distrust);
@@ -429,18 +426,18 @@ fn what_proves_a_book_proves_its_mirror() {
     assert!(!published(&feed, 1).unwrap().stale);
     feed.apply(at(4, VenueChange::Stale { token_id: "m-No".into() }));
     feed.apply(at(5, book_event("m-Yes", &[bid], &[])));
-    assert!(published(&feed, 1).unwrap().stale, "they are not mirrors any more");
+    assert!(published(&feed, 1).unwrap().stale, "the books no longer mirror each other");
 }
 
 #[test]
-fn a_new_tick_counts_in_the_next_hash() {
+fn the_next_hash_covers_a_new_tick() {
     let bid = level(400_000, 1_500_000);
     let mut feed = feed_with(MismatchPolicy::Count);
-    let mut told = hashed_book(1, bid, Some(price(420_000)), "".into());
-    if let VenueChange::Book(book) = &mut told.change {
+    let mut event = hashed_book(1, bid, Some(price(420_000)), "".into());
+    if let VenueChange::Book(book) = &mut event.change {
         (book.tick, book.hash) = (Some(price(10_000)), None);
     }
-    feed.apply(told);
+    feed.apply(event);
     let finer = MarketInfo { tick: price(1_000), ..info("m") };
     feed.apply(at(2, VenueChange::Listed(vec![finer])));
     feed.apply(hashed_book(3, bid, None, hash_of(3, bid, 1_000, Some(420_000))));
@@ -448,7 +445,7 @@ fn a_new_tick_counts_in_the_next_hash() {
 }
 
 #[test]
-fn one_bad_description_keeps_no_other_out() {
+fn an_invalid_description_does_not_affect_the_others() {
     let mut feed = feed_with(MismatchPolicy::Count);
     let mut three = info("m");
     three.outcomes.push(Outcome { label: "Maybe".into(), token_id: "x".into() });
@@ -461,35 +458,39 @@ fn one_bad_description_keeps_no_other_out() {
     assert_eq!(market.info().status, MarketStatus::Closed);
     let known = feed.markets().by_condition("m").unwrap();
     assert_eq!(known.info().outcomes.len(), 2);
-    assert_eq!(known.info().status, MarketStatus::Paused, "its tokens are others now");
+    assert_eq!(known.info().status, MarketStatus::Paused, "its tokens differ now");
 }
 
-/// A time that cannot be is not the book's: what comes after it is not late.
+/// Otherwise every later event would be late.
 #[test]
-fn a_book_does_not_take_a_time_that_cannot_be() {
+fn a_book_does_not_take_an_impossible_timestamp() {
     let mut feed = feed_with(MismatchPolicy::Distrust);
     let bid = [level(400_000, 5)];
     feed.apply(at(10, book_event("m-Yes", &bid, &[])));
     let add = |price| VenueChange::Levels(vec![change("m-Yes", Side::Buy, level(price, 5))]);
     let future = at(1_000_000, add(410_000));
     feed.apply_as_of(future, at(7, add(0)).at);
-    assert_eq!(published(&feed, 0).unwrap().updated_at, at(10, add(0)).at, "it is not set back");
+    assert_eq!(
+        published(&feed, 0).unwrap().updated_at,
+        at(10, add(0)).at,
+        "the book is not set back"
+    );
     feed.apply_as_of(at(1_000_000, add(420_000)), at(12, add(0)).at);
     assert_eq!(published(&feed, 0).unwrap().updated_at, at(12, add(0)).at);
     feed.apply(at(13, add(430_000)));
     let best = published(&feed, 0).unwrap().ladder().best_bid().unwrap();
     assert_eq!((best.price, feed.counts().late), (price(430_000), 0));
-    // Its hash covers the time that was told.
+    // The hash covers the venue's own timestamp.
     let hash = hash_of(1_000_000, bid[0], 10_000, Some(420_000));
-    let told = hashed_book(1_000_000, bid[0], Some(price(420_000)), hash);
-    let findings = feed.apply_as_of(told, at(14, add(0)).at);
+    let book = hashed_book(1_000_000, bid[0], Some(price(420_000)), hash);
+    let findings = feed.apply_as_of(book, at(14, add(0)).at);
     assert_eq!(findings[0].1, Finding::Proven);
     assert_eq!(feed.counts().hashes_verified, 1);
 }
 
-/// Whichever venue tells them: a market is listed with texts that an order can be journaled with.
+/// Orders journal these texts, so their length is limited for every venue.
 #[test]
-fn a_text_that_is_too_long_is_not_listed() {
+fn a_market_with_an_overlong_text_is_not_listed() {
     let mut feed = feed_with(MismatchPolicy::Count);
     let mut label = info("a");
     label.outcomes[1].label = "x".repeat(270_000).into();
@@ -521,9 +522,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Two maps are the naive book; its crossed levels are left out one by one.
+    /// The model is a naive book of two maps, uncrossed level by level.
     #[test]
-    fn the_feed_agrees_with_maps(steps in steps()) {
+    fn the_feed_agrees_with_a_naive_model(steps in steps()) {
         let mut feed = feed_with(MismatchPolicy::Count);
         let mut naive: Option<[BTreeMap<i64, i64>; 2]> = None;
         let mut newest = None;
@@ -537,16 +538,16 @@ proptest! {
                     let levels = |map: &BTreeMap<i64, i64>| -> Vec<Level> {
                         map.iter().map(|(&price, &size)| level(price * 10_000, size)).collect()
                     };
-                    let told = book_event("m-Yes", &levels(&maps[0]), &levels(&maps[1]));
-                    feed.apply(at(1, told));
+                    let book = book_event("m-Yes", &levels(&maps[0]), &levels(&maps[1]));
+                    feed.apply(at(1, book));
                     (naive, newest, sequence) = (Some(maps), None, sequence + 1);
                 }
                 Step::Change(entries) => {
-                    let told = entries.iter().map(|&(is_bid, price, size)| {
+                    let changes = entries.iter().map(|&(is_bid, price, size)| {
                         let side = if is_bid { Side::Buy } else { Side::Sell };
                         change("m-Yes", side, level(price * 10_000, size))
                     });
-                    feed.apply(at(1, VenueChange::Levels(told.collect())));
+                    feed.apply(at(1, VenueChange::Levels(changes.collect())));
                     let Some(maps) = &mut naive else { continue };
                     sequence += 1;
                     for (is_bid, price, size) in entries {

@@ -1,36 +1,36 @@
-//! Comparing books with the hashes that a venue tells of them: each venue brings its own way.
+//! How books are compared with a venue's hashes. Each venue brings its own algorithm.
 
 use crate::ids::Timestamp;
 use crate::market::book::Ladder;
 use crate::money::{Price, Shares};
 
-/// Knows how a venue computes the hash of a book.
+/// Checks a venue's hashes of books.
 pub trait Verifier: Send {
-    /// Whether a book gives the told hash with one of these candidates for the price of the newest
-    /// trade; `None` stands for a book that never traded.
+    /// Whether the book has this hash with one of the candidates for the price of the newest trade;
+    /// `None` stands for a market without trades.
     fn verifies(
         &mut self,
         book: HashedBook<'_>,
-        told: &str,
+        hash: &str,
         last_trade_prices: &[Option<Price>],
     ) -> bool;
 }
 
-/// Everything that a hash may cover but the price of the newest trade.
+/// Everything that a hash may cover, except the price of the newest trade.
 #[derive(Clone, Copy, Debug)]
 pub struct HashedBook<'a> {
     /// The condition id.
     pub market: &'a str,
     /// The token.
     pub token_id: &'a str,
-    /// The venue's time of this book, of which the milliseconds count.
+    /// The venue's timestamp of the book, in whole milliseconds.
     pub at: Timestamp,
     /// Both sides.
     pub ladder: &'a Ladder,
     /// The smallest resting order.
     pub order_size_min: Shares,
-    /// The smallest step of a price.
+    /// The price increment.
     pub tick: Price,
-    /// One of several markets of an event of which exactly one wins.
+    /// Whether the market is one of several in an event of which exactly one wins.
     pub neg_risk: bool,
 }
