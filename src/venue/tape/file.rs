@@ -7,32 +7,32 @@ use std::path::{Path, PathBuf};
 
 use crate::ids::Timestamp;
 
-/// What the names of tapes end with; without the second part they were unpacked by hand.
+/// The endings of file names. Files without `.gz` were unpacked by hand.
 const PACKED: &str = ".tape.jsonl.gz";
 const UNPACKED: &str = ".tape.jsonl";
 
 /// Digits of a file's number.
 const NUMBER_DIGITS: usize = 6;
 
-/// A tape has at most this many files.
+/// The most files of a tape.
 pub const FILES_MAX: usize = 100_000;
 
-/// Where a line goes.
+/// The folder of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Folder {
-    /// What the catalogue answered.
+    /// Answers of the catalogue.
     Gamma,
-    /// What the book service answered.
+    /// Answers of the book service and the data API.
     Clob,
-    /// What the sockets said.
+    /// Frames of the sockets, and events of the recorder.
     Ws,
 }
 
 impl Folder {
-    /// All of them.
+    /// All folders.
     pub const ALL: [Self; 3] = [Self::Gamma, Self::Clob, Self::Ws];
 
-    /// Its name below the tape.
+    /// The folder's name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Gamma => "gamma",
@@ -42,10 +42,10 @@ impl Folder {
     }
 }
 
-/// The name of the session that begins at this time.
+/// The name of a session that begins at this time.
 pub(super) fn session_name(at: Timestamp) -> String {
     let time = jiff::Timestamp::from_nanosecond(at.nanos().into())
-        .expect("a time of 64 bits of nanoseconds is one that the library knows");
+        .expect("jiff covers all 64-bit nanosecond timestamps");
     time.strftime("%Y%m%dT%H%M%S%.3fZ").to_string()
 }
 
@@ -54,10 +54,10 @@ pub(super) fn file_name(session: &str, number: u32) -> String {
     format!("{session}-{number:0NUMBER_DIGITS$}{PACKED}")
 }
 
-/// The files of one session, in order, by folder.
+/// The files of one session by folder, in order.
 pub(super) type SessionFiles = [Vec<PathBuf>; Folder::ALL.len()];
 
-/// Every session below this folder, by name, which is by time.
+/// All sessions of a tape by name, and so by time.
 pub(super) fn sessions(directory: &Path) -> io::Result<BTreeMap<String, SessionFiles>> {
     let mut sessions = BTreeMap::<String, SessionFiles>::new();
     let mut file_count = 0;
@@ -75,7 +75,7 @@ pub(super) fn sessions(directory: &Path) -> io::Result<BTreeMap<String, SessionF
                 file_count += 1;
             }
             if file_count > FILES_MAX {
-                return Err(io::Error::other(format!("a tape of more than {FILES_MAX} files")));
+                return Err(io::Error::other(format!("the tape has more than {FILES_MAX} files")));
             }
         }
     }
@@ -85,19 +85,19 @@ pub(super) fn sessions(directory: &Path) -> io::Result<BTreeMap<String, SessionF
     Ok(sessions)
 }
 
-/// Whether a file is part of a tape, by its name.
+/// Whether a file belongs to a tape, by its name.
 pub fn is_tape_file(path: &Path) -> bool {
     session_of(path).is_some()
 }
 
-/// The session of a file; `None` when it is no part of a tape.
+/// The session of a file; `None` if it belongs to no tape.
 fn session_of(path: &Path) -> Option<&str> {
     let name = path.file_name()?.to_str()?;
     let stem = name.strip_suffix(PACKED).or_else(|| name.strip_suffix(UNPACKED))?;
     stem.rsplit_once('-').map(|(session, _)| session)
 }
 
-/// Whether a file has to be unpacked.
+/// Whether a file is compressed.
 pub(super) fn is_packed(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "gz")
 }
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_their_session_and_sort_by_time() {
+    fn names_contain_their_session_and_sort_by_time() {
         let at = |millis: i64| session_name(Timestamp::from_millis(1_795_317_300_000 + millis));
         assert_eq!(at(123), "20261122T031500.123Z");
         assert_eq!(file_name(&at(0), 7), "20261122T031500.000Z-000007.tape.jsonl.gz");

@@ -1,4 +1,4 @@
-//! One line of a tape, written and read.
+//! Writing and reading one line of a tape.
 
 use std::borrow::Cow;
 use std::io::Write as _;
@@ -10,12 +10,12 @@ use serde_json::value::RawValue;
 
 use super::queue::{Entry, Payload};
 
-/// Every line begins so, and its number follows.
+/// Every line begins with this, followed by its number.
 const NUMBER_KEY: &[u8] = br#"{"n":"#;
 
-/// A line as it was read. Keys that its kind does not have are `None`.
+/// A parsed line. Keys that its kind does not have are `None`.
 #[derive(Deserialize, Debug)]
-#[expect(missing_docs, reason = "the table in the module's documentation tells of all of them")]
+#[expect(missing_docs, reason = "the table in the module's documentation lists them")]
 pub struct Line<'a> {
     pub n: u64,
     pub ns: i64,
@@ -46,18 +46,18 @@ pub struct Line<'a> {
     base64: Option<Cow<'a, str>>,
 }
 
-/// Why the bytes that came cannot be had again.
+/// A payload that is not valid base64.
 #[derive(Debug, thiserror::Error)]
-#[error("a payload in base64 that is none: {0}")]
+#[error("invalid base64 payload: {0}")]
 pub struct PayloadError(#[from] base64::DecodeError);
 
 impl<'a> Line<'a> {
-    /// Reads a line.
+    /// Parses a line.
     pub fn read(line: &'a [u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(line)
     }
 
-    /// What came, as it came; `None` where nothing did.
+    /// The received bytes; `None` for a line without a payload.
     pub fn payload(&self) -> Result<Option<Cow<'_, [u8]>>, PayloadError> {
         Ok(if let Some(json) = self.json {
             Some(Cow::Borrowed(json.get().as_bytes()))
@@ -71,14 +71,14 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The number of a line, without a look at the rest of it.
+/// The number of a line, read without parsing the rest.
 pub(super) fn number(line: &[u8]) -> Option<u64> {
     let digits = line.strip_prefix(NUMBER_KEY)?;
     let end = digits.iter().position(|byte| *byte == b',')?;
     str::from_utf8(&digits[..end]).ok()?.parse().ok()
 }
 
-/// Puts a line at the end of `out`.
+/// Appends a line to `out`.
 pub(super) fn write(out: &mut Vec<u8>, number: u64, entry: &Entry) {
     out.extend_from_slice(NUMBER_KEY);
     let _ = write!(out, r#"{number},"ns":{},"#, entry.at.nanos());
@@ -99,10 +99,10 @@ pub(super) fn write(out: &mut Vec<u8>, number: u64, entry: &Entry) {
 
 fn write_string(out: &mut Vec<u8>, key: &str, text: &str) {
     let _ = write!(out, r#","{key}":"#);
-    serde_json::to_writer(out, text).expect("text is JSON, and memory takes it");
+    serde_json::to_writer(out, text).expect("writing a string to memory cannot fail");
 }
 
-/// Whether it can stand in a line as it is, and be found there as it was.
+/// Whether the text can be embedded in a line as JSON and read back unchanged.
 fn is_json_of_one_line(text: &str) -> bool {
     let is_whole = |raw: &RawValue| raw.get().len() == text.len();
     !text.contains(['\n', '\r']) && serde_json::from_str::<&RawValue>(text).is_ok_and(is_whole)
@@ -124,9 +124,8 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// What came, and how it stands in its line.
     #[test]
-    fn payloads_stand_in_a_line_as_what_they_are() {
+    fn a_payload_is_written_as_json_text_or_base64() {
         let bytes = |bytes: &'static [u8]| Payload::Bytes(Bytes::from_static(bytes));
         for (payload, expected) in [
             (bytes(br#"{ "a" : 1.50 }"#), r#","json":{ "a" : 1.50 }"#),
@@ -161,12 +160,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_payload_is_had_again(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn every_payload_round_trips(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             check_round_trip(&bytes);
         }
 
         #[test]
-        fn all_json_is_had_again(text in r#"[ \n\t\r{}\[\],:"\\eE.0-9a-u\u{2028}é-]{0,40}"#) {
+        fn text_like_json_round_trips(text in r#"[ \n\t\r{}\[\],:"\\eE.0-9a-u\u{2028}é-]{0,40}"#) {
             check_round_trip(text.as_bytes());
         }
     }

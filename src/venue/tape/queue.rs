@@ -1,4 +1,5 @@
-//! What waits to be written: a bounded queue that never makes anybody wait, and says what it lost.
+//! The lines waiting to be written: a bounded queue that never blocks its callers. When it is full,
+//! lines are dropped and counted as a gap.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -10,38 +11,38 @@ use parking_lot::{Condvar, Mutex};
 use super::file::Folder;
 use crate::ids::Timestamp;
 
-/// So many bytes wait to be written, unless told otherwise: some seconds of a busy venue.
+/// The default size of the queue: some seconds of a busy venue.
 pub const QUEUE_BYTES_MAX: usize = 64 << 20;
 
-/// What an entry counts beside its payload.
+/// The bytes that an entry counts for besides its text and payload.
 const ENTRY_BYTES: usize = 128;
 
-/// One writer takes so much at once.
+/// The writer takes batches of about this size.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
-/// A line before it is written.
+/// A line to be written.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Entry {
-    /// When it came.
+    /// When it arrived.
     pub at: Timestamp,
-    /// Where it goes.
+    /// The folder it belongs to.
     pub folder: Folder,
-    /// Its keys between `ns` and the payload, as JSON without braces.
+    /// The keys between `ns` and the payload, as JSON without braces.
     pub fields: String,
-    /// As it came.
+    /// The received bytes.
     pub payload: Payload,
 }
 
-/// What came.
+/// The payload of a line.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Payload {
-    /// The keys say it all.
+    /// No payload.
     None,
     /// Text.
     Text(String),
     /// Bytes, which may be text.
     Bytes(Bytes),
-    /// Nothing came, and this is why.
+    /// The reason why no answer was received.
     Error(String),
 }
 
@@ -61,7 +62,7 @@ impl Entry {
     }
 }
 
-/// What was not taken since the queue was full.
+/// Lines dropped while the queue was full.
 #[derive(Clone, Copy)]
 struct Gap {
     since: Timestamp,
@@ -83,11 +84,10 @@ impl Gap {
     }
 }
 
-/// Entries on their way to the disk.
 pub(super) struct Queue {
     bytes_max: usize,
     state: Mutex<State>,
-    is_filled: Condvar,
+    filled: Condvar,
 }
 
 #[derive(Default)]
@@ -97,25 +97,24 @@ struct State {
     gap: Option<Gap>,
     gap_count: u64,
     lines_lost: u64,
-    /// Why nothing more comes, once that is so.
+    /// Why the queue was closed; `None` while it is open.
     end: Option<String>,
 }
 
-/// What the writer finds.
+/// Entries for the writer.
 pub(super) struct Batch {
-    /// In order.
     pub(super) entries: Vec<Entry>,
-    /// Why nothing comes after these, if that is so.
+    /// Why the queue was closed, if these are its last entries.
     pub(super) end: Option<String>,
 }
 
 impl Queue {
     pub(super) fn new(bytes_max: usize) -> Self {
-        Self { bytes_max, state: Mutex::default(), is_filled: Condvar::new() }
+        Self { bytes_max, state: Mutex::default(), filled: Condvar::new() }
     }
 
-    /// Takes an entry if there is room, and counts it as lost otherwise. After a loss it takes
-    /// nothing before half of it is empty: one long gap says more than many short ones.
+    /// Adds an entry if there is room, and counts it as lost otherwise. After a loss, all entries
+    /// are lost until the queue is half empty: one long gap is better than many short ones.
     pub(super) fn push(&self, entry: Entry) {
         let mut state = self.state.lock();
         if state.end.is_some() {
@@ -130,22 +129,22 @@ impl Queue {
             state.lines_lost += 1;
             return;
         }
-        state.note_gap(entry.at);
+        state.end_gap(entry.at);
         state.add(entry);
         drop(state);
-        self.is_filled.notify_one();
+        self.filled.notify_one();
     }
 
-    /// What has come, or nothing after this long.
-    pub(super) fn take(&self, patience: Duration) -> Batch {
+    /// Takes the next entries; none if none arrive within the timeout.
+    pub(super) fn take(&self, timeout: Duration) -> Batch {
         let mut state = self.state.lock();
         if state.entries.is_empty() && state.end.is_none() {
-            self.is_filled.wait_for(&mut state, patience);
+            self.filled.wait_for(&mut state, timeout);
         }
         if state.end.is_some()
             && let Some(gap) = state.gap
         {
-            state.note_gap(gap.since);
+            state.end_gap(gap.since);
         }
         let mut entries = Vec::new();
         let mut bytes = 0;
@@ -160,13 +159,13 @@ impl Queue {
         Batch { entries, end: state.end.clone().filter(|_| is_last) }
     }
 
-    /// Takes nothing more.
+    /// Closes the queue: entries are ignored from now on.
     pub(super) fn close(&self, why: &str) {
         self.state.lock().end.get_or_insert_with(|| why.to_owned());
-        self.is_filled.notify_one();
+        self.filled.notify_one();
     }
 
-    /// How many gaps there were, and how many lines are lost.
+    /// The numbers of gaps and of lost lines.
     pub(super) fn losses(&self) -> (u64, u64) {
         let state = self.state.lock();
         (state.gap_count, state.lines_lost)
@@ -179,8 +178,8 @@ impl State {
         self.entries.push_back(entry);
     }
 
-    /// Puts a word where something is lost, when the loss is over.
-    fn note_gap(&mut self, at: Timestamp) {
+    /// Adds an entry for a gap that has ended, in its place.
+    fn end_gap(&mut self, at: Timestamp) {
         if let Some(gap) = self.gap.take() {
             self.gap_count += 1;
             self.add(gap.entry(at));
@@ -203,14 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_a_gap_in_its_place() {
+    fn lost_lines_become_a_gap_in_their_place() {
         let queue = Queue::new(1_000);
         for number in 1..=4 {
             queue.push(entry(number, 300));
         }
         assert_eq!((queue.losses(), queue.take(Duration::ZERO).entries.len()), ((0, 2), 2));
         queue.push(entry(5, 800));
-        assert_eq!(queue.losses(), (0, 3), "past half of the room the gap goes on");
+        assert_eq!(queue.losses(), (0, 3), "the gap lasts until the queue is half empty");
         queue.push(entry(6, 200));
         let batch = queue.take(Duration::ZERO);
         assert_eq!(kinds(&batch), ["gap", "6"]);
@@ -219,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_comes_after_everything_and_tells_of_a_last_gap() {
+    fn the_end_comes_after_all_entries_and_a_last_gap() {
         let queue = Queue::new(1_000);
         queue.push(entry(1, 100));
         queue.push(entry(2, 900));
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_takes_a_part_at_a_time() {
+    fn the_writer_takes_batches() {
         let queue = Queue::new(QUEUE_BYTES_MAX);
         for number in 0..3 {
             queue.push(entry(number, BATCH_BYTES_MAX));

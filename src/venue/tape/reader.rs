@@ -1,5 +1,5 @@
-//! Reads tapes: the sessions of a folder one after the other, their lines in the order of their
-//! numbers. Of each folder one file is open, and one line in memory.
+//! Reads tapes: one session after the other, with the lines of each in the order of their numbers.
+//! One file of each folder is open at a time, and one line of it in memory.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,56 +12,56 @@ use flate2::bufread::MultiGzDecoder;
 use super::file::{self, Folder};
 use super::line;
 
-/// A line has at most so many bytes: the longest payload, were each of its bytes written as six.
+/// The longest line in bytes: the longest payload, if each byte is escaped as six.
 pub const LINE_BYTES_MAX: u64 = 128 << 20;
 
-/// Files past this many that end in the middle are counted but not named.
+/// Torn files past this many are counted but not named.
 pub const TORN_NAMED_MAX: usize = 20;
 
-/// A tape that is being read.
+/// Reads a tape.
 pub struct Tape {
     sessions: VecDeque<[Source; Folder::ALL.len()]>,
-    /// The number that the next line of the session should have.
+    /// The expected number of the session's next line.
     number: u64,
     report: TapeReport,
 }
 
-/// What comes next.
+/// A step of reading a tape.
 #[derive(Debug)]
 pub enum Step<'a> {
-    /// So many lines are not there: a file is missing, or ends in the middle.
+    /// This many lines are missing, since a file is missing or torn.
     Missing(u64),
-    /// A line, without its end.
+    /// A line, without its newline.
     Line(&'a [u8]),
 }
 
-/// What was read so far.
+/// The totals of reading a tape.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct TapeReport {
-    /// Runs of a recorder.
+    /// Sessions read to their end.
     pub session_count: usize,
-    /// Files that were opened.
+    /// Files opened.
     pub file_count: usize,
-    /// Lines that were read.
+    /// Lines read.
     pub line_count: u64,
-    /// Lines that are not there.
+    /// Missing lines.
     pub missing_count: u64,
-    /// Lines that are none, or that come again.
+    /// Lines without a number, and repeated lines.
     pub malformed_count: u64,
-    /// Files that end in the middle.
+    /// Torn files: those that end in the middle or cannot be read.
     pub torn_count: usize,
     /// The first [`TORN_NAMED_MAX`] of them.
     pub torn: Vec<TornFile>,
 }
 
-/// A file that ends in the middle.
+/// A file that ends in the middle or cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TornFile {
-    /// Which.
+    /// The file.
     pub path: PathBuf,
-    /// How many lines of it were read.
+    /// The number of lines read before the damage.
     pub line_count: u64,
-    /// What is wrong behind them.
+    /// The error after those lines.
     pub error: String,
 }
 
@@ -69,7 +69,7 @@ pub struct TornFile {
 struct Source {
     files: VecDeque<PathBuf>,
     open: Option<Open>,
-    /// The line that was read last, and its number until it is handed out.
+    /// The line read last, and its number until the line is returned.
     line: Vec<u8>,
     number: Option<u64>,
 }
@@ -81,7 +81,7 @@ struct Open {
 }
 
 impl Tape {
-    /// The tape in this folder; `None` when there is none.
+    /// Opens the tape in this folder; `None` if there is none.
     pub fn open(directory: &Path) -> io::Result<Option<Self>> {
         let sessions = file::sessions(directory)?;
         let sessions: VecDeque<_> =
@@ -92,7 +92,7 @@ impl Tape {
         Ok(Some(Self { sessions, number: 1, report: TapeReport::default() }))
     }
 
-    /// What comes next; `None` at the end.
+    /// The next step; `None` at the end.
     pub fn step(&mut self) -> Option<Step<'_>> {
         loop {
             let sources = self.sessions.front_mut()?;
@@ -115,7 +115,7 @@ impl Tape {
             }
             self.sessions.front_mut()?[index].number = None;
             if number < self.number {
-                // The same number again: a copy of a file, or one of another session.
+                // A repeated number: a copy of a file, or a file of another session.
                 self.report.malformed_count += 1;
                 continue;
             }
@@ -125,7 +125,7 @@ impl Tape {
         }
     }
 
-    /// What was read so far.
+    /// The totals so far.
     pub fn report(&self) -> &TapeReport {
         &self.report
     }
@@ -136,7 +136,7 @@ impl Source {
         Self { files: files.into(), open: None, line: Vec::new(), number: None }
     }
 
-    /// Reads the next line, if the last one was handed out.
+    /// Reads the next line, if the previous one was returned.
     fn fill(&mut self, report: &mut TapeReport) {
         while self.number.is_none() {
             if self.open.is_none() {
@@ -165,7 +165,7 @@ impl Source {
                 self.open = Some(open);
             }
             Ok(_) => {
-                let error = io::Error::other("its last line has no end");
+                let error = io::Error::other("the last line has no newline");
                 report.note_torn(open.path, open.line_count, &error);
             }
             Err(error) => report.note_torn(open.path, open.line_count, &error),
@@ -190,7 +190,12 @@ impl TapeReport {
         self.torn_count += 1;
         if self.torn.len() < TORN_NAMED_MAX {
             let torn = TornFile { path, line_count, error: error.to_string() };
-            tracing::warn!("{torn}");
+            tracing::warn!(
+                path = %torn.path.display(),
+                lines = line_count,
+                error = torn.error,
+                "tape file torn"
+            );
             self.torn.push(torn);
         }
     }
@@ -199,21 +204,15 @@ impl TapeReport {
 impl fmt::Display for TornFile {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { path, line_count, error } = self;
-        write!(
-            formatter,
-            "{} ends in the middle, after {line_count} lines: {error}",
-            path.display()
-        )
+        write!(formatter, "{} is torn after {line_count} lines: {error}", path.display())
     }
 }
 
-/// One line.
 impl fmt::Display for TapeReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "{} sessions in {} files: {} lines, {} missing, {} malformed; {} files end in the \
-             middle",
+            "{} sessions in {} files: {} lines, {} missing, {} malformed; {} torn files",
             self.session_count,
             self.file_count,
             self.line_count,

@@ -1,4 +1,4 @@
-//! Writes tapes: one thread, which takes what is handed to it and never makes anybody wait.
+//! Writes tapes, on a thread of its own that never blocks its callers.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -17,22 +17,22 @@ use super::line;
 use super::queue::{Batch, Entry, Payload, QUEUE_BYTES_MAX, Queue};
 use crate::ids::Timestamp;
 
-/// What was written is handed to the system within this time.
+/// Lines are flushed to the operating system within this time.
 pub const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Room that is kept for the last line and the ends of files.
+/// Room reserved for the last line and the ends of files.
 const ENDING_BYTES: u64 = 4_096;
 
-/// How large a tape and its parts may grow.
+/// Size limits of a tape.
 #[derive(Clone, Debug)]
 pub struct TapeLimits {
-    /// After so many bytes on disk another file begins.
+    /// A new file begins after this many compressed bytes.
     pub rotate_bytes: u64,
-    /// After so long another file begins.
+    /// A new file begins after this time.
     pub rotate_after: Duration,
-    /// All files of the folder, those of other sessions too, hold at most so many bytes.
+    /// The most bytes of all files together, including those of earlier sessions.
     pub bytes_max: u64,
-    /// So many bytes may wait to be written.
+    /// The most bytes waiting to be written.
     pub queue_bytes_max: usize,
 }
 
@@ -47,48 +47,47 @@ impl Default for TapeLimits {
     }
 }
 
-/// Why nothing more is written. What was written plays.
+/// Why recording stopped. Everything written so far can be played.
 #[derive(Debug, thiserror::Error)]
 pub enum TapeError {
     /// A file operation failed.
     #[error("cannot {action} {}: {source}", path.display())]
     Disk {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
-        /// On what.
+        /// Its file or folder.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// The tape is as large as it may become.
+    /// The tape has reached [`TapeLimits::bytes_max`].
     #[error("the tape is full: its files may hold {bytes_max} bytes")]
     Full {
-        /// How large that is.
+        /// The limit.
         bytes_max: u64,
     },
-    /// The tape has as many files as it may have.
+    /// The tape has [`FILES_MAX`] files.
     #[error("the tape is full: it may have {FILES_MAX} files")]
     TooManyFiles,
 }
 
-/// What a recorder has done so far.
+/// The totals of a session so far.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TapeTotals {
     /// Lines written.
     pub lines: u64,
-    /// Bytes of all that came.
+    /// Bytes of all payloads.
     pub payload_bytes: u64,
-    /// Bytes of this session on disk.
+    /// Compressed bytes of this session on disk.
     pub file_bytes: u64,
     /// Files of this session.
     pub files: u64,
-    /// How often the disk was too slow.
+    /// Gaps, which arise when the disk is too slow.
     pub gaps: u64,
-    /// Lines that are not on the tape for that.
+    /// Lines lost in gaps.
     pub lines_lost: u64,
 }
 
-/// Part of a line.
 impl fmt::Display for TapeTotals {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { lines, payload_bytes, file_bytes, files, gaps, lines_lost } = self;
@@ -108,13 +107,13 @@ struct Counters {
     files: AtomicU64,
 }
 
-/// A session that is being recorded.
+/// Records a session.
 pub struct Recorder {
     sender: TapeSender,
     ended: oneshot::Receiver<Result<(), TapeError>>,
 }
 
-/// Hands lines to a recorder. What comes after its end is dropped.
+/// Sends lines to a recorder. Lines sent after its end are dropped.
 #[derive(Clone)]
 pub struct TapeSender {
     queue: Arc<Queue>,
@@ -124,19 +123,20 @@ pub struct TapeSender {
 }
 
 impl TapeSender {
-    /// Puts what came at this moment on the tape.
+    /// Records a payload that arrived at `at`.
     pub fn send(&self, at: Instant, folder: Folder, fields: String, payload: Payload) {
         self.queue.push(Entry { at: self.time(at), folder, fields, payload });
     }
 
-    /// A moment by the clock on the wall, which is read once: the times of a tape never go back.
+    /// The timestamp of an instant. The wall clock is read only at the start of the session, so
+    /// the timestamps of a tape never go back.
     pub fn time(&self, at: Instant) -> Timestamp {
         let elapsed = at.saturating_duration_since(self.began);
         let elapsed = i64::try_from(elapsed.as_nanos()).unwrap_or(i64::MAX);
         Timestamp::from_nanos(self.began_at.nanos().saturating_add(elapsed))
     }
 
-    /// What the recorder has done so far.
+    /// The totals so far.
     pub fn totals(&self) -> TapeTotals {
         let (gaps, lines_lost) = self.queue.losses();
         TapeTotals {
@@ -149,14 +149,14 @@ impl TapeSender {
         }
     }
 
-    /// How many gaps the tape has so far.
+    /// The number of gaps so far.
     pub fn gap_count(&self) -> u64 {
         self.queue.losses().0
     }
 }
 
 impl Recorder {
-    /// Begins a session in this folder, which is made if it is not there.
+    /// Starts a session in this folder, and creates the folder if it is missing.
     pub fn start(directory: &Path, limits: TapeLimits) -> Result<Self, TapeError> {
         let began_at = Timestamp::now();
         let writer = Writer::new(directory, limits, began_at)?;
@@ -171,38 +171,37 @@ impl Recorder {
         let thread = std::thread::Builder::new().name("tape".to_owned());
         let spawned = thread.spawn(move || {
             let result = writer.run(&queue);
-            // What comes now has no place to go.
             queue.close("the writer has ended");
             let _ = end.send(result);
         });
-        spawned.map_err(|source| failed("start the thread that writes", directory, source))?;
+        spawned.map_err(|source| failed("start the writer thread for", directory, source))?;
         Ok(Self { sender, ended })
     }
 
-    /// Where lines are handed in.
+    /// A handle for sending lines.
     pub fn sender(&self) -> TapeSender {
         self.sender.clone()
     }
 
-    /// Waits until it cannot go on.
+    /// Waits until recording fails.
     pub async fn failed(&mut self) -> TapeError {
         match (&mut self.ended).await {
             Ok(Err(error)) => error,
-            // It ends well only when it is told to, and by its owner.
-            Ok(Ok(())) | Err(_) => unreachable!("nobody has told the writer to end"),
+            // Only `finish` and `drop` close the queue, and both need the recorder.
+            Ok(Ok(())) | Err(_) => unreachable!("the writer ends only when it is closed"),
         }
     }
 
-    /// Writes what is there, and ends the session.
+    /// Writes all queued lines and ends the session.
     pub async fn finish(mut self, why: &str) -> (TapeTotals, Result<(), TapeError>) {
         self.sender.queue.close(why);
-        let result = (&mut self.ended).await.expect("the writer tells how it ended");
+        let result = (&mut self.ended).await.expect("the writer always sends its result");
         (self.sender.totals(), result)
     }
 }
 
 impl TapeError {
-    /// Whether it was to be so: the operator has set the bound.
+    /// Whether a limit was reached, which is no failure.
     pub const fn is_full(&self) -> bool {
         matches!(self, Self::Full { .. } | Self::TooManyFiles)
     }
@@ -223,17 +222,17 @@ struct Writer {
     session: String,
     limits: TapeLimits,
     files: [Option<TapeFile>; Folder::ALL.len()],
-    /// Files so far, by folder.
+    /// The number of files so far, by folder.
     file_numbers: [u32; Folder::ALL.len()],
-    /// Files of other sessions.
+    /// The number of files of other sessions.
     other_files: usize,
-    /// Bytes of all files that are not written any more.
+    /// Bytes of all closed files, including those of other sessions.
     closed_bytes: u64,
-    /// Bytes of other sessions among them.
+    /// Bytes of other sessions.
     other_bytes: u64,
-    /// Bytes that were written, before they were packed, since all of it was handed to the system.
+    /// Uncompressed bytes written since the last flush.
     unflushed_bytes: u64,
-    flushed: Instant,
+    flushed_at: Instant,
     line_number: u64,
     line: Vec<u8>,
     counters: Arc<Counters>,
@@ -242,12 +241,12 @@ struct Writer {
 struct TapeFile {
     path: PathBuf,
     encoder: GzEncoder<Counted>,
-    opened: Instant,
-    /// Something was written and not handed to the system.
+    opened_at: Instant,
+    /// Whether there are unflushed lines.
     is_dirty: bool,
 }
 
-/// A file and how much of it there is.
+/// A file that counts its bytes.
 struct Counted {
     file: File,
     bytes: u64,
@@ -272,21 +271,22 @@ impl Writer {
             fs::create_dir_all(&path).map_err(|source| failed("create", &path, source))?;
         }
         let sessions = file::sessions(directory)
-            .map_err(|source| failed("look for other tapes in", directory, source))?;
+            .map_err(|source| failed("list the sessions in", directory, source))?;
         let (mut other_files, mut other_bytes) = (0, 0);
         for path in sessions.values().flatten().flatten() {
             other_files += 1;
-            let data = fs::metadata(path).map_err(|source| failed("look at", path, source))?;
-            other_bytes += data.len();
+            let metadata =
+                fs::metadata(path).map_err(|source| failed("read the size of", path, source))?;
+            other_bytes += metadata.len();
         }
-        // Not even the word that it is full would fit, and every try would add one.
+        // Not even the line that ends the session would fit, and each try would add one.
         if other_bytes + 2 * ENDING_BYTES > limits.bytes_max {
             return Err(TapeError::Full { bytes_max: limits.bytes_max });
         }
         if other_files + Folder::ALL.len() > FILES_MAX {
             return Err(TapeError::TooManyFiles);
         }
-        // Another one that was started in the same instant, or while the clock was ahead.
+        // Another session may have started in the same millisecond, or while the clock was ahead.
         let newest = sessions.keys().next_back();
         let mut at = at;
         while newest.is_some_and(|newest| *newest >= file::session_name(at)) {
@@ -302,18 +302,18 @@ impl Writer {
             closed_bytes: other_bytes,
             other_bytes,
             unflushed_bytes: 0,
-            flushed: Instant::now(),
+            flushed_at: Instant::now(),
             line_number: 0,
             line: Vec::new(),
             counters: Arc::default(),
         })
     }
 
-    /// Writes what comes, to its end.
+    /// Writes entries until the queue is closed.
     fn run(mut self, queue: &Queue) -> Result<(), TapeError> {
         loop {
-            let patience = FLUSH_INTERVAL.saturating_sub(self.flushed.elapsed());
-            let Batch { entries, end } = queue.take(patience);
+            let timeout = FLUSH_INTERVAL.saturating_sub(self.flushed_at.elapsed());
+            let Batch { entries, end } = queue.take(timeout);
             for entry in &entries {
                 if let Err(error) = self.write(entry) {
                     if error.is_full() {
@@ -325,7 +325,7 @@ impl Writer {
             if let Some(why) = end {
                 return self.end(Timestamp::now(), &why);
             }
-            if self.flushed.elapsed() >= FLUSH_INTERVAL {
+            if self.flushed_at.elapsed() >= FLUSH_INTERVAL {
                 self.flush()?;
             }
         }
@@ -334,7 +334,7 @@ impl Writer {
     fn write(&mut self, entry: &Entry) -> Result<(), TapeError> {
         self.line.clear();
         line::write(&mut self.line, self.line_number + 1, entry);
-        self.make_room(self.line.len() as u64)?;
+        self.check_room(self.line.len() as u64)?;
         let file_count: u32 = self.file_numbers.iter().sum();
         let file_count = self.other_files + usize::try_from(file_count).unwrap_or(usize::MAX);
         if self.files[entry.folder as usize].is_none() && file_count >= FILES_MAX {
@@ -347,29 +347,29 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether a line of this length can be written, with an end after it.
-    fn make_room(&mut self, line_bytes: u64) -> Result<(), TapeError> {
+    /// Checks that there is room for a line of this length and the end of the session.
+    fn check_room(&mut self, line_bytes: u64) -> Result<(), TapeError> {
         let bytes_max = self.limits.bytes_max;
-        let is_room = |it: &Self| {
-            it.file_bytes() + it.unflushed_bytes + line_bytes + ENDING_BYTES <= bytes_max
+        let has_room = |writer: &Self| {
+            writer.file_bytes() + writer.unflushed_bytes + line_bytes + ENDING_BYTES <= bytes_max
         };
-        if !is_room(self) && self.unflushed_bytes > 0 {
-            // How much of the room they take is known when they are packed.
+        if !has_room(self) && self.unflushed_bytes > 0 {
+            // Their compressed size is known only after a flush.
             self.flush()?;
         }
-        if is_room(self) { Ok(()) } else { Err(TapeError::Full { bytes_max }) }
+        if has_room(self) { Ok(()) } else { Err(TapeError::Full { bytes_max }) }
     }
 
-    /// Bytes of all files of the tape.
+    /// Bytes of all files of the tape on disk.
     fn file_bytes(&self) -> u64 {
         let open = self.files.iter().flatten().map(|file| file.encoder.get_ref().bytes);
         self.closed_bytes + open.sum::<u64>()
     }
 
-    /// Puts the line where it belongs.
+    /// Appends the current line to the file of its folder.
     fn append(&mut self, folder: Folder) -> Result<(), TapeError> {
         let place = folder as usize;
-        if self.files[place].as_ref().is_some_and(|file| file.is_over(&self.limits)) {
+        if self.files[place].as_ref().is_some_and(|file| file.is_due_for_rotation(&self.limits)) {
             self.close(place)?;
         }
         let file = match &mut self.files[place] {
@@ -390,7 +390,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Hands everything to the system.
+    /// Flushes all files to the operating system.
     fn flush(&mut self) -> Result<(), TapeError> {
         for file in self.files.iter_mut().flatten().filter(|file| file.is_dirty) {
             let flushed = file.encoder.flush();
@@ -398,17 +398,18 @@ impl Writer {
             file.is_dirty = false;
         }
         for place in 0..self.files.len() {
-            // One that is quiet ends in time, too.
-            if self.files[place].as_ref().is_some_and(|file| file.is_over(&self.limits)) {
+            // A quiet file has to rotate in time too.
+            if self.files[place].as_ref().is_some_and(|file| file.is_due_for_rotation(&self.limits))
+            {
                 self.close(place)?;
             }
         }
-        (self.unflushed_bytes, self.flushed) = (0, Instant::now());
+        (self.unflushed_bytes, self.flushed_at) = (0, Instant::now());
         self.counters.file_bytes.store(self.file_bytes() - self.other_bytes, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Ends a file, which is on disk then.
+    /// Closes a file and syncs it to disk.
     fn close(&mut self, place: usize) -> Result<(), TapeError> {
         let Some(TapeFile { path, encoder, .. }) = self.files[place].take() else { return Ok(()) };
         let ended = encoder.finish().map_err(|source| failed("write", &path, source))?;
@@ -437,11 +438,11 @@ impl TapeFile {
         let file = file.map_err(|source| failed("create", &path, source))?;
         let counted = Counted { file, bytes: 0 };
         let encoder = GzEncoder::new(counted, Compression::default());
-        Ok(Self { path, encoder, opened: Instant::now(), is_dirty: false })
+        Ok(Self { path, encoder, opened_at: Instant::now(), is_dirty: false })
     }
 
-    fn is_over(&self, limits: &TapeLimits) -> bool {
+    fn is_due_for_rotation(&self, limits: &TapeLimits) -> bool {
         self.encoder.get_ref().bytes >= limits.rotate_bytes
-            || self.opened.elapsed() >= limits.rotate_after
+            || self.opened_at.elapsed() >= limits.rotate_after
     }
 }

@@ -1,4 +1,4 @@
-//! Tapes on a real disk: written, torn, full, and read again.
+//! Tapes on a real disk: written, torn, full and read again.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// Limits that nothing here reaches, but for what a test changes.
+/// Limits that no test reaches unless it lowers them.
 fn limits() -> TapeLimits {
     TapeLimits::default()
 }
@@ -28,24 +28,24 @@ fn send_all(recorder: &Recorder, texts: &[String]) {
     }
 }
 
-/// What a tape holds: texts of frames, `+n` for lines that are missing, and reasons of ends.
+/// The payloads of a tape, `+n` for `n` missing lines, and the kinds of lines without a payload.
 fn played(directory: &Path) -> (Vec<String>, TapeReport) {
-    let mut tape = Tape::open(directory).unwrap().expect("a tape is there");
-    let mut told = Vec::new();
+    let mut tape = Tape::open(directory).unwrap().expect("the folder has a tape");
+    let mut contents = Vec::new();
     while let Some(step) = tape.step() {
         let line = match step {
             Step::Missing(count) => {
-                told.push(format!("+{count}"));
+                contents.push(format!("+{count}"));
                 continue;
             }
             Step::Line(line) => Line::read(line).unwrap(),
         };
         match line.payload().unwrap() {
-            Some(payload) => told.push(String::from_utf8(payload.into_owned()).unwrap()),
-            None => told.push(line.kind.into_owned()),
+            Some(payload) => contents.push(String::from_utf8(payload.into_owned()).unwrap()),
+            None => contents.push(line.kind.into_owned()),
         }
     }
-    (told, tape.report().clone())
+    (contents, tape.report().clone())
 }
 
 fn files(directory: &Path) -> Vec<PathBuf> {
@@ -57,7 +57,7 @@ fn size(directory: &Path) -> u64 {
     files(directory).iter().map(|path| fs::metadata(path).unwrap().len()).sum()
 }
 
-/// Text that does not pack well.
+/// Text that hardly compresses.
 fn noise(number: u64, bytes: usize) -> String {
     let mut state = number * 2 + 1;
     let next = || {
@@ -76,7 +76,7 @@ async fn finish(recorder: Recorder) -> TapeTotals {
 }
 
 #[tokio::test]
-async fn sessions_play_one_after_the_other_in_order() {
+async fn sessions_are_read_in_order() {
     let folder = TempDir::new().unwrap();
     let mut expected = Vec::new();
     for session in 0..3 {
@@ -92,12 +92,12 @@ async fn sessions_play_one_after_the_other_in_order() {
         assert_eq!((totals.lines, totals.files, totals.gaps), (50, 3, 0));
         assert!(totals.payload_bytes > totals.file_bytes, "{totals:?}");
     }
-    let (told, report) = played(folder.path());
-    assert_eq!(told, expected);
+    let (contents, report) = played(folder.path());
+    assert_eq!(contents, expected);
     assert_eq!((report.session_count, report.file_count, report.line_count), (3, 9, 153));
     assert_eq!((report.missing_count, report.malformed_count, report.torn_count), (0, 0, 0));
 
-    // Any tool reads it, and what was unpacked plays as well.
+    // The files are plain gzip, and unpacked ones can be read too.
     for path in files(folder.path()) {
         let mut text = String::new();
         MultiGzDecoder::new(fs::File::open(&path).unwrap()).read_to_string(&mut text).unwrap();
@@ -108,9 +108,9 @@ async fn sessions_play_one_after_the_other_in_order() {
 }
 
 #[tokio::test]
-async fn files_rotate_and_nothing_is_lost_between_them() {
+async fn files_rotate_without_losing_lines() {
     let long = std::time::Duration::from_hours(1);
-    for (rotate_bytes, rotate_after, least) in
+    for (rotate_bytes, rotate_after, file_count_min) in
         [(10_000, long, 5), (u64::MAX, std::time::Duration::ZERO, 200), (u64::MAX, long, 1)]
     {
         let folder = TempDir::new().unwrap();
@@ -120,16 +120,16 @@ async fn files_rotate_and_nothing_is_lost_between_them() {
         send_all(&recorder, &texts);
         let totals = finish(recorder).await;
         let names = files(folder.path());
-        assert!(names.is_sorted() && names.len() >= least, "{rotate_bytes}: {names:?}");
+        assert!(names.is_sorted() && names.len() >= file_count_min, "{rotate_bytes}: {names:?}");
         assert_eq!((totals.files, totals.file_bytes), (names.len() as u64, size(folder.path())));
-        let (told, report) = played(folder.path());
-        assert_eq!((&told[..200], &*told[200], report.torn_count), (&texts[..], "end", 0));
+        let (contents, report) = played(folder.path());
+        assert_eq!((&contents[..200], &*contents[200], report.torn_count), (&texts[..], "end", 0));
     }
 }
 
-/// Whatever part of a file was written, all lines before the tear are read, and the tear is told.
+/// Wherever a file is torn, all lines before that are read, and the file is reported.
 #[tokio::test]
-async fn a_torn_file_plays_up_to_the_tear() {
+async fn a_torn_file_is_read_up_to_the_tear() {
     let folder = TempDir::new().unwrap();
     let recorder = Recorder::start(folder.path(), limits()).unwrap();
     let texts: Vec<String> = (0..100).map(|number| noise(number, 100)).collect();
@@ -140,37 +140,37 @@ async fn a_torn_file_plays_up_to_the_tear() {
     let mut counts = Vec::new();
     for end in (0..=whole.len()).rev().step_by(97) {
         fs::write(path, &whole[..end]).unwrap();
-        let (told, report) = played(folder.path());
-        let count = told.len().min(texts.len());
-        assert_eq!(told[..count], texts[..count], "cut at {end}");
+        let (contents, report) = played(folder.path());
+        let count = contents.len().min(texts.len());
+        assert_eq!(contents[..count], texts[..count], "cut at {end}");
         assert_eq!(report.torn_count, usize::from(end < whole.len() && end > 0), "cut at {end}");
-        counts.push(told.len());
+        counts.push(contents.len());
     }
     assert!(counts.is_sorted_by(|a, b| a >= b), "{counts:?}");
     assert_eq!((counts[0], counts.last()), (101, Some(&0)));
-    // Packed in one part, what is torn gives what comes before it all the same.
+    // The lines before a tear are read even within one block of compressed data.
     assert!(counts.iter().any(|&count| count > 0 && count < 100), "{counts:?}");
 
-    // Another session does not care.
+    // The next session is not affected.
     fs::write(path, &whole[..whole.len() / 2]).unwrap();
     let recorder = Recorder::start(folder.path(), limits()).unwrap();
     send(&recorder.sender(), Folder::Ws, "again");
     finish(recorder).await;
-    let (told, report) = played(folder.path());
-    assert_eq!(told[told.len() - 2..], ["again", "end"]);
+    let (contents, report) = played(folder.path());
+    assert_eq!(contents[contents.len() - 2..], ["again", "end"]);
     assert_eq!((report.session_count, report.torn_count, report.missing_count), (2, 1, 0));
     let torn = report.torn[0].to_string();
-    assert!(torn.contains(" ends in the middle, after "), "{torn}");
+    assert!(torn.contains(" is torn after "), "{torn}");
 }
 
 #[tokio::test]
-async fn what_was_written_is_there_before_the_end() {
+async fn lines_are_flushed_before_the_session_ends() {
     let folder = TempDir::new().unwrap();
     let recorder = Recorder::start(folder.path(), limits()).unwrap();
     send(&recorder.sender(), Folder::Ws, "first");
     let started = Instant::now();
     while Tape::open(folder.path()).unwrap().is_none() || played(folder.path()).0.is_empty() {
-        assert!(started.elapsed() < 20 * FLUSH_INTERVAL, "it was never handed to the system");
+        assert!(started.elapsed() < 20 * FLUSH_INTERVAL, "the line was never flushed");
         tokio::task::yield_now().await;
     }
     assert_eq!(played(folder.path()).0, ["first"]);
@@ -178,7 +178,7 @@ async fn what_was_written_is_there_before_the_end() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_gone_is_missing_and_the_rest_plays() {
+async fn the_lines_of_a_deleted_file_are_reported_missing() {
     let folder = TempDir::new().unwrap();
     let limits = TapeLimits { rotate_after: std::time::Duration::ZERO, ..limits() };
     let recorder = Recorder::start(folder.path(), limits).unwrap();
@@ -188,21 +188,21 @@ async fn a_file_that_is_gone_is_missing_and_the_rest_plays() {
     finish(recorder).await;
     let files = files(folder.path());
     fs::remove_file(&files[1]).unwrap();
-    let (told, report) = played(folder.path());
+    let (contents, report) = played(folder.path());
     assert_eq!(
-        (told, report.missing_count),
+        (contents, report.missing_count),
         (["1", "+1", "3", "4", "end"].map(String::from).to_vec(), 1)
     );
 
-    // A copy under another number repeats what was read.
+    // A copy of a file under another number repeats lines that were read.
     fs::copy(&files[2], &files[1]).unwrap();
-    let (told, report) = played(folder.path());
-    assert_eq!(told, ["1", "+1", "3", "4", "end"]);
+    let (contents, report) = played(folder.path());
+    assert_eq!(contents, ["1", "+1", "3", "4", "end"]);
     assert_eq!((report.missing_count, report.malformed_count), (1, 1));
 }
 
 #[tokio::test]
-async fn lines_that_are_none_are_counted() {
+async fn malformed_lines_are_counted() {
     let folder = TempDir::new().unwrap();
     fs::create_dir(folder.path().join("ws")).unwrap();
     let path = folder.path().join("ws/20260101T000000.000Z-000001.tape.jsonl.gz");
@@ -210,12 +210,12 @@ async fn lines_that_are_none_are_counted() {
     let line = r#"{"n":1,"ns":5,"kind":"frame","text":"x","later":[1]}"#;
     write!(packed, "\n{{}}\n{line}\n\u{0}\n{line}\n").unwrap();
     packed.finish().unwrap();
-    let (told, report) = played(folder.path());
-    assert_eq!((told, report.malformed_count), (vec!["x".to_owned()], 4));
+    let (contents, report) = played(folder.path());
+    assert_eq!((contents, report.malformed_count), (vec!["x".to_owned()], 4));
 }
 
 #[tokio::test]
-async fn a_full_tape_ends_within_its_bound_and_says_why() {
+async fn a_full_tape_ends_within_its_limit() {
     let folder = TempDir::new().unwrap();
     let limits = TapeLimits { bytes_max: 100_000, rotate_bytes: 30_000, ..limits() };
     let mut recorder = Recorder::start(folder.path(), limits.clone()).unwrap();
@@ -225,18 +225,18 @@ async fn a_full_tape_ends_within_its_bound_and_says_why() {
     let error = recorder.failed().await;
     let text = "the tape is full: its files may hold 100000 bytes";
     assert_eq!((error.to_string().as_str(), error.is_full()), (text, true));
-    let (told, report) = played(folder.path());
-    assert_eq!((told.last().map(String::as_str), report.torn_count), (Some("end"), 0));
+    let (contents, report) = played(folder.path());
+    assert_eq!((contents.last().map(String::as_str), report.torn_count), (Some("end"), 0));
     assert!(report.line_count > 90, "{report}");
     let bytes = size(folder.path());
     assert!((90_000..=100_000).contains(&bytes), "{bytes}");
-    // Tries add nothing.
+    // Further tries add nothing.
     let error = Recorder::start(folder.path(), limits).err().unwrap();
     assert_eq!((error.to_string().as_str(), size(folder.path())), (text, bytes));
 }
 
 #[test]
-fn a_place_that_cannot_be_written_is_named() {
+fn an_error_names_the_path_that_cannot_be_written() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("file");
     fs::write(&path, "").unwrap();
@@ -245,7 +245,7 @@ fn a_place_that_cannot_be_written_is_named() {
 }
 
 #[tokio::test]
-async fn a_disk_that_fails_ends_the_tape() {
+async fn a_disk_error_ends_the_tape() {
     let folder = TempDir::new().unwrap();
     let mut recorder = Recorder::start(folder.path(), limits()).unwrap();
     fs::remove_dir(folder.path().join("ws")).unwrap();
@@ -254,9 +254,9 @@ async fn a_disk_that_fails_ends_the_tape() {
     assert!(matches!(&error, TapeError::Disk { action: "create", .. }), "{error}");
 }
 
-/// On a file system of some hundred kilobytes, which the caller has mounted.
+/// Needs a file system of some hundred kilobytes, mounted at `PAPERBOURSE_SMALL_DISK`.
 #[tokio::test]
-async fn a_disk_without_room_ends_the_tape_and_what_is_on_it_plays() {
+async fn a_full_disk_ends_the_tape_and_its_lines_can_be_read() {
     let Some(disk) = std::env::var_os("PAPERBOURSE_SMALL_DISK") else {
         eprintln!("SKIPPED: no small disk at PAPERBOURSE_SMALL_DISK");
         return;
@@ -269,6 +269,6 @@ async fn a_disk_without_room_ends_the_tape_and_what_is_on_it_plays() {
     let error = recorder.failed().await;
     assert!(matches!(&error, TapeError::Disk { action: "write", .. }), "{error}");
     assert!(error.to_string().contains("No space left"), "{error}");
-    let (told, report) = played(&folder);
-    assert!(told.len() > 10 && report.torn_count == 1, "{} lines, {report}", told.len());
+    let (contents, report) = played(&folder);
+    assert!(contents.len() > 10 && report.torn_count == 1, "{} lines, {report}", contents.len());
 }
