@@ -1,16 +1,16 @@
-//! Plays recordings: Gamma descriptions, CLOB books and socket frames that lie in a directory.
+//! Plays recordings: Gamma descriptions, CLOB books and socket frames in a folder.
 //!
-//! What our own recorder has written is a [`Tape`]; [`TapePlayer`] plays it as it happened. All
-//! else here is about what others have recorded, in whatever form.
+//! Our own recorder writes a [`Tape`], which [`TapePlayer`] replays exactly as it happened. The
+//! rest of this module is about recordings made by others, in various formats.
 //!
-//! `DIR/gamma`, `DIR/clob` and `DIR/ws` hold `.json` files of one value and `.jsonl` files of one
-//! value a line. What a value is, its keys tell: the folders are for people. Files in forms that
-//! cannot be played and rows that cannot be read are reported, and keep nothing else out.
+//! `DIR/gamma`, `DIR/clob` and `DIR/ws` hold `.json` files with one value and `.jsonl` files with
+//! one value per line. Values are recognised by their keys; the three folders only help people.
+//! Files in formats that cannot be played and malformed rows are reported and skipped.
 //!
-//! A recording is its own present: nothing in it is stale, closed or past its end because the
-//! clock on the wall is later. All markets are listed first, by their newest descriptions; then
-//! everything happens in the order of the venue's time, a book from the book endpoint being one
-//! more event. The frames of one file of the socket keep their order, whatever times they tell.
+//! A recording is its own present: nothing in it is stale, closed or expired because of the wall
+//! clock. All markets are listed first, by their newest descriptions. Then everything happens in
+//! the order of the venue's timestamps, including books from the book endpoint. The frames of a
+//! socket file keep their order, whatever their timestamps.
 
 mod descriptions;
 mod file;
@@ -27,7 +27,7 @@ pub use report::{LoadReport, MALFORMED_NAMED_MAX, MalformedRow, NotPlayable, Not
 pub use tape::TapePlayer;
 
 use descriptions::Descriptions;
-use file::{Contents, Names, Told, What};
+use file::{Contents, Names, TimedUpdate, Update};
 
 use super::feed::Feed;
 use super::polymarket::hash::BookHasher;
@@ -42,29 +42,29 @@ use crate::market::catalogue::{MarketInfo, MarketStatus};
 pub const FOLDERS: [&str; Folder::ALL.len()] =
     [Folder::Gamma.as_str(), Folder::Clob.as_str(), Folder::Ws.as_str()];
 
-/// A recording has at most this many files.
+/// The most files of a recording.
 pub const FILES_MAX: usize = 10_000;
 
-/// The files of a recording hold at most this many bytes together: the tape is kept in memory.
+/// The most bytes of all files of a recording, which is kept in memory.
 pub const RECORDING_BYTES_MAX: u64 = 1 << 30;
 
-/// What was recorded, in order.
+/// A recording made by others, loaded into memory.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Recording {
     listed: Vec<MarketInfo>,
     tape: Vec<VenueEvent>,
 }
 
-/// What lies in a directory.
+/// The content of a folder.
 pub enum Recorded {
-    /// What our recorder has written.
+    /// A tape of our own recorder.
     Tape(Tape),
-    /// What others have.
+    /// A recording made by others.
     Files(Recording, LoadReport),
 }
 
 impl Recorded {
-    /// Opens a tape, or reads a recording in another form.
+    /// Opens a tape, or loads a recording made by others.
     pub fn open(directory: &Path) -> Result<Self, LoadError> {
         let unreadable = |source| LoadError::Unreadable { path: directory.to_owned(), source };
         let Some(tape) = Tape::open(directory).map_err(unreadable)? else {
@@ -78,63 +78,62 @@ impl Recorded {
     }
 }
 
-/// Why there is nothing to play.
+/// Why a recording cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// Nothing is there, or a file.
+    /// The path is missing or a file.
     #[error("{} is not a folder", directory.display())]
     NotAFolder {
-        /// Which.
+        /// The path.
         directory: PathBuf,
     },
-    /// The directory has none of the [`FOLDERS`].
+    /// The folder has none of the [`FOLDERS`].
     #[error("{} has none of the folders gamma, clob, ws", directory.display())]
     NotARecording {
-        /// Which.
+        /// The path.
         directory: PathBuf,
     },
-    /// There is a tape, and something that is no part of it.
-    #[error("{} lies beside a tape and is no part of it: move it to a folder of its own",
-            path.display())]
+    /// The folder has a tape and other files.
+    #[error("{} is beside a tape but not part of it: move it to another folder", path.display())]
     Mixed {
-        /// Which.
+        /// The other file.
         path: PathBuf,
     },
-    /// Something cannot be read.
+    /// A file or folder cannot be read.
     #[error("cannot read {}", path.display())]
     Unreadable {
-        /// What.
+        /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// There are more than [`FILES_MAX`] files.
     #[error("more than {FILES_MAX} files in {}", directory.display())]
     TooManyFiles {
-        /// Where.
+        /// The folder.
         directory: PathBuf,
     },
-    /// The files hold more than [`RECORDING_BYTES_MAX`] together.
-    #[error("more than {RECORDING_BYTES_MAX} bytes up to {}", path.display())]
+    /// The files exceed [`RECORDING_BYTES_MAX`].
+    #[error("the recording exceeds {RECORDING_BYTES_MAX} bytes at {}", path.display())]
     TooLarge {
-        /// The file that is past the bound.
+        /// The file that exceeds the limit.
         path: PathBuf,
     },
     /// There are more than [`MARKETS_MAX`] markets.
-    #[error("{count} markets, of at most {MARKETS_MAX}")]
+    #[error("{count} markets, more than the {MARKETS_MAX} allowed")]
     TooManyMarkets {
-        /// How many.
+        /// The number of markets.
         count: usize,
     },
 }
 
 impl Recording {
-    /// Reads a recording. Only what cannot be read at all is an error; the report names the rest.
+    /// Loads a recording. Files and rows that cannot be used are no error: they are in the report.
     pub fn load(directory: &Path) -> Result<(Self, LoadReport), LoadError> {
         let mut report = LoadReport::default();
         let mut descriptions = Descriptions::default();
         let mut names = Names::default();
-        let mut told = Vec::new();
+        let mut updates = Vec::new();
         let mut bytes_left = RECORDING_BYTES_MAX;
         for path in files(directory)? {
             let bytes = read(&path, &mut bytes_left)?;
@@ -146,7 +145,7 @@ impl Recording {
                 .and_then(|text| Contents::read(text, is_lines, &mut names));
             match contents {
                 Ok(contents) => {
-                    take(contents, &file, &mut report, &mut descriptions, &mut told);
+                    take(contents, &file, &mut report, &mut descriptions, &mut updates);
                 }
                 Err(why) => report.not_playable.push(NotPlayableFile { file, why }),
             }
@@ -155,25 +154,25 @@ impl Recording {
         if listed.len() > MARKETS_MAX {
             return Err(LoadError::TooManyMarkets { count: listed.len() });
         }
-        // Stable: what was told at the same time keeps the order of the files and their rows.
-        told.sort_by_key(|told| told.order);
-        let tape = completed(told, &listed);
+        // Stable: updates with the same timestamp keep the order of their files and rows.
+        updates.sort_by_key(|update| update.order);
+        let tape = complete(updates, &listed);
         count_markets(&listed, &tape, &mut report);
         Ok((Self { listed, tape }, report))
     }
 
-    /// The markets as they are listed before anything happens.
+    /// The markets listed before the first event.
     pub fn listed(&self) -> &[MarketInfo] {
         &self.listed
     }
 
-    /// What happens, in order.
+    /// The events, in order.
     pub fn tape(&self) -> &[VenueEvent] {
         &self.tape
     }
 
-    /// Lists all markets and begins to play. With [`Speed::Max`] the whole tape has been played
-    /// when this returns; at another speed [`Player::run`] plays it.
+    /// Lists all markets. With [`Speed::Max`] this also plays all events; at other speeds
+    /// [`Player::run`] does.
     pub fn play(self, speed: Speed, mut feed: Feed) -> Player {
         feed.verify_with(BookHasher::default());
         let start = self.tape.first().map_or(Timestamp::EPOCH, |event| event.at);
@@ -192,23 +191,23 @@ impl Recording {
     }
 }
 
-/// A recording that is being played.
+/// Plays a [`Recording`].
 pub struct Player {
     feed: Feed,
     start: Timestamp,
-    /// `None` when everything was played at the start.
+    /// `None` if everything was played at the start.
     speed: Option<Ratio>,
     tape: std::vec::IntoIter<VenueEvent>,
 }
 
 impl Player {
-    /// The feed that it plays to.
+    /// The feed that receives the events.
     pub fn feed(&self) -> &Feed {
         &self.feed
     }
 
-    /// Plays the tape at its own pace and returns at its end: the last state stands. The pace
-    /// counts from the call.
+    /// Plays the events at their own pace and returns at the end, leaving the final state. The
+    /// pace counts from the call.
     pub async fn run(&mut self) {
         let Some(ratio) = self.speed else { return };
         let began = tokio::time::Instant::now();
@@ -217,13 +216,13 @@ impl Player {
             if let Some(due) = began.checked_add(delay) {
                 tokio::time::sleep_until(due).await;
             }
-            let event = self.tape.next().expect("it was looked at");
+            let event = self.tape.next().expect("the next event was checked above");
             self.feed.apply(event);
         }
     }
 }
 
-/// The files of a recording, by folder and name.
+/// The files of a recording, sorted by folder and name.
 fn files(directory: &Path) -> Result<Vec<PathBuf>, LoadError> {
     if !directory.is_dir() {
         return Err(LoadError::NotAFolder { directory: directory.to_owned() });
@@ -258,12 +257,12 @@ fn files(directory: &Path) -> Result<Vec<PathBuf>, LoadError> {
     Ok(files)
 }
 
-/// A whole file, as long as the recording stays within its bound.
+/// Reads a whole file, unless the recording would exceed its size limit.
 fn read(path: &Path, bytes_left: &mut u64) -> Result<Vec<u8>, LoadError> {
     let unreadable = |source| LoadError::Unreadable { path: path.to_owned(), source };
     let file = fs::File::open(path).map_err(unreadable)?;
     let mut bytes = Vec::new();
-    // One byte more than is left tells a file that is too large, even one that grows meanwhile.
+    // One byte beyond the limit detects a file that is too large, even one that is growing.
     io::Read::read_to_end(&mut io::Read::take(file, *bytes_left + 1), &mut bytes)
         .map_err(unreadable)?;
     *bytes_left = bytes_left
@@ -272,13 +271,13 @@ fn read(path: &Path, bytes_left: &mut u64) -> Result<Vec<u8>, LoadError> {
     Ok(bytes)
 }
 
-/// Adds what one file told.
+/// Adds the contents of one file.
 fn take(
     contents: Contents,
     file: &str,
     report: &mut LoadReport,
     descriptions: &mut Descriptions,
-    told: &mut Vec<Told>,
+    updates: &mut Vec<TimedUpdate>,
 ) {
     for (row, error) in contents.malformed {
         report.note_malformed(MalformedRow { file: file.to_owned(), row, error });
@@ -289,29 +288,29 @@ fn take(
     for (source, description) in contents.descriptions {
         descriptions.add(source, description);
     }
-    told.extend(contents.told);
+    updates.extend(contents.updates);
 }
 
-/// The tape, with what was told about markets turned into their new descriptions.
-fn completed(told: Vec<Told>, listed: &[MarketInfo]) -> Vec<VenueEvent> {
+/// Turns updates into events; updates about a market become its new description.
+fn complete(updates: Vec<TimedUpdate>, listed: &[MarketInfo]) -> Vec<VenueEvent> {
     let mut current: HashMap<Arc<str>, MarketInfo> =
         listed.iter().map(|info| (info.condition_id.clone(), info.clone())).collect();
-    let completed = told.into_iter().filter_map(|told| {
-        let change = match told.what {
-            What::Change(change) => change,
-            What::Tick { market, tick } => {
-                // It comes for each token and often twice: the first one changes the market.
+    let events = updates.into_iter().filter_map(|TimedUpdate { at, update, .. }| {
+        let change = match update {
+            Update::Change(change) => change,
+            Update::Tick { market, tick } => {
+                // It is sent for each token and often twice; only the first changes the market.
                 let info = current.get_mut(&market).filter(|info| info.tick != tick)?;
                 info.tick = tick;
                 VenueChange::Listed(vec![info.clone()])
             }
-            What::Ended { market } => {
-                // A winner from one source is not final: the market closes.
+            Update::Ended { market } => {
+                // A winner reported by a single source is not final: the market only closes.
                 let info = current.get_mut(&market).filter(|info| !info.status.is_closed())?;
                 info.status = MarketStatus::Closed;
                 VenueChange::Listed(vec![info.clone()])
             }
-            What::NewMarket(description) => {
+            Update::NewMarket(description) => {
                 let info = description.info;
                 if current.len() >= MARKETS_MAX || current.contains_key(&info.condition_id) {
                     return None;
@@ -320,12 +319,12 @@ fn completed(told: Vec<Told>, listed: &[MarketInfo]) -> Vec<VenueEvent> {
                 VenueChange::Listed(vec![info])
             }
         };
-        Some(VenueEvent { at: told.at, change })
+        Some(VenueEvent { at, change })
     });
-    completed.collect()
+    events.collect()
 }
 
-/// Counts markets by the status that they are listed with, those of the tape included.
+/// Counts all markets by the status with which they are first listed.
 fn count_markets(listed: &[MarketInfo], tape: &[VenueEvent], report: &mut LoadReport) {
     let mut with_book: HashSet<&str> = HashSet::new();
     let mut known: HashSet<&str> = HashSet::new();
@@ -344,7 +343,7 @@ fn count_markets(listed: &[MarketInfo], tape: &[VenueEvent], report: &mut LoadRe
             continue;
         }
         let index = MarketStatus::ALL.iter().position(|&status| status == info.status);
-        report.markets[index.expect("every status is one of all")] += 1;
+        report.markets[index.expect("`ALL` contains every status")] += 1;
         let has_book = info.outcomes.iter().any(|outcome| with_book.contains(&*outcome.token_id));
         report.market_with_book_count += usize::from(has_book);
     }

@@ -1,4 +1,4 @@
-//! The descriptions of one market from several files, made one.
+//! Merges the descriptions of a market from several files into one.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -13,7 +13,7 @@ use crate::money::{Price, Rounding, Usd};
 use crate::venue::polymarket::resolution::{self, Pending, Stage, Told};
 use crate::venue::polymarket::wire::Description;
 
-/// Where a description comes from; those that tell more come first.
+/// The source of a description, most detailed first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Source {
     Gamma,
@@ -24,17 +24,17 @@ pub(super) enum Source {
 
 const SOURCE_COUNT: usize = 4;
 
-/// All that was told of all markets.
+/// The descriptions of all markets.
 #[derive(Default)]
 pub(super) struct Descriptions {
     markets: HashMap<Arc<str>, [Option<Description>; SOURCE_COUNT]>,
-    /// In the order in which they were met first.
+    /// The condition ids, in the order of their first description.
     order: Vec<Arc<str>>,
 }
 
 impl Descriptions {
-    /// Takes a description; of the same source the newer one wins, by the venue's time, or else by
-    /// the order of the files.
+    /// Adds a description. Per source the newest wins: by the venue's timestamp, else by the order
+    /// of the files.
     pub(super) fn add(&mut self, source: Source, mut description: Description) {
         let condition_id = description.info.condition_id.clone();
         let sources = match self.markets.entry(condition_id) {
@@ -57,13 +57,14 @@ impl Descriptions {
         }
     }
 
-    /// One description of each market; the report gets to know whose sources contradict each
-    /// other on what it pays.
+    /// Merges the descriptions of each market. The report lists markets whose sources disagree on
+    /// the payouts.
     pub(super) fn finish(mut self, report: &mut LoadReport) -> Vec<MarketInfo> {
         let merged = self.order.iter().map(|condition_id| {
-            let sources = self.markets.remove(condition_id).expect("each is listed once");
+            let sources =
+                self.markets.remove(condition_id).expect("`order` lists each market once");
             let mut known = sources.iter().flatten();
-            let mut description = known.next().expect("a market is known from some source").clone();
+            let mut description = known.next().expect("each market has a description").clone();
             for other in known {
                 complement(&mut description, other);
             }
@@ -77,7 +78,7 @@ impl Descriptions {
     }
 }
 
-/// Adds what a lesser source knows and the better one does not.
+/// Adds what a less detailed source knows and a better one lacks.
 fn complement(description: &mut Description, other: &Description) {
     let info = &mut description.info;
     fill_texts(info, &other.info);
@@ -102,8 +103,8 @@ fn complement(description: &mut Description, other: &Description) {
     }
 }
 
-/// Says what a market pays as far as that is final. False when its sources contradict each other:
-/// then it is closed, and pays nothing yet.
+/// Sets a market's payouts if they are final. Returns false if its sources disagree; the market is
+/// then closed, without payouts.
 fn resolve(info: &mut MarketInfo, sources: &[Option<Description>; SOURCE_COUNT]) -> bool {
     let told = [
         (Source::Gamma, resolution::Source::Gamma),
@@ -117,7 +118,7 @@ fn resolve(info: &mut MarketInfo, sources: &[Option<Description>; SOURCE_COUNT])
     resolution::decide(&told).describe(info) != Some(Pending::Contradiction)
 }
 
-/// What is only shown is taken from wherever it is known.
+/// Copies fields that are only displayed from any source that has them.
 fn fill_texts(info: &mut MarketInfo, other: &MarketInfo) {
     let pairs = [
         (&mut info.slug, &other.slug),
@@ -136,7 +137,7 @@ fn fill_texts(info: &mut MarketInfo, other: &MarketInfo) {
     info.volume_total = info.volume_total.or(other.volume_total);
 }
 
-/// The short metadata that one recorder wrote beside its books: its own form, not the venue's.
+/// The metadata that one recorder wrote beside its books, in a format of its own.
 #[derive(Deserialize)]
 struct RecorderRow<'a> {
     condition_id: String,
@@ -152,14 +153,14 @@ struct RecorderRow<'a> {
     volume_24h: Option<&'a serde_json::value::RawValue>,
 }
 
-/// Why the row of a recorder cannot be used.
+/// Why such metadata cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RecorderRowError {
     #[error("{0}")]
     Json(#[from] serde_json::Error),
     #[error("{labels} outcomes and {tokens} token_ids")]
     Counts { labels: usize, tokens: usize },
-    #[error("an id is empty")]
+    #[error("empty id")]
     Id,
     #[error(transparent)]
     Flaw(#[from] DescriptionFlaw),
@@ -167,7 +168,7 @@ pub(super) enum RecorderRowError {
     Tick,
 }
 
-/// Reads such metadata. The recorder chose markets that were open, and tells no fee: it is 0.
+/// Parses such metadata. The recorder chose open markets and recorded no fees, which count as 0.
 pub(super) fn recorder_row(text: &str) -> Result<Description, RecorderRowError> {
     let row: RecorderRow<'_> = serde_json::from_str(text)?;
     let (labels, tokens) = (row.outcomes.len(), row.token_ids.len());

@@ -1,4 +1,4 @@
-//! One recorded file: its rows, read into what they tell.
+//! Parses one recorded file.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,44 +12,44 @@ use crate::venue::VenueChange;
 use crate::venue::polymarket::wire::socket::{self, Message};
 use crate::venue::polymarket::wire::{Description, WireError, clob, gamma};
 
-/// Arrays and envelopes in a file stand at most this deep in each other.
+/// The deepest nesting of arrays and envelopes in a file.
 const DEPTH_MAX: usize = 4;
 
-/// What a file told.
+/// The contents of a file.
 #[derive(Default)]
 pub(super) struct Contents {
     pub(super) descriptions: Vec<(Source, Description)>,
-    pub(super) told: Vec<Told>,
+    pub(super) updates: Vec<TimedUpdate>,
     pub(super) malformed: Vec<(usize, String)>,
     pub(super) book_count: usize,
     pub(super) message_count: usize,
     pub(super) placeholder_count: usize,
-    /// Why a row of it is not played: the first reason, or the one that condemns the file.
+    /// Why a row is not playable: the first reason, or one that makes the whole file useless.
     not_playable: Option<NotPlayable>,
-    /// Rows are the items of one value, and not lines.
+    /// Whether rows are counted as items of one value instead of lines.
     counts_items: bool,
-    /// The newest time that the socket told: its order is the order of its frames.
+    /// The newest timestamp of a frame so far, by which frames keep their order.
     socket_time: Timestamp,
 }
 
-/// Something that was told at a time.
-pub(super) struct Told {
-    /// Where it stands on the tape.
+/// An update and its time.
+pub(super) struct TimedUpdate {
+    /// The key by which updates are sorted.
     pub(super) order: Timestamp,
-    /// The venue's own time of it.
+    /// The venue's own timestamp.
     pub(super) at: Timestamp,
-    pub(super) what: What,
+    pub(super) update: Update,
 }
 
-/// What was told; what concerns descriptions is completed when all of them are known.
-pub(super) enum What {
+/// An update. Those that concern descriptions are completed when all descriptions are known.
+pub(super) enum Update {
     Change(VenueChange),
     Tick { market: Arc<str>, tick: Price },
     Ended { market: Arc<str> },
     NewMarket(Box<Description>),
 }
 
-/// Names that occur many times, stored once.
+/// Interned names.
 #[derive(Default)]
 pub(super) struct Names(HashSet<Arc<str>>);
 
@@ -64,7 +64,7 @@ impl Names {
     }
 }
 
-/// Why a row cannot be read.
+/// Why a row is malformed.
 #[derive(Debug, thiserror::Error)]
 enum RowError {
     #[error(transparent)]
@@ -73,16 +73,16 @@ enum RowError {
     Json(#[from] serde_json::Error),
     #[error(transparent)]
     Recorder(#[from] RecorderRowError),
-    #[error("of no known form")]
+    #[error("unknown form")]
     Unknown,
-    #[error("arrays deeper than {DEPTH_MAX}")]
+    #[error("nested deeper than {DEPTH_MAX}")]
     TooDeep,
     #[error("{0}")]
     NotPlayable(NotPlayable),
 }
 
 impl Contents {
-    /// Reads a file of one JSON value, or one of a JSON value a line.
+    /// Parses a file of one JSON value, or of one JSON value per line.
     pub(super) fn read(text: &str, is_lines: bool, names: &mut Names) -> Result<Self, NotPlayable> {
         let mut contents = Self::default();
         if is_lines {
@@ -93,10 +93,10 @@ impl Contents {
             contents.counts_items = true;
             contents.item(1, text, 0, names);
         }
-        contents.judged()
+        contents.checked()
     }
 
-    /// Reads one value, which stands or falls alone.
+    /// Parses one value. An error affects only this value.
     fn item(&mut self, row: usize, text: &str, depth: usize, names: &mut Names) {
         match self.value(row, text.trim(), depth, names) {
             Ok(()) => {}
@@ -107,7 +107,7 @@ impl Contents {
 
     fn note_not_playable(&mut self, row: usize, why: NotPlayable) {
         self.malformed.push((row, why.to_string()));
-        if self.not_playable.is_none() || why.condemns_its_file() {
+        if self.not_playable.is_none() || why.spoils_its_file() {
             self.not_playable = Some(why);
         }
     }
@@ -147,12 +147,12 @@ impl Contents {
             Shape::Book => {
                 let event = clob::book(text)?.event(|name| names.get(name));
                 self.book_count += 1;
-                let (at, what) = (event.at, What::Change(event.change));
-                self.told.push(Told { order: at, at, what });
+                let (at, update) = (event.at, Update::Change(event.change));
+                self.updates.push(TimedUpdate { order: at, at, update });
             }
             Shape::Placeholder => self.placeholder_count += 1,
             Shape::SocketMessage => self.message(text, names)?,
-            Shape::SocketWord => {}
+            Shape::SocketControl => {}
             Shape::NotPlayable(why) => return Err(RowError::NotPlayable(why)),
             Shape::Unknown => return Err(RowError::Unknown),
         }
@@ -171,39 +171,39 @@ impl Contents {
             }
             Err(error) => return Err(error.into()),
         };
-        let (at, what) = match message {
+        let (at, update) = match message {
             Message::TickSizeChange(change) => {
                 let market = names.get(change.market);
-                (change.at, Some(What::Tick { market, tick: change.tick }))
+                (change.at, Some(Update::Tick { market, tick: change.tick }))
             }
             Message::MarketResolved(resolved) => {
-                (resolved.at, Some(What::Ended { market: names.get(resolved.market) }))
+                (resolved.at, Some(Update::Ended { market: names.get(resolved.market) }))
             }
             Message::NewMarket(market) => {
-                (market.at, Some(What::NewMarket(Box::new(market.description))))
+                (market.at, Some(Update::NewMarket(Box::new(market.description))))
             }
             Message::BestBidAsk(top) => (top.at, None),
             message => match message.event(|name| names.get(name)) {
-                Some(event) => (event.at, Some(What::Change(event.change))),
+                Some(event) => (event.at, Some(Update::Change(event.change))),
                 None => unreachable!("the other messages are matched above"),
             },
         };
         self.message_count += 1;
         self.socket_time = self.socket_time.max(at);
-        if let Some(what) = what {
-            self.told.push(Told { order: self.socket_time, at, what });
+        if let Some(update) = update {
+            self.updates.push(TimedUpdate { order: self.socket_time, at, update });
         }
         Ok(())
     }
 
-    /// Decides whether the file is played.
-    fn judged(self) -> Result<Self, NotPlayable> {
+    /// Returns the contents if the file is playable.
+    fn checked(self) -> Result<Self, NotPlayable> {
         let is_empty = self.descriptions.is_empty()
             && self.message_count == 0
             && self.book_count == 0
             && self.placeholder_count == 0;
         match self.not_playable {
-            Some(why) if is_empty || why.condemns_its_file() => return Err(why),
+            Some(why) if is_empty || why.spoils_its_file() => return Err(why),
             None if is_empty && !self.malformed.is_empty() => {
                 return Err(NotPlayable::NothingReadable);
             }

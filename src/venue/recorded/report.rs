@@ -1,4 +1,4 @@
-//! What loading a recording found, for the log.
+//! The report on loading a recording, for the log.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,98 +8,99 @@ use crate::market::catalogue::MarketStatus;
 /// Malformed rows past this many are counted but not named.
 pub const MALFORMED_NAMED_MAX: usize = 20;
 
-/// What loading a recording found.
+/// The report on loading a recording.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct LoadReport {
-    /// How many files were read.
+    /// Files read.
     pub file_count: usize,
-    /// Files in forms that are not played, and why.
+    /// Files in formats that cannot be played.
     pub not_playable: Vec<NotPlayableFile>,
-    /// How many rows of the other files cannot be read.
+    /// Malformed rows of the other files.
     pub malformed_count: usize,
     /// The first [`MALFORMED_NAMED_MAX`] of them.
     pub malformed: Vec<MalformedRow>,
-    /// How many markets were closed whose sources contradict each other on what they pay.
+    /// Closed markets whose sources disagree on the payouts.
     pub contradictory_count: usize,
     /// The first [`MALFORMED_NAMED_MAX`] of them.
     pub contradictory: Vec<Arc<str>>,
     /// Markets by status, in the order of [`MarketStatus::ALL`].
     pub markets: [usize; MarketStatus::ALL.len()],
-    /// Markets of which at least one outcome's book is recorded.
+    /// Markets with a recorded book of at least one outcome.
     pub market_with_book_count: usize,
     /// Books from the book endpoints.
     pub book_count: usize,
     /// Messages of the market socket.
     pub message_count: usize,
-    /// Empty books without a name, which recorders write for closed markets.
+    /// Empty books without ids, which recorders write for closed markets.
     pub placeholder_count: usize,
 }
 
-/// A file that is not played.
+/// A file that cannot be played.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NotPlayableFile {
-    /// Its path below the recording.
+    /// Its path within the recording.
     pub file: String,
-    /// What it holds instead.
+    /// The reason.
     pub why: NotPlayable,
 }
 
-/// What a file holds when it cannot be played.
+/// Why a file cannot be played.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotPlayable {
-    /// Changes as the socket sent them before 2025-09-15: a book could not be kept with them.
+    /// Level changes as the socket sent them before 2025-09-15, which are too incomplete to keep a
+    /// book.
     #[error("socket frames in the format before 2025-09-15")]
     OldFormat,
     /// Frames in a recorder's envelope.
     #[error("frames in a recorder's envelope")]
     FrameEnvelope,
-    /// Decoded changes without a book to start from.
-    #[error("tick rows without a first book")]
+    /// Decoded level changes without an initial book.
+    #[error("tick rows without an initial book")]
     TickRows,
-    /// Books that do not say of what.
+    /// Books without ids.
     #[error("books without ids")]
     BookWithoutIds,
-    /// Trades that do not say of what.
+    /// Trades without ids.
     #[error("trades without ids")]
     TradeWithoutIds,
     /// Public trades of the Data API, which change no book.
     #[error("trades of the Data API")]
     DataApiTrades,
-    /// Several answers of different kinds in an envelope.
-    #[error("answers of a probe, cut by its recorder")]
+    /// Answers of several kinds in an envelope.
+    #[error("probe answers, truncated by their recorder")]
     Probe,
     /// Bytes that are not text.
     #[error("not UTF-8")]
     NotText,
-    /// Nothing in it could be read.
-    #[error("nothing in it can be read")]
+    /// All rows are malformed.
+    #[error("all rows are malformed")]
     NothingReadable,
 }
 
 impl NotPlayable {
-    /// Whether one such row makes the rest of its file useless: a book without the changes of its
-    /// own time would be wrong.
-    pub(super) const fn condemns_its_file(self) -> bool {
+    /// Whether one such row makes the whole file useless: books that miss its level changes would
+    /// be wrong.
+    pub(super) const fn spoils_its_file(self) -> bool {
         matches!(self, Self::OldFormat)
     }
 }
 
-/// A row that cannot be read.
+/// A malformed row.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MalformedRow {
-    /// The path of its file below the recording.
+    /// The path of its file within the recording.
     pub file: String,
-    /// The line of a file of lines, or the number of the item in a file of one array; from 1.
+    /// The line number, or the item number in a file of one array; from 1.
     pub row: usize,
-    /// What is wrong with it.
+    /// What is wrong with the row.
     pub error: String,
 }
 
 impl LoadReport {
-    /// How many markets have this status.
+    /// The number of markets with this status.
     pub fn market_count(&self, status: MarketStatus) -> usize {
         let index = MarketStatus::ALL.iter().position(|&other| other == status);
-        self.markets[index.expect("every status is one of all")]
+        self.markets[index.expect("`ALL` contains every status")]
     }
 
     pub(super) fn note_contradiction(&mut self, condition_id: &Arc<str>) {
@@ -117,7 +118,6 @@ impl LoadReport {
     }
 }
 
-/// One line.
 impl fmt::Display for LoadReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

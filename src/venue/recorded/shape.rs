@@ -1,4 +1,4 @@
-//! What a recorded value is, told by its keys.
+//! Recognises a recorded value by its keys.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -6,11 +6,11 @@ use serde_json::value::RawValue;
 
 use super::report::NotPlayable;
 
-/// What a recorded value is.
+/// The kind of a recorded value.
 pub(super) enum Shape<'a> {
-    /// Several values.
+    /// An array of values.
     Items(Vec<&'a RawValue>),
-    /// One value in a collector's envelope.
+    /// A value in a recorder's envelope.
     Inner(&'a RawValue),
     GammaMarket,
     GammaEvent,
@@ -18,11 +18,11 @@ pub(super) enum Shape<'a> {
     CompactMarket,
     LongMarket,
     Book,
-    /// A book without levels and without a name.
+    /// A book without levels or ids.
     Placeholder,
     SocketMessage,
-    /// A word that the socket sends.
-    SocketWord,
+    /// A text that the socket sends besides messages, such as `PONG`.
+    SocketControl,
     NotPlayable(NotPlayable),
     Unknown,
 }
@@ -59,15 +59,15 @@ struct Keys<'a> {
 }
 
 impl<'a> Shape<'a> {
-    /// Looks at the keys of an object, or takes an array apart.
+    /// Recognises an object by its keys; splits an array into its items.
     pub(super) fn of(text: &'a str) -> Result<Self, serde_json::Error> {
         if text.starts_with('[') {
             return serde_json::from_str(text).map(Self::Items);
         }
         if !text.starts_with('{') {
-            let word = text.trim_matches('"');
-            let is_word = matches!(word, "PONG" | "NO NEW ASSETS" | "");
-            return Ok(if is_word { Self::SocketWord } else { Self::Unknown });
+            let text = text.trim_matches('"');
+            let is_control = matches!(text, "PONG" | "NO NEW ASSETS" | "");
+            return Ok(if is_control { Self::SocketControl } else { Self::Unknown });
         }
         let keys: Keys<'a> = serde_json::from_str(text)?;
         if let Some(why) = keys.not_playable() {

@@ -1,4 +1,4 @@
-//! Plays a tape from the disk, line by line.
+//! Plays a tape from disk, line by line.
 
 use std::fmt;
 
@@ -8,17 +8,16 @@ use crate::venue::polymarket::live::Replay;
 use crate::venue::speed::{Ratio, Speed};
 use crate::venue::tape::{Line, Step, Tape};
 
-/// A tape that is being played.
+/// Plays a [`Tape`].
 pub struct TapePlayer {
     tape: Tape,
     replay: Replay,
-    /// `None` when everything was played at the start.
+    /// `None` if everything was played at the start.
     speed: Option<Ratio>,
 }
 
 impl TapePlayer {
-    /// Begins to play. With [`Speed::Max`] the whole tape has been played when this returns; at
-    /// another speed [`Self::run`] plays it.
+    /// With [`Speed::Max`] this plays the whole tape; at other speeds [`Self::run`] does.
     pub fn start(tape: Tape, speed: Speed, feed: Feed) -> Self {
         let mut player = Self { tape, replay: Replay::new(feed), speed: None };
         match speed {
@@ -32,13 +31,14 @@ impl TapePlayer {
         player
     }
 
-    /// The feed that it plays to.
+    /// The feed that receives the events.
     pub fn feed(&self) -> &Feed {
         self.replay.feed()
     }
 
-    /// Plays the tape at its own pace and returns at its end: the last state stands. The pace
-    /// counts from the call, and anew with each session: nobody waits for what nobody recorded.
+    /// Plays the tape at its own pace and returns at the end, leaving the final state. The pace
+    /// counts from the call, and again from the start of each session, so pauses between sessions
+    /// are skipped.
     pub async fn run(&mut self) {
         let Some(ratio) = self.speed else { return };
         let mut pace: Option<(tokio::time::Instant, Timestamp)> = None;
@@ -54,11 +54,12 @@ impl TapePlayer {
             }
             self.replay.take(&line);
         }
-        tracing::info!("recording: the tape has ended: {self}");
+        tracing::info!(totals = %self, "tape played to its end");
     }
 }
 
-/// The next line, or `None` in its place where it cannot be played.
+/// The next line, or `Some(None)` for lines that are missing or cannot be parsed; `None` at the
+/// end.
 fn next<'a>(tape: &'a mut Tape, replay: &mut Replay) -> Option<Option<Line<'a>>> {
     match tape.step()? {
         Step::Missing(count) => {
@@ -75,7 +76,6 @@ fn next<'a>(tape: &'a mut Tape, replay: &mut Replay) -> Option<Option<Line<'a>>>
     }
 }
 
-/// One line.
 impl fmt::Display for TapePlayer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (tape, counts) = (self.tape.report(), self.replay.counts());
