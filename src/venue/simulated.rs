@@ -1,19 +1,19 @@
-//! The simulated venue: an invented market-maker over invented markets, the same for ever for the
-//! same seed.
+//! The simulated venue: an invented market-maker quotes invented markets. The same seed gives the
+//! same tape in every version.
 //!
-//! A tape is a pure function of its seed and its start: no clock, no float, no library's random
-//! numbers. It has no end; whoever plays it decides how fast.
+//! A tape is a pure function of its seed and its start: no clock, no floats, and no random numbers
+//! from a library. It has no end, and its player sets the pace.
 //!
-//! Every market has two outcomes, and their books are exact mirrors of each other after every
-//! batch. Best prices follow a fair value that wanders inside a fixed range, spreads widen and
-//! narrow, trades print and take what they took from the book, and now and then a full book repeats
-//! what is known. The fair values of an event of which exactly one market wins always sum to 1.
+//! Each market has two outcomes, whose books mirror each other exactly after every batch. Best
+//! prices follow a fair value that wanders within a fixed range. Spreads widen and narrow, trades
+//! remove the shares that they take, and now and then a full book repeats the known levels. In an
+//! event of which exactly one market wins, the fair values always sum to 1.
 //!
-//! There are markets on cents and on a tick of 0.001; free ones and ones with a fee of 0.05, of
-//! 0.07, and of 0.25 with exponent 2. Most stay open for ever. One is paused. Within eight minutes
-//! of venue time one closes without a result and three are resolved, one of them half to each side.
-//! The market [`DEEP_MARKET_SLUG`] is for walks and load tests: free of fees, open for ever, and
-//! with [`DEEP_MARKET_SHARES_MIN`] shares or more on each side within ten ticks of the best price.
+//! Ticks are 0.01 or 0.001. Fees are none, 0.05, 0.07, or 0.25 with exponent 2. Most markets stay
+//! open for ever; one is paused. Within eight minutes of venue time, one closes without a result
+//! and three resolve, one of them half to each outcome. The market [`DEEP_MARKET_SLUG`] is for
+//! walks and load tests: it has no fees, stays open, and always shows at least
+//! [`DEEP_MARKET_SHARES_MIN`] shares on each side within ten ticks of the best price.
 //!
 //! The markets and their ids do not depend on the seed.
 
@@ -32,42 +32,42 @@ use crate::ids::Timestamp;
 use crate::market::catalogue::MarketStatus;
 use crate::venue::{VenueChange, VenueEvent};
 
-/// The seed of a venue that was chosen without one.
+/// The default seed.
 pub const DEFAULT_SEED: u64 = 1;
 
-/// The market that always has depth.
+/// The slug of the market that always has depth.
 pub const DEEP_MARKET_SLUG: &str = "port-amber-tide";
 
 /// The condition id of that market.
 pub const DEEP_MARKET_CONDITION_ID: &str =
     "0xfbedbcd006f8debf0a24458901c7d2b6129d3a14e398cfb275c00cef14bcf8d9";
 
-/// Shares that each side of that market shows at least, at every moment, within ten ticks of the
-/// best price.
+/// The least number of shares on each side of that market within ten ticks of the best price, at
+/// every moment.
 pub const DEEP_MARKET_SHARES_MIN: i64 = 100_000;
 
-/// Venue time between two batches, apart from the moments at which a market closes or is resolved.
+/// Venue time between two batches. Closes and resolutions come in batches of their own.
 const STEP_MILLIS_MIN: i64 = 100;
 const STEP_MILLIS_MAX: i64 = 250;
 
-/// At most this many markets act in one batch, beside the other market of an event whose fair value
-/// moves against theirs.
+/// At most this many markets act in a batch, each with at most one rival whose fair value moves
+/// the opposite way.
 const ACTIVE_MARKETS_MAX: i64 = 4;
 
-/// One action in so many is a full book that repeats what is known.
+/// One action in this many repeats a full book.
 const FULL_BOOK_ONE_IN: u64 = 64;
 
-/// One action in so many is a trade.
+/// One of the other actions in this many is a trade.
 const TRADE_ONE_IN: u64 = 6;
 
-/// A venue whose markets, books and trades are invented from a seed.
+/// A venue whose markets, books and trades follow from a seed.
 pub struct SimulatedVenue {
     start: Timestamp,
     elapsed_millis: i64,
     /// When the next batch of quotes and trades is due, in milliseconds after the start.
     step_due_millis: i64,
     makers: Vec<Maker>,
-    /// What will close or be resolved, the next one last.
+    /// The closes and resolutions to come, the next one last.
     milestones: Vec<Milestone>,
     random: Random,
 }
@@ -77,12 +77,12 @@ pub struct SimulatedVenue {
 struct Milestone {
     due_millis: i64,
     maker_index: usize,
-    /// What it pays, or `None` when it only closes.
+    /// What the market pays; `None` if it only closes.
     ending: Option<Ending>,
 }
 
 impl SimulatedVenue {
-    /// The tape of this seed, at its beginning.
+    /// The tape of a seed, at its beginning.
     pub fn new(seed: u64, start: Timestamp) -> Self {
         let mut random = Random::new(seed);
         let makers: Vec<Maker> =
@@ -97,8 +97,8 @@ impl SimulatedVenue {
         }
     }
 
-    /// All markets and the full book of each token, as they stand: what a client needs before the
-    /// batches make sense. It takes nothing from the tape.
+    /// All markets and the full book of each token in their current state, to which the following
+    /// batches apply. The tape does not advance.
     pub fn opening(&self) -> Vec<VenueEvent> {
         let infos = self.makers.iter().map(|maker| maker.info().clone()).collect();
         let mut changes = vec![VenueChange::Listed(infos)];
@@ -106,8 +106,8 @@ impl SimulatedVenue {
         self.stamped(changes)
     }
 
-    /// What happens next and when: at least one event, all of that time, which is later than that
-    /// of the batch before or equal to it. It never ends.
+    /// The next batch and its time, which never goes back. A batch has at least one event, and all
+    /// of its events have the batch's time.
     pub fn next_batch(&mut self) -> (Timestamp, Vec<VenueEvent>) {
         loop {
             let changes = match self
@@ -141,7 +141,7 @@ impl SimulatedVenue {
         }]
     }
 
-    /// A few open markets act.
+    /// Lets a few open markets act.
     fn step(&mut self) -> Vec<VenueChange> {
         self.elapsed_millis = self.step_due_millis;
         self.step_due_millis += self.random.between(STEP_MILLIS_MIN, STEP_MILLIS_MAX);
@@ -161,7 +161,7 @@ impl SimulatedVenue {
     }
 
     /// Moves the fair value of a market and quotes around it. In an event of which exactly one
-    /// market wins, another one loses what this one gains, so that together they stay at 1.
+    /// market wins, a rival moves the opposite way, so that the sum stays at 1.
     fn drift_and_quote(&mut self, index: usize, changes: &mut Vec<VenueChange>) {
         let script = self.makers[index].script();
         let drift_micros = self.random.between(-script.drift_micros_max, script.drift_micros_max);
@@ -192,7 +192,7 @@ impl SimulatedVenue {
     }
 }
 
-/// Everything that the markets' lives have in store, the next one last.
+/// All closes and resolutions, the first one last.
 fn milestones(makers: &[Maker]) -> Vec<Milestone> {
     let mut milestones = Vec::new();
     for (maker_index, maker) in makers.iter().enumerate() {

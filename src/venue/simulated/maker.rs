@@ -1,7 +1,7 @@
-//! One market's maker: a fair value that wanders, and quotes on both sides of it.
+//! The market-maker of one market: a fair value that wanders, and quotes on both sides of it.
 //!
-//! It keeps the book of the first outcome. The second's is the mirror of it at every moment, since
-//! each change is told for both tokens in one event.
+//! It keeps the book of the first outcome. The second outcome's book always mirrors it, since each
+//! event changes both tokens together.
 
 use super::random::Random;
 use super::script::{Ending, Script};
@@ -11,30 +11,30 @@ use crate::market::catalogue::{MarketInfo, MarketStatus};
 use crate::money::{MICROS_PER_UNIT, Price, Shares};
 use crate::venue::{BookReplaced, LevelChanged, VenueChange};
 
-/// The venue's books show sizes of at most two decimals.
+/// Sizes have at most two decimals, as at Polymarket.
 const SIZE_STEP_MICROS: i64 = 10_000;
 
-/// At most this many sizes are drawn anew with each quote, beside those that the fair value moves.
+/// With each quote, at most this many sizes change besides those that the fair value moves.
 const RESIZED_LEVELS_MAX: i64 = 3;
 
-/// One trade in so many takes all that rests at the best price.
+/// One trade in this many takes all shares at the best price.
 const SWEEP_ONE_IN: u64 = 4;
 
-/// A market, its book and what its maker believes.
+/// A market, its book and its maker's fair value.
 pub(super) struct Maker {
     script: &'static Script,
     info: MarketInfo,
-    /// Of the first outcome.
+    /// The book of the first outcome.
     ladder: Ladder,
-    /// What a share of the first outcome is worth.
+    /// The fair value of a share of the first outcome.
     fair: Price,
-    /// Between the best bid and the best ask as last quoted; a trade may have widened it.
+    /// The last quoted spread; a trade may have widened the actual one.
     spread_ticks: i64,
     last_trade_prices: [Option<Price>; 2],
 }
 
 impl Maker {
-    /// The market with its first quotes.
+    /// Creates the market with its first quotes.
     pub(super) fn new(script: &'static Script, start: Timestamp, random: &mut Random) -> Self {
         let mut maker = Self {
             script,
@@ -48,23 +48,21 @@ impl Maker {
         maker
     }
 
-    /// The description as it stands.
+    /// The current description.
     pub(super) fn info(&self) -> &MarketInfo {
         &self.info
     }
 
-    /// What was decided about the market.
     pub(super) fn script(&self) -> &'static Script {
         self.script
     }
 
-    /// What a share of the first outcome is worth.
     #[cfg(test)]
     pub(super) fn fair(&self) -> Price {
         self.fair
     }
 
-    /// Whether the fair value may go that much further.
+    /// Whether the fair value can move by this much.
     pub(super) fn can_drift(&self, drift_micros: i64) -> bool {
         let distance_micros = self.fair.micros() + drift_micros - self.script.fair.micros();
         distance_micros.abs() <= self.script.fair_range_micros
@@ -72,7 +70,7 @@ impl Maker {
 
     /// Moves the fair value; the book follows with the next quote.
     pub(super) fn drift(&mut self, drift_micros: i64) {
-        assert!(self.can_drift(drift_micros), "a fair value stays in its range");
+        assert!(self.can_drift(drift_micros), "the fair value must stay in its range");
         self.fair = Price::from_micros(self.fair.micros() + drift_micros);
     }
 
@@ -89,13 +87,13 @@ impl Maker {
         })
     }
 
-    /// Quotes around the fair value, with a spread that may have changed by a tick and a few sizes
-    /// drawn anew. `None` when all of that came out as it was.
+    /// Quotes around the fair value, with a spread up to a tick wider or narrower and a few new
+    /// sizes. `None` if nothing changes.
     pub(super) fn quote(&mut self, random: &mut Random) -> Option<VenueChange> {
         self.spread_ticks =
             (self.spread_ticks + random.between(-1, 1)).clamp(1, self.script.spread_ticks_max);
         let mut changes = Vec::new();
-        // What goes leaves first, so that the book is not crossed between two changes either.
+        // Removals come first, so that the book is never crossed between two changes.
         for side in [Side::Buy, Side::Sell] {
             let range = 0..self.script.level_count;
             let outside: Vec<Price> = self
@@ -128,18 +126,18 @@ impl Maker {
                 self.set(side, price, size, &mut changes);
             }
         }
-        self.told(changes)
+        self.level_event(changes)
     }
 
-    /// A taker takes some or all of what rests at the best price: the print and what it leaves.
-    /// Nothing when there is too little left to take a part of.
+    /// A taker takes some or all of the shares at the best price: the trade, and the level changes
+    /// that it causes. `None` if there are too few shares to take a part of.
     pub(super) fn trade(&mut self, random: &mut Random) -> Option<[VenueChange; 2]> {
         let taker = if random.once_in(2) { Side::Buy } else { Side::Sell };
         let outcome = OutcomeIndex(u8::from(random.once_in(2)));
         let levels = self.ladder.taken_by(taker);
         let level = *levels.last().expect("the maker always quotes both sides");
-        // Only what was quoted as the best price is taken whole, and only with another level behind
-        // it: however many trades come before the next quote, the rest of the depth stands.
+        // Only the quoted best price is taken whole, and only with another level behind it: however
+        // many trades come before the next quote, the other levels stay.
         let is_touch = self.distance_ticks(taker.opposite(), level.price) == 0;
         let sweeps = random.once_in(SWEEP_ONE_IN) && is_touch && levels.len() > 1;
         let step_count = level.size.micros() / SIZE_STEP_MICROS;
@@ -153,7 +151,7 @@ impl Maker {
         let left = Shares::from_micros(left_steps * SIZE_STEP_MICROS);
         let mut changes = Vec::new();
         self.set(taker.opposite(), level.price, left, &mut changes);
-        let levels = self.told(changes)?;
+        let levels = self.level_event(changes)?;
         let (side, price) = match outcome {
             OutcomeIndex(0) => (taker, level.price),
             _ => (taker.opposite(), level.price.complement()),
@@ -168,16 +166,16 @@ impl Maker {
         Some([trade, levels])
     }
 
-    /// Ends trading. The book stays as it was.
+    /// Closes the market. The book stays.
     pub(super) fn close(&mut self) -> VenueChange {
-        assert_eq!(self.info.status, MarketStatus::Open, "a market closes once");
+        assert_eq!(self.info.status, MarketStatus::Open, "only an open market closes");
         self.info.status = MarketStatus::Closed;
         VenueChange::Listed(vec![self.info.clone()])
     }
 
     /// Fixes what each outcome pays.
     pub(super) fn resolve(&mut self, ending: Ending, random: &mut Random) -> VenueChange {
-        assert_eq!(self.info.status, MarketStatus::Closed, "a market closes before its result");
+        assert_eq!(self.info.status, MarketStatus::Closed, "only a closed market resolves");
         let first_pays = match ending {
             Ending::Split => Price::from_micros(MICROS_PER_UNIT / 2),
             Ending::Drawn if random.between(1, MICROS_PER_UNIT) <= self.fair.micros() => Price::ONE,
@@ -188,7 +186,7 @@ impl Maker {
         VenueChange::Listed(vec![self.info.clone()])
     }
 
-    /// The quoted best prices in ticks: the fair value lies between them.
+    /// The quoted best prices in ticks, with the fair value between them.
     fn touch_ticks(&self) -> (i64, i64) {
         let tick = self.script.tick.micros();
         let below_fair_micros = (self.spread_ticks - 1) * tick / 2;
@@ -196,7 +194,7 @@ impl Maker {
         (bid, bid + self.spread_ticks)
     }
 
-    /// The price so many ticks behind the touch, if it is not past the ends of the price range.
+    /// The price this many ticks behind the touch, if it is in the price range.
     fn price_at(&self, side: Side, distance_ticks: i64) -> Option<Price> {
         let (bid, ask) = self.touch_ticks();
         let ticks = match side {
@@ -207,7 +205,7 @@ impl Maker {
         price.is_quotable().then_some(price)
     }
 
-    /// How many ticks a resting price lies behind the touch; negative in front of it.
+    /// The distance of a price behind the touch in ticks; negative in front of it.
     fn distance_ticks(&self, side: Side, price: Price) -> i64 {
         let (bid, ask) = self.touch_ticks();
         let ticks = price.micros() / self.script.tick.micros();
@@ -217,10 +215,10 @@ impl Maker {
         }
     }
 
-    /// The sizes that may rest so far from the touch: larger ones further away.
+    /// The range of sizes at this distance from the touch; sizes grow with the distance.
     fn size_range(&self, distance_ticks: i64) -> (Shares, Shares) {
-        let usual_micros = self.script.touch_shares * (distance_ticks + 1) * MICROS_PER_UNIT;
-        (Shares::from_micros(usual_micros / 2), Shares::from_micros(usual_micros * 3 / 2))
+        let average_micros = self.script.touch_shares * (distance_ticks + 1) * MICROS_PER_UNIT;
+        (Shares::from_micros(average_micros / 2), Shares::from_micros(average_micros * 3 / 2))
     }
 
     fn draw_size(&self, distance_ticks: i64, random: &mut Random) -> Shares {
@@ -238,23 +236,29 @@ impl Maker {
         level.map_or(Shares::ZERO, |level| level.size)
     }
 
-    /// Changes a level of the first outcome and tells it, if it was not so already.
-    fn set(&mut self, side: Side, price: Price, size: Shares, changes: &mut Vec<FirstChange>) {
+    /// Sets a level of the first outcome and adds the change to the list, if it is one.
+    fn set(
+        &mut self,
+        side: Side,
+        price: Price,
+        size: Shares,
+        changes: &mut Vec<FirstOutcomeChange>,
+    ) {
         let changed = self.ladder.set(side, price, size).expect("quotes are on the venue's grid");
         if changed {
-            changes.push(FirstChange { side, price, size });
+            changes.push(FirstOutcomeChange { side, price, size });
         }
     }
 
-    /// The event that tells the changes for both tokens, if there are any.
-    fn told(&self, changes: Vec<FirstChange>) -> Option<VenueChange> {
+    /// The changes for both tokens as one event; `None` without changes.
+    fn level_event(&self, changes: Vec<FirstOutcomeChange>) -> Option<VenueChange> {
         if changes.is_empty() {
             return None;
         }
         let [first, second] = &self.info.outcomes[..] else {
             unreachable!("every simulated market has two outcomes");
         };
-        let levels = changes.into_iter().flat_map(|FirstChange { side, price, size }| {
+        let levels = changes.into_iter().flat_map(|FirstOutcomeChange { side, price, size }| {
             [(first, side, price), (second, side.opposite(), price.complement())].map(
                 |(outcome, side, price)| LevelChanged {
                     token_id: outcome.token_id.clone(),
@@ -271,7 +275,7 @@ impl Maker {
 }
 
 /// A new size at a level of the first outcome.
-struct FirstChange {
+struct FirstOutcomeChange {
     side: Side,
     price: Price,
     size: Shares,

@@ -1,9 +1,9 @@
-//! The ids of simulated markets, in the form of the venue's own.
+//! The ids of simulated markets, in Polymarket's format.
 //!
-//! They come from the market's name alone, so that an id in a document holds for every seed. Anyone
-//! can recompute one: a condition id is `0x` and the SHA-256, in hexadecimal, of
-//! `paperbourse simulated market SLUG`; a token id is the SHA-256 of
-//! `paperbourse simulated token SLUG/LABEL` without its highest bit, as a decimal number.
+//! They depend only on slug and label, so that an id in a document is valid for every seed. Anyone
+//! can recompute them: a condition id is `0x` and the SHA-256, in hexadecimal, of `paperbourse
+//! simulated market SLUG`; a token id is the SHA-256 of `paperbourse simulated token SLUG/LABEL`
+//! without its highest bit, as a decimal number.
 
 use aws_lc_rs::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 
@@ -12,7 +12,7 @@ pub(super) fn condition_id(slug: &str) -> String {
     let mut text = String::from("0x");
     for byte in sha256(&format!("paperbourse simulated market {slug}")) {
         for half in [byte >> 4, byte & 0xF] {
-            text.push(char::from_digit(half.into(), 16).expect("half a byte is below 16"));
+            text.push(char::from_digit(half.into(), 16).expect("four bits are below 16"));
         }
     }
     text
@@ -27,13 +27,10 @@ pub(super) fn token_id(slug: &str, label: &str) -> String {
 }
 
 fn sha256(text: &str) -> [u8; SHA256_OUTPUT_LEN] {
-    digest(&SHA256, text.as_bytes())
-        .as_ref()
-        .try_into()
-        .expect("the digest is as long as its algorithm says")
+    digest(&SHA256, text.as_bytes()).as_ref().try_into().expect("a SHA-256 digest has 32 bytes")
 }
 
-/// The decimal digits of a big-endian number: divided by ten until nothing is left.
+/// The decimal digits of a big-endian number.
 fn decimal(mut number: [u8; SHA256_OUTPUT_LEN]) -> String {
     let mut digits = Vec::new();
     while number.iter().any(|&byte| byte != 0) {

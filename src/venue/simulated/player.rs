@@ -1,4 +1,4 @@
-//! Playing a simulated tape in real time, or faster or slower.
+//! Plays a simulated tape in real time, faster or slower.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::ids::Timestamp;
 use crate::venue::feed::Feed;
 use crate::venue::speed::Ratio;
 
-/// A simulated venue that is being played.
+/// Plays a simulated venue.
 pub struct Player {
     feed: Feed,
     tape: SimulatedVenue,
@@ -18,7 +18,7 @@ pub struct Player {
 }
 
 impl Player {
-    /// Publishes the opening of the tape; [`Player::run`] plays what follows.
+    /// Publishes the opening of the tape; [`Player::run`] plays the rest.
     pub fn new(seed: u64, start: Timestamp, ratio: Ratio, mut feed: Feed) -> Self {
         let tape = SimulatedVenue::new(seed, start);
         for event in tape.opening() {
@@ -33,7 +33,7 @@ impl Player {
         loop {
             let (at, events) = self.tape.next_batch();
             let delay = self.ratio.delay(self.start, at);
-            // Past what the clock can say, the tape stands still.
+            // Beyond the range of the clock, the tape stands still.
             let due =
                 began.checked_add(delay).unwrap_or_else(|| began + Duration::from_secs(1 << 30));
             sleep_until(due).await;

@@ -1,15 +1,15 @@
-//! The only source of chance on a simulated tape: `SplitMix64`.
+//! The random numbers of a simulated tape: `SplitMix64`.
 //!
-//! A tape is promised to stay the same for its seed, so its numbers come from these few lines and
-//! not from a library whose next version may draw others. Nothing secret ever comes from here.
+//! A seed must always give the same tape, so the numbers come from this code and not from a library
+//! whose next version may draw others. They are not fit for secrets.
 
-/// `SplitMix64`: a counter in steps of the golden ratio, each value of it mixed.
+/// `SplitMix64`: a counter that advances by the golden ratio, and a mix of its bits.
 pub(super) struct Random {
     counter: u64,
 }
 
 impl Random {
-    /// The sequence that belongs to this seed.
+    /// The sequence of a seed.
     pub(super) const fn new(seed: u64) -> Self {
         Self { counter: seed }
     }
@@ -23,28 +23,28 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, which is above 0. Some numbers are likelier than others by less than
-    /// `bound` in 2⁶⁴, which a market with a bound of a few millions cannot show.
+    /// A number below `bound`, which must be above 0. The bias is less than `bound` in 2⁶⁴:
+    /// undetectable for bounds of a few millions.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
-        assert!(bound > 0, "no number is below 0");
+        assert!(bound > 0, "the bound must be above 0");
         let scaled = (u128::from(self.next_bits()) * u128::from(bound)) >> 64;
-        u64::try_from(scaled).expect("the upper half of a product of two u64 is a u64")
+        u64::try_from(scaled).expect("the upper half of a 128-bit product fits in 64 bits")
     }
 
     /// A number from `low` to `high`, both included.
     pub(super) fn between(&mut self, low: i64, high: i64) -> i64 {
-        assert!(low <= high, "a range has a number in it");
+        assert!(low <= high, "the range {low} to {high} is empty");
         let count = high.abs_diff(low).checked_add(1).expect("ranges are far narrower than an i64");
         low.checked_add_unsigned(self.below(count)).expect("the sum is at most `high`")
     }
 
-    /// A place in a list of so many.
+    /// An index into a list of `count` items.
     pub(super) fn index(&mut self, count: usize) -> usize {
         let bound = u64::try_from(count).expect("a list is shorter than 2⁶⁴");
-        usize::try_from(self.below(bound)).expect("a place is below the length of its list")
+        usize::try_from(self.below(bound)).expect("an index is below the length of its list")
     }
 
-    /// True once in so many times.
+    /// True with a probability of one in `count`.
     pub(super) fn once_in(&mut self, count: u64) -> bool {
         self.below(count) == 0
     }
@@ -54,7 +54,7 @@ impl Random {
 mod tests {
     use super::*;
 
-    /// The values that other implementations of `SplitMix64` give for this seed.
+    /// The values come from other implementations of `SplitMix64`.
     #[test]
     fn the_sequence_is_the_published_one() {
         let mut random = Random::new(1_234_567);
@@ -70,14 +70,14 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_met_from_end_to_end_and_never_left() {
+    fn a_range_is_covered_and_never_exceeded() {
         let mut random = Random::new(3);
-        let mut met = [0_usize; 7];
+        let mut counts = [0_usize; 7];
         for _ in 0..7_000 {
             let number = random.between(-3, 3);
-            met[usize::try_from(number + 3).unwrap()] += 1;
+            counts[usize::try_from(number + 3).unwrap()] += 1;
         }
-        assert!(met.iter().all(|&count| (850..1_150).contains(&count)), "{met:?}");
+        assert!(counts.iter().all(|&count| (850..1_150).contains(&count)), "{counts:?}");
         assert_eq!(random.between(5, 5), 5);
         assert_eq!(random.below(1), 0);
     }

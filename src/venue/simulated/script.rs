@@ -1,59 +1,59 @@
-//! The markets of the simulated venue: who they are, how they trade, how they end.
+//! The markets of the simulated venue: their descriptions, how they trade and how they end.
 //!
-//! A small invented coast with its football clubs, coins and weather. What never closes has no end
-//! date and a question that does not age.
+//! They are set on a small invented coast with football clubs, coins and weather. Markets that
+//! never close have no end date and a question that does not age.
 
 use super::names;
 use crate::ids::Timestamp;
 use crate::market::catalogue::{FeeCurve, FeeExponent, Fees, MarketInfo, MarketStatus, Outcome};
 use crate::money::{FeeRate, MICROS_PER_UNIT, Price, Usd};
 
-/// All that is decided about a market before its tape starts.
+/// Everything about a market that is fixed before its tape starts.
 #[derive(Clone, Copy)]
 pub(super) struct Script {
-    /// Names the market; its ids are derived from it.
+    /// The slug, from which the ids are derived.
     pub(super) slug: &'static str,
     pub(super) question: &'static str,
     pub(super) category: &'static str,
-    /// The event whose markets exclude each other, of which exactly one wins.
+    /// The event of the market, if any. Exactly one market of an event wins.
     pub(super) event: Option<&'static str>,
     pub(super) labels: [&'static str; 2],
     pub(super) fees: Fees,
     pub(super) tick: Price,
-    /// What a share of the first outcome is worth when the tape starts.
+    /// The initial fair value of a share of the first outcome.
     pub(super) fair: Price,
-    /// How far the fair value may go from there, in millionths of a dollar.
+    /// How far the fair value may move from there, in millionths of a dollar.
     pub(super) fair_range_micros: i64,
-    /// The furthest that it moves at once, in millionths of a dollar.
+    /// How far it may move at once, in millionths of a dollar.
     pub(super) drift_micros_max: i64,
     pub(super) spread_ticks_max: i64,
-    /// How many levels a side has, where the ends of the price range leave room for them.
+    /// Levels per side, as far as the price range has room for them.
     pub(super) level_count: i64,
-    /// Shares at the touch, on average; the n-th level from there has n times as many.
+    /// The average number of shares at the best price; the n-th level has n times as many.
     pub(super) touch_shares: i64,
     pub(super) volume_usd: i64,
     pub(super) life: Life,
 }
 
-/// What becomes of a market, in seconds after the start of the tape.
+/// The life of a market, in seconds after the start of the tape.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Life {
-    /// It accepts orders for ever.
+    /// Open for ever.
     Open,
-    /// It shows a book and never accepts an order.
+    /// Shows a book but never accepts an order.
     Paused,
-    /// It closes, and its result stays unknown.
+    /// Closes without a result.
     Closes { closes_after_s: i64 },
-    /// It closes and is resolved later.
+    /// Closes, and resolves later.
     Resolves { closes_after_s: i64, resolves_after_s: i64, ending: Ending },
 }
 
 /// What a resolved market pays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ending {
-    /// All to one outcome, drawn with the odds that the fair value stood for at the close.
+    /// All to one outcome, drawn with the fair value at the close as its probability.
     Drawn,
-    /// Half to each, as when a match is abandoned.
+    /// Half to each, as for an abandoned match.
     Split,
 }
 
@@ -96,10 +96,10 @@ const fn curve(rate_micros: i64, exponent: FeeExponent) -> Fees {
 
 const SPORTS_FEES: Fees = curve(50_000, FeeExponent::One);
 const COIN_FEES: Fees = curve(70_000, FeeExponent::One);
-/// The steeper curve that the venue charged on coins at the beginning of 2026.
+/// The steeper curve that Polymarket charged on coins at the beginning of 2026.
 const SQUARED_FEES: Fees = curve(250_000, FeeExponent::Two);
 
-/// A free market on cents, of middling depth.
+/// A market without fees, with a tick of 0.01 and medium depth.
 const BINARY: Script = Script {
     slug: "",
     question: "",
@@ -118,7 +118,7 @@ const BINARY: Script = Script {
     life: Life::Open,
 };
 
-/// One club of a cup that exactly one of them wins.
+/// A club in a cup, which exactly one club wins.
 const CUP: Script = Script {
     category: "Sports",
     event: Some("Lantern Cup winner"),
@@ -130,7 +130,7 @@ const CUP: Script = Script {
     ..BINARY
 };
 
-/// One month of an event on a tick of 0.001.
+/// A month of an event, with a tick of 0.001.
 const SNOW: Script = Script {
     event: Some("First snow on Mount Corrin"),
     tick: Price::from_micros(1_000),
@@ -141,7 +141,7 @@ const SNOW: Script = Script {
     ..BINARY
 };
 
-/// A coin that ends above or below where it began.
+/// A coin that ends above or below its start.
 const COIN: Script = Script {
     category: "Crypto",
     labels: ["Up", "Down"],
@@ -156,7 +156,7 @@ const fn cents(cents: i64) -> Price {
     Price::from_micros(cents * 10_000)
 }
 
-/// All markets, in the order in which the venue lists them.
+/// All markets, in the order of their listing.
 pub(super) static SCRIPTS: [Script; 22] = [
     Script {
         slug: super::DEEP_MARKET_SLUG,

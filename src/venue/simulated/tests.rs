@@ -12,8 +12,8 @@ use crate::money::{MICROS_PER_UNIT, Price, Shares};
 
 const START: Timestamp = Timestamp::from_seconds(1_800_000_000);
 
-/// Some 525 seconds of venue time, of steps of 175 ms on average: the last market that ends is
-/// resolved after 480.
+/// About 525 seconds of venue time in steps of 175 ms on average. The last market resolves after
+/// 480 seconds.
 const BATCHES: usize = 3_000;
 
 fn tape(seed: u64) -> impl Iterator<Item = VenueEvent> {
@@ -22,8 +22,8 @@ fn tape(seed: u64) -> impl Iterator<Item = VenueEvent> {
     opening.into_iter().chain(std::iter::repeat_with(move || venue.next_batch().1).flatten())
 }
 
-/// An event as one line. It leaves out what other modules may come to know of a market, so that the
-/// pinned digest changes only when the tape does.
+/// An event as one line, without the fields of a market that the tape does not change: a new field
+/// elsewhere must not change the pinned digest.
 fn line(event: &VenueEvent) -> String {
     let mut text = format!("{} ", event.at.millis());
     match &event.change {
@@ -52,7 +52,7 @@ fn line(event: &VenueEvent) -> String {
             write!(text, "{token_id} {price} {size} {side:?}").unwrap();
         }
         VenueChange::Top { .. } | VenueChange::Stale { .. } => {
-            unreachable!("a simulated venue says nothing of its books but what is in them")
+            unreachable!("a simulated venue sends no best prices and no stale marks")
         }
     }
     text
@@ -66,7 +66,7 @@ fn tape_digest(seed: u64) -> String {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_tape_for_ever() {
+fn a_seed_always_gives_the_same_tape() {
     for (seed, expected) in [
         (DEFAULT_SEED, "d24611173e3c7755a5657e8e77d7dc6dd8095136ef8d2d137a395146ad32227f"),
         (u64::MAX, "73d108ed9a33aa90e284df02e60558b0ddd6634aa43f3d9e70e385521bb37bcf"),
@@ -101,7 +101,7 @@ fn another_start_moves_the_tape_in_time() {
 }
 
 #[test]
-fn the_ids_have_the_form_of_the_venue_and_are_all_different() {
+fn ids_are_unique_and_in_the_format_of_polymarket() {
     let venue = SimulatedVenue::new(DEFAULT_SEED, START);
     let mut seen = HashSet::new();
     for maker in &venue.makers {
@@ -119,9 +119,9 @@ fn the_ids_have_the_form_of_the_venue_and_are_all_different() {
     }
 }
 
-/// Every kind of market that the venue promises is there.
+/// The documentation of the module promises these kinds.
 #[test]
-fn the_markets_are_of_every_kind() {
+fn there_are_markets_of_every_kind() {
     let venue = SimulatedVenue::new(DEFAULT_SEED, START);
     let count =
         |matches: &dyn Fn(&Maker) -> bool| venue.makers.iter().filter(|m| matches(m)).count();
@@ -149,8 +149,8 @@ fn the_markets_are_of_every_kind() {
     assert_eq!((deep.script().life, deep.info().fees), (Life::Open, Fees::Free));
 }
 
-/// Wherever the fair value goes, both quotes stay on the price range; and what excludes each other
-/// adds up.
+/// Both quotes stay within the price range wherever the fair value goes, and the fair values of an
+/// event sum to 1.
 #[test]
 fn the_scripts_leave_room_for_every_quote() {
     let mut sums: HashMap<&str, i64> = HashMap::new();
@@ -169,23 +169,23 @@ fn the_scripts_leave_room_for_every_quote() {
     assert!(sums.values().all(|&sum| sum == MICROS_PER_UNIT), "{sums:?}");
 }
 
-/// A reader of the tape that knows nothing but the events.
+/// A reader of the tape that sees only the events.
 #[derive(Default)]
 struct Replay {
     at: Timestamp,
     infos: HashMap<Arc<str>, MarketInfo>,
-    /// Which market a token belongs to.
+    /// The market of each token.
     markets: HashMap<Arc<str>, Arc<str>>,
-    /// The markets that have changed since their books were checked.
+    /// The markets that have changed since the last check of their books.
     changed: HashSet<Arc<str>>,
     ladders: HashMap<Arc<str>, Ladder>,
     last_trades: HashMap<Arc<str>, Price>,
     statuses: HashMap<Arc<str>, Vec<MarketStatus>>,
-    /// What the newest trade must leave at its level, until the book tells so.
+    /// What the newest trade must leave at its level, until the level changes.
     traded: Option<(Arc<str>, Level)>,
     trades: usize,
     repeated_books: usize,
-    /// By how many ticks bids and asks were apart at the ends of batches.
+    /// The spreads in ticks after each batch.
     spreads_seen: HashMap<Arc<str>, Vec<i64>>,
 }
 
@@ -197,7 +197,7 @@ impl Replay {
     }
 
     fn read_event(&mut self, event: &VenueEvent) {
-        assert!(event.at >= self.at, "time does not run backwards");
+        assert!(event.at >= self.at, "time goes back");
         self.at = event.at;
         match &event.change {
             VenueChange::Listed(infos) => infos.iter().for_each(|info| self.list(info)),
@@ -205,25 +205,25 @@ impl Replay {
                 assert_eq!(book.tick, Some(self.info_of(&book.token_id).tick));
                 assert_eq!(book.last_trade_price, self.last_trades.get(&book.token_id).copied());
                 if let Some(known) = self.ladders.get(&book.token_id) {
-                    assert_eq!(known, &book.ladder, "a full book repeats what is known");
+                    assert_eq!(known, &book.ladder, "a full book must repeat the known levels");
                     self.repeated_books += 1;
                 }
                 self.ladders.insert(book.token_id.clone(), book.ladder.clone());
             }
             VenueChange::Levels(levels) => {
                 assert!(!levels.is_empty());
-                let mut told = HashSet::new();
+                let mut seen = HashSet::new();
                 for level in levels {
                     assert_eq!(self.info_of(&level.token_id).status, MarketStatus::Open);
-                    assert!(told.insert((level.token_id.clone(), level.side, level.price)));
+                    assert!(seen.insert((level.token_id.clone(), level.side, level.price)));
                     let ladder = self.ladders.get_mut(&level.token_id).expect("a known book");
                     let changed = ladder.set(level.side, level.price, level.size).unwrap();
-                    assert!(changed, "a delta changes something");
-                    assert!(!ladder.is_crossed(), "not even between two changes");
+                    assert!(changed, "a level change must change something");
+                    assert!(!ladder.is_crossed(), "crossed between two changes");
                 }
                 if let Some((token_id, left)) = self.traded.take() {
-                    let told = levels.iter().find(|level| level.token_id == token_id).unwrap();
-                    assert_eq!((told.price, told.size), (left.price, left.size));
+                    let change = levels.iter().find(|level| level.token_id == token_id).unwrap();
+                    assert_eq!((change.price, change.size), (left.price, left.size));
                     assert_eq!(levels.len(), 2, "one level of both tokens");
                 }
             }
@@ -263,9 +263,9 @@ impl Replay {
         &self.infos[condition_id]
     }
 
-    /// What holds of every book between two batches.
+    /// The invariants of every book between two batches.
     fn check_books(&mut self) {
-        assert_eq!(self.traded, None, "a trade changes the book in the same batch");
+        assert_eq!(self.traded, None, "a trade must change the book in the same batch");
         for condition_id in self.changed.drain() {
             let info = &self.infos[&condition_id];
             let [first, second] =
@@ -290,7 +290,7 @@ impl Replay {
         self.check_depth(&self.infos[DEEP_MARKET_CONDITION_ID]);
     }
 
-    /// What is promised of the deep market.
+    /// The documented depth of the deep market.
     fn check_depth(&self, deep: &MarketInfo) {
         for outcome in &deep.outcomes {
             let ladder = &self.ladders[&outcome.token_id];
@@ -304,7 +304,7 @@ impl Replay {
         }
     }
 
-    /// What the lives of the markets have come to.
+    /// The statuses and payouts at the end of the tape.
     fn check_lives(&self) {
         use MarketStatus::{Closed, Open, Paused, Resolved};
         for script in &SCRIPTS {
@@ -372,9 +372,9 @@ fn the_fair_values_of_an_event_always_sum_to_1() {
     assert!(is_moved);
 }
 
-/// Whoever joins late needs nothing but the opening of that moment.
+/// A late joiner needs only the opening of that moment.
 #[test]
-fn the_opening_of_a_later_moment_is_what_a_replay_has_come_to() {
+fn the_opening_equals_the_state_of_a_replay() {
     let mut venue = SimulatedVenue::new(5, START);
     let mut replay = Replay::default();
     replay.read(&venue.opening());
@@ -393,8 +393,8 @@ fn the_opening_of_a_later_moment_is_what_a_replay_has_come_to() {
     assert_eq!(joined.ladders, replay.ladders);
 }
 
-/// However many trades come before the maker quotes again, both sides stay and the deep market
-/// keeps its depth.
+/// However many trades come before the next quote, both sides stay and the deep market keeps its
+/// depth.
 #[test]
 fn trades_alone_do_not_empty_a_book() {
     let mut random = Random::new(2);
@@ -404,7 +404,7 @@ fn trades_alone_do_not_empty_a_book() {
             maker.trade(&mut random);
         }
         let [VenueChange::Book(first), _] = maker.books() else {
-            panic!("books are told as books");
+            panic!("`books` returns full books");
         };
         for levels in [first.ladder.bids(), first.ladder.asks()] {
             assert!(!levels.is_empty(), "{}", script.slug);
