@@ -1,8 +1,7 @@
 //! Where prices come from: one stream of events from whichever venue was chosen at start.
 //!
-//! A venue only tells what happened. The feed keeps the books and publishes them; no
-//! venue touches what readers see. What is the same for all that are followed live stands in
-//! [`follow`]; a folder for each holds what is its own.
+//! A venue only reports events. The feed keeps the books and publishes them; no venue touches what
+//! readers see. What all live venues share is in [`follow`]; each venue has a folder of its own.
 
 pub mod event;
 pub mod feed;
@@ -23,37 +22,37 @@ use speed::Speed;
 
 use crate::ids::Timestamp;
 
-/// The venue that was chosen at start, with everything played that comes before anybody reads.
+/// The venue chosen at start. Whatever comes before the first reader has been played.
 pub enum Venue {
-    /// An endless tape.
+    /// Invented markets, without an end.
     Simulated(simulated::Player),
-    /// A recording, with an end.
+    /// A recording in someone else's format, with an end.
     Recorded(recorded::Player),
-    /// The tape of a recorder of ours, with an end.
+    /// A tape of our own recorder, with an end.
     Tape(Box<recorded::TapePlayer>),
-    /// A real one, as it is now.
+    /// A real venue, in real time.
     Live(Box<dyn LiveVenue>),
 }
 
-/// What readers are told of the venue, beside its markets.
+/// What readers see of the venue, besides its markets.
 #[derive(Clone, Default, Debug)]
 pub struct VenueStatus {
-    /// Which one.
+    /// The venue's name in the status.
     pub name: &'static str,
-    /// How it is followed, where it is followed live.
+    /// The status of the connector; only for a live venue.
     pub live: Option<LiveStatus>,
 }
 
 /// Why a venue cannot be played.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum VenueError {
-    /// The whole of an endless tape was to be played at once.
+    /// Speed `max` for a venue without an end.
     #[error("a simulated venue has no end: its speed must be a number, not `max`")]
     Endless,
 }
 
 impl Venue {
-    /// The simulated venue of a seed, whose tape begins now.
+    /// The simulated venue of a seed. Its tape begins at `start`.
     pub fn simulated(
         seed: u64,
         start: Timestamp,
@@ -68,7 +67,7 @@ impl Venue {
         }
     }
 
-    /// What readers are told of it.
+    /// The name and, for a live venue, the status of its connector.
     pub fn status(&self) -> VenueStatus {
         match self {
             Self::Simulated(_) => VenueStatus { name: "simulated", live: None },
@@ -77,7 +76,7 @@ impl Venue {
         }
     }
 
-    /// Tells what follows, at its own pace: for ever, or to the end of the tape.
+    /// Publishes the following events at their own pace: for ever, or to the end of the tape.
     pub async fn run(&mut self) {
         match self {
             Self::Simulated(player) => player.run().await,

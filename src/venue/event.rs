@@ -1,4 +1,4 @@
-//! What a venue can tell.
+//! The events that a venue can report.
 
 use std::sync::Arc;
 
@@ -7,82 +7,82 @@ use crate::market::book::{Ladder, Side};
 use crate::market::catalogue::MarketInfo;
 use crate::money::{Price, Shares};
 
-/// Something that a venue told, and when it happened there.
+/// An event at a venue.
 #[derive(Clone, PartialEq, Debug)]
 pub struct VenueEvent {
-    /// The venue's time.
+    /// The venue's timestamp.
     pub at: Timestamp,
     /// What happened.
     pub change: VenueChange,
 }
 
-/// What a venue can tell.
+/// What an event changes.
 #[derive(Clone, PartialEq, Debug)]
 pub enum VenueChange {
-    /// Markets are new, or their descriptions have changed (status, fees, tick, payouts).
+    /// New markets, or markets with new descriptions (status, fees, tick, payouts).
     Listed(Vec<MarketInfo>),
-    /// The whole book of one token, replacing what was known.
+    /// The full book of one token, which replaces the earlier one.
     Book(BookReplaced),
-    /// New sizes at some levels, of one or several tokens, that take effect together.
+    /// New sizes at levels of one or more tokens, which take effect together.
     Levels(Vec<LevelChanged>),
-    /// The best prices of one token, which change nothing: they can be compared.
+    /// The best prices of one token, to check the book against. They change nothing.
     Top {
-        /// Of which token.
+        /// The token.
         token_id: Arc<str>,
-        /// Both sides.
+        /// Its best bid and ask.
         top: Top,
     },
-    /// A trade was printed. It does not change the book by itself.
+    /// A trade. It does not change the book by itself.
     Traded {
-        /// Of which token.
+        /// The token.
         token_id: Arc<str>,
-        /// Dollars a share.
+        /// Dollars per share.
         price: Price,
-        /// Shares; 0 when the venue told the price alone.
+        /// Shares; 0 if the venue reports only the price.
         size: Shares,
-        /// The taker's side, when the venue told it.
+        /// The taker's side, if reported.
         side: Option<Side>,
     },
-    /// What is known of this token's book can no longer be trusted.
+    /// The token's book can no longer be trusted.
     Stale {
-        /// Which token.
+        /// The token.
         token_id: Arc<str>,
     },
 }
 
-/// A full book as a venue sent it.
+/// A full book from the venue.
 #[derive(Clone, PartialEq, Debug)]
 pub struct BookReplaced {
-    /// Of which token.
+    /// The token.
     pub token_id: Arc<str>,
-    /// Both sides.
+    /// Bids and asks.
     pub ladder: Ladder,
-    /// The venue's hash of it, if told.
+    /// The venue's hash of the book, if sent.
     pub hash: Option<Box<str>>,
-    /// The price of the newest trade, if told.
+    /// The price of the newest trade, if sent.
     pub last_trade_price: Option<Price>,
-    /// The tick, if told.
+    /// The tick, if sent.
     pub tick: Option<Price>,
 }
 
 /// A new size at one level.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LevelChanged {
-    /// Of which token.
+    /// The token.
     pub token_id: Arc<str>,
     /// Bids for a buy, asks for a sell.
     pub side: Side,
-    /// At which price.
+    /// The price of the level.
     pub price: Price,
-    /// The absolute new size; 0 removes the level.
+    /// The new total size; 0 removes the level.
     pub size: Shares,
-    /// The venue's hash of the token's book after all changes of this event, if told.
+    /// The venue's hash of the token's book after all changes of this event, if sent.
     pub hash: Option<Box<str>>,
-    /// The token's best prices after all changes of this event, if told.
+    /// The token's best prices after all changes of this event, if sent.
     pub top: Option<Top>,
 }
 
-/// The best prices of a book. A side that is `None` is empty or was not told.
+/// The best prices of a book; `None` for a side that is empty or was not sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Top {
     /// The highest bid.

@@ -1,4 +1,4 @@
-//! A venue that is followed as it is now, as far as everybody but its own folder knows it.
+//! The interface of a live venue, which is all that the code outside its folder knows of it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,28 +10,28 @@ use super::follow::status::LiveStatus;
 use super::tape::TapeSender;
 use crate::tls::TlsError;
 
-/// Follows a venue.
+/// A connector to a live venue.
 pub trait LiveVenue: Send {
-    /// Its name in a status.
+    /// The venue's name in the status.
     fn name(&self) -> &'static str;
 
-    /// How it is followed, for readers.
+    /// The shared status, updated while it runs.
     fn status(&self) -> LiveStatus;
 
-    /// Follows these markets too, by their condition ids, whatever else was chosen: somebody holds
-    /// shares of them.
+    /// Also follows these markets, by condition id, whatever the filter says: accounts hold shares
+    /// of them.
     fn hold(&mut self, condition_ids: BTreeSet<Arc<str>>);
 
-    /// Puts on a tape what it hears. Called before it runs.
+    /// Records everything received on a tape. Call this before [`Self::run`].
     fn record(&mut self, tape: TapeSender);
 
     /// Follows the venue for ever.
     fn run(&mut self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
-/// A live venue that was chosen, with all that it needs.
+/// The configuration of a live venue.
 pub trait LiveVenueConfig: fmt::Debug {
-    /// Connects to nothing until it runs. Blocks on the disk, and fails where the certificates to
-    /// trust cannot be read.
+    /// Creates the connector, which connects to nothing until it runs. Reads the trusted
+    /// certificates from disk, blocking, and fails if it cannot.
     fn open(self: Box<Self>, feed: Feed) -> Result<Box<dyn LiveVenue>, TlsError>;
 }

@@ -9,25 +9,25 @@ use crate::money::{MICROS_PER_UNIT, Rounding, micros_from_text};
 /// How fast a tape is played.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Speed {
-    /// All of it at once, before anybody reads: the last state stands.
+    /// All at once, before the first reader: only the final state is seen.
     Max,
-    /// So many times as fast as it was recorded.
+    /// This many times as fast as it was recorded.
     Times(Ratio),
 }
 
-/// A positive factor in millionths.
+/// A positive factor, in millionths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ratio {
     micros: i64,
 }
 
-/// Why text is not a speed.
+/// The text is not a speed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("expected `max` or a number above 0 of at most 6 decimals, such as 1 or 0.5")]
 pub struct SpeedError;
 
 impl Speed {
-    /// As fast as it happened.
+    /// As fast as it was recorded.
     pub const REAL_TIME: Self = Self::Times(Ratio { micros: MICROS_PER_UNIT });
 }
 
@@ -46,8 +46,8 @@ impl FromStr for Speed {
 }
 
 impl Ratio {
-    /// How long after the start of play something happens that was recorded between these times;
-    /// nothing happens before the start.
+    /// How long after the start of playback an event is due; 0 for events before the start of the
+    /// recording.
     pub fn delay(self, start: Timestamp, at: Timestamp) -> Duration {
         let recorded = i128::from(at.nanos()) - i128::from(start.nanos());
         let played = recorded.max(0) * i128::from(MICROS_PER_UNIT) / i128::from(self.micros);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_happens_before_the_start() {
+    fn an_event_before_the_start_is_due_at_once() {
         let Ok(Speed::Times(ratio)) = "1".parse() else { panic!("a number is a speed") };
         assert_eq!(ratio.delay(Timestamp::from_seconds(2), Timestamp::EPOCH), Duration::ZERO);
         let (first, last) = (Timestamp::from_nanos(i64::MIN), Timestamp::from_nanos(i64::MAX));
