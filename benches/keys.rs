@@ -94,7 +94,7 @@ impl Server {
         RotateKey {
             account,
             key,
-            asked_with: Some(key),
+            caller_key: Some(key),
             overlap_seconds: OVERLAP_SECONDS_DEFAULT,
             hash: *raw.hash().as_bytes(),
             prefix: raw.prefix().into(),

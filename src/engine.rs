@@ -1,13 +1,13 @@
-//! One shard's state: what may happen to it ([`State::decide`]) and what has happened to it
-//! ([`State::apply`]).
+//! One shard's state, the decisions on commands ([`State::decide`]) and the application of the
+//! resulting events ([`State::apply`]).
 //!
-//! The engine is pure. It has no clock, no randomness and no I/O: the time and the quote come in
-//! as arguments, so the same events always fold to the same state, and recovery is that fold.
+//! The engine is pure. It has no clock, no randomness and no I/O: the time and the quote are
+//! arguments, so the same events always fold to the same state, and recovery is that fold.
 //!
-//! `decide` looks and never changes: it refuses with a reason, finds an earlier order that the
-//! request names, or returns the facts that would follow. `apply` changes and never refuses: a fact
-//! that contradicts the state ends the process, because the state or the fact is wrong. Facts that
-//! come from a disk go through [`State::replay`], which is the same but tells instead.
+//! `decide` never changes the state: it rejects a command, finds that its work is already done, or
+//! returns the events that would follow. `apply` never refuses: an event that contradicts the state
+//! ends the process, because one of the two is wrong. Events from disk go through
+//! [`State::replay`], which returns the contradiction as an error instead.
 
 pub mod account;
 pub mod command;

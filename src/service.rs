@@ -1,7 +1,7 @@
-//! The use cases: the only place that knows markets, shards, limits and credentials together.
+//! The use cases: the only module that sees markets, shards, limits and credentials together.
 //!
-//! A method takes who calls and what they ask, typed and validated, and answers with domain values
-//! or with the reason why not. It knows nothing of HTTP: no header, no status, no JSON.
+//! A method takes the caller and a typed, validated request, and returns domain values or an error.
+//! It knows nothing of HTTP: no headers, no status codes, no JSON.
 
 mod access;
 mod accounts;
@@ -16,7 +16,7 @@ pub mod settlement;
 pub use access::{Admission, Caller, Denied, Makes, SocketCaller, TokenCaller};
 pub use accounts::{Balance, MarkedPosition, PositionStatus};
 pub use keys::{KeyListing, NewKey, NewKeyRequest};
-pub use markets::{MarketFilter, ShownOutcome, is_hot};
+pub use markets::{MarketFilter, OutcomeSnapshot, is_hot};
 pub use orders::{OrderList, OrderRequest, OrderStatus, OrdersRequest};
 
 use std::net::IpAddr;
@@ -40,10 +40,10 @@ use crate::market::Markets;
 use crate::shard::{Refusal, Shards};
 use access::AccessLimits;
 
-/// The table of keys, each with its limiter.
+/// All keys of the server, each with its rate limiter.
 pub type Keys = KeyTable<KeyLimiter>;
 
-/// Everything that requests are served from.
+/// Serves the use cases.
 pub struct Service {
     markets: Arc<Markets>,
     shards: Arc<Shards>,
@@ -51,31 +51,31 @@ pub struct Service {
     issuer: IdentitySource,
     ws_tokens: WsTokens,
     tiers: Tiers,
-    /// What a token may ask for that does not say.
+    /// The tier of an access token that names none.
     default_tier: Tier,
     access: AccessLimits,
     started: Instant,
 }
 
-/// What a service is made of.
+/// The parts of a [`Service`].
 pub struct Parts {
     /// The markets that the venue's feed publishes.
     pub markets: Arc<Markets>,
-    /// The shards, recovered.
+    /// The recovered shards.
     pub shards: Arc<Shards>,
     /// The keys of all shards.
     pub keys: Arc<Keys>,
-    /// Who vouches for identities.
+    /// Verifies access tokens.
     pub issuer: IdentitySource,
-    /// Signs the tokens for sockets.
+    /// Signs and verifies socket tokens.
     pub ws_tokens: WsTokens,
     /// The limits of each tier.
     pub tiers: Tiers,
-    /// What a token may ask for that does not say.
+    /// The tier of an access token that names none.
     pub default_tier: Tier,
-    /// The limits of callers without a valid key, by their address; none without them.
+    /// Limits per address for callers without a valid key; `None` for no limits.
     pub address_rules: Option<AddressRules>,
-    /// The limits of accounts besides those of their requests.
+    /// The limits of an account other than those on its requests.
     pub account_rates: AccountRates,
 }
 
@@ -88,41 +88,41 @@ pub struct Moment {
     pub monotonic_ns: u64,
 }
 
-/// What a use case needs to know about the request it serves.
+/// What a use case needs to know about the request that it serves.
 #[derive(Clone, Copy)]
 pub struct RequestContext<'a> {
-    /// When it is served.
+    /// The time at which the request is served.
     pub moment: Moment,
-    /// The address it came from.
+    /// The client's address.
     pub address: IpAddr,
-    /// Wakes the requests of its worker that wait for the disk.
+    /// Wakes the requests of this worker that wait for the disk.
     pub waiters: &'a Arc<Waiters>,
 }
 
-/// Which part of a list.
+/// A page of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Page {
-    /// How many rows at most.
+    /// The most rows to return.
     pub limit: usize,
-    /// How many rows to leave out first.
+    /// How many rows to skip.
     pub offset: usize,
 }
 
-/// Why a use case has come to nothing.
+/// Why a use case failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ServiceError {
-    /// The shard did not do it.
+    /// The shard refused the command.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The caller may not ask for it.
+    /// The caller is not allowed to do this.
     #[error(transparent)]
     Denied(#[from] Denied),
-    /// More entries than the caller's tier allows in one request.
+    /// The batch has more entries than the caller's tier allows.
     #[error("{count} entries in one request: the tier {} allows {batch_max}", .tier.as_str())]
     BatchTooLong {
-        /// How many came.
+        /// The number of entries sent.
         count: usize,
-        /// How many may come.
+        /// The most that the tier allows.
         batch_max: u32,
         /// The caller's tier.
         tier: Tier,
@@ -130,13 +130,13 @@ pub enum ServiceError {
     /// No outcome of any market has the token.
     #[error("no outcome has this token")]
     TokenNotFound,
-    /// The venue has named no book for the outcome.
+    /// The venue has not published a book for the outcome.
     #[error("no order book is known for this outcome")]
     NoBook,
     /// The table of keys is full.
     #[error("the server has as many keys as it can hold")]
     KeysFull,
-    /// The system gave no random bytes for a new key.
+    /// The operating system supplied no random bytes for a new key.
     #[error("the system gives no random bytes")]
     NoRandomBytes,
 }
@@ -148,7 +148,7 @@ impl From<Rejection> for ServiceError {
 }
 
 impl Service {
-    /// A service made of these parts.
+    /// Assembles a service.
     pub fn new(parts: Parts) -> Self {
         Self {
             markets: parts.markets,
@@ -163,7 +163,7 @@ impl Service {
         }
     }
 
-    /// This moment.
+    /// Reads both clocks.
     pub fn moment(&self) -> Moment {
         let elapsed_ns = self.started.elapsed().as_nanos();
         Moment {
@@ -182,20 +182,20 @@ impl Service {
         &self.tiers
     }
 
-    /// How many keys there are.
+    /// The number of keys in the table.
     pub fn key_count(&self) -> usize {
         self.keys.key_count()
     }
 }
 
-/// Puts every key that the states hold into a new table: at start.
+/// Builds the key table at start from the recovered states.
 pub fn key_table<'a>(
     states: impl Iterator<Item = &'a State>,
     tiers: &Tiers,
 ) -> Result<Keys, ServiceError> {
     let keys = Keys::new(KEYS_MAX);
     for state in states {
-        // By id, so that a key comes behind the one whose place it took.
+        // Ordered by id, so a key comes after the one it replaced.
         for key in state.keys() {
             if !keys.has_room() {
                 return Err(ServiceError::KeysFull);
@@ -212,16 +212,16 @@ pub fn key_table<'a>(
     Ok(keys)
 }
 
-/// What the shards call at once when an event is applied, so in the order of the shard: a new key
-/// enters the table, a rotated one gets its end, a revoked one is refused from then on, a forgotten
-/// one is not known any more.
+/// Keeps the key table in step with the shards. A shard calls the observer as it applies each
+/// event, and so in its own order: a created key is inserted, a rotated one gets its expiry, a
+/// revoked one is refused from then on, and a forgotten one is removed.
 ///
-/// None of it waits for the disk. To refuse too early is the safe side. And nobody can use a key
-/// that is not on disk yet, since its text leaves only with an answer that waits for that; but a
-/// key that entered the table later than its own revocation would stay good.
+/// The table does not wait for the disk. Refusing a key too early is safe. Accepting a new key
+/// early is safe too: nobody knows it before the answer that carries it, and that answer waits for
+/// the disk. A key inserted after its own revocation, however, would stay valid.
 pub fn key_observer(keys: Arc<Keys>, tiers: Tiers) -> crate::shard::Observer {
     let hash_of = |state: &State, key| {
-        let key = state.key(key).expect("it was made by an earlier record");
+        let key = state.key(key).expect("an earlier record created it");
         KeyHash::from_bytes(key.grant.hash)
     };
     Box::new(move |event, state| match event {
@@ -233,7 +233,7 @@ pub fn key_observer(keys: Arc<Keys>, tiers: Tiers) -> crate::shard::Observer {
                 permissions: grant.permissions,
                 created_at: *at,
             };
-            // A key that has an end makes no others: this one takes its place.
+            // A key with an expiry was rotated and creates no keys, so this one replaces it.
             let maker = created_by.and_then(|maker| keys.get(&hash_of(state, maker)));
             let old = maker.filter(|maker| !maker.is_lasting());
             insert_key(&keys, facts, grant, old.as_ref(), &tiers);
@@ -257,8 +257,8 @@ const fn facts_of(key: &Key) -> KeyFacts {
     }
 }
 
-/// Puts a key into the table: with windows of its own, or with those of the `old` one whose place
-/// it takes.
+/// Inserts a key into the table. It counts in the rate-limit windows of the `old` key that it
+/// replaces, or else in windows of its own.
 fn insert_key(
     keys: &Keys,
     facts: KeyFacts,
@@ -285,28 +285,28 @@ mod tests {
     use crate::engine::{Command, Rules, Verdict};
     use crate::ids::{KeyId, Place, ShardId};
 
-    /// A shard, and a table that watches it.
+    /// A shard and a key table that follows it.
     struct World {
         state: State,
-        watching: Arc<Keys>,
+        live_table: Arc<Keys>,
         observer: crate::shard::Observer,
     }
 
     impl World {
         fn new() -> Self {
-            let watching = Arc::new(Keys::new(KEYS_MAX));
-            let observer = key_observer(watching.clone(), Tiers::default());
-            Self { state: State::new(ShardId::of_digest(0)), watching, observer }
+            let live_table = Arc::new(Keys::new(KEYS_MAX));
+            let observer = key_observer(live_table.clone(), Tiers::default());
+            Self { state: State::new(ShardId::of_digest(0)), live_table, observer }
         }
 
         fn run(&mut self, now: Timestamp, command: &impl Command) {
             let verdict = self.state.decide(command, None, now, &Rules::default());
-            let Ok(Verdict::Happens(events, _)) = verdict else { panic!("nothing happens") };
+            let Ok(Verdict::Happens(events, _)) = verdict else { panic!("no events") };
             events.iter().for_each(|event| (self.observer)(event, &self.state));
             self.state.apply(&events, Place::START);
         }
 
-        /// Makes a key whose hash is so many times this byte; the newest key of the shard.
+        /// Creates a key whose hash is this byte repeated.
         fn create(&mut self, now: Timestamp, hash: u8, created_by: Option<KeyId>) -> Key {
             let grant = KeyGrant {
                 hash: [hash; 32],
@@ -329,7 +329,7 @@ mod tests {
                 &RotateKey {
                     account: old.account,
                     key: old.id,
-                    asked_with: None,
+                    caller_key: None,
                     overlap_seconds,
                     hash: [hash; 32],
                     prefix: "ps_live_01234567".into(),
@@ -343,8 +343,8 @@ mod tests {
             self.run(now, &RevokeKey { account, key, descendants: false });
         }
 
-        /// The table of the next start.
-        fn anew(&self) -> Keys {
+        /// The table that a restart would build.
+        fn rebuilt_table(&self) -> Keys {
             key_table([&self.state].into_iter(), &Tiers::default()).unwrap()
         }
     }
@@ -353,25 +353,25 @@ mod tests {
         keys.get(&KeyHash::from_bytes([hash; 32]))
     }
 
-    /// The table knows the keys that the shard keeps, whether it watched them or was built anew.
+    /// The table holds the keys that the shard keeps, whether it followed the shard or was rebuilt.
     #[test]
     fn the_table_forgets_what_the_shard_forgets() {
         let mut world = World::new();
         for number in 1..=110 {
             let key = world.create(Timestamp::EPOCH, number, None);
             world.revoke(Timestamp::EPOCH, &key);
-            for keys in [&*world.watching, &world.anew()] {
+            for keys in [&*world.live_table, &world.rebuilt_table()] {
                 let kept = usize::from(number).min(ENDED_KEYS_PER_ACCOUNT_MAX + 1);
                 assert_eq!(keys.key_count(), kept);
                 let newest = entry(keys, number).unwrap();
                 assert!(newest.check(Timestamp::EPOCH).is_err(), "it is revoked");
             }
         }
-        assert!(entry(&world.watching, 9).is_none());
-        assert!(entry(&world.watching, 10).is_some());
+        assert!(entry(&world.live_table, 9).is_none());
+        assert!(entry(&world.live_table, 10).is_some());
     }
 
-    /// Keys of one line count in the same windows, before a start and after it; no others do.
+    /// A key and its successors share their windows, before and after a restart. Other keys do not.
     #[test]
     fn a_successor_counts_in_the_windows_of_its_predecessor() {
         let mut world = World::new();
@@ -384,10 +384,10 @@ mod tests {
         world.revoke(at(5), &fourth);
         world.create(at(5), 6, None);
         let lines: [&[u8]; 3] = [&[1, 3, 4, 5], &[2], &[6]];
-        for keys in [&*world.watching, &world.anew()] {
+        for keys in [&*world.live_table, &world.rebuilt_table()] {
             for (line, now_ns) in lines.into_iter().zip((1..).map(|second| second * 1_000_000_000))
             {
-                // Free keys may send five a second.
+                // The free tier allows five requests a second.
                 for number in 0..5 {
                     let hash = line[number % line.len()];
                     let decision = entry(keys, hash).unwrap().limiter().decide(now_ns);

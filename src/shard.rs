@@ -1,11 +1,11 @@
-//! The shards at work: engine and journal, nothing else.
+//! Runs commands and reads against the shards: connects the engine to the journal.
 //!
-//! A task for a shard is run by whoever finds the shard idle; everybody else leaves theirs in its
-//! queue and is served by the one at work. So there is one total order in each shard, no hop to
-//! another thread when nobody else is there, and no thread ever waits for a lock.
+//! A thread that finds a shard idle runs its own task at once; others queue theirs, and the running
+//! thread executes them too. Each shard thus has one total order, an uncontended task needs no
+//! thread switch, and no thread ever waits for a lock.
 //!
-//! State runs ahead of the disk. Each answer comes with the place that it rests on, and nobody is
-//! told before that place is durable: not a result, not a refusal, not a read.
+//! State runs ahead of the disk. Each answer carries the place of the newest record it depends on
+//! and is withheld until that place is durable, whether it is a result, a refusal or a read.
 
 mod core;
 pub mod facts;
@@ -24,7 +24,7 @@ use std::task::{Context, Poll, ready};
 
 use parking_lot::Mutex;
 
-use self::core::{Core, Surroundings};
+use self::core::{Core, Environment};
 use queue::{CombiningQueue, Offered, Suspended, Turn};
 use ticket::Ticket;
 
@@ -39,54 +39,54 @@ use crate::journal::{DurableWait, Journal, Refused, Waiters};
 use crate::market::Markets;
 use crate::snapshot::Recovered;
 
-/// Tasks that wait in one shard at a time; past it the answer is 503. Unit tests make shards all
-/// the time, and most of that is the queues.
+/// The most tasks that wait in one shard; a further one is refused as busy. The queues are most of
+/// the cost of creating shards, which unit tests do often, so theirs are shorter.
 const QUEUE_CAPACITY: NonZeroUsize =
     NonZeroUsize::new(if cfg!(test) { 256 } else { 4096 }).expect("not 0");
 
-/// A runner serves at most this many tasks of others before it lets its own thread go on.
+/// The most queued tasks that a thread runs before it returns to its own work.
 const TASKS_PER_TURN_MAX: usize = 64;
 
-/// Called with each event at once when it is applied, before it is on disk, and with the state
-/// before its record. Meant for what has to keep the order of the shard: which keys are good.
+/// Called with each event as it is applied, before it is on disk, and with the state before its
+/// record. For what must follow the shard's order, such as which keys are valid.
 pub type Observer = Box<dyn Fn(&Event, &State) + Send + Sync>;
 
-/// Whether the process may take more memory. Whoever watches over it sets this.
+/// Whether the process may use more memory, as set by the memory watch.
 #[derive(Default, Debug)]
 pub struct Room {
     is_full: AtomicBool,
 }
 
 impl Room {
-    /// From now on nothing is added, or things are added again.
+    /// Sets whether commands that need memory are refused.
     pub fn set_full(&self, is_full: bool) {
         self.is_full.store(is_full, Ordering::Relaxed);
     }
 
-    /// Whether nothing may be added.
+    /// Whether commands that need memory are refused.
     pub fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Relaxed)
     }
 }
 
-type Task = Box<dyn FnOnce(&mut Core, &Surroundings) + Send>;
+type Task = Box<dyn FnOnce(&mut Core, &Environment) + Send>;
 
 /// All shards.
 pub struct Shards {
     shards: Box<[Shard]>,
-    around: Surroundings,
+    environment: Environment,
 }
 
 struct Shard {
     queue: CombiningQueue<Task>,
-    /// Locked by who has the queue's turn, so never contended.
+    /// Locked only by the thread that has the queue's turn, so never contended.
     core: Mutex<Core>,
 }
 
 /// Waits until a task has run and its result is durable. Resolves to `None` if the queue was full.
 ///
-/// A type of its own and not an `async fn`, because it is part of every request's future, which is
-/// moved: this holds the result once, and the task not at all.
+/// This is not an `async fn` because it is part of every request's future, which gets moved: this
+/// type stores the result once and the task not at all.
 struct TaskWait<'w, T> {
     waiters: &'w Arc<Waiters>,
     state: TaskState<T>,
@@ -95,7 +95,7 @@ struct TaskWait<'w, T> {
 enum TaskState<T> {
     /// The thread that has the queue's turn runs it.
     Queued(Arc<Ticket<T>>),
-    /// It has run; its record is on the way to the disk.
+    /// The task has run, and its record may not be durable yet.
     Ran(T, DurableWait),
     /// The queue was full.
     Refused,
@@ -103,19 +103,19 @@ enum TaskState<T> {
     Done,
 }
 
-/// Why a command has come to nothing.
+/// Why a command was refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
-    /// The engine refused it.
+    /// The engine rejected it.
     #[error(transparent)]
     Rejected(Rejection),
-    /// Too much is in flight: the same command may pass in a moment.
+    /// Too many commands are in flight; a retry may succeed shortly.
     #[error("the server is busy")]
     Busy,
-    /// The journal has no room for it.
+    /// The journal has no room for its record.
     #[error("the journal is full")]
     JournalFull,
-    /// The process has no memory for what it adds.
+    /// The command would add to the state, and the process has no memory left.
     #[error("the server has no memory left")]
     ServerFull,
 }
@@ -130,7 +130,7 @@ impl From<Refused> for Refusal {
 }
 
 impl Shards {
-    /// Shards that go on from these states.
+    /// Shards that continue from the recovered states.
     pub fn new(
         recovered: Recovered,
         journal: Arc<Journal>,
@@ -148,11 +148,12 @@ impl Shards {
                 core: Mutex::new(Core::new(shard.state, shard.decided_at)),
             })
             .collect();
-        Self { shards, around: Surroundings { journal, markets, rules, clock, room, observer } }
+        let environment = Environment { journal, markets, rules, clock, room, observer };
+        Self { shards, environment }
     }
 
-    /// Executes a command, or leaves it in the queue, before this returns. Resolves when its answer
-    /// is durable.
+    /// Executes or queues a command before this returns. The future resolves when the answer is
+    /// durable; the command runs even if the future is dropped.
     pub fn execute<C>(
         self: &Arc<Self>,
         shard: ShardId,
@@ -162,15 +163,15 @@ impl Shards {
     where
         C: Command<Answer: Send> + Send + 'static,
     {
-        let mut wait =
-            self.enqueue(shard, waiters, move |core, around| core.execute(&command, around));
+        let mut wait = self
+            .enqueue(shard, waiters, move |core, environment| core.execute(&command, environment));
         // An `async` block would hold the wait twice.
         poll_fn(move |context| {
             Pin::new(&mut wait).poll(context).map(|answer| answer.unwrap_or(Err(Refusal::Busy)))
         })
     }
 
-    /// Executes the commands of a batch one after the other, with one wait for all of them.
+    /// Executes the commands of a batch in sequence, with a single wait for the disk.
     pub async fn execute_all<C>(
         self: &Arc<Self>,
         shard: ShardId,
@@ -180,12 +181,12 @@ impl Shards {
     where
         C: Command<Answer: Send> + Send + 'static,
     {
-        self.enqueue(shard, waiters, move |core, around| {
+        self.enqueue(shard, waiters, move |core, environment| {
             let mut place = Place::START;
             let value = commands
                 .iter()
                 .map(|command| {
-                    let observed = core.execute(command, around);
+                    let observed = core.execute(command, environment);
                     place = place.max(observed.place);
                     observed.value
                 })
@@ -196,14 +197,14 @@ impl Shards {
         .ok_or(Refusal::Busy)
     }
 
-    /// Reads a shard, in bounded work. Resolves when what was read is durable.
+    /// Reads a shard. Resolves when what was read is durable. `read` must do bounded work.
     pub async fn observe<T: Send + 'static>(
         self: &Arc<Self>,
         shard: ShardId,
         waiters: &Arc<Waiters>,
         read: impl FnOnce(&State) -> Observed<T> + Send + 'static,
     ) -> Result<T, Refusal> {
-        let read = move |core: &mut Core, _: &Surroundings| {
+        let read = move |core: &mut Core, _: &Environment| {
             let mut observed = read(&core.state);
             if faults::is_on(Fault::ReadAnsweredEarly) {
                 observed.place = Place::START;
@@ -213,43 +214,43 @@ impl Shards {
         self.enqueue(shard, waiters, read).await.ok_or(Refusal::Busy)
     }
 
-    /// Runs one task in a shard, or leaves it in the queue, before this returns: a task in the
-    /// queue runs, whether or not the visit is polled.
+    /// Runs or queues a task before this returns. A queued task runs whether or not the returned
+    /// wait is polled.
     fn enqueue<'w, T: Send + 'static>(
         self: &Arc<Self>,
         shard_id: ShardId,
         waiters: &'w Arc<Waiters>,
-        task: impl FnOnce(&mut Core, &Surroundings) -> Observed<T> + Send + 'static,
+        task: impl FnOnce(&mut Core, &Environment) -> Observed<T> + Send + 'static,
     ) -> TaskWait<'w, T> {
         let shard = &self.shards[shard_id.index()];
         if let Some(turn) = shard.queue.try_turn() {
-            let observed = ending_on_panic(|| task(&mut shard.core.lock(), &self.around));
+            let observed = abort_on_panic(|| task(&mut shard.core.lock(), &self.environment));
             self.serve(shard_id, turn);
             return TaskWait::ran(observed, waiters);
         }
         let ticket = Arc::new(Ticket::new(waiters.clone()));
         let filled = ticket.clone();
-        let task: Task = Box::new(move |core, around| filled.fill(task(core, around)));
+        let task: Task = Box::new(move |core, environment| filled.fill(task(core, environment)));
         match shard.queue.offer(task) {
             Offered::Full(_) => return TaskWait { waiters, state: TaskState::Refused },
             Offered::Queued => {}
-            Offered::Yours(turn) => self.serve(shard_id, turn),
+            Offered::Turn(turn) => self.serve(shard_id, turn),
         }
         TaskWait { waiters, state: TaskState::Queued(ticket) }
     }
 
-    /// Runs what is queued. Past a bound, the rest is left to a task of its own, so that the
-    /// connections of this thread get their turn.
+    /// Runs the queued tasks. After [`TASKS_PER_TURN_MAX`] the rest moves to a task of its own, so
+    /// that this thread's connections are not starved.
     fn serve(self: &Arc<Self>, shard_id: ShardId, mut turn: Turn<'_, Task>) {
         let shard = &self.shards[shard_id.index()];
         for _ in 0..TASKS_PER_TURN_MAX {
             let Some(task) = turn.next() else {
                 return;
             };
-            ending_on_panic(|| task(&mut shard.core.lock(), &self.around));
+            abort_on_panic(|| task(&mut shard.core.lock(), &self.environment));
         }
         let rest = Rest { shards: self.clone(), shard_id, suspended: Some(turn.suspend()) };
-        tokio::spawn(async move { rest.go_on() });
+        tokio::spawn(async move { rest.resume() });
     }
 }
 
@@ -260,7 +261,7 @@ impl<'w, T> TaskWait<'w, T> {
     }
 }
 
-/// Nothing in it is pinned.
+/// No field is pinned.
 impl<T> Unpin for TaskWait<'_, T> {}
 
 impl<T> Future for TaskWait<'_, T> {
@@ -281,24 +282,24 @@ impl<T> Future for TaskWait<'_, T> {
         match std::mem::replace(&mut this.state, TaskState::Done) {
             TaskState::Ran(value, _) => Poll::Ready(Some(value)),
             TaskState::Refused => Poll::Ready(None),
-            TaskState::Queued(_) | TaskState::Done => unreachable!("polled after it was done"),
+            TaskState::Queued(_) | TaskState::Done => unreachable!("polled after completion"),
         }
     }
 }
 
-/// What is left of a turn, on its way to a task of its own.
+/// The rest of a turn, to be run by a task of its own.
 ///
-/// A runtime that ends drops its tasks without running them. Nobody could ever get the turn again,
-/// and the commands of other threads would wait for ever: then the rest is run by the drop.
+/// A runtime that shuts down drops its tasks without running them. The turn would be lost and the
+/// commands of other threads would wait for ever, so dropping this runs the rest.
 struct Rest {
     shards: Arc<Shards>,
     shard_id: ShardId,
-    /// `None` once it goes on.
+    /// `None` once resumed.
     suspended: Option<Suspended>,
 }
 
 impl Rest {
-    fn go_on(mut self) {
+    fn resume(mut self) {
         if let Some(suspended) = self.suspended.take() {
             let turn = suspended.resume(&self.shards.shards[self.shard_id.index()].queue);
             self.shards.serve(self.shard_id, turn);
@@ -314,22 +315,23 @@ impl Drop for Rest {
         let shard = &self.shards.shards[self.shard_id.index()];
         let mut turn = suspended.resume(&shard.queue);
         while let Some(task) = turn.next() {
-            ending_on_panic(|| task(&mut shard.core.lock(), &self.shards.around));
+            abort_on_panic(|| task(&mut shard.core.lock(), &self.shards.environment));
         }
     }
 }
 
-/// A panic while a shard runs leaves it half changed: the process ends, and recovery decides.
-fn ending_on_panic<T>(run: impl FnOnce() -> T) -> T {
-    struct EndOnPanic;
-    impl Drop for EndOnPanic {
+/// Aborts the process if `run` panics: the shard's state may be half changed, so it must be
+/// recovered from the journal.
+fn abort_on_panic<T>(run: impl FnOnce() -> T) -> T {
+    struct AbortOnPanic;
+    impl Drop for AbortOnPanic {
         fn drop(&mut self) {
             if std::thread::panicking() {
                 std::process::abort();
             }
         }
     }
-    let _end = EndOnPanic;
+    let _guard = AbortOnPanic;
     run()
 }
 

@@ -33,7 +33,7 @@ impl Command for OpenAccount {
         account
     }
 
-    fn rests_on(&self, state: &State) -> Place {
+    fn depends_on(&self, state: &State) -> Place {
         state.identity_place(&self.0)
     }
 }

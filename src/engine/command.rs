@@ -1,4 +1,4 @@
-//! What can be asked of a shard: the commands, and the values that they carry.
+//! The commands that a shard executes, and the values in them.
 
 use std::sync::Arc;
 
@@ -11,93 +11,93 @@ use crate::ids::{AccountId, CommentId, KeyId, OrderId, ShardId};
 use crate::market::book::Side;
 use crate::money::{Price, Shares};
 
-/// Opens the account of an identity, unless it has one.
+/// Opens an account for an identity, unless it has one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OpenAccount(pub Identity);
 
-/// Gives a key another name.
+/// Renames a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RenameKey {
-    /// Whose.
+    /// The account that the key belongs to.
     pub account: AccountId,
-    /// Which.
+    /// The key to rename.
     pub key: KeyId,
-    /// What it will be called.
+    /// The new name.
     pub name: Option<Box<str>>,
-    /// With which key the caller came; none for a token.
-    pub asked_with: Option<KeyId>,
+    /// The key that the caller authenticated with; `None` for an access token.
+    pub caller_key: Option<KeyId>,
 }
 
-/// Ends a key, and on request all keys that were made with it.
+/// Revokes a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RevokeKey {
-    /// Whose.
+    /// The account that the key belongs to.
     pub account: AccountId,
-    /// Which.
+    /// The key to revoke.
     pub key: KeyId,
-    /// Whether keys made with it, and with those, end too.
+    /// Whether to revoke the keys created with it, directly or indirectly, too.
     pub descendants: bool,
 }
 
-/// Writes a comment on an order of this shard.
+/// Adds a comment to an order of this shard.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WriteComment {
-    /// On which order.
+    /// The order to comment on.
     pub order: OrderId,
-    /// Who writes; the account may live in another shard.
+    /// The author's account, which may be in another shard.
     pub author: AccountId,
-    /// What; 1 to 1,000 characters.
+    /// The text; 1 to 1,000 characters.
     pub content: Box<str>,
 }
 
-/// Takes a comment back.
+/// Deletes a comment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeleteComment {
-    /// Which.
+    /// The comment to delete.
     pub comment: CommentId,
-    /// Who asks: only the author may.
+    /// The caller's account, which must be the author's.
     pub author: AccountId,
 }
 
-/// Keeps how a market is resolved, unless that was decided before. For the shard that
+/// Records the resolution of a market, unless one was recorded before. Send it to the shard that
 /// [`Decision::home`] names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DecideSettlement(pub Arc<Decision>);
 
-/// Pays some of the shard's positions in a market that is resolved, all of them in the end.
+/// Pays some of the shard's positions in a resolved market. Repeat it until all are paid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settle(pub Arc<Decision>);
 
-/// Who somebody is, as the identity provider says.
+/// A user's identity at the identity provider.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
-    /// SHA-256 of issuer, a zero byte, and subject. It alone decides which account is meant.
+    /// SHA-256 of issuer, a zero byte, and subject. It alone identifies the account.
     pub digest: [u8; 32],
-    /// Who vouches.
+    /// The issuer of the identity.
     pub issuer: Box<str>,
-    /// The provider's name for the person or program.
+    /// The issuer's name for the person or program.
     pub subject: Box<str>,
 }
 
 impl Identity {
-    /// The shard that the account of this identity lives in.
+    /// The shard of this identity's account.
     pub const fn shard(&self) -> ShardId {
         ShardId::of_digest(self.digest[0])
     }
 }
 
-/// Whose account a command acts on.
+/// The account that a command acts on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Owner {
-    /// An account that exists: the caller came with one of its keys.
+    /// An existing account, for a caller with one of its keys.
     Account(AccountId),
-    /// The account of an identity, opened by this command if there is none: the caller came with an
-    /// access token.
+    /// The account of an identity, for a caller with an access token. The command opens it if there
+    /// is none.
     Identity(Identity),
 }
 
 impl Owner {
-    /// The shard that the account lives in.
+    /// The account's shard.
     pub const fn shard(&self) -> ShardId {
         match self {
             Self::Account(account) => account.shard(),
@@ -106,30 +106,30 @@ impl Owner {
     }
 }
 
-/// A key to be made. Whether the caller may give what the grant says was decided before.
+/// Creates a key. The caller's right to grant this was checked before.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CreateKey {
-    /// For which account.
+    /// The owner of the new key.
     pub owner: Owner,
-    /// Refuse when the account has an active key: this is its first one.
+    /// Whether to reject the command if the account has an active key.
     pub is_bootstrap: bool,
-    /// With which key it is made; none for a token.
+    /// The key that the caller authenticated with; `None` for an access token.
     pub created_by: Option<KeyId>,
-    /// What the new key is and may do.
+    /// The properties of the new key.
     pub grant: KeyGrant,
 }
 
-/// A key to be replaced by one that is and may do the same. Whether the caller may give that was
-/// decided before.
+/// Replaces a key by a new one with the same name, tier and permissions. The caller's right to
+/// grant these was checked before.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RotateKey {
-    /// Whose.
+    /// The account that the key belongs to.
     pub account: AccountId,
-    /// Which.
+    /// The key to replace.
     pub key: KeyId,
-    /// With which key the caller came; none for a token.
-    pub asked_with: Option<KeyId>,
-    /// How much longer the old key works; with 0 it is revoked.
+    /// The key that the caller authenticated with; `None` for an access token.
+    pub caller_key: Option<KeyId>,
+    /// How long the old key keeps working; with 0 it is revoked at once.
     pub overlap_seconds: u32,
     /// SHA-256 of the new raw key.
     pub hash: [u8; 32],
@@ -137,10 +137,10 @@ pub struct RotateKey {
     pub prefix: Box<str>,
 }
 
-/// Buys or sells at the market: an order and the names it goes by.
+/// Places a market order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trade {
-    /// For which account.
+    /// The owner of the order.
     pub owner: Owner,
     order: TradeOrder,
     names: OrderNames,
@@ -148,7 +148,7 @@ pub struct Trade {
 }
 
 impl Trade {
-    /// An order for this account. It is hashed here, so that the shard need not.
+    /// Creates the command. The order is hashed here, which saves the shard the work.
     pub fn new(owner: Owner, order: TradeOrder, names: OrderNames) -> Self {
         let fingerprint = order.fingerprint();
         Self { owner, order, names, fingerprint }
@@ -159,42 +159,42 @@ impl Trade {
         &self.order
     }
 
-    /// How the caller can name it again.
+    /// Names by which the caller can find or repeat the order.
     pub const fn names(&self) -> &OrderNames {
         &self.names
     }
 
-    /// What makes another request the same order.
+    /// The fingerprint of the order; see [`TradeOrder::fingerprint`].
     pub const fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
 }
 
-/// A market order, all or nothing.
+/// A market order that fills completely or not at all.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TradeOrder {
     /// The market's condition id.
     pub market_id: Box<str>,
     /// The label of the outcome, as the caller wrote it.
     pub outcome: Box<str>,
-    /// Which way.
+    /// Buy or sell.
     pub side: Side,
     /// Above 0, at most [`TradeOrder::QUANTITY_MAX`].
     pub quantity: Shares,
-    /// The price that the caller saw, between 0 and 1.
+    /// The price that the caller saw, between 0 and 1; the reference for slippage.
     pub expected_price: Option<Price>,
-    /// The most that the fill may be worse than the reference price, 0 to 10,000.
+    /// How much worse than the reference price the fill may be, 0 to 10,000.
     pub max_slippage_bps: Option<u16>,
 }
 
 impl TradeOrder {
-    /// One order is for at most a million shares.
+    /// The largest quantity of an order: a million shares.
     pub const QUANTITY_MAX: Shares = Shares::from_micros(1_000_000_000_000);
-    /// What counts as too much slippage when a caller names a price but no bound.
+    /// The slippage bound of an order with an expected price but no bound.
     pub const MAX_SLIPPAGE_BPS_DEFAULT: u16 = 500;
 
-    /// What makes two requests the same order: the trading fields as they were sent, the case of
-    /// the outcome apart.
+    /// Two requests with the same fingerprint are the same order. It covers the trading fields as
+    /// they were sent, ignoring the case of the outcome.
     pub fn fingerprint(&self) -> Fingerprint {
         let outcome: SmallVec<[u8; 32]> = if self.outcome.is_ascii() {
             self.outcome.bytes().map(|byte| byte.to_ascii_lowercase()).collect()
@@ -227,9 +227,8 @@ pub struct OrderNames {
 }
 
 impl OrderNames {
-    /// These names: from the header, from the body, from a batch. Equal ones count once, and there
-    /// are at most [`NAMES_PER_ORDER_MAX`]. `client_order_id` is the one that the body gave, shown
-    /// with the order.
+    /// The names from the header, the body or the batch: at most [`NAMES_PER_ORDER_MAX`], counting
+    /// equal ones once. `client_order_id` is the name from the body, shown with the order.
     pub fn new(
         names: impl IntoIterator<Item = NameHash>,
         client_order_id: Option<Box<str>>,
@@ -240,16 +239,16 @@ impl OrderNames {
                 hashes.push(name);
             }
         }
-        assert!(hashes.len() <= NAMES_PER_ORDER_MAX, "one name from each place that can give one");
+        assert!(hashes.len() <= NAMES_PER_ORDER_MAX, "at most one name from each source");
         Self { hashes, client_order_id }
     }
 
-    /// The names, each once.
+    /// The hashes of the names, without duplicates.
     pub fn hashes(&self) -> &[NameHash] {
         &self.hashes
     }
 
-    /// The name that the body gave.
+    /// The name from the body.
     pub fn client_order_id(&self) -> Option<&str> {
         self.client_order_id.as_deref()
     }
@@ -260,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_trading_field_counts_and_case_of_the_outcome_does_not() {
+    fn a_fingerprint_covers_every_trading_field_but_not_the_case_of_the_outcome() {
         let order = TradeOrder {
             market_id: "0xa".into(),
             outcome: "Yes".into(),

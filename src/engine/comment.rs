@@ -3,24 +3,25 @@
 use super::state_hash::{StateHash, Term, TermKind};
 use crate::ids::{AccountId, CommentId, OrderId, Timestamp};
 
-/// One order has at most this many comments at a time.
+/// The most comments on one order.
 pub const COMMENTS_PER_ORDER_MAX: usize = 1_000;
 
-/// One author has at most this many of them, so that nobody fills somebody else's order.
+/// The most comments of one author on one order, so that no author can use up all of an order's
+/// comments.
 pub const COMMENTS_PER_AUTHOR_MAX: usize = 20;
 
-/// What somebody wrote on an order.
+/// A comment on an order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Comment {
-    /// Its id.
+    /// The comment's id.
     pub id: CommentId,
-    /// On which order.
+    /// The order commented on.
     pub order: OrderId,
-    /// Who wrote it.
+    /// The author's account.
     pub author: AccountId,
-    /// What.
+    /// The text.
     pub content: Box<str>,
-    /// When.
+    /// When the comment was written.
     pub at: Timestamp,
 }
 
@@ -29,7 +30,7 @@ pub struct Comment {
 pub(super) struct OrderComments {
     /// Oldest first.
     pub(super) ids: Vec<CommentId>,
-    /// The newest record that added one or took one away: its position in the log.
+    /// The log position of the newest record that added or removed one.
     pub(super) position_in_log: u64,
 }
 

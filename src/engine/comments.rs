@@ -36,7 +36,7 @@ impl Command for WriteComment {
         state.comment(comment).expect("just added").clone()
     }
 
-    fn rests_on(&self, state: &State) -> Place {
+    fn depends_on(&self, state: &State) -> Place {
         state.comments_place(self.order)
     }
 }
@@ -55,7 +55,7 @@ impl Command for DeleteComment {
 
     fn answer(_: &State, (): (), _: bool) {}
 
-    fn rests_on(&self, state: &State) -> Place {
+    fn depends_on(&self, state: &State) -> Place {
         let comment = self.comment;
         match state.comment(comment) {
             Some(comment) => state.comments_place(comment.order),

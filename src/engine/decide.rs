@@ -1,4 +1,4 @@
-//! What every command has: a decision, an answer, and the record that the answer rests on.
+//! The interface of commands: a decision, an answer, and the record that the answer depends on.
 
 use super::event::Events;
 use super::rejection::Rejection;
@@ -7,60 +7,60 @@ use super::state::State;
 use crate::ids::{Place, Timestamp};
 use crate::market::quote::Quote;
 
-/// Something that may change a shard's state. It is validated, owned and complete, but for what the
-/// shard reads at the moment of decision: its own state, the clock and the quote.
+/// A request to change a shard's state. It is validated and owns its data. The decision also
+/// depends on the state, the clock and the quote, which are read when it is made.
 pub trait Command {
-    /// What the facts are about, and the answer is read from.
+    /// Identifies what the command acted on, to read the answer from the state.
     type Subject;
-    /// What the caller gets.
+    /// The result for the caller.
     type Answer;
 
-    /// The market whose quote the decision needs.
+    /// The market whose quote the decision needs, if any.
     fn market_id(&self) -> Option<&str> {
         None
     }
 
-    /// Refuses with a reason, or says what follows. Nothing changes.
+    /// Decides the command without changing the state.
     fn decide(
         &self,
         state: &State,
         given: Given<'_, '_>,
     ) -> Result<Verdict<Self::Subject>, Rejection>;
 
-    /// The answer, read when the facts are applied. `is_new` unless nothing had to happen.
+    /// Reads the answer after the events were applied. `is_new` is false if there were none.
     fn answer(state: &State, subject: Self::Subject, is_new: bool) -> Self::Answer;
 
-    /// The newest record that an answer rests on when the command changes nothing.
-    fn rests_on(&self, state: &State) -> Place;
+    /// The newest record that the answer depends on if the command changes nothing.
+    fn depends_on(&self, state: &State) -> Place;
 
-    /// The newest record that this refusal rests on.
-    fn refusal_rests_on(&self, state: &State, _: &Rejection) -> Place {
-        self.rests_on(state)
+    /// The newest record that this rejection depends on.
+    fn refusal_depends_on(&self, state: &State, _: &Rejection) -> Place {
+        self.depends_on(state)
     }
 }
 
-/// What a decision is given besides the state.
+/// The inputs of a decision other than the state.
 #[derive(Clone, Copy, Debug)]
 pub struct Given<'a, 'q> {
-    /// That of the market that the command names; `None` where there is no such market.
+    /// The quote of the command's market; `None` if it names none or the market is not listed.
     pub quote: Option<&'a Quote<'q>>,
-    /// When.
+    /// The time of the decision.
     pub now: Timestamp,
-    /// What the operator decides.
+    /// The operator's rules.
     pub rules: &'a Rules,
 }
 
-/// What follows from a command that was not refused.
+/// The outcome of a command that was not rejected.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Verdict<S> {
-    /// These facts about something, once they are applied and journaled.
+    /// The command takes effect through these events, which must be journaled and applied.
     Happens(Events, S),
-    /// Nothing: this is so already, or was done before.
+    /// The command has no effect: its work is already done.
     Already(S),
 }
 
 impl State {
-    /// What would follow from a command, on this quote, at this time; nothing changes.
+    /// Decides a command for this quote and time, without changing the state.
     #[inline]
     pub fn decide<C: Command>(
         &self,
@@ -73,6 +73,6 @@ impl State {
     }
 }
 
-/// No client gets this far: a shard would have to hold 2⁴⁷ records of one kind.
+/// Unreachable in practice: a shard has 2⁴⁷ ids of each kind.
 pub(super) const IDS_EXHAUSTED: Rejection =
     Rejection::Broken { rule: "a shard has used all of its ids" };

@@ -1,4 +1,4 @@
-//! What a taker pays to the venue.
+//! Taker fees.
 
 use crate::market::book::Level;
 use crate::market::catalogue::{FeeCurve, FeeExponent};
@@ -17,7 +17,7 @@ pub fn level_fee(curve: FeeCurve, fill: Level) -> Usd {
     let spread = price * (10_000 - price);
     // At most 10¹² micro-shares at a rate of at most 1.
     let amount = fill.size.micros() * curve.rate.micros();
-    // Each with a scale that is known when this is compiled.
+    // Separate calls, so that each divides by a constant.
     let steps = match curve.exponent {
         FeeExponent::One => div_half_even(product(amount, spread), scale(8)),
         FeeExponent::Two => div_half_even(product(amount, spread * spread), scale(16)),
@@ -30,7 +30,7 @@ fn product(amount: i64, weight: i64) -> i128 {
     i128::from(amount) * i128::from(weight)
 }
 
-/// What the product of size, rate and a weight of so many decimals is divided by to count steps.
+/// The divisor that turns size × rate × weight into fee steps, for a weight with this many decimals.
 const fn scale(decimals: u32) -> i128 {
     let unit = MICROS_PER_UNIT as i128;
     unit * unit * 10_i128.pow(decimals) / 100_000
@@ -61,9 +61,9 @@ mod tests {
             ("100", "0.5", "0.25", Two, "1.5625"),
             ("100", "0.001", "0.05", One, "0.005"),
             ("1", "0.001", "0.05", One, "0.00005"),
-            // 0.000005 is half of a step: to the even neighbour, which is 0.
+            // 0.000005 is half a step, rounded to the even neighbour 0.
             ("0.00004", "0.5", "0.5", One, "0"),
-            // 0.000015 is one and a half: to the even neighbour, which is 2.
+            // 0.000015 is one and a half steps, rounded to the even neighbour 2.
             ("0.00012", "0.5", "0.5", One, "0.00002"),
             ("1000000", "0.5", "1", One, "250000"),
             ("1000000", "0.5", "1", Two, "62500"),

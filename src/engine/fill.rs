@@ -1,4 +1,4 @@
-//! What an order asked for when it was placed, and what a fill gave it.
+//! The terms of an order as placed, and the result of its fill.
 
 use smallvec::SmallVec;
 
@@ -7,45 +7,45 @@ use crate::ids::{AccountId, MarketIndex, OrderId, OutcomeIndex, Timestamp};
 use crate::market::book::Side;
 use crate::money::{FeeRate, Price, Shares, Usd};
 
-/// An order as it was placed. None of this changes.
+/// The immutable terms of an order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Placement {
-    /// The order.
+    /// The order's id.
     pub order: OrderId,
-    /// Whose.
+    /// The account that placed the order.
     pub account: AccountId,
-    /// In which market.
+    /// The market, by the shard's index.
     pub market: MarketIndex,
-    /// Of which outcome.
+    /// The outcome's index in the market.
     pub outcome: OutcomeIndex,
-    /// Which way.
+    /// Buy or sell.
     pub side: Side,
-    /// The order as it was sent, hashed.
+    /// The hash of the trading fields as sent.
     pub fingerprint: Fingerprint,
-    /// The names that it goes by, at most [`NAMES_PER_ORDER_MAX`].
+    /// The caller's names for the order, at most [`NAMES_PER_ORDER_MAX`].
     pub names: SmallVec<[NameHash; NAMES_PER_ORDER_MAX]>,
-    /// The name that its body gave.
+    /// The name from the request's body.
     pub client_order_id: Option<Box<str>>,
 }
 
-/// What was taken, what it cost, and what the account had afterwards.
+/// Quantity and cost of a fill, and what the account had afterwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fill {
-    /// The sum of the sizes.
+    /// The total size of the levels taken.
     pub quantity: Shares,
     /// Σ price × size, rounded once against the trader.
     pub notional: Usd,
     /// The sum of the levels' fees.
     pub fee: Usd,
-    /// The rate that the fee was computed at.
+    /// The rate at which the fee was computed.
     pub fee_rate: FeeRate,
-    /// Cash afterwards.
+    /// The account's cash afterwards.
     pub balance: Usd,
-    /// Shares of this outcome afterwards.
+    /// The account's shares of this outcome afterwards.
     pub position_shares: Shares,
-    /// What those shares cost, fees outside.
+    /// The cost of those shares, without fees.
     pub position_cost: Usd,
-    /// When.
+    /// The time of the fill.
     pub at: Timestamp,
 }
 
@@ -55,7 +55,7 @@ impl Fill {
         self.notional.per_share(self.quantity).expect("a fill is of more than no shares")
     }
 
-    /// Cost a share of the position afterwards, 0 when it is closed.
+    /// Cost per share of the position afterwards; 0 if it is closed.
     pub fn average_entry_price(&self) -> Price {
         self.position_cost.per_share(self.position_shares).unwrap_or(Price::ZERO)
     }

@@ -1,24 +1,24 @@
-//! API keys as an account's state: what a key may do, and whether it still may.
+//! API keys: their permissions, rotation and expiry.
 
 use crate::ids::{AccountId, KeyId, Timestamp};
 use crate::limits::tier::Tier;
 
-/// One thing that a key can be allowed to do.
+/// A permission of a key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Permission {
-    /// Every read that is not public, and the sockets.
+    /// Private reads, and sockets.
     Read,
-    /// Orders, trades, comments.
+    /// Orders and comments.
     Trade,
-    /// All keys of the account.
+    /// Managing all keys of the account.
     Admin,
 }
 
 impl Permission {
-    /// All of them, in the order in which they are listed.
+    /// All permissions, in display order.
     pub const ALL: [Self; 3] = [Self::Read, Self::Trade, Self::Admin];
 
-    /// As the wire writes it.
+    /// The name in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -42,18 +42,18 @@ impl Permission {
 pub struct Permissions(u8);
 
 impl Permissions {
-    /// What a key may do when its maker did not say.
+    /// The permissions of a key created without naming any.
     pub const DEFAULT: Self = Self(Permission::Read.bit() | Permission::Trade.bit());
-    /// Everything: what an access token may do with its own account.
+    /// All permissions, as an access token has on its own account.
     pub const ALL: Self = Self(Self::DEFAULT.0 | Permission::Admin.bit());
 
-    /// These permissions; `None` when there are none.
+    /// The set of these permissions; `None` if there are none.
     pub fn of(permissions: impl IntoIterator<Item = Permission>) -> Option<Self> {
         let bits = permissions.into_iter().fold(0, |bits, permission| bits | permission.bit());
         Self::from_bits(bits)
     }
 
-    /// The set as the journal stores it; `None` for what is not one.
+    /// Reads the journal's form; `None` if it is not a valid set.
     pub const fn from_bits(bits: u8) -> Option<Self> {
         if bits == 0 || bits & !Self::ALL.0 != 0 { None } else { Some(Self(bits)) }
     }
@@ -63,12 +63,12 @@ impl Permissions {
         self.0
     }
 
-    /// Whether this is allowed.
+    /// Whether the set contains this permission.
     pub const fn allows(self, permission: Permission) -> bool {
         self.0 & permission.bit() != 0
     }
 
-    /// Whether all of these are also in `other`.
+    /// Whether `other` contains all of these permissions.
     pub const fn is_subset_of(self, other: Self) -> bool {
         self.0 & !other.0 == 0
     }
@@ -79,70 +79,72 @@ impl Permissions {
     }
 }
 
-/// The shown part of a raw key is at most this long.
+/// The longest displayed prefix of a raw key, in bytes.
 pub const KEY_PREFIX_BYTES_MAX: usize = 16;
 
-/// An account keeps this many keys that have ended, the newest.
+/// How many revoked or expired keys an account keeps. The oldest are forgotten first.
 pub const ENDED_KEYS_PER_ACCOUNT_MAX: usize = 100;
 
-/// A key that was rotated works on for at most so long: 30 days.
+/// The longest time that a rotated key keeps working: 30 days.
 pub const OVERLAP_SECONDS_MAX: u32 = 30 * 24 * 3600;
 
-/// A key that was rotated works on for so long when nobody says: a day.
+/// How long a rotated key keeps working by default: a day.
 pub const OVERLAP_SECONDS_DEFAULT: u32 = 24 * 3600;
 
-/// An account has at most this many keys that were rotated and still work. They do not count among
-/// its active keys, and rotating on and on must not make keys without end.
+/// The most rotated keys of an account that still work. They do not count as active keys, so
+/// without this limit repeated rotation could create any number of working keys.
 pub const OVERLAPPING_KEYS_PER_ACCOUNT_MAX: usize = 20;
 
-/// What a key is and may do.
+/// The properties of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeyGrant {
-    /// SHA-256 of the raw key, which is kept nowhere.
+    /// SHA-256 of the raw key, which is not stored.
     pub hash: [u8; 32],
-    /// The first characters of the raw key, for people to tell keys apart; at most
+    /// The first characters of the raw key, displayed so that people can identify keys; at most
     /// [`KEY_PREFIX_BYTES_MAX`] bytes.
     pub prefix: Box<str>,
-    /// What its owner calls it; at most 100 characters.
+    /// The owner's name for the key; at most 100 characters.
     pub name: Option<Box<str>>,
-    /// How much it may ask.
+    /// The tier whose limits apply to the key.
     pub tier: Tier,
-    /// What it may do.
+    /// What the key may do.
     pub permissions: Permissions,
-    /// When it ends by itself: only a key that was rotated does. What it still may do in between
-    /// is said at [`Key::is_rotated`].
+    /// When the key expires. Only a rotated key does; see [`Key::is_rotated`] for what it may still
+    /// do until then.
     pub expires_at: Option<Timestamp>,
 }
 
 /// A key of an account.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Key {
-    /// Its id.
+    /// The key's id.
     pub id: KeyId,
-    /// Whose.
+    /// The account that the key belongs to.
     pub account: AccountId,
-    /// What it is and may do.
+    /// The key's properties.
     pub grant: KeyGrant,
-    /// With which key it was made, or whose place it took; none for a token.
+    /// The key that created this one, or that this one replaced; `None` if an access token created
+    /// it.
     pub created_by: Option<KeyId>,
-    /// The nearest key in the line of its makers that the account still keeps. It ends with that
-    /// one's descendants, also when keys between the two were forgotten.
+    /// The nearest creator, direct or indirect, that the account still keeps. Revoking that key
+    /// with its descendants revokes this one too, even if keys between the two were forgotten.
     pub kept_maker: Option<KeyId>,
-    /// When it was made.
+    /// When the key was created.
     pub created_at: Timestamp,
-    /// When it was ended.
+    /// When the key was revoked.
     pub revoked_at: Option<Timestamp>,
 }
 
 impl Key {
-    /// Whether it is accepted at `now`.
+    /// Whether the key is accepted at `now`.
     pub fn is_active(&self, now: Timestamp) -> bool {
         let is_ahead = |end: Timestamp| end.is_ahead(now, OVERLAP_SECONDS_MAX);
         self.revoked_at.is_none() && self.grant.expires_at.is_none_or(is_ahead)
     }
 
-    /// Whether it took the place of `old` by a rotation, rather than being made with it: a rotation
-    /// gives the old key its end, at once or whole seconds after the new one was made.
+    /// Whether this key replaced `old` by rotation, rather than being created with it. A rotation
+    /// revokes the old key at the same moment, or has it expire whole seconds after the new key's
+    /// creation.
     pub fn succeeds(&self, old: &Self) -> bool {
         const SECOND_NS: i64 = 1_000_000_000;
         let made_at_ns = self.created_at.nanos();
@@ -157,8 +159,8 @@ impl Key {
         is_at_rotation && self.created_by == Some(old.id)
     }
 
-    /// Whether another key has taken its place. Until its end it does all that it did, but for
-    /// making, rotating and renaming keys, and it does not count among the active ones.
+    /// Whether another key has replaced this one. Until it expires it works as before, except that
+    /// it may not create, rotate or rename keys, and it does not count as an active key.
     pub const fn is_rotated(&self) -> bool {
         self.grant.expires_at.is_some()
     }

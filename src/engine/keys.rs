@@ -56,7 +56,7 @@ impl Command for CreateKey {
         state.key(key).expect("just created")
     }
 
-    fn rests_on(&self, state: &State) -> Place {
+    fn depends_on(&self, state: &State) -> Place {
         state.owner_place(&self.owner)
     }
 }
@@ -66,9 +66,9 @@ impl Command for RenameKey {
     type Answer = Key;
 
     fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<KeyId>, Rejection> {
-        let Self { account, key, ref name, asked_with } = *self;
+        let Self { account, key, ref name, caller_key } = *self;
         let account = state.account(account).ok_or(Rejection::AccountNotFound)?;
-        state.require_lasting(asked_with, given.now)?;
+        state.require_lasting(caller_key, given.now)?;
         if state.key_of(account, key)?.name() == name.as_deref() {
             return Ok(Verdict::Already(key));
         }
@@ -79,7 +79,7 @@ impl Command for RenameKey {
         state.key(key).expect("it is called so")
     }
 
-    fn rests_on(&self, state: &State) -> Place {
+    fn depends_on(&self, state: &State) -> Place {
         state.account_place(self.account)
     }
 }
@@ -93,7 +93,7 @@ impl Command for RotateKey {
     fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<KeyId>, Rejection> {
         let now = given.now;
         let account = state.account(self.account).ok_or(Rejection::AccountNotFound)?;
-        state.require_lasting(self.asked_with, now)?;
+        state.require_lasting(self.caller_key, now)?;
         let old = state.key_of(account, self.key)?;
         if !old.is_active(now) {
             return Err(Rejection::KeyEnded);
@@ -139,7 +139,7 @@ impl Command for RotateKey {
         state.key(key).expect("just created")
     }
 
-    fn rests_on(&self, state: &State) -> Place {
+    fn depends_on(&self, state: &State) -> Place {
         state.account_place(self.account)
     }
 }
@@ -161,7 +161,7 @@ impl Command for RevokeKey {
 
     fn answer(_: &State, (): (), _: bool) {}
 
-    fn rests_on(&self, state: &State) -> Place {
+    fn depends_on(&self, state: &State) -> Place {
         state.account_place(self.account)
     }
 }
@@ -174,8 +174,8 @@ impl State {
 
     /// A key that ends while its request is on its way makes no other key: what was revoked with
     /// its descendants has none that came later. And one that was rotated is on its way out.
-    fn require_lasting(&self, asked_with: Option<KeyId>, now: Timestamp) -> Result<(), Rejection> {
-        let Some(id) = asked_with else { return Ok(()) };
+    fn require_lasting(&self, caller_key: Option<KeyId>, now: Timestamp) -> Result<(), Rejection> {
+        let Some(id) = caller_key else { return Ok(()) };
         let key = self.keys.slot(id).map(|slot| &self.keys[slot]);
         match key.filter(|key| key.is_active(now)) {
             None => Err(Rejection::MakerEnded),

@@ -1,4 +1,4 @@
-//! The markets that a shard has used: an order introduces its market to its shard.
+//! The markets that a shard has used. The first order in a market introduces it to the shard.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::ids::MarketIndex;
 use crate::market::quote::Quote;
 
 impl State {
-    /// What this shard will call a market that it has not used.
+    /// The index of the next market introduced to this shard.
     pub(super) fn next_market(&self) -> MarketIndex {
         MarketIndex(u32::try_from(self.markets.len()).expect("fewer markets than a u32 counts"))
     }
@@ -30,7 +30,7 @@ impl State {
         inserted.ok_or(Flaw::market(index, "was introduced before"))
     }
 
-    /// Adds a market behind the others. `None` when it is there already.
+    /// Appends a market; `None` if it is already there.
     pub(super) fn insert_market(&mut self, market: UsedMarket, position_in_log: u64) -> Option<()> {
         let index = u32::try_from(self.markets.len()).ok()?;
         if self.market_of.contains_key(&market.condition_id) {

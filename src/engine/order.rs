@@ -1,4 +1,4 @@
-//! An order as its shard keeps it, and the receipt that every answer about it is written from.
+//! A stored order, and the receipt from which every answer about it is written.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::faults::{self, Fault};
 use crate::ids::{AccountId, MarketIndex, OrderId, OutcomeIndex};
 use crate::market::book::Side;
 
-/// An order as its shard keeps it: everything that does not change once it has filled. There are
-/// many of them, so the row is packed; [`OrderRow`] is the form to work with.
+/// A filled order as its shard stores it, immutable. There are many, so this is packed;
+/// [`OrderRow`] is the unpacked form.
 #[derive(Clone, Debug)]
 pub struct Order {
     id: OrderId,
     fill: Fill,
-    /// Where the record of the fill stands in the log, 0 when that does not matter any more.
+    /// The log position of the fill's record; 0 if it has been durable since before the start.
     position_in_log: u64,
     client_order_id: Option<Box<str>>,
     fingerprint: Fingerprint,
@@ -29,7 +29,7 @@ pub struct Order {
     slippage_bps: u32,
     level_count: u16,
     outcome: OutcomeIndex,
-    /// Side, whether there is a slippage, and the number of names.
+    /// The side, whether there is a slippage, and the number of names.
     flags: u8,
 }
 
@@ -39,7 +39,7 @@ const _: () = assert!(size_of::<Option<Order>>() <= 160, "a million orders are 1
 const FLAG_SELL: u8 = 1;
 /// Set when there is a slippage.
 const FLAG_SLIPPAGE: u8 = 1 << 1;
-/// How far the number of names is shifted.
+/// The bits from here on hold the number of names.
 const NAME_COUNT_SHIFT: u8 = 2;
 
 impl Row for Order {
@@ -55,7 +55,7 @@ impl Row for Order {
 }
 
 impl Order {
-    /// The order that has filled. `None` when a number is outside of what an order can have.
+    /// Packs the order of an event; `None` if a field is out of range.
     pub(super) fn filled(filled: &OrderFilled, position_in_log: u64) -> Option<Self> {
         let OrderFilled { placement, fill, levels, book_sequence: _, slippage_bps } = filled;
         let client_order_id = placement.client_order_id.clone();
@@ -63,7 +63,7 @@ impl Order {
         Self::new(placement, client_order_id, *fill, level_count, *slippage_bps, position_in_log)
     }
 
-    /// The packed form. `None` when a number is outside of what an order can have.
+    /// Packs a row; `None` if a field is out of range.
     pub(super) fn pack(mut row: OrderRow, position_in_log: u64) -> Option<Self> {
         let client_order_id = row.placement.client_order_id.take();
         let OrderRow { placement, fill, level_count, slippage_bps } = row;
@@ -82,7 +82,7 @@ impl Order {
         if placement.account.shard() != placement.order.shard() {
             return None;
         }
-        // Its term in the state hash has 32 bits for it.
+        // The order's term in the state hash has 32 bits for the rate.
         u32::try_from(fill.fee_rate.micros()).ok()?;
         Some(Self {
             id: placement.order,
@@ -100,7 +100,7 @@ impl Order {
         })
     }
 
-    /// All fields.
+    /// The unpacked order.
     pub fn row(&self) -> OrderRow {
         let placement = Placement {
             order: self.id,
@@ -116,27 +116,27 @@ impl Order {
         OrderRow { placement, fill: self.fill, level_count, slippage_bps }
     }
 
-    /// Its id.
+    /// The order's id.
     pub const fn id(&self) -> OrderId {
         self.id
     }
 
-    /// Whose.
+    /// The account that placed the order.
     pub fn account(&self) -> AccountId {
         AccountId::new(self.id.shard(), self.account.into()).expect("it was packed from an id")
     }
 
-    /// In which market.
+    /// The market, by the shard's index.
     pub const fn market(&self) -> MarketIndex {
         self.market
     }
 
-    /// Which way.
+    /// Buy or sell.
     pub const fn side(&self) -> Side {
         if self.flags & FLAG_SELL == 0 { Side::Buy } else { Side::Sell }
     }
 
-    /// The order as it was sent, hashed.
+    /// The hash of the trading fields as sent.
     pub const fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
@@ -153,7 +153,7 @@ impl Order {
         (self.flags & FLAG_SLIPPAGE != 0).then_some(self.slippage_bps)
     }
 
-    /// What answers about it are written from; `market` is the one that it was in.
+    /// The order's receipt; `market` must be the order's market.
     pub(super) fn receipt(&self, market: &UsedMarket) -> OrderReceipt {
         OrderReceipt {
             order: self.id,
@@ -168,14 +168,14 @@ impl Order {
         }
     }
 
-    /// The order's term in the state hash, its names included. An order does not change, so this
-    /// is added once, and taken away when the order is forgotten.
+    /// The order's term in the state hash, including its names. An order never changes, so the term
+    /// is added once and subtracted when the order is forgotten.
     pub(super) fn term(&self) -> StateHash {
         let fill = &self.fill;
         let place =
             u64::from(self.market.0) << 16 | u64::from(self.outcome.0) << 8 | u64::from(self.flags);
         let rates = u64::from(self.slippage_bps) << 32 | fill.fee_rate.micros().cast_unsigned();
-        // With the fault somebody else than the hash has to notice it.
+        // With this fault injected, something other than the hash must detect it.
         let is_nameless = faults::is_on(Fault::IdempotencyNotRestored);
         let [first, second] =
             if is_nameless { [NameHash::from_bytes([0; 16]); 2] } else { self.names };
@@ -194,7 +194,7 @@ impl Order {
     }
 }
 
-/// `None` when there are more than an order can have.
+/// `None` if there are more than [`NAMES_PER_ORDER_MAX`].
 fn packed_names(names: &[NameHash]) -> Option<[NameHash; NAMES_PER_ORDER_MAX]> {
     let none = NameHash::from_bytes([0; 16]);
     match *names {
@@ -205,46 +205,46 @@ fn packed_names(names: &[NameHash]) -> Option<[NameHash; NAMES_PER_ORDER_MAX]> {
     }
 }
 
-/// The names are at most [`NAMES_PER_ORDER_MAX`].
+/// There must be at most [`NAMES_PER_ORDER_MAX`] names.
 fn flags(side: Side, slippage_bps: Option<u32>, names: &[NameHash]) -> u8 {
     names.len().to_le_bytes()[0] << NAME_COUNT_SHIFT
         | if slippage_bps.is_some() { FLAG_SLIPPAGE } else { 0 }
         | if side == Side::Sell { FLAG_SELL } else { 0 }
 }
 
-/// A finished order, all of it but its comments: what a snapshot writes and reads.
+/// A filled order without its comments, as snapshots write and read it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrderRow {
-    /// The order as it was placed.
+    /// The order's terms.
     pub placement: Placement,
-    /// What it got.
+    /// The fill.
     pub fill: Fill,
-    /// How many levels it took.
+    /// The number of levels taken.
     pub level_count: u16,
-    /// How much worse than the reference price, if there was one.
+    /// The slippage in basis points; `None` if the reference price was 0.
     pub slippage_bps: Option<u32>,
 }
 
 /// Everything that an answer about an order shows. The first answer and every replay are written
-/// from it, so that they are equal to the byte.
+/// from it, so they are identical byte for byte.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrderReceipt {
-    /// Its id.
+    /// The order's id.
     pub order: OrderId,
-    /// Whose.
+    /// The account that placed the order.
     pub account: AccountId,
-    /// The venue's name for the market.
+    /// The market's condition id.
     pub market_id: Arc<str>,
     /// The label of the outcome.
     pub outcome: Arc<str>,
-    /// Which way.
+    /// Buy or sell.
     pub side: Side,
-    /// What it got.
+    /// The fill.
     pub fill: Fill,
-    /// How many levels it took.
+    /// The number of levels taken.
     pub level_count: u16,
-    /// How much worse than the reference price, if there was one.
+    /// The slippage in basis points; `None` if the reference price was 0.
     pub slippage_bps: Option<u32>,
-    /// The name that its body gave.
+    /// The name from the request's body.
     pub client_order_id: Option<Box<str>>,
 }

@@ -155,12 +155,12 @@ impl Command for Trade {
         Traded { receipt: state.receipt(order), is_replay: !is_new }
     }
 
-    fn rests_on(&self, state: &State) -> Place {
+    fn depends_on(&self, state: &State) -> Place {
         state.owner_place(&self.owner).max(state.settled_place(&self.order().market_id))
     }
 
-    fn refusal_rests_on(&self, state: &State, rejection: &Rejection) -> Place {
-        let place = self.rests_on(state);
+    fn refusal_depends_on(&self, state: &State, rejection: &Rejection) -> Place {
+        let place = self.depends_on(state);
         match rejection {
             // It tells how this shard has used the market.
             Rejection::MarketChanged => {

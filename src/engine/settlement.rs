@@ -52,7 +52,7 @@ impl Command for DecideSettlement {
     fn answer(_: &State, (): (), _: bool) {}
 
     /// Decisions are never taken away: that there is none rests on nothing.
-    fn rests_on(&self, state: &State) -> Place {
+    fn depends_on(&self, state: &State) -> Place {
         let made = state.decision(&self.0.condition_id);
         made.map_or(Place::START, |decided| state.place_at(decided.position_in_log))
     }
@@ -114,12 +114,12 @@ impl Command for Settle {
         payment
     }
 
-    fn rests_on(&self, state: &State) -> Place {
+    fn depends_on(&self, state: &State) -> Place {
         state.settled_place(&self.0.condition_id)
     }
 
-    fn refusal_rests_on(&self, state: &State, rejection: &Rejection) -> Place {
-        let place = self.rests_on(state);
+    fn refusal_depends_on(&self, state: &State, rejection: &Rejection) -> Place {
+        let place = self.depends_on(state);
         match rejection {
             // It tells how this shard has used the market.
             Rejection::MarketChanged => place.max(state.introduction_place(&self.0.condition_id)),

@@ -1,7 +1,7 @@
-//! Rows that are called by their slot, and a table of them that finds each by its id.
+//! A slab of rows addressed by slot, and a table that also finds rows by id.
 //!
-//! A slab grows by a chunk at a time: no row ever moves, so that no command waits for a copy of all
-//! of them, and no more than a chunk of memory stands empty.
+//! A slab grows one chunk at a time. Rows never move, so no command ever waits for all of them to
+//! be copied, and at most one chunk of memory is unused.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -12,7 +12,7 @@ use foldhash::fast::RandomState;
 const CHUNK_BITS: u32 = 6;
 const CHUNK_ROWS: usize = 1 << CHUNK_BITS;
 
-/// Rows by their slot. The slot of a row that was removed is used again.
+/// Rows by slot. The slots of removed rows are reused.
 #[derive(Clone, Debug)]
 pub(super) struct Slab<T> {
     chunks: Vec<Vec<Option<T>>>,
@@ -30,7 +30,7 @@ impl<T> Slab<T> {
         self.len
     }
 
-    /// Puts a row somewhere and tells where.
+    /// Adds a row and returns its slot.
     pub(super) fn insert(&mut self, row: T) -> u32 {
         self.len += 1;
         if let Some(slot) = self.free.pop() {
@@ -54,7 +54,7 @@ impl<T> Slab<T> {
         row
     }
 
-    /// All rows with their slots, in the order of slots.
+    /// All rows with their slots, in slot order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         (0..)
             .zip(self.chunks.iter().flatten())
@@ -86,36 +86,34 @@ const fn offset(slot: u32) -> usize {
     slot as usize % CHUNK_ROWS
 }
 
-/// A row that has an id of its own.
+/// A row with an id.
 pub(super) trait Row {
-    /// The type of the id.
     type Id: Copy + Eq;
 
-    /// The id.
     fn id(&self) -> Self::Id;
 
-    /// The counter in an id: rows of one table differ in it.
+    /// The counter in an id, unique within a table.
     fn counter(id: Self::Id) -> u64;
 }
 
-/// Rows by their slot and by their id.
+/// Rows by slot and by id.
 ///
-/// Ids are given one after the other, so the slots of neighbours stand side by side in a page: a
-/// new row finds its page where the one before it was, and nothing is ever hashed again to make
-/// room. A page goes with its last row.
+/// Ids are assigned in sequence. A page holds the slots of consecutive ids, so a new row usually
+/// finds its page in cache, and the index holds far fewer entries than there are rows. A page is
+/// freed with its last row.
 #[derive(Clone, Debug)]
 pub(super) struct Table<T> {
     rows: Slab<T>,
     pages: HashMap<u64, Box<Page>, RandomState>,
 }
 
-/// The slots of as many neighbouring counters.
+/// The slots of [`PAGE_ROWS`] consecutive counters.
 type Page = [Option<PackedSlot>; PAGE_ROWS];
 
 const PAGE_ROWS: usize = 64;
 const _: () = assert!(size_of::<Page>() == PAGE_ROWS * size_of::<u32>());
 
-/// A slot, which takes no more room where there is none.
+/// A slot whose `Option` is no larger than itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct PackedSlot(NonZeroU32);
 
@@ -146,7 +144,7 @@ impl<T: Row> Table<T> {
         (self.rows[slot].id() == id).then_some(slot)
     }
 
-    /// Adds a row whose counter no other has, and tells its slot.
+    /// Adds a row with a new counter and returns its slot.
     pub(super) fn insert(&mut self, row: T) -> u32 {
         let (page, at) = Self::page(row.id());
         let slot = self.rows.insert(row);
@@ -157,7 +155,7 @@ impl<T: Row> Table<T> {
 
     pub(super) fn remove(&mut self, slot: u32) -> T {
         let (number, at) = Self::page(self.rows[slot].id());
-        let page = self.pages.get_mut(&number).expect("every row is found by its id");
+        let page = self.pages.get_mut(&number).expect("every row has a page");
         page[at] = None;
         if page.iter().all(Option::is_none) {
             self.pages.remove(&number);
@@ -165,7 +163,7 @@ impl<T: Row> Table<T> {
         self.rows.remove(slot)
     }
 
-    /// All rows, by id.
+    /// All rows, in id order.
     pub(super) fn by_id(&self) -> impl Iterator<Item = &T> {
         let mut numbers: Vec<u64> = self.pages.keys().copied().collect();
         numbers.sort_unstable();
@@ -224,10 +222,10 @@ mod tests {
         for id in 0..1000 {
             let found = table.slot(id * 14);
             assert_eq!(found.map(|slot| table[slot]), (id % 3 != 0).then_some(id * 14), "{id}");
-            assert_eq!(table.slot(id * 14 + 1), None, "another id of the same counter");
+            assert_eq!(table.slot(id * 14 + 1), None, "another id with the same counter");
         }
         let again = table.insert(10);
-        assert!(slots.contains(&again), "a free slot is used again");
+        assert!(slots.contains(&again), "a free slot is reused");
         let ids: Vec<u64> = table.by_id().copied().collect();
         assert_eq!(ids.len(), 667);
         assert!(ids.is_sorted());
@@ -235,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_goes_with_its_last_row() {
+    fn a_page_is_freed_with_its_last_row() {
         let mut table = Table::new();
         let slots: Vec<u32> = (0..1000_u64).map(|id| table.insert(id * 2)).collect();
         assert_eq!(table.pages.len(), 16);

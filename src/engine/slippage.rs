@@ -1,4 +1,4 @@
-//! How much worse than its reference price an order fills.
+//! Slippage: how much worse than its reference price an order fills.
 
 use super::command::TradeOrder;
 use super::rejection::Rejection;
@@ -6,8 +6,8 @@ use crate::market::book::Side;
 use crate::market::walk::Walk;
 use crate::money::{Notional, Price, div_ceil};
 
-/// The adverse difference between what a fill costs and what it would cost at the reference price,
-/// both exact, in 10⁻¹² dollars.
+/// The adverse difference between a fill's notional and its notional at the reference price, both
+/// exact, in 10⁻¹² dollars.
 pub(super) struct Slippage {
     reference: Option<Price>,
     adverse: i128,
@@ -27,8 +27,8 @@ impl Slippage {
         Self { reference, adverse, at_reference }
     }
 
-    /// Refuses what is strictly worse than the bound. There is none when the caller named neither a
-    /// price nor a bound. A reference of 0 refuses every purchase: any price is infinitely worse.
+    /// Rejects a fill strictly worse than the bound. There is no bound if the caller gave neither a
+    /// price nor a bound. A reference of 0 rejects every purchase: any price is infinitely worse.
     pub(super) fn check(&self, order: &TradeOrder, walk: &Walk) -> Result<(), Rejection> {
         let bound = match (order.max_slippage_bps, order.expected_price) {
             (Some(bound), _) => bound,
@@ -51,7 +51,7 @@ impl Slippage {
         Ok(())
     }
 
-    /// The slippage in whole basis points, rounded up, for people; 0 when the fill was no worse.
+    /// The slippage in whole basis points, rounded up, for display; 0 if the fill was no worse.
     pub(super) fn reported_bps(&self) -> Option<u32> {
         if self.at_reference == 0 {
             return None;
@@ -63,8 +63,8 @@ impl Slippage {
         Some(u32::try_from(bps).unwrap_or(u32::MAX))
     }
 
-    /// The difference × 10,000. An order is for less than 2⁴⁰ micro-shares at prices below 2⁶³, so
-    /// that neither this nor a bound × the reference leaves its range.
+    /// The difference × 10,000. An order has less than 2⁴⁰ micro-shares at prices below 2⁶³, so
+    /// neither this nor bound × reference overflows.
     fn adverse_in_bps(&self) -> i128 {
         self.adverse.wrapping_mul(10_000)
     }

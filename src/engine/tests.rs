@@ -166,9 +166,9 @@ fn a_market_that_came_back_with_other_outcomes_is_not_traded() {
     assert_eq!(decide(&state, &listed(["No", "Yes"])), Err(Rejection::MarketChanged));
     // Somebody else learns from it how the market was used, and may not learn it too early.
     let others = trade_of(identity(1), Side::Buy, 1);
-    let rests_on = |rejection| others.refusal_rests_on(&state, &rejection);
-    assert_eq!(rests_on(Rejection::MarketChanged), Place::new(0, 1));
-    assert_eq!(rests_on(Rejection::NameReused), Place::START);
+    let depends_on = |rejection| others.refusal_depends_on(&state, &rejection);
+    assert_eq!(depends_on(Rejection::MarketChanged), Place::new(0, 1));
+    assert_eq!(depends_on(Rejection::NameReused), Place::START);
 }
 
 #[test]
@@ -201,13 +201,13 @@ fn what_was_taken_away_rests_on_the_removal() {
     happen_at(&mut state, &say(order(1)), &rules, at(20));
     assert_eq!(state.observe_order(account, order(1)).place, at(20));
     assert_eq!(state.observe_comments(order(1), 0, 9).place, at(20));
-    assert_eq!(say(order(1)).rests_on(&state), at(20));
-    assert_eq!(delete.rests_on(&state), at(20));
+    assert_eq!(say(order(1)).depends_on(&state), at(20));
+    assert_eq!(delete.depends_on(&state), at(20));
     assert_eq!(state.observe_order(account, order(2)).place, Place::START);
-    assert_eq!(say(order(2)).rests_on(&state), Place::START);
+    assert_eq!(say(order(2)).depends_on(&state), Place::START);
 
     happen_at(&mut state, &delete, &rules, at(30));
-    assert_eq!(delete.rests_on(&state), at(30));
+    assert_eq!(delete.depends_on(&state), at(30));
     assert_eq!(state.observe_comments(order(1), 0, 9).place, at(30));
     happen_at(&mut state, &say(order(1)), &rules, at(40));
     assert_eq!(state.observe_comments(order(1), 0, 9).place, at(40));
@@ -221,9 +221,9 @@ fn what_was_taken_away_rests_on_the_removal() {
         state.observe_order(account, order(1)).place,
         state.observe_comments(order(1), 0, 9).place,
         state.observe_named(account, name).place,
-        say(order(1)).rests_on(&state),
-        delete.rests_on(&state),
-        delete_second.rests_on(&state),
+        say(order(1)).depends_on(&state),
+        delete.depends_on(&state),
+        delete_second.depends_on(&state),
     ] {
         assert_eq!(place, at(50));
     }

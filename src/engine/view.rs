@@ -1,4 +1,4 @@
-//! Reads of a shard, each of bounded work, and the place that each rests on.
+//! Reads of a shard, each of bounded work and with the place that it depends on.
 
 use std::sync::Arc;
 
@@ -13,92 +13,92 @@ use super::state::State;
 use crate::ids::{AccountId, KeyId, OrderId, OutcomeIndex, Place, Timestamp};
 use crate::market::book::Side;
 
-/// One read of a shard returns at most this many rows; longer lists take several.
+/// The most rows that one read returns; longer lists take several reads.
 pub const ROWS_PER_READ_MAX: usize = 200;
 
-/// One read looks at no more orders than this for those that a filter lets through.
+/// The most orders that one read examines, whether or not they match its filter.
 const ORDERS_PER_READ_MAX: usize = 2_000;
 
-/// The same of settlements.
+/// The most settlements that one read examines.
 const SETTLEMENTS_PER_READ_MAX: usize = 2_000;
 
-/// Something that was read, and the newest record that it rests on. Nobody may be told before that
-/// record is durable.
+/// A value read from the state, and the newest record that it depends on. The value must not be
+/// disclosed before that record is durable.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Observed<T> {
-    /// What was read.
+    /// The value.
     pub value: T,
-    /// What it rests on.
+    /// The place of the newest record that it depends on.
     pub place: Place,
 }
 
 impl<T> Observed<Option<T>> {
-    /// Nothing was found, which rests on what took it away.
+    /// Nothing was found. That depends on the record at `place`, which may have removed it.
     const fn nothing(place: Place) -> Self {
         Self { value: None, place }
     }
 }
 
-/// A position and the market that it is in, by the names that the venue uses.
+/// A position, with the venue's names for its market and outcome.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PositionRow {
-    /// Its number within the account, from 1, in the order of opening.
+    /// The position's number within the account, from 1, in the order of opening.
     pub number: u64,
     /// The market's condition id.
     pub market_id: Arc<str>,
     /// The outcome's label.
     pub outcome: Arc<str>,
-    /// Which outcome of the market.
+    /// The outcome's index in the market.
     pub outcome_index: OutcomeIndex,
-    /// The holding.
+    /// The position itself.
     pub position: Position,
 }
 
-/// An account's money and a page of its positions, of one moment.
+/// An account's money and a page of its positions, at one moment.
 #[derive(Clone, PartialEq, Debug)]
 pub struct AccountPage {
-    /// The account.
+    /// The account's id.
     pub account: AccountId,
-    /// Its money.
+    /// The account's money.
     pub ledger: Ledger,
     /// At most [`ROWS_PER_READ_MAX`] positions.
     pub positions: Vec<PositionRow>,
-    /// Whether there are more behind the page.
+    /// Whether there are positions after this page.
     pub has_more: bool,
 }
 
-/// Which orders of an account are wanted.
+/// Selects orders of an account.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OrderFilter {
-    /// Only of the market with this condition id.
+    /// Only orders in the market with this condition id.
     pub market_id: Option<Box<str>>,
-    /// Only of this side.
+    /// Only orders on this side.
     pub side: Option<Side>,
 }
 
 /// A page of an account's orders, newest first.
 #[derive(Clone, PartialEq, Debug)]
 pub struct OrderPage {
-    /// Those that the filter lets through.
+    /// The orders that match the filter.
     pub orders: Vec<OrderReceipt>,
-    /// How many orders of the account were looked at, from the newest on: where to go on.
-    pub looked_at: usize,
-    /// Whether there are older ones.
+    /// How many orders, counted from the newest, have been examined: the offset of the next read.
+    pub examined_count: usize,
+    /// Whether there are older orders.
     pub has_more: bool,
 }
 
-/// Which settlements of an account are wanted.
+/// Selects settlements of an account.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SettlementFilter {
-    /// Only of the market with this condition id.
+    /// Only settlements in the market with this condition id.
     pub market_id: Option<Box<str>>,
-    /// Only of this time and later.
+    /// Only settlements at or after this time.
     pub from: Option<Timestamp>,
-    /// Only of this time and before.
+    /// Only settlements at or before this time.
     pub to: Option<Timestamp>,
 }
 
-/// A settlement and the position that it paid, by the names that the venue uses.
+/// A settlement, with the venue's names for the position's market and outcome.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SettlementRow {
     /// The position's number within the account, from 1.
@@ -107,16 +107,17 @@ pub struct SettlementRow {
     pub market_id: Arc<str>,
     /// The outcome's label.
     pub outcome: Arc<str>,
-    /// What was paid.
+    /// The settlement itself.
     pub settlement: Settlement,
 }
 
 /// A page of an account's settlements, the newest position first.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SettlementPage {
-    /// Those that the filter lets through.
+    /// The settlements that match the filter.
     pub rows: Vec<SettlementRow>,
-    /// The last position that was looked at, if there are older settlements: where to go on.
+    /// If there are older settlements, the number of the last position examined: the `before` of
+    /// the next read.
     pub next: Option<u64>,
 }
 
@@ -124,12 +125,12 @@ impl State {
     /// The account of an identity.
     pub fn observe_identity(&self, digest: &[u8; 32]) -> Observed<Option<AccountId>> {
         let account = self.account_of(digest).map(Account::id);
-        // Accounts are never taken away: that there is none rests on nothing.
+        // Accounts are never removed, so the absence of one depends on no record.
         let place = account.map_or(Place::START, |account| self.account_place(account));
         Observed { value: account, place }
     }
 
-    /// Money and positions, from the `offset`-th position on.
+    /// The money of an account, and its positions after the first `offset`.
     pub fn observe_account(
         &self,
         account: AccountId,
@@ -158,7 +159,7 @@ impl State {
         Observed { value: Some(value), place: self.place_at(account.position_in_log) }
     }
 
-    /// An order of this account.
+    /// An order, if it belongs to this account.
     pub fn observe_order(
         &self,
         account: AccountId,
@@ -169,7 +170,7 @@ impl State {
         Observed { value: own.map(|order| self.receipt(order)), place }
     }
 
-    /// The order that this account calls by a name.
+    /// The order of this account with this name.
     pub fn observe_named(
         &self,
         account: AccountId,
@@ -181,7 +182,8 @@ impl State {
         }
     }
 
-    /// Orders of an account, newest first, from the `offset`-th newest on; at most `limit`.
+    /// Orders of an account that match the filter, newest first, after the `offset` newest; at most
+    /// `limit`.
     pub fn observe_orders(
         &self,
         account: AccountId,
@@ -195,25 +197,25 @@ impl State {
         let limit = limit.min(ROWS_PER_READ_MAX);
         let mut orders = Vec::new();
         let total = account.kept_order_count();
-        let mut looked_at = offset.min(total);
+        let mut examined_count = offset.min(total);
         let newest_first = account.orders().rev().skip(offset).take(ORDERS_PER_READ_MAX);
         for order in newest_first.map(|slot| &self.orders[slot]) {
             if orders.len() == limit {
                 break;
             }
-            looked_at += 1;
+            examined_count += 1;
             let market = self.used_market(order.market());
             let is_market = filter.market_id.as_ref().is_none_or(|id| **id == *market.condition_id);
             if is_market && filter.side.is_none_or(|side| side == order.side()) {
                 orders.push(self.receipt(order));
             }
         }
-        let page = OrderPage { orders, looked_at, has_more: looked_at < total };
+        let page = OrderPage { orders, examined_count, has_more: examined_count < total };
         Observed { value: Some(page), place: self.place_at(account.position_in_log) }
     }
 
-    /// Settlements of an account, the newest position first, from the one before a position on; at
-    /// most `limit`.
+    /// Settlements of an account that match the filter, newest position first, from the position
+    /// before `before` on; at most `limit`.
     pub fn observe_settlements(
         &self,
         account: AccountId,
@@ -225,22 +227,22 @@ impl State {
             return Observed::nothing(Place::START);
         };
         let limit = limit.min(ROWS_PER_READ_MAX);
-        // A position's number is its place and one more.
+        // A position's number is its index plus one.
         let end = before
             .map_or(u32::MAX, |number| u32::try_from(number.saturating_sub(1)).unwrap_or(u32::MAX));
         let mut newest_first = account.settlements().range(..end).rev().peekable();
         let mut page = SettlementPage { rows: Vec::new(), next: None };
-        let mut looked_at = 0;
-        while page.rows.len() < limit && looked_at < SETTLEMENTS_PER_READ_MAX {
+        let mut examined_count = 0;
+        while page.rows.len() < limit && examined_count < SETTLEMENTS_PER_READ_MAX {
             let Some((&place, settlement)) = newest_first.next() else {
                 break;
             };
-            looked_at += 1;
+            examined_count += 1;
             let number = u64::from(place) + 1;
             page.next = newest_first.peek().map(|_| number);
             let position = &account.positions()[place as usize];
             let market = self.used_market(position.market);
-            if filter.lets_through(&market.condition_id, settlement.at) {
+            if filter.matches(&market.condition_id, settlement.at) {
                 page.rows.push(SettlementRow {
                     number,
                     market_id: market.condition_id.clone(),
@@ -252,7 +254,7 @@ impl State {
         Observed { value: Some(page), place: self.place_at(account.position_in_log) }
     }
 
-    /// Comments of an order, oldest first; `None` when there is no such order. At most
+    /// Comments of an order, oldest first; `None` if there is no such order. At most
     /// [`ROWS_PER_READ_MAX`].
     pub fn observe_comments(
         &self,
@@ -270,7 +272,7 @@ impl State {
         Observed { value: Some(comments), place }
     }
 
-    /// The hash of a key.
+    /// The hash of a raw key.
     pub fn observe_key_hash(&self, key: KeyId) -> Observed<Option<[u8; 32]>> {
         match self.keys.slot(key).map(|slot| &self.keys[slot]) {
             Some(key) => {
@@ -282,16 +284,16 @@ impl State {
         }
     }
 
-    /// A key of this account.
+    /// A key, if it belongs to this account.
     pub fn observe_key(&self, account: AccountId, key: KeyId) -> Observed<Option<Key>> {
         let own = self.account(account).and_then(|account| {
             self.keys_of(account).find(|row| row.id == key).map(|row| self.unpacked(row))
         });
-        // What it had and has no more was forgotten by a record that changed it.
+        // A record that forgets a key also changes its account.
         Observed { value: own, place: self.account_place(account) }
     }
 
-    /// The newest keys of an account, oldest of them first; at most [`ROWS_PER_READ_MAX`].
+    /// The newest [`ROWS_PER_READ_MAX`] keys of an account, oldest first.
     pub fn observe_keys(&self, account: AccountId) -> Observed<Option<Vec<Key>>> {
         let Some(account) = self.account(account) else {
             return Observed::nothing(Place::START);
@@ -304,7 +306,7 @@ impl State {
 }
 
 impl SettlementFilter {
-    fn lets_through(&self, market_id: &str, at: Timestamp) -> bool {
+    fn matches(&self, market_id: &str, at: Timestamp) -> bool {
         self.market_id.as_ref().is_none_or(|id| **id == *market_id)
             && self.from.is_none_or(|from| from <= at)
             && self.to.is_none_or(|to| at <= to)

@@ -1,4 +1,4 @@
-//! Who calls, and whether they may call again so soon.
+//! Identifies callers and limits how often they may call.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use crate::limits::bucket::{AccountRates, AccountTable, AddressRules, AddressTab
 use crate::limits::tier::Tier;
 use crate::limits::window::{Decision, KeyLimiter};
 
-/// Identities, each with a tier, whose tokens were used lately and have limiters. Past it the idle
-/// ones are dropped; when none is idle, new ones wait.
+/// The most limiters kept for access tokens, one for each identity and tier. When the map is full,
+/// idle ones are dropped; if none is idle, a new identity is rate limited.
 const TOKEN_LIMITERS_MAX: usize = 100_000;
 
-/// Who calls.
+/// The authenticated sender of a request.
 #[derive(Clone)]
 pub enum Caller {
-    /// Nobody that we know.
+    /// A caller without a credential.
     Anonymous,
     /// The holder of a key.
     Key(Arc<KeyEntry<KeyLimiter>>),
@@ -39,33 +39,33 @@ pub enum Caller {
 /// The bearer of an access token.
 #[derive(Clone)]
 pub struct TokenCaller {
-    /// Whom the issuer vouches for.
+    /// The identity that the token names.
     pub identity: Identity,
-    /// The highest tier that they may ask for; their requests are limited at it.
+    /// The highest tier that the bearer may give a key, and the tier that limits their requests.
     pub entitled_tier: Tier,
-    /// From when on the token is refused.
+    /// The time from which the token is refused.
     pub(super) ends_at: Timestamp,
-    /// Their account, if they have one: once [`Service::find_account`] has looked.
+    /// The bearer's account, if there is one; filled in by [`Service::find_account`].
     account: Option<AccountId>,
     limiter: Arc<KeyLimiter>,
 }
 
-/// Who opens a socket.
+/// The authenticated opener of a socket.
 #[derive(Clone)]
 pub struct SocketCaller {
-    /// Whose socket it will be.
+    /// The account that the socket belongs to.
     pub account: AccountId,
-    /// Whose tier caps the sockets of the account.
+    /// The tier that caps the account's sockets.
     pub tier: Tier,
     credential: SocketCredential,
 }
 
-/// What a socket lives by.
+/// The credential that keeps a socket open.
 #[derive(Clone)]
 enum SocketCredential {
     Key(Arc<KeyEntry<KeyLimiter>>),
-    /// That the account and its tier still are who they were is known until then.
     AccessToken {
+        /// The time from which the access token is refused.
         ends_at: Timestamp,
     },
 }
@@ -78,7 +78,7 @@ impl SocketCaller {
         Ok(Self { account, tier, credential: SocketCredential::Key(key) })
     }
 
-    /// Whether the credential still holds; an open socket asks now and then.
+    /// Whether the credential is still valid. Open sockets check it periodically.
     pub fn is_valid(&self, now: Timestamp) -> bool {
         match &self.credential {
             SocketCredential::Key(key) => key.check(now).is_ok(),
@@ -87,63 +87,63 @@ impl SocketCaller {
     }
 }
 
-/// Why somebody is turned away.
+/// Why a caller is denied.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Denied {
-    /// A credential is needed.
+    /// The operation requires a credential.
     #[error("a credential is required: send X-API-Key, or Authorization: Bearer with a key")]
     MissingCredential,
-    /// The key is none of ours, or not any more.
+    /// The API key is unknown, revoked or expired.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The token does not say who this is.
+    /// The access token does not prove an identity.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// The token in a socket's address is none of ours, or is over.
+    /// The token in the socket's URL is invalid or expired.
     #[error("the socket token is not valid")]
     SocketToken,
-    /// An access token is not accepted here.
+    /// The operation accepts API keys only.
     #[error("an access token is not accepted here; use an API key, which POST /v1/keys makes")]
     TokenNotAccepted,
-    /// The key was rotated, and may do everything else.
+    /// The key was rotated, so it may not create, rotate or rename keys.
     #[error("the API key was rotated: use the one that took its place")]
     Rotated,
-    /// The credential may not do this, or not give what it was asked to give.
+    /// The credential lacks a permission, or may not grant what was requested.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// Too often.
+    /// The caller exceeded a rate limit.
     #[error("rate limit exceeded")]
     TooOften {
-        /// Until one request is sure to pass, in nanoseconds.
+        /// Time until a request is certain to pass, in nanoseconds.
         wait_ns: u64,
     },
 }
 
-/// A request that may go on, and what the answer tells of the caller's limits.
+/// The state of a caller's rate limits, as the answer reports it.
 #[derive(Clone, Copy, Debug)]
 pub struct Admission {
-    /// Whose limits.
+    /// The tier that sets the limits.
     pub tier: Tier,
-    /// What is left of them.
+    /// Whether the request was admitted, and what is left.
     pub decision: Decision,
 }
 
-/// What a request makes besides its answer.
+/// What an operation creates, as far as creation is rate limited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Makes {
     /// An account, for the bearer of an access token who has none.
     pub account: bool,
-    /// A key, anew or by rotation.
+    /// A key, by creation or rotation.
     pub key: bool,
 }
 
-/// All limits but those of keys.
+/// All rate limits except those of keys.
 pub(super) struct AccessLimits {
     addresses: Option<AddressLimits>,
     keys_made: AccountTable,
     sockets_opened: AccountTable,
-    /// By identity and tier: each limiter has the numbers of its tier, and an identity that brings
-    /// tokens of several tiers has one for each.
+    /// Limiters of access tokens, by identity and tier. An identity with tokens of several tiers
+    /// has one limiter for each.
     tokens: papaya::HashMap<([u8; 32], Tier), Arc<KeyLimiter>, RandomState>,
 }
 
@@ -171,7 +171,7 @@ impl AccessLimits {
 }
 
 impl Caller {
-    /// Whose account a write of this caller acts on.
+    /// The owner of the account that this caller's writes act on.
     pub(super) fn owner(&self) -> Result<Owner, Denied> {
         match self {
             Self::Anonymous => Err(Denied::MissingCredential),
@@ -180,7 +180,7 @@ impl Caller {
         }
     }
 
-    /// The account that the caller acts on; a token's may not be open yet.
+    /// The caller's account. The bearer of an access token may not have one yet.
     pub(super) fn account(&self) -> Result<AccountId, ServiceError> {
         match self {
             Self::Anonymous => Err(Denied::MissingCredential.into()),
@@ -189,7 +189,7 @@ impl Caller {
         }
     }
 
-    /// What the caller may do and give; nothing for nobody.
+    /// The caller's rights; `None` for an anonymous caller.
     pub fn actor(&self) -> Option<Actor> {
         match self {
             Self::Anonymous => None,
@@ -198,12 +198,12 @@ impl Caller {
         }
     }
 
-    /// The tier that the caller's caps come from.
+    /// The tier that sets the caller's caps.
     pub fn tier(&self) -> Tier {
         self.actor().map_or(Tier::Free, Actor::tier)
     }
 
-    /// The key that the caller came with.
+    /// The key that the caller authenticated with.
     pub fn key_id(&self) -> Option<KeyId> {
         match self {
             Self::Key(key) => Some(key.facts().key_id),
@@ -211,7 +211,7 @@ impl Caller {
         }
     }
 
-    /// Refuses a key that was rotated: until it ends it makes, rotates and renames no keys.
+    /// Refuses a rotated key: until it expires it may not create, rotate or rename keys.
     pub fn require_unrotated(&self) -> Result<(), Denied> {
         match self {
             Self::Key(key) if key.expires_at().is_some() => Err(Denied::Rotated),
@@ -219,15 +219,15 @@ impl Caller {
         }
     }
 
-    /// Refuses a caller that may not do this to a key: only `admin` and tokens to another one.
-    pub(super) fn require_over(&self, key: Option<KeyId>) -> Result<(), Denied> {
+    /// Refuses a key without `admin` that is to manage a key other than itself.
+    pub(super) fn require_control_of(&self, key: Option<KeyId>) -> Result<(), Denied> {
         match self.key_id() {
             Some(own) if Some(own) != key => self.require(Permission::Admin),
             _ => Ok(()),
         }
     }
 
-    /// Refuses a key that was revoked or has ended since it was looked at.
+    /// Refuses a key that was revoked or has expired since it was authenticated.
     pub fn require_valid(&self, now: Timestamp) -> Result<(), Denied> {
         match self {
             Self::Key(key) => Ok(key.check(now)?),
@@ -235,7 +235,7 @@ impl Caller {
         }
     }
 
-    /// Refuses a caller that may not do this.
+    /// Refuses a caller without this permission.
     pub fn require(&self, needed: Permission) -> Result<(), Denied> {
         let actor = self.actor().ok_or(Denied::MissingCredential)?;
         Ok(actor.require(needed)?)
@@ -243,11 +243,11 @@ impl Caller {
 }
 
 impl Service {
-    /// Finds out who calls. A wrong credential is refused even where none is needed, and more
-    /// slowly the more of them an address sends; a valid one never waits for that.
+    /// Identifies the caller. A wrong credential is refused even where none is needed, and an
+    /// address that sends too many of them is rate limited. Valid credentials are exempt.
     ///
-    /// It waits only for the keys of a token's issuer, and only where the ones that are known do
-    /// not tell; a request with an API key never does.
+    /// This waits only to fetch newer keys of a token's issuer, when the known ones cannot verify
+    /// the token. A request with an API key never waits.
     pub async fn identify(
         &self,
         presented: &Presented<'_>,
@@ -262,12 +262,13 @@ impl Service {
             Presented::Token(token) => self.identify_token(token, moment).await,
             Presented::Unreadable => Err(TokenError::Invalid(TokenFlaw::Malformed).into()),
         };
-        caller.map_err(|denied| self.slowed(denied, address, moment))
+        caller.map_err(|denied| self.count_failure(denied, address, moment))
     }
 
-    /// The refusal of a wrong credential; past its bucket the address is told to wait instead.
-    fn slowed(&self, denied: Denied, address: IpAddr, moment: Moment) -> Denied {
-        // That an issuer does not answer says nothing about who asks.
+    /// Counts a wrong credential against the address. Returns `denied`, or once the address has
+    /// exhausted its bucket, [`Denied::TooOften`].
+    fn count_failure(&self, denied: Denied, address: IpAddr, moment: Moment) -> Denied {
+        // An issuer that does not answer is not the caller's fault.
         if matches!(denied, Denied::Token(TokenError::Unavailable { .. })) {
             return denied;
         }
@@ -279,7 +280,7 @@ impl Service {
 
     async fn identify_token(&self, token: &str, moment: Moment) -> Result<Caller, Denied> {
         let verified = match self.issuer.verify(token, moment.now) {
-            // Boxed, so that requests which never come here do not carry room for it.
+            // Boxed, so that the futures of other requests reserve no space for it.
             Err(error) if error.may_pass_with_newer_keys() => {
                 Box::pin(self.issuer.verify_with_newer_keys(token, moment.now)).await?
             }
@@ -297,8 +298,7 @@ impl Service {
         Ok(Caller::Token(TokenCaller { identity, entitled_tier, ends_at, account, limiter }))
     }
 
-    /// Finds the account of an access token's bearer, where it is open. Every use case expects that
-    /// this was done.
+    /// Looks up the account of an access token's bearer. Call this before any use case.
     pub async fn find_account(
         &self,
         caller: &mut TokenCaller,
@@ -311,17 +311,17 @@ impl Service {
         Ok(())
     }
 
-    /// Who opens a socket: by the token in the address, else by a credential as elsewhere. It has
-    /// to be a key with permission to read, or a token that such a key or its account's owner
-    /// minted. Each call counts: against the account, or against the address where it comes to
-    /// nothing.
+    /// Identifies the opener of a socket, by the token in the URL or else by a credential. It takes
+    /// a key with permission to read, or a socket token minted by such a key or by the bearer of an
+    /// access token. Each call counts against the account's limit; a failure counts against the
+    /// address instead.
     pub async fn identify_socket(
         &self,
         token: Option<&str>,
         presented: &Presented<'_>,
         context: RequestContext<'_>,
     ) -> Result<SocketCaller, ServiceError> {
-        let slowed = |denied| self.slowed(denied, context.address, context.moment);
+        let count_failure = |denied| self.count_failure(denied, context.address, context.moment);
         let caller = match token {
             Some(token) => self.find_socket_caller(token, context).await,
             None => match self.identify(presented, context.address, context.moment).await? {
@@ -330,14 +330,16 @@ impl Service {
             },
         };
         let caller = caller.map_err(|error| match error {
-            ServiceError::Denied(denied) => slowed(denied).into(),
+            ServiceError::Denied(denied) => count_failure(denied).into(),
             other => other,
         })?;
-        passed(self.access.sockets_opened.draw(caller.account, context.moment.monotonic_ns))?;
+        require_drawn(
+            self.access.sockets_opened.draw(caller.account, context.moment.monotonic_ns),
+        )?;
         Ok(caller)
     }
 
-    /// Who has asked for this socket token, if that still may open a socket.
+    /// The holder of this socket token, if its credential is still valid.
     async fn find_socket_caller(
         &self,
         token: &str,
@@ -366,7 +368,7 @@ impl Service {
         SocketCaller::by_key(key)
     }
 
-    /// The limiter of an identity at a tier: one, whatever number of tokens it has.
+    /// The limiter of an identity at a tier, shared by all its tokens.
     fn token_limiter(
         &self,
         identity: &Identity,
@@ -388,8 +390,8 @@ impl Service {
         Ok(limiters.get_or_insert(holder, limiter).clone())
     }
 
-    /// Counts a request against the caller's limits, and tells what is left of them whether it
-    /// passes or not. A caller that we do not know is limited by address, and told nothing.
+    /// Counts a request against the caller's limits. The [`Admission`] is returned whether or not
+    /// the request passes; an anonymous caller is limited by address and gets none.
     pub fn admit(
         &self,
         caller: &Caller,
@@ -399,7 +401,7 @@ impl Service {
         let (tier, limiter) = match caller {
             Caller::Key(key) => (key.facts().tier, key.limiter()),
             Caller::Token(token) => (token.entitled_tier, &*token.limiter),
-            Caller::Anonymous => return (passed(self.access.public(address, moment)), None),
+            Caller::Anonymous => return (require_drawn(self.access.public(address, moment)), None),
         };
         let decision = limiter.decide(moment.monotonic_ns);
         let admission = Some(Admission { tier, decision });
@@ -410,16 +412,16 @@ impl Service {
         }
     }
 
-    /// Gives back the memory of all limiters that no request counts in any more. To be called every
-    /// minute or so, where it holds up nobody: it looks at every key.
+    /// Frees the memory of limiters whose windows are empty. It visits every key, so call it about
+    /// once a minute, off the request path.
     pub fn release_limiters(&self) {
         let now_ns = self.moment().monotonic_ns;
         self.keys.for_each_limiter(|limiter| limiter.release(now_ns));
         self.access.tokens.pin().values().for_each(|limiter| limiter.release(now_ns));
     }
 
-    /// Counts what a request is about to make: an account against those of its address, a key
-    /// against those of its account.
+    /// Counts what a request is about to create: an account against the address, a key against the
+    /// account.
     pub fn admit_making(
         &self,
         caller: &Caller,
@@ -428,23 +430,23 @@ impl Service {
     ) -> Result<(), Denied> {
         match caller.account() {
             Ok(account) if makes.key => {
-                passed(self.access.keys_made.draw(account, context.moment.monotonic_ns))
+                require_drawn(self.access.keys_made.draw(account, context.moment.monotonic_ns))
             }
             Err(_) if makes.account => {
-                passed(self.access.bootstrap(context.address, context.moment))
+                require_drawn(self.access.bootstrap(context.address, context.moment))
             }
             _ => Ok(()),
         }
     }
 
-    /// Counts a key that was made already.
+    /// Counts a key that already exists.
     pub(super) fn count_key(&self, account: AccountId, moment: Moment) {
         self.access.keys_made.draw(account, moment.monotonic_ns);
     }
 }
 
-/// What a draw from a bucket says; without a bucket everything passes.
-fn passed(draw: Option<Draw>) -> Result<(), Denied> {
+/// Refuses when a bucket was drawn from and was empty.
+fn require_drawn(draw: Option<Draw>) -> Result<(), Denied> {
     match draw {
         Some(Draw { is_admitted: false, wait_ns, .. }) => Err(Denied::TooOften { wait_ns }),
         _ => Ok(()),

@@ -1,4 +1,4 @@
-//! What an account holds, and what its outcomes cost now.
+//! Balances, positions and settlements of an account.
 
 use super::{Caller, RequestContext, Service, ServiceError};
 use crate::engine::account::Ledger;
@@ -7,54 +7,54 @@ use crate::engine::view::{PositionRow, SettlementFilter, SettlementPage};
 use crate::market::price::{MarketPrices, OutcomePrice};
 use crate::money::{Notional, Price, Shares, Usd};
 
-/// An account's money, and what its positions are worth.
+/// An account's money and the value of its positions.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Balance {
     /// The money.
     pub ledger: Ledger,
-    /// What all open positions are worth, those without a price at their cost.
+    /// The value of all open positions; one without a price counts at cost.
     pub position_value: Usd,
 }
 
 /// Whether a position holds shares.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PositionStatus {
-    /// It does.
+    /// It holds shares.
     Open,
-    /// It did.
+    /// All its shares were sold or settled.
     Closed,
 }
 
-/// A position and what its market shows now.
+/// A position, marked to the market.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MarkedPosition {
     /// The position.
     pub row: PositionRow,
-    /// The displayed price of its outcome, where there is one.
+    /// The displayed price of the outcome, if it has one.
     pub price: Option<Price>,
-    /// What the market asks, where it is still listed.
+    /// The market's question, if the market is still listed and has one.
     pub question: Option<Box<str>>,
 }
 
 impl Balance {
-    /// The money and the positions.
+    /// Cash plus the value of the positions.
     pub fn total(&self) -> Usd {
         self.ledger.cash() + self.position_value
     }
 
-    /// What the account has won or lost of what it was given.
+    /// Profit or loss over the play money granted.
     pub fn profit(&self) -> Usd {
         self.total() - self.ledger.granted
     }
 }
 
 impl PositionStatus {
-    /// The status of a position that holds so many shares.
+    /// The status of a position that holds `shares`.
     pub fn of(shares: Shares) -> Self {
         if shares > Shares::ZERO { Self::Open } else { Self::Closed }
     }
 
-    /// As the wire writes it.
+    /// The name in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Open => "OPEN",
@@ -64,24 +64,24 @@ impl PositionStatus {
 }
 
 impl MarkedPosition {
-    /// What the shares are worth, rounded down to a micro-dollar; `None` without a price.
+    /// Shares × price, rounded down to a micro-dollar; `None` without a price.
     pub fn value(&self) -> Option<Usd> {
         self.price.map(|price| Notional::of(price, self.row.position.shares).floor())
     }
 
-    /// What a sale at the displayed price would win or lose; `None` without a price.
+    /// Profit or loss if the shares were sold at the displayed price; `None` without a price.
     pub fn unrealised(&self) -> Option<Usd> {
         self.value().map(|value| value - self.row.position.cost)
     }
 
-    /// Whether it holds shares.
+    /// Whether the position is open.
     pub fn status(&self) -> PositionStatus {
         PositionStatus::of(self.row.position.shares)
     }
 }
 
 impl Service {
-    /// The caller's money, and what the positions are worth.
+    /// The balance of the caller's account.
     pub async fn balance(
         &self,
         caller: &Caller,
@@ -94,8 +94,7 @@ impl Service {
         Ok(Balance { ledger, position_value })
     }
 
-    /// The positions of the caller's account, oldest first: those with this status, all when not
-    /// said.
+    /// The positions of the caller's account, oldest first, optionally only those with one status.
     pub async fn positions(
         &self,
         caller: &Caller,
@@ -107,8 +106,8 @@ impl Service {
         Ok(positions)
     }
 
-    /// Everything that the caller's account holds, in as many reads of its shard as that takes. The
-    /// ledger is that of the last read.
+    /// The ledger and all positions of the caller's account, in as many reads of its shard as that
+    /// takes. The ledger is the one of the last read.
     async fn holdings(
         &self,
         caller: &Caller,
@@ -132,8 +131,8 @@ impl Service {
         }
     }
 
-    /// Settlements of the caller's account, the newest position first: at most `limit` that the
-    /// filter lets through, of positions before this one.
+    /// Settlements of the caller's account that match the filter, newest position first: at most
+    /// `limit`, from the position before `before` on.
     pub async fn settlements(
         &self,
         caller: &Caller,

@@ -1,5 +1,5 @@
-//! Two clocks: what the one on the wall decides and what the monotonic one does, however the wall's
-//! is set. Tests.
+//! Tests: rate limits follow the monotonic clock and expiries the wall clock, wherever the wall
+//! clock jumps.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const START_SECONDS: i64 = 1_800_000_000;
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// How far the clock on the wall is set back or forward, in seconds.
+/// Jumps of the wall clock, in seconds.
 const JUMPS: [i64; 6] = [0, -1, 3_600, -3_600, 40_000_000, -1_700_000_000];
 
 struct World {
@@ -77,7 +77,7 @@ impl World {
         Self { service, wall, waiters: journal.register(), token }
     }
 
-    /// The wall shows so many seconds after the start.
+    /// Sets the wall clock to `seconds` after the start.
     fn moment(&self, seconds: i64, monotonic_ns: u64) -> Moment {
         let now = Timestamp::from_seconds(START_SECONDS + seconds);
         self.wall.store(now.nanos(), Ordering::Relaxed);
@@ -96,7 +96,7 @@ impl World {
         self.service.identify(&Presented::Key(raw.as_bytes()), ADDRESS, moment).await
     }
 
-    /// The raw text of a new key, and a caller who came with it.
+    /// A new raw key, and a caller authenticated with it.
     async fn key(&self) -> (String, Caller) {
         let moment = self.moment(0, 0);
         let owner = self.by_token(moment).await.unwrap_or_else(|denied| panic!("{denied}"));
@@ -114,15 +114,16 @@ impl World {
     }
 }
 
-/// A jump of the wall's clock neither opens a window nor closes one: not of a key, not of a token,
-/// not of an address.
+/// A jump of the wall clock affects no rate limit: neither of a key nor of an access token nor of
+/// an address.
 #[tokio::test]
-async fn windows_stand_on_the_monotonic_clock() {
+async fn rate_limits_follow_the_monotonic_clock() {
     let world = World::new();
     let (_, key) = world.key().await;
     let token =
         world.by_token(world.moment(0, 0)).await.unwrap_or_else(|denied| panic!("{denied}"));
-    // Five a second for who is free; a burst of twenty for who is nobody, then ten a second.
+    // The free tier allows five a second. An anonymous caller has a burst of twenty, then ten a
+    // second.
     for (caller, burst, next_ns) in
         [(key, 5, SECOND_NS), (token, 5, SECOND_NS), (Caller::Anonymous, 20, SECOND_NS / 10)]
     {
@@ -139,16 +140,16 @@ async fn windows_stand_on_the_monotonic_clock() {
                     assert!(!world.is_admitted(&caller, moment), "{jump} after {wait_ns} ns");
                 }
             }
-            // The address table refills by and by: all of it after two seconds.
+            // An empty address bucket is full again after two seconds.
             monotonic_ns += 2 * SECOND_NS;
         }
     }
 }
 
-/// What ends at a time ends when the wall says so, and is back when the wall is set back, whatever
-/// has passed.
+/// A credential expires by the wall clock, and is valid again when the wall clock is set back,
+/// however much time has passed.
 #[tokio::test]
-async fn ends_stand_on_the_wall() {
+async fn expiry_follows_the_wall_clock() {
     let world = World::new();
     let (raw, caller) = world.key().await;
     let moment = world.moment(0, 0);
@@ -168,7 +169,7 @@ async fn ends_stand_on_the_wall() {
 
         let by_token = world.by_token(moment).await.map(|_| ());
         match seconds {
-            // With the leeway of a minute.
+            // With a leeway of one minute.
             -60..3_660 => assert_eq!(by_token, Ok(()), "token at {seconds}"),
             3_660.. => assert!(matches!(by_token, Err(Denied::Token(TokenError::Expired { .. })))),
             _ => assert!(matches!(by_token, Err(Denied::Token(TokenError::Invalid(_))))),
@@ -183,8 +184,8 @@ async fn ends_stand_on_the_wall() {
     }
 }
 
-/// A rotation in a year that never came ends its key once the clock is right again: the overlap
-/// would last until that year.
+/// A key that was rotated while the clock was far ahead is refused once the clock is right again:
+/// its overlap would otherwise last until that distant year.
 #[tokio::test]
 async fn an_overlap_does_not_outlive_a_jump() {
     const TO_2100: i64 = 2_300_000_000;

@@ -7,7 +7,7 @@ use crate::engine::rejection::Rejection;
 use crate::ids::{AccountId, CommentId, OrderId};
 
 impl Service {
-    /// Writes a comment on any order of the server.
+    /// Comments on any order of the server.
     pub async fn comment(
         &self,
         caller: &Caller,
@@ -38,7 +38,7 @@ impl Service {
         found.ok_or_else(|| Rejection::OrderNotFound.into())
     }
 
-    /// Takes the caller's own comment back.
+    /// Deletes a comment of the caller.
     pub async fn delete_comment(
         &self,
         caller: &Caller,
@@ -51,7 +51,7 @@ impl Service {
         Ok(self.shards.execute(comment.shard(), command, context.waiters).await?)
     }
 
-    /// The caller's account; a token's is opened by its first write.
+    /// The caller's account, opened here if the bearer of an access token has none.
     async fn opened_account(
         &self,
         caller: &Caller,

@@ -1,4 +1,4 @@
-//! Making, listing, renaming, rotating and ending keys, and the tokens for sockets.
+//! Creating, listing, renaming, rotating and revoking keys, and minting socket tokens.
 
 use super::{Caller, Denied, Moment, RequestContext, Service, ServiceError};
 use crate::auth::api_key::{KeyHash, RawKey};
@@ -11,22 +11,22 @@ use crate::engine::view::Observed;
 use crate::ids::{KeyId, Place, Timestamp};
 use crate::limits::tier::Tier;
 
-/// What a new key is asked to be.
+/// The properties of a key to create.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NewKeyRequest {
-    /// What its owner calls it.
+    /// The owner's name for the key.
     pub name: Option<Box<str>>,
-    /// How much it may ask.
+    /// The tier whose limits apply to the key.
     pub tier: Tier,
-    /// What it may do.
+    /// What the key may do.
     pub permissions: Permissions,
 }
 
-/// A key that was made, anew or in the place of another one, and the only copy of its raw form.
+/// A key from a creation or a rotation, with the only copy of its raw form.
 pub struct NewKey {
     /// The raw key.
     pub raw: RawKey,
-    /// The key as its account keeps it.
+    /// The key as stored.
     pub key: Key,
 }
 
@@ -35,12 +35,12 @@ pub struct NewKey {
 pub struct KeyListing {
     /// The key.
     pub key: Key,
-    /// When it was used, to about a second; forgotten at a restart.
+    /// When the key was last used, to about a second; not kept across a restart.
     pub last_used_at: Option<Timestamp>,
 }
 
 impl Service {
-    /// Makes a key. With `is_bootstrap` only the first active one of the account.
+    /// Creates a key. With `is_bootstrap`, only if the account has no active key.
     pub async fn create_key(
         &self,
         caller: &Caller,
@@ -68,14 +68,14 @@ impl Service {
         let shard = command.owner.shard();
         let key = self.shards.execute(shard, command, context.waiters).await?;
         if caller.account().is_err() {
-            // It was opened for this key, so that nothing could be counted before.
+            // This command opened the account, so there was no bucket to draw from before.
             self.count_key(key.account, context.moment);
         }
         Ok(NewKey { raw, key })
     }
 
-    /// The keys of the caller's account; without `admin` only the caller's own. A token whose
-    /// account is not open yet has none.
+    /// The keys of the caller's account; without `admin`, only the caller's own key. The list is
+    /// empty for an access token without an account.
     pub async fn list_keys(
         &self,
         caller: &Caller,
@@ -101,7 +101,7 @@ impl Service {
             .collect())
     }
 
-    /// Gives a key another name. A key without `admin` can rename only itself.
+    /// Renames a key. A key without `admin` can rename only itself.
     pub async fn rename_key(
         &self,
         caller: &Caller,
@@ -110,16 +110,16 @@ impl Service {
         context: RequestContext<'_>,
     ) -> Result<KeyListing, ServiceError> {
         let account = caller.account()?;
-        caller.require_over(key)?;
+        caller.require_control_of(key)?;
         let key = key.ok_or(Rejection::KeyNotFound)?;
-        let command = RenameKey { account, key, name, asked_with: caller.key_id() };
+        let command = RenameKey { account, key, name, caller_key: caller.key_id() };
         let key = self.shards.execute(account.shard(), command, context.waiters).await?;
         Ok(self.listing(key))
     }
 
-    /// Makes a key that is and may do what another one is and may, and ends that one after so many
-    /// seconds. A key without `admin` can rotate only itself; nobody gets what they could not have
-    /// made.
+    /// Replaces a key by a new one with the same name, tier and permissions. The old key works for
+    /// another `overlap_seconds`. A key without `admin` can rotate only itself, and a caller can
+    /// rotate only a key that it would be allowed to create.
     pub async fn rotate_key(
         &self,
         caller: &Caller,
@@ -128,7 +128,7 @@ impl Service {
         context: RequestContext<'_>,
     ) -> Result<NewKey, ServiceError> {
         let account = caller.account()?;
-        caller.require_over(key)?;
+        caller.require_control_of(key)?;
         let key = key.ok_or(Rejection::KeyNotFound)?;
         let actor = caller.actor().ok_or(Denied::MissingCredential)?;
         let allow = move |state: &State| {
@@ -139,11 +139,12 @@ impl Service {
                     .may_create(grant.permissions, grant.tier)
                     .map_err(|error| Denied::from(error).into()),
             };
-            // Only a refusal is an answer already: the rotation is behind all that this rests on.
+            // Only a refusal is answered from this read. Otherwise the rotation's own record comes
+            // after everything read here, and its answer waits for that.
             let place = if allowed.is_ok() { Place::START } else { place };
             Observed { value: allowed, place }
         };
-        // What a key may do never changes, so it need not be looked at once more.
+        // A key's tier and permissions never change, so the check holds until the rotation.
         let allowed: Result<(), ServiceError> =
             self.shards.observe(account.shard(), context.waiters, allow).await?;
         allowed?;
@@ -151,7 +152,7 @@ impl Service {
         let command = RotateKey {
             account,
             key,
-            asked_with: caller.key_id(),
+            caller_key: caller.key_id(),
             overlap_seconds,
             hash: *raw.hash().as_bytes(),
             prefix: raw.prefix().into(),
@@ -160,7 +161,7 @@ impl Service {
         Ok(NewKey { raw, key })
     }
 
-    /// A raw key, as long as there is room for its key.
+    /// A new raw key, unless the key table is full.
     fn new_raw_key(&self) -> Result<RawKey, ServiceError> {
         if !self.keys.has_room() {
             return Err(ServiceError::KeysFull);
@@ -173,7 +174,8 @@ impl Service {
         KeyListing { last_used_at: entry.and_then(|entry| entry.last_used()), key }
     }
 
-    /// Ends a key, and on request those made with it. A key without `admin` can end only itself.
+    /// Revokes a key and, with `descendants`, the keys created with it. A key without `admin` can
+    /// revoke only itself.
     pub async fn revoke_key(
         &self,
         caller: &Caller,
@@ -182,13 +184,13 @@ impl Service {
         context: RequestContext<'_>,
     ) -> Result<(), ServiceError> {
         let account = caller.account()?;
-        caller.require_over(key)?;
+        caller.require_control_of(key)?;
         let key = key.ok_or(Rejection::KeyNotFound)?;
         let command = RevokeKey { account, key, descendants };
         Ok(self.shards.execute(account.shard(), command, context.waiters).await?)
     }
 
-    /// A token that opens sockets for a minute.
+    /// Mints a token that can open sockets for one minute.
     pub fn mint_ws_token(&self, caller: &Caller, moment: Moment) -> Result<String, ServiceError> {
         let account = caller.account()?;
         let holder = match caller {

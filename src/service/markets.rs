@@ -1,4 +1,4 @@
-//! Markets, their prices and their books: read without asking any shard.
+//! Markets, prices and books, read without involving a shard.
 
 use std::sync::Arc;
 
@@ -10,37 +10,37 @@ use crate::market::quote::QuotedBook;
 use crate::market::{Market, MarketSnapshot};
 use crate::money::Usd;
 
-/// A market counts as hot when more than this was traded in it.
+/// A market with a higher volume than this is hot.
 const HOT_VOLUME: Usd = Usd::from_micros(5_000_000_000);
 
-/// Which markets are wanted.
+/// Selects markets. Text comparisons ignore case.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MarketFilter<'a> {
-    /// Only markets whose question or slug contains this, in any case.
+    /// Only markets whose question or slug contains this text.
     pub text: Option<&'a str>,
-    /// Only markets whose category contains this, in any case.
+    /// Only markets whose category contains this text.
     pub category: Option<&'a str>,
     /// Only markets that are not closed.
     pub active_only: bool,
-    /// Only markets that are hot.
+    /// Only hot markets; see [`is_hot`].
     pub hot_only: bool,
 }
 
-/// An outcome of a market, as it is now.
-pub struct ShownOutcome {
+/// A snapshot of a market, and one of its outcomes.
+pub struct OutcomeSnapshot {
     /// The market.
     pub market: MarketSnapshot,
-    /// Which outcome of it.
+    /// The outcome's index in the market.
     pub outcome: OutcomeIndex,
 }
 
-/// Whether a market is hot: more than 5,000 dollars were traded in it.
+/// Whether a market is hot: its volume exceeds 5,000 dollars.
 pub fn is_hot(info: &MarketInfo) -> bool {
     info.volume_total.is_some_and(|volume| volume > HOT_VOLUME)
 }
 
 impl MarketFilter<'_> {
-    fn lets_through(&self, info: &MarketInfo) -> bool {
+    fn matches(&self, info: &MarketInfo) -> bool {
         let contains = |text: &Option<Box<str>>, part: &str| {
             text.as_deref().is_some_and(|text| text.to_lowercase().contains(&part.to_lowercase()))
         };
@@ -53,37 +53,37 @@ impl MarketFilter<'_> {
     }
 }
 
-impl ShownOutcome {
+impl OutcomeSnapshot {
     fn of(market: &Market, outcome: OutcomeIndex) -> Self {
         Self { market: market.snapshot(), outcome }
     }
 
-    /// The book that the outcome trades on.
+    /// The book on which the outcome trades.
     pub fn book(&self) -> Result<QuotedBook<'_>, ServiceError> {
         self.market.quoted(self.outcome).ok_or(ServiceError::NoBook)
     }
 }
 
 impl Service {
-    /// A page of the markets that the filter lets through, in the order in which they were listed.
+    /// A page of the markets that match the filter, in listing order.
     pub fn list_markets(&self, filter: &MarketFilter<'_>, page: Page) -> Vec<MarketSnapshot> {
         let listing = self.markets.listing();
-        let wanted = listing.markets().iter().filter(|market| filter.lets_through(&market.info()));
-        let page = wanted.skip(page.offset).take(page.limit);
+        let matching = listing.markets().iter().filter(|market| filter.matches(&market.info()));
+        let page = matching.skip(page.offset).take(page.limit);
         page.map(|market| market.snapshot()).collect()
     }
 
-    /// One market, by its condition id.
+    /// The market with this condition id.
     pub fn market(&self, condition_id: &str) -> Result<MarketSnapshot, ServiceError> {
         Ok(self.find_market(condition_id)?.snapshot())
     }
 
-    /// The outcome of a market that has this label; the first one when not said.
+    /// The outcome of a market with this label, by default the first.
     pub fn outcome_by_label(
         &self,
         condition_id: &str,
         label: Option<&str>,
-    ) -> Result<ShownOutcome, ServiceError> {
+    ) -> Result<OutcomeSnapshot, ServiceError> {
         let market = self.find_market(condition_id)?;
         let info = market.info();
         let outcome = match label {
@@ -93,17 +93,17 @@ impl Service {
                 labels: info.outcomes.iter().map(|outcome| outcome.label.clone()).collect(),
             })?,
         };
-        Ok(ShownOutcome::of(&market, outcome))
+        Ok(OutcomeSnapshot::of(&market, outcome))
     }
 
-    /// The outcome that has this token.
-    pub fn outcome_by_token(&self, token_id: &str) -> Result<ShownOutcome, ServiceError> {
+    /// The outcome with this token.
+    pub fn outcome_by_token(&self, token_id: &str) -> Result<OutcomeSnapshot, ServiceError> {
         let listing = self.markets.listing();
         let (market, outcome) = listing.by_token(token_id).ok_or(ServiceError::TokenNotFound)?;
-        Ok(ShownOutcome::of(market, outcome))
+        Ok(OutcomeSnapshot::of(market, outcome))
     }
 
-    /// The markets with these condition ids, in the same order; `None` for one that is not known.
+    /// The markets with these condition ids, in the same order; `None` for an unknown one.
     pub fn price_markets<'i>(
         &self,
         caller: &Caller,
@@ -142,12 +142,12 @@ mod tests {
             let market = MarketInfo { volume_total: volume.map(Usd::from_micros), ..info() };
             assert_eq!(is_hot(&market), expected, "{volume:?}");
             let filter = MarketFilter { hot_only: true, ..MarketFilter::default() };
-            assert_eq!(filter.lets_through(&market), expected, "{volume:?}");
+            assert_eq!(filter.matches(&market), expected, "{volume:?}");
         }
     }
 
     #[test]
-    fn markets_are_found_by_what_they_say() {
+    fn filters_search_question_slug_and_category() {
         let market = MarketInfo {
             slug: Some("will-it-rain".into()),
             question: Some("Will it RAIN in Ålesund?".into()),
@@ -165,9 +165,9 @@ mod tests {
             (MarketFilter { category: Some("rain"), ..all.clone() }, false),
             (MarketFilter { active_only: true, ..all }, false),
         ] {
-            assert_eq!(filter.lets_through(&market), expected, "{filter:?}");
+            assert_eq!(filter.matches(&market), expected, "{filter:?}");
         }
         let bare = MarketFilter { text: Some(""), ..MarketFilter::default() };
-        assert!(!bare.lets_through(&info()), "it says nothing");
+        assert!(!bare.matches(&info()), "a market without any text");
     }
 }

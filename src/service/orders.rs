@@ -1,4 +1,4 @@
-//! Trading, and reading orders back.
+//! Placing and reading orders.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -13,53 +13,53 @@ use crate::engine::view::OrderFilter;
 use crate::ids::OrderId;
 use crate::shard::Refusal;
 
-/// An order, alone or of a batch.
+/// One order to place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrderRequest {
     /// What to buy or sell.
     pub order: TradeOrder,
-    /// How the caller can name it again.
+    /// Names by which the caller can find or repeat the order.
     pub names: OrderNames,
 }
 
-/// Where in its life an order is.
+/// The status of an order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OrderStatus {
-    /// It rests.
+    /// Resting on the book.
     Pending,
-    /// It has filled.
+    /// Filled completely.
     Filled,
-    /// It was cancelled.
+    /// Cancelled by the account.
     Cancelled,
-    /// It ended by itself.
+    /// Expired unfilled.
     Expired,
 }
 
-/// Which orders of an account are wanted.
+/// Selects orders of an account.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrdersRequest {
-    /// Only orders in this state.
+    /// Only orders with this status.
     pub status: Option<OrderStatus>,
-    /// Only the order that the caller calls this.
+    /// Only the order with this name.
     pub name: Option<NameHash>,
-    /// Only what this lets through.
+    /// Only orders that match this filter.
     pub filter: OrderFilter,
-    /// Which part of the list.
+    /// The page to return; ignored with a name.
     pub page: Page,
 }
 
 /// Orders, newest first.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct OrderList {
-    /// The rows.
+    /// The orders of this page.
     pub orders: Vec<OrderReceipt>,
-    /// Whether the account has older orders, whatever the filter says of them.
+    /// Whether the account has older orders, matching or not.
     pub has_more: bool,
 }
 
 impl Service {
-    /// Buys or sells at the market before this returns. What it returns resolves when that is
-    /// durable; the flag tells a replay.
+    /// Places a market order. It is executed or queued before this returns; the returned future
+    /// resolves when the result is durable. The flag is true for a replay.
     pub fn trade(
         &self,
         caller: &Caller,
@@ -74,7 +74,7 @@ impl Service {
         Ok(poll_fn(move |context| Pin::new(&mut executed).poll(context).map(filled)))
     }
 
-    /// The orders of a batch, one after the other, each for itself.
+    /// Places the orders of a batch in sequence. Each succeeds or fails on its own.
     pub async fn trade_all(
         &self,
         caller: &Caller,
@@ -92,7 +92,7 @@ impl Service {
         Ok(answers.into_iter().map(filled).collect())
     }
 
-    /// Refuses a request of more entries than the caller's tier allows.
+    /// Refuses a batch with more entries than the caller's tier allows.
     pub fn check_batch(&self, caller: &Caller, count: usize) -> Result<(), ServiceError> {
         let tier = caller.tier();
         let batch_max = self.tiers.get(tier).batch_max;
@@ -120,7 +120,7 @@ impl Service {
         found.ok_or_else(|| Rejection::OrderNotFound.into())
     }
 
-    /// Orders of the caller's account, newest first. A name leads to one order, whatever the page.
+    /// Orders of the caller's account, newest first. A name selects at most one order.
     pub async fn orders(
         &self,
         caller: &Caller,
@@ -128,7 +128,7 @@ impl Service {
         context: RequestContext<'_>,
     ) -> Result<OrderList, ServiceError> {
         let OrdersRequest { status, name, filter, page } = request;
-        // So far every order that exists has filled.
+        // There are only market orders so far, and each fills at once.
         if status.is_some_and(|status| status != OrderStatus::Filled) {
             return Ok(OrderList::default());
         }
@@ -145,7 +145,7 @@ impl Service {
         Ok(OrderList { orders, has_more: false })
     }
 
-    /// The order that the caller's account calls by this name, if there is one.
+    /// The order of the caller's account with this name.
     async fn order_named(
         &self,
         caller: &Caller,
@@ -161,8 +161,7 @@ impl Service {
             .await?)
     }
 
-    /// A page of the orders that the filter lets through, in as many reads of the shard as that
-    /// takes.
+    /// A page of the orders that match the filter, in as many reads of the shard as that takes.
     async fn newest_orders(
         &self,
         caller: &Caller,
@@ -173,7 +172,7 @@ impl Service {
         let Page { limit, offset } = page;
         let account = caller.account()?;
         let mut list = OrderList { orders: Vec::new(), has_more: true };
-        let mut looked_at = 0;
+        let mut examined_count = 0;
         let mut skipped = 0;
         while list.has_more && list.orders.len() < limit {
             let wanted = (offset - skipped) + (limit - list.orders.len());
@@ -181,15 +180,15 @@ impl Service {
             let page = self
                 .shards
                 .observe(account.shard(), context.waiters, move |state| {
-                    state.observe_orders(account, &filter, looked_at, wanted)
+                    state.observe_orders(account, &filter, examined_count, wanted)
                 })
                 .await?
                 .ok_or(Rejection::AccountNotFound)?;
-            looked_at = page.looked_at;
+            examined_count = page.examined_count;
             list.has_more = page.has_more;
-            let leave_out = (offset - skipped).min(page.orders.len());
-            skipped += leave_out;
-            list.orders.extend(page.orders.into_iter().skip(leave_out));
+            let skip_count = (offset - skipped).min(page.orders.len());
+            skipped += skip_count;
+            list.orders.extend(page.orders.into_iter().skip(skip_count));
         }
         Ok(list)
     }

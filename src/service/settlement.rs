@@ -1,10 +1,10 @@
-//! Settling what the venue has resolved: decided once, paid in every shard, exactly once.
+//! Settles resolved markets: each is decided once, and each position is paid exactly once.
 //!
-//! The catalogue says that a market is resolved and keeps new orders out from then on. If any shard
-//! has used the market, the decision is journaled in one shard; it stands, whatever the venue says
-//! later. Then every shard that has used the market pays its positions, some with each record, and
-//! says so when none is left. All of that is state, so a process that begins pays on where the one
-//! before it was ended.
+//! Once the catalogue marks a market as resolved, it takes no more orders. If any shard has used
+//! the market, the decision is journaled in one shard, and stands whatever the venue reports later.
+//! Then every shard that has used the market pays its positions, a bounded number with each record,
+//! and records when none is left. All of that is state, so a restarted process continues where the
+//! previous one stopped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,26 +21,26 @@ use crate::market::catalogue::{MarketInfo, MarketStatus};
 use crate::market::{Market, Markets};
 use crate::shard::{Refusal, Shards};
 
-/// One read of a shard asks about at most this many markets.
+/// The most markets that one read of a shard checks.
 const MARKETS_PER_READ_MAX: usize = 200;
 
-/// How long to wait after a refusal that passes: from the first to the longest, doubled each time.
+/// The first and the longest delay of the back-off after a transient refusal.
 const RETRY_DELAYS: [Duration; 2] = [Duration::from_millis(5), Duration::from_secs(1)];
 
-/// All decisions that the states hold, and those of them that are not paid everywhere: at start.
+/// The settlement decisions found in the recovered states.
 #[derive(Default, Debug)]
 pub struct Decisions {
-    /// Every one, by condition id.
+    /// Every decision, by condition id.
     pub made: BTreeMap<Arc<str>, Arc<Decision>>,
-    /// Those that some shard has to go on with.
+    /// Decisions that some shard has not fully paid.
     pub unpaid: Vec<Arc<Decision>>,
-    /// The markets without one in which somebody holds shares, by condition id: the venue is to say
-    /// how they go on, and how they end.
+    /// Condition ids of undecided markets in which an account holds shares. They must be followed
+    /// until the venue resolves them.
     pub awaited: BTreeSet<Arc<str>>,
 }
 
 impl Decisions {
-    /// Those of these states.
+    /// Collects the decisions of these states.
     pub fn of<'a>(states: impl Iterator<Item = &'a State>) -> Self {
         let states: Vec<&State> = states.collect();
         let made = states.iter().flat_map(|state| state.decisions());
@@ -57,17 +57,17 @@ impl Decisions {
     }
 }
 
-/// Takes the markets that are resolved, and settles them.
+/// Settles markets as they are resolved.
 pub struct Settler {
     markets: Arc<Markets>,
     shards: Arc<Shards>,
     waiters: Arc<Waiters>,
-    /// What an earlier process has not paid everywhere.
+    /// Decisions that an earlier process did not finish paying.
     unpaid: Vec<Arc<Decision>>,
 }
 
 impl Settler {
-    /// A settler that goes on with these decisions. There is one for the markets.
+    /// A settler that first finishes the `unpaid` decisions. Only one may run.
     pub fn new(
         markets: Arc<Markets>,
         shards: Arc<Shards>,
@@ -77,7 +77,7 @@ impl Settler {
         Self { markets, shards, waiters: journal.register(), unpaid }
     }
 
-    /// Pays what is left from before, and then whatever is resolved, for ever.
+    /// Finishes the unpaid decisions, then settles resolved markets. Never returns.
     pub async fn run(self) {
         let waiters = self.waiters.clone();
         tokio::select! {
@@ -86,10 +86,11 @@ impl Settler {
         }
     }
 
-    /// What [`Self::run`] runs, for a caller who polls it without being woken.
+    /// [`Self::run`] without the task that wakes waiters, for a caller that polls in a loop.
     pub(crate) async fn work(self) {
         for decision in &self.unpaid {
-            tracing::info!("settlement of market {} goes on", decision.condition_id);
+            let market = &*decision.condition_id;
+            tracing::info!(market, "settlement resumed");
             self.pay(decision).await;
         }
         loop {
@@ -100,7 +101,7 @@ impl Settler {
         }
     }
 
-    /// Settles those of these resolved markets that any shard has used.
+    /// Settles those of the resolved markets that a shard has used.
     async fn settle(&self, markets: &[Arc<Market>]) {
         let decided = |market: &Arc<Market>| Some((market.clone(), decision(&market.info())?));
         let decisions: Vec<_> = markets.iter().filter_map(decided).collect();
@@ -108,10 +109,10 @@ impl Settler {
             decisions.iter().map(|(_, decision)| decision.condition_id.clone()).collect();
         let mut is_used = vec![false; ids.len()];
         for shard in ShardId::all() {
-            // An order that is decided after this read sees that the market is resolved.
+            // Orders that the shard decides after this read see that the market is resolved.
             let unsettled = self.unsettled(shard, &ids).await;
             is_used.iter_mut().zip(unsettled).for_each(|(used, here)| *used |= here);
-            // The read may not have waited for anything, and others share the thread.
+            // The read may have completed without yielding, and other tasks share the thread.
             tokio::task::yield_now().await;
         }
         for ((market, decision), is_used) in decisions.into_iter().zip(is_used) {
@@ -125,14 +126,15 @@ impl Settler {
         }
     }
 
-    /// Which of these markets a shard has used and not settled.
+    /// For each market, whether the shard has used it and not settled it.
     async fn unsettled(&self, shard: ShardId, ids: &Arc<[Arc<str>]>) -> Vec<bool> {
         let mut retry = Retry::default();
         loop {
             let ids = ids.clone();
             let read = self.shards.observe(shard, &self.waiters, move |state| {
                 let value = ids.iter().map(|id| state.is_unsettled(id)).collect();
-                // Nobody is told: what follows from it is on disk behind it.
+                // The value is not published, so this need not wait for the disk. Any record that
+                // follows from it comes later in the journal.
                 Observed { value, place: Place::START }
             });
             match read.await {
@@ -142,8 +144,8 @@ impl Settler {
         }
     }
 
-    /// Journals a decision, and tells the one that stands: the first that was made about the
-    /// market. `None` when it cannot be made.
+    /// Journals a decision and returns the one that stands, which is the first made about the
+    /// market. `None` if the engine rejects it.
     async fn decide(&self, decision: Arc<Decision>) -> Option<Arc<Decision>> {
         let home = Decision::home(&decision.condition_id);
         let mut retry = Retry::default();
@@ -152,8 +154,8 @@ impl Settler {
             match self.shards.execute(home, command, &self.waiters).await {
                 Ok(()) => break,
                 Err(Refusal::Rejected(rejection)) => {
-                    let id = &decision.condition_id;
-                    tracing::error!("market {id} cannot be settled as the venue says: {rejection}");
+                    let market = &*decision.condition_id;
+                    tracing::error!(market, %rejection, "settlement decision rejected");
                     return None;
                 }
                 Err(_) => retry.wait().await,
@@ -172,24 +174,23 @@ impl Settler {
         };
         if made.payouts != decision.payouts {
             tracing::error!(
-                "market {} was resolved before and the venue now says otherwise: {}; what was \
-                 decided stands: {}",
-                made.condition_id,
-                decision.evidence,
-                made.evidence
+                market = &*made.condition_id,
+                decided = &*made.evidence,
+                reported = &*decision.evidence,
+                "venue changed a resolution, the earlier decision stands"
             );
         }
         Some(made)
     }
 
-    /// Has every shard pay its positions. False when one cannot.
+    /// Has every shard pay its positions. Returns false if one cannot.
     async fn pay(&self, decision: &Arc<Decision>) -> bool {
         let market = &*decision.condition_id;
         let mut unpaid_shards = 0;
         let mut left: Vec<ShardId> = ShardId::all().collect();
         let mut retry = Retry::default();
         while !left.is_empty() {
-            // All of them are decided before the first is waited for: one flush may cover all.
+            // Start all payments before waiting for any, so that one flush may cover them all.
             let mut payments = Vec::with_capacity(SHARD_COUNT);
             for shard in left.drain(..) {
                 let command = Settle(decision.clone());
@@ -202,7 +203,7 @@ impl Settler {
                     Ok(Payment::Whole) => {}
                     Err(Refusal::Rejected(rejection)) => {
                         let shard = shard.get();
-                        tracing::error!(market, shard, %rejection, "a shard cannot pay a market");
+                        tracing::error!(market, shard, %rejection, "shard cannot pay a market");
                         unpaid_shards += 1;
                     }
                     Err(_) => {
@@ -221,23 +222,22 @@ impl Settler {
                 market,
                 unpaid_shards,
                 evidence,
-                "a market is not settled: its positions in these shards stay open"
+                "market not settled, its positions in some shards stay open"
             );
             return false;
         }
-        tracing::info!(market, evidence, "a market is settled");
+        tracing::info!(market, evidence, "market settled");
         true
     }
 }
 
-/// The decision that a description stands for; `None` for one that is not resolved.
+/// The decision for a resolved market; `None` if the market is not resolved.
 fn decision(info: &MarketInfo) -> Option<Arc<Decision>> {
     if info.status != MarketStatus::Resolved || info.payouts.len() != info.outcomes.len() {
         return None;
     }
     let tokens = info.outcomes.iter().map(|outcome| outcome.token_id.clone());
-    let told = info.evidence.as_deref().unwrap_or("the venue says so");
-    let mut evidence = told.to_owned();
+    let mut evidence = info.evidence.as_deref().unwrap_or("the venue says so").to_owned();
     evidence.truncate(evidence.floor_char_boundary(EVIDENCE_BYTES_MAX));
     Some(Arc::new(Decision {
         condition_id: info.condition_id.clone(),
@@ -246,7 +246,7 @@ fn decision(info: &MarketInfo) -> Option<Arc<Decision>> {
     }))
 }
 
-/// What passes is tried again, later each time.
+/// Exponential back-off.
 struct Retry {
     delay: Duration,
 }

@@ -1,4 +1,4 @@
-//! One shard's state and the way of one command through it.
+//! One shard's state, and the execution of a command on it.
 
 use std::sync::Arc;
 
@@ -15,19 +15,21 @@ use crate::journal::Journal;
 use crate::journal::record::{self, RecordHeader};
 use crate::market::{MarketSnapshot, Markets};
 
-/// A shard's record in so many carries the state's hash, and so does its first in each segment:
-/// what snapshots are checked by.
+/// One record in this many carries the state's hash, and so does the shard's first record in each
+/// segment. Snapshots are checked against it.
 const STATE_CHECK_INTERVAL: u64 = 1024;
 
-/// How far a shard's time waits for a clock that was set back a little. A clock that was further
-/// ahead was wrong: what it stamped stays as it is, and nothing later is stamped by it.
+/// How far the clock may be behind a shard's newest decision for the shard's time to stand still
+/// until the clock has caught up. If the clock is further behind, the earlier time was wrong: the
+/// records stamped with it stay, and new decisions follow the clock.
 const TIME_AHEAD_NS_MAX: i64 = 60_000_000_000;
 
-/// Every part of a record has a bound, and together they fit: see the test of the longest record.
+/// Cannot happen: every part of a record has a bound, and the journal's tests show that the longest
+/// record fits.
 const RECORD_TOO_LONG: Rejection = Rejection::Broken { rule: "a record is longer than one may be" };
 
-/// What all shards share.
-pub(super) struct Surroundings {
+/// What commands need besides the shard's own state; shared by all shards.
+pub(super) struct Environment {
     pub(super) journal: Arc<Journal>,
     pub(super) markets: Arc<Markets>,
     pub(super) rules: Rules,
@@ -36,14 +38,14 @@ pub(super) struct Surroundings {
     pub(super) observer: Observer,
 }
 
-/// What the runner of a shard owns while it runs.
+/// The mutable part of a shard, owned by the thread that has its turn.
 pub(super) struct Core {
     pub(super) state: State,
     /// The time of the newest decision.
     decided_at: Timestamp,
-    /// The segment in which the journal was when the shard last wrote its hash.
+    /// The journal segment of the shard's newest state hash.
     checked_segment: Option<u64>,
-    /// The record that is being made; reused.
+    /// The encoded record; reused to avoid allocations.
     record: Vec<u8>,
     pub(super) subscribers: Subscribers,
 }
@@ -59,62 +61,63 @@ impl Core {
         }
     }
 
-    /// Decides a command and makes what follows from it happen. Clock and book are read here, at
-    /// the moment of decision, however long the command was queued.
+    /// Decides a command and commits its events. The clock and the book are read here, at the
+    /// moment of decision, however long the command was queued.
     pub(super) fn execute<C: Command>(
         &mut self,
         command: &C,
-        around: &Surroundings,
+        environment: &Environment,
     ) -> Observed<Result<C::Answer, Refusal>> {
-        let now = time_of_decision(around.clock.now(), self.decided_at);
-        let market = command.market_id().and_then(|id| snapshot_of(id, &around.markets));
+        let now = decision_time(environment.clock.now(), self.decided_at);
+        let market = command.market_id().and_then(|id| snapshot_of(id, &environment.markets));
         let quote = market.as_ref().map(MarketSnapshot::quote);
         let state = &self.state;
-        match state.decide(command, quote.as_ref(), now, &around.rules) {
-            Err(rejection) => self.refused(command, rejection.into()),
+        match state.decide(command, quote.as_ref(), now, &environment.rules) {
+            Err(rejection) => self.refuse(command, rejection.into()),
             Ok(Verdict::Already(subject)) => {
                 let answer = C::answer(state, subject, false);
-                Observed { value: Ok(answer), place: command.rests_on(state) }
+                Observed { value: Ok(answer), place: command.depends_on(state) }
             }
-            Ok(Verdict::Happens(events, subject)) => match self.happen(events, now, around) {
-                Err(refusal) => self.refused(command, refusal),
+            Ok(Verdict::Happens(events, subject)) => match self.commit(events, now, environment) {
+                Err(refusal) => self.refuse(command, refusal),
                 Ok(place) => Observed { value: Ok(C::answer(&self.state, subject, true)), place },
             },
         }
     }
 
-    /// Reserves the record's place, which may be refused; behind that nothing may fail.
-    fn happen(
+    /// Journals and applies events. Reserving the record's place may be refused; after that nothing
+    /// may fail.
+    fn commit(
         &mut self,
         mut events: Events,
         now: Timestamp,
-        around: &Surroundings,
+        environment: &Environment,
     ) -> Result<Place, Refusal> {
-        if around.room.is_full() && events.iter().any(Event::takes_memory) {
+        if environment.room.is_full() && events.iter().any(Event::takes_memory) {
             return Err(Refusal::ServerFull);
         }
         let sequence = self.state.sequence() + 1;
-        let segment = around.journal.segment();
+        let segment = environment.journal.segment();
         if sequence.is_multiple_of(STATE_CHECK_INTERVAL) || segment != self.checked_segment {
             events.insert(0, Event::StateChecked { hash: self.state.hash() });
         }
         let header = RecordHeader {
             shard: self.state.shard(),
-            epoch: around.journal.epoch(),
+            epoch: environment.journal.epoch(),
             sequence,
             at: now,
         };
         self.record.clear();
         record::encode(header, &events, &mut self.record);
-        if self.record.len() > around.journal.record_bytes_max() {
+        if self.record.len() > environment.journal.record_bytes_max() {
             return Err(RECORD_TOO_LONG.into());
         }
-        let reservation = around.journal.reserve(self.record.len())?;
+        let reservation = environment.journal.reserve(self.record.len())?;
         let place = reservation.place();
         self.decided_at = now;
         self.checked_segment = segment;
         for event in &events {
-            (around.observer)(event, &self.state);
+            (environment.observer)(event, &self.state);
         }
         self.state.apply(&events, place);
         if !self.subscribers.is_empty() {
@@ -125,7 +128,7 @@ impl Core {
         Ok(place)
     }
 
-    fn refused<C: Command>(
+    fn refuse<C: Command>(
         &self,
         command: &C,
         refusal: Refusal,
@@ -133,15 +136,16 @@ impl Core {
         let is_early = faults::is_on(Fault::RejectionAnsweredEarly);
         let place = match &refusal {
             _ if is_early => Place::START,
-            Refusal::Rejected(rejection) => command.refusal_rests_on(&self.state, rejection),
-            _ => command.rests_on(&self.state),
+            Refusal::Rejected(rejection) => command.refusal_depends_on(&self.state, rejection),
+            _ => command.depends_on(&self.state),
         };
         Observed { value: Err(refusal), place }
     }
 }
 
-/// What the clock shows, and not before the newest decision, unless the clock jumped.
-fn time_of_decision(now: Timestamp, newest: Timestamp) -> Timestamp {
+/// The clock's time, but not before the newest decision, unless the clock jumped back by more than
+/// [`TIME_AHEAD_NS_MAX`].
+fn decision_time(now: Timestamp, newest: Timestamp) -> Timestamp {
     let ahead_ns = newest.nanos().saturating_sub(now.nanos());
     if (0..=TIME_AHEAD_NS_MAX).contains(&ahead_ns) { newest } else { now }
 }

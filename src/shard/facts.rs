@@ -1,12 +1,13 @@
-//! The stream of durable facts: what each shard has written, for whoever follows along.
+//! A stream of durable facts: the records that the shards write, in order.
 //!
-//! A shard hands the events of each record to its subscribers as it applies them, and waits for
-//! none of them. A subscriber takes them at its own pace: those of a shard in order, each once it
-//! is on disk. The room between the two is bounded. When it is full, the subscription is cut, the
-//! shards forget it, and the subscriber learns from which place on the journal has what it missed.
+//! A shard queues the events of each record for its subscribers as it applies them, and never waits
+//! for a subscriber. A subscriber receives the records of each shard in order, each once it is
+//! durable. The queue is bounded. When it is full, the subscription is cut, and the subscriber
+//! learns the place from which it must catch up from the journal.
 //!
-//! The list of subscribers is part of what the runner of a shard owns. Without a subscriber a
-//! record costs one look at an empty list, and a subscriber knows to the record where it began.
+//! The list of subscribers belongs to the shard's core. Without subscribers, a record costs one
+//! check of an empty list; and a subscriber knows exactly after which record of each shard its
+//! stream begins.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -21,86 +22,86 @@ use crate::engine::view::Observed;
 use crate::ids::{Place, SHARD_COUNT, ShardId};
 use crate::journal::Waiters;
 
-/// The shards have at most this many subscribers at a time.
+/// The most subscribers at a time.
 pub const SUBSCRIBERS_MAX: usize = 16;
 
-/// What one record of a shard says.
+/// The content of one record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Facts {
-    /// Whose record it is.
+    /// The shard that wrote the record.
     pub shard: ShardId,
-    /// Its number within the shard.
+    /// The record's number within the shard.
     pub sequence: u64,
-    /// Where it stands in the journal.
+    /// The record's place in the journal.
     pub place: Place,
-    /// What happened, in order.
+    /// The events, in order.
     pub events: Arc<Events>,
 }
 
-/// The subscriber was too slow, and its subscription is over.
+/// The subscriber was too slow, and its subscription was cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the subscriber is behind: the journal has the facts from place {} on", .from.position)]
 pub struct Behind {
-    /// Every record before this place was handed over. The rest is in the journal; of some shards
-    /// a few records behind this place were handed over too.
+    /// Every record before this place was delivered, and the journal has the rest. A few records
+    /// of other shards after this place may have been delivered too.
     pub from: Place,
 }
 
-/// Why nobody can subscribe.
+/// Why a subscription failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SubscribeError {
-    /// A shard has no room for the request.
+    /// A shard's queue is full.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// There are as many subscribers as there may be.
+    /// There are [`SUBSCRIBERS_MAX`] subscribers already.
     #[error("the shards have {SUBSCRIBERS_MAX} subscribers, and no more are allowed")]
     TooMany,
 }
 
-/// A subscription to the facts of all shards. Dropping it ends it.
+/// A subscription to the facts of all shards. Dropping it unsubscribes.
 pub struct FactStream {
     shared: Arc<Shared>,
     waiters: Arc<Waiters>,
-    /// The log that all places are in.
+    /// The log that the shards write to.
     log: u8,
-    /// Taken from the queue, and perhaps not durable yet.
+    /// Taken from the queue but perhaps not durable yet.
     next: Option<Facts>,
     begins_after: [u64; SHARD_COUNT],
 }
 
-/// What the shards and one subscriber share.
+/// State shared by the shards and one subscriber.
 struct Shared {
     queue: ArrayQueue<Facts>,
     arrival: Notify,
-    /// The position of the first record that is missing, [`NONE`] while none is.
+    /// The position of the first missing record; [`NONE_MISSING`] while there is none.
     missing_from: AtomicU64,
 }
 
-const NONE: u64 = u64::MAX;
+const NONE_MISSING: u64 = u64::MAX;
 
-/// Who follows a shard.
+/// The subscribers of one shard.
 #[derive(Default)]
 pub(super) struct Subscribers {
     list: Vec<Arc<Shared>>,
 }
 
 impl Shards {
-    /// Follows all shards from now on. At most `waiting_max` records wait for the subscriber; one
-    /// that leaves more of them waiting is cut off. The owner of `waiters` must be running them.
+    /// Subscribes to all shards. At most `waiting_max` records are queued; a subscriber that falls
+    /// further behind is cut. The owner of `waiters` must be running them.
     ///
-    /// When this resolves, all that was written before the subscription is on disk: whoever reads
-    /// the journal up to [`FactStream::begins_after`] and goes on with the stream misses nothing.
+    /// When this resolves, every record before the subscription is durable. Reading the journal up
+    /// to [`FactStream::begins_after`] and then the stream misses nothing.
     pub async fn subscribe(
         self: &Arc<Self>,
         waiting_max: NonZeroUsize,
         waiters: &Arc<Waiters>,
     ) -> Result<FactStream, SubscribeError> {
-        let journal = &self.around.journal;
+        let journal = &self.environment.journal;
         let mut stream = FactStream {
             shared: Arc::new(Shared {
                 queue: ArrayQueue::new(waiting_max.get()),
                 arrival: Notify::new(),
-                missing_from: AtomicU64::new(NONE),
+                missing_from: AtomicU64::new(NONE_MISSING),
             }),
             waiters: waiters.clone(),
             log: journal.durable_place().log,
@@ -109,11 +110,11 @@ impl Shards {
         };
         for shard in ShardId::all() {
             let shared = stream.shared.clone();
-            let entered = self.enqueue(shard, waiters, move |core, _| {
-                let value = core.subscribers.enter(shared).then(|| core.state.sequence());
+            let added = self.enqueue(shard, waiters, move |core, _| {
+                let value = core.subscribers.add(shared).then(|| core.state.sequence());
                 Observed { value, place: Place::START }
             });
-            let sequence = entered.await.ok_or(Refusal::Busy)?;
+            let sequence = added.await.ok_or(Refusal::Busy)?;
             stream.begins_after[shard.index()] = sequence.ok_or(SubscribeError::TooMany)?;
         }
         waiters.durable(journal.newest_place()).await;
@@ -122,12 +123,12 @@ impl Shards {
 }
 
 impl FactStream {
-    /// The number of the newest record of a shard that was written before the subscription.
+    /// The number of the shard's newest record before the subscription.
     pub fn begins_after(&self, shard: ShardId) -> u64 {
         self.begins_after[shard.index()]
     }
 
-    /// Waits for the next record that is on disk. Nothing is lost when the wait is given up.
+    /// Waits for the next durable record. Cancel safe: dropping the future loses no record.
     pub async fn next(&mut self) -> Result<Facts, Behind> {
         loop {
             if self.next.is_none() {
@@ -135,15 +136,15 @@ impl FactStream {
             }
             if let Some(facts) = &self.next {
                 self.waiters.durable(facts.place).await;
-                return Ok(self.next.take().expect("it was looked at"));
+                return Ok(self.next.take().expect("it is `Some`, as just matched"));
             }
             let missing_from = self.shared.missing_from.load(Ordering::Acquire);
-            if missing_from == NONE {
+            if missing_from == NONE_MISSING {
                 self.shared.arrival.notified().await;
                 continue;
             }
-            // A shard hands a record over before it fills in the record's place. So once this place
-            // is durable, all records before it were handed over, or are known to be missing.
+            // A shard queues a record before it fills in the record's bytes in the journal. So once
+            // this place is durable, every record before it is queued or known to be missing.
             self.waiters.durable(Place::new(self.log, missing_from)).await;
             self.next = self.shared.queue.pop();
             if self.next.is_none() {
@@ -162,9 +163,9 @@ impl Drop for FactStream {
 }
 
 impl Subscribers {
-    /// Adds a subscriber, unless there are too many.
-    fn enter(&mut self, shared: Arc<Shared>) -> bool {
-        self.list.retain(|known| !known.is_cut());
+    /// Adds a subscriber; false if there are too many.
+    fn add(&mut self, shared: Arc<Shared>) -> bool {
+        self.list.retain(|subscriber| !subscriber.is_cut());
         let has_room = self.list.len() < SUBSCRIBERS_MAX;
         if has_room {
             self.list.push(shared);
@@ -177,25 +178,25 @@ impl Subscribers {
         self.list.is_empty()
     }
 
-    /// Hands a record over, before its place is filled in.
+    /// Queues a record for every subscriber. Call it before the record's bytes are filled in.
     pub(super) fn publish(&mut self, facts: &Facts) {
-        self.list.retain(|subscriber| subscriber.put(facts));
+        self.list.retain(|subscriber| subscriber.push(facts));
     }
 }
 
 impl Shared {
     fn is_cut(&self) -> bool {
-        self.missing_from.load(Ordering::Acquire) != NONE
+        self.missing_from.load(Ordering::Acquire) != NONE_MISSING
     }
 
-    /// Leaves a record in the queue. When there is no room, or was none for another shard, the
-    /// subscription is over for this shard too.
-    fn put(&self, facts: &Facts) -> bool {
-        let is_put = !self.is_cut() && self.queue.push(facts.clone()).is_ok();
-        if !is_put {
+    /// Queues a record. False if the subscription is cut: there is no room, or another shard found
+    /// none before.
+    fn push(&self, facts: &Facts) -> bool {
+        let is_queued = !self.is_cut() && self.queue.push(facts.clone()).is_ok();
+        if !is_queued {
             self.missing_from.fetch_min(facts.place.position, Ordering::AcqRel);
         }
         self.arrival.notify_one();
-        is_put
+        is_queued
     }
 }

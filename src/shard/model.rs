@@ -1,6 +1,6 @@
-//! The whole promise: a command that was reserved, filled in and is awaited gets its answer without
-//! help from later traffic. Shards, tickets, waits, the flush wake-up and the journal's thread are
-//! the real ones; only the disk is in memory.
+//! Loom model of the liveness guarantee: an awaited command gets its answer without any later
+//! traffic. Shards, tickets, waits, the flush wake-up and the journal's thread are the real ones;
+//! only the disk is in memory.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use crate::disk::simulated::SimulatedDisk;
 use crate::engine::command::{Identity, OpenAccount};
 use crate::journal::{DataDirectory, JournalConfig, Steps};
 
-/// What a thread does when none of its tasks can go on.
+/// What a thread does when none of its tasks can proceed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Idle {
-    /// It tends and sleeps, as a worker does.
+    /// Calls [`Journal::tend`] and sleeps, like a worker.
     Tends,
-    /// It sleeps, as the settler does.
+    /// Sleeps, like the settler.
     Sleeps,
-    /// It has other work all the time.
+    /// Nothing: it is always busy.
     Never,
 }
 
@@ -57,7 +57,7 @@ fn execute(shards: &Arc<Shards>, journal: &Journal, trader: u8, idle: Idle) {
     let waker = Waker::from(alarm.clone());
     let mut context = Context::from_waker(&waker);
     let mut run = pin!(waiters.run());
-    // The command of everybody is for the same shard.
+    // All threads use the same shard.
     let mut digest = [trader; 32];
     digest[0] = 0;
     let identity = Identity { digest, issuer: "model".into(), subject: "x".into() };
@@ -97,7 +97,7 @@ fn open() -> (Journal, Steps) {
     (journal, steps)
 }
 
-/// A promise that is not kept leaves all threads asleep, which the checker reports.
+/// A lost wake-up leaves all threads asleep, which loom reports.
 fn check(idle: [Idle; 2], preemptions_max: usize) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions_max);
@@ -122,7 +122,7 @@ fn check(idle: [Idle; 2], preemptions_max: usize) {
             })
         });
         drop((shards, journal));
-        // Until the last of them lets the journal go.
+        // Runs until the last thread drops the journal.
         steps.run().unwrap();
         for thread in threads {
             thread.join().unwrap();
@@ -131,21 +131,21 @@ fn check(idle: [Idle; 2], preemptions_max: usize) {
 }
 
 #[test]
-fn what_is_awaited_is_flushed_although_nobody_tends() {
+fn an_awaited_record_is_flushed_although_no_thread_tends() {
     check([Idle::Sleeps, Idle::Sleeps], 2);
 }
 
 #[test]
-fn what_is_awaited_is_flushed_beside_a_worker_that_tends() {
+fn an_awaited_record_is_flushed_beside_a_worker_that_tends() {
     check([Idle::Tends, Idle::Sleeps], 1);
 }
 
 #[test]
-fn workers_that_tend_at_once_leave_nothing_behind() {
+fn workers_that_tend_concurrently_leave_no_record_unflushed() {
     check([Idle::Tends, Idle::Tends], 1);
 }
 
 #[test]
-fn what_is_awaited_is_flushed_beside_a_worker_that_is_never_idle() {
+fn an_awaited_record_is_flushed_beside_a_worker_that_is_never_idle() {
     check([Idle::Never, Idle::Sleeps], 2);
 }

@@ -1,4 +1,4 @@
-//! The atomics of the queue and the mutex of the tickets: the machine's, or the model checker's.
+//! The atomics of the queue and the mutex of the tickets, or loom's versions of them.
 
 #[cfg(not(paperbourse_loom))]
 pub(super) use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,10 +1,11 @@
-//! A combining queue: whoever finds it idle runs what everybody else has queued meanwhile.
+//! A combining queue: the thread that finds it idle also runs the tasks that others queue meanwhile.
 //!
-//! One counter decides. It counts the tasks that wait or run. Who raises it from 0 is the runner
-//! and may run its own task at once, without queueing it; everybody else pushes first and counts
-//! then. The runner takes off what it has done, and is done when that leaves 0. Each hand-over is
-//! a read-modify-write of that one counter, so no task can be left behind: a push that was counted
-//! before the runner took its share off is seen by it, and a later one finds 0 and runs itself.
+//! One counter holds the number of tasks that wait or run. The thread that raises it from 0 is the
+//! runner, and may run its own task at once without queueing it; every other thread pushes its task
+//! first and then counts it. The runner subtracts the tasks it has run, and stops when that leaves
+//! 0. Every hand-over is a read-modify-write of this one counter, so no task is left behind: the
+//! runner sees each push that was counted before its subtraction, and a later push finds 0 and runs
+//! its own task.
 
 use std::num::NonZeroUsize;
 
@@ -12,7 +13,7 @@ use crossbeam_queue::ArrayQueue;
 
 use super::primitives::{AtomicUsize, Ordering};
 
-/// Tasks of one owner at a time, in the order in which they were counted.
+/// Tasks that run one at a time, in the order in which they were pushed.
 pub(super) struct CombiningQueue<T> {
     /// Tasks that wait or run.
     pending: AtomicUsize,
@@ -20,22 +21,22 @@ pub(super) struct CombiningQueue<T> {
 }
 
 /// The right to run tasks. Exactly one exists while any task is pending.
-#[must_use = "the tasks that were queued meanwhile would wait for ever"]
+#[must_use = "dropping a turn leaves the queued tasks waiting for ever"]
 pub(super) struct Turn<'a, T> {
     queue: &'a CombiningQueue<T>,
-    /// Tasks that were run and are still counted.
+    /// Tasks that have run and are still counted.
     done: usize,
-    /// Tasks that are counted, pushed and not yet run.
+    /// Tasks that are pushed and counted but have not run.
     waiting: usize,
 }
 
-/// What became of a task that was offered.
+/// The outcome of [`CombiningQueue::offer`].
 pub(super) enum Offered<'a, T> {
-    /// Somebody else runs it.
+    /// Another thread has the turn and will run the task.
     Queued,
-    /// It is queued, and the caller runs it, and whatever else there is.
-    Yours(Turn<'a, T>),
-    /// There was no room; nothing has changed.
+    /// The task is queued and the caller has the turn: it must run all queued tasks.
+    Turn(Turn<'a, T>),
+    /// The queue is full; nothing has changed.
     Full(T),
 }
 
@@ -44,26 +45,26 @@ impl<T> CombiningQueue<T> {
         Self { pending: AtomicUsize::new(0), tasks: ArrayQueue::new(capacity.get()) }
     }
 
-    /// The turn, if nobody has it. The caller runs one task of its own before anything else.
+    /// The turn, if no thread has it. The caller must first run one task of its own.
     pub(super) fn try_turn(&self) -> Option<Turn<'_, T>> {
         self.pending.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).ok()?;
         Some(Turn { queue: self, done: 1, waiting: 0 })
     }
 
-    /// Queues a task for whoever has the turn.
+    /// Queues a task for the thread that has the turn.
     pub(super) fn offer(&self, task: T) -> Offered<'_, T> {
         if let Err(task) = self.tasks.push(task) {
             return Offered::Full(task);
         }
         match self.pending.fetch_add(1, Ordering::AcqRel) {
-            0 => Offered::Yours(Turn { queue: self, done: 0, waiting: 1 }),
+            0 => Offered::Turn(Turn { queue: self, done: 0, waiting: 1 }),
             _ => Offered::Queued,
         }
     }
 }
 
 impl<T> Turn<'_, T> {
-    /// The next task; `None` when there is none left and the turn is over.
+    /// The next task; `None` if there is none left, which ends the turn.
     pub(super) fn next(&mut self) -> Option<T> {
         if self.waiting == 0 {
             let pending = self.queue.pending.fetch_sub(self.done, Ordering::AcqRel);
@@ -78,21 +79,21 @@ impl<T> Turn<'_, T> {
         Some(self.queue.tasks.pop().expect("a task is pushed before it is counted"))
     }
 
-    /// Leaves the turn without ending it: the tasks wait until somebody resumes it.
+    /// Pauses the turn without ending it: the tasks wait until it is resumed.
     pub(super) fn suspend(self) -> Suspended {
         Suspended { done: self.done, waiting: self.waiting }
     }
 }
 
-/// A turn that somebody must resume.
-#[must_use = "the tasks that were queued meanwhile would wait for ever"]
+/// A suspended turn, which must be resumed.
+#[must_use = "dropping a turn leaves the queued tasks waiting for ever"]
 pub(super) struct Suspended {
     done: usize,
     waiting: usize,
 }
 
 impl Suspended {
-    /// Goes on with the turn of the queue that was suspended.
+    /// Resumes the turn; `queue` must be the one it was taken from.
     pub(super) const fn resume<T>(self, queue: &CombiningQueue<T>) -> Turn<'_, T> {
         Turn { queue, done: self.done, waiting: self.waiting }
     }
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_runs_its_own_and_what_came_meanwhile() {
+    fn the_runner_runs_its_own_task_and_those_queued_meanwhile() {
         let queue = queue(4);
         let mut turn = queue.try_turn().unwrap();
         assert!(queue.try_turn().is_none());
@@ -119,9 +120,9 @@ mod tests {
     }
 
     #[test]
-    fn an_offer_to_an_idle_queue_is_the_callers_turn() {
+    fn an_offer_to_an_idle_queue_takes_the_turn() {
         let queue = queue(4);
-        let Offered::Yours(mut turn) = queue.offer(7) else { panic!("nobody has the turn") };
+        let Offered::Turn(mut turn) = queue.offer(7) else { panic!("the queue was idle") };
         assert_eq!([turn.next(), turn.next()], [Some(7), None]);
     }
 
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suspended_turn_goes_on() {
+    fn a_suspended_turn_can_be_resumed() {
         let queue = queue(4);
         let turn = queue.try_turn().unwrap();
         assert!(matches!(queue.offer(1), Offered::Queued));
@@ -175,7 +176,7 @@ mod model {
                 } else {
                     match queue.offer(1) {
                         Offered::Queued => return,
-                        Offered::Yours(turn) => turn,
+                        Offered::Turn(turn) => turn,
                         Offered::Full(_) => panic!("the queue holds all tasks"),
                     }
                 };

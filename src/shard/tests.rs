@@ -34,7 +34,7 @@ struct World {
     gate: Gate,
 }
 
-/// Shards over a journal in memory whose gate is open.
+/// Shards over an in-memory journal with an open gate.
 fn world() -> World {
     world_at(Clock::System)
 }
@@ -47,12 +47,12 @@ fn world_at(clock: Clock) -> World {
     World { shards, journal, memory, gate }
 }
 
-/// New shards that write to this journal, and a market with a book.
+/// New shards that write to this journal, with one market that has a book.
 fn shards_over(journal: Arc<Journal>, clock: Clock) -> Arc<Shards> {
     shards_from(Recovered::default(), journal, clock)
 }
 
-/// Shards that go on from these states.
+/// Shards that continue from recovered states.
 fn shards_from(recovered: Recovered, journal: Arc<Journal>, clock: Clock) -> Arc<Shards> {
     let markets = Arc::new(Markets::new());
     let outcomes =
@@ -71,7 +71,7 @@ fn shard_id() -> ShardId {
     ShardId::new(SHARD).unwrap()
 }
 
-/// Buys one share for the account of this trader, under this name.
+/// A purchase of one share by this trader, under this name.
 fn buy(trader: u8, name: &str) -> Trade {
     buy_in(SHARD, trader, name)
 }
@@ -98,10 +98,9 @@ impl World {
         &self.shards.shards[shard_id().index()]
     }
 
-    /// Keeps the shard as if somebody ran it, while `meanwhile` queues, and then runs what is
-    /// queued as far as one turn goes.
-    fn while_it_runs<T>(&self, meanwhile: impl FnOnce() -> T) -> T {
-        let turn = self.shard().queue.try_turn().expect("nobody runs it");
+    /// Holds the shard's turn while `meanwhile` queues tasks, then runs one turn of them.
+    fn while_busy<T>(&self, meanwhile: impl FnOnce() -> T) -> T {
+        let turn = self.shard().queue.try_turn().expect("the shard is idle");
         let queued = meanwhile();
         self.shards.serve(shard_id(), turn);
         queued
@@ -111,7 +110,7 @@ impl World {
         self.shard().core.lock().state.sequence()
     }
 
-    /// What the records fold to.
+    /// The states that the records fold to.
     fn recovered(&self) -> Recovered {
         let mut recovered = Recovered::default();
         for record in self.memory.records() {
@@ -120,7 +119,7 @@ impl World {
         recovered
     }
 
-    /// What the records fold to is what is in memory.
+    /// Checks that the records fold to the states in memory.
     #[track_caller]
     fn assert_replays(&self) {
         let recovered = self.recovered();
@@ -136,7 +135,7 @@ impl World {
     }
 }
 
-/// A runtime of one thread, as a worker has it, and its group of waits.
+/// A single-threaded runtime, like a worker's, and its group of waiters.
 fn worker(world: &World) -> (Runtime, Arc<Waiters>) {
     worker_of(&world.journal)
 }
@@ -161,7 +160,7 @@ fn receipt(answer: Result<Traded, Refusal>) -> (OrderReceipt, bool) {
 }
 
 #[test]
-fn time_is_what_the_clock_shows_and_goes_back_only_from_a_jump() {
+fn decision_time_follows_the_clock_and_goes_back_only_after_a_jump() {
     const SECOND: i64 = 1_000_000_000;
     const NOW: i64 = 1_800_000_000 * SECOND;
     const IN_2100: i64 = 4_102_444_800 * SECOND;
@@ -191,9 +190,9 @@ fn time_is_what_the_clock_shows_and_goes_back_only_from_a_jump() {
     world.assert_replays();
 }
 
-/// The order of a shard's times does not end with the process; what a wrong clock wrote does.
+/// Decision times stay ordered across a restart, unless they came from a wrong clock.
 #[test]
-fn a_shard_remembers_its_newest_time_over_a_restart() {
+fn a_shard_remembers_its_newest_time_across_a_restart() {
     const SECOND: i64 = 1_000_000_000;
     const NOW: i64 = 1_800_000_000 * SECOND;
     const IN_2100: i64 = 4_102_444_800 * SECOND;
@@ -217,11 +216,11 @@ fn a_shard_remembers_its_newest_time_over_a_restart() {
         let (header, _) = record::decode(memory.records().last().unwrap()).unwrap();
         assert_eq!(header.at, Timestamp::from_nanos(expected), "{shown} after {before}");
         let (second, _) = receipt(second);
-        assert_eq!((header.sequence, second.order.counter()), (2, 2), "the next of both");
+        assert_eq!((header.sequence, second.order.counter()), (2, 2), "both counters continue");
     }
 }
 
-/// Nothing that is decided may be too long, and should something be, nobody else pays for it.
+/// No decision makes a record that is too long; should a bug make one, only that command fails.
 #[test]
 fn a_record_that_is_too_long_is_refused_and_changes_nothing() {
     let config = JournalConfig { record_bytes_max: 400, ..JournalConfig::default() };
@@ -239,11 +238,11 @@ fn a_record_that_is_too_long_is_refused_and_changes_nothing() {
     let refused = execute("x".repeat(400));
     assert!(matches!(refused, Err(Refusal::Rejected(Rejection::Broken { .. }))), "{refused:?}");
     assert_eq!(memory.records().len(), 0);
-    assert!(execute("x".into()).is_ok(), "the shard goes on");
+    assert!(execute("x".into()).is_ok(), "the shard still works");
     assert_eq!(memory.records().len(), 1);
 }
 
-/// Snapshots are checked by them, and the journal is not filled with them.
+/// Snapshots are checked against these hashes; more of them would only fill the journal.
 #[test]
 fn a_shard_writes_its_hash_once_a_segment() {
     let data = tempfile::TempDir::new().unwrap();
@@ -262,7 +261,7 @@ fn a_shard_writes_its_hash_once_a_segment() {
     for number in 0..100 {
         let command = || buy(1, &number.to_string());
         while let Err(refusal) = runtime.block_on(shards.execute(shard_id(), command(), &waiters)) {
-            assert_eq!(refusal, Refusal::JournalFull, "the next segment is being made");
+            assert_eq!(refusal, Refusal::JournalFull, "the next segment is being created");
         }
     }
     let last = journal.segment().unwrap();
@@ -280,7 +279,7 @@ fn a_shard_writes_its_hash_once_a_segment() {
 }
 
 #[test]
-fn commands_from_many_threads_have_one_order_and_each_its_own_result() {
+fn commands_from_many_threads_are_ordered_and_each_gets_its_own_result() {
     const THREADS: u8 = 4;
     const TASKS: usize = 8;
     const ORDERS: usize = 40;
@@ -318,14 +317,14 @@ fn commands_from_many_threads_have_one_order_and_each_its_own_result() {
     assert_eq!(orders.len(), usize::from(THREADS) * TASKS * ORDERS);
     for of_account in orders.chunk_by(|a, b| a.0 == b.0) {
         for (before, (_, order, balance)) in of_account.iter().zip(&of_account[1..]) {
-            assert!(before.1 < *order, "two orders have one id");
-            assert_eq!(before.2.micros() - balance.micros(), 500_000, "each is one share more");
+            assert!(before.1 < *order, "two orders share an id");
+            assert_eq!(before.2.micros() - balance.micros(), 500_000, "each buys one share");
         }
     }
     world.assert_replays();
 }
 
-/// Drives futures side by side on one thread.
+/// Runs futures concurrently on one thread.
 async fn join<F: Future>(mut futures: Vec<Pin<Box<F>>>) -> Vec<F::Output> {
     let mut outputs: Vec<_> = futures.iter().map(|_| None).collect();
     poll_fn(|context| {
@@ -344,15 +343,15 @@ async fn join<F: Future>(mut futures: Vec<Pin<Box<F>>>) -> Vec<F::Output> {
 }
 
 #[test]
-fn a_command_whose_owner_has_left_the_queue_still_runs() {
+fn a_queued_command_runs_although_its_owner_is_gone() {
     let world = world();
     let (runtime, waiters) = worker(&world);
     let entered = runtime.enter();
-    world.while_it_runs(|| {
+    world.while_busy(|| {
         let mut wait = Box::pin(world.shards.execute(shard_id(), buy(1, "left"), &waiters));
         assert!(is_pending(wait.as_mut()));
         drop(wait);
-        assert_eq!(world.sequence(), 0, "somebody else is at work");
+        assert_eq!(world.sequence(), 0, "another thread has the turn");
     });
     assert_eq!(world.sequence(), 1);
     drop(entered);
@@ -362,7 +361,7 @@ fn a_command_whose_owner_has_left_the_queue_still_runs() {
 }
 
 #[test]
-fn a_command_whose_owner_hangs_up_before_the_flush_stands() {
+fn a_command_stands_although_its_owner_leaves_before_the_flush() {
     let world = world();
     let (runtime, waiters) = worker(&world);
     world.gate.hold();
@@ -378,23 +377,23 @@ fn a_command_whose_owner_hangs_up_before_the_flush_stands() {
 }
 
 #[test]
-fn one_that_was_run_by_another_waits_for_the_flush_too() {
+fn a_command_run_by_another_thread_waits_for_the_flush() {
     let world = world();
     let (runtime, waiters) = worker(&world);
     world.gate.hold();
     let entered = runtime.enter();
     let mut queued = pin!(world.shards.execute(shard_id(), buy(1, "queued"), &waiters));
-    world.while_it_runs(|| assert!(is_pending(queued.as_mut())));
-    assert_eq!(world.sequence(), 1, "it was run");
-    assert!(is_pending(queued.as_mut()), "and is not on disk");
+    world.while_busy(|| assert!(is_pending(queued.as_mut())));
+    assert_eq!(world.sequence(), 1, "it has run");
+    assert!(is_pending(queued.as_mut()), "it is not durable");
     world.gate.release();
     drop(entered);
     assert!(!receipt(runtime.block_on(queued)).1);
 }
 
-/// Whoever runs a command of somebody else, whose thread sleeps, need not look after its flush.
+/// A thread that runs the command of a sleeping thread need not tend the journal for it.
 #[test]
-fn one_that_was_run_by_a_thread_that_never_tends_is_flushed() {
+fn a_command_run_by_a_thread_that_never_tends_is_flushed() {
     let data = tempfile::TempDir::new().unwrap();
     let directory = DataDirectory::open(Disk::System, data.path()).unwrap();
     let show = |_, _, _: &[u8]| Ok::<_, std::convert::Infallible>(());
@@ -403,22 +402,22 @@ fn one_that_was_run_by_a_thread_that_never_tends_is_flushed() {
     let shards = shards_over(journal.clone(), Clock::System);
     let asleep = journal.register();
     let shard = &shards.shards[shard_id().index()];
-    // Again and again: the journal's thread may be awake for another reason.
+    // Repeated, because the journal's thread may be awake for another reason.
     for number in 0..20 {
-        let turn = shard.queue.try_turn().expect("nobody runs it");
+        let turn = shard.queue.try_turn().expect("the shard is idle");
         let command = buy(1, &number.to_string());
         let mut queued = pin!(shards.execute(shard_id(), command, &asleep));
         assert!(is_pending(queued.as_mut()));
         shards.serve(shard_id(), turn);
         let started = Instant::now();
         while is_pending(queued.as_mut()) {
-            assert!(started.elapsed() < Duration::from_secs(30), "it is never flushed");
+            assert!(started.elapsed() < Duration::from_secs(30), "never flushed");
             std::thread::yield_now();
         }
     }
 }
 
-/// Queues so many reads that each count themselves when they run.
+/// Queues `count` reads, each of which increments `ran` when it runs.
 fn queue_reads<'w>(
     world: &'w World,
     waiters: &'w Arc<Waiters>,
@@ -438,12 +437,12 @@ fn queue_reads<'w>(
 }
 
 #[test]
-fn a_full_queue_is_busy_and_a_long_one_is_handed_over() {
+fn a_full_queue_refuses_and_a_long_one_is_continued_in_a_task() {
     let world = world();
     let (runtime, waiters) = worker(&world);
     let entered = runtime.enter();
     let ran = Arc::new(AtomicUsize::new(0));
-    let reads = world.while_it_runs(|| {
+    let reads = world.while_busy(|| {
         let reads = queue_reads(&world, &waiters, QUEUE_CAPACITY.get(), &ran);
         let one = world.shards.execute(shard_id(), buy(1, "a"), &waiters);
         assert_busy(pin!(one));
@@ -458,7 +457,7 @@ fn a_full_queue_is_busy_and_a_long_one_is_handed_over() {
     let results = runtime.block_on(join(reads));
     assert_eq!(ran.load(Ordering::Relaxed), QUEUE_CAPACITY.get());
     assert!(results.iter().all(Result::is_ok));
-    assert_eq!(world.sequence(), 0, "what was refused was not done");
+    assert_eq!(world.sequence(), 0, "refused commands have no effect");
     assert!(world.shard().queue.try_turn().is_some(), "the turn is over");
 }
 
@@ -471,13 +470,13 @@ fn assert_busy<T: PartialEq + std::fmt::Debug>(
 }
 
 #[test]
-fn a_turn_that_was_left_to_a_runtime_that_ends_is_not_lost() {
+fn a_turn_survives_the_shutdown_of_its_runtime() {
     let world = world();
     let (runtime, waiters) = worker(&world);
     let ran = Arc::new(AtomicUsize::new(0));
     let count = 3 * TASKS_PER_TURN_MAX;
     let entered = runtime.enter();
-    let reads = world.while_it_runs(|| queue_reads(&world, &waiters, count, &ran));
+    let reads = world.while_busy(|| queue_reads(&world, &waiters, count, &ran));
     drop(entered);
     assert_eq!(ran.load(Ordering::Relaxed), TASKS_PER_TURN_MAX);
     drop(runtime);

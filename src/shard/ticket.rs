@@ -1,4 +1,4 @@
-//! The wait for a task that somebody else runs.
+//! A one-shot slot for the result of a task that another thread runs.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -7,10 +7,10 @@ use super::primitives::Mutex;
 use crate::engine::view::Observed;
 use crate::journal::Waiters;
 
-/// Where the runner of a task leaves its result for the owner.
+/// Passes a task's result from the thread that ran it to the task's owner.
 pub(super) struct Ticket<T> {
     state: Mutex<State<T>>,
-    /// The owner's group: its waker goes there when the result has yet to reach the disk.
+    /// The group of the owner's worker. It gets the owner's waker if the result is not durable yet.
     waiters: Arc<Waiters>,
 }
 
@@ -25,8 +25,8 @@ impl<T> Ticket<T> {
         Self { state: Mutex::new(State::Waiting(None)), waiters }
     }
 
-    /// Leaves the result. The owner is woken once: by the flush that covers the result, or at once
-    /// when it is on disk already.
+    /// Stores the result. The owner is woken once: by the flush that covers the result, or at once
+    /// if the result is durable already.
     pub(super) fn fill(&self, observed: Observed<T>) {
         let place = observed.place;
         let before = std::mem::replace(&mut *self.state.lock(), State::Filled(observed));
@@ -37,7 +37,7 @@ impl<T> Ticket<T> {
         }
     }
 
-    /// Polled by the owner until the runner has left the result.
+    /// Polled by the owner until the result is there.
     pub(super) fn poll(&self, context: &Context<'_>) -> Poll<Observed<T>> {
         let mut state = self.state.lock();
         match std::mem::replace(&mut *state, State::Taken) {
@@ -46,7 +46,7 @@ impl<T> Ticket<T> {
                 *state = State::Waiting(Some(context.waker().clone()));
                 Poll::Pending
             }
-            State::Taken => unreachable!("a result is taken once"),
+            State::Taken => unreachable!("polled after completion"),
         }
     }
 }

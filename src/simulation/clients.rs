@@ -421,7 +421,7 @@ impl Clients {
             Request::RenameKey { trader, key, ref name } => {
                 let account = account(trader);
                 let name = name.clone();
-                let rename = RenameKey { account, key, name, asked_with: None };
+                let rename = RenameKey { account, key, name, caller_key: None };
                 (key.shard(), Command::RenameKey(rename))
             }
             Request::RotateKey { trader, key, overlap_seconds } => {
@@ -429,7 +429,7 @@ impl Clients {
                 let rotate = RotateKey {
                     account,
                     key,
-                    asked_with: None,
+                    caller_key: None,
                     overlap_seconds,
                     hash: self.next_hash(),
                     prefix: "ps_live_89abcdef".into(),

@@ -181,7 +181,7 @@ impl Run {
         with: Option<usize>,
         operation: &Operation,
     ) {
-        let asked_with = with.map(|with| self.id(with));
+        let caller_key = with.map(|with| self.id(with));
         let is_over = |key: usize| {
             with.is_none_or(|own| own == key) || actor.permissions().allows(Permission::Admin)
         };
@@ -208,7 +208,7 @@ impl Run {
                     expires_at: None,
                 };
                 let create =
-                    CreateKey { owner, is_bootstrap: false, created_by: asked_with, grant };
+                    CreateKey { owner, is_bootstrap: false, created_by: caller_key, grant };
                 if self.happens(&create, "made") {
                     self.tell(account, root, with);
                 }
@@ -217,7 +217,7 @@ impl Run {
                 let key = self.chosen(key);
                 let Some(id) = self.account(account).filter(|_| is_over(key)) else { return };
                 let (key, name) = (self.id(key), Some("another".into()));
-                let rename = RenameKey { account: id, key, name, asked_with };
+                let rename = RenameKey { account: id, key, name, caller_key };
                 self.happens(&rename, "renamed");
             }
             Operation::Rotate { key, overlap_seconds } => {
@@ -233,7 +233,7 @@ impl Run {
                 let rotate = RotateKey {
                     account: id,
                     key: self.id(key),
-                    asked_with,
+                    caller_key,
                     overlap_seconds,
                     hash: [4; 32],
                     prefix: "ps_live_89abcdef".into(),

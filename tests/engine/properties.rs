@@ -133,7 +133,7 @@ impl Pair {
                     account: self.account(*account),
                     key: self.id(*key, KeyId::new),
                     name: name.map(key_name),
-                    asked_with: with.map(|with| self.id(with, KeyId::new)),
+                    caller_key: with.map(|with| self.id(with, KeyId::new)),
                 };
                 (self.run(&command), self.naive.rename(*account, *key, with, *name))
             }
@@ -142,7 +142,7 @@ impl Pair {
                 let command = RotateKey {
                     account: self.account(*account),
                     key: self.id(*key, KeyId::new),
-                    asked_with: with.map(|with| self.id(with, KeyId::new)),
+                    caller_key: with.map(|with| self.id(with, KeyId::new)),
                     overlap_seconds: *overlap_seconds,
                     hash: [8; 32],
                     prefix: "ps_live_89abcdef".into(),

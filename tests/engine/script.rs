@@ -143,12 +143,12 @@ impl Run {
                 account: self.account(account),
                 key: self.key(key),
                 name: (*name != "NOTHING").then(|| (*name).into()),
-                asked_with: option(options, "by").map(|key| self.key(key)),
+                caller_key: option(options, "by").map(|key| self.key(key)),
             }),
             ["rotate", account, key, new, options @ ..] => self.outcome(&RotateKey {
                 account: self.account(account),
                 key: self.key(key),
-                asked_with: option(options, "by").map(|key| self.key(key)),
+                caller_key: option(options, "by").map(|key| self.key(key)),
                 overlap_seconds: option(options, "overlap")
                     .map_or(0, |seconds| seconds.parse().expect("seconds")),
                 hash: [1; 32],

@@ -240,16 +240,20 @@ fn answers_rest_on_the_settlement() {
             max_slippage_bps: None,
         };
         let owner = Owner::Identity(World::identity("A9"));
-        Trade::new(owner, order, OrderNames::default()).rests_on(&world.state)
+        Trade::new(owner, order, OrderNames::default()).depends_on(&world.state)
     };
     // Six orders, then the settlement, then the decision about another market.
     let (settled, decided) = (Place::new(0, 7), Place::new(0, 8));
     for (market, expected) in [("M1", settled), ("M2", Place::START), ("M9", Place::START)] {
         assert_eq!(stranger(market), expected, "an order in {market}");
-        assert_eq!(Settle(decision(market)).rests_on(&world.state), expected, "{market}");
+        assert_eq!(Settle(decision(market)).depends_on(&world.state), expected, "{market}");
     }
     for (market, expected) in [(HOME_MARKET, decided), ("M1", Place::START)] {
-        assert_eq!(DecideSettlement(decision(market)).rests_on(&world.state), expected, "{market}");
+        assert_eq!(
+            DecideSettlement(decision(market)).depends_on(&world.state),
+            expected,
+            "{market}"
+        );
     }
 }
 

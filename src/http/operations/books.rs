@@ -14,7 +14,7 @@ use crate::ids::OutcomeIndex;
 use crate::market::book::{Book, Ladder, Level};
 use crate::market::catalogue::MarketInfo;
 use crate::money::Price;
-use crate::service::ShownOutcome;
+use crate::service::OutcomeSnapshot;
 
 /// At most so many levels of a side of a book can be asked for; all of them when not said.
 const DEPTH_MAX: usize = 500;
@@ -31,7 +31,7 @@ pub(in crate::http) fn get_by_token(call: &Call<'_>) -> Answer {
     show(&call.service().outcome_by_token(&token_id)?, depth)
 }
 
-fn show(shown: &ShownOutcome, depth: Option<usize>) -> Answer {
+fn show(shown: &OutcomeSnapshot, depth: Option<usize>) -> Answer {
     let quoted = shown.book()?;
     let book = ShownBook {
         info: shown.market.info(),

@@ -28,7 +28,7 @@ struct World {
     shards: Arc<Shards>,
 }
 
-/// Shards that go on from these, and markets that are open unless they were decided before.
+/// Shards that continue from the recovered states, and markets that are open unless decided before.
 fn world(recovered: Recovered, memory: MemoryJournal) -> (World, Settler) {
     let Decisions { made, unpaid, .. } = Decisions::of(recovered.states());
     let made = made.values().map(|it| (it.condition_id.clone(), it.payouts.clone()));
@@ -68,7 +68,7 @@ fn info(market: usize) -> MarketInfo {
     MarketInfo::bare(&id(market), outcomes)
 }
 
-/// What each outcome of a market pays in the end.
+/// The payout of each outcome of a market.
 fn payouts(market: usize) -> [Price; 2] {
     let half = Price::from_micros(500_000);
     [[Price::ONE, Price::ZERO], [Price::ZERO, Price::ONE], [half, half]][market % 3]
@@ -79,7 +79,7 @@ fn resolved(market: usize) -> MarketInfo {
     MarketInfo { status, payouts, evidence: Some("the test".into()), ..info(market) }
 }
 
-/// Somebody, in one of a few shards.
+/// A trader's identity, in one of five shards.
 fn identity(trader: u8) -> Identity {
     let mut digest = [trader; 32];
     digest[0] = trader % 5;
@@ -125,7 +125,7 @@ impl World {
         all.collect()
     }
 
-    /// The states that a new process finds.
+    /// The states that a new process recovers.
     fn recovered(&self) -> Recovered {
         let mut recovered = Recovered::default();
         for record in self.memory.records() {
@@ -134,7 +134,7 @@ impl World {
         recovered
     }
 
-    fn is_all_settled(&self) -> bool {
+    fn is_fully_settled(&self) -> bool {
         let unsettled = self.each_state(|state| {
             (0..MARKET_COUNT).filter(|&market| state.is_unsettled(&id(market))).count()
         });
@@ -142,7 +142,7 @@ impl World {
     }
 }
 
-/// What a trader knows of their own account, from the answers to their orders.
+/// A trader's own record of their account, from the answers to their orders.
 #[derive(Default, Debug)]
 struct OwnBooks {
     account: Option<AccountId>,
@@ -152,17 +152,17 @@ struct OwnBooks {
     fill_count: u64,
 }
 
-/// What all traders do together.
+/// State shared by all traders.
 #[derive(Default)]
 struct Trading {
-    /// Traders that have filled an order.
+    /// How many traders have filled an order.
     traders: AtomicUsize,
     fills: AtomicU64,
     is_over: AtomicBool,
 }
 
 impl OwnBooks {
-    /// Trades at random until it is told to stop.
+    /// Trades at random until `trading.is_over`.
     fn trade(world: &World, trader: u8, trading: &Trading) -> Self {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
         let waiters = world.journal.register();
@@ -203,7 +203,7 @@ impl OwnBooks {
         books
     }
 
-    /// The account is what the trader's own books and the results make of it.
+    /// Checks the account against the trader's own record and the payouts.
     fn check(&self, states: &[State]) {
         let state = &states[self.account.unwrap().shard().index()];
         let account = state.account(self.account.unwrap()).unwrap();
@@ -216,11 +216,11 @@ impl OwnBooks {
         assert!(account.positions().iter().all(|position| !position.is_open()));
         let held = self.held_micros.values().filter(|&&micros| micros > 0).count();
         let settlements = state.settlements().filter(|(id, ..)| *id == account.id());
-        assert_eq!(settlements.count(), held, "each position that was held has one");
+        assert_eq!(settlements.count(), held, "one settlement for each position held");
     }
 }
 
-/// Sixteen traders at once, in every market, while one market after the other is resolved.
+/// Sixteen traders trade in all markets at once while the markets are resolved one by one.
 #[test]
 fn orders_that_race_a_settlement_leave_no_open_position() {
     const TRADER_COUNT: u8 = 16;
@@ -235,19 +235,19 @@ fn orders_that_race_a_settlement_leave_no_open_position() {
                 scope.spawn(move || OwnBooks::trade(world, trader, trading))
             })
             .collect();
-        // A busy machine may start a thread so late that the others have traded in all markets.
+        // On a busy machine a thread may start only after the others have traded in all markets.
         while trading.traders.load(Ordering::Relaxed) < TRADER_COUNT.into() {
             std::thread::yield_now();
         }
         for market in 0..MARKET_COUNT {
-            // Everybody is in the middle of trading, the last market too.
+            // Every market, the last one included, is resolved in the middle of trading.
             let seen = trading.fills.load(Ordering::Relaxed);
             while trading.fills.load(Ordering::Relaxed) < seen + 40 {
                 std::thread::yield_now();
             }
             world.markets.list(vec![resolved(market)]).unwrap();
         }
-        while !world.is_all_settled() {
+        while !world.is_fully_settled() {
             std::thread::yield_now();
         }
         trading.is_over.store(true, Ordering::Relaxed);
@@ -256,7 +256,7 @@ fn orders_that_race_a_settlement_leave_no_open_position() {
     let recovered = world.recovered();
     let states: Vec<State> = recovered.states().cloned().collect();
     let live = world.each_state(State::hash);
-    assert!(states.iter().map(State::hash).eq(live), "the journal tells what is in memory");
+    assert!(states.iter().map(State::hash).eq(live), "the journal replays to the state in memory");
     for own in &books {
         own.check(&states);
     }
@@ -266,20 +266,20 @@ fn orders_that_race_a_settlement_leave_no_open_position() {
     let decisions: usize = states.iter().map(|state| state.decisions().len()).sum();
     let held = books.iter().flat_map(|own| own.held_micros.keys());
     let used: BTreeSet<usize> = held.map(|&(market, _)| market).collect();
-    assert_eq!(decisions, used.len(), "one for each market that was traded before its end");
+    assert_eq!(decisions, used.len(), "one decision for each market that was traded");
 }
 
-/// Runs a settler until nothing is left to settle in the first markets.
+/// Runs a settler until the first `market_count` markets are settled.
 fn settle(world: &World, settler: Settler, market_count: usize) {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
     runtime.spawn(settler.run());
     let decided = || -> usize { world.each_state(|state| state.decisions().len()).iter().sum() };
-    while decided() < market_count || !world.is_all_settled() {
+    while decided() < market_count || !world.is_fully_settled() {
         std::thread::yield_now();
     }
 }
 
-/// What all accounts were paid, in micro-dollars.
+/// The payouts of all accounts, in micro-dollars.
 fn paid_micros(world: &World) -> i64 {
     let paid = world.each_state(|state| -> i64 {
         state.accounts().map(|account| account.ledger.payouts.micros()).sum()
@@ -287,10 +287,10 @@ fn paid_micros(world: &World) -> i64 {
     paid.into_iter().sum()
 }
 
-/// A process that ends after any record leaves something that the next one finishes, whether or
-/// not its venue says again what is resolved.
+/// A process may end after any record: the next one finishes the settlement, even if its venue does
+/// not report the resolution again.
 #[test]
-fn a_settlement_that_was_cut_anywhere_is_finished_by_the_next_process() {
+fn a_restarted_process_finishes_a_settlement_cut_after_any_record() {
     const RESOLVED_COUNT: usize = 3;
     let (world, settler) = new_world();
     let runtime = Builder::new_current_thread().build().unwrap();
@@ -314,7 +314,7 @@ fn a_settlement_that_was_cut_anywhere_is_finished_by_the_next_process() {
     let all_resolved = || (0..RESOLVED_COUNT).map(resolved).collect();
     world.markets.list(all_resolved()).unwrap();
     settle(&world, settler, RESOLVED_COUNT);
-    // One dollar for each pair of shares, and for two halves what rounding down leaves.
+    // One dollar for each pair of shares; two half payouts are each rounded down.
     assert_eq!(paid_micros(&world), 8 * (1_000_001 + 1_000_001 + 1_000_000));
     let records = world.memory.records();
     assert!(records.len() > traded + RESOLVED_COUNT, "decisions, and payments by shards");
@@ -333,11 +333,11 @@ fn a_settlement_that_was_cut_anywhere_is_finished_by_the_next_process() {
         assert_eq!(paid_micros(&again), paid_micros(&world), "after {cut} records");
         let written = again.memory.records().len();
         assert!(written >= records.len() - cut, "{written} records after {cut}");
-        assert!(cut < records.len() || written == 0, "everything was done before");
+        assert!(cut < records.len() || written == 0, "nothing was left to do");
     }
 }
 
-/// What shares of one token pay says nothing about those of another.
+/// A payout for one token does not settle shares of another.
 #[test]
 fn a_market_that_a_shard_cannot_settle_stays_unsettled() {
     for (is_same, unsettled) in [(true, 0), (false, 1)] {
@@ -350,16 +350,16 @@ fn a_market_that_a_shard_cannot_settle_stays_unsettled() {
             &waiters,
         );
         runtime.block_on(bought).unwrap();
-        let mut told = resolved(0);
+        let mut info = resolved(0);
         if !is_same {
-            told.outcomes[0].token_id = "another token".into();
+            info.outcomes[0].token_id = "another token".into();
         }
         let markets = Arc::new(Markets::new());
-        markets.list(vec![told]).unwrap();
+        markets.list(vec![info]).unwrap();
         assert_eq!(markets.unsettled_count(), 1);
         let settler = Settler::new(markets.clone(), world.shards.clone(), &world.journal, vec![]);
-        let told = markets.by_condition(&id(0)).unwrap();
-        runtime.block_on(settler.settle(&[told]));
+        let market = markets.by_condition(&id(0)).unwrap();
+        runtime.block_on(settler.settle(&[market]));
         assert_eq!(markets.unsettled_count(), unsettled, "the same tokens: {is_same}");
     }
 }

@@ -1,4 +1,4 @@
-//! The stream of facts, over a journal that the test holds.
+//! The stream of facts, over a journal with a gate.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +17,13 @@ fn subscribe(
     runtime.block_on(world.shards.subscribe(waiting_max, waiters))
 }
 
-/// Buys a share in one of the two shards, and leaves the answer alone.
+/// Buys a share in this shard without waiting for the answer.
 fn buy_unawaited(world: &World, waiters: &Arc<Waiters>, shard: u8, name: &str) {
     let command = buy_in(shard, 1, name);
     drop(world.shards.execute(ShardId::new(shard).unwrap(), command, waiters));
 }
 
-/// What the journal says at a position.
+/// The record that the journal has at a position.
 fn journaled(records: &[Vec<u8>], position: usize) -> Facts {
     let (header, events) = record::decode(&records[position - 1]).unwrap();
     Facts {
@@ -34,10 +34,10 @@ fn journaled(records: &[Vec<u8>], position: usize) -> Facts {
     }
 }
 
-/// The next record, if there is one at all that may be told now.
+/// The next item of the stream, if there is one now.
 fn ready(stream: &mut FactStream, runtime: &Runtime) -> Option<Result<Facts, Behind>> {
     runtime.block_on(async {
-        // The waits of the worker are woken by a task of its own.
+        // A task of the worker wakes its waiters.
         for _ in 0..3 {
             tokio::task::yield_now().await;
         }
@@ -62,18 +62,18 @@ fn facts_come_in_order_and_none_before_it_is_durable() {
     for (number, shard) in [SHARD, OTHER_SHARD, SHARD, OTHER_SHARD].into_iter().enumerate() {
         buy_unawaited(&world, &waiters, shard, &number.to_string());
     }
-    assert!(ready(&mut stream, &runtime).is_none(), "none of it is on disk");
+    assert!(ready(&mut stream, &runtime).is_none(), "no record is durable");
     let records = world.memory.records();
     for position in 2..=5 {
         world.gate.release_to(Place::new(0, position as u64));
-        let facts = ready(&mut stream, &runtime).expect("it is on disk").unwrap();
+        let facts = ready(&mut stream, &runtime).expect("it is durable").unwrap();
         assert_eq!(facts, journaled(&records, position));
-        assert!(ready(&mut stream, &runtime).is_none(), "the next is not on disk");
+        assert!(ready(&mut stream, &runtime).is_none(), "the next is not durable");
     }
 }
 
 #[test]
-fn a_subscriber_that_is_too_slow_is_cut_and_catches_up_from_the_journal() {
+fn a_slow_subscriber_is_cut_and_catches_up_from_the_journal() {
     const WAITING_MAX: usize = 4;
     let world = world();
     let (runtime, waiters) = worker(&world);
@@ -84,16 +84,16 @@ fn a_subscriber_that_is_too_slow_is_cut_and_catches_up_from_the_journal() {
     }
     for shard in [SHARD, OTHER_SHARD] {
         let core = world.shards.shards[usize::from(shard)].core.lock();
-        assert!(core.subscribers.is_empty(), "a shard forgets who is cut");
+        assert!(core.subscribers.is_empty(), "a shard drops a subscriber that is cut");
     }
     let records = world.memory.records();
     for position in 1..=WAITING_MAX {
         let facts = ready(&mut stream, &runtime).unwrap().unwrap();
-        assert_eq!(facts, journaled(&records, position), "what there was room for");
+        assert_eq!(facts, journaled(&records, position), "a record that still fit");
     }
     let from = Place::new(0, WAITING_MAX as u64 + 1);
     assert_eq!(ready(&mut stream, &runtime), Some(Err(Behind { from })));
-    assert_eq!(ready(&mut stream, &runtime), Some(Err(Behind { from })), "and it stays over");
+    assert_eq!(ready(&mut stream, &runtime), Some(Err(Behind { from })), "it stays cut");
 
     let mut stream = subscribe(&world, &runtime, &waiters, WAITING_MAX).unwrap();
     assert_eq!(stream.begins_after(ShardId::new(OTHER_SHARD).unwrap()), 4);
@@ -103,9 +103,9 @@ fn a_subscriber_that_is_too_slow_is_cut_and_catches_up_from_the_journal() {
     assert_eq!((facts.sequence, facts.place), (7, Place::new(0, 11)));
 }
 
-/// What is missing is known only when everything before it is on disk.
+/// The first missing place is certain only when everything before it is durable.
 #[test]
-fn a_cut_subscriber_learns_of_it_when_that_place_is_durable() {
+fn a_cut_is_reported_when_the_missing_place_is_durable() {
     let world = world();
     let (runtime, waiters) = worker(&world);
     let mut stream = subscribe(&world, &runtime, &waiters, 1).unwrap();
@@ -115,7 +115,7 @@ fn a_cut_subscriber_learns_of_it_when_that_place_is_durable() {
     }
     world.gate.release_to(Place::new(0, 1));
     assert_eq!(ready(&mut stream, &runtime).unwrap().unwrap().sequence, 1);
-    assert!(ready(&mut stream, &runtime).is_none(), "the second is not on disk");
+    assert!(ready(&mut stream, &runtime).is_none(), "the second is not durable");
     world.gate.release();
     let from = Place::new(0, 2);
     assert_eq!(ready(&mut stream, &runtime), Some(Err(Behind { from })));
@@ -136,14 +136,14 @@ fn subscribers_come_and_go_and_are_bounded() {
     subscribe(&world, &runtime, &waiters, 1).unwrap();
 }
 
-/// Counts a record of a shard, which follows the one before it or was seen already.
+/// Notes a record, which must be the next of its shard or one seen before.
 fn note(seen: &mut BTreeMap<ShardId, u64>, facts: &Facts) {
     let newest = seen.entry(facts.shard).or_default();
-    assert!(facts.sequence <= *newest + 1, "{} behind {newest}", facts.sequence);
+    assert!(facts.sequence <= *newest + 1, "{} follows {newest}", facts.sequence);
     *newest = facts.sequence.max(*newest);
 }
 
-/// Whoever catches up as often as it must has every record of each shard once, in order.
+/// A subscriber that catches up whenever it is cut sees every record of each shard, in order.
 #[test]
 fn nothing_is_missed_while_writers_race_with_a_slow_subscriber() {
     const WRITERS: u8 = 3;
@@ -157,7 +157,7 @@ fn nothing_is_missed_while_writers_race_with_a_slow_subscriber() {
                 let shard = ShardId::new(SHARD + writer % 2).unwrap();
                 for number in 0..RECORDS {
                     let command = buy_in(shard.get(), writer + 1, &number.to_string());
-                    // A turn that takes too long leaves the rest to a task of this runtime.
+                    // A long turn leaves its rest to a task of this runtime.
                     let executed = async { world.shards.execute(shard, command, &waiters).await };
                     runtime.block_on(executed).unwrap();
                 }
@@ -184,6 +184,6 @@ fn nothing_is_missed_while_writers_race_with_a_slow_subscriber() {
                 }
             }
         }
-        assert!(cut_count > 0, "it was never too slow");
+        assert!(cut_count > 0, "the subscriber was never cut");
     });
 }
