@@ -350,8 +350,7 @@ impl Market {
         if self.is_withheld.swap(is_withheld, Ordering::Relaxed) != is_withheld && is_withheld {
             tracing::warn!(
                 market = condition_id,
-                "the market's description has other tokens than before: no order fills until the \
-                 known tokens are back"
+                "market description has other tokens, no order fills until the known ones are back"
             );
         }
     }

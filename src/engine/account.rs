@@ -16,35 +16,36 @@ use crate::ids::{AccountId, MarketIndex, OutcomeIndex, Timestamp};
 use crate::market::book::Side;
 use crate::money::{Price, Usd};
 
-/// Positions are searched one by one up to this many, and by an index past it.
+/// Up to this many positions are searched linearly; beyond it, through an index.
 const POSITIONS_SEARCHED_MAX: usize = 16;
 
-/// The first positions stand beside the sums, where no further look into memory is needed.
+/// How many positions are stored inline, beside the sums, which saves a pointer to follow.
 const POSITIONS_INLINE: usize = 2;
 
-/// An account as its shard keeps it. Most accounts are idle: what trading needs stands apart. What
-/// a trade touches comes first: half a cache line, which rows of 96 bytes never cut in two.
+/// An account as its shard stores it. Most accounts are idle, so what only trading needs is stored
+/// apart. The fields that a trade touches come first: they fill half a cache line, which never
+/// straddles two lines because rows are 96 bytes.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Account {
     pub(super) id: AccountId,
     granted: Usd,
-    /// The newest record that changed it: its position in the log.
+    /// The log position of the newest record that changed the account.
     pub(super) position_in_log: u64,
     activity: Option<Box<Activity>>,
     pub(super) digest: [u8; 32],
     pub(super) subject: Box<str>,
     pub(super) opened_at: Timestamp,
-    /// Which of the shard's issuers.
+    /// The index of the identity's issuer in the shard's list.
     pub(super) issuer: u32,
-    /// The slot of its newest key; the key knows the one before it.
+    /// The slot of the newest key; each key links to the next older one.
     pub(super) newest_key: Option<PackedSlot>,
 }
 
 const _: () = assert!(size_of::<Option<Account>>() <= 96, "a million accounts are 96 MB");
 
-/// What an account has that has traded. A trade in its first position touches the first two cache
-/// lines of it, which a processor reads as a pair.
+/// The data of an account that has traded. A trade in its first position touches only the first two
+/// cache lines, which processors fetch as a pair.
 #[derive(Clone, Debug, Default)]
 #[repr(C, align(64))]
 struct Activity {
@@ -53,23 +54,23 @@ struct Activity {
     fees: Usd,
     payouts: Usd,
     reserved: Usd,
-    /// The slots of its finished orders that are kept, in the order in which they finished. An open
-    /// order would not be among them, so nothing could forget it.
+    /// The slots of the kept finished orders, in the order in which they finished. Open orders are
+    /// not in this list and so can never be forgotten.
     finished: VecDeque<u32>,
-    /// How many orders it ever finished.
+    /// How many orders the account ever finished.
     order_count_ever: u64,
-    /// Where in `positions` an outcome is; none while there are few.
+    /// Index into `positions` by outcome; `None` while there are few.
     position_of: Option<Box<HashTable<u32>>>,
-    /// In the order of opening; closed ones stay.
+    /// In the order of opening, including closed positions.
     positions: SmallVec<[Position; POSITIONS_INLINE]>,
-    /// What it was paid for positions in resolved markets; none for most.
+    /// The settlements of positions in resolved markets; most accounts have none.
     settlements: Option<Box<Settlements>>,
 }
 
 const _: () = assert!(size_of::<Activity>() == 3 * 64, "an active account has three cache lines");
 
 impl Account {
-    /// An account that was opened now.
+    /// A new account.
     pub(super) fn opened(
         id: AccountId,
         digest: [u8; 32],
@@ -91,13 +92,13 @@ impl Account {
         }
     }
 
-    /// Its id.
+    /// The account's id.
     #[inline]
     pub const fn id(&self) -> AccountId {
         self.id
     }
 
-    /// Its money.
+    /// The account's money.
     #[inline]
     pub fn ledger(&self) -> Ledger {
         let granted = self.granted;
@@ -106,7 +107,7 @@ impl Account {
             .map_or(Ledger { granted, ..Ledger::default() }, |activity| activity.ledger(granted))
     }
 
-    /// One for each outcome that it ever held, in the order of opening; closed ones stay.
+    /// One position for each outcome ever held, in the order of opening, including closed ones.
     pub fn positions(&self) -> &[Position] {
         self.activity.as_ref().map_or(&[], |activity| &activity.positions)
     }
@@ -118,7 +119,7 @@ impl Account {
         activity.find(market, outcome).map(|index| &activity.positions.as_slice()[index])
     }
 
-    /// What a trade looks at.
+    /// The part of the account that a trade reads.
     #[inline]
     pub(super) fn holdings(&self) -> Holdings<'_> {
         match &self.activity {
@@ -132,24 +133,24 @@ impl Account {
         }
     }
 
-    /// How many orders it ever finished, forgotten ones too.
+    /// How many orders the account ever finished, including forgotten ones.
     pub fn order_count_ever(&self) -> u64 {
         self.activity.as_ref().map_or(0, |activity| activity.order_count_ever)
     }
 
-    /// How many of its orders are kept.
+    /// How many orders the account keeps.
     #[inline]
     pub(super) fn kept_order_count(&self) -> usize {
         self.activity.as_ref().map_or(0, |activity| activity.finished.len())
     }
 
-    /// The slots of its kept orders, oldest first.
+    /// The slots of the kept orders, oldest first.
     pub(super) fn orders(&self) -> impl DoubleEndedIterator<Item = u32> + ExactSizeIterator {
         self.activity.as_ref().map(|activity| activity.finished.iter()).unwrap_or_default().copied()
     }
 
-    /// Changes what a fill of it changes, and tells how the state hash changes with that. A fill
-    /// that contradicts what there is is an error; the account is of no use any more after it.
+    /// Applies a fill and returns the change of the state hash. Fails if the fill contradicts the
+    /// account, which is then in an undefined state.
     pub(super) fn fill(
         &mut self,
         placement: &Placement,
@@ -196,8 +197,8 @@ impl Account {
         Ok(change)
     }
 
-    /// Pays and closes a position, and tells how the state hash changes with that. What
-    /// contradicts what there is is an error; the account is of no use any more after it.
+    /// Pays and closes a position and returns the change of the state hash. Fails if the payment
+    /// contradicts the account, which is then in an undefined state.
     pub(super) fn settle(
         &mut self,
         market: MarketIndex,
@@ -238,7 +239,7 @@ impl Account {
         Ok(change)
     }
 
-    /// Adds a settlement, and takes the oldest position's away when there are too many.
+    /// Adds a settlement. If there are too many, removes and returns that of the oldest position.
     pub(super) fn add_settlement(
         &mut self,
         position: u32,
@@ -252,7 +253,7 @@ impl Account {
         settlements.pop_first().map(|(position, settlement)| (settlement, position))
     }
 
-    /// What it was paid for positions, by their place among all that it ever had.
+    /// The settlements that the account keeps, by the index of the position.
     pub(super) fn settlements(&self) -> &Settlements {
         static NONE: Settlements = Settlements::new();
         let settlements = self.activity.as_ref().and_then(|activity| activity.settlements.as_ref());
@@ -268,18 +269,18 @@ impl Account {
         self.activity.get_or_insert_default().order_count_ever = count;
     }
 
-    /// The order in this slot has finished, behind all others.
+    /// Appends the order in this slot to the finished ones.
     #[inline]
     pub(super) fn finish_order(&mut self, slot: u32) {
         self.activity.get_or_insert_default().finished.push_back(slot);
     }
 
-    /// Takes the oldest kept order away.
+    /// Removes the oldest kept order and returns its slot.
     pub(super) fn pop_order(&mut self) -> Option<u32> {
         self.activity.as_mut()?.finished.pop_front()
     }
 
-    /// Adds a position in an outcome. `None` when there is one already.
+    /// Adds a position; `None` if there is one in the same outcome.
     pub(super) fn add_position(&mut self, position: Position) -> Option<()> {
         let activity = self.activity.get_or_insert_default();
         if activity.find(position.market, position.outcome).is_some() {
@@ -289,7 +290,7 @@ impl Account {
         Some(())
     }
 
-    /// The term in the state hash of who it is. That does not change.
+    /// The term of the account's identity in the state hash. It never changes.
     pub(super) fn identity_term(&self) -> StateHash {
         Term::new(TermKind::Identity)
             .pair(self.id.get(), self.opened_at.nanos().cast_unsigned())
@@ -297,13 +298,13 @@ impl Account {
             .finish()
     }
 
-    /// The term in the state hash of its money.
+    /// The term of the account's money in the state hash.
     pub(super) fn term(&self) -> StateHash {
         money_term(self.id, &self.ledger(), self.order_count_ever())
     }
 }
 
-/// The term in the state hash of an account's money, and of how many orders it ever finished.
+/// The term of an account's money, and of the number of orders it ever finished, in the state hash.
 #[inline]
 fn money_term(account: AccountId, ledger: &Ledger, order_count_ever: u64) -> StateHash {
     Term::new(TermKind::Account)
@@ -362,8 +363,8 @@ impl Activity {
     }
 }
 
-/// What a trade looks at of an account. All of it is read at once, before any of it is needed: a
-/// processor then waits for the account's memory once, and looks up names and market meanwhile.
+/// The part of an account that a trade reads. It is all read at once, before any of it is needed:
+/// the processor waits for the account's memory only once, and meanwhile looks up names and market.
 pub(super) struct Holdings<'a> {
     pub(super) ledger: Ledger,
     pub(super) kept_order_count: usize,
@@ -372,13 +373,13 @@ pub(super) struct Holdings<'a> {
 }
 
 impl Holdings<'_> {
-    /// Those of an account that has not traded.
+    /// The holdings of an account that has not traded.
     pub(super) fn opened_with(granted: Usd) -> Self {
         let ledger = Ledger { granted, ..Ledger::default() };
         Self { ledger, kept_order_count: 0, positions: &[], position_of: None }
     }
 
-    /// The position in an outcome, empty if there was none.
+    /// The position in an outcome; empty if there is none.
     #[inline]
     pub(super) fn position(&self, market: MarketIndex, outcome: OutcomeIndex) -> Position {
         match find(self.positions, self.position_of, market, outcome) {
@@ -388,7 +389,7 @@ impl Holdings<'_> {
     }
 }
 
-/// Where the position in an outcome stands.
+/// The index of the position in an outcome.
 #[inline]
 fn find(
     positions: &[Position],
@@ -404,15 +405,16 @@ fn find(
     position_of.find(position_hash(market, outcome), is_there).map(|&index| index as usize)
 }
 
-/// The server numbers markets and outcomes itself, so nobody can choose colliding ones.
+/// The seed is fixed: the server numbers markets and outcomes itself, so no client can choose
+/// colliding ones.
 fn position_hash(market: MarketIndex, outcome: OutcomeIndex) -> u64 {
     FixedState::with_seed(0).hash_one((market, outcome))
 }
 
-/// Where an account's money came from and where it went. Cash is the sum of it.
+/// An account's money, by source and use. Cash is the sum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ledger {
-    /// Play money given: at the start, and deposits.
+    /// Play money granted: at the start, and deposits.
     pub granted: Usd,
     /// Notional paid for shares.
     pub purchases: Usd,
@@ -422,8 +424,8 @@ pub struct Ledger {
     pub fees: Usd,
     /// Received for shares of resolved markets.
     pub payouts: Usd,
-    /// The part of the cash that open orders hold: the sum of what each of them may still spend, so
-    /// it is no fact of its own. No order stays open yet, and it is 0.
+    /// The part of the cash reserved for open orders: the sum of what each may still spend. It
+    /// follows from those orders and is not journaled. No order stays open yet, so it is 0.
     pub reserved: Usd,
 }
 
@@ -434,27 +436,28 @@ impl Ledger {
         self.cash() - self.reserved
     }
 
-    /// Everything that the account has, what is reserved included.
+    /// All cash, including what is reserved.
     #[inline]
     pub fn cash(&self) -> Usd {
-        self.checked_cash().expect("every ledger was checked when its last sum was added")
+        self.checked_cash().expect("every change of a ledger checks its cash")
     }
 
-    /// The same, or `None` past the range of an `i64`.
+    /// Like [`Self::cash`], but `None` if it exceeds the range of an `i64`.
     #[inline]
     pub(super) fn checked_cash(&self) -> Option<Usd> {
         self.narrow_cash().or_else(|| self.wide_cash())
     }
 
-    /// The same, unless a sum on the way leaves the range, as none does in practice.
+    /// The cash, or `None` if an intermediate sum exceeds the range, which does not occur in
+    /// practice.
     #[inline]
     fn narrow_cash(&self) -> Option<Usd> {
         let received = self.granted.checked_add(self.sales)?.checked_add(self.payouts)?;
         received.checked_sub(self.purchases)?.checked_sub(self.fees)
     }
 
-    /// The terms are added in an `i128`: two of them may be out of range together while cash is
-    /// not.
+    /// Adds the terms in an `i128`: the sum of two may exceed the range of an `i64` while the cash
+    /// does not.
     #[cold]
     fn wide_cash(&self) -> Option<Usd> {
         let wide = |sum: Usd| i128::from(sum.micros());
@@ -463,14 +466,14 @@ impl Ledger {
         i64::try_from(received - spent).ok().map(Usd::from_micros)
     }
 
-    /// The ledger after a payout; `None` when a sum or the cash leaves its range.
+    /// The ledger after a payout; `None` if a sum or the cash exceeds its range.
     pub fn after_payout(mut self, payout: Usd) -> Option<Self> {
         self.payouts = self.payouts.checked_add(payout)?;
         self.checked_cash()?;
         Some(self)
     }
 
-    /// The ledger after a fill; `None` when a sum or the cash leaves its range.
+    /// The ledger after a fill; `None` if a sum or the cash exceeds its range.
     #[inline]
     pub fn after_fill(mut self, side: Side, notional: Usd, fee: Usd) -> Option<Self> {
         let sum = match side {

@@ -1,4 +1,4 @@
-//! Accounts: who acts, and the opening of an account for an identity that has none.
+//! Resolving the account of a command, and opening one for an identity that has none.
 
 use std::hash::BuildHasher as _;
 
@@ -41,15 +41,10 @@ impl Command for OpenAccount {
 /// The account that a command acts on.
 #[derive(Clone, Copy)]
 pub(super) enum Actor<'a> {
-    /// One that is there.
+    /// An existing account.
     Known(&'a Account),
-    /// One that the command opens.
-    New {
-        /// What it will be called.
-        id: AccountId,
-        /// Whose it is.
-        identity: &'a Identity,
-    },
+    /// An account that the command opens.
+    New { id: AccountId, identity: &'a Identity },
 }
 
 impl<'a> Actor<'a> {
@@ -67,7 +62,7 @@ impl<'a> Actor<'a> {
         }
     }
 
-    /// The event that opens the account, unless it is there.
+    /// The event that opens the account, if it is new.
     pub(super) fn opening(self, now: Timestamp, rules: &Rules) -> Option<Event> {
         match self {
             Self::Known(_) => None,
@@ -87,7 +82,7 @@ fn opening(identity: &Identity, account: AccountId, now: Timestamp, rules: &Rule
 }
 
 impl State {
-    /// The account that a command acts on.
+    /// Resolves the owner in a command.
     pub(super) fn actor<'a>(&'a self, owner: &'a Owner) -> Result<Actor<'a>, Rejection> {
         match owner {
             Owner::Account(id) => match self.account(*id) {
@@ -134,7 +129,7 @@ impl State {
         Ok(())
     }
 
-    /// Adds an account behind the others.
+    /// Appends an account.
     pub(super) fn insert_account(&mut self, account: Account) {
         self.hash += account.identity_term();
         self.hash += account.term();
@@ -151,7 +146,7 @@ impl State {
         self.account_of.insert_unique(hash, slot, hash_at);
     }
 
-    /// The number of an issuer, a new one if it has never vouched for anybody.
+    /// The index of an issuer, which is added if it is new.
     pub(super) fn issuer(&mut self, issuer: &str) -> u32 {
         let known = self.issuers.iter().position(|known| **known == *issuer);
         let index = known.unwrap_or_else(|| {

@@ -1,4 +1,4 @@
-//! Applying facts: the only way in which a state changes.
+//! Applying events: the only way in which a state changes.
 
 use super::comment::Comment;
 use super::contradiction::{Contradiction, Flaw};
@@ -9,20 +9,20 @@ use super::state::State;
 use crate::ids::Place;
 
 impl State {
-    /// Applies the events of the next record, which a server has just decided. `place` is where the
-    /// journal holds it.
+    /// Applies the events of the next record, which this process has just decided. `place` is the
+    /// record's place in the journal.
     ///
     /// # Panics
     ///
-    /// When an event contradicts the state: the process must end, since one of them is wrong.
+    /// If an event contradicts the state: one of them is wrong, so the process must end.
     pub fn apply(&mut self, events: &[Event], place: Place) {
         if let Err(contradiction) = self.replay(events, place) {
             panic!("{contradiction}");
         }
     }
 
-    /// Applies the events of the next record, which come from a disk: nothing about them is
-    /// believed. After an error the state is of no use any more.
+    /// Applies the events of the next record, read from disk and therefore not trusted. After an
+    /// error the state is undefined and must not be used.
     pub fn replay(&mut self, events: &[Event], place: Place) -> Result<(), Contradiction> {
         // A shard would have to write for centuries.
         self.sequence = self.sequence.saturating_add(1);

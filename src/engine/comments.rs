@@ -1,4 +1,4 @@
-//! Comments: writing one on an order, and taking it back.
+//! Writing and deleting comments on orders.
 
 use smallvec::smallvec;
 
@@ -87,7 +87,7 @@ impl State {
         Ok(())
     }
 
-    /// Adds a comment behind the others of its order, which is kept.
+    /// Appends a comment to its order, which must be kept.
     pub(super) fn insert_comment(&mut self, comment: Comment, position_in_log: u64) {
         let comments = self.comments_of.entry(comment.order).or_default();
         comments.ids.push(comment.id);
@@ -103,7 +103,10 @@ impl State {
     ) -> Result<(), Flaw> {
         let comment = self.comments.remove(&id).ok_or(Flaw::comment(id, NOT_KEPT))?;
         self.hash -= comment.term();
-        let comments = self.comments_of.get_mut(&comment.order).expect("it was on an order");
+        let comments = self
+            .comments_of
+            .get_mut(&comment.order)
+            .expect("every comment is listed under its order");
         comments.ids.retain(|&other| other != id);
         comments.position_in_log = position_in_log;
         if comments.ids.is_empty() {

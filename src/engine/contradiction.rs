@@ -1,47 +1,47 @@
-//! What a record says that cannot be.
+//! Contradictions between a record and the state before it.
 
 use super::state_hash::StateHash;
 use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, ShardId};
 
-/// A record that cannot have followed from the state: one of the two is wrong.
+/// A record that cannot follow from the state before it: one of the two is wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("record {sequence} of shard {} contradicts those before it: {flaw}", shard.get())]
 pub struct Contradiction {
-    /// Whose record it is.
+    /// The shard that wrote the record.
     pub shard: ShardId,
-    /// Its number within the shard.
+    /// The record's number within the shard.
     pub sequence: u64,
-    /// What cannot be.
+    /// The contradiction.
     pub flaw: Flaw,
 }
 
-/// What an event says that cannot be.
+/// How an event contradicts the state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Flaw {
-    /// Something that the event is about cannot be as it says.
+    /// The event's subject is not in a state that allows the event.
     #[error("{kind} {id} {flaw}")]
     Event {
-        /// What kind of thing.
+        /// The kind of subject, such as an order.
         kind: &'static str,
-        /// Its id.
+        /// The subject's id.
         id: u64,
         /// What is wrong with it.
         flaw: &'static str,
     },
-    /// The event was taken from another state.
+    /// The state hash in the event is not that of the state.
     #[error("the state hashes to {found:016x} and was {expected:016x} when this was written")]
     Hash {
-        /// What the event says.
+        /// The hash in the event.
         expected: u64,
-        /// What the state hashes to.
+        /// The hash of the state.
         found: u64,
     },
 }
 
-/// Ids are given one after the other, each by the shard that keeps what it names.
+/// Each shard assigns ids in sequence.
 pub(super) const NOT_NEXT: &str = "is not the next one of the shard";
 
-/// Only what is kept can change or go.
+/// Only stored rows can be changed or removed.
 pub(super) const NOT_KEPT: &str = "is not kept";
 
 impl Flaw {

@@ -1,4 +1,4 @@
-//! What a fill costs or brings, and whether an account has that.
+//! The cost or proceeds of a fill, and whether the account can pay.
 
 use super::account::Ledger;
 use super::fee::level_fee;
@@ -8,7 +8,7 @@ use crate::market::catalogue::Fees;
 use crate::market::walk::Walk;
 use crate::money::{FeeRate, Usd};
 
-/// What a fill costs or brings.
+/// The cost or proceeds of a fill.
 pub(super) struct Cost {
     pub(super) notional: Usd,
     pub(super) fee: Usd,
@@ -30,8 +30,8 @@ impl Cost {
         Self { notional, fee, fee_rate }
     }
 
-    /// The ledger afterwards. A sale can be refused too: of a few micro-dollars, its fee may be
-    /// more than its proceeds.
+    /// The ledger afterwards. A sale can be rejected too: the fee of a sale worth a few
+    /// micro-dollars may exceed its proceeds.
     pub(super) fn charge(&self, side: Side, ledger: Ledger) -> Result<Ledger, Rejection> {
         let available = ledger.available();
         let broken = || Rejection::Broken { rule: "an account's sums outgrow their range" };
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_reserved_cannot_be_spent_and_is_still_cash() {
+    fn reserved_cash_cannot_be_spent() {
         let usd = Usd::from_micros;
         let cost = Cost { notional: usd(60), fee: usd(1), fee_rate: FeeRate::ZERO };
         let ledger =
@@ -62,7 +62,7 @@ mod tests {
         let refused = cost.charge(Side::Buy, ledger(40));
         let (needed, available) = (usd(61), usd(60));
         assert_eq!(refused, Err(Rejection::InsufficientBalance { needed, available }));
-        // A sale pays its fee from what it brings.
+        // A sale pays its fee from its proceeds.
         let sale = Cost { notional: usd(1), fee: usd(2), fee_rate: FeeRate::ZERO };
         assert!(sale.charge(Side::Sell, ledger(99)).is_ok());
         assert!(sale.charge(Side::Sell, ledger(100)).is_err());

@@ -1,4 +1,4 @@
-//! What has happened: facts, never requests. State is the fold of them, and of nothing else.
+//! Events: facts about what happened, never requests. The state is the fold of its events.
 
 use std::sync::Arc;
 
@@ -13,119 +13,121 @@ use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, Timestamp};
 use crate::market::walk::Fills;
 use crate::money::Usd;
 
-/// The events of one command: one frame in the journal, on disk all together or not at all.
+/// The events of one command: one record in the journal, which reaches the disk whole or not at
+/// all.
 pub type Events = SmallVec<[Event; 1]>;
 
 /// A fact about one shard.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// An identity has an account.
+    /// An account was opened for an identity.
     AccountOpened {
         /// The new account.
         account: AccountId,
-        /// Whose.
+        /// The owner's identity.
         identity: Identity,
-        /// The play money that it starts with.
+        /// The play money granted at the start.
         granted: Usd,
-        /// When.
+        /// The time of the decision.
         at: Timestamp,
     },
-    /// An account has a key.
+    /// A key was created.
     KeyCreated {
         /// The new key.
         key: KeyId,
-        /// Whose.
+        /// The account that the key belongs to.
         account: AccountId,
-        /// What it is and may do.
+        /// The key's properties.
         grant: KeyGrant,
-        /// With which key it was made, or whose place it took; none for a token.
+        /// The key that created this one, or that this one replaced; `None` if an access token
+        /// created it.
         created_by: Option<KeyId>,
-        /// When.
+        /// The time of the decision.
         at: Timestamp,
     },
-    /// A key is called something else.
+    /// A key was renamed.
     KeyRenamed {
-        /// Which.
+        /// The key.
         key: KeyId,
-        /// What it is called now.
+        /// The new name.
         name: Option<Box<str>>,
     },
-    /// A key was rotated: it has an end now.
+    /// A rotated key was given an expiry.
     KeyExpirySet {
-        /// Which.
+        /// The key.
         key: KeyId,
-        /// From when on it is accepted no more.
+        /// The time from which the key is refused.
         expires_at: Timestamp,
     },
-    /// A key is accepted no more.
+    /// A key was revoked.
     KeyRevoked {
-        /// Which.
+        /// The key.
         key: KeyId,
-        /// When.
+        /// The time of the decision.
         at: Timestamp,
     },
-    /// An account has too many keys that have ended: this one is kept no more.
+    /// A revoked or expired key was removed because its account had too many of them.
     KeyForgotten {
-        /// Which.
+        /// The key.
         key: KeyId,
     },
-    /// The shard uses a market for the first time. From here on it calls the market by its index,
-    /// and knows the labels when the catalogue has forgotten them.
+    /// The shard used a market for the first time. From here on it refers to the market by index,
+    /// and knows the labels even if the catalogue drops the market.
     MarketIntroduced {
-        /// The shard's own name for it: how many markets it has used before.
+        /// The shard's index for the market: the number of markets it used before.
         index: MarketIndex,
-        /// The venue's name for it.
+        /// The market's condition id.
         condition_id: Arc<str>,
         /// Label and token of each outcome, in the venue's order.
         outcomes: Vec<(Arc<str>, Arc<str>)>,
     },
-    /// An order has filled.
+    /// An order was placed and filled.
     OrderFilled(Box<OrderFilled>),
-    /// An account has too many finished orders: its oldest one, with its names and its comments,
-    /// is kept no more.
+    /// The oldest finished order of an account, with its names and comments, was removed because
+    /// the account had too many.
     OrderForgotten {
-        /// Which.
+        /// The order.
         order: OrderId,
     },
-    /// Somebody has commented on an order.
+    /// A comment was added to an order.
     CommentAdded {
         /// The new comment.
         comment: CommentId,
-        /// On which order of this shard.
+        /// The order, which is in this shard.
         order: OrderId,
-        /// Who; the account may live in another shard.
+        /// The author's account, which may be in another shard.
         author: AccountId,
-        /// What.
+        /// The text.
         content: Box<str>,
-        /// When.
+        /// The time of the decision.
         at: Timestamp,
     },
-    /// A comment was taken back.
+    /// A comment was deleted.
     CommentDeleted {
-        /// Which.
+        /// The comment.
         comment: CommentId,
     },
-    /// How a market is resolved. Each shard that has used it settles it by this.
+    /// The resolution of a market was recorded. Each shard that has used the market settles it
+    /// accordingly.
     SettlementDecided {
         /// The decision.
         decision: Arc<Decision>,
-        /// When.
+        /// The time of the decision.
         at: Timestamp,
     },
-    /// Positions of a resolved market were paid and closed. From the first of these on no order
-    /// touches the market.
+    /// Positions of a resolved market were paid and closed. After the first of these events, the
+    /// market takes no more orders.
     PositionsSettled(Box<PositionsSettled>),
-    /// No position in a resolved market is left to pay.
+    /// Every position in a resolved market is paid.
     MarketSettled {
-        /// Which market.
+        /// The market, by the shard's index.
         market: MarketIndex,
-        /// What a share of each outcome pays.
+        /// The payout per share of each outcome.
         payouts: Payouts,
-        /// When.
+        /// The time of the decision.
         at: Timestamp,
     },
-    /// What the shard's state hash was before this event: recovery and followers check themselves
-    /// against it.
+    /// The state hash before this event, against which recovery and followers check themselves.
     StateChecked {
         /// The hash.
         hash: StateHash,
@@ -133,7 +135,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// Whether a state holds more after it than before.
+    /// Whether the event adds to the state.
     pub const fn takes_memory(&self) -> bool {
         match self {
             Self::AccountOpened { .. }
@@ -149,25 +151,25 @@ impl Event {
             | Self::OrderForgotten { .. }
             | Self::CommentDeleted { .. }
             | Self::StateChecked { .. }
-            // What is owed is paid whatever there is: no more often than positions were opened.
+            // Payouts must go through even without memory; opened positions bound their number.
             | Self::PositionsSettled(_)
             | Self::MarketSettled { .. } => false,
         }
     }
 }
 
-/// An order was placed and has filled at once.
+/// An order that was placed and filled at once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrderFilled {
-    /// The order.
+    /// The order's terms.
     pub placement: Placement,
-    /// What it got.
+    /// The fill.
     pub fill: Fill,
-    /// What was taken, best price first.
+    /// The levels taken, best price first.
     pub levels: Fills,
-    /// The sequence of the book that it was taken from.
+    /// The sequence of the book that the levels were taken from.
     pub book_sequence: u64,
     /// How much worse than the reference price the fill was, in whole basis points rounded up;
-    /// none when the reference was 0, of which nothing is a part.
+    /// `None` if the reference price was 0, for which no ratio exists.
     pub slippage_bps: Option<u32>,
 }

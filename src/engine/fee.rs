@@ -30,7 +30,8 @@ fn product(amount: i64, weight: i64) -> i128 {
     i128::from(amount) * i128::from(weight)
 }
 
-/// The divisor that turns size × rate × weight into fee steps, for a weight with this many decimals.
+/// The divisor that turns size × rate × weight into fee steps, where the weight has this many
+/// decimals.
 const fn scale(decimals: u32) -> i128 {
     let unit = MICROS_PER_UNIT as i128;
     unit * unit * 10_i128.pow(decimals) / 100_000

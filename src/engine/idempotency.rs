@@ -1,29 +1,29 @@
-//! The names of orders and what makes two requests the same order.
+//! Idempotency: the names of orders, and the fingerprint by which a repeated request is recognised.
 
 use std::fmt;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use smallvec::SmallVec;
 
-/// An order has at most this many names: one from a header or a batch, one from its body.
+/// The most names of an order: one from a header or a batch, one from the body.
 pub const NAMES_PER_ORDER_MAX: usize = 2;
 
-/// What is hashed, in one piece: hashing piece by piece costs an allocation and more than a short
-/// message itself. Longer than any order that is usual.
+/// The bytes to hash, in one buffer: incremental hashing costs an allocation and takes longer than
+/// hashing a short message at once. The inline capacity covers ordinary orders.
 type Message = SmallVec<[u8; 256]>;
 
-/// The hash of a name that a caller gave to an order: 128 bits of SHA-256, so that no caller can
-/// find two names that collide. Names of different kinds never meet: each is hashed with its kind.
+/// The hash of a caller's name for an order: 128 bits of SHA-256, so that finding a collision is
+/// infeasible. The kind of name is hashed too, so names of different kinds never collide.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NameHash(u128);
 
 impl NameHash {
-    /// A name given with one order, in its header or in its body: one namespace.
+    /// The name of a single order, from the header or the body, which share one namespace.
     pub fn of_order(name: &str) -> Self {
         Self::of(b'o', name.as_bytes(), &[])
     }
 
-    /// The name of the entry at `index` of a batch that has a name.
+    /// The name of the entry at `index` of a named batch.
     pub fn of_batch_entry(batch_name: &str, index: u32) -> Self {
         Self::of(b'b', batch_name.as_bytes(), &index.to_le_bytes())
     }
@@ -31,7 +31,7 @@ impl NameHash {
     fn of(kind: u8, name: &[u8], suffix: &[u8]) -> Self {
         let mut message = Message::new();
         message.push(kind);
-        // Fixed-length suffix last: no name and suffix can read as another pair.
+        // The suffix has a fixed length for each kind, so different pairs never give equal bytes.
         message.extend_from_slice(name);
         message.extend_from_slice(suffix);
         Self(first_half(&message))
@@ -56,15 +56,13 @@ impl fmt::Debug for NameHash {
     }
 }
 
-/// The hash of the trading fields of an order as they were sent, never of its names and never of
-/// anything that was looked up.
+/// The hash of an order's trading fields as sent. It covers neither names nor anything looked up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint(u128);
 
 impl Fingerprint {
-    /// The fingerprint of an order with these fields, each behind its tag. A field that was not
-    /// sent is left out: fields that later kinds of orders add leave the fingerprints of old orders
-    /// as they are.
+    /// The fingerprint of an order with these fields, each with its tag. Absent fields are left
+    /// out, so fields added in the future do not change the fingerprints of existing orders.
     pub(super) fn of_fields<'a>(fields: impl IntoIterator<Item = (u8, &'a [u8])>) -> Self {
         let mut message = Message::new();
         for (tag, value) in fields {
@@ -106,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_different_kinds_never_meet() {
+    fn names_of_different_kinds_never_collide() {
         let plain = NameHash::of_order("a");
         assert_eq!(plain, NameHash::of_order("a"));
         assert_ne!(plain, NameHash::of_order("b"));
@@ -115,7 +113,7 @@ mod tests {
         assert_eq!(NameHash::from_bytes(plain.to_bytes()), plain);
     }
 
-    /// Both are in journals: these numbers never change.
+    /// Both hashes are stored in journals and must never change.
     #[test]
     fn the_hashes_are_pinned() {
         let long = "x".repeat(300);

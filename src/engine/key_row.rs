@@ -1,4 +1,4 @@
-//! A key as its shard keeps it.
+//! A stored key.
 
 use super::key::{KEY_PREFIX_BYTES_MAX, Key, KeyGrant, OVERLAP_SECONDS_MAX, Permissions};
 use super::slab::{PackedSlot, Row};
@@ -12,9 +12,9 @@ pub(super) struct KeyRow {
     pub(super) id: KeyId,
     created_by: Option<KeyId>,
     created_at: Timestamp,
-    /// Means something only with [`FLAG_REVOKED`].
+    /// Meaningful only with [`FLAG_REVOKED`].
     revoked_at: Timestamp,
-    /// Means something only with [`FLAG_EXPIRES`].
+    /// Meaningful only with [`FLAG_EXPIRES`].
     expires_at: Timestamp,
     name: Option<Box<str>>,
     pub(super) hash: [u8; 32],
@@ -48,8 +48,7 @@ impl Row for KeyRow {
 }
 
 impl KeyRow {
-    /// The packed form of a key, in front of `older`. `None` when something is outside of what a
-    /// key can have.
+    /// Packs a key that is next newer than `older`; `None` if a field is out of range.
     pub(super) fn pack(
         key: Key,
         kept_maker: Option<PackedSlot>,
@@ -99,7 +98,7 @@ impl KeyRow {
         self.name = name;
     }
 
-    /// Gives it an end; `None` when it has one.
+    /// Sets the expiry; `None` if the key has one or is revoked.
     pub(super) fn set_expiry(&mut self, expires_at: Timestamp) -> Option<()> {
         if self.flags != 0 {
             return None;
@@ -114,18 +113,18 @@ impl KeyRow {
         self.flags |= FLAG_REVOKED;
     }
 
-    /// Whether it is accepted at `now`.
+    /// Whether the key is accepted at `now`.
     pub(super) fn is_active(&self, now: Timestamp) -> bool {
         let is_ahead = |end: Timestamp| end.is_ahead(now, OVERLAP_SECONDS_MAX);
         self.revoked_at().is_none() && self.expires_at().is_none_or(is_ahead)
     }
 
-    /// Whether it is accepted at `now` and no other key has taken its place.
+    /// Whether the key is accepted at `now` and was not rotated.
     pub(super) fn is_lasting(&self, now: Timestamp) -> bool {
         self.is_active(now) && self.expires_at().is_none()
     }
 
-    /// All fields of the key; `kept_maker` is the one in that slot.
+    /// The unpacked key; `kept_maker` must be the id of the key in that slot.
     pub(super) fn unpacked(&self, kept_maker: Option<KeyId>) -> Key {
         let prefix = &self.prefix[..self.prefix_bytes.into()];
         let prefix = std::str::from_utf8(prefix).expect("it was packed from a text");
@@ -147,7 +146,7 @@ impl KeyRow {
         }
     }
 
-    /// The key's term in the state hash; `kept_maker` is the one in that slot.
+    /// The key's term in the state hash; `kept_maker` must be the id of the key in that slot.
     pub(super) fn term(&self, kept_maker: Option<KeyId>) -> StateHash {
         Term::new(TermKind::Key)
             .number(self.id.get())

@@ -1,4 +1,4 @@
-//! Keys: making, renaming, rotating and revoking them, and which of them an account keeps.
+//! Creating, renaming, rotating, revoking and forgetting keys.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -16,8 +16,8 @@ use super::state::State;
 use super::state_hash::StateHash;
 use crate::ids::{KeyId, Place, Timestamp};
 
-/// Every new key forgets at most so many: the work of a command is bounded, and still an account
-/// that has too many comes to have fewer.
+/// How many ended keys a new key forgets at most. More than one, so that the surplus of an account
+/// shrinks; bounded, so that the work of a command is.
 const FORGOTTEN_PER_KEY_MAX: usize = 2;
 
 impl Command for CreateKey {
@@ -76,7 +76,7 @@ impl Command for RenameKey {
     }
 
     fn answer(state: &State, key: KeyId, _: bool) -> Key {
-        state.key(key).expect("it is called so")
+        state.key(key).expect("a key that was just found or renamed")
     }
 
     fn depends_on(&self, state: &State) -> Place {
@@ -84,8 +84,8 @@ impl Command for RenameKey {
     }
 }
 
-/// The new key counts as made by the old one: whatever ends the old one with its descendants ends
-/// it too.
+/// The new key counts as created by the old one: revoking the old one with its descendants revokes
+/// the new one too.
 impl Command for RotateKey {
     type Subject = KeyId;
     type Answer = Key;
@@ -112,8 +112,8 @@ impl Command for RotateKey {
         let forgotten = state.forgotten_keys(account, now);
         let mut events: Events =
             forgotten.into_iter().map(|key| Event::KeyForgotten { key }).collect();
-        // An end at once is for good. An end at a time would be taken back by whoever sets the
-        // clock back.
+        // Without an overlap the key is revoked for good: an expiry would be undone if the clock
+        // were set back.
         events.push(match i64::from(self.overlap_seconds) {
             0 => Event::KeyRevoked { key: old.id, at: now },
             seconds => Event::KeyExpirySet {
@@ -172,8 +172,8 @@ impl State {
         self.keys.slot(id).map(|slot| self.unpacked(&self.keys[slot]))
     }
 
-    /// A key that ends while its request is on its way makes no other key: what was revoked with
-    /// its descendants has none that came later. And one that was rotated is on its way out.
+    /// Rejects a caller whose key has ended since it was authenticated, so that no key is created
+    /// after its creator was revoked with all descendants. Rejects a rotated key too.
     fn require_lasting(&self, caller_key: Option<KeyId>, now: Timestamp) -> Result<(), Rejection> {
         let Some(id) = caller_key else { return Ok(()) };
         let key = self.keys.slot(id).map(|slot| &self.keys[slot]);
@@ -201,7 +201,7 @@ impl State {
         Ok(())
     }
 
-    /// Changes a key that is kept; the change says `None` when it cannot follow.
+    /// Changes a kept key. `change` returns `None` if it contradicts the key.
     pub(super) fn change_key(
         &mut self,
         id: KeyId,
@@ -225,7 +225,7 @@ impl State {
         Ok(())
     }
 
-    /// All fields of a key.
+    /// The unpacked key.
     pub(super) fn unpacked(&self, row: &KeyRow) -> Key {
         row.unpacked(self.kept_maker(row))
     }
@@ -247,9 +247,9 @@ impl State {
         keys
     }
 
-    /// The keys that end with `root`: itself, and on request every key made with it or with one of
-    /// those, unless they were revoked before. A key whose overlap is over is among them: should
-    /// the clock that ended it prove to be ahead, the key must not come back.
+    /// The keys to revoke with `root`: itself and, with `descendants`, every key created with it
+    /// directly or indirectly, except those already revoked. Expired keys are included: if the
+    /// clock that expired them turns out to have been ahead, they must not become valid again.
     pub(super) fn revoked_with(
         &self,
         root: KeyId,
@@ -258,7 +258,7 @@ impl State {
     ) -> SmallVec<[KeyId; 4]> {
         let mut ended: SmallVec<[KeyId; 4]> = SmallVec::new();
         let mut family: SmallVec<[KeyId; 8]> = SmallVec::from_slice(&[root]);
-        // Oldest first, so a key comes behind its maker.
+        // Oldest first, so a key comes after its creator.
         for key in self.keys_oldest_first(account) {
             let is_family = key.id == root
                 || (descendants
@@ -273,8 +273,8 @@ impl State {
         ended
     }
 
-    /// The keys that the account forgets when it gets another one at `now`: the oldest that have
-    /// ended, as far as there are more of them than it keeps.
+    /// The keys that the account forgets when it gets a new one at `now`: the oldest ended keys
+    /// beyond [`ENDED_KEYS_PER_ACCOUNT_MAX`].
     pub(super) fn forgotten_keys(
         &self,
         account: &Account,
@@ -291,7 +291,8 @@ impl State {
         row.term(self.kept_maker(row))
     }
 
-    /// Puts a key in front of the others of its account. `None` when it cannot be one of them.
+    /// Adds a key as the newest of its account. `None` if the account or the creator does not exist
+    /// or a field is out of range.
     pub(super) fn insert_key(&mut self, key: Key) -> Option<()> {
         let slot_of = |maker: KeyId| {
             let slot = self.keys.slot(maker)?;
@@ -309,12 +310,13 @@ impl State {
         Some(())
     }
 
-    /// Takes a key away. What was made with it goes on as if its maker had made it.
+    /// Removes a key. The keys it created become those of its own creator.
     pub(super) fn remove_key(&mut self, id: KeyId) {
-        let slot = self.keys.slot(id).expect("a key that is kept");
+        let slot = self.keys.slot(id).expect("the key is kept");
         let removed = PackedSlot::new(slot);
         self.hash -= self.key_term(&self.keys[slot]);
-        let account = self.account_slot(self.keys[slot].account()).expect("a key has an account");
+        let account =
+            self.account_slot(self.keys[slot].account()).expect("every key has an account");
         let mut newer = None;
         let mut next = self.accounts[account].newest_key;
         while let Some(at) = next.filter(|&at| at != removed) {
@@ -326,7 +328,7 @@ impl State {
             newer = Some(at);
             next = self.keys[at.get()].older;
         }
-        // Keys made with it are newer, so all of them were met on the way.
+        // Keys that it created are newer, so the loop has visited all of them.
         let older = self.keys[slot].older;
         match newer {
             None => self.accounts[account].newest_key = older,

@@ -1,4 +1,4 @@
-//! The kept orders of a shard, by id and by the names that their accounts gave them.
+//! The kept orders of a shard, by id and by name.
 
 use std::hash::BuildHasher as _;
 
@@ -12,7 +12,7 @@ use super::order::Order;
 use super::slab::Table;
 use crate::ids::{AccountId, OrderId};
 
-/// The kept orders. The names of an order stand in its row; the index holds only where.
+/// The kept orders. The names of an order are stored in its row; the name index holds only slots.
 #[derive(Clone, Debug)]
 pub(super) struct OrderTable {
     rows: Table<Order>,
@@ -20,18 +20,18 @@ pub(super) struct OrderTable {
     hasher: RandomState,
 }
 
-/// Which name of which order.
+/// An entry of the name index: one name of one order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct NameEntry {
-    /// The slot, and the number of the name in its lowest bit.
+    /// The slot, shifted left by one; the lowest bit is the index of the name.
     packed: u32,
-    /// A part of the hash of the name, so that the index grows without a look at the orders.
+    /// Part of the name's hash, so that the index can grow without reading the orders.
     tag: Tag,
 }
 
 impl NameEntry {
     fn new(slot: u32, index: usize, tag: Tag) -> Self {
-        assert!(slot < 1 << 31 && index < 2, "a slot and which of two names fit a u32");
+        assert!(slot < 1 << 31 && index < 2, "a slot and the index of one of two names fit a u32");
         Self { packed: slot << 1 | u32::from(index == 1), tag }
     }
 
@@ -45,7 +45,7 @@ impl NameEntry {
     }
 }
 
-/// 32 bits of a hash, and all that the index knows of it.
+/// 32 bits of a hash, all that the index stores of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Tag(u32);
 
@@ -55,7 +55,7 @@ impl Tag {
         Self(u32::from_le_bytes(*hash.first_chunk().expect("a hash has eight bytes")))
     }
 
-    /// The index takes the place in it from the lowest bits and a check from the highest.
+    /// The hash table takes the bucket from the lowest bits and a check byte from the highest.
     fn hash(self) -> u64 {
         u64::from(self.0) << 32 | u64::from(self.0)
     }
@@ -78,19 +78,19 @@ impl OrderTable {
         self.slot(order).map(|slot| &self.rows[slot])
     }
 
-    /// The order that an account calls by this name.
+    /// The order of an account with this name.
     pub(super) fn named(&self, account: AccountId, name: NameHash) -> Option<&Order> {
         let name = (account, name);
         let tag = Tag::of(&self.hasher, name);
-        let is_it = |entry: &NameEntry| entry.tag == tag && entry.name(&self.rows) == name;
-        let entry = self.by_name.find(tag.hash(), is_it)?;
+        let matches = |entry: &NameEntry| entry.tag == tag && entry.name(&self.rows) == name;
+        let entry = self.by_name.find(tag.hash(), matches)?;
         Some(&self.rows[entry.slot()])
     }
 
-    /// Adds an order whose id no other has, and tells its slot. `None` when a name of it is that
-    /// of another order of the account: then the table is spoilt.
+    /// Adds an order with a new id and returns its slot. `None` if another order of the account has
+    /// one of its names; the table is then in an undefined state.
     pub(super) fn insert(&mut self, order: Order) -> Option<u32> {
-        // Taken out first: memory that was just written is slow to read where it is new.
+        // Copied first, because reading the row right after moving it into the slab is slow.
         let account = order.account();
         let names: SmallVec<[NameHash; NAMES_PER_ORDER_MAX]> = SmallVec::from_slice(order.names());
         let slot = self.rows.insert(order);
@@ -114,7 +114,7 @@ impl OrderTable {
             let entry = NameEntry::new(slot, index, tag);
             match self.by_name.find_entry(tag.hash(), |&other| other == entry) {
                 Ok(entry) => entry.remove(),
-                Err(_) => unreachable!("every order is found by its names"),
+                Err(_) => unreachable!("every name of a kept order is in the index"),
             };
         }
         self.rows.remove(slot)

@@ -1,4 +1,4 @@
-//! Orders: the ladder of refusals, the fill, and which orders an account keeps.
+//! Orders: the ordered checks, the fill, and which orders an account keeps.
 
 use smallvec::SmallVec;
 
@@ -23,16 +23,16 @@ use crate::market::catalogue::{Fees, MarketStatus};
 use crate::market::quote::Quote;
 use crate::money::{Shares, Usd};
 
-/// Every trade forgets at most so many orders of its account: the work of a command is bounded, and
-/// still an account that keeps too many, since the operator now allows fewer, comes to keep fewer.
+/// How many orders of its account a trade forgets at most. More than one, so that an account's
+/// surplus shrinks after the operator lowered the limit; bounded, so that the work of a command is.
 const FORGOTTEN_PER_TRADE_MAX: usize = 2;
 
-/// The order that a trade made, or had made before.
+/// The order of a trade, new or replayed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Traded {
-    /// What answers about the order are written from.
+    /// The order's receipt.
     pub receipt: OrderReceipt,
-    /// It filled earlier: nothing has happened now.
+    /// Whether the order had filled before, and this trade changed nothing.
     pub is_replay: bool,
 }
 
@@ -44,8 +44,7 @@ impl Command for Trade {
         Some(&self.order().market_id)
     }
 
-    /// The refusals come in the order in which the interface promises them: of several reasons, a
-    /// client gets the first.
+    /// The order of the checks is part of the API: if several fail, the client gets the first.
     fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<OrderId>, Rejection> {
         let Given { quote, now, rules } = given;
         let order = self.order();
@@ -151,7 +150,7 @@ impl Command for Trade {
     }
 
     fn answer(state: &State, order: OrderId, is_new: bool) -> Traded {
-        let order = state.order(order).expect("it has filled, and is kept");
+        let order = state.order(order).expect("an order that just filled or was found is kept");
         Traded { receipt: state.receipt(order), is_replay: !is_new }
     }
 
@@ -162,7 +161,7 @@ impl Command for Trade {
     fn refusal_depends_on(&self, state: &State, rejection: &Rejection) -> Place {
         let place = self.depends_on(state);
         match rejection {
-            // It tells how this shard has used the market.
+            // This rejection discloses that the shard has used the market with other tokens.
             Rejection::MarketChanged => {
                 place.max(state.introduction_place(&self.order().market_id))
             }
@@ -172,12 +171,12 @@ impl Command for Trade {
 }
 
 impl State {
-    /// What answers about an order are written from.
+    /// The receipt of an order.
     pub fn receipt(&self, order: &Order) -> OrderReceipt {
         order.receipt(self.used_market(order.market()))
     }
 
-    /// Places an order, fills it and finishes it: a market order does all of that at once.
+    /// Places, fills and finishes an order; a market order does all three at once.
     pub(super) fn fill_order(
         &mut self,
         filled: &OrderFilled,
@@ -190,14 +189,14 @@ impl State {
         let account = self.check_placement(placement).map_err(flaw)?;
         let order = Order::filled(filled, position_in_log);
         let order = order.ok_or(flaw("has numbers out of range"))?;
-        // Before the account, so that the index of names is looked at while that is on its way.
+        // Before the account, so that the name index is read while the account's memory is fetched.
         let order = self.place_order(order).ok_or(flaw("has a name that is used"))?;
         self.fill_account(account, placement, fill, position_in_log).map_err(flaw)?;
         self.accounts[account].finish_order(order);
         Ok(())
     }
 
-    /// Ids are given one after the other, in the order of placing.
+    /// Checks that the id is the shard's next one, and advances the counter.
     fn take_order_id(&mut self, order: OrderId) -> Result<(), &'static str> {
         let is_next = Some(order.counter()) == self.orders_ever.checked_add(1);
         if order.shard() != self.shard || !is_next {
@@ -207,7 +206,7 @@ impl State {
         Ok(())
     }
 
-    /// The slot of the account, if the order can be in its market.
+    /// Checks the market and outcome of an order, and returns the slot of its account.
     fn check_placement(&self, placement: &Placement) -> Result<u32, &'static str> {
         let market = self.markets.get(placement.market.0 as usize);
         if market.is_none_or(|market| placement.outcome.index() >= market.outcomes.len()) {
@@ -219,13 +218,13 @@ impl State {
         self.account_slot(placement.account).ok_or("is of no account")
     }
 
-    /// Adds an order to the table and tells its slot. `None` when a name of it is that of another.
+    /// Adds an order to the table and returns its slot; `None` if one of its names is taken.
     fn place_order(&mut self, order: Order) -> Option<u32> {
         self.hash += order.term();
         self.orders.insert(order)
     }
 
-    /// Moves the money and the shares of a fill.
+    /// Applies a fill to the account's money and position.
     fn fill_account(
         &mut self,
         slot: u32,
@@ -245,15 +244,14 @@ impl State {
         Ok(())
     }
 
-    /// Adds a finished order behind the others of its account, which is in this slot. `None` when a
-    /// name of it is that of another one.
+    /// Appends a finished order to the account in this slot; `None` if one of its names is taken.
     pub(super) fn insert_order(&mut self, order: Order, account_slot: u32) -> Option<()> {
         let slot = self.place_order(order)?;
         self.accounts[account_slot].finish_order(slot);
         Some(())
     }
 
-    /// Takes the order of an account away that finished first.
+    /// Removes an order, which must be the oldest that its account keeps.
     pub(super) fn forget_order(&mut self, id: OrderId, position_in_log: u64) -> Result<(), Flaw> {
         let slot = self.orders.slot(id).ok_or(Flaw::order(id, NOT_KEPT))?;
         let account = self.account_mut(self.orders[slot].account());
@@ -263,7 +261,7 @@ impl State {
         account.position_in_log = position_in_log;
         self.hash -= self.orders.remove(slot).term();
         for comment in self.comments_of.remove(&id).unwrap_or_default().ids {
-            let comment = self.comments.remove(&comment).expect("a comment of the order");
+            let comment = self.comments.remove(&comment).expect("every listed comment is kept");
             self.hash -= comment.term();
         }
         self.last_removal = position_in_log;
@@ -271,8 +269,8 @@ impl State {
     }
 }
 
-/// Adds the orders that the account forgets when it gets another one: its oldest, as many as it
-/// would keep too many.
+/// Adds an event for each order that the account forgets to make room for a new one: the oldest, at
+/// most [`FORGOTTEN_PER_TRADE_MAX`].
 fn forget_oldest(
     state: &State,
     account: &Account,
@@ -289,7 +287,7 @@ fn forget_oldest(
     }
 }
 
-/// The earlier order that the request's names stand for, if it is the same request.
+/// The earlier order with the request's names, if the requests are the same.
 fn replayed(
     state: &State,
     account: AccountId,
@@ -313,7 +311,7 @@ fn outcome_not_found(quote: &Quote<'_>, order: &TradeOrder) -> Rejection {
     }
 }
 
-/// What must never be, checked before anything changes.
+/// Checks invariants of the result before anything changes.
 fn audit(balance: Usd, position: &Position) -> Result<(), Rejection> {
     let rule = if balance < Usd::ZERO {
         "a fill leaves a debt"
@@ -329,8 +327,8 @@ fn audit(balance: Usd, position: &Position) -> Result<(), Rejection> {
     Err(Rejection::Broken { rule })
 }
 
-/// What must hold of every fill, whatever the state is. Sums and prices that are shown later come
-/// from these numbers.
+/// Checks invariants of a fill that do not depend on the state. Displayed sums and prices are
+/// computed from these numbers.
 fn check_fill(filled: &OrderFilled) -> Result<(), &'static str> {
     let OrderFilled { fill, levels, .. } = filled;
     let mut taken = Shares::ZERO;

@@ -1,4 +1,4 @@
-//! What a resolved market pays, and what is kept of what was paid.
+//! Settlement decisions, payouts, and the settlements that an account keeps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,30 +11,30 @@ use crate::ids::{AccountId, MarketIndex, OutcomeIndex, ShardId, Timestamp};
 use crate::market::catalogue::OUTCOMES_PER_MARKET_MAX;
 use crate::money::{Notional, Price, Shares, Usd};
 
-/// An account keeps its settlements of at most this many positions: the newest.
+/// How many settlements an account keeps: those of its newest positions.
 pub const SETTLEMENTS_PER_ACCOUNT_MAX: usize = 10_000;
 
-/// What is written down of who said what is at most this long.
+/// The longest [`Decision::evidence`], in bytes.
 pub const EVIDENCE_BYTES_MAX: usize = 1_000;
 
-/// How a market is resolved.
+/// The resolution of a market.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Decision {
-    /// The venue's name for it.
+    /// The market's condition id.
     pub condition_id: Arc<str>,
-    /// Each token and what a share of it pays: together one dollar.
+    /// Each token and the payout per share; the payouts add up to one dollar.
     pub payouts: Vec<(Arc<str>, Price)>,
-    /// Who said so, for people: at most [`EVIDENCE_BYTES_MAX`] bytes.
+    /// The source of the resolution, for people; at most [`EVIDENCE_BYTES_MAX`] bytes.
     pub evidence: Box<str>,
 }
 
 impl Decision {
-    /// The shard that decisions about this market are journaled in.
+    /// The shard that journals the decision about this market.
     pub fn home(condition_id: &str) -> ShardId {
         ShardId::of_digest(crc32c::crc32c(condition_id.as_bytes()).to_le_bytes()[0])
     }
 
-    /// Whether a market can be resolved like this, and this shard be told of it.
+    /// Checks that the decision is valid and belongs in this shard.
     pub(super) fn check(&self, shard: ShardId) -> Result<(), &'static str> {
         if Self::home(&self.condition_id) != shard {
             return Err("is about a market of another shard");
@@ -50,10 +50,10 @@ impl Decision {
         if sum != Price::ONE.micros() {
             return Err("does not pay one dollar for a share of each outcome");
         }
-        let is_twice = |(at, (token, _)): (usize, &(Arc<str>, Price))| {
-            self.payouts[..at].iter().any(|(other, _)| other == token)
+        let is_duplicate = |(index, (token, _)): (usize, &(Arc<str>, Price))| {
+            self.payouts[..index].iter().any(|(other, _)| other == token)
         };
-        if self.payouts.iter().enumerate().any(is_twice) {
+        if self.payouts.iter().enumerate().any(is_duplicate) {
             return Err("names a token twice");
         }
         if self.evidence.len() > EVIDENCE_BYTES_MAX {
@@ -62,8 +62,8 @@ impl Decision {
         Ok(())
     }
 
-    /// What each outcome of a market pays, in its order. `None` when its tokens are others than
-    /// those that the decision is about.
+    /// The payouts in the order of the market's outcomes; `None` if the market has other tokens
+    /// than the decision.
     pub(super) fn payouts_of(&self, market: &UsedMarket) -> Option<Payouts> {
         if market.outcomes.len() != self.payouts.len() {
             return None;
@@ -75,89 +75,90 @@ impl Decision {
     }
 }
 
-/// What a share of each outcome pays.
+/// The payout per share of each outcome.
 pub type Payouts = SmallVec<[Price; 2]>;
 
 /// A decision that was made.
 #[derive(Clone, Debug)]
 pub struct Decided {
-    /// What.
+    /// The decision.
     pub decision: Arc<Decision>,
-    /// When.
+    /// When it was made.
     pub at: Timestamp,
-    /// The record, 0 for what is on disk since before the start.
+    /// The log position of its record; 0 if it has been durable since before the start.
     pub(super) position_in_log: u64,
 }
 
-/// A market that a shard settles or has settled: no order touches it again.
+/// A market that a shard settles or has settled. It takes no more orders.
 #[derive(Clone, Debug)]
 pub struct SettledMarket {
-    /// What a share of each outcome pays.
+    /// The payout per share of each outcome.
     pub payouts: Payouts,
     /// Whether every position is paid.
     pub is_paid: bool,
-    /// The newest record of its settlement, 0 for what is on disk since before the start.
+    /// The log position of the newest record of its settlement; 0 if it has been durable since
+    /// before the start.
     pub(super) position_in_log: u64,
 }
 
-/// On which place of a log it rests does not count.
+/// Ignores the position in the log.
 impl PartialEq for Decided {
     fn eq(&self, other: &Self) -> bool {
         self.decision == other.decision && self.at == other.at
     }
 }
 
-/// On which place of a log it rests does not count.
+/// Ignores the position in the log.
 impl PartialEq for SettledMarket {
     fn eq(&self, other: &Self) -> bool {
         self.payouts == other.payouts && self.is_paid == other.is_paid
     }
 }
 
-/// A position that a settlement has paid and closed: part of an event.
+/// A position that a settlement paid and closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PaidPosition {
-    /// Whose.
+    /// The account that held the position.
     pub account: AccountId,
-    /// Of which outcome.
+    /// The outcome's index in the market.
     pub outcome: OutcomeIndex,
-    /// How many shares it held.
+    /// The shares held.
     pub shares: Shares,
     /// Shares × payout, rounded down to a micro-dollar.
     pub payout: Usd,
-    /// Cash of the account afterwards.
+    /// The account's cash afterwards.
     pub balance: Usd,
 }
 
-/// Some positions of a market have been paid and closed.
+/// Some positions of a market were paid and closed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PositionsSettled {
-    /// Which market.
+    /// The market, by the shard's index.
     pub market: MarketIndex,
-    /// What a share of each outcome pays.
+    /// The payout per share of each outcome.
     pub payouts: Payouts,
-    /// Which positions, each once.
+    /// The positions, each once.
     pub positions: Vec<PaidPosition>,
-    /// When.
+    /// The time of the payment.
     pub at: Timestamp,
 }
 
-/// What an account keeps of a position that was settled.
+/// The record of a settled position that its account keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settlement {
-    /// Shares that were held.
+    /// The shares held.
     pub shares: Shares,
-    /// What they had cost, fees outside.
+    /// Their cost, without fees.
     pub cost: Usd,
-    /// What they paid.
+    /// The total payout.
     pub payout: Usd,
-    /// What one of them pays.
+    /// The payout per share.
     pub payout_per_share: Price,
-    /// When.
+    /// The time of the payment.
     pub at: Timestamp,
 }
 
-/// The settlements of an account, by the place of the position among all that it ever had.
+/// The settlements of an account, by the index of the position among all that it ever had.
 pub(super) type Settlements = BTreeMap<u32, Settlement>;
 
 impl Settlement {
@@ -193,7 +194,7 @@ impl Decided {
     }
 }
 
-/// What shares pay.
+/// Shares × price, rounded down to a micro-dollar.
 pub(super) fn payout(shares: Shares, price: Price) -> Usd {
     Notional::of(price, shares).floor()
 }

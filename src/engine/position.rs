@@ -1,49 +1,49 @@
-//! What an account holds of one outcome.
+//! An account's position in one outcome.
 
 use super::state_hash::{StateHash, Term, TermKind};
 use crate::ids::{AccountId, MarketIndex, OutcomeIndex};
 use crate::market::book::Side;
 use crate::money::{Price, Shares, Usd};
 
-/// A holding: shares, what they cost, and what earlier sales have made.
+/// A position: shares, their cost, and the realised profit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Position {
-    /// In which market.
+    /// The market, by the shard's index.
     pub market: MarketIndex,
-    /// Of which outcome.
+    /// The outcome's index in the market.
     pub outcome: OutcomeIndex,
-    /// How many; 0 when closed, never below.
+    /// The shares held; 0 if closed, never negative.
     pub shares: Shares,
-    /// What they cost, fees outside; 0 when closed, never below.
+    /// The cost of those shares, without fees; 0 if closed, never negative.
     pub cost: Usd,
-    /// Proceeds less cost of all shares that were sold, fees outside.
+    /// Proceeds less cost of all shares sold or paid out, without fees.
     pub realised: Usd,
 }
 
 impl Position {
-    /// Nothing yet.
+    /// A position without shares.
     pub const fn empty(market: MarketIndex, outcome: OutcomeIndex) -> Self {
         Self { market, outcome, shares: Shares::ZERO, cost: Usd::ZERO, realised: Usd::ZERO }
     }
 
-    /// How many shares a new order can sell: all of them, since no open order holds any yet.
+    /// The shares that a new order can sell: all, since no order stays open yet to reserve any.
     #[inline]
     pub const fn available(&self) -> Shares {
         self.shares
     }
 
-    /// Whether any shares are held.
+    /// Whether the position holds shares.
     pub fn is_open(&self) -> bool {
         self.shares > Shares::ZERO
     }
 
-    /// Cost a share, to six decimals; 0 when closed.
+    /// Cost per share, to six decimals; 0 if closed.
     pub fn average_entry_price(&self) -> Price {
         self.cost.per_share(self.shares).unwrap_or(Price::ZERO)
     }
 
-    /// The position after a fill. A sale takes cost out in proportion, rounded down, so that
-    /// closing leaves exactly 0. `None` when a sum leaves its range or more is sold than held.
+    /// The position after a fill. A sale reduces the cost in proportion, rounded down, so that
+    /// closing leaves exactly 0. `None` if a sum exceeds its range or more is sold than held.
     #[inline]
     pub fn after_fill(mut self, side: Side, quantity: Shares, notional: Usd) -> Option<Self> {
         match side {
@@ -64,7 +64,7 @@ impl Position {
         Some(self)
     }
 
-    /// The position after its market has paid for all of its shares. `None` when the profit leaves
+    /// The position after its market has paid for all of its shares. `None` if the profit exceeds
     /// its range.
     pub fn after_payout(mut self, payout: Usd) -> Option<Self> {
         self.realised = self.realised.checked_add(payout.checked_sub(self.cost)?)?;
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sale_takes_cost_out_in_proportion() {
+    fn a_sale_reduces_the_cost_in_proportion() {
         let empty = Position::empty(MarketIndex(0), OutcomeIndex(0));
         let shares = Shares::from_micros;
         let usd = Usd::from_micros;

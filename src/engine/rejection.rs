@@ -1,4 +1,5 @@
-//! Why a shard refuses a command. One exhaustive match turns each into a status, a code and a text.
+//! Why a shard rejects a command. One exhaustive match in `http` maps each reason to a status and a
+//! code.
 
 use std::sync::Arc;
 
@@ -6,138 +7,138 @@ use crate::ids::Timestamp;
 use crate::market::catalogue::MarketStatus;
 use crate::money::{Price, Shares, Usd};
 
-/// A refusal. Nothing has changed.
+/// Why a command was rejected. Nothing has changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Rejection {
-    /// The name stands for another order, or two names for two orders.
+    /// A name belongs to a different order, or two names belong to two orders.
     #[error("the idempotency key or client_order_id was already used for a different order")]
     NameReused,
-    /// No such market.
+    /// No market has this id.
     #[error("no market has the id {market_id}; GET /v1/markets lists them")]
     MarketNotFound {
-        /// As asked.
+        /// The id in the request.
         market_id: Box<str>,
     },
     /// The market has no such outcome.
     #[error("the market has no outcome {outcome:?}; it has {}", list(.labels))]
     OutcomeNotFound {
-        /// As asked.
+        /// The label in the request.
         outcome: Box<str>,
-        /// What there is.
+        /// The labels of the market.
         labels: Vec<Arc<str>>,
     },
-    /// The market takes no orders.
+    /// The market does not accept orders.
     #[error("the market does not accept orders: it is {}", describe(*.status))]
     MarketClosed {
-        /// Where in its life it is.
+        /// The market's status.
         status: MarketStatus,
     },
-    /// The market charges a fee that is not computed here.
+    /// The server cannot compute the market's fee.
     #[error("the market has a fee schedule that this server does not support")]
     FeesUnsupported,
-    /// The venue lists the market with other outcomes than it was traded with here before.
+    /// The market's tokens differ from those that this shard first traded.
     #[error("the venue now lists the market with other outcomes than it was traded with before")]
     MarketChanged,
-    /// There is no book that is known to be the venue's present one.
+    /// The outcome has no fresh book.
     #[error("no fresh order book for this outcome at the moment")]
     VenueUnavailable,
-    /// More to sell than there is.
+    /// A sale of more shares than the position holds.
     #[error("cannot sell {asked} shares: the position holds {held}")]
     InsufficientPosition {
-        /// In the position.
+        /// The shares in the position.
         held: Shares,
-        /// In the order.
+        /// The order's quantity.
         asked: Shares,
     },
-    /// The book does not hold the whole quantity.
+    /// The book cannot fill the whole quantity.
     #[error("the book holds {available} of {asked} shares on that side")]
     InsufficientLiquidity {
-        /// What could be had.
+        /// The shares in the book.
         available: Shares,
-        /// In the order.
+        /// The order's quantity.
         asked: Shares,
     },
-    /// The fill would be too much worse than the reference.
+    /// The slippage exceeds the bound.
     #[error("the fill at {price} is more than {max_slippage_bps} bps worse than {reference}")]
     SlippageExceeded {
         /// The average price of the fill.
         price: Price,
-        /// What it was compared with.
+        /// The reference price.
         reference: Price,
-        /// The bound.
+        /// The bound, in basis points.
         max_slippage_bps: u16,
     },
-    /// More to pay than there is.
+    /// The order costs more than the available cash.
     #[error("the order costs {needed} with its fee: the balance is {available}")]
     InsufficientBalance {
-        /// Notional and fee.
+        /// Notional and fee; for a sale, the fee less the proceeds.
         needed: Usd,
-        /// Cash.
+        /// The available cash.
         available: Usd,
     },
-    /// The identity has no account, or the id is none.
+    /// The identity has no account, or no account has this id.
     #[error("no such account; POST /v1/keys/bootstrap opens one")]
     AccountNotFound,
     /// The account has no such key.
     #[error("the account has no key with this id")]
     KeyNotFound,
-    /// The first key was made before.
+    /// The account already has an active key.
     #[error(
         "the account already has an active key; if the raw key is lost, make a new one with the \
          access token at POST /v1/keys"
     )]
     BootstrapNotAllowed,
-    /// Too many active keys.
+    /// The account has too many active keys.
     #[error(
         "an account may have {active_keys_max} active keys, and this one has no room; revoke one"
     )]
     KeyLimitExceeded {
-        /// The bound.
+        /// The limit.
         active_keys_max: u32,
     },
-    /// The key that the request came with has been revoked or has expired since.
+    /// The caller's key was revoked or expired after it was authenticated.
     #[error("the API key was revoked or has expired")]
     MakerEnded,
-    /// The key that the request came with was rotated.
+    /// The caller's key was rotated.
     #[error(
         "the API key was rotated: until it ends it makes, rotates and renames no keys; use the one \
          that took its place"
     )]
     MakerRotated,
-    /// The key to be rotated was rotated before.
+    /// The key to rotate was already rotated.
     #[error(
         "the key was rotated before, and works until {expires_at}; rotate the key that took its \
          place, or revoke this one"
     )]
     KeyRotated {
-        /// When the key ends.
+        /// When the key expires.
         expires_at: Timestamp,
     },
-    /// The key to be rotated does not work any more.
+    /// The key to rotate was revoked or has expired.
     #[error("the key was revoked or has expired, so there is nothing to rotate; make a new one")]
     KeyEnded,
-    /// Too many keys that were rotated still work.
+    /// Too many rotated keys of the account still work.
     #[error(
         "{overlapping_keys_max} rotated keys of this account still work, the most that may; revoke \
          one, or rotate with overlap_seconds 0"
     )]
     OverlapLimitExceeded {
-        /// The bound.
+        /// The limit.
         overlapping_keys_max: usize,
     },
-    /// No such order.
+    /// No order has this id.
     #[error("no order has this id")]
     OrderNotFound,
-    /// No such comment.
+    /// No comment has this id.
     #[error("no comment has this id")]
     CommentNotFound,
-    /// The comment is somebody else's.
+    /// The comment belongs to another author.
     #[error("only the author of a comment can delete it")]
     CommentNotOwn,
     /// Too many comments on one order.
     #[error("the order has {comments_max} comments, the most that it may have")]
     CommentLimitExceeded {
-        /// The bound.
+        /// The limit.
         comments_max: usize,
     },
     /// Too many comments of one author on one order.
@@ -146,14 +147,14 @@ pub enum Rejection {
          one to write another"
     )]
     AuthorLimitExceeded {
-        /// The bound.
+        /// The limit.
         comments_max: usize,
     },
-    /// A counter or a sum has come to its end, or the outcome breaks a rule that always holds: a
-    /// bug. The command is refused before anything changes.
+    /// A counter or sum would exceed its range, or the result would break an invariant, which is a
+    /// bug. The command is rejected before anything changes.
     #[error("the order would break the ledger: {rule}")]
     Broken {
-        /// Which rule.
+        /// The rule that would be broken.
         rule: &'static str,
     },
 }

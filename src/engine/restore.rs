@@ -1,8 +1,8 @@
-//! From rows back to a state.
+//! Restores a state from rows.
 //!
-//! The rows come from a disk, so nothing about them is believed: each is checked against those in
-//! front of it, the sum of all against the head and its hash, and what does not fit is an error
-//! that names the row. A restored state rests on no place: all of it is on disk.
+//! The rows come from disk and are not trusted: each is checked against those before it, and all of
+//! them together against the head's counts and hash. An error names the row that does not fit. A
+//! restored state depends on no place in the journal: all of it is durable.
 
 use std::sync::Arc;
 
@@ -19,46 +19,46 @@ use super::used_market::UsedMarket;
 use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, Timestamp};
 use crate::money::{Shares, Usd};
 
-/// Why rows are not a state.
+/// Why rows do not make a state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// A row does not fit to those in front of it.
+    /// A row contradicts those before it.
     #[error("{kind} {id} {flaw}")]
     Row {
-        /// What kind of row.
+        /// The kind of row.
         kind: &'static str,
-        /// Its id.
+        /// The row's id.
         id: u64,
         /// What is wrong with it.
         flaw: &'static str,
     },
-    /// There are other rows than the head says.
+    /// The number of rows of a kind differs from the head's count.
     #[error("{found} of {expected} {kind}")]
     Count {
-        /// Of which kind.
+        /// The kind of row.
         kind: &'static str,
-        /// How many the head says.
+        /// The head's count.
         expected: u64,
-        /// How many came.
+        /// The number of rows.
         found: u64,
     },
-    /// The rows fit together, but they are not those that the hash was made of.
+    /// The rows are consistent, but their hash differs from the head's.
     #[error("the rows hash to {found:016x} and the head says {expected:016x}")]
     Hash {
-        /// What the head says.
+        /// The head's hash.
         expected: u64,
-        /// What the rows hash to.
+        /// The hash of the rows.
         found: u64,
     },
 }
 
-/// Puts a state together: first markets, then accounts, then keys, orders, comments, settlements
-/// and decisions. After an error it is of no use any more.
+/// Builds a state from rows: first markets, then accounts, then keys, orders, comments, settlements
+/// and decisions. Do not use it after an error.
 #[derive(Debug)]
 pub struct Restorer {
     head: StateHead,
     state: State,
-    /// The oldest order that each account keeps, by the account's slot.
+    /// The oldest order that each account keeps, by account slot.
     oldest_orders: Vec<Option<OrderId>>,
     newest_key: Option<KeyId>,
     newest_comment: Option<CommentId>,
@@ -76,14 +76,14 @@ impl Restorer {
         Self { head, state, oldest_orders, newest_key: None, newest_comment: None }
     }
 
-    /// The next market, by index.
+    /// Adds the next market, in index order.
     pub fn market(&mut self, market: UsedMarket) -> Result<(), RestoreError> {
         let id = self.state.markets.len() as u64;
         let inserted = self.state.insert_market(market, 0);
         inserted.ok_or(RestoreError::Row { kind: "market", id, flaw: "came before" })
     }
 
-    /// A market that is being settled or is settled.
+    /// Adds a market that is being settled or is settled.
     pub fn settled(
         &mut self,
         market: MarketIndex,
@@ -98,7 +98,7 @@ impl Restorer {
         settled.map_err(|_| error("is none of the markets, or pays what it cannot"))
     }
 
-    /// What an account was paid for a position, which is in this place among all that it ever had.
+    /// Adds the settlement of the account's position with this index.
     pub fn settlement(
         &mut self,
         account: AccountId,
@@ -126,7 +126,7 @@ impl Restorer {
         Ok(())
     }
 
-    /// How a market was resolved.
+    /// Adds a settlement decision.
     pub fn decision(
         &mut self,
         decision: &Arc<Decision>,
@@ -137,7 +137,7 @@ impl Restorer {
         added.map_err(|flaw| RestoreError::Row { kind: "decision", id, flaw })
     }
 
-    /// The next account, by id. All of them come before the first key and the first order.
+    /// Adds the next account, in id order. All accounts come before the first key and order.
     pub fn account(&mut self, row: AccountRow<'_>) -> Result<(), RestoreError> {
         let error = |flaw| RestoreError::Row { kind: "account", id: row.id.get(), flaw };
         let state = &mut self.state;
@@ -174,7 +174,7 @@ impl Restorer {
         Ok(())
     }
 
-    /// The next key, by id.
+    /// Adds the next key, in id order.
     pub fn key(&mut self, key: Key) -> Result<(), RestoreError> {
         let id = key.id;
         let error = |flaw| RestoreError::Row { kind: "key", id: id.get(), flaw };
@@ -189,8 +189,8 @@ impl Restorer {
         inserted.ok_or_else(|| error("is of no account, or was made with a key of none"))
     }
 
-    /// An order, behind those of its account that finished before it. One that finished before the
-    /// oldest that its account keeps is passed over: it was forgotten.
+    /// Adds an order, after those of its account that finished before it. Skips an order that
+    /// finished before the oldest that the account keeps, since it was forgotten.
     pub fn order(&mut self, row: OrderRow) -> Result<(), RestoreError> {
         let OrderRow { placement, fill, .. } = &row;
         let id = placement.order;
@@ -224,7 +224,7 @@ impl Restorer {
         state.insert_order(order, account).ok_or_else(|| error("has a name that is used"))
     }
 
-    /// The next comment, by id, behind the order that it is on.
+    /// Adds the next comment, in id order and after the order that it is on.
     pub fn comment(&mut self, comment: Comment) -> Result<(), RestoreError> {
         let id = comment.id;
         let error = |flaw| RestoreError::Row { kind: "comment", id: id.get(), flaw };
@@ -247,7 +247,7 @@ impl Restorer {
         Ok(())
     }
 
-    /// The whole state, if the rows are what the head says.
+    /// The complete state, if it matches the head.
     pub fn finish(self) -> Result<State, RestoreError> {
         let Self { head, state, oldest_orders, .. } = self;
         let found = state.accounts.len() as u64;

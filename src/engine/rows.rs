@@ -1,7 +1,7 @@
-//! A state as rows: what a snapshot is written from, and what two states are compared by.
+//! A state as rows, for writing snapshots and comparing states.
 //!
-//! Rows of a kind come in a fixed order, so that equal states are written as equal bytes. Places
-//! are not part of the rows: what was read back from a disk is on it.
+//! The rows of each kind come in a fixed order, so that equal states give equal bytes. Rows hold no
+//! places in the journal, since a restored state is durable as a whole.
 
 use super::account::{Account, Ledger};
 use super::comment::Comment;
@@ -14,57 +14,57 @@ use super::state_hash::StateHash;
 use super::used_market::UsedMarket;
 use crate::ids::{AccountId, MarketIndex, OrderId, ShardId, Timestamp};
 
-/// Everything of a state that is not a row.
+/// The part of a state that is not rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StateHead {
-    /// Which shard it is.
+    /// The shard's id.
     pub shard: ShardId,
-    /// How many records have been applied.
+    /// The number of records applied.
     pub sequence: u64,
-    /// How many accounts there ever were: all of them are kept.
+    /// The number of accounts ever opened; all are kept.
     pub accounts_ever: u64,
-    /// How many keys there ever were.
+    /// The number of keys ever created.
     pub keys_ever: u64,
-    /// How many orders there ever were.
+    /// The number of orders ever placed.
     pub orders_ever: u64,
-    /// How many comments there ever were.
+    /// The number of comments ever written.
     pub comments_ever: u64,
-    /// The hash of everything in it.
+    /// The hash of the whole state.
     pub hash: StateHash,
 }
 
-/// Who an account belongs to.
+/// The identity of an account's owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IdentityRow<'a> {
     /// SHA-256 of issuer, a zero byte, and subject.
     pub digest: &'a [u8; 32],
-    /// Who vouches.
+    /// The issuer of the identity.
     pub issuer: &'a str,
-    /// The provider's name for the person or program.
+    /// The issuer's name for the person or program.
     pub subject: &'a str,
 }
 
 /// An account without its keys and orders.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct AccountRow<'a> {
-    /// Its id.
+    /// The account's id.
     pub id: AccountId,
-    /// Whose it is.
+    /// The owner's identity.
     pub identity: IdentityRow<'a>,
-    /// When it was opened.
+    /// When the account was opened.
     pub opened_at: Timestamp,
-    /// Its money.
+    /// The account's money.
     pub ledger: Ledger,
-    /// One for each outcome that it ever held, in the order of opening; closed ones stay.
+    /// One position for each outcome ever held, in the order of opening, including closed ones.
     pub positions: &'a [Position],
-    /// The oldest order that it keeps; older ones are forgotten.
+    /// The oldest order that the account keeps.
     pub oldest_order: Option<OrderId>,
-    /// How many orders it ever finished.
+    /// The number of orders ever finished, including forgotten ones.
     pub order_count_ever: u64,
 }
 
 impl State {
-    /// Everything that is not a row.
+    /// The part of the state that is not rows.
     pub fn head(&self) -> StateHead {
         StateHead {
             shard: self.shard,
@@ -77,23 +77,22 @@ impl State {
         }
     }
 
-    /// How many orders it keeps.
+    /// The number of orders kept.
     pub fn orders_kept(&self) -> u64 {
         self.orders.len() as u64
     }
 
-    /// The markets that it has used, by index.
+    /// The markets that the shard has used, by index.
     pub fn markets(&self) -> &[UsedMarket] {
         &self.markets
     }
 
-    /// The markets that it settles or has settled, by index.
+    /// The markets that the shard settles or has settled, by index.
     pub fn settled_markets(&self) -> impl ExactSizeIterator<Item = (MarketIndex, &SettledMarket)> {
         self.settled.iter().map(|(&market, settled)| (market, settled))
     }
 
-    /// What all accounts were paid for positions, by account and the place of the position among
-    /// all that it ever had.
+    /// All settlements, by account and index of the position.
     pub fn settlements(&self) -> impl Iterator<Item = (AccountId, u32, &Settlement)> {
         self.accounts.iter().flat_map(|(_, account)| {
             let settlements = account.settlements().iter();
@@ -101,9 +100,9 @@ impl State {
         })
     }
 
-    /// All accounts, by id.
+    /// All accounts, in id order.
     pub fn accounts(&self) -> impl ExactSizeIterator<Item = AccountRow<'_>> {
-        let slots = u32::try_from(self.accounts.len()).expect("they are called by a u32");
+        let slots = u32::try_from(self.accounts.len()).expect("slots are u32");
         (0..slots).map(|slot| self.account_row(&self.accounts[slot]))
     }
 
@@ -123,29 +122,29 @@ impl State {
         }
     }
 
-    /// All keys, by id. What is sorted to this end are as many numbers as there are keys.
+    /// All keys, in id order. This sorts one number for each page of keys.
     pub fn keys(&self) -> impl Iterator<Item = Key> {
         self.keys.by_id().map(|key| self.unpacked(key))
     }
 
-    /// All comments, by id.
+    /// All comments, in id order.
     pub fn comments(&self) -> impl ExactSizeIterator<Item = &Comment> {
         self.comments.values()
     }
 
-    /// The orders that an account keeps, oldest first: in the order in which they finished.
+    /// The orders that an account keeps, in the order in which they finished.
     pub fn orders_of(&self, account: AccountId) -> impl Iterator<Item = OrderRow> {
         let slots = self.account(account).into_iter().flat_map(Account::orders);
         slots.map(|slot| self.orders[slot].row())
     }
 
-    /// All fields of an order that is kept.
+    /// The unpacked order with this id, if it is kept.
     pub fn order_row(&self, order: OrderId) -> Option<OrderRow> {
         self.order(order).map(Order::row)
     }
 }
 
-/// Whether they hold the same. On which place of a log that rests does not count.
+/// Ignores positions in the log.
 impl PartialEq for State {
     fn eq(&self, other: &Self) -> bool {
         let orders = |state: &Self, account: AccountId| -> Vec<OrderRow> {

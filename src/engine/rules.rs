@@ -1,19 +1,19 @@
-//! What the operator decides about accounts.
+//! The operator's settings for accounts.
 
 use crate::money::Usd;
 
-/// How many finished orders of an account are kept when the operator does not say.
+/// The default of [`Rules::kept_orders_max`].
 pub const KEPT_ORDERS_MAX_DEFAULT: u32 = 100_000;
 
-/// What the operator decides about accounts.
+/// The operator's settings for accounts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rules {
-    /// What a new account starts with.
+    /// The play money of a new account.
     pub starting_balance: Usd,
-    /// How many active keys an account may have.
+    /// The most active keys of an account.
     pub active_keys_max: u32,
-    /// How many finished orders of an account are kept, with their names and comments: the newest.
-    /// At least 1.
+    /// How many finished orders an account keeps, with their names and comments; the oldest are
+    /// forgotten first. At least 1.
     pub kept_orders_max: u32,
 }
 

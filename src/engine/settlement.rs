@@ -1,10 +1,10 @@
-//! What becomes of positions when a market is resolved.
+//! Settlement of positions when a market is resolved.
 //!
-//! A decision is journaled once, in the shard that the market's name leads to: what each token
-//! pays, and who said so. Then each shard that has used the market settles it: its first record
-//! closes the market to orders, each of its records pays a bounded number of open positions, and
-//! the last one says that none is left. What is left to pay is part of the state, so whoever
-//! settles asks again until nothing is left, before a crash or after it.
+//! The decision, with each token's payout and its source, is journaled once, in the shard derived
+//! from the market's id. Then each shard that has used the market settles it: its first record
+//! closes the market to orders, each record pays a bounded number of open positions, and the last
+//! one marks the market as paid. What is left to pay is part of the state, so the settler repeats
+//! the command until nothing is left, across crashes too.
 
 use std::sync::Arc;
 
@@ -23,15 +23,15 @@ use super::state::State;
 use crate::ids::{MarketIndex, OutcomeIndex, Place, Timestamp};
 use crate::money::Price;
 
-/// One record pays at most this many positions.
+/// The most positions that one record pays.
 pub const POSITIONS_PER_RECORD_MAX: usize = 64;
 
 /// How much of a market a shard has paid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Payment {
-    /// Some positions: the same command pays more.
+    /// Some positions. Repeat the command to pay more.
     Part,
-    /// All that there were.
+    /// All positions.
     Whole,
 }
 
@@ -51,14 +51,13 @@ impl Command for DecideSettlement {
 
     fn answer(_: &State, (): (), _: bool) {}
 
-    /// Decisions are never taken away: that there is none rests on nothing.
+    /// Decisions are never removed, so the absence of one depends on no record.
     fn depends_on(&self, state: &State) -> Place {
         let made = state.decision(&self.0.condition_id);
         made.map_or(Place::START, |decided| state.place_at(decided.position_in_log))
     }
 }
 
-/// Pays some of the positions that are open in a market, all of them in the end.
 impl Command for Settle {
     type Subject = Payment;
     type Answer = Payment;
@@ -66,7 +65,7 @@ impl Command for Settle {
     fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<Payment>, Rejection> {
         let Self(decision) = self;
         let Some(&market) = state.market_of.get(&decision.condition_id) else {
-            // Nobody here has ever held it. The catalogue keeps new orders out.
+            // No account of this shard ever held it, and the catalogue keeps new orders out.
             return Ok(Verdict::Already(Payment::Whole));
         };
         let payouts = match state.settled.get(&market) {
@@ -121,7 +120,7 @@ impl Command for Settle {
     fn refusal_depends_on(&self, state: &State, rejection: &Rejection) -> Place {
         let place = self.depends_on(state);
         match rejection {
-            // It tells how this shard has used the market.
+            // This rejection discloses that the shard has used the market with other tokens.
             Rejection::MarketChanged => place.max(state.introduction_place(&self.0.condition_id)),
             _ => place,
         }
@@ -176,7 +175,8 @@ impl State {
         Ok(())
     }
 
-    /// No order touches the market from here on. It is paid when nobody holds any of it.
+    /// Marks a market as being settled, or as paid if no position in it is open. It takes no more
+    /// orders from here on.
     pub(super) fn settle_market(
         &mut self,
         market: MarketIndex,
@@ -223,7 +223,7 @@ impl State {
         self.decisions.values()
     }
 
-    /// The condition ids of the markets in which somebody holds shares, each once.
+    /// The condition ids of the markets with open positions, without duplicates.
     pub fn held_markets(&self) -> impl Iterator<Item = &Arc<str>> {
         let mut markets: Vec<MarketIndex> =
             self.open_positions.iter().map(|(market, ..)| *market).collect();
@@ -239,7 +239,7 @@ impl State {
 }
 
 impl Account {
-    /// Its settlement of the position in this place, if it was settled and that is kept.
+    /// The settlement of the position with this index, if it was settled and is still kept.
     pub fn settlement(&self, position: u32) -> Option<&Settlement> {
         self.settlements().get(&position)
     }

@@ -1,4 +1,4 @@
-//! The state of one shard: what stands in it, and the record that each part of it rests on.
+//! The state of one shard, and the record that each part of it depends on.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::BuildHasher as _;
@@ -22,15 +22,16 @@ use crate::ids::{AccountId, CommentId, MarketIndex, OrderId, OutcomeIndex, Place
 
 /// The state of one shard.
 ///
-/// Places are kept as positions in the shard's log, 0 for what is on disk since before the start.
+/// Places are stored as positions in the shard's log, with 0 for anything that has been durable
+/// since before the start.
 #[derive(Clone, Debug)]
 pub struct State {
     pub(super) shard: ShardId,
-    /// The log that its records go to.
+    /// The log that the shard writes to.
     pub(super) log: u8,
-    /// The record that was applied last; records are contiguous within a shard.
+    /// The number of the newest record; records are numbered without gaps.
     pub(super) sequence: u64,
-    /// Accounts are never taken away: each stands at its counter less 1.
+    /// Accounts are never removed, so the slot of each is its counter less 1.
     pub(super) accounts: Slab<Account>,
     pub(super) keys: Table<KeyRow>,
     pub(super) keys_ever: u64,
@@ -38,30 +39,30 @@ pub struct State {
     pub(super) orders_ever: u64,
     pub(super) comments: BTreeMap<CommentId, Comment>,
     pub(super) comments_ever: u64,
-    /// The comments of each order that has any.
+    /// The comments of each order that has some.
     pub(super) comments_of: HashMap<OrderId, OrderComments, RandomState>,
-    /// The newest record that took an order, a key or a comment away: its position in the log.
+    /// The log position of the newest record that removed an order, a key or a comment.
     pub(super) last_removal: u64,
     pub(super) markets: Vec<UsedMarket>,
-    /// The record that introduced each of them: its position in the log.
+    /// The log position of the record that introduced each market.
     pub(super) introductions: Vec<u64>,
-    /// Whoever has vouched for an account: one issuer, or as many as there ever were.
+    /// The issuers of all accounts' identities; usually one.
     pub(super) issuers: Vec<Box<str>>,
     pub(super) account_of: HashTable<u32>,
     pub(super) hasher: RandomState,
     pub(super) market_of: HashMap<Arc<str>, MarketIndex, RandomState>,
-    /// Markets that this shard settles or has settled: no order touches them again.
+    /// Markets that this shard settles or has settled. They take no more orders.
     pub(super) settled: BTreeMap<MarketIndex, SettledMarket>,
-    /// Positions with shares, each by the slot of its account: what a settlement has to pay.
+    /// The open positions, each by market, account slot and outcome: what a settlement must pay.
     pub(super) open_positions: BTreeSet<(MarketIndex, u32, OutcomeIndex)>,
-    /// How markets were resolved whose decisions are kept here, by condition id: at most one for
-    /// each market that some shard has used.
+    /// The settlement decisions that this shard keeps, by condition id: at most one for each market
+    /// that some shard has used.
     pub(super) decisions: BTreeMap<Arc<str>, Decided>,
     pub(super) hash: StateHash,
 }
 
 impl State {
-    /// A shard to which nothing has happened.
+    /// The state of a new shard.
     pub fn new(shard: ShardId) -> Self {
         Self {
             shard,
@@ -89,17 +90,17 @@ impl State {
         }
     }
 
-    /// Which shard this is.
+    /// The shard's id.
     pub const fn shard(&self) -> ShardId {
         self.shard
     }
 
-    /// How many records have been applied.
+    /// The number of records applied.
     pub const fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// The hash of everything in it.
+    /// The hash of the whole state.
     pub const fn hash(&self) -> StateHash {
         self.hash
     }
@@ -116,8 +117,8 @@ impl State {
 
     /// The account of an identity.
     pub fn account_of(&self, digest: &[u8; 32]) -> Option<&Account> {
-        let is_it = |&slot: &u32| self.accounts[slot].digest == *digest;
-        let slot = self.account_of.find(self.hasher.hash_one(digest), is_it)?;
+        let matches = |&slot: &u32| self.accounts[slot].digest == *digest;
+        let slot = self.account_of.find(self.hasher.hash_one(digest), matches)?;
         Some(&self.accounts[*slot])
     }
 
@@ -131,19 +132,19 @@ impl State {
         self.comments.get(&id)
     }
 
-    /// The order that an account calls by this name.
+    /// The order of an account with this name.
     pub fn order_named(&self, account: AccountId, name: NameHash) -> Option<&Order> {
         self.orders.named(account, name)
     }
 
-    /// What it rests on that a market is settled, if it is.
+    /// The newest record of a market's settlement, if there is one.
     pub(super) fn settled_place(&self, condition_id: &str) -> Place {
         let market = self.market_of.get(condition_id);
         let settled = market.and_then(|market| self.settled.get(market));
         settled.map_or(Place::START, |settled| self.place_at(settled.position_in_log))
     }
 
-    /// What it rests on which outcomes this shard has used a market with, if it has.
+    /// The record that introduced a market to this shard, if it has used the market.
     pub(super) fn introduction_place(&self, condition_id: &str) -> Place {
         let market = self.market_of.get(condition_id);
         market.map_or(Place::START, |market| self.place_at(self.introductions[market.0 as usize]))
@@ -158,7 +159,7 @@ impl State {
     }
 
     pub(super) fn identity_place(&self, identity: &Identity) -> Place {
-        // Accounts are never taken away: that there is none rests on nothing.
+        // Accounts are never removed, so the absence of one depends on no record.
         self.account_of(&identity.digest)
             .map_or(Place::START, |account| self.place_at(account.position_in_log))
     }
@@ -167,7 +168,7 @@ impl State {
         self.account(account).map_or(Place::START, |account| self.place_at(account.position_in_log))
     }
 
-    /// What an order rests on, with the comments that it has, or that there is none with this id.
+    /// The newest record that an order and its comments depend on, or the absence of the order.
     pub(super) fn order_place(&self, order: OrderId) -> Place {
         let Some(row) = self.order(order) else {
             return self.absence_place(order.shard(), order.counter(), self.orders_ever);
@@ -177,18 +178,19 @@ impl State {
         self.place_at(row.position_in_log().max(commented))
     }
 
-    /// What the comments of an order rest on, and the order itself. One without comments may have
-    /// had some.
+    /// Like [`Self::order_place`], but if the order has no comments, it covers the removal of those
+    /// that it may have had.
     pub(super) fn comments_place(&self, order: OrderId) -> Place {
         let place = self.order_place(order);
         let has_comments = self.comments_of.contains_key(&order);
         if has_comments { place } else { place.max(self.place_at(self.last_removal)) }
     }
 
-    /// What it rests on that something is not there: the newest removal, if it was there once.
+    /// The newest record that the absence of an id depends on: the newest removal, or none if the
+    /// id was never assigned.
     pub(super) fn absence_place(&self, shard: ShardId, counter: u64, counter_max: u64) -> Place {
-        let was_there = shard == self.shard && counter <= counter_max;
-        if was_there { self.place_at(self.last_removal) } else { Place::START }
+        let was_assigned = shard == self.shard && counter <= counter_max;
+        if was_assigned { self.place_at(self.last_removal) } else { Place::START }
     }
 
     pub(super) fn place_at(&self, position_in_log: u64) -> Place {
@@ -208,13 +210,13 @@ impl State {
         &self.markets[market.0 as usize]
     }
 
-    /// The account of something that is kept, which this record has changed.
+    /// Notes that the record at this position changed an account.
     pub(super) fn touch_account(&mut self, id: AccountId, position_in_log: u64) {
         self.account_mut(id).position_in_log = position_in_log;
     }
 
     pub(super) fn account_mut(&mut self, id: AccountId) -> &mut Account {
-        let slot = self.account_slot(id).expect("what is kept has an account");
+        let slot = self.account_slot(id).expect("every stored row has an account");
         &mut self.accounts[slot]
     }
 }

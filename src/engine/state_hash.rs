@@ -1,8 +1,8 @@
-//! A hash of a shard's whole state, kept up to date by each change.
+//! A hash of a shard's whole state, updated incrementally.
 //!
-//! The hash is the wrapping sum of one term for each thing in the state. A change takes the old
-//! term away and adds the new one, so the hash depends on what the state is and not on how it came
-//! about: a state that was rebuilt from a snapshot must arrive at the same number.
+//! The hash is the wrapping sum of one term for each item in the state. A change subtracts the old
+//! term and adds the new one. The hash therefore depends only on the state and not on its history:
+//! a state restored from a snapshot must have the same hash.
 
 use std::ops::{AddAssign, SubAssign};
 
@@ -36,7 +36,8 @@ impl SubAssign for StateHash {
     }
 }
 
-/// What a term is about. Two things of different kinds with equal fields have different terms.
+/// The kind of item that a term covers. Items of different kinds with equal fields have different
+/// terms.
 #[derive(Clone, Copy, Debug)]
 pub enum TermKind {
     /// An account's money.
@@ -51,21 +52,21 @@ pub enum TermKind {
     Market = 5,
     /// One comment.
     Comment = 6,
-    /// Whose an account is.
+    /// The identity of an account's owner.
     Identity = 7,
-    /// How a market is resolved.
+    /// The resolution of a market.
     Decision = 13,
-    /// What an account was paid for a position.
+    /// The settlement of a position.
     Settlement = 14,
     /// A market that the shard settles or has settled.
     SettledMarket = 15,
 }
 
-/// Folds the fields of one thing into a term. The function is part of the journal's format.
+/// Folds the fields of one item into a term. The function is part of the journal's format.
 ///
-/// Each pair of numbers makes a product of its own, with keys that depend on where the pair stands,
-/// so that a processor works on several at a time; the term is the sum of the products, mixed once
-/// more at the end.
+/// Each pair of numbers is multiplied separately, with keys that depend on its position, so that a
+/// processor can work on several pairs at a time. The term is the sum of the products, mixed once
+/// at the end.
 #[derive(Clone, Copy, Debug)]
 pub struct Term {
     sum: u64,
@@ -82,7 +83,8 @@ impl Term {
         Self { sum: (kind as u64).wrapping_mul(0xa076_1d64_78bd_642f), key: STEP }
     }
 
-    /// Adds two numbers: both halves of a 128-bit product, which no small change leaves alone.
+    /// Adds two numbers, folding both halves of a 128-bit product, so that a small change of either
+    /// spreads over the whole term.
     #[inline]
     #[must_use]
     pub fn pair(self, one: u64, other: u64) -> Self {
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn small_changes_make_other_terms() {
+    fn small_changes_give_distinct_terms() {
         let mut seen = HashSet::new();
         for id in 0..20 {
             for shares in -5..20 {

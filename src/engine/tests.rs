@@ -81,7 +81,7 @@ fn create_key(created_by: Option<KeyId>) -> CreateKey {
     }
 }
 
-/// Decides and applies, in a record of a log that holds nothing else.
+/// Decides and applies a command, at the next position of a log of its own.
 #[track_caller]
 fn happen<C: Command>(state: &mut State, command: &C, rules: &Rules) {
     happen_at(state, command, rules, Place::new(0, state.sequence() + 1));
@@ -94,12 +94,12 @@ fn happen_at<C: Command>(state: &mut State, command: &C, rules: &Rules, place: P
     let verdict = state.decide(command, Some(&quote), Timestamp::from_seconds(9), rules);
     let Verdict::Happens(events, _) = verdict.unwrap_or_else(|rejection| panic!("{rejection}"))
     else {
-        panic!("it is so already");
+        panic!("no events");
     };
     state.apply(&events, place);
 }
 
-/// The hash of everything that stands in the state, each thing added once.
+/// The hash of a state, computed from scratch.
 fn hash_from_scratch(state: &State) -> StateHash {
     let mut hash = StateHash::default();
     for (_, account) in state.accounts.iter() {
@@ -114,9 +114,9 @@ fn hash_from_scratch(state: &State) -> StateHash {
     hash
 }
 
-/// The hash that each change keeps up to date is the hash of what the state is.
+/// The incrementally updated hash equals one computed from scratch.
 #[test]
-fn the_hash_is_that_of_the_state() {
+fn the_hash_matches_the_state_after_each_change() {
     let rules = Rules { kept_orders_max: 3, ..Rules::default() };
     let shard = ShardId::new(0).unwrap();
     let mut state = State::new(shard);
@@ -126,7 +126,7 @@ fn the_hash_is_that_of_the_state() {
     let mut seen = HashSet::from([state.hash()]);
     let mut check = |state: &State, what: &str| {
         assert_eq!(state.hash(), hash_from_scratch(state), "after {what}");
-        assert!(seen.insert(state.hash()), "nothing of {what} is in the hash");
+        assert!(seen.insert(state.hash()), "{what} does not change the hash");
     };
     for maker in [None, Some(first_key)] {
         happen(&mut state, &create_key(maker), &rules);
@@ -141,20 +141,20 @@ fn the_hash_is_that_of_the_state() {
         check(&state, "a comment");
     }
     happen(&mut state, &trade(Side::Sell, 11), &rules);
-    check(&state, "a sale of all that is held");
+    check(&state, "a sale of all shares");
     happen(&mut state, &DeleteComment { comment, author: account }, &rules);
-    check(&state, "a comment that is taken back");
+    check(&state, "a deleted comment");
     for shares in [1, 2] {
         happen(&mut state, &trade(Side::Buy, shares), &rules);
-        check(&state, "an order that takes the oldest one's place");
+        check(&state, "an order that evicts the oldest one");
     }
     happen(&mut state, &RevokeKey { account, key: first_key, descendants: true }, &rules);
-    check(&state, "the end of two keys");
+    check(&state, "the revocation of two keys");
 }
 
-/// A venue that turns the outcomes of a market around must not turn what people hold.
+/// A venue that swaps the outcomes of a market must not swap the positions held.
 #[test]
-fn a_market_that_came_back_with_other_outcomes_is_not_traded() {
+fn a_market_relisted_with_other_outcomes_is_not_traded() {
     let rules = Rules::default();
     let mut state = State::new(ShardId::new(0).unwrap());
     let decide = |state: &State, market: &(MarketInfo, Book)| {
@@ -164,7 +164,8 @@ fn a_market_that_came_back_with_other_outcomes_is_not_traded() {
     state.apply(&events, Place::new(0, 1));
     assert!(matches!(decide(&state, &market()), Ok(Verdict::Happens(..))));
     assert_eq!(decide(&state, &listed(["No", "Yes"])), Err(Rejection::MarketChanged));
-    // Somebody else learns from it how the market was used, and may not learn it too early.
+    // To another account, this rejection discloses how the market was used, so it must wait for
+    // the record that introduced the market.
     let others = trade_of(identity(1), Side::Buy, 1);
     let depends_on = |rejection| others.refusal_depends_on(&state, &rejection);
     assert_eq!(depends_on(Rejection::MarketChanged), Place::new(0, 1));
@@ -172,7 +173,7 @@ fn a_market_that_came_back_with_other_outcomes_is_not_traded() {
 }
 
 #[test]
-fn an_order_for_no_shares_is_refused_whoever_lets_it_through() {
+fn the_engine_rejects_a_quantity_out_of_range() {
     let (state, market) = (State::new(ShardId::new(0).unwrap()), market());
     let now = Timestamp::from_seconds(9);
     for shares in [0, -1, 1_000_001] {
@@ -182,10 +183,10 @@ fn an_order_for_no_shares_is_refused_whoever_lets_it_through() {
     }
 }
 
-/// That something is not there any more is told only when the record that took it away is on disk;
-/// that something was never there rests on nothing.
+/// The absence of something that was removed may be disclosed only when the record that removed it
+/// is durable. The absence of something that never existed depends on no record.
 #[test]
-fn what_was_taken_away_rests_on_the_removal() {
+fn an_absence_depends_on_the_removal() {
     let rules = Rules { kept_orders_max: 1, ..Rules::default() };
     let shard = ShardId::new(0).unwrap();
     let order = |counter| OrderId::new(shard, counter).unwrap();

@@ -1,4 +1,4 @@
-//! A market as a shard knows it that has used it.
+//! A market that a shard has used, as the shard remembers it.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use crate::market::catalogue::Outcome;
 /// A market that the shard has used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UsedMarket {
-    /// The venue's name for it.
+    /// The market's condition id.
     pub condition_id: Arc<str>,
     /// Label and token of each outcome.
     pub outcomes: Vec<(Arc<str>, Arc<str>)>,
 }
 
 impl UsedMarket {
-    /// Whether these outcomes mean what was meant when the market was first used. Labels may be
-    /// mended; tokens are what pays.
+    /// Whether these outcomes have the same tokens in the same order as when the market was first
+    /// used. Labels may be corrected, since payouts go by token.
     pub(super) fn is_still(&self, outcomes: &[Outcome]) -> bool {
         let tokens = outcomes.iter().map(|outcome| &outcome.token_id);
         self.outcomes.iter().map(|(_, token_id)| token_id).eq(tokens)

@@ -1,4 +1,4 @@
-//! A combining queue: the thread that finds it idle also runs the tasks that others queue meanwhile.
+//! A combining queue: the thread that finds it idle also runs what other threads queue meanwhile.
 //!
 //! One counter holds the number of tasks that wait or run. The thread that raises it from 0 is the
 //! runner, and may run its own task at once without queueing it; every other thread pushes its task
