@@ -18,7 +18,9 @@ use paperbourse::money::Price;
 use paperbourse::venue::feed::verify::HashedBook;
 use paperbourse::venue::feed::{Feed, FeedCounts, MismatchPolicy};
 use paperbourse::venue::polymarket::hash::BookHasher;
-use paperbourse::venue::polymarket::resolution::{self, Payouts, Pending, Resolution, Told};
+use paperbourse::venue::polymarket::resolution::{
+    self, Payouts, Pending, Resolution, SourceReport,
+};
 use paperbourse::venue::polymarket::wire::clob::{self, LastTradePrice};
 use paperbourse::venue::polymarket::wire::gamma;
 use paperbourse::venue::polymarket::wire::socket::{Frame, frame};
@@ -352,8 +354,9 @@ fn the_rule_on_every_recorded_resolution() {
     for row in rows(&directory.join("gamma/resolved_btc_updown_5m_2026-07-24.jsonl")) {
         let row: serde_json::Value = serde_json::from_str(&row).unwrap();
         let described = gamma::market(&row["raw"].to_string()).unwrap();
-        let told = Told::of(resolution::Source::Gamma, &described, &described.info.outcomes);
-        let decided = resolution::decide(&[told]);
+        let report =
+            SourceReport::of(resolution::Source::Gamma, &described, &described.info.outcomes);
+        let decided = resolution::decide(&[report]);
         let Resolution::Final { payouts, evidence } = decided else { panic!("{decided:?}") };
         // What the collector read from the same market, a column of its own.
         let collected = row["outcome_prices"].to_string();
@@ -374,9 +377,10 @@ fn the_rule_on_every_recorded_resolution() {
             *counts.entry(("unreadable".to_owned(), "nothing")).or_insert(0) += 1;
             continue;
         };
-        let told = Told::of(resolution::Source::Clob, &described, &described.info.outcomes);
-        let decided = format!("{:?}", resolution::decide(std::slice::from_ref(&told)));
-        let shown = match &told.payouts {
+        let report =
+            SourceReport::of(resolution::Source::Clob, &described, &described.info.outcomes);
+        let decided = format!("{:?}", resolution::decide(std::slice::from_ref(&report)));
+        let shown = match &report.payouts {
             Payouts::Shown(payouts) if payouts[0] == payouts[1] => "half",
             Payouts::Shown(_) => "winner",
             _ => "nothing",
@@ -411,10 +415,10 @@ fn the_rule_on_recorded_pairs_and_on_old_rows() {
         let described =
             gamma::market(&row(&format!("gamma/gamma_market_closed_{kind}.json"))).unwrap();
         let outcomes = &described.info.outcomes;
-        let gamma = Told::of(resolution::Source::Gamma, &described, outcomes);
+        let gamma = SourceReport::of(resolution::Source::Gamma, &described, outcomes);
         let other =
             clob::long_market(&row(&format!("clob/clob_market_closed_{kind}.json"))).unwrap();
-        let clob = Told::of(resolution::Source::Clob, &other, outcomes);
+        let clob = SourceReport::of(resolution::Source::Clob, &other, outcomes);
         let decided = format!("{:?}", resolution::decide(std::slice::from_ref(&gamma)));
         assert!(decided.starts_with(alone), "{kind}: {decided}");
         match resolution::decide(&[gamma, clob]) {
@@ -425,8 +429,9 @@ fn the_rule_on_recorded_pairs_and_on_old_rows() {
     for kind in ["nonbinary_legacy", "zero_zero_legacy"] {
         let described =
             gamma::market(&row(&format!("gamma/gamma_market_closed_{kind}.json"))).unwrap();
-        let told = Told::of(resolution::Source::Gamma, &described, &described.info.outcomes);
-        let decided = resolution::decide(&[told]);
+        let report =
+            SourceReport::of(resolution::Source::Gamma, &described, &described.info.outcomes);
+        let decided = resolution::decide(&[report]);
         assert_eq!(decided, Resolution::Pending(Pending::NoPayouts), "{kind}");
     }
 }

@@ -1,8 +1,8 @@
 //! Polymarket: the formats of its public services, and what its messages mean for our books.
 //!
-//! [`wire`] reads what they send, `events` says what that changes in books, and [`follower`]
-//! decides what follows from it. [`live`] carries between the follower and the services as they are
-//! now; recordings of others are played by [`super::recorded`].
+//! [`wire`] parses what they send, `events` turns it into changes of books, and [`follower`]
+//! decides what to do about it. [`live`] connects the follower to the services;
+//! [`super::recorded`] plays recordings that others made.
 
 mod events;
 pub mod filter;

@@ -1,13 +1,15 @@
-//! When a market is resolved, and what it pays: the rule, on what the venue's services tell.
+//! When a market is resolved, and what it pays.
 //!
-//! Gamma describes a market with a stage of its resolution and with prices that become payouts; the
-//! CLOB service names a winner; the data API tells what the chain has decided, once it has; the
-//! socket names a winner too, as a hint, and cannot tell a market that pays half to each side. Each
-//! can be early, late or wrong. So payouts are final when a service calls the market closed and
-//! shows them, and either Gamma calls the resolution `resolved` and shows the same, or another
-//! source does. ½ and ½ is also what both show where there never was a price, so there the other
-//! source has to be the data API. What contradicts itself stays as it is and is reported. A wrong
-//! payout cannot be taken back, a late one can be made up for.
+//! Four sources report on a resolution. Gamma describes a market with a stage and with prices that
+//! become payouts. The CLOB service names a winner. The data API reports what the chain has
+//! decided, once it has. The socket also names a winner, but only as a hint, and it cannot express
+//! a market that pays half to each side. Each of them can be early, late or wrong.
+//!
+//! Payouts are final when a service that calls the market closed shows them, and either Gamma
+//! calls the resolution `resolved` and shows the same, or a second source does. Gamma and the CLOB
+//! service also show ½ and ½ where there never was a price, so there the second source has to be
+//! the data API. When sources contradict each other, the market stays as it is and that is
+//! reported: a late payout can be made up for, a wrong one cannot be taken back.
 
 use std::fmt;
 
@@ -16,7 +18,7 @@ use crate::ids::Timestamp;
 use crate::market::catalogue::{MarketInfo, MarketStatus, Outcome};
 use crate::money::Price;
 
-/// Who tells something about a resolution.
+/// A service that reports on resolutions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
     /// The catalogue service.
@@ -25,112 +27,112 @@ pub enum Source {
     Clob,
     /// The data API, which reads the chain.
     Data,
-    /// The market socket: a hint, which alone settles nothing.
+    /// The market socket. Its reports are hints, which alone settle nothing.
     Socket,
 }
 
-/// How far a resolution is, as Gamma tells it.
+/// How far a resolution is, according to Gamma.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub enum Stage {
-    /// Nothing was told.
+    /// The source gives no stage.
     #[default]
-    Untold,
-    /// A result was asked for.
+    Unreported,
+    /// A result was requested.
     Requested,
-    /// Somebody has proposed a result.
+    /// A result was proposed.
     Proposed,
     /// The proposal is disputed.
     Disputed,
     /// The result is final.
     Resolved,
-    /// A word that nobody documents, cut to [`STAGE_CHARACTERS_MAX`].
+    /// An undocumented stage, cut to [`STAGE_CHARACTERS_MAX`].
     Unknown(Box<str>),
 }
 
-/// So much is kept of a stage that is not known.
+/// How much is kept of the name of an unknown stage.
 pub const STAGE_CHARACTERS_MAX: usize = 40;
 
 impl Stage {
-    /// The stage that a word of Gamma's stands for.
-    pub fn of(word: Option<&str>) -> Self {
-        match word {
-            None | Some("") => Self::Untold,
+    /// Parses `umaResolutionStatus`.
+    pub fn of(status: Option<&str>) -> Self {
+        match status {
+            None | Some("") => Self::Unreported,
             Some("requested") => Self::Requested,
             Some("proposed") => Self::Proposed,
             Some("disputed") => Self::Disputed,
             Some("resolved" | "settled") => Self::Resolved,
-            Some(word) => {
-                let word: String = word.chars().take(STAGE_CHARACTERS_MAX).collect();
-                Self::Unknown(word.into())
+            Some(other) => {
+                let name: String = other.chars().take(STAGE_CHARACTERS_MAX).collect();
+                Self::Unknown(name.into())
             }
         }
     }
 }
 
-/// What a source tells of payouts.
+/// The payouts that a source shows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Payouts {
-    /// Nothing that a market could resolve to.
+    /// None, or none that a market could resolve to.
     None,
     /// What each outcome pays, in order: one outcome 1 and the others 0, or both of two ½.
     Shown(Vec<Price>),
-    /// Something about other tokens than those of the market.
-    OfOthers,
+    /// Payouts of tokens that are not those of the market.
+    OtherTokens,
 }
 
-/// What one source tells.
+/// What one source reports on the resolution of a market.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Told {
-    /// Who.
+pub struct SourceReport {
+    /// Which source.
     pub source: Source,
-    /// When the venue says that it was so, if it says.
+    /// The source's own timestamp, if it gives one.
     pub at: Option<Timestamp>,
-    /// Whether the market is closed.
+    /// Whether the source calls the market closed.
     pub is_closed: bool,
     /// How far the resolution is.
     pub stage: Stage,
-    /// What it pays.
+    /// What the market pays.
     pub payouts: Payouts,
 }
 
-/// Why a market is not resolved.
+/// Why a market is not resolved yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pending {
     /// No service calls it closed.
     Open,
-    /// A result was asked for, and nobody has proposed one.
+    /// A result was requested and not yet proposed.
     Requested,
-    /// A result is proposed, and can be disputed.
+    /// The proposed result can still be disputed.
     Proposed,
     /// The proposal is disputed.
     Disputed,
-    /// Gamma tells a stage that is not known here.
+    /// Gamma reports a stage that this code does not know.
     UnknownStage,
-    /// Nobody shows what a market could resolve to, as is so of many old ones.
+    /// No source shows payouts that a market could resolve to. Common among old markets.
     NoPayouts,
-    /// One source shows payouts, and nobody confirms them.
+    /// One source shows payouts, and no other confirms them.
     Unconfirmed,
-    /// Two sources contradict each other: somebody should look at it.
+    /// Two sources contradict each other, which an operator should look into.
     Contradiction,
 }
 
-/// What the rule says.
+/// The outcome of [`decide`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Resolution {
-    /// Not yet, or never.
+    /// Not resolved yet.
     Pending(Pending),
-    /// It pays this.
+    /// Resolved.
     Final {
         /// What each outcome pays, in order.
         payouts: Vec<Price>,
-        /// Who said so, for people.
+        /// What each source reported, as text for people.
         evidence: String,
     },
 }
 
 impl Resolution {
-    /// Writes into a description what the rule says, if that is final. Else what it waits for is
-    /// told, and the market pays nothing yet.
+    /// Marks a market as resolved if this is final; otherwise leaves it alone and returns the
+    /// reason.
     pub fn describe(self, info: &mut MarketInfo) -> Option<Pending> {
         match self {
             Self::Final { payouts, evidence } => {
@@ -144,20 +146,20 @@ impl Resolution {
     }
 }
 
-impl Told {
-    /// What a description tells of a market with these outcomes.
+impl SourceReport {
+    /// Extracts the report on a market with these outcomes from a description.
     ///
     /// The CLOB service must name a winner, or show ½ and ½: it leaves out the winners of many old
-    /// markets, and the prices that it shows then are not confirmed by anything.
+    /// markets, and then nothing confirms the prices that it shows.
     pub fn of(source: Source, description: &Description, outcomes: &[Outcome]) -> Self {
-        let is_told = match &description.payouts_shown {
+        let is_usable = match &description.shown_payouts {
             Some(payouts) if source == Source::Clob => {
-                description.names_winner || payouts.iter().all(|price| *price != Price::ONE)
+                description.has_named_winner || payouts.iter().all(|price| *price != Price::ONE)
             }
             payouts => payouts.is_some(),
         };
-        let payouts = match &description.payouts_shown {
-            Some(payouts) if is_told => aligned(payouts, &description.info.outcomes, outcomes),
+        let payouts = match &description.shown_payouts {
+            Some(payouts) if is_usable => aligned(payouts, &description.info.outcomes, outcomes),
             _ => Payouts::None,
         };
         Self {
@@ -169,12 +171,13 @@ impl Told {
         }
     }
 
-    /// What the socket tells of a market with these outcomes: which token has won, if any.
+    /// The report of a socket that a market with these outcomes has ended, won by this token if by
+    /// any.
     pub fn winner(winning_token: Option<&str>, at: Timestamp, outcomes: &[Outcome]) -> Self {
         let payouts = match winning_token {
             None => Payouts::None,
             Some(token) if outcomes.iter().all(|outcome| *outcome.token_id != *token) => {
-                Payouts::OfOthers
+                Payouts::OtherTokens
             }
             Some(token) => Payouts::Shown(
                 outcomes
@@ -183,29 +186,30 @@ impl Told {
                     .collect(),
             ),
         };
-        let (source, stage) = (Source::Socket, Stage::Untold);
+        let (source, stage) = (Source::Socket, Stage::Unreported);
         Self { source, at: Some(at), is_closed: false, stage, payouts }
     }
 }
 
-/// Payouts in the order of the market's outcomes.
-fn aligned(payouts: &[Price], told: &[Outcome], outcomes: &[Outcome]) -> Payouts {
+/// Reorders payouts from the order of `described` to that of the market's own outcomes.
+fn aligned(payouts: &[Price], described: &[Outcome], outcomes: &[Outcome]) -> Payouts {
     let price = |outcome: &Outcome| {
-        let place = told.iter().position(|other| other.token_id == outcome.token_id)?;
-        payouts.get(place).copied()
+        let index = described.iter().position(|other| other.token_id == outcome.token_id)?;
+        payouts.get(index).copied()
     };
     let aligned: Option<Vec<Price>> = outcomes.iter().map(price).collect();
     match aligned {
-        Some(aligned) if told.len() == outcomes.len() => Payouts::Shown(aligned),
-        _ => Payouts::OfOthers,
+        Some(aligned) if described.len() == outcomes.len() => Payouts::Shown(aligned),
+        _ => Payouts::OtherTokens,
     }
 }
 
-/// The rule.
-pub fn decide(told: &[Told]) -> Resolution {
-    for it in told {
-        match it.stage {
-            Stage::Untold | Stage::Resolved => {}
+/// Decides from these reports whether a market is resolved. The module documentation states the
+/// rule.
+pub fn decide(reports: &[SourceReport]) -> Resolution {
+    for report in reports {
+        match report.stage {
+            Stage::Unreported | Stage::Resolved => {}
             Stage::Requested => return Resolution::Pending(Pending::Requested),
             Stage::Proposed => return Resolution::Pending(Pending::Proposed),
             Stage::Disputed => return Resolution::Pending(Pending::Disputed),
@@ -216,44 +220,44 @@ pub fn decide(told: &[Told]) -> Resolution {
     let mut sources: Vec<Source> = Vec::new();
     let mut is_final = false;
     let mut is_closed = false;
-    for it in told {
-        is_closed |= it.is_closed;
-        // A service that does not call the market closed shows prices, which pay nothing.
-        if !it.is_closed && it.source != Source::Socket {
+    for report in reports {
+        is_closed |= report.is_closed;
+        // Before a service calls the market closed, what it shows are market prices, not payouts.
+        if !report.is_closed && report.source != Source::Socket {
             continue;
         }
-        match (&it.payouts, shown) {
+        match (&report.payouts, shown) {
             (Payouts::None, _) => continue,
-            (Payouts::OfOthers, _) => return Resolution::Pending(Pending::Contradiction),
+            (Payouts::OtherTokens, _) => return Resolution::Pending(Pending::Contradiction),
             (Payouts::Shown(payouts), Some(others)) if payouts != others => {
                 return Resolution::Pending(Pending::Contradiction);
             }
             (Payouts::Shown(payouts), _) => shown = Some(payouts),
         }
-        if !sources.contains(&it.source) {
-            sources.push(it.source);
+        if !sources.contains(&report.source) {
+            sources.push(report.source);
         }
-        is_final |= it.stage == Stage::Resolved;
+        is_final |= report.stage == Stage::Resolved;
     }
     match shown {
         _ if !is_closed => Resolution::Pending(Pending::Open),
         None => Resolution::Pending(Pending::NoPayouts),
         Some(payouts) if is_final || is_confirmed(payouts, &sources) => {
-            let evidence: Vec<String> = told.iter().map(ToString::to_string).collect();
+            let evidence: Vec<String> = reports.iter().map(ToString::to_string).collect();
             Resolution::Final { payouts: payouts.clone(), evidence: evidence.join("; ") }
         }
         Some(_) => Resolution::Pending(Pending::Unconfirmed),
     }
 }
 
-/// Whether these sources are enough where Gamma does not call the resolution final. Gamma and the
-/// CLOB service also show ½ and ½ where no price was ever made, so ½ needs the data API's word.
+/// Whether these sources suffice without a `resolved` from Gamma. Gamma and the CLOB service also
+/// show ½ and ½ where there never was a price, so ½ needs the data API.
 fn is_confirmed(payouts: &[Price], sources: &[Source]) -> bool {
     sources.len() > 1 && (payouts.contains(&Price::ONE) || sources.contains(&Source::Data))
 }
 
-/// One clause, for the evidence.
-impl fmt::Display for Told {
+/// One clause of the evidence. Journals keep this text.
+impl fmt::Display for SourceReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let source = match self.source {
             Source::Gamma => "Gamma",
@@ -275,7 +279,7 @@ impl fmt::Display for Told {
                     write!(formatter, "{separator}{price}")?;
                 }
             }
-            Payouts::None | Payouts::OfOthers => write!(formatter, " tells no payouts")?,
+            Payouts::None | Payouts::OtherTokens => write!(formatter, " tells no payouts")?,
         }
         match self.at {
             Some(at) => write!(formatter, " at {at}"),

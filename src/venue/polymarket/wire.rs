@@ -32,7 +32,7 @@ use crate::money::{DecimalError, Price, Rounding, micros_from_text};
 pub const HASH_BYTES_MAX: usize = 80;
 
 /// The time of a message that tells none, as happens. Nothing real has happened then.
-pub const UNTOLD: Timestamp = Timestamp::EPOCH;
+pub const NO_TIMESTAMP: Timestamp = Timestamp::EPOCH;
 
 /// Why a message cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -90,12 +90,12 @@ pub struct Description {
     /// When the venue last touched it, if told.
     pub updated_at: Option<Timestamp>,
     /// Whether the description tells what a taker pays.
-    pub tells_fees: bool,
+    pub is_fee_stated: bool,
     /// The payouts that a closed market shows, when they are such as a market can resolve to.
     /// Final only when the status says so: one source alone may be early.
-    pub payouts_shown: Option<Vec<Price>>,
+    pub shown_payouts: Option<Vec<Price>>,
     /// Whether those payouts are what a named winner pays.
-    pub names_winner: bool,
+    pub has_named_winner: bool,
     /// How far the resolution is.
     pub stage: Stage,
 }
@@ -236,10 +236,10 @@ fn time(text: &str) -> Option<Timestamp> {
     i64::try_from(time.as_nanosecond()).ok().map(Timestamp::from_nanos)
 }
 
-/// The time that a message tells in milliseconds; [`UNTOLD`] when it tells none.
-fn told_at(millis: Option<&str>) -> Result<Timestamp, WireError> {
+/// The time that a message tells in milliseconds; [`NO_TIMESTAMP`] when it tells none.
+fn timestamp_of(millis: Option<&str>) -> Result<Timestamp, WireError> {
     match millis {
-        None | Some("") => Ok(UNTOLD),
+        None | Some("") => Ok(NO_TIMESTAMP),
         Some(millis) => time_of_millis("timestamp", millis),
     }
 }

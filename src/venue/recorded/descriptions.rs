@@ -10,7 +10,7 @@ use super::report::LoadReport;
 use crate::ids::Timestamp;
 use crate::market::catalogue::{DescriptionFlaw, MarketInfo, MarketStatus, Outcome};
 use crate::money::{Price, Rounding, Usd};
-use crate::venue::polymarket::resolution::{self, Pending, Stage, Told};
+use crate::venue::polymarket::resolution::{self, Pending, SourceReport, Stage};
 use crate::venue::polymarket::wire::Description;
 
 /// The source of a description, most detailed first.
@@ -97,9 +97,9 @@ fn complement(description: &mut Description, other: &Description) {
             info.status = other.info.status;
         }
     }
-    if !description.tells_fees && other.tells_fees {
+    if !description.is_fee_stated && other.is_fee_stated {
         info.fees = other.info.fees;
-        description.tells_fees = true;
+        description.is_fee_stated = true;
     }
 }
 
@@ -112,9 +112,9 @@ fn resolve(info: &mut MarketInfo, sources: &[Option<Description>; SOURCE_COUNT])
     ];
     let told = told.into_iter().filter_map(|(place, source)| {
         let description = sources[place as usize].as_ref()?;
-        Some(Told::of(source, description, &info.outcomes))
+        Some(SourceReport::of(source, description, &info.outcomes))
     });
-    let told: Vec<Told> = told.collect();
+    let told: Vec<SourceReport> = told.collect();
     resolution::decide(&told).describe(info) != Some(Pending::Contradiction)
 }
 
@@ -203,9 +203,9 @@ pub(super) fn recorder_row(text: &str) -> Result<Description, RecorderRowError> 
     Ok(Description {
         info,
         updated_at: None,
-        tells_fees: false,
-        payouts_shown: None,
-        names_winner: false,
-        stage: Stage::Untold,
+        is_fee_stated: false,
+        shown_payouts: None,
+        has_named_winner: false,
+        stage: Stage::Unreported,
     })
 }

@@ -1,4 +1,4 @@
-//! What an answer of the book endpoint changes: it proves a book, mends it, or shows that its
+//! Takes the answers of the book endpoint. An answer proves a book, repairs it, or shows that its
 //! socket is silent.
 
 use std::collections::HashMap;
@@ -10,17 +10,17 @@ use crate::venue::follow::Stamp;
 use crate::venue::follow::books::{Books, Finding};
 use crate::venue::follow::freshness::Signal;
 use crate::venue::follow::request::{BookRequest, Notice, Request};
-use crate::venue::polymarket::wire::UNTOLD;
+use crate::venue::polymarket::wire::NO_TIMESTAMP;
 use crate::venue::polymarket::wire::clob::{self, BookMessage};
 
-/// After this many vain answers in a row the connection of a book that the book endpoint calls
-/// older and different is given up: either changes come faster than answers and one was lost, or
-/// the venue's clock was set back. Another connection begins with a whole book.
-const VAIN_ANSWERS_MAX: u32 = 3;
+/// How many answers in a row may settle nothing about a book, because they are older than it and
+/// different. Then either changes come faster than answers and one was lost, or the venue's clock
+/// was set back, so the connection is replaced: a new one starts with a full book.
+const INCONCLUSIVE_ANSWERS_MAX: u32 = 3;
 
 impl<B: Books> Follower<B> {
-    /// Takes an answer, or that there is none. `asked_at` is the time since the start at which it
-    /// was asked for: what it shows was so then, or later.
+    /// Takes an answer, or `None` if the request failed. `asked_at` is the time of the request
+    /// since the start: the answer shows the books as of then or later.
     pub fn answer(
         &mut self,
         asked: &BookRequest,
@@ -28,12 +28,12 @@ impl<B: Books> Follower<B> {
         asked_at: Duration,
         received: Stamp,
     ) {
-        let mut told: HashMap<&str, BookMessage<'_>> = HashMap::new();
-        let is_whole = match body.map(clob::books) {
+        let mut books: HashMap<&str, BookMessage<'_>> = HashMap::new();
+        let is_answered = match body.map(clob::books) {
             Some(Ok(rows)) => {
                 for row in rows {
                     match row {
-                        Ok(book) => drop(told.insert(book.asset_id, book)),
+                        Ok(book) => drop(books.insert(book.asset_id, book)),
                         Err(error) => {
                             self.trust.log(Notice::UnreadableBook { error: error.to_string() });
                         }
@@ -51,15 +51,15 @@ impl<B: Books> Follower<B> {
             if !self.trust.answered(token_id, *connection) {
                 continue;
             }
-            match told.remove(&**token_id) {
+            match books.remove(&**token_id) {
                 Some(book) => self.take_book(token_id, book, asked_at, received),
-                None if is_whole => self.miss_book(token_id, received),
+                None if is_answered => self.miss_book(token_id, received),
                 None => {}
             }
         }
     }
 
-    /// The venue has no book of a token: its market is closed, or about to be.
+    /// The venue has no book for a token: its market is closed or about to close.
     fn miss_book(&mut self, token_id: &str, received: Stamp) {
         self.trust.signal(token_id, Signal::Expired, received);
         if let Some((_, token)) = self.trust.token(token_id) {
@@ -81,7 +81,7 @@ impl<B: Books> Follower<B> {
         self.correct_grid(token_id, &book, at, received);
         let is_new = !self.trust.books.has_levels(token_id, &book.ladder);
         let event = self.dated(book.event(|_| token_id.clone()), received.time);
-        let at = if at == UNTOLD { event.at } else { at };
+        let at = if at == NO_TIMESTAMP { event.at } else { at };
         let findings = self.trust.books.apply_as_of(event, at);
         let finding = findings.iter().find(|(id, _)| id == token_id).map(|(_, finding)| *finding);
         if is_new && finding == Some(Finding::Proven) {
@@ -90,10 +90,14 @@ impl<B: Books> Follower<B> {
         }
         self.trust.judge(&findings, Stamp { elapsed: asked_at, ..received });
         if finding == Some(Finding::Unproven)
-            && self.trust.unproven_answer_count(token_id) > VAIN_ANSWERS_MAX
+            && self.trust.unproven_answer_count(token_id) > INCONCLUSIVE_ANSWERS_MAX
             && let Some((_, token)) = self.trust.token(token_id)
         {
-            self.trust.give_up(token.socket, "a book cannot be mended", received);
+            self.trust.give_up(
+                token.socket,
+                "answers of the book endpoint settle nothing",
+                received,
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the frames of a socket change.
+//! Takes the frames of a socket.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::venue::follow::books::Books;
 use crate::venue::follow::freshness::Freshness;
 use crate::venue::follow::request::Notice;
 use crate::venue::polymarket::wire::socket::{self as frames, Frame, Message, Subject};
-use crate::venue::polymarket::wire::{UNTOLD, WireError};
+use crate::venue::polymarket::wire::{NO_TIMESTAMP, WireError};
 
-/// Of a frame that is no message, the log shows this many characters.
-const SHOWN_CHARACTERS_MAX: usize = 80;
+/// How much the log shows of a frame that is not a message.
+const LOGGED_CHARACTERS_MAX: usize = 80;
 
 impl<B: Books> Follower<B> {
     /// Takes a text frame of a socket.
@@ -26,7 +26,7 @@ impl<B: Books> Follower<B> {
                 self.trust.proven(socket);
                 for (index, message) in messages.into_iter().enumerate() {
                     if self.trust.is_given_up(socket) {
-                        // By a message before it.
+                        // An earlier message of this frame made us give up the connection.
                         break;
                     }
                     match message {
@@ -45,15 +45,15 @@ impl<B: Books> Follower<B> {
             }
             Frame::Other => {
                 self.trust.counts.unknown_messages += 1;
-                let text = text.chars().take(SHOWN_CHARACTERS_MAX).collect();
+                let text = text.chars().take(LOGGED_CHARACTERS_MAX).collect();
                 self.trust.log(Notice::UnknownFrame { socket, text });
             }
             Frame::Pong | Frame::NoNewAssets | Frame::Empty => {}
         }
     }
 
-    /// A message that is there and cannot be read. It costs no more than what it is about: else one
-    /// odd market would take all others of its socket with it, for ever.
+    /// Handles a message that cannot be parsed. If its market is known, only the books of that
+    /// market become stale: otherwise one odd market would keep taking down its whole socket.
     fn unreadable(
         &mut self,
         socket: usize,
@@ -64,7 +64,7 @@ impl<B: Books> Follower<B> {
         self.trust.log(Notice::UnreadableMessage { socket, error: error.to_string() });
         let market = subject.market.and_then(|id| self.markets.get(id));
         match (subject.event_type, market) {
-            // Announcements go to everybody, and change no book.
+            // Announcements are broadcast, and change no book.
             (Some("new_market" | "market_resolved"), _) => self.trust.counts.unknown_messages += 1,
             (Some(_), Some(market)) if !matches!(error, WireError::OldFormat) => {
                 self.trust.counts.unreadable_messages += 1;
@@ -77,25 +77,25 @@ impl<B: Books> Follower<B> {
             }
             _ => {
                 self.trust.counts.unreadable_messages += 1;
-                self.trust.give_up(socket, "a message that cannot be read", received);
+                self.trust.give_up(socket, "unreadable message", received);
             }
         }
     }
 
     fn message(&mut self, socket: usize, message: Message<'_>, received: Stamp) {
-        let Some(believed_at) = self.believed_time(socket, &message, received) else {
+        let Some(trusted_at) = self.trusted_time(socket, &message, received) else {
             self.trust.counts.late_messages += 1;
-            return self.trust.give_up(socket, "it tells what happened long ago", received);
+            return self.trust.give_up(socket, "message too late", received);
         };
         match &message {
             Message::TickSizeChange(change) => {
-                return self.change_tick(change.market, change.tick, believed_at, received);
+                return self.change_tick(change.market, change.tick, trusted_at, received);
             }
             Message::NewMarket(market) => {
-                return self.hear_of_market(&market.description.info.condition_id);
+                return self.announced(&market.description.info.condition_id);
             }
             Message::MarketResolved(resolved) => {
-                return self.hear_of_end(resolved, received);
+                return self.ended(resolved, received);
             }
             Message::PriceChange(_)
             | Message::Book(_)
@@ -103,51 +103,51 @@ impl<B: Books> Follower<B> {
             | Message::BestBidAsk(_) => {}
         }
         let trust = &self.trust;
-        let name = |id: &str| match trust.token(id) {
+        let token_id = |id: &str| match trust.token(id) {
             Some((token_id, token))
                 if token.socket == socket && token.state() != Freshness::Closed =>
             {
                 token_id.clone()
             }
-            // The sister of a token, or one that is not followed any more: the books have no such
-            // token, and count it.
+            // The other token of a market, or one that is no longer followed. The books do not know
+            // the empty id, and count the message as one for an unknown token.
             _ => Arc::default(),
         };
-        let Some(event) = message.event(name) else { return };
+        let Some(event) = message.event(token_id) else { return };
         let event = self.dated(event, received.time);
-        let believed_at = if believed_at == UNTOLD { event.at } else { believed_at };
+        let trusted_at = if trusted_at == NO_TIMESTAMP { event.at } else { trusted_at };
         match &event.change {
             VenueChange::Levels(changes) => {
                 for change in changes {
-                    self.trust.note_socket_time(&change.token_id, believed_at);
+                    self.trust.note_socket_time(&change.token_id, trusted_at);
                 }
             }
-            VenueChange::Book(book) => self.trust.note_socket_time(&book.token_id, believed_at),
+            VenueChange::Book(book) => self.trust.note_socket_time(&book.token_id, trusted_at),
             _ => {}
         }
-        let findings = self.trust.books.apply_as_of(event, believed_at);
+        let findings = self.trust.books.apply_as_of(event, trusted_at);
         self.trust.judge(&findings, received);
     }
 
-    /// The time of a message as far as it can be believed; `None` for a change that came too late
-    /// to say anything of the present. Where none is told, none is believed.
-    fn believed_time(
+    /// The time of a message, clamped if it is implausible; `None` if it is a change that came too
+    /// late to describe the present. [`NO_TIMESTAMP`] stays as it is.
+    fn trusted_time(
         &mut self,
         socket: usize,
         message: &Message<'_>,
         received: Stamp,
     ) -> Option<Timestamp> {
         match message {
-            message if message.at() == UNTOLD => Some(UNTOLD),
+            message if message.at() == NO_TIMESTAMP => Some(NO_TIMESTAMP),
             Message::PriceChange(change) => self.trust.time_of_change(socket, change.at, received),
             message => Some(self.trust.time_of(socket, message.at(), received)),
         }
     }
 
-    /// What was told without a time is the newest of its book, or else of the time at which it
-    /// came.
+    /// Gives an event without a timestamp the newest time of its book, or else the time at which
+    /// it was received.
     pub(super) fn dated(&self, mut event: VenueEvent, time: Timestamp) -> VenueEvent {
-        if event.at == UNTOLD {
+        if event.at == NO_TIMESTAMP {
             let books = &self.trust.books;
             let newest = match &event.change {
                 VenueChange::Levels(changes) => {

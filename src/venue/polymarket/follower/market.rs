@@ -1,36 +1,38 @@
-//! One market that is followed, and what its descriptions make of it.
+//! One followed market, and how descriptions and sockets change it.
 
 use std::time::Duration;
 
 use crate::ids::Timestamp;
 use crate::market::catalogue::{MarketInfo, MarketStatus, Outcome};
 use crate::venue::follow::request::Notice;
-use crate::venue::polymarket::resolution::{self, Pending, Resolution, Source, Stage, Told};
+use crate::venue::polymarket::resolution::{
+    self, Pending, Resolution, Source, SourceReport, Stage,
+};
 use crate::venue::polymarket::wire::Description;
 use crate::venue::polymarket::wire::clob::BookMessage;
 
-/// A market that is followed, or was until it closed, and that is not resolved yet.
+/// A market that is not resolved yet and is followed, or was until it closed.
 pub(super) struct Followed {
     pub(super) info: MarketInfo,
-    /// When its description was so, of those that tell: an older one says nothing new.
+    /// The timestamp of the newest description that had one. Older descriptions are ignored.
     described_at: Option<Timestamp>,
-    /// When a socket told its tick: an older description does not bring the tick before it back.
-    tick_told_at: Option<Timestamp>,
-    /// The winner that its socket told.
-    winner_told: Option<Told>,
-    /// Whether its newest description names other tokens.
-    is_withheld: bool,
-    /// Whether sockets tell of it.
+    /// When the tick was last reported other than by a description. Older descriptions do not
+    /// change the tick back.
+    tick_reported_at: Option<Timestamp>,
+    /// A socket's report that the market has a winner.
+    winner_report: Option<SourceReport>,
+    /// Whether the newest description names other tokens.
+    has_other_tokens: bool,
     pub(super) is_subscribed: bool,
 }
 
-/// A market as Gamma describes it, and what else was asked about one that is closed.
+/// Gamma's description of a market and, if it is closed, those of the other services.
 pub struct Described {
-    /// What Gamma tells.
+    /// By Gamma.
     pub gamma: Description,
-    /// What the CLOB service tells, where it was asked.
+    /// By the CLOB service, if it was asked.
     pub clob: Option<Description>,
-    /// What the data API tells, where it was asked.
+    /// By the data API, if it was asked.
     pub data: Option<Description>,
 }
 
@@ -41,26 +43,25 @@ impl From<Description> for Described {
 }
 
 impl Followed {
-    /// As it was described first, at the latest now.
-    pub(super) fn new(told: Description, now: Timestamp) -> Self {
+    pub(super) fn new(description: Description, now: Timestamp) -> Self {
         Self {
-            info: told.info,
-            described_at: told.updated_at.map(|at| at.min(now)),
-            tick_told_at: None,
-            winner_told: None,
-            is_withheld: false,
+            info: description.info,
+            described_at: description.updated_at.map(|at| at.min(now)),
+            tick_reported_at: None,
+            winner_report: None,
+            has_other_tokens: false,
             is_subscribed: false,
         }
     }
 
-    /// Its socket tells a tick. Whether it is another one.
+    /// Takes a tick reported by a socket. Returns whether it has changed.
     pub(super) fn set_tick(&mut self, tick: crate::money::Price, at: Timestamp) -> bool {
-        self.tick_told_at = Some(at);
+        self.tick_reported_at = Some(at);
         std::mem::replace(&mut self.info.tick, tick) != tick
     }
 
-    /// A book of the book endpoint tells its grid, which the hash covers and which is newer than
-    /// what the catalogue tells. Whether it is another one.
+    /// Takes tick, minimum size and negative-risk flag from a book of the book endpoint: the hash
+    /// covers them, and they are newer than the catalogue's. Returns whether they have changed.
     pub(super) fn set_grid(&mut self, book: &BookMessage<'_>, at: Timestamp) -> bool {
         let info = &mut self.info;
         let before = (info.tick, info.order_size_min, info.neg_risk);
@@ -69,14 +70,14 @@ impl Followed {
         info.neg_risk = book.neg_risk.unwrap_or(info.neg_risk);
         let is_changed = (info.tick, info.order_size_min, info.neg_risk) != before;
         if is_changed {
-            self.tick_told_at = Some(at);
+            self.tick_reported_at = Some(at);
         }
         is_changed
     }
 
-    /// Its socket tells a winner. Whether it was open until then.
+    /// Closes the market because a socket reports a winner. Returns whether it was open.
     pub(super) fn end(&mut self, winning_token: Option<&str>, at: Timestamp) -> bool {
-        self.winner_told = Some(Told::winner(winning_token, at, &self.info.outcomes));
+        self.winner_report = Some(SourceReport::winner(winning_token, at, &self.info.outcomes));
         let was_open = !self.info.status.is_closed();
         if was_open {
             self.info.status = MarketStatus::Closed;
@@ -84,7 +85,7 @@ impl Followed {
         was_open
     }
 
-    /// Takes what is told of it. Whether that has changed its description.
+    /// Takes a description. Returns whether it has changed anything.
     pub(super) fn describe(
         &mut self,
         described: &Described,
@@ -92,27 +93,27 @@ impl Followed {
         retraction_after: Duration,
         notices: &mut Vec<Notice>,
     ) -> bool {
-        let told = &described.gamma;
-        // A page may come out of a cache, and be older than what was told before it.
-        if told.updated_at.is_some() && told.updated_at < self.described_at {
+        let description = &described.gamma;
+        // A page may come from a cache, and be older than the one before it.
+        if description.updated_at.is_some() && description.updated_at < self.described_at {
             return false;
         }
-        // What is from the future would keep out all that comes until then.
-        let described_at = told.updated_at.map(|at| at.min(now));
+        // A time in the future would shut out all descriptions until then.
+        let described_at = description.updated_at.map(|at| at.min(now));
         self.described_at = described_at.or(self.described_at);
-        let market = &told.info.condition_id;
-        if let Stage::Unknown(word) = &told.stage {
-            notices.push(Notice::UnknownStage { stage: word.clone(), market: market.clone() });
+        let market = &description.info.condition_id;
+        if let Stage::Unknown(stage) = &description.stage {
+            notices.push(Notice::UnknownStage { stage: stage.clone(), market: market.clone() });
         }
-        let mut info = told.info.clone();
+        let mut info = description.info.clone();
         if info.align(&self.info.outcomes).is_ok() {
-            self.is_withheld = false;
-            if self.is_end_taken_back(&told.info, described_at, retraction_after) {
+            self.has_other_tokens = false;
+            if self.is_end_retracted(&description.info, described_at, retraction_after) {
                 notices.push(Notice::EndRetracted { market: market.clone() });
-                self.winner_told = None;
+                self.winner_report = None;
             }
-            if self.winner_told.is_some() && !info.status.is_closed() {
-                // The catalogue is behind its socket.
+            if self.winner_report.is_some() && !info.status.is_closed() {
+                // The catalogue lags behind the socket.
                 info.status = MarketStatus::Closed;
             }
             match self.resolution(described).describe(&mut info) {
@@ -127,12 +128,12 @@ impl Followed {
             }
         } else {
             info = self.info.clone();
-            info.withhold(told.info.status);
-            if !std::mem::replace(&mut self.is_withheld, true) {
+            info.withhold(description.info.status);
+            if !std::mem::replace(&mut self.has_other_tokens, true) {
                 notices.push(Notice::TokensChanged { market: market.clone() });
             }
         }
-        if self.is_tick_newer(told.updated_at) {
+        if self.is_tick_newer(description.updated_at) {
             let known = &self.info;
             (info.tick, info.order_size_min) = (known.tick, known.order_size_min);
             info.neg_risk = known.neg_risk;
@@ -142,56 +143,57 @@ impl Followed {
         is_changed
     }
 
-    /// Whether a socket told the tick after a description of this time was so.
+    /// Whether the known tick is newer than a description with this timestamp.
     fn is_tick_newer(&self, described_at: Option<Timestamp>) -> bool {
-        match (self.tick_told_at, described_at) {
-            (Some(tick_told_at), Some(described_at)) => described_at < tick_told_at,
-            (tick_told_at, None) => tick_told_at.is_some(),
+        match (self.tick_reported_at, described_at) {
+            (Some(tick_reported_at), Some(described_at)) => described_at < tick_reported_at,
+            (tick_reported_at, None) => tick_reported_at.is_some(),
             (None, Some(_)) => false,
         }
     }
 
-    /// Whether a description shows that a socket's word of its end was false: it accepts orders, so
-    /// long after that word that the catalogue cannot only be behind.
-    fn is_end_taken_back(
+    /// Whether a description disproves the socket's report of the end: the market still accepts
+    /// orders, so long after the report that the catalogue's lag cannot explain it.
+    fn is_end_retracted(
         &self,
-        told: &MarketInfo,
+        described: &MarketInfo,
         described_at: Option<Timestamp>,
         after: Duration,
     ) -> bool {
-        let ended_at = self.winner_told.as_ref().and_then(|told| told.at);
+        let ended_at = self.winner_report.as_ref().and_then(|report| report.at);
         let (Some(ended_at), Some(described_at)) = (ended_at, described_at) else { return false };
         let after = i64::try_from(after.as_nanos()).unwrap_or(i64::MAX);
-        told.status == MarketStatus::Open
+        described.status == MarketStatus::Open
             && described_at.nanos() > ended_at.nanos().saturating_add(after)
     }
 
-    /// What the rule makes of all that is told of it.
     fn resolution(&self, described: &Described) -> Resolution {
-        let mut told = described.told(&self.info.outcomes);
-        told.extend(self.winner_told.clone());
-        resolution::decide(&told)
+        let mut reports = described.reports(&self.info.outcomes);
+        reports.extend(self.winner_report.clone());
+        resolution::decide(&reports)
     }
 }
 
 impl Described {
-    /// What its sources tell of a market with these outcomes.
-    pub(crate) fn told(&self, outcomes: &[Outcome]) -> Vec<Told> {
-        let sources = [
+    /// What each service reports on the resolution of a market with these outcomes.
+    pub(crate) fn reports(&self, outcomes: &[Outcome]) -> Vec<SourceReport> {
+        let descriptions = [
             (Source::Gamma, Some(&self.gamma)),
             (Source::Clob, self.clob.as_ref()),
             (Source::Data, self.data.as_ref().filter(|_| self.is_order_certain(outcomes))),
         ];
-        let told = sources.into_iter().filter_map(|(source, told)| Some((source, told?)));
-        told.map(|(source, told)| Told::of(source, told, outcomes)).collect()
+        let reports = descriptions.into_iter().filter_map(|(source, description)| {
+            Some(SourceReport::of(source, description?, outcomes))
+        });
+        reports.collect()
     }
 
-    /// Whether both services list the tokens in the order in which they are known here. The data
-    /// API names none and is read in that order: where Gamma is wrong about it, the data API would
-    /// only seem to agree.
+    /// Whether Gamma and the CLOB service both list the tokens in the order known here. The data
+    /// API names no tokens, so its payouts are read in Gamma's order: if that is wrong, the data
+    /// API would only seem to agree.
     fn is_order_certain(&self, outcomes: &[Outcome]) -> bool {
-        let is_same = |told: &Description| {
-            let tokens = told.info.outcomes.iter().map(|outcome| &outcome.token_id);
+        let is_same = |description: &Description| {
+            let tokens = description.info.outcomes.iter().map(|outcome| &outcome.token_id);
             tokens.eq(outcomes.iter().map(|outcome| &outcome.token_id))
         };
         is_same(&self.gamma) && self.clob.as_ref().is_some_and(is_same)

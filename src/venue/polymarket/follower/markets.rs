@@ -1,4 +1,4 @@
-//! Which markets are followed, and what the catalogue's words change of them.
+//! Which markets are followed, and what their descriptions change.
 
 use std::sync::Arc;
 
@@ -13,50 +13,50 @@ use crate::venue::follow::books::Books;
 use crate::venue::follow::request::{Notice, Request};
 use crate::venue::polymarket::wire::clob::BookMessage;
 use crate::venue::polymarket::wire::socket::MarketResolved;
-use crate::venue::polymarket::wire::{Description, UNTOLD};
+use crate::venue::polymarket::wire::{Description, NO_TIMESTAMP};
 
-/// The log names at most this many stages of resolutions that are not known.
-const STAGES_NAMED_MAX: usize = 100;
+/// How many unknown stages of resolutions are logged.
+const LOGGED_STAGES_MAX: usize = 100;
 
 impl<B: Books> Follower<B> {
-    /// Follows these markets too, by their condition ids: whatever the filter says, and closed ones
-    /// until they are resolved. Somebody holds shares of them.
+    /// Follows these markets too, by condition id: accounts hold shares in them. They are followed
+    /// whatever the filter says, and until they are resolved.
     pub fn hold(&mut self, condition_ids: impl IntoIterator<Item = Arc<str>>) {
         self.held.extend(condition_ids);
         self.request_unresolved();
     }
 
-    /// Follows what is new in a list, as far as there is room.
-    pub fn listed(&mut self, told: Vec<Description>, now: Stamp) {
-        let room = 2 * self.filter.count_max;
-        let mut subscribed = self.subscribed_count();
-        let mut known = Vec::with_capacity(told.len());
-        let mut fresh = Vec::new();
-        for told in told {
-            let id = &told.info.condition_id;
+    /// Takes a list of markets and follows the new ones, as far as there is room.
+    pub fn listed(&mut self, descriptions: Vec<Description>, now: Stamp) {
+        let subscribed_count_max = 2 * self.filter.count_max;
+        let mut subscribed_count = self.subscribed_count();
+        let mut known = Vec::with_capacity(descriptions.len());
+        let mut new = Vec::new();
+        for description in descriptions {
+            let id = &description.info.condition_id;
             if self.markets.contains_key(id) {
-                known.push(Described::from(told));
+                known.push(Described::from(description));
             } else if self.held.remove(id)
                 // A page of the catalogue may be older than the end of a market.
-                || (subscribed < room && !self.trust.books.is_resolved(id))
+                || (subscribed_count < subscribed_count_max && !self.trust.books.is_resolved(id))
             {
-                subscribed += 1;
-                fresh.push(told);
+                subscribed_count += 1;
+                new.push(description);
             }
         }
-        if !fresh.is_empty() {
-            self.trust.log(Notice::Following { markets: fresh.len(), is_held: false });
+        if !new.is_empty() {
+            self.trust.log(Notice::Following { markets: new.len(), is_held: false });
         }
-        self.follow(fresh, now);
+        self.follow(new, now);
         self.described(known, now);
     }
 
-    /// Takes what is told of markets that are followed, or held.
-    pub fn described(&mut self, told: Vec<Described>, now: Stamp) {
-        self.follow_held(&told, now);
+    /// Takes descriptions of markets that are followed or held.
+    pub fn described(&mut self, all: Vec<Described>, now: Stamp) {
+        self.follow_held(&all, now);
         let mut changed = Vec::new();
         let mut notices = Vec::new();
-        for described in told {
+        for described in all {
             let condition_id = &described.gamma.info.condition_id;
             let Some(market) = self.markets.get_mut(condition_id) else { continue };
             let was_open = !market.info.status.is_closed();
@@ -67,12 +67,12 @@ impl<B: Books> Follower<B> {
             changed.push(market.info.clone());
             let status = market.info.status;
             match (was_open, !status.is_closed()) {
-                (true, false) => self.end(condition_id, now),
+                (true, false) => self.unsubscribe(condition_id, now),
                 (false, true) => self.subscribe(condition_id, now),
                 _ => {}
             }
             if status == MarketStatus::Resolved {
-                // It stays so, and nothing more is asked about it.
+                // A resolution is final, so there is nothing more to ask about this market.
                 self.markets.remove(condition_id);
             }
         }
@@ -84,11 +84,11 @@ impl<B: Books> Follower<B> {
         self.request_unresolved();
     }
 
-    /// An unknown stage is named once, whichever market it is of.
+    /// Logs a notice. An unknown stage is logged once, whichever markets have it.
     fn log(&mut self, notice: Notice) {
         if let Notice::UnknownStage { stage, .. } = &notice
-            && (self.stages_named.len() == STAGES_NAMED_MAX
-                || !self.stages_named.insert(stage.clone()))
+            && (self.logged_stages.len() == LOGGED_STAGES_MAX
+                || !self.logged_stages.insert(stage.clone()))
         {
             return;
         }
@@ -124,33 +124,33 @@ impl<B: Books> Follower<B> {
         }
     }
 
-    /// A market has a winner, says one source: it is not traded any more, and the catalogue is
-    /// asked.
-    pub(super) fn hear_of_end(&mut self, told: &MarketResolved<'_>, received: Stamp) {
-        let condition_id = told.market;
+    /// A socket reports a winner: closes the market, and asks the catalogue to confirm.
+    pub(super) fn ended(&mut self, message: &MarketResolved<'_>, received: Stamp) {
+        let condition_id = message.market;
         let Some(market) = self.markets.get_mut(condition_id) else { return };
-        // Nothing has happened later than now.
-        let at = if told.at == UNTOLD { received.time } else { told.at.min(received.time) };
-        let was_open = market.end(told.winning_asset_id, at);
+        // The venue's clock may be ahead of ours.
+        let at = message.at.min(received.time);
+        let at = if message.at == NO_TIMESTAMP { received.time } else { at };
+        let was_open = market.end(message.winning_asset_id, at);
         let info = market.info.clone();
         let condition_id = info.condition_id.clone();
         self.trust.request(Request::Describe { condition_id: condition_id.clone(), is_new: false });
         if was_open {
-            self.end(&condition_id, received);
+            self.unsubscribe(&condition_id, received);
             self.publish(vec![info], received.time);
         }
     }
 
-    /// A market is new: where there is room for it, the catalogue is asked whether it is one to
-    /// follow.
-    pub(super) fn hear_of_market(&mut self, condition_id: &Arc<str>) {
+    /// A new market was announced: asks for its description if it might be one to follow.
+    pub(super) fn announced(&mut self, condition_id: &Arc<str>) {
         let filter = &self.filter;
-        // The most traded of all leave no room; those of a choice take what a list would give them.
-        let room = filter.count_max * if filter.is_selective() { 2 } else { 1 };
-        // Nobody has traded in it yet.
+        // With a selective filter there is as much room for new markets as a list would get.
+        // Without one the most traded markets have already filled it.
+        let count_max = filter.count_max * if filter.is_selective() { 2 } else { 1 };
+        // A new market has no volume yet.
         let is_wanted = filter.volume_24h_min.is_none()
             && !self.markets.contains_key(condition_id)
-            && self.subscribed_count() < room;
+            && self.subscribed_count() < count_max;
         if is_wanted {
             let condition_id = condition_id.clone();
             self.trust.request(Request::Describe { condition_id, is_new: true });
@@ -167,22 +167,23 @@ impl<B: Books> Follower<B> {
         }
     }
 
-    fn follow(&mut self, told: Vec<Description>, now: Stamp) {
-        self.publish(told.iter().map(|told| told.info.clone()).collect(), now.time);
-        for told in told {
-            let (condition_id, status) = (told.info.condition_id.clone(), told.info.status);
-            self.markets.insert(condition_id.clone(), Followed::new(told, now.time));
+    fn follow(&mut self, descriptions: Vec<Description>, now: Stamp) {
+        self.publish(descriptions.iter().map(|it| it.info.clone()).collect(), now.time);
+        for description in descriptions {
+            let condition_id = description.info.condition_id.clone();
+            let status = description.info.status;
+            self.markets.insert(condition_id.clone(), Followed::new(description, now.time));
             if !status.is_closed() {
                 self.subscribe(&condition_id, now);
             }
         }
     }
 
-    /// Begins to follow those of these markets that somebody holds shares of.
-    fn follow_held(&mut self, told: &[Described], now: Stamp) {
-        let is_described = |info: &MarketInfo| info.status != MarketStatus::Hydrating;
-        let told = told.iter().map(|told| &told.gamma).filter(|told| is_described(&told.info));
-        let held = told.filter(|told| self.held.remove(&told.info.condition_id));
+    /// Starts following those of these markets that are held.
+    fn follow_held(&mut self, all: &[Described], now: Stamp) {
+        let descriptions = all.iter().map(|described| &described.gamma);
+        let complete = descriptions.filter(|it| it.info.status != MarketStatus::Hydrating);
+        let held = complete.filter(|it| self.held.remove(&it.info.condition_id));
         let held: Vec<Description> = held.cloned().collect();
         if !held.is_empty() {
             self.trust.log(Notice::Following { markets: held.len(), is_held: true });
@@ -190,7 +191,7 @@ impl<B: Books> Follower<B> {
         }
     }
 
-    /// Has a socket tell of the tokens of a market.
+    /// Subscribes to the tokens of a market.
     fn subscribe(&mut self, condition_id: &Arc<str>, now: Stamp) {
         let Some(market) = self.markets.get_mut(condition_id) else { return };
         market.is_subscribed = true;
@@ -198,8 +199,8 @@ impl<B: Books> Follower<B> {
         self.trust.follow(condition_id, tokens.collect(), now);
     }
 
-    /// Follows the tokens of a market no more.
-    fn end(&mut self, condition_id: &str, now: Stamp) {
+    /// Unsubscribes from the tokens of a market.
+    fn unsubscribe(&mut self, condition_id: &str, now: Stamp) {
         let Some(market) = self.markets.get_mut(condition_id) else { return };
         market.is_subscribed = false;
         for outcome in &market.info.outcomes {

@@ -1,4 +1,4 @@
-//! Stories, step by step: what comes in and when, what is asked for then, and what readers see.
+//! Scenarios, step by step: what comes in and when, the resulting requests, and what readers see.
 
 use std::fmt::Write as _;
 
@@ -9,26 +9,26 @@ use crate::venue::feed::{Feed, MismatchPolicy};
 use crate::venue::follow::request::Notice;
 use crate::venue::polymarket::wire::{Description, gamma};
 
-/// When everything begins, by the venue's clock and by ours.
+/// The start of a scenario, on the venue's clock and on ours.
 const START_MS: i64 = 1_800_000_000_000;
 
 /// What comes in.
 enum Step {
     /// A page that lists these markets.
     List(Vec<Description>),
-    /// What was asked of these markets.
+    /// Descriptions of these markets, as requested.
     Describe(Vec<Description>),
-    /// A connection of socket 0.
+    /// Socket 0 has this connection.
     Open(u64),
     /// A frame of socket 0.
     Frame(String),
-    /// The end of the connection of socket 0.
+    /// The connection of socket 0 ended.
     Lost,
-    /// An answer of the book endpoint to the last question.
+    /// An answer of the book endpoint to the last request.
     Answer(&'static str),
-    /// Time has passed, and all frames were taken.
+    /// A sweep while no frames are queued.
     Sweep,
-    /// Time has passed, and frames wait to be taken.
+    /// A sweep while frames are queued.
     SweepBehind,
 }
 
@@ -61,7 +61,7 @@ fn change(token: &str, bid: &str, at_ms: i64) -> String {
     )
 }
 
-/// Both books at this time.
+/// One frame with both books.
 fn books(at_ms: i64) -> String {
     format!("[{},{}]", book("a1", "0.4", at_ms), book("a2", "0.1", at_ms))
 }
@@ -93,22 +93,22 @@ fn show(request: Request) -> String {
     }
 }
 
-struct Story {
+struct Scenario {
     follower: Follower<Feed>,
     asked: BookRequest,
     asked_at: Duration,
 }
 
-impl Story {
-    /// Follows two markets at most: four where they were chosen.
-    fn begin() -> Self {
+impl Scenario {
+    /// Follows at most two markets from lists, or four with a selective filter.
+    fn start() -> Self {
         let feed = Feed::new(Arc::new(Markets::new()), MismatchPolicy::Distrust);
         let filter = MarketFilter { count_max: 2, ..MarketFilter::default() };
         let follower = Follower::new(feed, filter, Timing::VENUE);
         Self { follower, asked: BookRequest::new(), asked_at: Duration::ZERO }
     }
 
-    /// What a step at this time asks for.
+    /// Takes a step at this time. Returns the resulting requests.
     fn take(&mut self, at_ms: u32, step: Step) -> String {
         let now = Stamp {
             elapsed: Duration::from_millis(at_ms.into()),
@@ -116,9 +116,9 @@ impl Story {
         };
         let follower = &mut self.follower;
         match step {
-            List(told) => follower.listed(told, now),
-            Describe(told) => {
-                follower.described(told.into_iter().map(Described::from).collect(), now);
+            List(markets) => follower.listed(markets, now),
+            Describe(markets) => {
+                follower.described(markets.into_iter().map(Described::from).collect(), now);
             }
             Open(connection) => follower.opened(0, connection, now),
             Frame(text) => follower.frame(0, &text, now),
@@ -140,33 +140,33 @@ impl Story {
         shown.join("; ")
     }
 
-    /// Each book of market `a`: its best bid, and whether something can fill on it.
+    /// Each book of market `a`: its best bid, and whether orders can fill on it.
     fn shown(&self) -> String {
         let market = self.follower.books().markets().by_condition("0xa").unwrap();
         let mut text = String::new();
         for index in 0..2 {
             if let Some(book) = market.book(OutcomeIndex(index)).as_deref() {
                 let bid = book.ladder().best_bid().unwrap().price;
-                let word = if book.stale { "stale" } else { "live" };
-                let _ = write!(text, "{bid} {word} ");
+                let state = if book.stale { "stale" } else { "live" };
+                let _ = write!(text, "{bid} {state} ");
             }
         }
         text.trim_end().to_owned()
     }
 }
 
-/// Steps with their times and what they ask for, then the books of market `a` at the end.
+/// Takes steps at their times, and checks the requests of each and the final books of market `a`.
 #[track_caller]
 fn check(steps: Vec<(u32, Step, &str)>, expected: &str) -> Follower<Feed> {
-    let mut story = Story::begin();
-    for (number, (at_ms, step, asks_for)) in (1..).zip(steps) {
-        assert_eq!(story.take(at_ms, step), asks_for, "step {number}, at {at_ms} ms");
+    let mut scenario = Scenario::start();
+    for (number, (at_ms, step, requests)) in (1..).zip(steps) {
+        assert_eq!(scenario.take(at_ms, step), requests, "step {number}, at {at_ms} ms");
     }
-    assert_eq!(story.shown(), expected);
-    story.follower
+    assert_eq!(scenario.shown(), expected);
+    scenario.follower
 }
 
-/// Market `a` is listed, socket 0 is open, and both of its books are there at 0 ms.
+/// First, at 0 ms, market `a` is listed, socket 0 opens, and both of its books arrive.
 fn followed(steps: Vec<(u32, Step, &'static str)>) -> Vec<(u32, Step, &'static str)> {
     const LISTED: &str = "log Following { markets: 1, is_held: false }; assign 0: a1 a2; \
                           subscribe 0: a1 a2; unresolved 0xa";
@@ -179,17 +179,17 @@ fn followed(steps: Vec<(u32, Step, &'static str)>) -> Vec<(u32, Step, &'static s
     all
 }
 
-/// The first book as it is known.
+/// The first book, unchanged.
 const SAME: &str = r#"[{"asset_id":"a1","market":"0xa","timestamp":"1800000000000",
     "bids":[{"price":"0.4","size":"7"}],"asks":[{"price":"0.9","size":"8"}]}]"#;
 
 #[test]
-fn quiet_books_are_asked_for_and_expire_without_an_answer() {
+fn quiet_books_are_requested_and_expire_without_an_answer() {
     check(
         followed(vec![
             (59_999, Sweep, ""),
             (60_000, Sweep, "ask a1 a2"),
-            // Nobody answers: it is asked once.
+            // Without an answer there is no second request.
             (120_000, Sweep, ""),
             (120_001, Sweep, "expired a1 a2"),
         ]),
@@ -198,9 +198,9 @@ fn quiet_books_are_asked_for_and_expire_without_an_answer() {
     check(
         followed(vec![
             (60_000, Sweep, "ask a1 a2"),
-            // The venue has no book of the other one: its market is about to end.
+            // The venue has no book for `a2`: its market is about to end.
             (61_000, Answer(SAME), "describe 0xa"),
-            // It counts from the question.
+            // The age of the book counts from the request.
             (119_999, Sweep, "ask a2"),
             (120_000, Sweep, "ask a1"),
         ]),
@@ -214,13 +214,13 @@ const NEWER: &str = r#"[{"asset_id":"a1","market":"0xa","timestamp":"18000000605
     "bids":[{"price":"0.1","size":"7"}],"asks":[{"price":"0.9","size":"8"}]}]"#;
 
 #[test]
-fn a_socket_that_does_not_send_what_the_book_endpoint_shows_is_given_up() {
+fn a_socket_that_does_not_confirm_the_book_endpoint_is_given_up() {
     check(
         followed(vec![
             (60_000, Sweep, "ask a1 a2"),
             (61_000, Answer(NEWER), ""),
             (66_000, Sweep, ""),
-            // We may be behind ourselves, so one more look decides.
+            // We may be lagging ourselves, so a second sweep decides.
             (66_250, Sweep, ""),
             (66_500, Sweep, "give up 0 #1: it lacks an update that the book endpoint has"),
             (66_600, Lost, ""),
@@ -229,7 +229,7 @@ fn a_socket_that_does_not_send_what_the_book_endpoint_shows_is_given_up() {
         ]),
         "0.4 live 0.1 live",
     );
-    // What waits for us may be what was expected.
+    // The expected change may still be queued.
     check(
         followed(vec![
             (60_000, Sweep, "ask a1 a2"),
@@ -245,35 +245,35 @@ fn a_socket_that_does_not_send_what_the_book_endpoint_shows_is_given_up() {
 }
 
 #[test]
-fn a_change_that_comes_too_late_costs_the_connection() {
-    const LATE: &str = "give up 0 #1: it tells what happened long ago";
-    for (told_ms, at_ms, asks_for, expected) in [
+fn a_connection_with_a_change_that_is_too_late_is_given_up() {
+    const LATE: &str = "give up 0 #1: message too late";
+    for (sent_ms, received_ms, requests, expected) in [
         (10_000, 10_000, "", "0.5 live 0.1 live"),
         (10_000, 15_000, "", "0.5 live 0.1 live"),
         (10_000, 15_100, LATE, "0.4 stale 0.1 stale"),
     ] {
         let first = (0, Frame(change("a1", "0.4", 0)), "");
-        let second = (at_ms, Frame(change("a1", "0.5", told_ms)), asks_for);
+        let second = (received_ms, Frame(change("a1", "0.5", sent_ms)), requests);
         let follower = check(followed(vec![first, second]), expected);
-        assert_eq!(follower.snapshot().late_messages, u64::from(!asks_for.is_empty()));
+        assert_eq!(follower.snapshot().late_messages, u64::from(!requests.is_empty()));
     }
 }
 
-/// What comes behind a message that gives its connection up is worth as little: nobody would notice
-/// that the books of it grow old.
+/// Messages after one that gives up the connection must not prove books: nothing would ever make
+/// those books stale again.
 #[test]
 fn a_connection_that_is_given_up_proves_nothing_more() {
-    for (broken, asks_for) in [
-        (change("a1", "0.5", 0), "give up 0 #1: it tells what happened long ago"),
+    for (broken, requests) in [
+        (change("a1", "0.5", 0), "give up 0 #1: message too late"),
         (
             r#"{"event_type":"book","bids":7}"#.to_owned(),
-            "log UnreadableMessage; give up 0 #1: a message that cannot be read",
+            "log UnreadableMessage; give up 0 #1: unreadable message",
         ),
     ] {
         check(
             followed(vec![
                 (0, Frame(change("a1", "0.4", 0)), ""),
-                (10_000, Frame(format!("[{broken},{}]", book("a1", "0.4", 10_000))), asks_for),
+                (10_000, Frame(format!("[{broken},{}]", book("a1", "0.4", 10_000))), requests),
                 (10_001, Frame(book("a1", "0.4", 10_001)), ""),
             ]),
             "0.4 stale 0.1 stale",
@@ -281,15 +281,15 @@ fn a_connection_that_is_given_up_proves_nothing_more() {
     }
 }
 
-/// One odd market does not take the others of its socket with it.
+/// One odd market does not take down the others on its socket.
 #[test]
-fn what_cannot_be_read_costs_what_it_is_about() {
+fn an_unreadable_message_affects_only_its_subject() {
     let odd = |market| event("price_change", market, r#","price_changes":7"#);
-    for (text, asks_for, expected) in [
+    for (text, requests, expected) in [
         (odd("0xa"), "log UnreadableMessage", "0.4 stale 0.1 stale"),
         (
             odd("0xb"),
-            "log UnreadableMessage; give up 0 #1: a message that cannot be read",
+            "log UnreadableMessage; give up 0 #1: unreadable message",
             "0.4 stale 0.1 stale",
         ),
         (
@@ -305,29 +305,29 @@ fn what_cannot_be_read_costs_what_it_is_about() {
         ("word".to_owned(), r#"log UnknownFrame { socket: 0, text: "word" }"#, "0.4 live 0.1 live"),
         ("PONG".to_owned(), "", "0.4 live 0.1 live"),
     ] {
-        check(followed(vec![(1, Frame(text), asks_for)]), expected);
+        check(followed(vec![(1, Frame(text), requests)]), expected);
     }
 }
 
 #[test]
-fn a_time_to_come_is_named_once_for_a_connection() {
-    const NAMED: &str = "log Ahead { socket: 0, ahead: 50s }";
+fn a_time_in_the_future_is_logged_once_for_a_connection() {
+    const LOGGED: &str = "log Ahead { socket: 0, ahead: 50s }";
     check(
         followed(vec![
             (0, Frame(change("a1", "0.4", 0)), ""),
-            (10, Frame(change("a1", "0.5", 50_010)), NAMED),
+            (10, Frame(change("a1", "0.5", 50_010)), LOGGED),
             (20, Frame(change("a1", "0.6", 50_020)), ""),
             (30, Lost, ""),
             (40, Open(2), "log Opened { socket: 0, tokens: 2 }"),
             (50, Frame(change("a1", "0.4", 50)), ""),
-            (60, Frame(change("a1", "0.5", 50_060)), NAMED),
+            (60, Frame(change("a1", "0.5", 50_060)), LOGGED),
         ]),
         "0.6 stale 0.1 stale",
     );
 }
 
 #[test]
-fn a_winner_closes_its_market_and_has_it_described() {
+fn a_winner_closes_its_market_and_requests_a_description() {
     const RESOLVED: &str = concat!(
         r#"log Resolved { market: "0xa", evidence: "Gamma: closed resolved pays 1/0; "#,
         r#"socket: pays 1/0 at 2027-01-15T08:00:00Z" }; unresolved "#
@@ -350,7 +350,7 @@ fn a_winner_closes_its_market_and_has_it_described() {
 }
 
 #[test]
-fn a_new_market_is_described_where_there_is_room() {
+fn a_new_market_is_described_if_there_is_room() {
     let new = |id: &str| {
         let fields = r#","id":"1","question":"?","slug":"s","outcomes":["Yes","No"]"#;
         event("new_market", id, fields)
@@ -371,22 +371,22 @@ fn a_new_market_is_described_where_there_is_room() {
     );
 }
 
-/// A word for a stage that nobody documents is logged once, whichever markets show it.
+/// An undocumented stage is logged once, whichever markets have it.
 #[test]
 fn an_unknown_stage_is_logged_once() {
-    let stage = |id, word: &str| market(id, &format!(r#","umaResolutionStatus":"{word}""#));
-    let log = |word: &str| {
-        format!("log UnknownStage {{ stage: {word:?}, market: \"0xa\" }}; unresolved 0xa")
+    let stage = |id, stage: &str| market(id, &format!(r#","umaResolutionStatus":"{stage}""#));
+    let log = |stage: &str| {
+        format!("log UnknownStage {{ stage: {stage:?}, market: \"0xa\" }}; unresolved 0xa")
     };
-    let mut story = Story::begin();
-    story.take(0, List(vec![market("a", "")]));
-    for (told, expected) in [
+    let mut scenario = Scenario::start();
+    scenario.take(0, List(vec![market("a", "")]));
+    for (descriptions, expected) in [
         (vec![stage("a", "odd")], log("odd")),
         (vec![stage("a", "odd")], "unresolved 0xa".to_owned()),
         (vec![stage("a", "odder"), stage("a", "odder")], log("odder")),
         (vec![stage("a", "proposed")], "unresolved 0xa".to_owned()),
     ] {
-        assert_eq!(story.take(1, Describe(told)), expected);
+        assert_eq!(scenario.take(1, Describe(descriptions)), expected);
     }
 }
 
@@ -399,12 +399,13 @@ fn other_tokens_are_logged_once() {
         other.info.outcomes[1].token_id = "7".into();
         other
     };
-    let mut story = Story::begin();
-    story.take(0, List(vec![own()]));
-    let named = r#"log TokensChanged { market: "0xa" }; unresolved 0xa"#;
-    for (told, expected) in
-        [(other(), named), (other(), "unresolved 0xa"), (own(), "unresolved 0xa"), (other(), named)]
+    let mut scenario = Scenario::start();
+    scenario.take(0, List(vec![own()]));
+    let logged = r#"log TokensChanged { market: "0xa" }; unresolved 0xa"#;
+    let quiet = "unresolved 0xa";
+    for (description, expected) in
+        [(other(), logged), (other(), quiet), (own(), quiet), (other(), logged)]
     {
-        assert_eq!(story.take(1, Describe(vec![told])), expected);
+        assert_eq!(scenario.take(1, Describe(vec![description])), expected);
     }
 }

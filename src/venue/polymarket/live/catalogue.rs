@@ -219,7 +219,7 @@ impl Cataloguer {
         };
         let outcomes = &told.gamma.info.outcomes;
         if let Resolution::Pending(Pending::NoPayouts | Pending::Unconfirmed) =
-            resolution::decide(&told.told(outcomes))
+            resolution::decide(&told.reports(outcomes))
         {
             told.data = match self.rest.resolution(&told.gamma).await {
                 Ok(data) => data.unwrap_or_else(|error| {

@@ -240,7 +240,7 @@ impl Rest {
         Ok(data::resolution(&String::from_utf8_lossy(&body), gamma))
     }
 
-    /// The books of these tokens, at most `BOOKS_PER_QUESTION_MAX`, as text to be read with
+    /// The books of these tokens, at most `BOOKS_PER_REQUEST_MAX`, as text to be read with
     /// [`clob::books`]. The venue leaves out those of which it has none. [`Self::books_ready`] goes
     /// before it.
     pub(super) async fn books(&self, token_ids: &[Arc<str>]) -> Result<Bytes, RestError> {

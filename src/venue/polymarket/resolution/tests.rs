@@ -3,8 +3,8 @@ use super::*;
 
 const AT: Timestamp = Timestamp::from_nanos(5_000_000_000);
 
-/// What Gamma would say: whether the market is closed, the stage, the prices.
-fn gamma((closed, stage, prices): (bool, &str, &str)) -> Description {
+/// A description by Gamma: whether the market is closed, the stage, the prices.
+fn gamma((closed, stage, prices): Gamma) -> Description {
     let stage = match stage {
         "" => String::new(),
         stage => format!(r#","umaResolutionStatus":"{stage}""#),
@@ -17,11 +17,11 @@ fn gamma((closed, stage, prices): (bool, &str, &str)) -> Description {
     gamma::market(&text).unwrap()
 }
 
-/// What the CLOB service would say: whether the market is closed, its tokens, each with its price
-/// and `*` behind the winner's.
-fn clob((closed, tokens): (bool, &str)) -> Description {
-    let token = |word: &str| {
-        let (token, price) = word.split_once(':').unwrap();
+/// A description by the CLOB service: whether the market is closed, and its tokens, each with its
+/// price, with `*` behind the winner's.
+fn clob((closed, tokens): Clob) -> Description {
+    let token = |field: &str| {
+        let (token, price) = field.split_once(':').unwrap();
         let winner = price.ends_with('*');
         let price = price.trim_end_matches('*');
         format!(
@@ -39,22 +39,27 @@ type Gamma = (bool, &'static str, &'static str);
 type Clob = (bool, &'static str);
 
 #[track_caller]
-fn check(told_gamma: Option<Gamma>, told_clob: Option<Clob>, winner: Option<&str>, expected: &str) {
+fn check(
+    by_gamma: Option<Gamma>,
+    by_clob: Option<Clob>,
+    socket_winner: Option<&str>,
+    expected: &str,
+) {
     let outcomes = gamma((false, "", "")).info.outcomes;
-    let mut told: Vec<Told> = Vec::new();
-    let gamma = told_gamma.map(gamma);
-    told.extend(gamma.as_ref().map(|it| Told::of(Source::Gamma, it, &outcomes)));
-    let clob = told_clob.map(clob);
-    told.extend(clob.as_ref().map(|it| Told::of(Source::Clob, it, &outcomes)));
-    told.extend(winner.map(|token| Told::winner(Some(token), AT, &outcomes)));
-    let actual = match decide(&told) {
+    let mut reports: Vec<SourceReport> = Vec::new();
+    let gamma = by_gamma.map(gamma);
+    reports.extend(gamma.as_ref().map(|it| SourceReport::of(Source::Gamma, it, &outcomes)));
+    let clob = by_clob.map(clob);
+    reports.extend(clob.as_ref().map(|it| SourceReport::of(Source::Clob, it, &outcomes)));
+    reports.extend(socket_winner.map(|token| SourceReport::winner(Some(token), AT, &outcomes)));
+    let actual = match decide(&reports) {
         Resolution::Final { payouts, .. } => {
             assert_eq!(payouts.iter().map(|price| price.micros()).sum::<i64>(), 1_000_000);
             format!("pays {}/{}", payouts[0], payouts[1])
         }
         Resolution::Pending(why) => format!("{why:?}"),
     };
-    assert_eq!(actual, expected, "{told:?}");
+    assert_eq!(actual, expected, "{reports:?}");
 }
 
 #[test]
@@ -66,7 +71,7 @@ fn the_whole_rule() {
     let first_wins = Some((true, "1:1* 2:0"));
     let second_wins = Some((true, "1:0 2:1*"));
     for (gamma, clob, winner, expected) in [
-        // Gamma alone: only when it says that this is final.
+        // Gamma alone suffices only with a final stage.
         (closed("resolved", first), None, None, "pays 1/0"),
         (closed("resolved", second), None, None, "pays 0/1"),
         (closed("resolved", half), None, None, "pays 0.5/0.5"),
@@ -84,22 +89,22 @@ fn the_whole_rule() {
         (closed("reopened", first), None, None, "UnknownStage"),
         (Some((false, "resolved", first)), None, None, "Open"),
         (Some((false, "", r#"["0.645","0.355"]"#)), None, None, "Open"),
-        // Rows of old markets.
+        // As old markets show it.
         (closed("", r#"["0","0"]"#), None, None, "NoPayouts"),
         (closed("resolved", r#"["0","0"]"#), None, None, "NoPayouts"),
         (closed("resolved", r#"["0.584","0.416"]"#), None, None, "NoPayouts"),
         (closed("resolved", r#"["1","1"]"#), None, None, "NoPayouts"),
         (closed("resolved", "[]"), None, None, "NoPayouts"),
-        // The CLOB service alone is never enough.
+        // The CLOB service alone never suffices.
         (None, first_wins, None, "Unconfirmed"),
         (None, Some((true, "1:0.5 2:0.5")), None, "Unconfirmed"),
         (None, Some((true, "1:1 2:0")), None, "NoPayouts"),
         (None, Some((true, "1:0 2:0")), None, "NoPayouts"),
         (None, Some((false, "1:1* 2:0")), None, "Open"),
-        // Two that agree, in whatever order their tokens come.
+        // Two sources that agree, whatever the order of their tokens.
         (closed("", first), first_wins, None, "pays 1/0"),
         (closed("", first), Some((true, "2:0 1:1*")), None, "pays 1/0"),
-        // ½ is also what both show where there never was a price.
+        // Both also show ½ where there never was a price.
         (closed("", half), Some((true, "1:0.5 2:0.5")), None, "Unconfirmed"),
         (closed("resolved", half), Some((true, "1:0.5 2:0.5")), None, "pays 0.5/0.5"),
         (closed("", first), Some((true, "1:1 2:0")), None, "Unconfirmed"),
@@ -107,7 +112,7 @@ fn the_whole_rule() {
         (closed("resolved", first), Some((false, "1:0.99 2:0.01")), None, "pays 1/0"),
         (Some((false, "", first)), first_wins, None, "Unconfirmed"),
         (closed("", r#"["0","0"]"#), first_wins, None, "Unconfirmed"),
-        // What is proposed or disputed is not final, whoever agrees.
+        // A proposed or disputed result is not final, whoever agrees.
         (closed("proposed", first), first_wins, Some("1"), "Proposed"),
         (closed("disputed", first), first_wins, Some("1"), "Disputed"),
         (closed("requested", first), first_wins, Some("1"), "Requested"),
@@ -133,31 +138,31 @@ fn the_whole_rule() {
 }
 
 #[test]
-fn half_to_each_side_is_final_when_the_data_api_says_so() {
+fn half_to_each_side_is_final_when_the_data_api_confirms_it() {
     let described = gamma((true, "", r#"["0.5","0.5"]"#));
-    let told = Told::of(Source::Gamma, &described, &described.info.outcomes);
-    let data = Told { source: Source::Data, ..told.clone() };
-    assert!(matches!(decide(&[told, data]), Resolution::Final { .. }));
+    let gamma = SourceReport::of(Source::Gamma, &described, &described.info.outcomes);
+    let data = SourceReport { source: Source::Data, ..gamma.clone() };
+    assert!(matches!(decide(&[gamma, data]), Resolution::Final { .. }));
 }
 
 #[test]
 fn a_source_does_not_confirm_itself() {
     let described = gamma((true, "", r#"["1","0"]"#));
-    let told = Told::of(Source::Gamma, &described, &described.info.outcomes);
-    let resolution = decide(&[told.clone(), told]);
+    let report = SourceReport::of(Source::Gamma, &described, &described.info.outcomes);
+    let resolution = decide(&[report.clone(), report]);
     assert_eq!(resolution, Resolution::Pending(Pending::Unconfirmed));
 }
 
 #[test]
-fn the_evidence_says_who_told_what_and_when() {
+fn the_evidence_lists_each_source_with_its_report_and_time() {
     let described = gamma((true, "resolved", r#"["1","0"]"#));
     let outcomes = &described.info.outcomes;
-    let told = [
-        Told::of(Source::Gamma, &described, outcomes),
-        Told::of(Source::Clob, &clob((false, "1:0.9 2:0.1")), outcomes),
-        Told::winner(Some("1"), AT, outcomes),
+    let reports = [
+        SourceReport::of(Source::Gamma, &described, outcomes),
+        SourceReport::of(Source::Clob, &clob((false, "1:0.9 2:0.1")), outcomes),
+        SourceReport::winner(Some("1"), AT, outcomes),
     ];
-    let Resolution::Final { evidence, .. } = decide(&told) else { panic!("it is final") };
+    let Resolution::Final { evidence, .. } = decide(&reports) else { panic!("it is final") };
     assert_eq!(
         evidence,
         "Gamma: closed resolved pays 1/0; CLOB: tells no payouts; \

@@ -8,8 +8,8 @@ use serde_json::value::RawValue;
 
 use super::gamma::curve;
 use super::{
-    Description, FieldProblem, Raw, UNTOLD, WireError, checked_hash, checked_id, expected, flag,
-    is_hydrated, micros, object, outcomes, payouts_of, scalar, shown, time, told_at,
+    Description, FieldProblem, NO_TIMESTAMP, Raw, WireError, checked_hash, checked_id, expected,
+    flag, is_hydrated, micros, object, outcomes, payouts_of, scalar, shown, time, timestamp_of,
 };
 use crate::ids::Timestamp;
 use crate::market::book::{Ladder, Level};
@@ -146,7 +146,7 @@ impl<'a> BookObject<'a> {
     pub(super) fn message(self) -> Result<BookMessage<'a>, WireError> {
         let market = checked_id("market", needed("market", self.market)?)?;
         let asset_id = checked_id("asset_id", needed("asset_id", self.asset_id)?)?;
-        let at = told_at(self.timestamp)?;
+        let at = timestamp_of(self.timestamp)?;
         let bids = needed("bids", self.bids)?.0;
         let asks = needed("asks", self.asks)?.0;
         let ladder = Ladder::from_levels(bids, asks).map_err(|error| WireError::Field {
@@ -163,7 +163,7 @@ impl<'a> BookObject<'a> {
             asset_id,
             at,
             // It covers the time.
-            hash: checked_hash(self.hash)?.filter(|_| at != UNTOLD),
+            hash: checked_hash(self.hash)?.filter(|_| at != NO_TIMESTAMP),
             ladder,
             order_size_min: self
                 .min_order_size
@@ -237,10 +237,10 @@ pub fn compact_market(text: &str) -> Result<Description, WireError> {
     Ok(Description {
         info,
         updated_at: None,
-        tells_fees: true,
-        payouts_shown: None,
-        names_winner: false,
-        stage: Stage::Untold,
+        is_fee_stated: true,
+        shown_payouts: None,
+        has_named_winner: false,
+        stage: Stage::Unreported,
     })
 }
 
@@ -332,14 +332,14 @@ pub fn long_market(text: &str) -> Result<Description, WireError> {
             (true, false) => Price::ZERO,
         })
         .collect();
-    let payouts_shown = if closed { payouts_of(&numbers) } else { None };
+    let shown_payouts = if closed { payouts_of(&numbers) } else { None };
     Ok(Description {
         info,
         updated_at: None,
-        tells_fees: is_free,
-        payouts_shown,
-        names_winner: has_winner,
-        stage: Stage::Untold,
+        is_fee_stated: is_free,
+        shown_payouts,
+        has_named_winner: has_winner,
+        stage: Stage::Unreported,
     })
 }
 

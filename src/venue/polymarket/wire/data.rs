@@ -45,10 +45,10 @@ pub fn resolution(text: &str, gamma: &Description) -> Result<Option<Description>
         return Ok(Some(Description {
             info,
             updated_at: None,
-            tells_fees: false,
-            payouts_shown: payouts,
-            names_winner: false,
-            stage: Stage::Untold,
+            is_fee_stated: false,
+            shown_payouts: payouts,
+            has_named_winner: false,
+            stage: Stage::Unreported,
         }));
     }
     Ok(None)
@@ -85,7 +85,7 @@ mod tests {
         );
         match resolution(&format!(r#"{{"data":{rows}}}"#), &gamma.unwrap()) {
             Ok(None) => "nothing".to_owned(),
-            Ok(Some(told)) => match told.payouts_shown {
+            Ok(Some(told)) => match told.shown_payouts {
                 None => "no payouts".to_owned(),
                 Some(payouts) => {
                     payouts.iter().map(ToString::to_string).collect::<Vec<_>>().join("/")

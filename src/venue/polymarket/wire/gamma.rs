@@ -145,7 +145,7 @@ pub fn market(text: &str) -> Result<Description, WireError> {
     // payout pays nothing.
     let prices = prices(object.outcome_prices).unwrap_or_default();
     let closed = flag("closed", object.closed)?.unwrap_or(false);
-    let payouts_shown =
+    let shown_payouts =
         if closed && prices.len() == labels.len() { payouts_of(&prices) } else { None };
     info.status = if closed {
         MarketStatus::Closed
@@ -176,9 +176,9 @@ pub fn market(text: &str) -> Result<Description, WireError> {
     Ok(Description {
         info,
         updated_at: shown(object.updated_at).and_then(|text| time(&text)),
-        tells_fees: fees.is_some(),
-        payouts_shown,
-        names_winner: false,
+        is_fee_stated: fees.is_some(),
+        shown_payouts,
+        has_named_winner: false,
         stage: Stage::of(shown(object.uma_resolution_status).as_deref()),
     })
 }

@@ -10,8 +10,8 @@ use smallvec::{SmallVec, smallvec};
 use super::clob::{BookMessage, BookObject, Levels, needed, price, set_grid, size};
 use super::gamma::fees;
 use super::{
-    Description, Raw, UNTOLD, WireError, checked_hash, checked_id, expected, is_hydrated, list,
-    object, outcomes, scalar, shown, told_at,
+    Description, NO_TIMESTAMP, Raw, WireError, checked_hash, checked_id, expected, is_hydrated,
+    list, object, outcomes, scalar, shown, timestamp_of,
 };
 use crate::ids::Timestamp;
 use crate::market::book::Side;
@@ -283,7 +283,7 @@ impl<'a> MessageObject<'a> {
     }
 
     fn at(&self) -> Result<Timestamp, WireError> {
-        told_at(self.timestamp)
+        timestamp_of(self.timestamp)
     }
 
     fn book(self) -> Result<BookMessage<'a>, WireError> {
@@ -318,7 +318,7 @@ impl<'a> MessageObject<'a> {
                 price: price("price", entry.price)?,
                 size: size("size", entry.size)?,
                 // It covers the time.
-                hash: checked_hash(entry.hash)?.filter(|_| at != UNTOLD),
+                hash: checked_hash(entry.hash)?.filter(|_| at != NO_TIMESTAMP),
                 best_bid: top("best_bid", entry.best_bid)?,
                 best_ask: top("best_ask", entry.best_ask)?,
             })
@@ -428,7 +428,7 @@ fn new_market(text: &str) -> Result<NewMarket, WireError> {
     let object: NewMarketObject<'_> = object(text)?;
     let market = scalar("market", object.market)?.ok_or(WireError::Missing { field: "market" })?;
     checked_id("market", &market)?;
-    let at = told_at(scalar("timestamp", object.timestamp)?.as_deref())?;
+    let at = timestamp_of(scalar("timestamp", object.timestamp)?.as_deref())?;
     let labels = list("outcomes", object.outcomes)?;
     let tokens = list("assets_ids", object.assets_ids)?;
     let mut info = MarketInfo::bare(&market, outcomes(&labels, ("assets_ids", &tokens))?);
@@ -442,11 +442,11 @@ fn new_market(text: &str) -> Result<NewMarket, WireError> {
     info.slug = shown(object.slug);
     let description = Description {
         info,
-        updated_at: (at != UNTOLD).then_some(at),
-        tells_fees: fees.is_some(),
-        payouts_shown: None,
-        names_winner: false,
-        stage: Stage::Untold,
+        updated_at: (at != NO_TIMESTAMP).then_some(at),
+        is_fee_stated: fees.is_some(),
+        shown_payouts: None,
+        has_named_winner: false,
+        stage: Stage::Unreported,
     };
     Ok(NewMarket { at, description })
 }
