@@ -108,7 +108,7 @@ impl Tape {
         let timing = Timing { lag_max: Duration::MAX, ..Timing::VENUE };
         let feed = Feed::new(Arc::new(Markets::new()), MismatchPolicy::Distrust);
         let mut venue = Unconnected::new(timing, feed, vec![self.market.clone()]);
-        self.first.iter().for_each(|text| venue.hear(text));
+        self.first.iter().for_each(|text| venue.frame(text));
         venue
     }
 
@@ -116,7 +116,7 @@ impl Tape {
         if self.is_whole {
             venue.open();
         }
-        self.frames.iter().for_each(|text| venue.hear(text));
+        self.frames.iter().for_each(|text| venue.frame(text));
     }
 
     /// Checks that every round does the work that is measured.
@@ -156,7 +156,7 @@ fn frames(criterion: &mut Criterion) {
             if tape.is_whole {
                 bencher.iter(|| tape.play(&mut venue));
             } else {
-                bencher.iter(|| venue.hear(black_box(frames.next().expect("a cycle"))));
+                bencher.iter(|| venue.frame(black_box(frames.next().expect("a cycle"))));
             }
         });
     }

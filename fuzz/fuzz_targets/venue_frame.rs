@@ -62,10 +62,10 @@ fn live(text: &str) {
     let feed = Feed::new(markets.clone(), MismatchPolicy::Distrust);
     let described = gamma::market(MARKET).expect("it is well described");
     let mut venue = Unconnected::new(Timing::VENUE, feed, vec![described]);
-    venue.hear(BOOKS);
+    venue.frame(BOOKS);
     check(&markets);
     for line in text.lines() {
-        venue.hear(line);
+        venue.frame(line);
         check(&markets);
     }
     assert!(venue.status().frames > 0);

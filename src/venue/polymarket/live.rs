@@ -1,7 +1,8 @@
-//! Carries: what Polymarket tells to a [`Follower`], and what that asks for to the venue.
+//! Connects a [`Follower`] to Polymarket.
 //!
-//! One task decides, and keeps the books. Sockets, the catalogue and the book endpoint each have
-//! tasks that only carry: what they hear comes through one bounded queue, in order.
+//! One task makes all decisions and keeps the books. Sockets, the catalogue and the book endpoint
+//! have tasks of their own, which decide nothing: whatever they receive goes to the one task, in
+//! order, through one bounded queue.
 
 mod budget;
 mod catalogue;
@@ -44,95 +45,96 @@ use crate::venue::follow::timing::Timing;
 use crate::venue::live::LiveVenue;
 use crate::venue::tape::TapeSender;
 
-/// What the tasks that carry have brought and that is not yet looked at.
+/// How many events may wait in the queue.
 const EVENTS_MAX: usize = 8_192;
 
-/// Questions to the book endpoint at a time.
-const BOOK_QUESTIONS_MAX: usize = 2;
+/// How many requests to the book endpoint may be in flight.
+const BOOK_REQUESTS_MAX: usize = 2;
 
-/// What the tasks that carry bring.
+/// What the other tasks receive.
 enum Event {
     /// A connection is open and its subscriptions are about to be sent.
     Opened { socket: usize, connection: u64 },
     /// A text frame.
     Frame(Received),
-    /// A connection has ended, or was never opened; the next try comes after a pause.
+    /// A connection ended, or could not be opened. The socket reconnects after a pause.
     Lost { socket: usize, lost: Lost, pause: Duration },
     /// The markets to follow, the most traded first.
     Listed(Vec<Description>),
-    /// Markets that were asked for.
+    /// Descriptions that were requested.
     Described(Vec<Described>),
-    /// The books of tokens that were asked for.
+    /// Books that were requested.
     Books(Answered),
 }
 
 /// An answer of the book endpoint.
 struct Answered {
+    /// The number of the request.
     ask: u64,
     asked: BookRequest,
-    /// When the question left, and when the answer came.
     asked_at: Instant,
-    at: Instant,
+    received_at: Instant,
     answer: Result<Bytes, RestError>,
 }
 
-/// Follows the venue.
+/// Follows Polymarket live.
 pub struct Live {
     follower: Follower<Feed>,
     status: LiveStatus,
     config: Arc<LiveConfig>,
     began: Instant,
     tap: Tap,
-    /// How many gaps of the tape were answered with new connections.
-    gaps_mended: u64,
+    /// The gaps of the tape after which the sockets were reconnected.
+    handled_gap_count: u64,
     rest: Arc<Rest>,
     sockets: Vec<Handle>,
-    /// Whoever connects holds it for a while, so that many sockets do not come at once.
-    door: Arc<tokio::sync::Mutex<()>>,
+    /// Held for a while by the socket that connects, so that connections are spaced out.
+    connect_lock: Arc<tokio::sync::Mutex<()>>,
     queue_bytes: Arc<Semaphore>,
     events: mpsc::Sender<Event>,
     urgent: mpsc::Sender<Urgent>,
     unresolved: watch::Sender<Arc<[Arc<str>]>>,
-    /// Until it runs.
-    received: Option<(mpsc::Receiver<Event>, mpsc::Receiver<Urgent>)>,
-    book_questions: usize,
-    /// Questions so far.
+    /// Taken when it starts to run.
+    receivers: Option<(mpsc::Receiver<Event>, mpsc::Receiver<Urgent>)>,
+    /// Requests to the book endpoint in flight.
+    pending_asks: usize,
+    /// Requests to the book endpoint so far.
     ask_count: u64,
 }
 
 impl Live {
-    /// Connects to nothing until it runs.
+    /// Connects only when run.
     pub fn new(config: LiveConfig, feed: Feed) -> Self {
         Self::tapped(config, feed, Tap::default())
     }
 
-    /// One that puts on a tape what it hears.
+    /// Records on a tape.
     pub fn tapped(config: LiveConfig, feed: Feed, tap: Tap) -> Self {
         let config = Arc::new(config);
-        let (events, received) = mpsc::channel(EVENTS_MAX);
-        let (urgent, urgent_received) = mpsc::channel(URGENT_MAX);
+        let (events, event_receiver) = mpsc::channel(EVENTS_MAX);
+        let (urgent, urgent_receiver) = mpsc::channel(URGENT_MAX);
         Self {
             follower: follower(feed, config.filter.clone(), config.timing.clone()),
             status: LiveStatus::default(),
             began: Instant::now(),
-            gaps_mended: 0,
+            handled_gap_count: 0,
             rest: Arc::new(Rest::new(&config, tap.clone())),
             config,
             tap,
             sockets: Vec::new(),
-            door: Arc::default(),
+            connect_lock: Arc::default(),
             queue_bytes: Arc::new(Semaphore::new(QUEUE_BYTES_MAX)),
             events,
             urgent,
             unresolved: watch::Sender::new(Arc::default()),
-            received: Some((received, urgent_received)),
-            book_questions: 0,
+            receivers: Some((event_receiver, urgent_receiver)),
+            pending_asks: 0,
             ask_count: 0,
         }
     }
 
     async fn follow(&mut self) {
-        let Some((mut received, urgent)) = self.received.take() else { return };
+        let Some((mut events, urgent)) = self.receivers.take() else { return };
         let cataloguer = Cataloguer {
             rest: self.rest.clone(),
             config: self.config.clone(),
@@ -148,8 +150,8 @@ impl Live {
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                Some(event) = received.recv() => self.take(event),
-                _ = sweep.tick() => self.sweep(received.is_empty()),
+                Some(event) = events.recv() => self.take(event),
+                _ = sweep.tick() => self.sweep(events.is_empty()),
             }
         }
     }
@@ -170,56 +172,58 @@ impl Live {
             }
             Event::Lost { socket, lost, pause } => {
                 let pause_ms = log::millis(pause);
-                tracing::warn!(socket, %lost, pause_ms, "venue connection lost; it is tried again");
+                tracing::warn!(socket, reason = %lost, pause_ms, "venue connection lost");
                 self.tap.lost(socket, &lost);
                 self.follower.lost(socket, now());
             }
-            Event::Listed(told) => {
-                self.tap.listed(told.iter().map(|told| &told.info.condition_id));
-                self.follower.listed(told, now());
+            Event::Listed(descriptions) => {
+                self.tap.listed(descriptions.iter().map(|it| &it.info.condition_id));
+                self.follower.listed(descriptions, now());
             }
-            Event::Described(told) => {
-                let ids = |is_told: fn(&Described) -> bool| {
-                    let told = told.iter().filter(move |told| is_told(told));
-                    told.map(|told| &told.gamma.info.condition_id)
+            Event::Described(all) => {
+                let ids = |is_included: fn(&Described) -> bool| {
+                    let included = all.iter().filter(move |described| is_included(described));
+                    included.map(|described| &described.gamma.info.condition_id)
                 };
                 self.tap.described(
                     ids(|_| true),
-                    ids(|told| told.clob.is_some()),
-                    ids(|told| told.data.is_some()),
+                    ids(|described| described.clob.is_some()),
+                    ids(|described| described.data.is_some()),
                 );
-                self.follower.described(told, now());
+                self.follower.described(all, now());
             }
-            Event::Books(Answered { ask, asked, asked_at, at, answer }) => {
-                self.tap.books(ask, asked_at, at, &answer);
-                let body = answer.inspect_err(|error| tracing::warn!(%error, "no books")).ok();
-                self.book_questions -= 1;
+            Event::Books(Answered { ask, asked, asked_at, received_at, answer }) => {
+                self.tap.books(ask, asked_at, received_at, &answer);
+                let failed = |error: &RestError| tracing::warn!(%error, "book request failed");
+                let body = answer.inspect_err(failed).ok();
+                self.pending_asks -= 1;
                 let asked_at = asked_at.saturating_duration_since(self.began);
-                self.follower.answer(&asked, body.as_deref(), asked_at, stamp(self.began, at));
-                self.ask_for_books();
+                let received = stamp(self.began, received_at);
+                self.follower.answer(&asked, body.as_deref(), asked_at, received);
+                self.request_books();
             }
         }
         self.carry_out();
     }
 
-    /// Looks at all books. `has_heard_all` where nothing that a socket told waits to be taken.
-    fn sweep(&mut self, has_heard_all: bool) {
+    /// Checks the age of every book. `is_caught_up` means that no event is still queued.
+    fn sweep(&mut self, is_caught_up: bool) {
         let now = stamp(self.began, Instant::now());
-        self.follower.sweep(now, has_heard_all);
-        // Whoever plays the tape does not know what was lost of it: other connections begin with
-        // whole books.
+        self.follower.sweep(now, is_caught_up);
+        // A replay cannot know what a gap of the tape contained. New connections start with full
+        // books, from which it can continue.
         let gap_count = self.tap.gap_count();
-        if gap_count > self.gaps_mended {
-            tracing::warn!("the tape has a gap: all sockets are opened anew");
-            self.gaps_mended = gap_count;
-            self.follower.give_up_all("the tape has a gap", now);
+        if gap_count > self.handled_gap_count {
+            tracing::warn!(gap_count, "gap in the tape, reconnecting all sockets");
+            self.handled_gap_count = gap_count;
+            self.follower.give_up_all("gap in the tape", now);
         }
         self.carry_out();
-        self.ask_for_books();
+        self.request_books();
         self.status.set(snapshot(&self.follower));
     }
 
-    /// Does what the decisions so far ask for.
+    /// Carries out the follower's requests.
     fn carry_out(&mut self) {
         for request in self.follower.take_requests() {
             match request {
@@ -230,7 +234,7 @@ impl Live {
                     self.tap.given_up(socket, why);
                 }
                 Request::Expired(tokens) => self.tap.expired(&tokens),
-                // Past the bound, the schedule asks.
+                // If the queue is full, the market waits for the schedule.
                 Request::Describe { condition_id, is_new: true } => {
                     let _ = self.urgent.try_send(Urgent::Announced(condition_id));
                 }
@@ -243,13 +247,13 @@ impl Live {
         }
     }
 
-    /// The socket of this number, which is there from then on.
+    /// The socket with this number, created if necessary.
     fn socket(&mut self, socket: usize) -> &Handle {
         for number in self.sockets.len()..=socket {
             self.sockets.push(Handle::open(
                 number,
                 self.config.clone(),
-                self.door.clone(),
+                self.connect_lock.clone(),
                 self.queue_bytes.clone(),
                 self.events.clone(),
             ));
@@ -257,11 +261,11 @@ impl Live {
         &self.sockets[socket]
     }
 
-    fn ask_for_books(&mut self) {
-        while self.book_questions < BOOK_QUESTIONS_MAX
+    fn request_books(&mut self) {
+        while self.pending_asks < BOOK_REQUESTS_MAX
             && let Some(asked) = self.follower.next_book_request()
         {
-            self.book_questions += 1;
+            self.pending_asks += 1;
             self.ask_count += 1;
             let ask = self.ask_count;
             self.tap.ask(ask, asked.iter().map(|(id, _)| id));
@@ -271,8 +275,9 @@ impl Live {
                 rest.books_ready().await;
                 let asked_at = Instant::now();
                 let answer = rest.books(&ids).await;
-                let answered = Answered { ask, asked, asked_at, at: Instant::now(), answer };
-                // Nobody listens when the server ends.
+                let received_at = Instant::now();
+                let answered = Answered { ask, asked, asked_at, received_at, answer };
+                // The receiver is gone when the server shuts down.
                 let _ = events.send(Event::Books(answered)).await;
             });
         }
@@ -303,7 +308,7 @@ impl LiveVenue for Live {
     }
 }
 
-/// A follower that checks the venue's hashes.
+/// Creates a follower that checks the venue's hashes.
 fn follower(mut feed: Feed, filter: MarketFilter, timing: Timing) -> Follower<Feed> {
     feed.verify_with(BookHasher::default());
     Follower::new(feed, filter, timing)
@@ -313,10 +318,10 @@ fn snapshot(follower: &Follower<Feed>) -> LiveSnapshot {
     LiveSnapshot { feed: follower.books().counts(), ..follower.snapshot() }
 }
 
-/// When something reached us at this instant, however long it has waited since.
+/// Converts the instant of a receipt to a stamp, however long ago it was.
 fn stamp(began: Instant, at: Instant) -> Stamp {
-    let waited = i64::try_from(at.elapsed().as_nanos()).unwrap_or(i64::MAX);
-    let time = Timestamp::from_nanos(Timestamp::now().nanos().saturating_sub(waited));
+    let elapsed_ns = i64::try_from(at.elapsed().as_nanos()).unwrap_or(i64::MAX);
+    let time = Timestamp::from_nanos(Timestamp::now().nanos().saturating_sub(elapsed_ns));
     Stamp { elapsed: at.saturating_duration_since(began), time }
 }
 

@@ -1,14 +1,14 @@
-//! Polymarket's JSON, and nothing else: text in, typed values out.
+//! Parses Polymarket's JSON into typed values, and does nothing else.
 //!
-//! Gamma describes markets with camel case, numbers, and strings that hold JSON arrays; the CLOB
-//! service with snake case or single letters; the market socket with strings throughout. Whatever
-//! their form, numbers are read from their text and no float comes between.
+//! Gamma describes markets in camel case, with numbers, and strings that contain JSON arrays; the
+//! CLOB service in snake case or with single letters; the market socket with strings throughout.
+//! Numbers of all forms are parsed from their text, never through a float.
 //!
-//! Everything is parsed by `serde_json`: exact numbers need its raw values, which `simd-json`
-//! lacks, and where all numbers are texts that was the slower of the two (`perf/README.md` has the
-//! figures). What is well formed is read in one pass.
+//! The parser is `serde_json`: exact numbers need its raw values, which `simd-json` lacks, and
+//! where all numbers are strings `simd-json` was the slower of the two (`perf/README.md` has the
+//! figures). Well-formed input is parsed in one pass.
 //!
-//! It does not know what came before: what a message changes is for the feed to decide.
+//! Parsing has no memory: what a message changes is for the feed to decide.
 
 pub mod clob;
 pub mod data;
@@ -28,36 +28,36 @@ use crate::market::catalogue::{
 };
 use crate::money::{DecimalError, Price, Rounding, micros_from_text};
 
-/// A hash is no longer than this: the venue's have 40 bytes.
+/// The longest hash accepted. The venue's have 40 bytes.
 pub const HASH_BYTES_MAX: usize = 80;
 
-/// The time of a message that tells none, as happens. Nothing real has happened then.
+/// The timestamp of messages that have none, which do occur.
 pub const NO_TIMESTAMP: Timestamp = Timestamp::EPOCH;
 
-/// Why a message cannot be used.
+/// Why a message cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
-    /// It is not JSON of the expected form; the text tells line and column.
+    /// It is not JSON of the expected form. The text has line and column.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
-    /// A field is needed and is not there.
+    /// A required field is missing.
     #[error("field {field} is missing")]
     Missing {
-        /// Which.
+        /// The name of the field.
         field: &'static str,
     },
-    /// A field is there and cannot be used.
+    /// A field has an invalid value.
     #[error("field {field}: {problem}")]
     Field {
-        /// Which.
+        /// The name of the field.
         field: &'static str,
         /// What is wrong with it.
         problem: FieldProblem,
     },
-    /// A frame of a kind that nobody documents.
+    /// A frame of an undocumented type.
     #[error("frame of unknown type {event_type:?}")]
     UnknownType {
-        /// As sent, cut to [`ID_BYTES_MAX`] characters.
+        /// The type, cut to [`ID_BYTES_MAX`] characters.
         event_type: String,
     },
     /// A `price_change` from before 2025-09-15, which no server sends today.
@@ -68,33 +68,33 @@ pub enum WireError {
 /// What is wrong with a field.
 #[derive(Debug, thiserror::Error)]
 pub enum FieldProblem {
-    /// It does not hold a number.
+    /// It is not a valid number.
     #[error(transparent)]
     Number(#[from] DecimalError),
-    /// It does not hold a value of the expected form.
+    /// It does not have the expected form.
     #[error("expected {expected}")]
     Expected {
-        /// Of which form.
+        /// The expected form.
         expected: &'static str,
     },
-    /// Its levels do not make a book.
+    /// Its levels do not form a book.
     #[error(transparent)]
     Ladder(#[from] crate::market::book::LadderError),
 }
 
-/// What a description of a market tells, from whichever service.
+/// A description of a market, by any of the services.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Description {
-    /// As far as it is told; defaults elsewhere.
+    /// Defaults where the description states nothing.
     pub info: MarketInfo,
-    /// When the venue last touched it, if told.
+    /// When the venue last updated it, if stated.
     pub updated_at: Option<Timestamp>,
-    /// Whether the description tells what a taker pays.
+    /// Whether it states the taker's fee.
     pub is_fee_stated: bool,
-    /// The payouts that a closed market shows, when they are such as a market can resolve to.
-    /// Final only when the status says so: one source alone may be early.
+    /// The payouts that a closed market shows, if a market can resolve to them. They are not final:
+    /// see [`super::resolution`].
     pub shown_payouts: Option<Vec<Price>>,
-    /// Whether those payouts are what a named winner pays.
+    /// Whether a winner is named, from which those payouts follow.
     pub has_named_winner: bool,
     /// How far the resolution is.
     pub stage: Stage,
@@ -103,7 +103,7 @@ pub struct Description {
 /// A field that may be missing, null, or of any type.
 type Raw<'a> = Option<&'a RawValue>;
 
-/// The content of a string or the text of a number; `None` when it is missing, null or empty.
+/// The content of a string or the text of a number; `None` if it is missing, null or empty.
 fn scalar<'a>(field: &'static str, raw: Raw<'a>) -> Result<Option<Cow<'a, str>>, WireError> {
     let Some(raw) = raw else { return Ok(None) };
     let text = raw.get();
@@ -117,7 +117,7 @@ fn scalar<'a>(field: &'static str, raw: Raw<'a>) -> Result<Option<Cow<'a, str>>,
     Ok(if content.is_empty() { None } else { Some(content) })
 }
 
-/// Millionths, from a number or a string that holds one.
+/// Millionths, from a number or a string that contains one.
 fn micros(field: &'static str, raw: Raw<'_>, rounding: Rounding) -> Result<Option<i64>, WireError> {
     let Some(text) = scalar(field, raw)? else { return Ok(None) };
     let micros = micros_from_text(&text, rounding)
@@ -125,7 +125,7 @@ fn micros(field: &'static str, raw: Raw<'_>, rounding: Rounding) -> Result<Optio
     Ok(Some(micros))
 }
 
-/// A flag; `None` when it is missing or null.
+/// A flag; `None` if it is missing or null.
 fn flag(field: &'static str, raw: Raw<'_>) -> Result<Option<bool>, WireError> {
     match raw.map(RawValue::get) {
         None | Some("null") => Ok(None),
@@ -135,7 +135,7 @@ fn flag(field: &'static str, raw: Raw<'_>) -> Result<Option<bool>, WireError> {
     }
 }
 
-/// The scalars of an array, or of a string that holds one; empty when there is none.
+/// The scalars of an array, or of a string that contains one; empty if there is none.
 fn list<'a>(field: &'static str, raw: Raw<'a>) -> Result<Vec<Cow<'a, str>>, WireError> {
     let Some(raw) = raw else { return Ok(Vec::new()) };
     if raw.get().starts_with('[') {
@@ -156,7 +156,7 @@ fn expected(field: &'static str, expected: &'static str) -> WireError {
     WireError::Field { field, problem: FieldProblem::Expected { expected } }
 }
 
-/// The name of a market or a token: visible ASCII that needs no escape in JSON.
+/// Checks the id of a market or a token: visible ASCII that needs no escaping in JSON.
 fn checked_id<'a>(field: &'static str, id: &'a str) -> Result<&'a str, WireError> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if id.is_empty() || id.len() > ID_BYTES_MAX || !id.bytes().all(is_plain) {
@@ -165,7 +165,7 @@ fn checked_id<'a>(field: &'static str, id: &'a str) -> Result<&'a str, WireError
     Ok(id)
 }
 
-/// Labels and tokens by index; tokens that are not told yet are empty.
+/// Pairs labels with tokens by index. Tokens that are not known yet are empty.
 fn outcomes(
     labels: &[Cow<'_, str>],
     (field, tokens): (&'static str, &[Cow<'_, str>]),
@@ -192,7 +192,7 @@ fn outcomes(
     outcomes.collect()
 }
 
-/// The venue's hash of a book, if it is told.
+/// Checks the venue's hash of a book, if there is one.
 fn checked_hash(hash: Option<&str>) -> Result<Option<&str>, WireError> {
     match hash {
         Some(hash) if hash.len() > HASH_BYTES_MAX => Err(expected("hash", "at most 80 bytes")),
@@ -200,43 +200,43 @@ fn checked_hash(hash: Option<&str>) -> Result<Option<&str>, WireError> {
     }
 }
 
-/// Text that is only shown: left out when it is malformed or too long.
+/// Text that is only displayed: `None` if it is malformed or too long.
 fn shown(raw: Raw<'_>) -> Option<Box<str>> {
     let text = scalar("text", raw).ok().flatten()?;
     (text.len() <= SHOWN_TEXT_BYTES_MAX).then(|| text.as_ref().into())
 }
 
-/// Whether all outcomes have their tokens.
+/// Whether all outcomes have tokens.
 fn is_hydrated(outcomes: &[Outcome]) -> bool {
     !outcomes.is_empty() && outcomes.iter().all(|outcome| !outcome.token_id.is_empty())
 }
 
-/// What a market resolves to when it shows these numbers: one outcome 1 and the others 0, or both
-/// of two ½, within 0.001. `None` for anything else, as old markets show.
+/// The payouts to which these prices round: one outcome 1 and the others 0, or both of two ½,
+/// within 0.001. `None` for anything else, which old markets show.
 fn payouts_of(shown: &[Price]) -> Option<Vec<Price>> {
     const TOLERANCE_MICROS: i64 = 1_000;
     let half = Price::from_micros(500_000);
-    let near =
+    let is_near =
         |price: Price, value: Price| (price.micros() - value.micros()).abs() <= TOLERANCE_MICROS;
-    if shown.len() == 2 && shown.iter().all(|&price| near(price, half)) {
+    if shown.len() == 2 && shown.iter().all(|&price| is_near(price, half)) {
         return Some(vec![half; 2]);
     }
-    let winner_count = shown.iter().filter(|&&price| near(price, Price::ONE)).count();
-    let loser_count = shown.iter().filter(|&&price| near(price, Price::ZERO)).count();
+    let winner_count = shown.iter().filter(|&&price| is_near(price, Price::ONE)).count();
+    let loser_count = shown.iter().filter(|&&price| is_near(price, Price::ZERO)).count();
     if winner_count != 1 || winner_count + loser_count != shown.len() || shown.len() < 2 {
         return None;
     }
-    let snap = |&price: &Price| if near(price, Price::ONE) { Price::ONE } else { Price::ZERO };
+    let snap = |&price: &Price| if is_near(price, Price::ONE) { Price::ONE } else { Price::ZERO };
     Some(shown.iter().map(snap).collect())
 }
 
-/// The time of RFC 3339 text, if it is that.
+/// Parses RFC 3339 text.
 fn time(text: &str) -> Option<Timestamp> {
     let time: jiff::Timestamp = text.parse().ok()?;
     i64::try_from(time.as_nanosecond()).ok().map(Timestamp::from_nanos)
 }
 
-/// The time that a message tells in milliseconds; [`NO_TIMESTAMP`] when it tells none.
+/// Parses the timestamp of a message, in milliseconds; [`NO_TIMESTAMP`] if there is none.
 fn timestamp_of(millis: Option<&str>) -> Result<Timestamp, WireError> {
     match millis {
         None | Some("") => Ok(NO_TIMESTAMP),
@@ -244,7 +244,7 @@ fn timestamp_of(millis: Option<&str>) -> Result<Timestamp, WireError> {
     }
 }
 
-/// The time of decimal text that counts milliseconds.
+/// Parses a timestamp in milliseconds.
 fn time_of_millis(field: &'static str, text: &str) -> Result<Timestamp, WireError> {
     if text.is_empty() || text.len() > 16 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(expected(field, "milliseconds"));
@@ -253,7 +253,7 @@ fn time_of_millis(field: &'static str, text: &str) -> Result<Timestamp, WireErro
     Ok(Timestamp::from_millis(millis))
 }
 
-/// Parses one object of a type that borrows from the text.
+/// Parses an object that borrows from the text.
 fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, WireError> {
     Ok(serde_json::from_str(text)?)
 }
@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_payout_vector_pays() {
+    fn prices_round_to_payouts_or_to_nothing() {
         for (shown, expected) in [
             (&[1_000_000, 0][..], Some(&[1_000_000, 0][..])),
             (&[0, 1_000_000], Some(&[0, 1_000_000])),
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_an_array_or_a_string_that_holds_one() {
+    fn a_list_is_an_array_or_a_string_that_contains_one() {
         #[derive(Deserialize)]
         struct Row<'a> {
             #[serde(borrow)]
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read_or_left_out() {
+    fn malformed_times_are_ignored() {
         assert_eq!(
             time("2026-07-20T20:18:06.071Z"),
             Some(Timestamp::from_millis(1_784_578_686_071))

@@ -1,5 +1,6 @@
-//! How often one service of the venue may be asked: well below what it allows, and not at all for a
-//! while after it said that it was too often, that nobody may, or that it is being restarted.
+//! The rate at which one service of the venue is asked: well below its own limit, and not at all
+//! for a while after it answered that the rate was too high, that access is forbidden, or that it
+//! is restarting.
 
 use std::time::Duration;
 
@@ -11,10 +12,10 @@ use crate::client::ClientError;
 use crate::limits::bucket::{BucketRule, TokenBucket};
 use crate::venue::follow::timing::Refusals;
 
-/// The longest time for which an answer keeps us from asking again.
+/// The longest pause after a refusal.
 const PAUSE_MAX: Duration = Duration::from_mins(5);
 
-/// What may be asked of one service.
+/// The request budget of one service.
 pub(super) struct Budget {
     began: Instant,
     refusals: Refusals,
@@ -24,7 +25,7 @@ pub(super) struct Budget {
 struct State {
     bucket: TokenBucket,
     paused_until: Option<Instant>,
-    /// Refusals since the last answer.
+    /// Consecutive refusals.
     refusal_count: u32,
 }
 
@@ -34,14 +35,14 @@ impl Budget {
         Self { began: Instant::now(), refusals, state: Mutex::new(state) }
     }
 
-    /// Waits until one more request may be sent, and counts it.
+    /// Waits until another request may be sent, and counts it.
     pub(super) async fn ready(&self) {
         while let Some(at) = self.draw(Instant::now()) {
             tokio::time::sleep_until(at).await;
         }
     }
 
-    /// Counts a request, or tells when to ask again.
+    /// Counts a request, or returns when to try again.
     fn draw(&self, now: Instant) -> Option<Instant> {
         let mut state = self.state.lock();
         if let Some(until) = state.paused_until.filter(|&until| now < until) {
@@ -52,23 +53,23 @@ impl Budget {
         (!draw.is_admitted).then(|| now + Duration::from_nanos(draw.wait_ns))
     }
 
-    /// Learns from how a request ended. Tells for how long nothing is asked, when that is news.
+    /// Takes the outcome of a request. Returns the pause if it was a refusal.
     pub(super) fn note<T>(&self, result: &Result<T, ClientError>) -> Option<Duration> {
         let mut state = self.state.lock();
         let Err(ClientError::Status { status, retry_after }) = result else {
             state.refusal_count = 0;
             return None;
         };
-        let least = match *status {
+        let first_pause = match *status {
             StatusCode::TOO_MANY_REQUESTS => self.refusals.rate_limited,
             StatusCode::FORBIDDEN => self.refusals.forbidden,
             StatusCode::TOO_EARLY => self.refusals.restarting,
             status if status.is_server_error() => self.refusals.failing,
             _ => return None,
         };
-        let doubled = least.saturating_mul(1 << state.refusal_count.min(8));
+        let backoff = first_pause.saturating_mul(1 << state.refusal_count.min(8));
         state.refusal_count = state.refusal_count.saturating_add(1);
-        let pause = retry_after.unwrap_or(doubled).min(PAUSE_MAX);
+        let pause = retry_after.unwrap_or(backoff).min(PAUSE_MAX);
         state.paused_until = Some(Instant::now() + pause);
         Some(pause)
     }
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn requests_are_spread() {
+    async fn requests_are_spread_out() {
         let budget = budget(2, 3);
         let began = Instant::now();
         for _ in 0..7 {
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_refusal_is_heeded() {
+    async fn a_refusal_pauses_requests() {
         for (answers, pause_seconds) in [
             (&[refused(429, None)][..], Some(10)),
             (&[refused(429, None), refused(429, None)], Some(20)),

@@ -1,7 +1,8 @@
-//! Which markets are followed, and what the venue's catalogue says of them.
+//! Polls the venue's catalogue.
 //!
-//! One task asks: on a schedule for the list, and at once for a market of which something was
-//! heard. It hands on what it is told; what that changes is decided where the books are kept.
+//! One task requests the list of markets on a schedule, and descriptions of single markets at once
+//! when a message concerns them. It hands everything on to the task that keeps the books, which
+//! decides what that changes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,42 +18,41 @@ use crate::venue::polymarket::follower::Described;
 use crate::venue::polymarket::resolution::{self, Pending, Resolution};
 use crate::venue::polymarket::wire::{Description, WireError};
 
-/// Markets of which something was heard and that wait to be asked for. Past it they wait for the
-/// schedule.
+/// How many markets can wait to be described at once. Any others wait for the schedule.
 pub(super) const URGENT_MAX: usize = 1_024;
 
-/// New markets that wait until orders are accepted. Past it they wait for the schedule.
+/// How many new markets can wait to accept orders. Any others wait for the schedule.
 const ANNOUNCED_MAX: usize = 1_024;
 
-/// So often a new market is asked for until orders are accepted. The venue announces markets some
-/// minutes before its catalogue can tell their tokens.
+/// How often a new market is requested until it accepts orders. The venue announces markets some
+/// minutes before its catalogue knows their tokens.
 const ANNOUNCED_TRIES_MAX: u32 = 20;
 
-/// A list has at most so many pages more than it would have if every market of it were taken.
+/// How many more pages are read than would be needed if every listed market were taken.
 const SPARE_PAGES_MAX: usize = 50;
 
-/// A market of which something was heard, by its condition id.
+/// A market to describe at once, by condition id.
 pub(super) enum Urgent {
-    /// One that is followed.
+    /// A followed market.
     Followed(Arc<str>),
-    /// A new one.
+    /// A newly announced market.
     Announced(Arc<str>),
 }
 
-/// Asks for descriptions.
+/// Requests descriptions.
 pub(super) struct Cataloguer {
     pub(super) rest: Arc<Rest>,
     pub(super) config: Arc<LiveConfig>,
     /// The markets that are followed and not resolved.
     pub(super) followed: watch::Receiver<Arc<[Arc<str>]>>,
     pub(super) urgent: mpsc::Receiver<Urgent>,
-    /// New markets that do not accept orders yet, and how often they were asked for.
+    /// New markets that do not accept orders yet, and how often they were requested.
     pub(super) announced: Vec<(Arc<str>, u32)>,
     pub(super) events: mpsc::Sender<Event>,
 }
 
 impl Cataloguer {
-    /// Asks for ever.
+    /// Runs until the receiver of the events is gone.
     pub(super) async fn run(mut self) {
         loop {
             let next = Instant::now() + self.config.timing.refresh_interval;
@@ -63,7 +63,7 @@ impl Cataloguer {
                 tokio::select! {
                     () = tokio::time::sleep_until(next) => break,
                     Some(first) = self.urgent.recv() => {
-                        if self.answer_urgent(first).await.is_none() {
+                        if self.handle_urgent(first).await.is_none() {
                             return;
                         }
                     }
@@ -72,32 +72,33 @@ impl Cataloguer {
         }
     }
 
-    /// The list, and then those that are followed and were not in it. `None` when nobody listens.
+    /// Requests the list, and then the followed markets that it lacks. `None` if the receiver of
+    /// the events is gone.
     async fn refresh(&mut self) -> Option<()> {
         let listed = match self.list().await {
             Ok(listed) => listed,
             Err(error) => {
-                tracing::warn!("the list of markets: {error}");
+                tracing::warn!(%error, "request for the market list failed");
                 Vec::new()
             }
         };
         let seen: HashSet<Arc<str>> =
-            listed.iter().map(|told| told.info.condition_id.clone()).collect();
+            listed.iter().map(|description| description.info.condition_id.clone()).collect();
         self.events.send(Event::Listed(listed)).await.ok()?;
         let followed = self.followed.borrow().clone();
         let unseen: Vec<_> = followed.iter().filter(|id| !seen.contains(*id)).cloned().collect();
         for ids in unseen.chunks(NAMED_MARKETS_MAX) {
-            self.ask(ids).await?;
+            self.describe(ids).await?;
         }
         let mut announced = std::mem::take(&mut self.announced);
         announced.retain(|(id, _)| !seen.contains(id));
         for ids in announced.chunks(NAMED_MARKETS_MAX) {
-            self.ask_announced(ids.to_vec()).await?;
+            self.describe_announced(ids.to_vec()).await?;
         }
         Some(())
     }
 
-    async fn answer_urgent(&mut self, first: Urgent) -> Option<()> {
+    async fn handle_urgent(&mut self, first: Urgent) -> Option<()> {
         let (mut followed, mut announced) = (Vec::new(), Vec::new());
         let mut next = Some(first);
         while let Some(urgent) = next {
@@ -112,42 +113,42 @@ impl Cataloguer {
             next = self.urgent.try_recv().ok();
         }
         if !announced.is_empty() {
-            self.ask_announced(announced).await?;
+            self.describe_announced(announced).await?;
         }
-        if followed.is_empty() { Some(()) } else { self.ask(&followed).await }
+        if followed.is_empty() { Some(()) } else { self.describe(&followed).await }
     }
 
-    /// Lists those of these new markets that are to be followed and accept orders; the others of
-    /// them are asked for again with the next list. `None` when nobody listens.
-    async fn ask_announced(&mut self, announced: Vec<(Arc<str>, u32)>) -> Option<()> {
+    /// Lists those of these new markets that pass the filter and accept orders. Those that do not
+    /// accept orders yet are requested again with the next list. `None` if the receiver of the
+    /// events is gone.
+    async fn describe_announced(&mut self, announced: Vec<(Arc<str>, u32)>) -> Option<()> {
         let filter = &self.config.filter;
         let ids: Vec<Arc<str>> = announced.iter().map(|(id, _)| id.clone()).collect();
-        let told: Vec<Description> = match self.rest.announced(&ids, filter).await {
-            Ok(told) => told.into_iter().filter_map(read).collect(),
+        let descriptions: Vec<Description> = match self.rest.announced(&ids, filter).await {
+            Ok(answer) => answer.into_iter().filter_map(readable).collect(),
             Err(error) => {
-                tracing::warn!("new markets: {error}");
+                tracing::warn!(%error, markets = ids.len(), "request for new markets failed");
                 Vec::new()
             }
         };
-        let is_settled = |id: &Arc<str>| {
-            let told = told.iter().find(|told| told.info.condition_id == *id);
-            told.is_some_and(|told| matches!(told.info.status, MarketStatus::Open))
+        let is_open = |id: &Arc<str>| {
+            let description = descriptions.iter().find(|it| it.info.condition_id == *id);
+            description.is_some_and(|it| matches!(it.info.status, MarketStatus::Open))
         };
-        let waiting = announced.into_iter().filter(|(id, _)| !is_settled(id));
+        let waiting = announced.into_iter().filter(|(id, _)| !is_open(id));
         let waiting = waiting.map(|(id, tries)| (id, tries + 1));
         let room = ANNOUNCED_MAX.saturating_sub(self.announced.len());
         self.announced.extend(waiting.filter(|it| it.1 < ANNOUNCED_TRIES_MAX).take(room));
         let now = Timestamp::now();
-        let is_taken =
-            |told: &Description| filter.wants(&told.info, now) && filter.names(&told.info);
-        let taken: Vec<Description> = told.into_iter().filter(is_taken).collect();
+        let is_taken = |it: &Description| filter.wants(&it.info, now) && filter.names(&it.info);
+        let taken: Vec<Description> = descriptions.into_iter().filter(is_taken).collect();
         if taken.is_empty() {
             return Some(());
         }
         self.events.send(Event::Listed(taken)).await.ok()
     }
 
-    /// The markets to follow, the most traded first, or of series those that end first.
+    /// Requests the markets to follow, the most traded first; for series, those that end soonest.
     async fn list(&self) -> Result<Vec<Description>, RestError> {
         let filter = &self.config.filter;
         let page_count_max = filter.count_max.div_ceil(PAGE_MARKETS_MAX) + SPARE_PAGES_MAX;
@@ -156,15 +157,15 @@ impl Cataloguer {
         for _ in 0..page_count_max {
             let Page { markets, next_cursor } = self.rest.page(filter, cursor.as_deref()).await?;
             let now = Timestamp::now();
-            let readable: Vec<Description> = markets.into_iter().filter_map(read).collect();
-            // Pages come sorted: behind a market that is traded less, all are.
+            let page: Vec<Description> = markets.into_iter().filter_map(readable).collect();
+            // Pages are sorted by volume: after a market below the minimum, all are below it.
             let is_below = filter.series.is_empty()
-                && readable.last().is_some_and(|told| told.info.volume_24h < filter.volume_24h_min);
-            let is_taken = |told: &Description| {
-                let is_named = filter.series.is_empty() || filter.names(&told.info);
-                is_named && filter.wants(&told.info, now)
+                && page.last().is_some_and(|it| it.info.volume_24h < filter.volume_24h_min);
+            let is_taken = |it: &Description| {
+                let is_named = filter.series.is_empty() || filter.names(&it.info);
+                is_named && filter.wants(&it.info, now)
             };
-            listed.extend(readable.into_iter().filter(is_taken));
+            listed.extend(page.into_iter().filter(is_taken));
             cursor = next_cursor;
             if listed.len() >= filter.count_max || cursor.is_none() || is_below {
                 break;
@@ -174,26 +175,27 @@ impl Cataloguer {
         Ok(listed)
     }
 
-    /// What is to be known of these markets. `None` when nobody listens.
-    async fn ask(&self, ids: &[Arc<str>]) -> Option<()> {
-        // An open market does not show among the closed, nor the other way round.
+    /// Requests descriptions of these markets. `None` if the receiver of the events is gone.
+    async fn describe(&self, ids: &[Arc<str>]) -> Option<()> {
+        // Gamma answers with either closed markets or the others, never both.
         let mut missing: Vec<Arc<str>> = ids.to_vec();
         for closed in [false, true] {
             if missing.is_empty() {
                 break;
             }
-            let told = match self.rest.markets(&missing, closed).await {
-                Ok(told) => told,
+            let answer = match self.rest.markets(&missing, closed).await {
+                Ok(answer) => answer,
                 Err(error) => {
-                    tracing::warn!("markets by name: {error}");
+                    let markets = missing.len();
+                    tracing::warn!(%error, markets, "request for followed markets failed");
                     return Some(());
                 }
             };
-            let told: Vec<Description> = told.into_iter().filter_map(read).collect();
-            missing.retain(|id| told.iter().all(|told| told.info.condition_id != *id));
-            let mut described = Vec::with_capacity(told.len());
-            for told in told {
-                described.push(self.with_other_sources(told).await);
+            let descriptions: Vec<Description> = answer.into_iter().filter_map(readable).collect();
+            missing.retain(|id| descriptions.iter().all(|it| it.info.condition_id != *id));
+            let mut described = Vec::with_capacity(descriptions.len());
+            for description in descriptions {
+                described.push(self.with_other_sources(description).await);
             }
             if !described.is_empty() {
                 self.events.send(Event::Described(described)).await.ok()?;
@@ -202,41 +204,41 @@ impl Cataloguer {
         Some(())
     }
 
-    /// With what the CLOB service says of a market that Gamma calls closed, and the data API where
-    /// that is not enough: what a market pays is not decided on one word.
+    /// If Gamma calls the market closed, adds the CLOB service's description, and the data API's if
+    /// that does not suffice: a resolution takes more than one source.
     async fn with_other_sources(&self, gamma: Description) -> Described {
-        let mut told = Described { gamma, clob: None, data: None };
-        if !told.gamma.info.status.is_closed() {
-            return told;
+        let mut described = Described { gamma, clob: None, data: None };
+        if !described.gamma.info.status.is_closed() {
+            return described;
         }
-        let clob = self.rest.clob_market(&told.gamma.info.condition_id).await;
-        told.clob = match clob {
-            Ok(clob) => read(clob),
+        let market = &*described.gamma.info.condition_id;
+        described.clob = match self.rest.clob_market(market).await {
+            Ok(clob) => readable(clob),
             Err(error) => {
-                tracing::warn!("a closed market: {error}");
+                tracing::warn!(market, %error, "request for a closed market failed");
                 None
             }
         };
-        let outcomes = &told.gamma.info.outcomes;
+        let outcomes = &described.gamma.info.outcomes;
         if let Resolution::Pending(Pending::NoPayouts | Pending::Unconfirmed) =
-            resolution::decide(&told.reports(outcomes))
+            resolution::decide(&described.reports(outcomes))
         {
-            told.data = match self.rest.resolution(&told.gamma).await {
+            described.data = match self.rest.resolution(&described.gamma).await {
                 Ok(data) => data.unwrap_or_else(|error| {
-                    tracing::warn!("a resolution is left out: {error}");
+                    tracing::warn!(market, %error, "unreadable resolution ignored");
                     None
                 }),
                 Err(error) => {
-                    tracing::warn!("a closed market: {error}");
+                    tracing::warn!(market, %error, "request for a resolution failed");
                     None
                 }
             };
         }
-        told
+        described
     }
 }
 
-/// One that cannot be read is left out, and logged.
-fn read(told: Result<Description, WireError>) -> Option<Description> {
-    told.inspect_err(|error| tracing::warn!("a market is left out: {error}")).ok()
+/// Logs a description that cannot be parsed, and drops it.
+fn readable(description: Result<Description, WireError>) -> Option<Description> {
+    description.inspect_err(|error| tracing::warn!(%error, "unreadable market ignored")).ok()
 }

@@ -1,4 +1,4 @@
-//! Where the venue is, what is wanted of it, and how long everything takes.
+//! The settings of the connector.
 
 use std::sync::Arc;
 
@@ -8,26 +8,26 @@ use rustls::ClientConfig;
 use crate::venue::follow::timing::Timing;
 use crate::venue::polymarket::filter::MarketFilter;
 
-/// Where the venue is and what is wanted of it.
+/// The addresses of the services, the markets to follow, and the timing.
 pub struct LiveConfig {
-    /// The address of Gamma.
+    /// The base address of Gamma.
     pub gamma: Uri,
-    /// The address of the CLOB service.
+    /// The base address of the CLOB service.
     pub clob: Uri,
-    /// The address of the data API.
+    /// The base address of the data API.
     pub data: Uri,
     /// The address of the market socket, path included.
     pub socket: Uri,
-    /// Whom to trust.
+    /// Certificates to trust.
     pub tls: Arc<ClientConfig>,
-    /// Which markets.
+    /// Which markets to follow.
     pub filter: MarketFilter,
-    /// How long everything takes.
+    /// Intervals and timeouts.
     pub timing: Timing,
 }
 
 impl LiveConfig {
-    /// All of it.
+    /// Bundles the settings.
     pub fn new(
         [gamma, clob, data, socket]: [Uri; 4],
         tls: ClientConfig,

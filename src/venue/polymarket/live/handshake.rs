@@ -1,5 +1,5 @@
-//! Opening a WebSocket as a client: TCP to whichever address of the host answers first, TLS where
-//! the address says so, the upgrade.
+//! Opens a WebSocket as a client: TCP to whichever address of the host answers first, TLS for
+//! `wss`, then the HTTP upgrade.
 
 use std::error::Error;
 use std::io;
@@ -25,53 +25,53 @@ use tower_service::Service;
 
 use crate::client::{AGENT, with_causes};
 
-/// What RFC 6455 has a server append to the key, to show that it speaks WebSocket.
+/// What a server appends to the key to prove that it speaks WebSocket (RFC 6455).
 const ACCEPT_SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Why no socket was opened.
+/// Why a socket could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HandshakeError {
-    /// It took too long.
-    #[error("no socket within {} ms", patience.as_millis())]
+    /// The handshake took too long.
+    #[error("no socket within {} ms", timeout.as_millis())]
     TimedOut {
-        /// How long was waited.
-        patience: Duration,
+        /// The timeout.
+        timeout: Duration,
     },
-    /// The address names no server, or is not that of a socket.
+    /// The address is not that of a WebSocket server.
     #[error("the address is not ws://HOST or wss://HOST")]
     Address,
-    /// No connection, or no TLS.
+    /// TCP or TLS failed.
     #[error("{0}")]
     Connection(#[from] io::Error),
-    /// No HTTP.
+    /// HTTP failed.
     #[error("{0}")]
     Http(#[from] hyper::Error),
-    /// The system gives no random bytes.
-    #[error("the system gives no random bytes")]
+    /// The system has no random bytes for the key.
+    #[error("the system provides no random bytes")]
     Random,
-    /// The server does not open a socket.
-    #[error("the answer to the upgrade has status {}", .0.as_u16())]
+    /// The server refused the upgrade.
+    #[error("upgrade answered with status {}", .0.as_u16())]
     Status(StatusCode),
-    /// The server answers 101 and speaks something else.
-    #[error("the answer to the upgrade is not that of a WebSocket server")]
+    /// The server answered 101 but does not speak WebSocket.
+    #[error("upgrade answered by something other than a WebSocket server")]
     NotASocket,
 }
 
-/// A connection on which only WebSocket frames follow.
+/// A connection after the upgrade.
 pub(super) type Stream = TokioIo<Upgraded>;
 
 /// Opens a socket at this address.
 pub(super) async fn open(
     address: &Uri,
     tls: &Arc<ClientConfig>,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Stream, HandshakeError> {
-    tokio::time::timeout(patience, open_slowly(address, tls))
+    tokio::time::timeout(timeout, open_untimed(address, tls))
         .await
-        .unwrap_or(Err(HandshakeError::TimedOut { patience }))
+        .unwrap_or(Err(HandshakeError::TimedOut { timeout }))
 }
 
-async fn open_slowly(address: &Uri, tls: &Arc<ClientConfig>) -> Result<Stream, HandshakeError> {
+async fn open_untimed(address: &Uri, tls: &Arc<ClientConfig>) -> Result<Stream, HandshakeError> {
     let host = address.host().ok_or(HandshakeError::Address)?;
     let (is_secure, default_port) = match address.scheme_str() {
         Some("wss") => (true, 443),
@@ -79,7 +79,7 @@ async fn open_slowly(address: &Uri, tls: &Arc<ClientConfig>) -> Result<Stream, H
         _ => return Err(HandshakeError::Address),
     };
     let port = address.port_u16().unwrap_or(default_port);
-    // An IPv6 address stands in brackets in a URI, and without them everywhere else.
+    // Only a URI puts an IPv6 address in brackets.
     let bare_host = host.trim_start_matches('[').trim_end_matches(']');
     let stream = connect(HttpConnector::new(), host, port).await?;
     if is_secure {
@@ -92,8 +92,8 @@ async fn open_slowly(address: &Uri, tls: &Arc<ClientConfig>) -> Result<Stream, H
     }
 }
 
-/// A connection to the host. Where one family of addresses leads nowhere, the other one is tried
-/// beside it: a path that swallows IPv6 costs a moment, not all of our patience.
+/// Connects to the host. If one family of addresses does not answer, the connector tries the other
+/// in parallel, so that a network that drops IPv6 does not use up the timeout.
 async fn connect<R>(
     mut connector: HttpConnector<R>,
     host: &str,
@@ -115,7 +115,7 @@ async fn upgrade(
 ) -> Result<Stream, HandshakeError> {
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    // It ends with the upgrade; how it fails, the request tells.
+    // Ends with the upgrade. Its errors also surface in the request.
     tokio::spawn(async move {
         let _ = connection.with_upgrades().await;
     });
@@ -144,12 +144,12 @@ async fn upgrade(
 }
 
 fn is_accepted(headers: &HeaderMap, key: &str) -> bool {
-    let answer = digest(&SHA1_FOR_LEGACY_USE_ONLY, &[key.as_bytes(), ACCEPT_SUFFIX].concat());
-    let told = headers.get("sec-websocket-accept").map(HeaderValue::as_bytes);
+    let expected = digest(&SHA1_FOR_LEGACY_USE_ONLY, &[key.as_bytes(), ACCEPT_SUFFIX].concat());
+    let accept = headers.get("sec-websocket-accept").map(HeaderValue::as_bytes);
     let is_socket = headers
         .get(UPGRADE)
         .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"));
-    is_socket && told == Some(BASE64.encode(answer).as_bytes())
+    is_socket && accept == Some(BASE64.encode(expected).as_bytes())
 }
 
 #[cfg(test)]
@@ -162,7 +162,7 @@ mod tests {
 
     use super::*;
 
-    /// Resolves every name to these.
+    /// Resolves every name to these addresses.
     #[derive(Clone)]
     struct Both([SocketAddr; 2]);
 
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_that_leads_nowhere_does_not_hide_the_others() {
+    async fn an_address_that_does_not_answer_does_not_block_the_others() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let live = listener.local_addr().unwrap();
         let dead: SocketAddr = format!("[::1]:{}", live.port()).parse().unwrap();
@@ -189,30 +189,30 @@ mod tests {
         if full.bind(dead).is_err() {
             return eprintln!("SKIPPED: this machine has no IPv6");
         }
-        // Whoever comes after these waits for an answer that never comes.
+        // Once the backlog is full, further connections get no answer.
         let full = full.listen(1).unwrap();
         let mut waiting = Vec::new();
-        let patience = Duration::from_millis(500);
-        while let Ok(stream) = tokio::time::timeout(patience, TcpStream::connect(dead)).await {
+        let timeout = Duration::from_millis(500);
+        while let Ok(stream) = tokio::time::timeout(timeout, TcpStream::connect(dead)).await {
             waiting.push(stream.unwrap());
         }
         let connector = HttpConnector::new_with_resolver(Both([dead, live]));
-        let found = connect(connector, "venue.test", live.port());
-        let found = tokio::time::timeout(Duration::from_secs(20), found).await;
-        let found = found.expect("the other family was tried").unwrap();
-        assert_eq!(found.peer_addr().unwrap(), live);
+        let connected = connect(connector, "venue.test", live.port());
+        let connected = tokio::time::timeout(Duration::from_secs(20), connected).await;
+        let connected = connected.expect("the other family was tried").unwrap();
+        assert_eq!(connected.peer_addr().unwrap(), live);
         drop(full);
     }
 
     #[test]
-    fn the_answer_shows_that_the_server_speaks_websocket() {
+    fn only_a_websocket_server_is_accepted() {
         // The example of RFC 6455, section 1.3.
-        let (key, accept) = ("dGhlIHNhbXBsZSBub25jZQ==", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
-        for (upgrade, told, expected) in [
-            (Some("websocket"), Some(accept), true),
-            (Some("WebSocket"), Some(accept), true),
-            (Some("h2c"), Some(accept), false),
-            (None, Some(accept), false),
+        let (key, right) = ("dGhlIHNhbXBsZSBub25jZQ==", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        for (upgrade, accept, expected) in [
+            (Some("websocket"), Some(right), true),
+            (Some("WebSocket"), Some(right), true),
+            (Some("h2c"), Some(right), false),
+            (None, Some(right), false),
             (Some("websocket"), None, false),
             (Some("websocket"), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOg="), false),
         ] {
@@ -220,10 +220,10 @@ mod tests {
             if let Some(upgrade) = upgrade {
                 headers.insert(UPGRADE, upgrade.parse().unwrap());
             }
-            if let Some(told) = told {
-                headers.insert("sec-websocket-accept", told.parse().unwrap());
+            if let Some(accept) = accept {
+                headers.insert("sec-websocket-accept", accept.parse().unwrap());
             }
-            assert_eq!(is_accepted(&headers, key), expected, "{upgrade:?} {told:?}");
+            assert_eq!(is_accepted(&headers, key), expected, "{upgrade:?} {accept:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What deciders have for the log, as lines of it.
+//! Writes the notices of a follower to the log.
 
 use std::time::Duration;
 
@@ -9,53 +9,47 @@ pub(super) fn log(notice: &Notice) {
         Notice::Opened { socket, tokens } => {
             tracing::info!(socket, tokens, "venue connection opened");
         }
+        // Later timestamps of the same connection are clamped too, but not logged.
         Notice::Ahead { socket, ahead } => tracing::warn!(
             socket,
             ahead_ms = millis(*ahead),
-            "the venue sends a time that is yet to come; it is clamped, and so are later ones of \
-             this connection, which are not logged"
+            "venue timestamp in the future, clamping this connection's timestamps"
         ),
         Notice::UnknownMessage { socket, error } => {
-            tracing::debug!(socket, error, "venue message of an unknown kind left out");
+            tracing::debug!(socket, error, "unknown venue message ignored");
         }
         Notice::UnreadableMessage { socket, error } => {
-            tracing::warn!(socket, error, "venue message cannot be read");
+            tracing::warn!(socket, error, "unreadable venue message");
         }
         Notice::UnknownFrame { socket, text } => {
-            tracing::warn!(socket, text, "venue frame is not a message");
+            tracing::warn!(socket, text, "unknown venue frame");
         }
-        Notice::UnreadableBooks { error } => tracing::warn!(error, "books cannot be read"),
-        Notice::UnreadableBook { error } => tracing::warn!(error, "a book is left out"),
-        Notice::Following { markets, is_held: false } => {
-            tracing::info!(markets, "following more markets of the venue");
-        }
-        Notice::Following { markets, is_held: true } => {
-            tracing::info!(markets, "following markets in which somebody holds shares");
+        Notice::UnreadableBooks { error } => tracing::warn!(error, "unreadable answer with books"),
+        Notice::UnreadableBook { error } => tracing::warn!(error, "unreadable book ignored"),
+        Notice::Following { markets, is_held } => {
+            tracing::info!(markets, is_held, "following more markets");
         }
         Notice::UnknownStage { stage, market } => tracing::warn!(
             stage = &**stage,
             market = &**market,
-            "unknown stage of a resolution: its markets pay nothing until it is another"
+            "unknown resolution stage, its markets stay unresolved"
         ),
         Notice::EndRetracted { market } => {
-            tracing::warn!(market = &**market, "the end of a market is taken back");
+            tracing::warn!(market = &**market, "market reopened");
         }
         Notice::Contradiction { market } => tracing::warn!(
             market = &**market,
-            "a market stays closed: its sources contradict each other on what it pays"
+            "sources disagree on payouts, market stays unresolved"
         ),
         Notice::Resolved { market, evidence } => {
             tracing::info!(market = &**market, evidence = &**evidence, "market resolved");
         }
-        Notice::TokensChanged { market } => tracing::warn!(
-            market = &**market,
-            "a description names other tokens than before: no order fills until it names the known \
-             ones"
-        ),
+        Notice::TokensChanged { market } => {
+            tracing::warn!(market = &**market, "description names other tokens, market suspended")
+        }
     }
 }
 
-/// Whole milliseconds.
 pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,6 +1,6 @@
-//! Plays a tape to a [`Follower`]: it hears what one heard when the tape was made, in that order
-//! and at those times, and so decides what that one did. What was decided by the clock is on the
-//! tape as well; what is asked for, nobody carries.
+//! Plays a tape to a [`Follower`]. It receives the same input as when the tape was made, in the
+//! same order and at the same times, and so makes the same decisions. Decisions that depended on
+//! the clock are on the tape. The follower's own requests are not carried out.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,68 +22,70 @@ use crate::venue::polymarket::follower::{Described, Follower};
 use crate::venue::polymarket::wire::{Description, WireError, clob, data, gamma};
 use crate::venue::tape::{Line, VERSION};
 
-/// A tape tells of at most this many sockets.
+/// How many sockets a tape can have.
 const SOCKETS_MAX: usize = 1_024;
 
-/// Questions of which the answer may still come.
+/// How many requests for books may still be answered.
 const ASKED_MAX: usize = 64;
 
-/// Descriptions are kept of at most this many markets, until the tape says which are followed. The
-/// longest list has half as many.
+/// How many descriptions are kept until the tape says which are used. The longest list has half as
+/// many.
 const DESCRIPTIONS_MAX: usize = 20_000;
 
 /// Plays a tape.
 pub struct Replay {
     follower: Follower<Feed>,
-    /// When the session began, and the newest time of a line.
+    /// When the session began.
     began: Timestamp,
+    /// The newest time of a line.
     now: Timestamp,
-    /// Whether the session's first line was played.
+    /// Whether the first line of the session was played.
     has_begun: bool,
-    /// What Gamma told of markets, and what the CLOB service did.
-    told: HashMap<Arc<str>, Description>,
-    told_second: HashMap<Arc<str>, Description>,
-    /// What the data API answered, by the markets that the requests name.
-    told_third: HashMap<Arc<str>, String>,
+    /// By Gamma.
+    descriptions: HashMap<Arc<str>, Description>,
+    /// By the CLOB service.
+    clob_descriptions: HashMap<Arc<str>, Description>,
+    /// Answers of the data API, by the market in the request.
+    data_answers: HashMap<Arc<str>, String>,
     asked: HashMap<u64, BookRequest>,
     counts: ReplayCounts,
 }
 
-/// What was played so far.
+/// What a replay has played.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ReplayCounts {
     /// Frames of sockets.
     pub frames: u64,
     /// Answers of services.
     pub answers: u64,
-    /// Times that lines are missing, or were never written.
+    /// Gaps: lines that are missing or were never written.
     pub gaps: u64,
-    /// Lines that are not played: the first of their session is missing, or it is of a version
-    /// that is not known.
+    /// Lines that were skipped because the first line of their session is missing or has an
+    /// unknown version.
     pub unbegun: u64,
-    /// Lines of a kind that is not known.
+    /// Lines of an unknown kind.
     pub unknown: u64,
-    /// Lines that do not hold what their kind needs.
+    /// Lines that lack what their kind needs.
     pub unusable: u64,
 }
 
 impl Replay {
-    /// Publishes through this feed.
+    /// Plays to this feed.
     pub fn new(feed: Feed) -> Self {
         Self {
             follower: follower(feed, MarketFilter::default(), Timing::VENUE),
             began: Timestamp::EPOCH,
             now: Timestamp::EPOCH,
             has_begun: false,
-            told: HashMap::new(),
-            told_second: HashMap::new(),
-            told_third: HashMap::new(),
+            descriptions: HashMap::new(),
+            clob_descriptions: HashMap::new(),
+            data_answers: HashMap::new(),
             asked: HashMap::new(),
             counts: ReplayCounts::default(),
         }
     }
 
-    /// The feed that it plays to.
+    /// The feed to which it plays.
     pub fn feed(&self) -> &Feed {
         self.follower.books()
     }
@@ -93,14 +95,14 @@ impl Replay {
         self.counts
     }
 
-    /// Lines are missing: nothing that a socket tells can be trusted before it is opened again.
+    /// Takes note of missing lines. No socket can be trusted until it is opened again.
     pub fn miss(&mut self, count: u64) {
-        tracing::warn!(lines = count, "the tape has a gap: all books are stale until they come");
+        tracing::warn!(lines = count, "gap in the tape, all books are stale until sent again");
         self.counts.gaps += 1;
         self.follower.lost_all(self.stamp(self.now));
     }
 
-    /// A line cannot be read.
+    /// Counts a line that cannot be parsed.
     pub fn note_unusable(&mut self) {
         self.counts.unusable += 1;
     }
@@ -146,23 +148,22 @@ impl Replay {
         }
     }
 
-    /// A time of the tape.
     fn stamp(&self, time: Timestamp) -> Stamp {
         let nanos = time.nanos().saturating_sub(self.began.nanos());
         Stamp { elapsed: Duration::from_nanos(u64::try_from(nanos).unwrap_or(0)), time }
     }
 
-    /// The newest time, at which a line is taken.
+    /// The time at which the current line is processed.
     fn now(&self) -> Stamp {
         self.stamp(self.now)
     }
 
-    /// When a line came, also where it waited for one that is later.
+    /// The time at which a line was received, which may be older than lines before it.
     fn received(&self, line: &Line<'_>) -> Stamp {
         self.stamp(Timestamp::from_nanos(line.ns))
     }
 
-    /// A session begins: of what the one before it told, nothing is known to be so still.
+    /// Starts a session. Nothing from the one before can be relied on.
     fn begin(&mut self, line: &Line<'_>, now: Timestamp) {
         let market_count = line.markets_max.unwrap_or(MARKETS_WANTED_MAX);
         let filter = MarketFilter {
@@ -172,56 +173,58 @@ impl Replay {
         let lag_max = line.lag_max_ms.map_or(Duration::MAX, Duration::from_millis);
         self.follower.restart(filter, lag_max, self.now());
         (self.began, self.now) = (now, now);
-        (self.told, self.told_second, self.told_third, self.asked) = Default::default();
+        (self.descriptions, self.clob_descriptions) = Default::default();
+        (self.data_answers, self.asked) = Default::default();
         self.has_begun = line.version == Some(VERSION);
         if !self.has_begun {
             let advice = match line.version {
                 Some(version) if version > VERSION => "play it with a newer paperbourse",
                 Some(_) => "play it with the paperbourse that recorded it",
-                None => "it names none, so no paperbourse has recorded it",
+                None => "it was not recorded by paperbourse",
             };
             tracing::warn!(
                 version = line.version,
                 supported = VERSION,
-                "skipping a session of a tape, for this version cannot be played: {advice}"
+                advice,
+                "tape session of an unsupported version skipped"
             );
             self.counts.unbegun += 1;
         }
     }
 
-    /// Keeps what a service told of markets, until the tape says what became of it.
+    /// Keeps the answer of a service until the tape says how it was used.
     fn answer(&mut self, line: &Line<'_>) -> Option<()> {
         self.counts.answers += 1;
-        // A failure, of which the reason is for people, has told nothing.
+        // A failed request has no payload: its error is only for people.
         let Some(body) = line.payload().ok()? else { return Some(()) };
         let get = line.get.as_deref()?;
         let body = str::from_utf8(&body).ok()?;
         if get.starts_with("/markets/keyset") {
-            keep(&mut self.told, read_page(body.as_bytes()).ok()?.markets.into_iter());
+            keep(&mut self.descriptions, read_page(body.as_bytes()).ok()?.markets.into_iter());
         } else if get.starts_with("/events/keyset") {
-            keep(&mut self.told, read_events(body.as_bytes()).ok()?.markets.into_iter());
+            keep(&mut self.descriptions, read_events(body.as_bytes()).ok()?.markets.into_iter());
         } else if get.starts_with("/markets?") {
-            // As tapes of before the keyset pages have it.
+            // Tapes from before the keyset pages have this form.
             let rows: Vec<&RawValue> = serde_json::from_str(body).ok()?;
-            keep(&mut self.told, rows.iter().map(|row| gamma::market(row.get())));
+            keep(&mut self.descriptions, rows.iter().map(|row| gamma::market(row.get())));
         } else if let Some((_, id)) = get.split_once("?condition=") {
-            if self.told_third.len() == DESCRIPTIONS_MAX {
-                self.told_third.clear();
+            if self.data_answers.len() == DESCRIPTIONS_MAX {
+                self.data_answers.clear();
             }
-            self.told_third.insert(id.into(), body.to_owned());
+            self.data_answers.insert(id.into(), body.to_owned());
         } else {
-            keep(&mut self.told_second, std::iter::once(clob::long_market(body)));
+            keep(&mut self.clob_descriptions, std::iter::once(clob::long_market(body)));
         }
         Some(())
     }
 
     fn listed(&mut self, line: &Line<'_>) -> Option<()> {
         let ids = line.ids.as_ref()?;
-        let listed = ids.iter().filter_map(|id| self.told.get(&**id).cloned()).collect();
-        // Most of a page are not followed, and the next list tells of them anew. Those that are
-        // asked for by name may have been told already.
-        if self.told.len() > DESCRIPTIONS_MAX / 2 {
-            self.told.clear();
+        let listed = ids.iter().filter_map(|id| self.descriptions.get(&**id).cloned()).collect();
+        // Most markets of a page are not followed, and come again with the next list. The others
+        // stay: a `described` line may still refer to them.
+        if self.descriptions.len() > DESCRIPTIONS_MAX / 2 {
+            self.descriptions.clear();
         }
         self.follower.listed(listed, self.now());
         Some(())
@@ -230,21 +233,20 @@ impl Replay {
     fn described(&mut self, line: &Line<'_>) -> Option<()> {
         let (ids, second) = (line.ids.as_ref()?, line.second.as_ref()?);
         let described = ids.iter().filter_map(|id| {
-            let told = self.told.remove(&**id)?;
-            let is_second = second.contains(id);
-            let clob = if is_second { self.told_second.remove(&**id) } else { None };
-            let third = self.told_third.remove(&**id);
-            let data = third.filter(|_| line.third.as_ref().is_some_and(|it| it.contains(id)));
-            let data = data.and_then(|body| data::resolution(&body, &told).ok().flatten());
-            Some(Described { gamma: told, clob, data })
+            let gamma = self.descriptions.remove(&**id)?;
+            let has_clob = second.contains(id);
+            let clob = if has_clob { self.clob_descriptions.remove(&**id) } else { None };
+            let answer = self.data_answers.remove(&**id);
+            let answer = answer.filter(|_| line.third.as_ref().is_some_and(|it| it.contains(id)));
+            let data = answer.and_then(|body| data::resolution(&body, &gamma).ok().flatten());
+            Some(Described { gamma, clob, data })
         });
         let described = described.collect();
         self.follower.described(described, self.now());
         Some(())
     }
 
-    /// The socket that tells of a token is the one that did, also if today's choice would be
-    /// another.
+    /// Uses the socket that had these tokens then, which may not be the one chosen today.
     fn follow(&mut self, line: &Line<'_>) -> Option<()> {
         let socket = self.socket(line)?;
         self.follower.assign(socket, line.tokens.as_ref()?, self.now());
@@ -287,16 +289,16 @@ impl Replay {
 
     fn books(&mut self, line: &Line<'_>) -> Option<()> {
         self.counts.answers += 1;
-        // What was asked may be on a part of the tape that is missing.
+        // The request may be in a gap of the tape.
         let Some(asked) = self.asked.remove(&line.ask?) else { return Some(()) };
         let body = line.payload().ok()?;
-        // When they were asked for would say when they expire, which the tape does.
+        // The time of the request only matters for the expiry, which is on the tape.
         let asked_at = self.now().elapsed;
         self.follower.answer(&asked, body.as_deref(), asked_at, self.received(line));
         Some(())
     }
 
-    /// The socket of a line, which is there from then on.
+    /// The socket of a line, created if necessary.
     fn socket(&mut self, line: &Line<'_>) -> Option<usize> {
         let socket = line.socket.filter(|&socket| socket < SOCKETS_MAX)?;
         self.follower.ensure_socket(socket);
@@ -304,19 +306,20 @@ impl Replay {
     }
 }
 
-/// Keeps what can be read, as long as there is room.
+/// Keeps the readable descriptions while there is room.
 fn keep(
     kept: &mut HashMap<Arc<str>, Description>,
-    told: impl Iterator<Item = Result<Description, WireError>>,
+    descriptions: impl Iterator<Item = Result<Description, WireError>>,
 ) {
-    for told in told.flatten() {
-        if kept.len() < DESCRIPTIONS_MAX || kept.contains_key(&told.info.condition_id) {
-            kept.insert(told.info.condition_id.clone(), told);
+    for description in descriptions.flatten() {
+        let id = &description.info.condition_id;
+        if kept.len() < DESCRIPTIONS_MAX || kept.contains_key(id) {
+            kept.insert(id.clone(), description);
         }
     }
 }
 
-/// One line.
+/// One line of text.
 impl fmt::Display for ReplayCounts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { frames, answers, gaps, unbegun, unknown, unusable } = self;

@@ -1,4 +1,4 @@
-//! Asking Gamma and the CLOB service, within what they allow.
+//! Requests to Gamma, the CLOB service and the data API, within their rate limits.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -16,37 +16,37 @@ use crate::limits::bucket::BucketRule;
 use crate::venue::polymarket::wire::{Description, WireError, clob, data, gamma};
 use crate::venue::tape::Folder;
 
-/// An answer is no longer than this: a page of 100 markets has about 2 MB.
+/// The longest answer. A page of 100 markets has about 2 MB.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
-/// Markets of one page, the most that Gamma gives.
+/// Markets per page: the most that Gamma allows.
 pub(super) const PAGE_MARKETS_MAX: usize = 100;
 
-/// Events of one page: those of families of short markets have one market each.
+/// Events per page. Those of families of short markets have one market each.
 const PAGE_EVENTS_MAX: usize = 100;
 
-/// Markets that one request names. Their ids make its address about 6 KB long.
+/// Markets named by one request. Their ids make its address about 6 KB long.
 pub(super) const NAMED_MARKETS_MAX: usize = 50;
 
-/// Where the data API tells of resolutions.
+/// The data API's path of resolutions.
 pub(super) const RESOLUTIONS_PATH: &str = "/v2/resolutions";
 
-/// Connections that are kept to a service between requests.
+/// Idle connections kept open to each service.
 const KEPT_CONNECTIONS_MAX: usize = 4;
 
-/// A tenth of what the venue allows for lists of markets, which is 300 in 10 s.
+/// A tenth of the venue's limit for lists of markets, which is 300 in 10 s.
 const GAMMA_RULE: Result<BucketRule, crate::limits::bucket::BucketRuleError> =
     BucketRule::per_second(3, 10);
 
-/// A tenth of what the venue allows for books, which is 500 in 10 s.
+/// A tenth of the venue's limit for books, which is 500 in 10 s.
 const CLOB_RULE: Result<BucketRule, crate::limits::bucket::BucketRuleError> =
     BucketRule::per_second(5, 10);
 
-/// A tenth of what the venue allows for anything of the data API, which is 1,000 in 10 s.
+/// A tenth of the venue's limit for the whole data API, which is 1,000 in 10 s.
 const DATA_RULE: Result<BucketRule, crate::limits::bucket::BucketRuleError> =
     BucketRule::per_second(10, 20);
 
-/// The services.
+/// The clients of the three services.
 pub(super) struct Rest {
     client: Client,
     gamma: Service,
@@ -57,54 +57,54 @@ pub(super) struct Rest {
 
 struct Service {
     name: &'static str,
-    /// Where its answers go on a tape.
+    /// The folder of its answers on a tape.
     folder: Folder,
-    /// Without a slash at the end.
+    /// The base address, without a trailing slash.
     base: String,
     budget: Budget,
 }
 
-/// Why the venue did not tell.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RestError {
-    /// There is no such address: a name in it is not what it should be.
-    #[error("{address} is no address: {source}")]
+    /// The address is malformed.
+    #[error("{address} is not an address: {source}")]
     Address {
-        /// What was made.
+        /// Without its query.
         address: String,
-        /// Why not.
+        /// The syntax error.
         source: InvalidUri,
     },
-    /// There is no answer.
+    /// There is no usable answer.
     #[error("{name} at {address}: {source}")]
     Client {
         /// Which service.
         name: &'static str,
-        /// What was asked.
+        /// Without its query.
         address: String,
-        /// Why not.
+        /// The error of the HTTP client.
         source: ClientError,
     },
-    /// The answer cannot be read.
+    /// The answer cannot be parsed.
     #[error("{name} at {address}: {source}")]
     Answer {
         /// Which service.
         name: &'static str,
-        /// What was asked.
+        /// Without its query.
         address: String,
-        /// Why not.
+        /// The parse error.
         source: serde_json::Error,
     },
 }
 
-/// A page of markets. A market that cannot be read does not hide the others.
+/// A page of markets. Each is parsed on its own, so that an unreadable one does not cost the others.
 pub(super) struct Page {
     pub(super) markets: Vec<Result<Description, WireError>>,
-    /// Where the next one begins; `None` at the end.
+    /// The cursor of the next page; `None` on the last one.
     pub(super) next_cursor: Option<String>,
 }
 
-/// A page of events as Gamma sends it.
+/// A page of `/events/keyset`.
 #[derive(Deserialize)]
 struct EventPageObject<'a> {
     #[serde(borrow)]
@@ -112,7 +112,7 @@ struct EventPageObject<'a> {
     next_cursor: Option<String>,
 }
 
-/// A page as Gamma sends it.
+/// A page of `/markets/keyset`.
 #[derive(Deserialize)]
 struct PageObject<'a> {
     #[serde(borrow)]
@@ -127,7 +127,7 @@ impl Rest {
             folder,
             base: base.to_string().trim_end_matches('/').to_owned(),
             budget: Budget::new(
-                rule.expect("a rate and a burst within bounds"),
+                rule.expect("the built-in rates are within bounds"),
                 config.timing.refusals,
             ),
         };
@@ -138,13 +138,14 @@ impl Rest {
                 KEPT_CONNECTIONS_MAX,
             ),
             gamma: service("Gamma", Folder::Gamma, &config.gamma, GAMMA_RULE),
-            clob: service("the CLOB", Folder::Clob, &config.clob, CLOB_RULE),
-            data: service("the data API", Folder::Clob, &config.data, DATA_RULE),
+            clob: service("CLOB", Folder::Clob, &config.clob, CLOB_RULE),
+            data: service("data API", Folder::Clob, &config.data, DATA_RULE),
             tap,
         }
     }
 
-    /// One page of open markets, the most traded of the day first.
+    /// Requests a page of open markets: the most traded of the day first, or for a filter with
+    /// series those whose events end soonest.
     pub(super) async fn page(
         &self,
         filter: &MarketFilter,
@@ -167,13 +168,15 @@ impl Rest {
         let page = if filter.series.is_empty() { read_page(&body) } else { read_events(&body) };
         let Page { markets, next_cursor } =
             page.map_err(|source| unreadable(&self.gamma, &address, source))?;
-        // The end is told in two ways; a cursor that does not move would never end.
+        // The last page has either no cursor or the cursor `LTE=`. A cursor that does not move
+        // would loop forever.
         let next_cursor = next_cursor
             .filter(|next| !next.is_empty() && next != "LTE=" && Some(next.as_str()) != cursor);
         Ok(Page { markets, next_cursor })
     }
 
-    /// The markets of these ids that are closed, or that are not. At most [`NAMED_MARKETS_MAX`].
+    /// Requests those of these markets that are closed, or those that are not. At most
+    /// [`NAMED_MARKETS_MAX`].
     pub(super) async fn markets(
         &self,
         condition_ids: &[Arc<str>],
@@ -182,8 +185,8 @@ impl Rest {
         self.named(condition_ids, closed, &MarketFilter::default()).await
     }
 
-    /// Those of these new markets that have a tag and a series of the filter's, where it names any.
-    /// At most [`NAMED_MARKETS_MAX`].
+    /// Requests those of these new markets that match the filter's tags and series. At most
+    /// [`NAMED_MARKETS_MAX`].
     pub(super) async fn announced(
         &self,
         condition_ids: &[Arc<str>],
@@ -213,23 +216,23 @@ impl Rest {
         Ok(rows.map(|row| gamma::market(row.get())).collect())
     }
 
-    /// Waits until books may be asked for, once.
+    /// Waits until [`Self::books`] may be called once.
     pub(super) async fn books_ready(&self) {
         self.clob.budget.ready().await;
     }
 
-    /// What the CLOB service says of a market.
+    /// Requests the CLOB service's description of a market.
     pub(super) async fn clob_market(
         &self,
         condition_id: &str,
     ) -> Result<Result<Description, WireError>, RestError> {
         let address = format!("{}/markets/{}", self.clob.base, Encoded(condition_id));
         let body = self.get(&self.clob, &address).await?;
-        // What is not UTF-8 is not JSON either, and is told as that.
+        // Text that is not UTF-8 is not JSON either, so it fails to parse.
         Ok(clob::long_market(&String::from_utf8_lossy(&body)))
     }
 
-    /// How a market that Gamma describes so was resolved, if the data API tells.
+    /// Requests the data API's resolution of a market, if it has one.
     pub(super) async fn resolution(
         &self,
         gamma: &Description,
@@ -240,9 +243,9 @@ impl Rest {
         Ok(data::resolution(&String::from_utf8_lossy(&body), gamma))
     }
 
-    /// The books of these tokens, at most `BOOKS_PER_REQUEST_MAX`, as text to be read with
-    /// [`clob::books`]. The venue leaves out those of which it has none. [`Self::books_ready`] goes
-    /// before it.
+    /// Requests the books of these tokens, at most `BOOKS_PER_REQUEST_MAX`, as text for
+    /// [`clob::books`]. The venue leaves out tokens that have no book. Await [`Self::books_ready`]
+    /// first.
     pub(super) async fn books(&self, token_ids: &[Arc<str>]) -> Result<Bytes, RestError> {
         let address = format!("{}/books", self.clob.base);
         let rows: Vec<String> =
@@ -250,7 +253,7 @@ impl Rest {
         let json = format!("[{}]", rows.join(","));
         let uri = uri(&address)?;
         let result = self.client.post(uri, json.into_bytes(), ANSWER_BYTES_MAX).await;
-        self.clob.told(&address, result)
+        self.clob.check(&address, result)
     }
 
     async fn get(&self, service: &Service, address: &str) -> Result<Bytes, RestError> {
@@ -258,42 +261,45 @@ impl Rest {
         service.budget.ready().await;
         let result = self.client.get(uri, ANSWER_BYTES_MAX).await;
         self.tap.answer(service.folder, &address[service.base.len()..], &result);
-        service.told(address, result)
+        service.check(address, result)
     }
 }
 
 impl Service {
-    fn told(&self, address: &str, result: Result<Bytes, ClientError>) -> Result<Bytes, RestError> {
-        if let Some(pause) = self.budget.note(&result) {
-            let status = result.as_ref().err().map(ToString::to_string).unwrap_or_default();
-            tracing::warn!("{}: {status}; nothing is asked for {} s", self.name, pause.as_secs());
+    /// Adjusts the budget to the outcome of a request.
+    fn check(&self, address: &str, result: Result<Bytes, ClientError>) -> Result<Bytes, RestError> {
+        if let Some(pause) = self.budget.note(&result)
+            && let Err(error) = &result
+        {
+            let (service, pause_s) = (self.name, pause.as_secs());
+            tracing::warn!(service, %error, pause_s, "request refused, pausing requests");
         }
         let address = without_query(address);
         result.map_err(|source| RestError::Client { name: self.name, address, source })
     }
 }
 
-/// Adds a parameter as often as there are values.
+/// Adds a parameter once per value.
 fn add(address: &mut String, name: &str, values: impl IntoIterator<Item = impl AsRef<str>>) {
     for value in values {
         let _ = write!(address, "&{name}={}", Encoded(value.as_ref()));
     }
 }
 
-/// A page of `/markets/keyset`.
+/// Parses a page of `/markets/keyset`.
 pub(super) fn read_page(body: &[u8]) -> Result<Page, serde_json::Error> {
     let page: PageObject<'_> = serde_json::from_slice(body)?;
     let markets = page.markets.into_iter().map(|row| gamma::market(row.get())).collect();
     Ok(Page { markets, next_cursor: page.next_cursor })
 }
 
-/// The markets of a page of `/events/keyset`.
+/// Parses a page of `/events/keyset` into the markets of its events.
 pub(super) fn read_events(body: &[u8]) -> Result<Page, serde_json::Error> {
     let page: EventPageObject<'_> = serde_json::from_slice(body)?;
     let mut markets = Vec::new();
     for event in page.events {
         match gamma::event(event.get()) {
-            Ok(of_event) => markets.extend(of_event),
+            Ok(event_markets) => markets.extend(event_markets),
             Err(error) => markets.push(Err(error)),
         }
     }
@@ -304,7 +310,7 @@ fn unreadable(service: &Service, address: &str, source: serde_json::Error) -> Re
     RestError::Answer { name: service.name, address: without_query(address), source }
 }
 
-/// What a log line shows of an address: a query can have thousands of characters.
+/// Shortens an address for the log: a query can have thousands of characters.
 fn without_query(address: &str) -> String {
     address.split('?').next().unwrap_or_default().to_owned()
 }
@@ -313,7 +319,7 @@ fn uri(address: &str) -> Result<Uri, RestError> {
     address.parse().map_err(|source| RestError::Address { address: without_query(address), source })
 }
 
-/// A value in a query, with everything but plain characters as `%XX`.
+/// A percent-encoded value of a query.
 struct Encoded<'a>(&'a str);
 
 impl std::fmt::Display for Encoded<'_> {
@@ -334,7 +340,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_of_a_query_are_encoded() {
+    fn query_values_are_percent_encoded() {
         assert_eq!(Encoded("MTAw=&a b/é~.-_").to_string(), "MTAw%3D%26a%20b%2F%C3%A9~.-_");
     }
 }

@@ -1,8 +1,8 @@
-//! One connection to the market socket: kept open, kept alive, subscribed to what is wanted.
+//! One market socket: keeps a connection open and alive, and subscribes to the wanted tokens.
 //!
-//! What it reads it hands on, in order, through one bounded queue; it understands none of it but
-//! the `PONG`. When the queue is full it gives the connection up rather than a frame: a book with a
-//! hole in it is worse than one that is known to be old.
+//! It hands all frames on, in order, through one bounded queue, and understands none but the
+//! `PONG`. When the queue is full it gives up the connection instead of dropping a frame: a book
+//! with a missing change is worse than one known to be stale.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,56 +18,59 @@ use super::{Event, LiveConfig};
 use crate::venue::follow::backoff::Backoff;
 use crate::venue::follow::timing::Timing;
 
-/// A message has at most this many bytes, in whatever number of fragments: 200 books are 2 MB.
+/// The longest message, over all of its fragments. 200 books are 2 MB.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
-/// So many bytes of frames wait to be read, of all sockets together.
+/// How many bytes of frames may be queued, of all sockets together.
 pub(super) const QUEUE_BYTES_MAX: usize = 64 << 20;
 
-/// Pings of the server's that wait to be answered.
+/// How many pings of the server may wait for an answer.
 const PINGS_MAX: usize = 4;
 
-/// The tokens that a socket is to follow.
+/// The tokens to subscribe to.
 pub(super) type Wanted = Arc<[Arc<str>]>;
+
+/// The reason for giving up connections when the process shuts down.
+const SHUTDOWN: &str = "shutting down";
 
 /// Why a connection ended.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Lost {
-    /// There was none.
+    /// It could not be opened.
     #[error("{0}")]
     Handshake(#[from] HandshakeError),
-    /// The server closed it, or the network did.
+    /// The server or the network closed it.
     #[error("closed: {0}")]
     Closed(String),
-    /// It did not answer our `PING`.
-    #[error("no PONG within {} s", patience.as_secs())]
+    /// The server did not answer our `PING`.
+    #[error("no PONG within {} s", timeout.as_secs())]
     NoPong {
-        /// How long was waited.
-        patience: Duration,
+        /// How long we waited.
+        timeout: Duration,
     },
-    /// A frame that no text can be read from.
-    #[error("a frame that is not text, or not UTF-8")]
+    /// The server sent a frame that is not UTF-8 text.
+    #[error("frame is not UTF-8 text")]
     NotText,
-    /// A message of more than [`MESSAGE_BYTES_MAX`] bytes.
-    #[error("a message of more than {MESSAGE_BYTES_MAX} bytes")]
+    /// The server sent a message of more than [`MESSAGE_BYTES_MAX`] bytes.
+    #[error("message longer than {MESSAGE_BYTES_MAX} bytes")]
     TooLong,
-    /// We were too slow.
-    #[error("frames came faster than they were read")]
+    /// The queue is full.
+    #[error("frames arrived faster than they were processed")]
     Overflow,
-    /// Whoever reads the frames gave it up.
+    /// We gave it up.
     #[error("given up: {0}")]
     GivenUp(&'static str),
 }
 
-/// How the reader of the frames steers a socket.
+/// Controls a socket, and keeps it open until dropped.
 pub(super) struct Handle {
     wanted: watch::Sender<Wanted>,
     given_up: watch::Sender<GivenUp>,
     _task: AbortOnDrop,
 }
 
-/// The newest connection that was given up, by its number, and why. A connection that comes after
-/// it was never given up, however late the word reaches its socket.
+/// The newest connection that was given up. Naming its number keeps a delayed request from closing
+/// the connection after it.
 #[derive(Clone, Copy, Default)]
 struct GivenUp {
     connection: u64,
@@ -83,11 +86,11 @@ impl Drop for AbortOnDrop {
 }
 
 impl Handle {
-    /// Keeps a socket open until the handle is dropped. `number` goes with all that it tells.
+    /// Starts a socket. All of its events carry `number`.
     pub(super) fn open(
         number: usize,
         config: Arc<LiveConfig>,
-        door: Arc<tokio::sync::Mutex<()>>,
+        connect_lock: Arc<tokio::sync::Mutex<()>>,
         bytes: Arc<Semaphore>,
         events: mpsc::Sender<Event>,
     ) -> Self {
@@ -96,7 +99,7 @@ impl Handle {
         let socket = Socket {
             number,
             config,
-            door,
+            connect_lock,
             bytes,
             events,
             wanted: receiver,
@@ -106,12 +109,12 @@ impl Handle {
         Self { wanted, given_up, _task: AbortOnDrop(tokio::spawn(socket.run())) }
     }
 
-    /// What it is to follow from now on.
+    /// Subscribes to exactly these tokens.
     pub(super) fn want(&self, tokens: Wanted) {
         self.wanted.send_replace(tokens);
     }
 
-    /// Has the connection of this number closed, if it is still open, and another one opened.
+    /// Closes this connection if it is still open, and reconnects.
     pub(super) fn give_up(&self, connection: u64, why: &'static str) {
         self.given_up.send_replace(GivenUp { connection, why });
     }
@@ -120,13 +123,13 @@ impl Handle {
 struct Socket {
     number: usize,
     config: Arc<LiveConfig>,
-    /// Whoever connects holds it for a while, so that many sockets do not come at once.
-    door: Arc<tokio::sync::Mutex<()>>,
+    /// Held for a while by the socket that connects, so that connections are spaced out.
+    connect_lock: Arc<tokio::sync::Mutex<()>>,
     bytes: Arc<Semaphore>,
     events: mpsc::Sender<Event>,
     wanted: watch::Receiver<Wanted>,
     given_up: watch::Receiver<GivenUp>,
-    /// Of the newest connection, from 1.
+    /// The number of the newest connection, from 1.
     connection: u64,
 }
 
@@ -135,13 +138,13 @@ impl Socket {
         let timing = &self.config.clone().timing;
         let mut backoff = Backoff::new(timing.backoff_min, timing.backoff_max);
         loop {
-            // A connection that asks for nothing is closed by the server.
+            // The server closes connections without a subscription.
             if self.wanted.wait_for(|wanted| !wanted.is_empty()).await.is_err() {
                 return;
             }
             let began = Instant::now();
             let lost = self.connect().await;
-            // One that held for a while was no failure.
+            // A connection that lasted for a while does not count as a failure.
             if began.elapsed() > timing.backoff_max {
                 backoff.reset();
             }
@@ -154,11 +157,11 @@ impl Socket {
         }
     }
 
-    /// One connection from its first byte to its last.
+    /// Opens a connection, and runs it to its end.
     async fn connect(&mut self) -> Lost {
         let timing = &self.config.timing;
         {
-            let _held = self.door.lock().await;
+            let _held = self.connect_lock.lock().await;
             tokio::time::sleep(timing.connect_spacing).await;
         }
         let opened = handshake::open(&self.config.socket, &self.config.tls, timing.connect_timeout);
@@ -169,7 +172,7 @@ impl Socket {
         self.connection += 1;
         let (socket, connection) = (self.number, self.connection);
         if self.events.send(Event::Opened { socket, connection }).await.is_err() {
-            return Lost::GivenUp("the server ends");
+            return Lost::GivenUp(SHUTDOWN);
         }
         let (read_half, write_half) = tokio::io::split(stream);
         let (pings, pings_received) = mpsc::channel(PINGS_MAX);
@@ -179,21 +182,21 @@ impl Socket {
         let writer = Writer { socket: writing(write_half), subscribed: HashSet::new() };
         let mut given_up = self.given_up.clone();
         let given_up = given_up.wait_for(|given_up| given_up.connection == connection);
-        // Both run to the end of either: a read that is given up may have taken half a frame.
+        // Both halves run until one ends: a cancelled read may already have consumed half a frame.
         tokio::select! {
             lost = reader.run(pings, ponged) => lost,
             lost = writer.run(&mut self.wanted, timing, pings_received, ponged_receiver) => lost,
             given_up = given_up => {
-                Lost::GivenUp(given_up.map_or("the server ends", |given_up| given_up.why))
+                Lost::GivenUp(given_up.map_or(SHUTDOWN, |given_up| given_up.why))
             }
         }
     }
 }
 
-/// A number that is evenly spread over its whole range.
+/// A uniformly distributed random number.
 fn chance() -> u32 {
     let mut bytes = [0; 4];
-    // Without random bytes every socket waits for as short a time as it may.
+    // Without random bytes, every socket takes the shortest back-off.
     let _ = getrandom::fill(&mut bytes);
     u32::from_le_bytes(bytes)
 }
@@ -203,8 +206,8 @@ struct Reader<'a, R> {
     events: &'a mpsc::Sender<Event>,
     bytes: Arc<Semaphore>,
     number: usize,
-    /// The fragments of a message so far.
-    begun: Vec<u8>,
+    /// The fragments of an incomplete message.
+    partial: Vec<u8>,
 }
 
 impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
@@ -218,9 +221,9 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
         let mut socket = WebSocket::after_handshake(joined, Role::Client);
         socket.set_auto_close(false);
         socket.set_auto_pong(false);
-        // The crate refuses what is as long as this.
+        // The limit of the crate is exclusive.
         socket.set_max_message_size(MESSAGE_BYTES_MAX + 1);
-        Self { socket, events, bytes, number, begun: Vec::new() }
+        Self { socket, events, bytes, number, partial: Vec::new() }
     }
 
     async fn run(mut self, pings: mpsc::Sender<Vec<u8>>, ponged: watch::Sender<Instant>) -> Lost {
@@ -233,14 +236,14 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
             };
             match frame.opcode {
                 OpCode::Text | OpCode::Continuation => {
-                    if self.begun.len() + frame.payload.len() > MESSAGE_BYTES_MAX {
+                    if self.partial.len() + frame.payload.len() > MESSAGE_BYTES_MAX {
                         return Lost::TooLong;
                     }
-                    self.begun.extend_from_slice(&frame.payload);
+                    self.partial.extend_from_slice(&frame.payload);
                     if !frame.fin {
                         continue;
                     }
-                    let Ok(text) = String::from_utf8(std::mem::take(&mut self.begun)) else {
+                    let Ok(text) = String::from_utf8(std::mem::take(&mut self.partial)) else {
                         return Lost::NotText;
                     };
                     if text.trim() == "PONG" {
@@ -251,7 +254,7 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
                         return lost;
                     }
                 }
-                // A server that pings faster than we write is answered now and then.
+                // If the server pings faster than we write, some pings stay unanswered.
                 OpCode::Ping => drop(pings.try_send(frame.payload.to_vec())),
                 OpCode::Pong => {}
                 OpCode::Close => return Lost::Closed(close_text(&frame.payload)),
@@ -269,20 +272,19 @@ impl<'a, R: AsyncRead + Unpin> Reader<'a, R> {
     }
 }
 
-/// A text frame on its way.
+/// A text frame in the queue.
 pub(super) struct Received {
-    /// From which socket.
+    /// The number of the socket.
     pub(super) socket: usize,
-    /// When it came.
+    /// When it was received.
     pub(super) at: Instant,
-    /// As it came.
     pub(super) text: String,
-    /// Its part of what may wait.
+    /// Its share of [`QUEUE_BYTES_MAX`].
     _room: OwnedSemaphorePermit,
 }
 
 impl Received {
-    /// It comes now.
+    /// A frame received now.
     pub(super) fn new(socket: usize, text: String, room: OwnedSemaphorePermit) -> Self {
         Self { socket, at: Instant::now(), text, _room: room }
     }
@@ -319,13 +321,13 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
         let mut ping = tokio::time::interval(timing.ping_interval);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ping.reset();
-        // Intervals in a row in which no PONG came. A process that slept finds its clock ahead of
-        // all that it has not read yet: only intervals that it lived through count.
+        // Consecutive intervals without a PONG. After a suspend the clock jumps ahead while the
+        // answers are still unread, so only intervals in which this task ran count.
         let mut silent_intervals = 0;
         let ending = loop {
             let tokens = wanted.borrow_and_update().clone();
             if tokens.is_empty() {
-                break Lost::GivenUp("nothing is left to follow");
+                break Lost::GivenUp("no tokens left");
             }
             if let Err(error) = self.subscribe(&tokens).await {
                 break Lost::Closed(error.to_string());
@@ -333,18 +335,18 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
             let written = tokio::select! {
                 changed = wanted.changed() => match changed {
                     Ok(()) => continue,
-                    Err(_) => break Lost::GivenUp("the server ends"),
+                    Err(_) => break Lost::GivenUp(SHUTDOWN),
                 },
                 Some(payload) = pings.recv() => {
                     self.socket.write_frame(Frame::pong(Payload::Owned(payload))).await
                 }
                 _ = ping.tick() => {
-                    let patience = timing.pong_timeout;
+                    let timeout = timing.pong_timeout;
                     let has_answered = ponged.has_changed().unwrap_or(false);
-                    let is_late = ponged.borrow_and_update().elapsed() > patience;
+                    let is_late = ponged.borrow_and_update().elapsed() > timeout;
                     silent_intervals = if has_answered { 0 } else { silent_intervals + 1 };
-                    if is_late && timing.ping_interval * silent_intervals >= patience {
-                        break Lost::NoPong { patience };
+                    if is_late && timing.ping_interval * silent_intervals >= timeout {
+                        break Lost::NoPong { timeout };
                     }
                     self.write("PING".to_owned()).await
                 }
@@ -353,13 +355,13 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
                 break Lost::Closed(error.to_string());
             }
         };
-        // A server that is gone need not hear it.
-        let farewell = self.socket.write_frame(Frame::close(1000, b""));
-        let _ = tokio::time::timeout(Duration::from_secs(1), farewell).await;
+        // A courtesy: the server may already be gone.
+        let close = self.socket.write_frame(Frame::close(1000, b""));
+        let _ = tokio::time::timeout(Duration::from_secs(1), close).await;
         ending
     }
 
-    /// Tells the server what is wanted and was not, and the other way round.
+    /// Sends the difference between these tokens and the subscribed ones.
     async fn subscribe(&mut self, tokens: &[Arc<str>]) -> Result<(), WebSocketError> {
         let is_first = self.subscribed.is_empty();
         let added: Vec<_> =
@@ -383,7 +385,7 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
     }
 }
 
-/// The ids of tokens need no escape: they were checked when they were read.
+/// The ids of tokens need no escaping: they were checked when parsed.
 fn subscription(tokens: &[Arc<str>], operation: &str) -> String {
     let ids: Vec<String> = tokens.iter().map(|token| format!(r#""{token}""#)).collect();
     let ids = ids.join(",");
@@ -397,7 +399,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_subscription_names_the_tokens() {
+    fn a_subscription_lists_the_tokens() {
         assert_eq!(
             subscription(&["1".into(), "2".into()], r#""type":"market""#),
             concat!(
@@ -407,10 +409,9 @@ mod tests {
         );
     }
 
-    /// A laptop that was closed, or a machine that was busy elsewhere: the answers may lie there
-    /// unread.
+    /// After a suspend, or a pause for lack of CPU, the answers may just be unread.
     #[tokio::test(start_paused = true)]
-    async fn a_process_that_slept_asks_once_more_before_it_gives_up() {
+    async fn a_process_that_was_suspended_pings_again_before_it_gives_up() {
         let timing = crate::venue::follow::timing::Timing::VENUE;
         let (ours, _theirs) = tokio::io::duplex(1 << 16);
         let (wanted, mut receiver) = watch::channel(Wanted::from(["1".into()]));
@@ -419,10 +420,10 @@ mod tests {
         let writer = Writer { socket: writing(ours), subscribed: HashSet::new() };
         let mut running = std::pin::pin!(writer.run(&mut receiver, &timing, pings, ponged));
         let a_moment = Duration::from_millis(1);
-        assert!(tokio::time::timeout(a_moment, &mut running).await.is_err(), "it has begun");
+        assert!(tokio::time::timeout(a_moment, &mut running).await.is_err(), "it has started");
         tokio::time::advance(timing.pong_timeout * 2).await;
         let lost = tokio::time::timeout(a_moment, &mut running).await;
-        assert!(lost.is_err(), "it has slept, and gives up: {lost:?}");
+        assert!(lost.is_err(), "it gives up right after the pause: {lost:?}");
         let began = Instant::now();
         let lost = running.await;
         assert!(matches!(lost, Lost::NoPong { .. }), "{lost}");
@@ -431,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_close_is_told_in_words() {
+    fn a_close_frame_is_shown_as_text() {
         assert_eq!(close_text(&[]), "without a code");
         assert_eq!(close_text(&[3, 232]), "1000");
         assert_eq!(close_text(b"\x03\xf3restart"), "1011 restart");

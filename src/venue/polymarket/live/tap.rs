@@ -1,7 +1,7 @@
-//! Puts what the venue said on a tape, as it came and in the order in which it was taken, with
-//! what was decided by the clock. [`super::replay`] is the other end.
+//! Records on a tape what the venue sent, verbatim and in the order in which it was processed,
+//! together with all decisions that depended on the clock. [`super::replay`] plays it.
 //!
-//! What a kind of line holds, [`crate::venue::tape`] tells.
+//! [`crate::venue::tape`] documents the lines.
 
 use std::fmt::{Display, Write as _};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::LiveConfig;
 use crate::venue::tape::{Folder, Payload, TapeSender, VERSION};
 
-/// Where what comes is handed to, besides; nowhere, unless somebody records.
+/// The recorder, if there is one.
 #[derive(Clone, Default)]
 pub struct Tap(Option<TapeSender>);
 
@@ -23,12 +23,12 @@ impl From<TapeSender> for Tap {
 }
 
 impl Tap {
-    /// How many gaps there are on the tape.
+    /// How many gaps the tape has.
     pub(super) fn gap_count(&self) -> u64 {
         self.0.as_ref().map_or(0, TapeSender::gap_count)
     }
 
-    /// The connector begins, and knows nothing.
+    /// A session begins.
     pub(super) fn begin(&self, config: &LiveConfig) {
         self.send(Folder::Ws, Payload::None, || {
             let lag_max_ms = u64::try_from(config.timing.lag_max.as_millis()).unwrap_or(u64::MAX);
@@ -43,7 +43,7 @@ impl Tap {
         });
     }
 
-    /// A service answered a request, of which the address behind the service's own is `get`.
+    /// A service answered a request. `get` is the address relative to the service's base.
     pub(super) fn answer<E: Display>(&self, from: Folder, get: &str, answer: &Result<Bytes, E>) {
         if self.0.is_some() {
             self.send(from, payload(answer), || Fields::of("answer").text("get", get));
@@ -55,8 +55,8 @@ impl Tap {
         self.send(Folder::Gamma, Payload::None, || Fields::of("listed").list("ids", ids));
     }
 
-    /// Markets that were asked for, and those of them of which the CLOB service tells, and the data
-    /// API.
+    /// Markets that were described, and those of them also described by the CLOB service and by the
+    /// data API.
     pub(super) fn described<'a>(
         &self,
         ids: impl Iterator<Item = &'a Arc<str>>,
@@ -68,21 +68,21 @@ impl Tap {
         });
     }
 
-    /// A socket is to tell of these tokens.
+    /// A socket carries these tokens.
     pub(super) fn follow(&self, socket: usize, ids: &[Arc<str>]) {
         self.send(Folder::Ws, Payload::None, || {
             Fields::of("follow").number("socket", socket).list("tokens", ids.iter())
         });
     }
 
-    /// A connection is open.
+    /// A connection was opened.
     pub(super) fn open(&self, socket: usize, connection: u64) {
         self.send(Folder::Ws, Payload::None, || {
             Fields::of("open").number("socket", socket).number("connection", connection)
         });
     }
 
-    /// A text frame came at this moment.
+    /// A text frame was received.
     pub(super) fn frame(&self, at: Instant, socket: usize, text: &str) {
         if let Some(sender) = &self.0 {
             let Fields(fields) = Fields::of("frame").number("socket", socket);
@@ -90,21 +90,21 @@ impl Tap {
         }
     }
 
-    /// A connection ended, or was not opened.
+    /// A connection ended, or could not be opened.
     pub(super) fn lost(&self, socket: usize, why: impl Display) {
         self.send(Folder::Ws, Payload::None, || {
             Fields::of("lost").number("socket", socket).text("why", &why.to_string())
         });
     }
 
-    /// A connection is not believed any more.
+    /// A connection was given up.
     pub(super) fn given_up(&self, socket: usize, why: &str) {
         self.send(Folder::Ws, Payload::None, || {
             Fields::of("given_up").number("socket", socket).text("why", why)
         });
     }
 
-    /// Nothing has proven these books for too long.
+    /// These books expired.
     pub(super) fn expired(&self, ids: &[Arc<str>]) {
         if !ids.is_empty() {
             self.send(Folder::Ws, Payload::None, || {
@@ -113,26 +113,26 @@ impl Tap {
         }
     }
 
-    /// The books of these tokens are asked for.
+    /// The books of these tokens were requested.
     pub(super) fn ask<'a>(&self, ask: u64, ids: impl Iterator<Item = &'a Arc<str>>) {
         self.send(Folder::Clob, Payload::None, || {
             Fields::of("ask").number("ask", ask).list("tokens", ids)
         });
     }
 
-    /// The answer to that: when it was asked for, and when it came.
+    /// A request for books was answered, or failed.
     pub(super) fn books<E: Display>(
         &self,
         ask: u64,
         asked_at: Instant,
-        at: Instant,
+        received_at: Instant,
         answer: &Result<Bytes, E>,
     ) {
         if let Some(sender) = &self.0 {
             let asked_ns = sender.time(asked_at.into_std()).nanos();
             let Fields(fields) =
                 Fields::of("books").number("ask", ask).number("asked_ns", asked_ns);
-            sender.send(at.into_std(), Folder::Clob, fields, payload(answer));
+            sender.send(received_at.into_std(), Folder::Clob, fields, payload(answer));
         }
     }
 
@@ -151,7 +151,7 @@ fn payload<E: Display>(answer: &Result<Bytes, E>) -> Payload {
     }
 }
 
-/// Keys of a line.
+/// The fields of a line, as JSON without braces.
 struct Fields(String);
 
 impl Fields {

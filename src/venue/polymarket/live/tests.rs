@@ -1,4 +1,4 @@
-//! Frames as sockets bring them, taken when there is time.
+//! Frames that wait in the queue.
 
 use super::*;
 use crate::ids::OutcomeIndex;
@@ -12,7 +12,7 @@ const MARKET: &str = concat!(
     r#""active":true,"closed":false,"acceptingOrders":true,"enableOrderBook":true}"#,
 );
 
-/// One that follows the market on socket 0, which is said to be open.
+/// Follows the market on socket 0, as if that were open.
 fn live() -> Live {
     let feed = Feed::new(Arc::new(Markets::new()), MismatchPolicy::Distrust);
     let filter = MarketFilter { count_max: 1, ..MarketFilter::default() };
@@ -25,7 +25,7 @@ fn live() -> Live {
     live
 }
 
-/// A frame of socket 0 that comes now.
+/// A frame of socket 0, received now.
 fn received(text: String) -> Event {
     let room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
     Event::Frame(Received::new(0, text, room))
@@ -46,20 +46,20 @@ fn change(price: &str, at: i64) -> String {
     )
 }
 
-/// The best bid of the first token, and whether something can fill on its book.
+/// The best bid of the first token, and whether orders can fill on its book.
 fn shown(live: &Live) -> (String, bool) {
     let market = live.follower.books().markets().by_condition("0xa").unwrap();
     let book = market.book(OutcomeIndex(0)).clone().unwrap();
     (book.ladder().best_bid().unwrap().price.to_string(), !book.stale)
 }
 
-/// A process that stood still for a while finds what came meanwhile: it came in time.
+/// Frames that queue up while the process is paused were received in time.
 #[tokio::test(start_paused = true)]
-async fn what_had_to_wait_for_us_is_not_late() {
+async fn a_frame_that_waited_in_our_queue_is_not_late() {
     let second = Duration::from_secs(1);
-    let venue = Timestamp::now().millis();
-    for (told_after_ms, waited, expected) in [
-        // So long after it was so it came, and then it waited.
+    let start_ms = Timestamp::now().millis();
+    // The delay until the receipt, and the time in the queue after that.
+    for (delay_ms, waited, expected) in [
         (0, Duration::ZERO, ("0.5", true)),
         (0, 60 * second, ("0.5", true)),
         (4_000, 60 * second, ("0.5", true)),
@@ -67,15 +67,15 @@ async fn what_had_to_wait_for_us_is_not_late() {
         (6_000, 60 * second, ("0.4", false)),
     ] {
         let mut live = live();
-        for text in [book(venue), change("0.4", venue)] {
+        for text in [book(start_ms), change("0.4", start_ms)] {
             live.take(received(text));
         }
         tokio::time::advance(10 * second).await;
-        let event = received(change("0.5", venue + 10_000 - told_after_ms));
+        let event = received(change("0.5", start_ms + 10_000 - delay_ms));
         tokio::time::advance(waited).await;
         live.take(event);
         let (price, is_fresh) = shown(&live);
-        assert_eq!((&*price, is_fresh), expected, "{told_after_ms} ms, {waited:?}");
+        assert_eq!((&*price, is_fresh), expected, "{delay_ms} ms, {waited:?}");
         assert_eq!(live.follower.snapshot().late_messages, u64::from(!is_fresh));
     }
 }

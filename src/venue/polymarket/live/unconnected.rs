@@ -1,5 +1,5 @@
-//! The way of a frame without a network: what benches and fuzz targets hand in is taken as if a
-//! socket had told it, with all that a frame sets off here.
+//! The path of a frame without a network: frames of benches and fuzz targets are processed as if a
+//! socket had received them.
 
 use tokio::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::venue::polymarket::filter::MarketFilter;
 use crate::venue::polymarket::follower::Follower;
 use crate::venue::polymarket::wire::Description;
 
-/// Follows markets on one socket that nobody opens: whoever makes it says what the socket tells.
+/// Follows markets on one simulated socket, whose frames the caller provides.
 pub struct Unconnected {
     follower: Follower<Feed>,
     began: Instant,
@@ -20,7 +20,7 @@ pub struct Unconnected {
 }
 
 impl Unconnected {
-    /// Follows as many of these markets as one socket takes, whose books have yet to come.
+    /// Follows as many of these markets as fit on one socket. They have no books yet.
     pub fn new(timing: Timing, feed: Feed, markets: Vec<Description>) -> Self {
         let began = Instant::now();
         let filter = MarketFilter { count_max: markets.len(), ..MarketFilter::default() };
@@ -32,20 +32,20 @@ impl Unconnected {
         unconnected
     }
 
-    /// The connection is another one: whole books come first.
+    /// Replaces the connection. Full books have to come first.
     pub fn open(&mut self) {
         self.connection += 1;
         self.follower.opened(0, self.connection, stamp(self.began, Instant::now()));
         self.carry_out();
     }
 
-    /// The socket tells this.
-    pub fn hear(&mut self, text: &str) {
+    /// Processes a text frame.
+    pub fn frame(&mut self, text: &str) {
         self.follower.frame(0, text, stamp(self.began, Instant::now()));
         self.carry_out();
     }
 
-    /// What has come of it.
+    /// The current status.
     pub fn status(&self) -> LiveSnapshot {
         snapshot(&self.follower)
     }

@@ -1,4 +1,5 @@
-//! The CLOB service: books, and markets in its three forms (compact, long, simplified).
+//! The CLOB service: books, and descriptions of markets in three forms (compact, long,
+//! simplified).
 
 use std::fmt;
 
@@ -17,35 +18,35 @@ use crate::market::catalogue::{Fees, MarketInfo, MarketStatus};
 use crate::money::{Price, Rounding, Shares};
 use crate::venue::polymarket::resolution::Stage;
 
-/// A full book, from the book endpoints or the socket. It borrows its names from the text.
+/// A full book, from the book endpoints or the socket. Its ids borrow from the text.
 #[derive(Clone, PartialEq, Debug)]
 pub struct BookMessage<'a> {
     /// The condition id.
     pub market: &'a str,
     /// The token.
     pub asset_id: &'a str,
-    /// The venue's time.
+    /// The venue's timestamp.
     pub at: Timestamp,
-    /// The venue's hash of it.
+    /// The venue's hash.
     pub hash: Option<&'a str>,
     /// Both sides.
     pub ladder: Ladder,
-    /// The smallest resting order; the socket does not tell it.
+    /// The smallest resting order. The socket does not send it.
     pub order_size_min: Option<Shares>,
-    /// The smallest step of a price; told with the first book of a socket only.
+    /// The tick. The socket sends it only with the first book.
     pub tick: Option<Price>,
-    /// One of several markets of an event of which exactly one wins; the socket does not tell it.
+    /// Whether exactly one of several markets of an event wins. The socket does not send it.
     pub neg_risk: Option<bool>,
-    /// The newest trade's price; `None` when it is not told.
+    /// The price of the newest trade; `None` if the message does not state it.
     pub last_trade_price: Option<LastTradePrice>,
 }
 
-/// What a book tells about the newest trade.
+/// The newest trade, as stated by a book.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LastTradePrice {
-    /// There was none.
+    /// The token never traded.
     Never,
-    /// Its price.
+    /// The price of the newest trade.
     At(Price),
 }
 
@@ -59,7 +60,7 @@ impl LastTradePrice {
     }
 }
 
-/// The fields of a book, which the socket shares with its other messages.
+/// The fields of a book. On the socket, other messages share them.
 #[derive(Deserialize)]
 pub(super) struct BookObject<'a> {
     #[serde(borrow)]
@@ -75,7 +76,7 @@ pub(super) struct BookObject<'a> {
     pub(super) last_trade_price: Option<&'a str>,
 }
 
-/// Levels in the order of the wire, read without an intermediate copy.
+/// Levels in the order of the wire, parsed without an intermediate copy.
 pub(super) struct Levels(pub(super) Vec<Level>);
 
 impl<'de> Deserialize<'de> for Levels {
@@ -113,26 +114,26 @@ impl LevelObject<'_> {
     }
 }
 
-/// A price that is meant literally.
+/// Parses a price exactly.
 pub(super) fn price(field: &'static str, text: &str) -> Result<Price, WireError> {
     Price::from_text(text, Rounding::Exact)
         .map_err(|error| WireError::Field { field, problem: error.into() })
 }
 
-/// A size that is meant literally.
+/// Parses a size exactly.
 pub(super) fn size(field: &'static str, text: &str) -> Result<Shares, WireError> {
     Shares::from_text(text, Rounding::Exact)
         .map_err(|error| WireError::Field { field, problem: error.into() })
 }
 
-/// Reads one book object.
+/// Parses one book.
 pub fn book(text: &str) -> Result<BookMessage<'_>, WireError> {
     object::<BookObject<'_>>(text)?.message()
 }
 
-/// Reads an answer that is an array of books. One that cannot be read does not hide the others.
+/// Parses an array of books. An unreadable book does not affect the others.
 pub fn books(body: &[u8]) -> Result<Vec<Result<BookMessage<'_>, WireError>>, serde_json::Error> {
-    // One pass where all is well, which takes half as long as to find where each book ends first.
+    // Well-formed books are parsed in one pass, which takes half as long as splitting them first.
     let text = std::str::from_utf8(body).ok();
     if let Some(rows) = text.and_then(|text| serde_json::from_str(text).ok()) {
         let rows: Vec<BookObject<'_>> = rows;
@@ -162,7 +163,7 @@ impl<'a> BookObject<'a> {
             market,
             asset_id,
             at,
-            // It covers the time.
+            // A hash covers the timestamp, so it cannot be checked without one.
             hash: checked_hash(self.hash)?.filter(|_| at != NO_TIMESTAMP),
             ladder,
             order_size_min: self
@@ -176,12 +177,12 @@ impl<'a> BookObject<'a> {
     }
 }
 
-/// A field that must be there.
+/// A required field.
 pub(super) fn needed<T>(field: &'static str, value: Option<T>) -> Result<T, WireError> {
     value.ok_or(WireError::Missing { field })
 }
 
-/// The row of `/clob-markets/{condition_id}`, whose keys are one or a few letters.
+/// A row of `/clob-markets/{condition_id}`, whose keys are abbreviated.
 #[derive(Deserialize)]
 struct CompactObject<'a> {
     #[serde(borrow)]
@@ -216,7 +217,7 @@ struct CompactFees<'a> {
     e: Raw<'a>,
 }
 
-/// Reads the compact form of a market. A missing fee means that there is none.
+/// Parses the compact form of a market. Without a fee, trading is free.
 pub fn compact_market(text: &str) -> Result<Description, WireError> {
     let row: CompactObject<'_> = object(text)?;
     let condition_id = scalar("c", row.c)?.ok_or(WireError::Missing { field: "c" })?;
@@ -244,7 +245,7 @@ pub fn compact_market(text: &str) -> Result<Description, WireError> {
     })
 }
 
-/// The row of `/markets/{condition_id}`, and of the simplified lists, which lack most of it.
+/// A row of `/markets/{condition_id}`, or of the simplified lists, which lack most fields.
 #[derive(Deserialize)]
 struct LongObject<'a> {
     #[serde(borrow)]
@@ -287,10 +288,10 @@ struct LongToken<'a> {
     winner: Raw<'a>,
 }
 
-/// Reads the long or the simplified form of a market.
+/// Parses the long or the simplified form of a market.
 ///
-/// The fee flag of the long form says free or not, but never the rate: a market that is known from
-/// here alone and is not free is listed without a fee that could be computed.
+/// The long form states whether there is a fee, but not its rate. So a market that is known only
+/// from this form and is not free gets [`Fees::Unsupported`].
 pub fn long_market(text: &str) -> Result<Description, WireError> {
     let row: LongObject<'_> = object(text)?;
     let condition_id = scalar("condition_id", row.condition_id)?
@@ -323,7 +324,7 @@ pub fn long_market(text: &str) -> Result<Description, WireError> {
     info.slug = shown(row.market_slug);
     info.end_date = shown(row.end_date_iso).and_then(|text| time(&text));
     info.image_url = shown(row.image);
-    // Where a winner is named it decides; old rows and ½ tell by the price alone.
+    // A named winner determines the payouts. Old markets and ½ name none, so prices have to do.
     let numbers: Vec<Price> = prices
         .iter()
         .map(|&(price, is_winner)| match (has_winner, is_winner) {
@@ -355,7 +356,7 @@ fn status(info: &MarketInfo, closed: bool, accepting: bool) -> MarketStatus {
     }
 }
 
-/// The steps of prices and the smallest order, where they are told. Archived markets tell 0.
+/// Sets the tick and the smallest order, if stated. Archived markets have a tick of 0.
 pub(super) fn set_grid(
     info: &mut MarketInfo,
     (tick_field, tick): (&'static str, Raw<'_>),
@@ -378,19 +379,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn books_are_read_as_each_of_them_alone() {
+    fn parsing_books_together_or_alone_makes_no_difference() {
         let fields = r#""market":"m","timestamp":"5","bids":[],"asks":[{"price":".5","size":"1"}]"#;
         let good = format!(r#"{{"asset_id":"1",{fields}}}"#);
         let other = format!(r#"{{"asset_id":"2","x":{{"y":[1e999]}},{fields}}}"#);
-        let told_twice = format!(r#"{{"asset_id":"1","asset_id":"1",{fields}}}"#);
-        let no_name = format!("{{{fields}}}");
+        let duplicate = format!(r#"{{"asset_id":"1","asset_id":"1",{fields}}}"#);
+        let no_id = format!("{{{fields}}}");
         let escaped = good.replace(r#""1""#, r#""\u0031""#);
-        let all = [&*good, &other, &told_twice, &no_name, &escaped, "{}", "7", "null"];
+        let all = [&*good, &other, &duplicate, &no_id, &escaped, "{}", "7", "null"];
         for first in all {
             for second in all {
                 let body = format!(" [{first},\n{second} ] ");
-                let shown = |told: Result<BookMessage<'_>, WireError>| {
-                    told.map_or_else(|error| error.to_string(), |book| format!("{book:?}"))
+                let shown = |result: Result<BookMessage<'_>, WireError>| {
+                    result.map_or_else(|error| error.to_string(), |book| format!("{book:?}"))
                 };
                 let books: Vec<_> =
                     books(body.as_bytes()).unwrap().into_iter().map(shown).collect();
@@ -400,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_array_of_books_is_refused() {
+    fn anything_but_an_array_of_books_is_refused() {
         for body in [&b""[..], b"{}", b"[", b"[{}", b"[]]", b"[{},]", b"[\"\xff\"]", b"null"] {
             assert!(books(body).is_err(), "{}", String::from_utf8_lossy(body));
         }

@@ -1,4 +1,4 @@
-//! The data API: how markets were resolved on the chain.
+//! The data API: the resolutions of markets on the chain.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -24,9 +24,8 @@ struct ResolutionObject<'a> {
     payouts: Raw<'a>,
 }
 
-/// Reads how the market that Gamma describes so was resolved; `None` where that is not told. The
-/// payouts have no names: they come in the order in which the venue made the outcomes, which is
-/// Gamma's.
+/// Parses the resolution of a market that Gamma describes; `None` if there is none yet. Payouts
+/// name no tokens: their order is that in which the venue created the outcomes, which is Gamma's.
 pub fn resolution(text: &str, gamma: &Description) -> Result<Option<Description>, WireError> {
     let rows = object::<ResolutionsObject<'_>>(text)?.data.unwrap_or_default();
     for row in rows {
@@ -54,8 +53,8 @@ pub fn resolution(text: &str, gamma: &Description) -> Result<Option<Description>
     Ok(None)
 }
 
-/// What each outcome pays, from shares of a whole in whatever unit: all of it to one, or a half to
-/// each of two. `None` for anything else.
+/// Parses what each outcome pays, in any unit: everything to one outcome, or half to each of two.
+/// `None` for anything else.
 fn payouts(raw: Raw<'_>) -> Result<Option<Vec<Price>>, WireError> {
     let texts = list("payouts", raw)?;
     let parts = texts.iter().map(|text| {
@@ -79,13 +78,13 @@ mod tests {
     use super::super::gamma;
     use super::*;
 
-    fn told(rows: &str) -> String {
+    fn shown(rows: &str) -> String {
         let gamma = gamma::market(
             r#"{"conditionId":"0xa","outcomes":["Yes","No"],"clobTokenIds":["1","2"]}"#,
         );
         match resolution(&format!(r#"{{"data":{rows}}}"#), &gamma.unwrap()) {
             Ok(None) => "nothing".to_owned(),
-            Ok(Some(told)) => match told.shown_payouts {
+            Ok(Some(description)) => match description.shown_payouts {
                 None => "no payouts".to_owned(),
                 Some(payouts) => {
                     payouts.iter().map(ToString::to_string).collect::<Vec<_>>().join("/")
@@ -96,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resolution_is_told_or_it_is_not() {
+    fn only_resolutions_with_valid_payouts_pay() {
         for (status, payouts, expected) in [
             ("resolved", "[1000000,0]", "1/0"),
             ("resolved", "[0,1000000]", "0/1"),
@@ -116,10 +115,10 @@ mod tests {
             let row = |id: &str| {
                 format!(r#"{{"condition_id":"{id}","status":"{status}","payouts":{payouts}}}"#)
             };
-            assert_eq!(told(&format!("[{}]", row("0xa"))), expected, "{status} {payouts}");
-            assert_eq!(told(&format!("[{}]", row("0xb"))), "nothing", "another market's");
+            assert_eq!(shown(&format!("[{}]", row("0xa"))), expected, "{status} {payouts}");
+            assert_eq!(shown(&format!("[{}]", row("0xb"))), "nothing", "another market's");
         }
-        assert_eq!(told("[]"), "nothing");
-        assert_eq!(told("null"), "nothing");
+        assert_eq!(shown("[]"), "nothing");
+        assert_eq!(shown("null"), "nothing");
     }
 }

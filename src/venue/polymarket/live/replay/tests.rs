@@ -1,4 +1,4 @@
-//! Tapes written by hand, whole and damaged.
+//! Handwritten tapes, intact and damaged.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use crate::venue::feed::MismatchPolicy;
 
 const BEGIN: &str = r#""kind":"begin","version":1,"markets_max":5,"lag_max_ms":5000"#;
 
-/// Of one market, its page and what follows from it.
+/// A page with one market, and the lines that follow from it.
 const LISTED: [&str; 3] = [
     concat!(
         r#""kind":"answer","get":"/markets/keyset?limit=100","json":{"markets":["#,
@@ -83,7 +83,7 @@ fn play(replay: &mut Replay, lines: &[impl AsRef<str>]) {
     play_every(1, replay, lines);
 }
 
-/// A replay that has heard of the listed market, these books, and then these lines.
+/// A replay of the listed market, these books, and then these lines.
 fn played(books: &[String], lines: Vec<String>) -> Replay {
     let mut all: Vec<String> = [BEGIN].into_iter().chain(LISTED).map(String::from).collect();
     all.push(OPEN.to_owned());
@@ -94,8 +94,8 @@ fn played(books: &[String], lines: Vec<String>) -> Replay {
     replay
 }
 
-/// The lines came one after the other, so many nanoseconds apart, and about when the venue's clock
-/// said so.
+/// Plays lines that were received this many nanoseconds apart, starting about when the venue's
+/// timestamps do.
 fn play_every(pause_ns: i64, replay: &mut Replay, lines: &[impl AsRef<str>]) {
     for (number, fields) in (1..).zip(lines) {
         let at_ns = 1_795_317_300_000_000_000 + number * pause_ns;
@@ -107,7 +107,7 @@ fn play_every(pause_ns: i64, replay: &mut Replay, lines: &[impl AsRef<str>]) {
     }
 }
 
-/// Each token with a book: its best bid, and whether something can fill on it.
+/// Each token with a book: its best bid, and whether orders can fill on it.
 fn books(replay: &Replay) -> String {
     let mut text = String::new();
     for token in ["1", "2"] {
@@ -115,8 +115,8 @@ fn books(replay: &Replay) -> String {
         let Some((market, outcome)) = listing.by_token(token) else { continue };
         if let Some(book) = market.book(outcome).as_deref() {
             let bid = book.ladder().best_bid().map(|level| level.price.to_string());
-            let word = if book.stale { "stale" } else { "live" };
-            let _ = write!(text, "{token} {} {word}; ", bid.unwrap_or_default());
+            let state = if book.stale { "stale" } else { "live" };
+            let _ = write!(text, "{token} {} {state}; ", bid.unwrap_or_default());
         }
     }
     text.trim_end_matches("; ").to_owned()
@@ -159,9 +159,9 @@ fn each_line_has_its_effect() {
     assert_eq!(replay.counts(), expected);
 }
 
-/// Lines after the market is listed, and the books that they leave.
+/// Lines after the listed market, and the resulting books.
 #[test]
-fn what_does_not_fit_does_no_harm() {
+fn inconsistent_lines_are_harmless() {
     let (own, other) = (book(0, "1", "0.4"), book(3, "1", "0.4"));
     let far = OPEN.replace(r#""socket":0"#, r#""socket":1024"#);
     let at_three = OPEN.replace(r#""socket":0"#, r#""socket":3"#);
@@ -170,10 +170,10 @@ fn what_does_not_fit_does_no_harm() {
     let given_up = r#""kind":"given_up","socket":0"#;
     for (lines, expected, unusable) in [
         (&[OPEN, &own][..], "1 0.4 live", 0),
-        // A socket that is not open, and one that tells of tokens of another.
+        // A socket that is not open, and one that carries tokens of another.
         (&[&own], "", 0),
         (&[&at_three, &other], "", 0),
-        // It says that it tells of them: a recorder that has chosen otherwise than we would.
+        // The recorder chose another socket than we would.
         (&[moved, &at_three, &other], "1 0.4 live", 0),
         (&[&at_three, moved, &other], "1 0.4 live", 0),
         (&[&at_three, moved, &other, lost], "1 0.4 live", 0),
@@ -199,9 +199,9 @@ fn what_does_not_fit_does_no_harm() {
     }
 }
 
-/// What is told too late was told too late when the tape was made, by the times on it.
+/// Whether a change is late depends on the times on the tape, not on the time of the replay.
 #[test]
-fn late_words_are_late_by_the_time_of_the_tape() {
+fn lateness_is_judged_by_the_times_of_the_tape() {
     for (pause_ns, expected) in [(1_000_000_000, "1 0.5 live"), (6_000_000_000, "1 0.5 stale")] {
         let own = book(0, "1", "0.4");
         let lines = [BEGIN].into_iter().chain(LISTED).chain([OPEN, &own, CHANGE, CHANGE]);
@@ -211,19 +211,18 @@ fn late_words_are_late_by_the_time_of_the_tape() {
     }
 }
 
-/// A time that is yet to come makes nothing late that is told after it, on this connection and on
-/// the next.
+/// A timestamp in the future does not make later messages late, on this connection or the next.
 #[test]
 fn one_frame_from_the_future_stops_nothing() {
     let own = book(0, "1", "0.4");
     let future = CHANGE.replace("1795317300001", "3795317300001");
     let later = CHANGE.replace("1795317300001", "1795317300500").replace("\"0.5\"", "\"0.6\"");
     let lost = r#""kind":"lost","socket":0,"why":"x""#;
-    let told_late = own.replace("1795317300000", "3795317300000");
+    let future_book = own.replace("1795317300000", "3795317300000");
     for (lines, expected) in [
         (&[&*own, CHANGE, &future, &later][..], "1 0.6 live"),
         (&[&own, &future, &later], "1 0.6 live"),
-        (&[&told_late, &later], "1 0.6 live"),
+        (&[&future_book, &later], "1 0.6 live"),
         (&[&own, &future, lost, OPEN, &own, &later], "1 0.6 live"),
         (&[&own, &future, &future, &future, CHANGE, &later], "1 0.6 live"),
     ] {
@@ -234,8 +233,8 @@ fn one_frame_from_the_future_stops_nothing() {
     }
 }
 
-/// A page that lists the outcomes the other way round changes neither who is paid nor whose book
-/// is whose: a token is what pays.
+/// A page that lists the outcomes in another order changes neither the payouts nor the books:
+/// both belong to tokens.
 #[test]
 fn outcomes_in_another_order_are_aligned_by_token() {
     let turned = |text: &str| {
@@ -265,7 +264,7 @@ fn outcomes_in_another_order_are_aligned_by_token() {
     }
 }
 
-/// Whose tokens are others, nobody knows what an order would buy.
+/// With other tokens, it is unknown what an order would buy.
 #[test]
 fn a_description_with_other_tokens_makes_its_market_untradable() {
     let other = |text: &str| text.replace(r#"[\"1\",\"2\"]"#, r#"[\"1\",\"7\"]"#);
@@ -292,8 +291,7 @@ fn a_description_with_other_tokens_makes_its_market_untradable() {
 }
 
 proptest! {
-    /// Lines with some of their bytes replaced, in another order: nothing panics, and no reader
-    /// sees a crossed book.
+    /// Shuffled lines with some bytes replaced cause no panic and no crossed book.
     #[test]
     fn damaged_tapes_are_refused_or_harmless(
         order in prop::collection::vec(any::<prop::sample::Index>(), 0..40),

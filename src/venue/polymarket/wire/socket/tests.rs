@@ -1,0 +1,129 @@
+use super::*;
+
+/// What a frame holds, in a word for each message.
+fn told(text: &str) -> String {
+    let messages = match frame(text) {
+        Frame::Pong => return "pong".to_owned(),
+        Frame::Empty => return "empty".to_owned(),
+        Frame::NoNewAssets => return "no new assets".to_owned(),
+        Frame::Other => return "other".to_owned(),
+        Frame::Messages(messages) => messages,
+    };
+    let words = messages.iter().map(|message| match message {
+        Ok(Message::Book(book)) => format!("book of {}", book.asset_id),
+        Ok(Message::BestBidAsk(top)) => {
+            let text = |price: Option<Price>| {
+                price.map_or_else(|| "-".to_owned(), |price| price.to_string())
+            };
+            format!("top of {}: {} {}", top.asset_id, text(top.best_bid), text(top.best_ask))
+        }
+        Ok(Message::MarketResolved(resolved)) => {
+            format!("resolved to {}", resolved.winning_asset_id.unwrap_or("nothing"))
+        }
+        Ok(Message::LastTradePrice(trade)) => {
+            let side = trade.side.map_or("nobody", Side::as_str);
+            format!("{} at {} by {side}", trade.size, trade.price)
+        }
+        Ok(message) => format!("{message:?}"),
+        Err(error) => error.to_string(),
+    });
+    words.collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn what_cannot_be_read_has_a_subject_nevertheless() {
+    for (frame, index, event_type, market) in [
+        (r#"{"event_type":"book","market":"0xa","bids":7}"#, 0, Some("book"), Some("0xa")),
+        (r#"[{"event_type":"a"},{"market":"0xb"}]"#, 1, None, Some("0xb")),
+        (r#"[{"event_type":"a"},{"market":"0xb"}]"#, 2, None, None),
+        (r#"{"event_type":"new_market","market":7}"#, 0, Some("new_market"), None),
+        (r#"{"event_type":"book","market""#, 0, None, None),
+        ("[1]", 0, None, None),
+    ] {
+        assert_eq!(subject(frame, index), Subject { event_type, market }, "{frame}");
+    }
+}
+
+#[test]
+fn every_kind_of_frame_is_told_apart() {
+    for (text, expected) in [
+        ("PONG", "pong"),
+        ("", "empty"),
+        (" \n", "empty"),
+        ("NO NEW ASSETS", "no new assets"),
+        ("INVALID OPERATION", "other"),
+        ("[]", ""),
+        ("{}", "field event_type is missing"),
+        ("[1]", "invalid type: integer `1`, expected struct MessageObject at line 1 column 1"),
+        (r#"[{"event_type":"x"},{}]"#, r#"frame of unknown type "x"; field event_type is missing"#),
+    ] {
+        assert_eq!(told(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn every_message_is_read_or_says_what_is_wrong() {
+    let ids = r#""market":"m","asset_id":"1","timestamp":"5""#;
+    for (kind, fields, expected) in [
+        ("book", r#","bids":[],"asks":[]"#, "book of 1"),
+        ("book", r#","bids":[]"#, "field asks is missing"),
+        ("best_bid_ask", r#","best_bid":"0","best_ask":".48""#, "top of 1: - 0.48"),
+        ("best_bid_ask", r#","best_bid":"","best_ask":"1""#, "top of 1: - -"),
+        ("market_resolved", r#","winning_asset_id":"""#, "resolved to nothing"),
+        ("market_resolved", r#","winning_asset_id":"7""#, "resolved to 7"),
+        ("last_trade_price", r#","price":"0.3408574""#, "0 at 0.340857 by nobody"),
+        ("last_trade_price", r#","price":"0.5","size":"2","side":"BUY""#, "2 at 0.5 by BUY"),
+        ("last_trade_price", r#","price":"0.5","size":"2","side":"buy""#, "2 at 0.5 by BUY"),
+        ("last_trade_price", r#","price":"0.5","size":"2","side":"Sell""#, "2 at 0.5 by SELL"),
+        ("last_trade_price", r#","price":"0.5","side":"SEL""#, "field side: expected BUY or SELL"),
+        ("last_trade_price", r#","price":"1.5""#, "field price: expected a price between 0 and 1"),
+        (
+            "tick_size_change",
+            r#","new_tick_size":"1""#,
+            "field new_tick_size: expected a tick between 0 and 1",
+        ),
+        ("price_change", "", "field price_changes is missing"),
+        ("price_change", r#","changes":[]"#, "price_change in the format before 2025-09-15"),
+    ] {
+        let text = format!(r#"{{"event_type":"{kind}",{ids}{fields}}}"#);
+        assert_eq!(told(&text), expected, "{text}");
+    }
+}
+
+#[test]
+fn an_array_tells_what_each_of_its_messages_does() {
+    let ids = r#""market":"m","asset_id":"1","timestamp":"5""#;
+    let book = format!(r#"{{"event_type":"book",{ids},"bids":[],"asks":[]}}"#);
+    let twice = format!(r#"{{"event_type":"book",{ids},"bids":[],"bids":[],"asks":[]}}"#);
+    let crossed =
+        format!(r#"{{"event_type":"book",{ids},"bids":[{{"price":"2","size":"1"}}],"asks":[]}}"#);
+    let escaped = book.replace(r#""m""#, r#""\u006d""#);
+    let deep = book.replace('}', &format!(r#","x":{}{}}}"#, "[".repeat(500), "]".repeat(500)));
+    let new_market = r#"{"event_type":"new_market","market":"m","timestamp":"5"}"#;
+    let tick = format!(r#"{{"event_type":"tick_size_change",{ids},"new_tick_size":"0.01"}}"#);
+    let all = [&book, &tick, &twice, &crossed, &escaped, &deep, new_market, "{}", "[]", "7"];
+    for first in all {
+        for second in all {
+            let array = format!("[{first} ,\n{second}]");
+            // Lines and columns of an error are those within its message.
+            let each = [first, second].map(|text| told(&format!("[{text}]")));
+            assert_eq!(told(&array), each.join("; "), "{array}");
+        }
+    }
+    for text in [&*format!("[{book},]"), &format!("[{book}"), &format!("[{book}]]")] {
+        assert!(told(text).contains(" at line 1 column "), "{text}");
+    }
+}
+
+#[test]
+fn a_name_needs_no_escape() {
+    for (market, expected) in [
+        ("m n", "field market: expected an id of at most 80 letters and digits"),
+        ("", "field market: expected an id of at most 80 letters and digits"),
+        ("\\n", r#"invalid type: string "\n", expected a borrowed string at line 1 column 45"#),
+    ] {
+        let text =
+            format!(r#"{{"event_type":"market_resolved","market":"{market}","timestamp":"5"}}"#);
+        assert_eq!(told(&text), expected, "{text}");
+    }
+}
