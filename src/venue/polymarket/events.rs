@@ -1,4 +1,4 @@
-//! What Polymarket's messages change in books.
+//! Converts Polymarket's messages to events of the feed.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use crate::ids::Timestamp;
 use crate::venue::event::{BookReplaced, LevelChanged, Top, VenueChange, VenueEvent};
 
 impl BookMessage<'_> {
-    /// What a full book changes. `name` gives the stored form of a token id, so that it is not
+    /// Converts a full book. `intern` returns the shared form of a token id, so that ids are not
     /// copied with every message.
-    pub fn event(self, mut name: impl FnMut(&str) -> Arc<str>) -> VenueEvent {
+    pub fn event(self, mut intern: impl FnMut(&str) -> Arc<str>) -> VenueEvent {
         let change = VenueChange::Book(BookReplaced {
-            token_id: name(self.asset_id),
+            token_id: intern(self.asset_id),
             ladder: self.ladder,
             hash: self.hash.map(Into::into),
             last_trade_price: self.last_trade_price.and_then(LastTradePrice::price),
@@ -23,7 +23,7 @@ impl BookMessage<'_> {
 }
 
 impl Message<'_> {
-    /// The venue's time of it.
+    /// The venue's timestamp.
     pub fn at(&self) -> Timestamp {
         match self {
             Self::Book(book) => book.at,
@@ -36,14 +36,14 @@ impl Message<'_> {
         }
     }
 
-    /// What a message changes in books; `None` for one that changes none: whoever keeps the
-    /// descriptions of markets judges those.
-    pub fn event(self, mut name: impl FnMut(&str) -> Arc<str>) -> Option<VenueEvent> {
+    /// Converts a message that changes books; `None` for other messages, which concern the
+    /// description of a market.
+    pub fn event(self, mut intern: impl FnMut(&str) -> Arc<str>) -> Option<VenueEvent> {
         match self {
-            Self::Book(book) => Some(book.event(name)),
+            Self::Book(book) => Some(book.event(intern)),
             Self::PriceChange(change) => {
                 let entries = change.entries.iter().map(|entry| LevelChanged {
-                    token_id: name(entry.asset_id),
+                    token_id: intern(entry.asset_id),
                     side: entry.side,
                     price: entry.price,
                     size: entry.size,
@@ -54,15 +54,15 @@ impl Message<'_> {
                 Some(VenueEvent { at: change.at, change: levels })
             }
             Self::LastTradePrice(trade) => {
-                let token_id = name(trade.asset_id);
+                let token_id = intern(trade.asset_id);
                 let (price, size, side) = (trade.price, trade.size, trade.side);
                 let change = VenueChange::Traded { token_id, price, size, side };
                 Some(VenueEvent { at: trade.at, change })
             }
-            Self::BestBidAsk(told) => {
-                let token_id = name(told.asset_id);
-                let top = Top { bid: told.best_bid, ask: told.best_ask };
-                Some(VenueEvent { at: told.at, change: VenueChange::Top { token_id, top } })
+            Self::BestBidAsk(best) => {
+                let token_id = intern(best.asset_id);
+                let top = Top { bid: best.best_bid, ask: best.best_ask };
+                Some(VenueEvent { at: best.at, change: VenueChange::Top { token_id, top } })
             }
             Self::TickSizeChange(_) | Self::NewMarket(_) | Self::MarketResolved(_) => None,
         }

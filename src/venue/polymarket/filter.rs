@@ -1,43 +1,45 @@
-//! Which markets of Polymarket are followed.
+//! Chooses which of Polymarket's markets are followed.
 
 use crate::ids::Timestamp;
 use crate::market::catalogue::{MarketInfo, MarketStatus};
 use crate::money::Usd;
 
-/// At most this many markets are asked for.
+/// The largest number of markets that can be requested.
 pub const MARKETS_WANTED_MAX: usize = 5_000;
 
-/// Which markets are followed: the most traded of the day among those that match.
+/// Selects the most traded markets of the day among those that match.
 #[derive(Clone, Debug, Default)]
 pub struct MarketFilter {
-    /// At most so many, 1 to [`MARKETS_WANTED_MAX`]. A market that is followed stays followed until
-    /// it closes, so there may be twice as many.
+    /// How many markets to select, from 1 to [`MARKETS_WANTED_MAX`]. Followed markets stay followed
+    /// until they close, so twice as many may be followed.
     pub count_max: usize,
-    /// Ids of tags, of which a market must have one; none for all.
+    /// Ids of tags, of which a market must have one. If empty, all match.
     pub tags: Vec<String>,
-    /// Names in addresses; none for all.
+    /// Slugs. If empty, all match.
     pub slugs: Vec<String>,
-    /// Condition ids; none for all.
+    /// Condition ids. If empty, all match.
     pub condition_ids: Vec<String>,
-    /// Ids of series, of which a market's event must be one; none for all. The markets that end
-    /// soonest come first then, since the venue opens families of short ones long before.
+    /// Ids of series, to one of which the market's event must belong. If empty, all match.
+    /// Otherwise the markets that end soonest are selected, not the most traded: the venue opens
+    /// families of short markets long before they trade.
     pub series: Vec<String>,
-    /// Dollars traded in the last day.
+    /// The least volume of the last day.
     pub volume_24h_min: Option<Usd>,
 }
 
 impl MarketFilter {
-    /// Whether it asks for some markets and not for whichever are traded most.
+    /// Whether it names markets, rather than taking whichever are traded most.
     pub fn is_selective(&self) -> bool {
         [&self.tags, &self.slugs, &self.condition_ids, &self.series]
             .into_iter()
             .any(|wanted| !wanted.is_empty())
     }
 
-    /// Whether a market of the list is one to follow: open, and traded as much as is asked for. The
-    /// end is a schedule: games and decisions go on after it, and are the busiest then. But old
-    /// markets stay open for months, so past its end a market must have been traded in the last
-    /// day.
+    /// Whether a listed market is open and traded enough.
+    ///
+    /// The end date is only a schedule: games and decisions run over, and are busiest then. But
+    /// abandoned markets stay open for months, so past its end date a market must have been traded
+    /// in the last day.
     pub fn wants(&self, info: &MarketInfo, now: Timestamp) -> bool {
         let volume = info.volume_24h.unwrap_or(Usd::ZERO);
         let is_quiet = volume == Usd::ZERO;
@@ -46,7 +48,7 @@ impl MarketFilter {
         info.status == MarketStatus::Open && is_traded && !(is_past && is_quiet)
     }
 
-    /// Whether a market is among those that the filter names, if it names any.
+    /// Whether a market has one of the slugs and one of the condition ids.
     pub fn names(&self, info: &MarketInfo) -> bool {
         let has = |names: &[String], name: Option<&str>| {
             names.is_empty() || name.is_some_and(|name| names.iter().any(|wanted| wanted == name))
@@ -60,14 +62,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zombies_and_quiet_markets_are_not_wanted() {
+    fn abandoned_and_quiet_markets_are_not_wanted() {
         let now = Timestamp::from_seconds(1_000);
         let dollars = |dollars: i64| Some(Usd::from_micros(dollars * 1_000_000));
         let at = |seconds| Some(Timestamp::from_seconds(seconds));
         for (status, end_date, volume, least, expected) in [
             (MarketStatus::Open, None, None, None, true),
             (MarketStatus::Open, at(1_000), None, None, true),
-            // In-play sports and decisions that drag on; and markets that were left open.
+            // Games and decisions that run over, then abandoned markets.
             (MarketStatus::Open, at(999), dollars(26_000_000), None, true),
             (MarketStatus::Open, at(999), dollars(1), None, true),
             (MarketStatus::Open, at(999), dollars(0), None, false),

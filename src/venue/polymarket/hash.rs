@@ -1,15 +1,15 @@
-//! Polymarket's hash of a book: how a lost update is noticed.
+//! Polymarket's hash of a book, which reveals lost updates.
 //!
-//! It is SHA-1, in lower hexadecimal, over compact JSON with exactly this order of keys:
+//! It is the SHA-1, in lower-case hexadecimal, of compact JSON with exactly this order of keys:
 //!
 //! ```text
 //! {"market":M,"asset_id":T,"timestamp":MS,"hash":"","bids":[{"price":P,"size":S},…],"asks":[…],
 //!  "min_order_size":S,"tick_size":P,"neg_risk":false,"last_trade_price":P}
 //! ```
 //!
-//! Every number is a string without trailing zeros, but the last trade's price has at least three
-//! decimals and is empty for a book that never traded. SHA-1 guards nothing here: it tells an
-//! honest venue's book from ours.
+//! Every number is a string without trailing zeros, except that the last trade's price has at least
+//! three decimals, and is empty for a book that never traded. SHA-1 is not a safeguard here: the
+//! hash only has to reveal where our book differs from that of an honest venue.
 
 use std::io::Write;
 
@@ -19,22 +19,22 @@ use crate::market::book::Level;
 use crate::money::{MICROS_TEXT_BYTES_MAX, Price, put_micros, write_micros};
 use crate::venue::feed::verify::{HashedBook, Verifier};
 
-/// The length of a hash as text.
+/// The length of a hash in hexadecimal.
 pub const HASH_TEXT_BYTES: usize = 40;
 
-/// Computes hashes into a buffer that it keeps.
+/// Computes hashes, reusing one buffer.
 #[derive(Default)]
 pub struct BookHasher {
     text: Vec<u8>,
 }
 
 impl BookHasher {
-    /// Which of the candidates for the newest trade's price gives the told hash; `None` stands for
-    /// a book that never traded. The text before that price is digested once.
+    /// Finds the candidate for the last trade's price that yields the given hash; the candidate
+    /// `None` stands for a book that never traded. The text before that price is digested once.
     pub fn matching(
         &mut self,
         book: HashedBook<'_>,
-        told: &str,
+        hash: &str,
         last_trade_prices: impl IntoIterator<Item = Option<Price>>,
     ) -> Option<Option<Price>> {
         self.text.clear();
@@ -46,7 +46,7 @@ impl BookHasher {
             write_tail(&mut self.text, price);
             let mut digest = head.clone();
             digest.update(&self.text);
-            is_hex_of(told, digest.finish().as_ref())
+            is_hex_of(hash, digest.finish().as_ref())
         })
     }
 }
@@ -55,15 +55,15 @@ impl Verifier for BookHasher {
     fn verifies(
         &mut self,
         book: HashedBook<'_>,
-        told: &str,
+        hash: &str,
         last_trade_prices: &[Option<Price>],
     ) -> bool {
-        self.matching(book, told, last_trade_prices.iter().copied()).is_some()
+        self.matching(book, hash, last_trade_prices.iter().copied()).is_some()
     }
 }
 
-/// Writing to a vector cannot fail, so the results of `write!` are all expected.
-const INFALLIBLE: &str = "a vector takes every byte";
+/// Why the results of `write!` are expected.
+const INFALLIBLE: &str = "writing to a vector cannot fail";
 
 fn write_head(out: &mut Vec<u8>, book: HashedBook<'_>) {
     write!(
@@ -84,7 +84,7 @@ fn write_head(out: &mut Vec<u8>, book: HashedBook<'_>) {
     write!(out, r#"","neg_risk":{},"last_trade_price":""#, book.neg_risk).expect(INFALLIBLE);
 }
 
-/// The longest text of a level, and the comma before it.
+/// The longest text of a level, with the comma before it.
 const LEVEL_TEXT_BYTES_MAX: usize =
     PRICE.len() + SIZE.len() + END.len() + 2 * MICROS_TEXT_BYTES_MAX + 1;
 
@@ -92,8 +92,8 @@ const PRICE: &[u8; 10] = br#"{"price":""#;
 const SIZE: &[u8; 10] = br#"","size":""#;
 const END: &[u8; 2] = br#""}"#;
 
-/// Most of the time of a hash beside the digest itself: a level's text is put together in one
-/// place of fixed size, whose pieces need no look at how much room is left.
+/// Apart from the digest, a hash spends most of its time here. So each level is assembled in a
+/// buffer of fixed size, which needs no capacity checks.
 fn write_levels(out: &mut Vec<u8>, levels: &[Level]) {
     out.reserve(levels.len() * LEVEL_TEXT_BYTES_MAX);
     let mut text = [b','; LEVEL_TEXT_BYTES_MAX];
@@ -114,22 +114,22 @@ fn put<const COUNT: usize>(text: &mut [u8], at: usize, piece: &[u8; COUNT]) -> u
 }
 
 fn put_number(text: &mut [u8], at: usize, micros: i64) -> usize {
-    let place = text[at..].first_chunk_mut().expect("a level has room for its longest numbers");
-    put_micros(place, micros)
+    let room = text[at..].first_chunk_mut().expect("a level has room for its longest numbers");
+    put_micros(room, micros)
 }
 
 fn write_tail(out: &mut Vec<u8>, last_trade_price: Option<Price>) {
     if let Some(price) = last_trade_price {
         let start = out.len();
         write_micros(out, price.micros());
-        let decimals_seen = out[start..].iter().rposition(|&byte| byte == b'.').map(|point| {
-            let digit_count = out.len() - start;
-            digit_count - point - 1
+        let decimal_count = out[start..].iter().rposition(|&byte| byte == b'.').map(|point| {
+            let text_length = out.len() - start;
+            text_length - point - 1
         });
-        if decimals_seen.is_none() {
+        if decimal_count.is_none() {
             out.push(b'.');
         }
-        for _ in decimals_seen.unwrap_or(0)..3 {
+        for _ in decimal_count.unwrap_or(0)..3 {
             out.push(b'0');
         }
     }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_is_that_of_the_venue() {
+    fn the_hashed_text_matches_the_venues() {
         for (last_trade_price, tail) in [
             (None, ""),
             (Some(420_000), "0.420"),
@@ -201,24 +201,24 @@ mod tests {
     }
 
     #[test]
-    fn the_price_that_gives_the_told_hash_is_found() {
+    fn the_price_that_yields_the_hash_is_found() {
         // Computed with another program from the text above.
-        let (told, never_traded) = (
+        let (traded, never_traded) = (
             "9cfb1ae66fd3511fcc8fe7ba84d0f715d403d6ce",
             "289fcf44dbe9d86339480e617d56a0ecec634315",
         );
         let ladder = ladder();
         let mut hasher = BookHasher::default();
         let price = |micros| Some(Price::from_micros(micros));
-        for (told, candidates, expected) in [
-            (told, vec![price(420_000)], Some(price(420_000))),
-            (told, vec![None, price(410_000), price(420_000)], Some(price(420_000))),
-            (told, vec![None, price(410_000)], None),
+        for (hash, candidates, expected) in [
+            (traded, vec![price(420_000)], Some(price(420_000))),
+            (traded, vec![None, price(410_000), price(420_000)], Some(price(420_000))),
+            (traded, vec![None, price(410_000)], None),
             (never_traded, vec![None], Some(None)),
-            (&told[1..], vec![price(420_000)], None),
+            (&traded[1..], vec![price(420_000)], None),
             ("", vec![None], None),
         ] {
-            assert_eq!(hasher.matching(book(&ladder), told, candidates.clone()), expected);
+            assert_eq!(hasher.matching(book(&ladder), hash, candidates.clone()), expected);
         }
     }
 }

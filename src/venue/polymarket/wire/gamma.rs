@@ -1,7 +1,7 @@
 //! Gamma: descriptions of markets and events.
 //!
-//! Only the condition id must be there. What orders rest on (outcomes, tokens, tick, flags) is an
-//! error when it is malformed; what is only shown (volume, dates, picture) is left out.
+//! Only the condition id is required. A malformed field is an error if orders depend on it
+//! (outcomes, tokens, tick, flags), and ignored if it is only displayed (volume, dates, image).
 
 use std::borrow::Cow;
 
@@ -76,7 +76,7 @@ struct MarketObject<'a> {
     events: Raw<'a>,
 }
 
-/// The event that a market names.
+/// The event of a market.
 #[derive(Deserialize)]
 struct EventStub<'a> {
     #[serde(borrow)]
@@ -121,7 +121,7 @@ struct TagObject<'a> {
     label: Raw<'a>,
 }
 
-/// A fee schedule as both Gamma and the socket tell it, in numbers or in strings.
+/// A fee schedule of Gamma or the socket, with numbers or strings.
 #[derive(Deserialize)]
 struct ScheduleObject<'a> {
     #[serde(borrow)]
@@ -130,8 +130,8 @@ struct ScheduleObject<'a> {
     exponent: Raw<'a>,
 }
 
-/// Reads one market object. Whether a closed market is resolved, the rule says: see
-/// [`crate::venue::polymarket::resolution`].
+/// Parses a market. [`crate::venue::polymarket::resolution`] decides whether a closed market is
+/// resolved.
 pub fn market(text: &str) -> Result<Description, WireError> {
     let object: MarketObject<'_> = object(text)?;
     let condition_id = scalar("conditionId", object.condition_id)?
@@ -141,8 +141,8 @@ pub fn market(text: &str) -> Result<Description, WireError> {
     let (tokens_field, tokens) = object.tokens()?;
     let fees = fees(object.fees_enabled, object.fee_schedule)?;
     let mut info = MarketInfo::bare(&condition_id, outcomes(&labels, (tokens_field, &tokens))?);
-    // Orders never rest on them: while the market is open they are only shown, and what is no
-    // payout pays nothing.
+    // No order depends on these prices, so malformed ones are ignored. Without valid payouts, a
+    // closed market pays nothing.
     let prices = prices(object.outcome_prices).unwrap_or_default();
     let closed = flag("closed", object.closed)?.unwrap_or(false);
     let shown_payouts =
@@ -184,8 +184,8 @@ pub fn market(text: &str) -> Result<Description, WireError> {
 }
 
 impl<'a> MarketObject<'a> {
-    /// What it trades under, and the field that tells it. The second version of the protocol has
-    /// position ids, and the token ids that may stand beside them are not traded.
+    /// The traded tokens, and the field they come from. Version 2 of the protocol trades position
+    /// ids. Any token ids beside them are not traded.
     fn tokens(&self) -> Result<(&'static str, Vec<Cow<'a, str>>), WireError> {
         let (field, raw) = match scalar("version", self.version)?.as_deref() {
             None | Some("v1") => ("clobTokenIds", self.clob_token_ids),
@@ -202,7 +202,7 @@ impl<'a> MarketObject<'a> {
     }
 }
 
-/// Reads an event with its markets. A market that cannot be read does not keep the others out.
+/// Parses an event with its markets. An unreadable market does not affect the others.
 pub fn event(text: &str) -> Result<Vec<Result<Description, WireError>>, WireError> {
     let event: EventObject<'_> = object(text)?;
     let title = shown(event.title);
@@ -218,7 +218,7 @@ pub fn event(text: &str) -> Result<Vec<Result<Description, WireError>>, WireErro
     Ok(markets.collect())
 }
 
-/// The ids of the series that a market's events are of, as far as the object tells them.
+/// Parses the ids of the series to which a market's events belong, as far as stated.
 pub fn series(text: &str) -> Vec<Box<str>> {
     let Ok(market) = object::<SeriesOf<'_>>(text) else { return Vec::new() };
     let events = market.events.into_iter().flatten();
@@ -229,20 +229,20 @@ pub fn series(text: &str) -> Vec<Box<str>> {
         .collect()
 }
 
-/// What a taker pays: `None` when the description leaves it open, which the venue means as free.
+/// Parses the taker's fee; `None` if it is not stated, which means free.
 pub(super) fn fees(enabled: Raw<'_>, schedule: Raw<'_>) -> Result<Option<Fees>, WireError> {
     if flag("feesEnabled", enabled)? == Some(false) {
         return Ok(Some(Fees::Free));
     }
     let Some(schedule) = schedule.filter(|raw| raw.get() != "null") else { return Ok(None) };
-    // A schedule that cannot be computed is a fact about the market, not a malformed row.
+    // An unsupported schedule is a fact about the market, not a malformed description.
     let computed = object::<ScheduleObject<'_>>(schedule.get())
         .ok()
         .and_then(|schedule| curve(schedule.rate, schedule.exponent));
     Ok(Some(computed.unwrap_or(Fees::Unsupported)))
 }
 
-/// The curve with this rate and exponent; `None` when they are not numbers that can be computed.
+/// The fee curve with this rate and exponent; `None` if they are unsupported.
 pub(super) fn curve(rate: Raw<'_>, exponent: Raw<'_>) -> Option<Fees> {
     let rate = FeeRate::from_micros(micros("rate", rate, Rounding::Exact).ok()??);
     let exponent = micros("exponent", exponent, Rounding::Exact).ok()??;
@@ -258,7 +258,7 @@ fn prices(raw: Raw<'_>) -> Result<Vec<Price>, WireError> {
     prices.collect()
 }
 
-/// The first object of an array of which only something is shown.
+/// The first object of an array; `None` if it is malformed. Only for fields that are displayed.
 fn first<'a, T: Deserialize<'a>>(raw: Raw<'a>) -> Option<T> {
     let items: Vec<&'a RawValue> = object(raw?.get()).ok()?;
     object(items.first()?.get()).ok()

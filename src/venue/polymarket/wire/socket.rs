@@ -1,7 +1,7 @@
-//! The market socket: its text frames.
+//! The text frames of the market socket.
 //!
-//! A frame is one object, an array of objects, or a word. All numbers in it are strings. Messages
-//! borrow their names from the frame: nothing is copied that the reader does not keep.
+//! A frame is one object, an array of objects, or plain text such as `PONG`. All numbers are
+//! strings. Messages borrow their ids from the frame, so that nothing is copied needlessly.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -19,49 +19,49 @@ use crate::market::catalogue::{Fees, MarketInfo, MarketStatus};
 use crate::money::{Price, Rounding, Shares};
 use crate::venue::polymarket::resolution::Stage;
 
-/// What one text frame holds.
+/// The content of a text frame.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a frame lives on the stack until it is applied")]
 pub enum Frame<'a> {
-    /// One message, or the several of an array. One that cannot be read does not hide the others.
+    /// One message, or an array of messages. An unreadable message does not affect the others.
     Messages(SmallVec<[Result<Message<'a>, WireError>; 1]>),
     /// The answer to our `PING`.
     Pong,
     /// The answer to a subscription that adds nothing.
     NoNewAssets,
-    /// Nothing at all, which the server sends at times.
+    /// No text, which the server sends at times.
     Empty,
-    /// Text that is not JSON: to be logged and forgotten.
+    /// Text that is not JSON, to be logged and ignored.
     Other,
 }
 
 /// One message of the market channel.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Message<'a> {
-    /// A full book, replacing what was known.
+    /// A full book, which replaces the known one.
     Book(BookMessage<'a>),
     /// New absolute sizes at some levels.
     PriceChange(PriceChange<'a>),
     /// A trade.
     LastTradePrice(TradeMessage<'a>),
-    /// Prices of a token have another step from now on. May come twice.
+    /// A new tick for a token. May come twice.
     TickSizeChange(TickSizeChange<'a>),
-    /// The top of a token's book: redundant, good for a cross-check.
+    /// The best bid and ask of a token: redundant, but good for a cross-check.
     BestBidAsk(BestBidAsk<'a>),
     /// A market was created, anywhere on the platform.
     NewMarket(Box<NewMarket>),
-    /// A market has a winner. Not final: the catalogue confirms it.
+    /// A market has a winner. Not final until the catalogue confirms it.
     MarketResolved(MarketResolved<'a>),
 }
 
-/// Entries of one frame, which take effect together.
+/// The entries of one message, which take effect together.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PriceChange<'a> {
     /// The condition id.
     pub market: &'a str,
-    /// The venue's time.
+    /// The venue's timestamp.
     pub at: Timestamp,
-    /// In the order of the wire; of both tokens of the market.
+    /// In the order of the wire, for both tokens of the market.
     pub entries: SmallVec<[PriceChangeEntry<'a>; 2]>,
 }
 
@@ -70,58 +70,58 @@ pub struct PriceChange<'a> {
 pub struct PriceChangeEntry<'a> {
     /// The token.
     pub asset_id: &'a str,
-    /// Bids for a buy.
+    /// `Buy` for bids.
     pub side: Side,
-    /// Which level.
+    /// The price of the level.
     pub price: Price,
     /// The absolute new size; 0 removes the level.
     pub size: Shares,
     /// The venue's hash of the token's book after the whole frame.
     pub hash: Option<&'a str>,
-    /// The token's best bid after the whole frame; `None` when it is not told or there is none.
+    /// The token's best bid after the whole frame; `None` if there is none or it is not stated.
     pub best_bid: Option<Price>,
-    /// The token's best ask after the whole frame; `None` when it is not told or there is none.
+    /// The token's best ask after the whole frame; `None` if there is none or it is not stated.
     pub best_ask: Option<Price>,
 }
 
-/// A trade as the socket prints it. It has no id, and several share a transaction.
+/// A trade. It has no id, and several trades can share a transaction.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TradeMessage<'a> {
     /// The condition id.
     pub market: &'a str,
     /// The token.
     pub asset_id: &'a str,
-    /// The venue's time.
+    /// The venue's timestamp.
     pub at: Timestamp,
-    /// Dollars a share.
+    /// Dollars per share.
     pub price: Price,
-    /// Shares; 0 when it is not told.
+    /// Shares; 0 if not stated.
     pub size: Shares,
-    /// The taker's side on that token, when told.
+    /// The taker's side on this token, if stated.
     pub side: Option<Side>,
-    /// The transaction that settles it, when told.
+    /// The transaction that settles it, if stated.
     pub transaction_hash: Option<&'a str>,
 }
 
-/// A new step of prices.
+/// A new tick.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TickSizeChange<'a> {
     /// The condition id.
     pub market: &'a str,
     /// The token.
     pub asset_id: &'a str,
-    /// The venue's time.
+    /// The venue's timestamp.
     pub at: Timestamp,
-    /// The step from now on.
+    /// The tick from now on.
     pub tick: Price,
 }
 
-/// The top of a book.
+/// The best bid and ask of a token.
 #[derive(Clone, PartialEq, Debug)]
 pub struct BestBidAsk<'a> {
     /// The token.
     pub asset_id: &'a str,
-    /// The venue's time.
+    /// The venue's timestamp.
     pub at: Timestamp,
     /// The best bid, if there is one.
     pub best_bid: Option<Price>,
@@ -132,24 +132,24 @@ pub struct BestBidAsk<'a> {
 /// A market that was created.
 #[derive(Clone, PartialEq, Debug)]
 pub struct NewMarket {
-    /// The venue's time.
+    /// The venue's timestamp.
     pub at: Timestamp,
-    /// What is told of it.
+    /// As far as the announcement describes it.
     pub description: Description,
 }
 
-/// A market that has a winner.
+/// The end of a market.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MarketResolved<'a> {
     /// The condition id.
     pub market: &'a str,
-    /// The venue's time.
+    /// The venue's timestamp.
     pub at: Timestamp,
-    /// The token that pays, when told.
+    /// The token that pays, if stated.
     pub winning_asset_id: Option<&'a str>,
 }
 
-/// Reads one text frame.
+/// Parses a text frame.
 pub fn frame(text: &str) -> Frame<'_> {
     let text = text.trim();
     match text {
@@ -164,7 +164,7 @@ pub fn frame(text: &str) -> Frame<'_> {
     if !text.starts_with('[') {
         return Frame::Other;
     }
-    // One pass where all is well, as for the books of hundreds of tokens that come first.
+    // The initial frame has the books of hundreds of tokens. Well-formed ones take a single pass.
     if let Some(messages) = messages(text) {
         return Frame::Messages(messages);
     }
@@ -174,13 +174,13 @@ pub fn frame(text: &str) -> Frame<'_> {
     }
 }
 
-/// The messages of an array, if each of them is a frequent one.
+/// Parses an array of frequent messages; `None` if it contains anything else.
 fn messages(text: &str) -> Option<SmallVec<[Result<Message<'_>, WireError>; 1]>> {
     let objects: Vec<MessageObject<'_>> = serde_json::from_str(text).ok()?;
     objects.into_iter().map(MessageObject::message).collect()
 }
 
-/// The fields of the frequent messages.
+/// The fields of all messages but [`NewMarket`].
 #[derive(Deserialize)]
 struct MessageObject<'a> {
     #[serde(borrow)]
@@ -219,10 +219,10 @@ struct EntryObject<'a> {
     best_ask: Option<&'a str>,
 }
 
-/// What a message is about, as far as can be told of one that cannot be read.
+/// What an unreadable message is about, as far as that can be parsed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Subject<'a> {
-    /// Of which kind it is.
+    /// The type of the message.
     pub event_type: Option<&'a str>,
     /// The condition id of its market.
     pub market: Option<&'a str>,
@@ -236,25 +236,25 @@ struct SubjectObject<'a> {
     market: Option<&'a RawValue>,
 }
 
-/// What the message at this place of a frame is about.
+/// Parses the subject of the message at this index of a frame.
 pub fn subject<'a>(frame: &'a str, index: usize) -> Subject<'a> {
     let text = match serde_json::from_str::<Vec<&RawValue>>(frame) {
         Ok(items) => items.get(index).map_or("", |item| item.get()),
         Err(_) => frame,
     };
     let object: SubjectObject<'_> = serde_json::from_str(text).unwrap_or_default();
-    let name = |value: Option<&'a RawValue>| serde_json::from_str(value?.get()).ok();
-    Subject { event_type: name(object.event_type), market: name(object.market) }
+    let text = |value: Option<&'a RawValue>| serde_json::from_str(value?.get()).ok();
+    Subject { event_type: text(object.event_type), market: text(object.market) }
 }
 
-/// Reads one message.
+/// Parses one message.
 pub fn message(text: &str) -> Result<Message<'_>, WireError> {
     let message = object::<MessageObject<'_>>(text)?.message();
     message.unwrap_or_else(|| new_market(text).map(|market| Message::NewMarket(Box::new(market))))
 }
 
 impl<'a> MessageObject<'a> {
-    /// What it says; `None` for a new market, which has other fields.
+    /// Converts to a message; `None` for a new market, which has other fields.
     fn message(self) -> Option<Result<Message<'a>, WireError>> {
         let event_type = match needed("event_type", self.event_type) {
             Ok(event_type) => event_type,
@@ -317,7 +317,7 @@ impl<'a> MessageObject<'a> {
                 side: side(entry.side)?,
                 price: price("price", entry.price)?,
                 size: size("size", entry.size)?,
-                // It covers the time.
+                // A hash covers the timestamp, so it cannot be checked without one.
                 hash: checked_hash(entry.hash)?.filter(|_| at != NO_TIMESTAMP),
                 best_bid: top("best_bid", entry.best_bid)?,
                 best_ask: top("best_ask", entry.best_ask)?,
@@ -382,7 +382,7 @@ impl<'a> MessageObject<'a> {
     }
 }
 
-/// A best price; an empty side shows as 0, 1, an empty string or nothing.
+/// Parses a best price. An empty side is sent as 0, 1, an empty string or nothing.
 fn top(field: &'static str, text: Option<&str>) -> Result<Option<Price>, WireError> {
     match text {
         None | Some("") => Ok(None),
@@ -422,8 +422,8 @@ struct NewMarketObject<'a> {
     fee_schedule: Raw<'a>,
 }
 
-/// The broadcast of a new market. It does not tell whether orders are accepted, so the market is
-/// paused until the catalogue says so.
+/// Parses the announcement of a new market. It does not state whether orders are accepted, so the
+/// market is paused until the catalogue describes it.
 fn new_market(text: &str) -> Result<NewMarket, WireError> {
     let object: NewMarketObject<'_> = object(text)?;
     let market = scalar("market", object.market)?.ok_or(WireError::Missing { field: "market" })?;

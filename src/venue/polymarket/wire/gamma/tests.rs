@@ -1,17 +1,17 @@
 use super::*;
 
-/// A market with these fields beside its name; what is read of it, or why nothing is.
-fn told(fields: &str) -> Result<Description, String> {
+/// Parses a market with an id and these fields.
+fn parse(fields: &str) -> Result<Description, String> {
     market(&format!(r#"{{"conditionId":"0xa",{fields}}}"#)).map_err(|error| error.to_string())
 }
 
-/// An open market whose tokens are told by these fields; its tokens and its status.
+/// The tokens and the status of an open market with these fields.
 fn tokens(fields: &str) -> Result<(String, MarketStatus), String> {
     let open = concat!(
         r#""outcomes":"[\"Yes\",\"No\"]","active":true,"#,
         r#""enableOrderBook":true,"acceptingOrders":true"#,
     );
-    let info = told(&format!("{open},{fields}"))?.info;
+    let info = parse(&format!("{open},{fields}"))?.info;
     let tokens: Vec<&str> = info.outcomes.iter().map(|outcome| &*outcome.token_id).collect();
     Ok((tokens.join(" "), info.status))
 }
@@ -29,7 +29,7 @@ fn a_market_trades_under_the_tokens_of_its_version() {
         (format!(r#"{old},{new},"version":"v2""#), open("31 32")),
         (format!(r#"{new},"version":"v2""#), open("31 32")),
         (r#""positionIds":"[\"31\",\"32\"]","version":"v2""#.to_owned(), open("31 32")),
-        // Not told yet: the tokens of before are not what it trades under.
+        // The position ids are not known yet. The token ids are not what it trades under.
         (format!(r#"{old},"version":"v2""#), Ok((" ".to_owned(), MarketStatus::Hydrating))),
         (
             format!(r#"{old},{new},"version":"v3""#),
@@ -59,22 +59,22 @@ fn a_condition_id_may_have_31_bytes() {
     }
 }
 
-/// What orders rest on is refused when it is too long, and what is only shown is left out.
+/// Text that orders depend on is refused if it is too long. Text that is only displayed is ignored.
 #[test]
-fn no_text_is_longer_than_its_bound() {
+fn no_text_exceeds_its_limit() {
     let long = |bytes: usize| "x".repeat(bytes);
-    for (bytes, is_read) in [(1, true), (200, true), (201, false), (270_000, false)] {
+    for (bytes, is_valid) in [(1, true), (200, true), (201, false), (270_000, false)] {
         let fields =
             format!(r#""outcomes":"[\"{}\",\"No\"]","clobTokenIds":"[\"1\",\"2\"]""#, long(bytes));
-        assert_eq!(told(&fields).is_ok(), is_read, "a label of {bytes} bytes");
+        assert_eq!(parse(&fields).is_ok(), is_valid, "a label of {bytes} bytes");
     }
     for (bytes, is_shown) in [(1, true), (2_048, true), (2_049, false), (270_000, false)] {
         for name in ["question", "slug", "category", "image", "icon"] {
-            let info = told(&format!(r#""{name}":"{}""#, long(bytes))).unwrap().info;
+            let info = parse(&format!(r#""{name}":"{}""#, long(bytes))).unwrap().info;
             let texts = [info.question, info.slug, info.category, info.image_url];
             assert_eq!(texts.iter().any(Option::is_some), is_shown, "{name} of {bytes} bytes");
         }
-        let info = told(&format!(r#""events":[{{"title":"{}"}}]"#, long(bytes))).unwrap().info;
+        let info = parse(&format!(r#""events":[{{"title":"{}"}}]"#, long(bytes))).unwrap().info;
         assert_eq!(info.event_title.is_some(), is_shown, "a title of {bytes} bytes");
     }
 }

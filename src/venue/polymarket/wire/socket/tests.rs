@@ -1,7 +1,7 @@
 use super::*;
 
-/// What a frame holds, in a word for each message.
-fn told(text: &str) -> String {
+/// A summary of a frame.
+fn shown(text: &str) -> String {
     let messages = match frame(text) {
         Frame::Pong => return "pong".to_owned(),
         Frame::Empty => return "empty".to_owned(),
@@ -9,7 +9,7 @@ fn told(text: &str) -> String {
         Frame::Other => return "other".to_owned(),
         Frame::Messages(messages) => messages,
     };
-    let words = messages.iter().map(|message| match message {
+    let summaries = messages.iter().map(|message| match message {
         Ok(Message::Book(book)) => format!("book of {}", book.asset_id),
         Ok(Message::BestBidAsk(top)) => {
             let text = |price: Option<Price>| {
@@ -21,17 +21,17 @@ fn told(text: &str) -> String {
             format!("resolved to {}", resolved.winning_asset_id.unwrap_or("nothing"))
         }
         Ok(Message::LastTradePrice(trade)) => {
-            let side = trade.side.map_or("nobody", Side::as_str);
+            let side = trade.side.map_or("unknown", Side::as_str);
             format!("{} at {} by {side}", trade.size, trade.price)
         }
         Ok(message) => format!("{message:?}"),
         Err(error) => error.to_string(),
     });
-    words.collect::<Vec<_>>().join("; ")
+    summaries.collect::<Vec<_>>().join("; ")
 }
 
 #[test]
-fn what_cannot_be_read_has_a_subject_nevertheless() {
+fn an_unreadable_message_can_have_a_subject() {
     for (frame, index, event_type, market) in [
         (r#"{"event_type":"book","market":"0xa","bids":7}"#, 0, Some("book"), Some("0xa")),
         (r#"[{"event_type":"a"},{"market":"0xb"}]"#, 1, None, Some("0xb")),
@@ -45,7 +45,7 @@ fn what_cannot_be_read_has_a_subject_nevertheless() {
 }
 
 #[test]
-fn every_kind_of_frame_is_told_apart() {
+fn every_kind_of_frame_is_recognised() {
     for (text, expected) in [
         ("PONG", "pong"),
         ("", "empty"),
@@ -57,12 +57,12 @@ fn every_kind_of_frame_is_told_apart() {
         ("[1]", "invalid type: integer `1`, expected struct MessageObject at line 1 column 1"),
         (r#"[{"event_type":"x"},{}]"#, r#"frame of unknown type "x"; field event_type is missing"#),
     ] {
-        assert_eq!(told(text), expected, "{text}");
+        assert_eq!(shown(text), expected, "{text}");
     }
 }
 
 #[test]
-fn every_message_is_read_or_says_what_is_wrong() {
+fn every_message_parses_or_fails_with_a_reason() {
     let ids = r#""market":"m","asset_id":"1","timestamp":"5""#;
     for (kind, fields, expected) in [
         ("book", r#","bids":[],"asks":[]"#, "book of 1"),
@@ -71,7 +71,7 @@ fn every_message_is_read_or_says_what_is_wrong() {
         ("best_bid_ask", r#","best_bid":"","best_ask":"1""#, "top of 1: - -"),
         ("market_resolved", r#","winning_asset_id":"""#, "resolved to nothing"),
         ("market_resolved", r#","winning_asset_id":"7""#, "resolved to 7"),
-        ("last_trade_price", r#","price":"0.3408574""#, "0 at 0.340857 by nobody"),
+        ("last_trade_price", r#","price":"0.3408574""#, "0 at 0.340857 by unknown"),
         ("last_trade_price", r#","price":"0.5","size":"2","side":"BUY""#, "2 at 0.5 by BUY"),
         ("last_trade_price", r#","price":"0.5","size":"2","side":"buy""#, "2 at 0.5 by BUY"),
         ("last_trade_price", r#","price":"0.5","size":"2","side":"Sell""#, "2 at 0.5 by SELL"),
@@ -86,12 +86,12 @@ fn every_message_is_read_or_says_what_is_wrong() {
         ("price_change", r#","changes":[]"#, "price_change in the format before 2025-09-15"),
     ] {
         let text = format!(r#"{{"event_type":"{kind}",{ids}{fields}}}"#);
-        assert_eq!(told(&text), expected, "{text}");
+        assert_eq!(shown(&text), expected, "{text}");
     }
 }
 
 #[test]
-fn an_array_tells_what_each_of_its_messages_does() {
+fn parsing_messages_together_or_alone_makes_no_difference() {
     let ids = r#""market":"m","asset_id":"1","timestamp":"5""#;
     let book = format!(r#"{{"event_type":"book",{ids},"bids":[],"asks":[]}}"#);
     let twice = format!(r#"{{"event_type":"book",{ids},"bids":[],"bids":[],"asks":[]}}"#);
@@ -105,18 +105,18 @@ fn an_array_tells_what_each_of_its_messages_does() {
     for first in all {
         for second in all {
             let array = format!("[{first} ,\n{second}]");
-            // Lines and columns of an error are those within its message.
-            let each = [first, second].map(|text| told(&format!("[{text}]")));
-            assert_eq!(told(&array), each.join("; "), "{array}");
+            // Errors give line and column within their own message.
+            let each = [first, second].map(|text| shown(&format!("[{text}]")));
+            assert_eq!(shown(&array), each.join("; "), "{array}");
         }
     }
     for text in [&*format!("[{book},]"), &format!("[{book}"), &format!("[{book}]]")] {
-        assert!(told(text).contains(" at line 1 column "), "{text}");
+        assert!(shown(text).contains(" at line 1 column "), "{text}");
     }
 }
 
 #[test]
-fn a_name_needs_no_escape() {
+fn an_id_needs_no_escaping() {
     for (market, expected) in [
         ("m n", "field market: expected an id of at most 80 letters and digits"),
         ("", "field market: expected an id of at most 80 letters and digits"),
@@ -124,6 +124,6 @@ fn a_name_needs_no_escape() {
     ] {
         let text =
             format!(r#"{{"event_type":"market_resolved","market":"{market}","timestamp":"5"}}"#);
-        assert_eq!(told(&text), expected, "{text}");
+        assert_eq!(shown(&text), expected, "{text}");
     }
 }
