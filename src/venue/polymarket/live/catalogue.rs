@@ -205,7 +205,7 @@ impl Cataloguer {
     }
 
     /// If Gamma calls the market closed, adds the CLOB service's description, and the data API's if
-    /// that does not suffice: a resolution takes more than one source.
+    /// that does not suffice, so that a resolution rests on more than one source.
     async fn with_other_sources(&self, gamma: Description) -> Described {
         let mut described = Described { gamma, clob: None, data: None };
         if !described.gamma.info.status.is_closed() {

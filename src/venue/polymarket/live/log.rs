@@ -45,7 +45,7 @@ pub(super) fn log(notice: &Notice) {
             tracing::info!(market = &**market, evidence = &**evidence, "market resolved");
         }
         Notice::TokensChanged { market } => {
-            tracing::warn!(market = &**market, "description names other tokens, market suspended")
+            tracing::warn!(market = &**market, "description names other tokens, market suspended");
         }
     }
 }
