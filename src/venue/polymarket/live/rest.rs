@@ -97,7 +97,8 @@ pub(super) enum RestError {
     },
 }
 
-/// A page of markets. Each is parsed on its own, so that an unreadable one does not cost the others.
+/// A page of markets. Each is parsed on its own, so that an unreadable one does not cost the
+/// others.
 pub(super) struct Page {
     pub(super) markets: Vec<Result<Description, WireError>>,
     /// The cursor of the next page; `None` on the last one.
