@@ -10,20 +10,20 @@
 //! PAPERBOURSE_SIMULATION_SEED=7 cargo test simulation::the_promise_holds
 //! ```
 //!
-//! repeats it, with the number of processes of a long run or of `PAPERBOURSE_SIMULATION_LIVES`;
-//! nothing goes wrong in the last one. `PAPERBOURSE_SIMULATION_SEEDS=1000` makes the run a long
-//! one, which prints statistics; `--profile simulation` makes it fast.
+//! repeats it, with the number of processes of a long run or of `PAPERBOURSE_SIMULATION_LIVES`; the
+//! last one runs without faults. `PAPERBOURSE_SIMULATION_SEEDS=1000` makes a long run, which prints
+//! statistics; `--profile simulation` makes it fast.
 //!
 //! - [`world`] decides what happens to the disk and when a process ends.
-//! - [`process`] is the server, which does nothing on its own.
+//! - [`process`] is the server, which runs only when called.
 //! - [`markets`] have books that never change, so that the cost of every order is known in advance.
-//! - [`clients`] send orders, comments, key operations and reads, and resend what was not answered.
+//! - [`clients`] send orders, comments, key operations and reads, and resend unanswered orders.
 //! - [`auditor`] records every answer and compares it with what each start recovers.
 //!
-//! The journal's id is the only thing that the seed does not determine. It is only ever compared,
-//! also as part of checksums, and `a_seed_always_runs_the_same` shows that nothing depends on it.
+//! The seed determines everything except the journal's id. The id is only ever compared, directly
+//! or in checksums, and `a_seed_always_runs_the_same` shows that nothing depends on it.
 //!
-//! For each broken promise in [`crate::faults`], a test checks that the simulation notices it.
+//! For each fault in [`crate::faults`], a test checks that the simulation detects it.
 
 mod answers;
 mod auditor;
@@ -48,13 +48,13 @@ use world::World;
 /// Seeds of a run in the normal test suite.
 const SEEDS: u64 = 64;
 
-/// Processes per seed, not counting the last, in which nothing goes wrong.
+/// Processes per seed, not counting the last, which runs without faults.
 const LIVES: u64 = 40;
 
 /// Processes per seed in a long run.
 const LIVES_LONG: u64 = 160;
 
-/// Runs one seed. A failure names it.
+/// Runs one seed, which an error names.
 fn simulate(seed: u64, lives: u64) -> (Totals, Result<(), String>) {
     let mut world = World::new(seed);
     let run = catch_unwind(AssertUnwindSafe(|| world.run(lives)));
@@ -118,11 +118,10 @@ fn a_seed_always_runs_the_same() {
     assert_eq!(run(), run());
 }
 
-/// How many seeds it may take to notice a fault. Not a time limit, so that a busy machine makes no
-/// difference.
+/// How many seeds it may take to detect a fault. A time limit would depend on the machine's load.
 const NOTICED_WITHIN_SEEDS: u64 = 100;
 
-/// Checks that the simulation fails soon when this fault is switched on.
+/// Checks that the simulation fails within [`NOTICED_WITHIN_SEEDS`] when this fault is switched on.
 #[track_caller]
 fn check_noticed(fault: Fault) {
     faults::switch_on(fault);

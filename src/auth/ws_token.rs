@@ -2,8 +2,8 @@
 //!
 //! They are stateless: a token contains what it grants, under a MAC whose secret the process
 //! generates at startup. A restart therefore invalidates all of them, which costs a client one
-//! request. A token can be reused until it expires, and does not tell whether its key is still
-//! valid: the caller asks the key table.
+//! request. A token can be reused until it expires, and does not show whether its key is still
+//! valid: the caller checks the key table.
 //!
 //! ```text
 //! |<------------------ 58 bytes, as 116 lowercase hex digits ------------------>|

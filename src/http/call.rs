@@ -1,4 +1,4 @@
-//! One request on its way to its operation, once it is known who sends it.
+//! A request that has passed the common checks, as its operation receives it.
 
 use std::borrow::Cow;
 
@@ -16,10 +16,10 @@ use super::route::decode;
 use crate::service::{Caller, RequestContext, Service};
 use crate::telemetry::Metrics;
 
-/// What an operation answers with.
+/// The result of an operation.
 pub(super) type Answer = Result<Reply, ApiError>;
 
-/// A request that has passed everything that holds for all of them.
+/// A request whose caller is identified and admitted.
 pub(super) struct Call<'a> {
     pub(super) metrics: &'a Metrics,
     pub(super) exchange: &'a Exchange,
@@ -39,8 +39,7 @@ impl<'a> Call<'a> {
         Query::new(self.operation, self.head.uri.query())
     }
 
-    /// The value of a header; of one that comes several times, all values as one list, which is
-    /// what that means.
+    /// The value of a header. A repeated header means a list, so its values are joined with commas.
     pub(super) fn header(&self, name: &HeaderName) -> Option<Cow<'a, [u8]>> {
         let mut values = self.head.headers.get_all(name).iter().map(HeaderValue::as_bytes);
         let first = values.next()?;
@@ -52,10 +51,10 @@ impl<'a> Call<'a> {
     /// The parameter of the path.
     pub(super) fn parameter(&self) -> Cow<'a, str> {
         let segment = self.operation.path.segment(self.head.uri.path());
-        segment.and_then(decode).expect("a path leads to the operation whose pattern it has")
+        segment.and_then(decode).expect("the path matched the operation's pattern")
     }
 
-    /// The parameter of the path as an id, which `from_number` makes.
+    /// The parameter of the path as an id, converted by `from_number`.
     pub(super) fn id<T>(
         &self,
         from_number: impl FnOnce(u64) -> Option<T>,
@@ -64,8 +63,8 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Reads an id. What is not an integer is an error; an integer that nothing can have as its id is
-/// `None`, and what it names is not found.
+/// Reads an id. Text that is not an integer is an error. An integer that cannot be an id is `None`,
+/// which the operation reports as not found.
 fn read_id<T>(
     name: &'static str,
     text: &str,
@@ -91,7 +90,7 @@ mod tests {
     use crate::ids::OrderId;
 
     #[test]
-    fn an_integer_is_told_from_an_id() {
+    fn an_integer_that_cannot_be_an_id_is_none() {
         let read = |text| read_id("order_id", text, OrderId::from_raw);
         let id = |number| Ok(OrderId::from_raw(number));
         for (text, expected) in [

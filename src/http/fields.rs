@@ -1,5 +1,5 @@
-//! The fields of one object, each read as what it should be. What cannot be read is noted and
-//! reading goes on, so that a client learns of all its mistakes at once.
+//! Reads and validates the fields of a JSON object. Errors are collected, so that a client gets all
+//! of them at once.
 
 use std::borrow::Cow;
 
@@ -9,20 +9,20 @@ use crate::money::{
     DECIMAL_TEXT_BYTES_MAX, DecimalError, MICROS_PER_UNIT, Rounding, micros_from_text,
 };
 
-/// Reads fields of one object that stands at one location.
+/// Reads the fields of one object, whose location prefixes the errors.
 pub(super) struct Fields<'a, 'e> {
     object: Object<'a>,
     location: Location,
     errors: &'e mut Vec<FieldError>,
 }
 
-/// What a number must be, in millionths.
+/// The range of a number, in millionths.
 pub(super) struct Range {
-    /// The value must be above this, where there is such a bound.
+    /// An exclusive lower bound, if there is one.
     pub(super) above: Option<i64>,
-    /// The value must not be below this.
+    /// The inclusive lower bound.
     pub(super) min: i64,
-    /// The value must not be above this.
+    /// The inclusive upper bound.
     pub(super) max: i64,
 }
 
@@ -35,12 +35,12 @@ impl<'a, 'e> Fields<'a, 'e> {
         Self { object, location, errors }
     }
 
-    /// The value as it was sent; `None` when it is absent or null.
+    /// The raw value; `None` if it is absent or null.
     pub(super) fn optional(&self, name: &str) -> Option<RawText<'a>> {
         self.object.get(name)
     }
 
-    /// The value as it was sent; a note when there is none.
+    /// The raw value; an error if it is absent or null.
     pub(super) fn required(&mut self, name: &'static str) -> Option<RawText<'a>> {
         let value = self.object.get(name);
         if value.is_none() {
@@ -49,12 +49,12 @@ impl<'a, 'e> Fields<'a, 'e> {
         value
     }
 
-    /// The value as it was sent, `None` when it is null; a note when it is absent.
+    /// The raw value, `None` if it is null; an error if it is absent.
     pub(super) fn nullable(&mut self, name: &'static str) -> Option<RawText<'a>> {
         if self.object.has(name) { self.optional(name) } else { self.required(name) }
     }
 
-    /// Notes that a field cannot be used.
+    /// Adds an error about a field.
     pub(super) fn note(
         &mut self,
         name: &'static str,
@@ -65,7 +65,7 @@ impl<'a, 'e> Fields<'a, 'e> {
         self.errors.push(FieldError { location, kind, message: message.into() });
     }
 
-    /// Notes that an element of a list field cannot be used.
+    /// Adds an error about an element of a list.
     pub(super) fn note_element(&mut self, name: &'static str, index: usize, mistake: Mistake) {
         let (kind, message) = mistake;
         let location = self.location.field(name).element(index);
@@ -97,7 +97,7 @@ impl<'a, 'e> Fields<'a, 'e> {
         self.check_length(name, &text, min, max).then_some(text)
     }
 
-    /// Whether text has `min` to `max` characters; a note when not.
+    /// Whether text has `min` to `max` characters; adds an error if not.
     pub(super) fn check_length(
         &mut self,
         name: &'static str,
@@ -114,7 +114,7 @@ impl<'a, 'e> Fields<'a, 'e> {
         }
     }
 
-    /// A number, or numeric text that is meant literally, in millionths.
+    /// A number in millionths. A JSON number is rounded; numeric text must be exact.
     pub(super) fn micros(
         &mut self,
         name: &'static str,
@@ -174,7 +174,7 @@ impl<'a, 'e> Fields<'a, 'e> {
     }
 }
 
-/// A kind of mistake and its text.
+/// The kind of an error, and its message.
 pub(super) type Mistake = (&'static str, Cow<'static, str>);
 
 const FRACTION: Mistake =
@@ -199,7 +199,8 @@ impl Range {
     }
 }
 
-/// Reads a JSON number, which may carry float noise, or numeric text, which may not.
+/// Reads a JSON number, rounded because it may carry float noise, or numeric text, which must be
+/// exact.
 fn number(value: RawText<'_>, noise: Rounding) -> Result<i64, Mistake> {
     let result = match value.get().as_bytes().first() {
         Some(b'-' | b'0'..=b'9') => micros_from_text(value.get(), noise),
@@ -224,7 +225,7 @@ fn number(value: RawText<'_>, noise: Rounding) -> Result<i64, Mistake> {
 
 /// Whether text has `min` to `max` characters.
 pub(super) fn check_length(text: &str, min: usize, max: usize) -> Result<(), Mistake> {
-    // No text has more characters than bytes, so most need not be counted.
+    // Text never has more characters than bytes, so most need not be counted.
     let is_short_enough = text.len() <= max || text.chars().count() <= max;
     if !is_short_enough {
         Err(("string_too_long", format!("should have at most {max} characters").into()))

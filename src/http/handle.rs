@@ -1,8 +1,8 @@
-//! The way of one request: route, size, credential, limits, permission, body, and then its
-//! operation. A body is read only for whoever may send it.
+//! Handles one request: route, size, credential, limits, permission, body, and then its operation.
+//! A body is read only if the caller may send it.
 //!
-//! That order is the same for every operation and part of the interface: of several things that are
-//! wrong, a client is told the first.
+//! The order is the same for every operation and part of the API: if several checks fail, the
+//! client gets the first error.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -29,14 +29,14 @@ use crate::telemetry::Metrics;
 
 static API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// Answers one request of a connection from `peer`. Whatever happens, there is an answer.
+/// Answers one request of a connection from `peer`.
 pub fn handle(
     worker: &Worker,
     slot: &Arc<ConnectionSlot>,
     peer: IpAddr,
     request: Request<RequestBody>,
 ) -> impl Future<Output = Response<Full<Bytes>>> {
-    // The future holds the parts once. An `async fn` would hold the request and the parts.
+    // Not an `async fn`, whose future would store the request as well as its parts.
     let (mut head, mut body) = request.into_parts();
     async move {
         let request_id = RequestId::of(&head.headers);
@@ -51,7 +51,7 @@ pub fn handle(
             Err(error) => Err(error),
         };
         if admitted.is_some() {
-            // A caller whom we know keeps the connection, whatever the answer is.
+            // An identified caller keeps the connection, whatever the answer is.
             body.discard().await;
         }
         let reply = answer.unwrap_or_else(|error| {
@@ -61,7 +61,7 @@ pub fn handle(
                 error.code
             );
             if let Some(cause) = error.cause {
-                tracing::error!(%request_id, "a bug, please report it: {cause}");
+                tracing::error!(%request_id, cause, "internal error, please report it");
             }
             error.into_reply()
         });
@@ -70,7 +70,7 @@ pub fn handle(
     }
 }
 
-/// What the answer tells of the caller's limits; nothing before they were looked at.
+/// The state of the caller's rate limits, for the answer's headers; `None` before they are checked.
 type Admitted = Option<(Admission, Moment)>;
 
 async fn answer(
@@ -113,7 +113,7 @@ async fn answer(
     require_permission(&caller, operation.access)?;
     let bytes = body.read(&server.bodies).await?;
     if body.is_late() {
-        // What was true of the caller may have changed meanwhile.
+        // The key may have been revoked while the body arrived.
         context.moment = service.moment();
         caller.require_valid(context.moment.now)?;
     }
@@ -127,8 +127,8 @@ async fn answer(
     }
 }
 
-/// Says that a proxy may be missing among the trusted ones: its clients share the limits of one
-/// address.
+/// Warns that a proxy may be missing from the trusted ones. All its clients then share the limits
+/// of one address.
 fn warn_of_forwarding(server: &Server, peer: IpAddr, head: &Parts) {
     if server.proxies.ignores(peer, &head.headers)
         && let Some(unlogged) = server.lines.forwarded.pass(Instant::now())
@@ -181,8 +181,8 @@ fn require_permission(caller: &Caller, access: Access) -> Result<(), Denied> {
     }
 }
 
-/// Counts the request against its limits. What the answer tells of them is left in `admitted`,
-/// whether the request passes or not.
+/// Counts the request against the caller's rate limits. Their state is stored in `admitted` for the
+/// answer's headers, whether or not the request passes.
 fn admit(
     service: &Service,
     caller: &Caller,

@@ -1,25 +1,25 @@
-//! What is wrong with a request that cannot be used.
+//! Validation errors of a request.
 //!
-//! Every failing field is reported, not only the first, in the words that clients of `FastAPI`
-//! servers know.
+//! Every failing field is reported, not only the first, in the format of `FastAPI` servers, which
+//! clients know.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use smallvec::SmallVec;
 
-/// One thing that is wrong with a request.
+/// An invalid field.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FieldError {
-    /// Where: `["body", "orders", "3", "quantity"]`.
+    /// The path to the field: `["body", "orders", "3", "quantity"]`.
     pub location: Location,
-    /// What is wrong with it, for programs: `missing`, `greater_than`.
+    /// The kind of error, for programs: `missing`, `greater_than`.
     pub kind: &'static str,
-    /// What is wrong with it, for people.
+    /// The error message, for people.
     pub message: Cow<'static, str>,
 }
 
-/// The way to a field, from the part of the request inward.
+/// The path to a field, starting with the part of the request.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Location(SmallVec<[Step; 4]>);
 
@@ -96,7 +96,7 @@ pub(super) fn unless_invalid<T>(errors: Vec<FieldError>, value: Option<T>) -> Re
     match value {
         Some(value) if errors.is_empty() => Ok(value),
         _ => {
-            assert!(!errors.is_empty(), "a field that is missing was reported");
+            assert!(!errors.is_empty(), "every missing value has an error");
             Err(Invalid { errors })
         }
     }
@@ -107,7 +107,7 @@ pub(super) mod tests {
     use super::*;
 
     /// Each error as `body.orders.3.quantity: greater_than`.
-    pub(in crate::http) fn told<T: fmt::Debug>(result: &Result<T, Invalid>) -> Vec<String> {
+    pub(in crate::http) fn errors_of<T: fmt::Debug>(result: &Result<T, Invalid>) -> Vec<String> {
         let errors = match result {
             Ok(value) => panic!("accepted as {value:?}"),
             Err(Invalid { errors }) => errors,

@@ -1,4 +1,4 @@
-//! What the table says of an operation, and what that means before its body is read.
+//! A row of the operation table, with everything that is checked before a body is read.
 
 use std::fmt;
 use std::pin::Pin;
@@ -13,49 +13,49 @@ use crate::service::Makes;
 
 /// The longest body of most operations, in bytes.
 pub const BODY_BYTES_MAX: usize = 64 * 1024;
-/// The longest body of an operation that takes many things at once, in bytes.
+/// The longest body of a batch operation, in bytes.
 pub const BATCH_BODY_BYTES_MAX: usize = 256 * 1024;
 
-/// A row of the table.
+/// A row of the operation table.
 pub struct Operation {
-    /// The method. `HEAD` is answered where `GET` is.
+    /// The method. `GET` operations answer `HEAD` too.
     pub method: Verb,
-    /// The path, without its query.
+    /// The path, without the query string.
     pub path: Pattern,
-    /// Who may call it.
+    /// Who may call the operation.
     pub access: Access,
-    /// The longest body that it takes, in bytes.
+    /// The longest accepted body, in bytes.
     pub body_bytes_max: usize,
-    /// What a call makes that has a limit of its own.
+    /// What a call creates, as far as that is rate limited.
     pub makes: Makes,
-    /// The parameters that it reads from the query string.
+    /// The names of the query parameters.
     pub query: &'static [&'static str],
-    /// The error codes that only some operations have. See [`Operation::may_fail_with`].
+    /// Error codes besides those that every operation has. See [`Operation::may_fail_with`].
     pub errors: &'static [&'static str],
-    /// What it does, for people.
+    /// A description for the documentation.
     pub summary: &'static str,
     pub(super) run: Run,
 }
 
 /// How an operation runs.
 pub(super) enum Run {
-    /// Before there is anything to serve from, and whoever asks.
+    /// Without any checks, even while the server is starting.
     Health(fn(&Server, Query<'_>) -> Answer),
-    /// As an upgrade: its credential is judged by itself.
+    /// As an upgrade, which checks its own credential.
     Socket,
-    /// As part of the request's own future: the hot one is worth no allocation.
+    /// As part of the request's own future, which saves the hottest operation an allocation.
     Trade,
-    /// At once: it reads what is in memory.
+    /// Synchronously, from memory.
     Now(fn(&Call<'_>) -> Answer),
-    /// In a future of its own. A connection has room for the largest future that it holds, and
-    /// moves it with each request, so what waits for a shard is worth an allocation.
+    /// In a boxed future. Each connection reserves space for the largest unboxed future and moves
+    /// it with each request, so operations that wait for a shard are worth an allocation.
     Later(for<'a> fn(&'a Call<'a>) -> Pin<Box<dyn Future<Output = Answer> + Send + 'a>>),
 }
 
-/// The methods that operations have.
+/// The methods that operations use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verb {
-    /// `GET`, and `HEAD`
+    /// `GET`, and `HEAD` with it
     Get,
     /// `POST`
     Post,
@@ -65,34 +65,35 @@ pub enum Verb {
     Delete,
 }
 
-/// The methods that a path takes. Its text is the value of the `Allow` header.
+/// The methods that a path accepts. `Display` gives the value of the `Allow` header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Allow(u8);
 
-/// A path of which one segment may be a parameter: `/v1/orders/{order_id}`.
+/// A path in which one segment may be a parameter: `/v1/orders/{order_id}`.
 #[derive(Clone, Copy)]
 pub struct Pattern {
     text: &'static str,
-    /// What stands before the parameter; everything where there is none.
+    /// The text before the parameter; all of it if there is none.
     before: &'static str,
-    /// Its name; empty where there is none.
+    /// The name of the parameter; empty if there is none.
     parameter: &'static str,
     after: &'static str,
 }
 
-/// Who may call an operation. Its text is the README's.
+/// Who may call an operation. `Display` gives the text in the README.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// Everybody. A credential that is sent is checked all the same.
+    /// Every caller. A credential that is sent must still be valid.
     Public,
-    /// Who brings an access token as Bearer; an API key beside it does not count.
+    /// Bearers of an access token; an API key sent with it is ignored.
     Token,
-    /// Who brings an access token, or a key with this permission; any key where there is none.
+    /// Bearers of an access token, and holders of a key with this permission, or of any key if
+    /// there is none.
     KeyOrToken(Option<Permission>),
-    /// Who brings a key with this permission. A token is told to use a key.
+    /// Holders of a key with this permission. A request with an access token gets its own error.
     Key(Permission),
-    /// Who may open a socket. The client can read the reason of a refusal only when the upgrade is
-    /// accepted, so [`Run::Socket`] judges that.
+    /// Callers that may open a socket. A client can read the reason of a refusal only after the
+    /// upgrade, so [`Run::Socket`] checks this.
     Socket,
 }
 
@@ -151,8 +152,7 @@ impl Operation {
         Self { summary, ..self }
     }
 
-    /// Whether an answer can have this error code: one of the row, or one that the way of every
-    /// request has.
+    /// Whether an answer can have this error code: one of the row's, or one of the common checks'.
     pub fn may_fail_with(&self, code: &str) -> bool {
         const ALL: [&str; 13] = [
             "BODY_INCOMPLETE",
@@ -191,7 +191,7 @@ impl fmt::Debug for Operation {
 }
 
 impl Verb {
-    /// The method, as far as any path takes it.
+    /// The verb for a method, if any operation uses it.
     pub const fn of(method: &Method) -> Option<Self> {
         Some(match *method {
             Method::GET | Method::HEAD => Self::Get,
@@ -202,7 +202,7 @@ impl Verb {
         })
     }
 
-    /// As request lines write it.
+    /// The name in a request line.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Get => "GET",
@@ -253,18 +253,18 @@ impl Pattern {
         Self { text, before, parameter, after }
     }
 
-    /// As it is written in the table.
+    /// The pattern as written in the table.
     pub const fn as_str(&self) -> &'static str {
         self.text
     }
 
-    /// The name of its parameter; empty where it has none.
+    /// The name of the parameter; empty if there is none.
     pub const fn parameter(&self) -> &'static str {
         self.parameter
     }
 
-    /// The segment of `path` that stands for the parameter, empty where there is none; `None` for
-    /// another path.
+    /// The segment of `path` in place of the parameter, empty if there is none; `None` if the path
+    /// does not match.
     pub(super) fn segment<'p>(&self, path: &'p str) -> Option<&'p str> {
         if self.parameter.is_empty() {
             return (path == self.text).then_some("");

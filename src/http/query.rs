@@ -1,5 +1,5 @@
-//! Query strings, read parameter by parameter. What cannot be used is noted and reading goes on, so
-//! that a client learns of all its mistakes at once.
+//! Reads and validates query parameters. Errors are collected, so that a client gets all of them at
+//! once.
 
 use std::borrow::Cow;
 
@@ -9,17 +9,17 @@ use super::operation::Operation;
 use crate::ids::Timestamp;
 use crate::service::Page;
 
-/// A list cannot be entered further in than this.
+/// The largest `offset` of a list.
 const OFFSET_MAX: usize = 1_000_000_000;
 
-/// The parameters of an operation, found in the query string by name, and what is wrong with them.
+/// Reads an operation's parameters by name, and collects their errors.
 pub(super) struct Query<'a> {
     operation: &'static Operation,
     text: &'a str,
     errors: Vec<FieldError>,
 }
 
-/// Which moment of a day is meant by the day.
+/// The moment that a date without a time stands for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum DayEnd {
     First,
@@ -31,8 +31,8 @@ impl<'a> Query<'a> {
         Self { operation, text: text.unwrap_or_default(), errors: Vec::new() }
     }
 
-    /// The value of a parameter, the last one where it stands several times. Bytes that are not
-    /// UTF-8 become replacement characters, which match nothing.
+    /// The value of a parameter, the last one if it is repeated. Bytes that are not UTF-8 become
+    /// replacement characters, which match nothing.
     pub(super) fn get(&self, name: &'static str) -> Option<Cow<'a, str>> {
         debug_assert!(self.operation.query.contains(&name), "{:?}: {name}", self.operation);
         let pairs = form_urlencoded::parse(self.text.as_bytes());
@@ -66,7 +66,7 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// The same of a parameter that has to be there. Empty where it cannot be used.
+    /// Text of `min` to `max` characters, required. Empty if there is an error.
     pub(super) fn required_text(
         &mut self,
         name: &'static str,
@@ -87,7 +87,7 @@ impl<'a> Query<'a> {
             self.note(name, "int_parsing", "should be an integer");
             return None;
         }
-        // Past the range of an integer every number is too large, or too small.
+        // A number beyond the range of an integer is too large or too small.
         let magnitude: i64 = digits.parse().unwrap_or(i64::MAX);
         let number = if text.starts_with('-') { -magnitude } else { magnitude };
         match usize::try_from(number) {
@@ -103,7 +103,7 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// A moment, in RFC 3339, or a day in UTC.
+    /// A time in RFC 3339, or a date in UTC.
     pub(super) fn time(&mut self, name: &'static str, end: DayEnd) -> Option<Timestamp> {
         const NANOS_PER_DAY: i64 = 86_400_000_000_000;
         let text = self.get(name)?;
@@ -137,7 +137,7 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// Whether something is wanted; not when not said.
+    /// A flag, by default false.
     pub(super) fn flag(&mut self, name: &'static str) -> bool {
         const TRUE: [&str; 6] = ["true", "1", "yes", "on", "t", "y"];
         const FALSE: [&str; 6] = ["false", "0", "no", "off", "f", "n"];
@@ -151,7 +151,7 @@ impl<'a> Query<'a> {
         is_one_of(TRUE)
     }
 
-    /// One of several words, in any case.
+    /// One of several words, ignoring case.
     pub(super) fn choice<T: Copy>(
         &mut self,
         name: &'static str,
@@ -166,7 +166,7 @@ impl<'a> Query<'a> {
         choice.map(|(_, value)| *value)
     }
 
-    /// What was read, unless something is wrong.
+    /// Returns `value`, or the errors if there are any.
     pub(super) fn finish<T>(self, value: T) -> Result<T, Invalid> {
         if self.errors.is_empty() { Ok(value) } else { Err(Invalid { errors: self.errors }) }
     }
@@ -213,7 +213,7 @@ pub(super) mod tests {
     #[cfg(debug_assertions)]
     #[test]
     #[should_panic(expected = "GET /v1/time: limit")]
-    fn what_the_row_does_not_name_cannot_be_read() {
+    fn a_parameter_that_the_row_does_not_name_cannot_be_read() {
         query("GET /v1/time", None).get("limit");
     }
 }

@@ -1,4 +1,4 @@
-//! An answer, and what every answer carries besides its body.
+//! Responses, and the headers that every response carries.
 
 use std::cell::Cell;
 use std::fmt;
@@ -25,25 +25,26 @@ const LIMIT_NAMES: [HeaderName; LIMIT_NUMBERS] = [
     HeaderName::from_static("x-ratelimit-remaining-per-second"),
     HeaderName::from_static("x-ratelimit-reset"),
 ];
-/// Content type, that it is to be believed, request id and limits.
+/// `Content-Type`, `X-Content-Type-Options`, request id and rate limits.
 const HEADERS_OF_ALL: usize = 4 + LIMIT_NUMBERS;
-/// The numbers of a request id and of the limits, 20 digits each, and the hyphen of the former.
+/// Room for the digits of a request id and of the limits, 20 for each number, and for the id's
+/// hyphen.
 const HEADER_TEXT_BYTES_MAX: usize = (2 + LIMIT_NUMBERS) * 20 + 1;
-/// The first allocation for an answer that serde writes; long lists grow it.
+/// The initial allocation for a body that serde writes.
 const FIRST_CAPACITY_BYTES: usize = 512;
-/// So many numbers of requests are taken by a thread at a time.
+/// How many request numbers a thread reserves at a time.
 const NUMBERS_AT_ONCE: u64 = 1024;
-/// A caller's own id is echoed when it is at most this long.
+/// The longest request id of a client that is echoed.
 const REQUEST_ID_BYTES_MAX: usize = 64;
 
-/// An answer without the headers that all answers carry.
+/// A response without the headers common to all responses.
 #[derive(Debug)]
 pub struct Reply {
     /// The status of the response.
     pub status: StatusCode,
-    /// JSON, or nothing.
+    /// The JSON body, or nothing.
     pub body: Vec<u8>,
-    /// What only this answer carries; mostly nothing.
+    /// Headers particular to this response; usually none.
     pub headers: HeaderMap,
 }
 
@@ -53,24 +54,24 @@ impl Reply {
         Self { status, body, headers: HeaderMap::new() }
     }
 
-    /// An answer that serde writes.
+    /// A JSON answer, serialised by serde.
     pub(super) fn of(status: StatusCode, answer: &impl Serialize) -> Self {
         let mut body = Vec::with_capacity(FIRST_CAPACITY_BYTES);
         serde_json::to_writer(&mut body, answer).expect("answers have names for keys, and no maps");
         Self::json(status, body)
     }
 
-    /// What was asked for.
+    /// 200 with a JSON body.
     pub(super) fn ok(answer: &impl Serialize) -> Self {
         Self::of(StatusCode::OK, answer)
     }
 
-    /// What was made.
+    /// 201 with a JSON body.
     pub(super) fn created(answer: &impl Serialize) -> Self {
         Self::of(StatusCode::CREATED, answer)
     }
 
-    /// What was done, in a sentence.
+    /// 200 with a message.
     pub(super) fn message(message: &'static str) -> Self {
         #[derive(Serialize)]
         struct MessageAnswer {
@@ -80,7 +81,7 @@ impl Reply {
     }
 }
 
-/// The name of a request in answers and logs: the caller's own, else a number of ours.
+/// The id of a request in responses and logs: the client's own, or one assigned here.
 pub(super) enum RequestId {
     Callers(HeaderValue),
     Ours(u64),
@@ -109,7 +110,7 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// A number that no other request of this process has. Each thread takes many at a time.
+/// A number unique within this process. Each thread reserves many at a time.
 fn next_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local!(static TAKEN: Cell<Range<u64>> = const { Cell::new(0..0) });
@@ -125,16 +126,16 @@ fn next_number() -> u64 {
     })
 }
 
-/// What stands before the numbers of this process: the time of its start.
+/// The prefix of this process's request ids: the time of its start.
 fn process_name() -> &'static str {
     static NAME: LazyLock<String> = LazyLock::new(|| format!("{:x}-", Timestamp::now().seconds()));
     &NAME
 }
 
-/// The response: the headers of the reply, then the name of the request, then the caller's limits.
+/// Builds the response: the reply's headers, then the request id, then the caller's limits.
 ///
-/// This runs for every trade, so it allocates next to nothing. `headers` is the request's own map,
-/// whose room is used again; the texts of headers stand behind the body in its buffer.
+/// This runs for every trade and so allocates almost nothing. It reuses `headers`, the request's
+/// own map, and stores the texts of headers after the body in the same buffer.
 pub(super) fn response_of(
     reply: Reply,
     request_id: RequestId,
@@ -199,7 +200,7 @@ fn limit_numbers(admission: &Admission, moment: Moment) -> [i64; LIMIT_NUMBERS] 
     ]
 }
 
-/// Appends a number; the span of its text.
+/// Appends a number and returns the span of its text.
 fn write_number(out: &mut Vec<u8>, number: impl itoa::Integer) -> Range<usize> {
     let start = out.len();
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());

@@ -1,6 +1,6 @@
-//! Which operation a request line asks for.
+//! Finds the operation for a request line.
 //!
-//! Path parameters stay text here. Whether a text is an id is judged after the credential.
+//! Path parameters stay text here: ids are parsed after the credential is checked.
 
 use std::borrow::Cow;
 
@@ -10,26 +10,26 @@ use percent_encoding::percent_decode_str;
 use super::operation::{Allow, Operation, Verb};
 use super::operations::OPERATIONS;
 
-/// Why a request line asks for nothing.
+/// Why a request line matches no operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RouteError {
-    /// The path leads nowhere.
+    /// No operation has this path.
     #[error("no such path")]
     NotFound,
-    /// The path leads somewhere, but not with this method.
+    /// The path has operations, but not with this method.
     #[error("the path takes {allow}")]
     MethodNotAllowed {
-        /// The methods that it takes.
+        /// The methods that the path accepts.
         allow: Allow,
     },
 }
 
-/// The operation that a method and a path (without its query) ask for. `HEAD` asks for what `GET`
-/// does.
+/// The operation for a method and a path without its query string. `HEAD` finds the `GET`
+/// operation.
 ///
-/// The first row whose pattern fits decides on the path, whatever the method is. So in the table a
-/// path without a parameter stands before those that would take its last segment for one; and the
-/// trade stands first of all.
+/// The first row whose pattern matches decides on the path, whatever the method. So in the table a
+/// path without a parameter comes before those that would take its last segment for one, and the
+/// trade, the hottest operation, comes first.
 pub fn find(method: &Method, path: &str) -> Result<&'static Operation, RouteError> {
     let fits = |operation: &Operation| operation.path.segment(path);
     let found = OPERATIONS.iter().enumerate().find_map(|(row, it)| Some((row, fits(it)?)));
@@ -43,7 +43,7 @@ pub fn find(method: &Method, path: &str) -> Result<&'static Operation, RouteErro
     })
 }
 
-/// A segment as text. One that is not UTF-8 names nothing.
+/// Decodes a segment; `None` if it is not UTF-8.
 pub(super) fn decode(segment: &str) -> Option<Cow<'_, str>> {
     percent_decode_str(segment).decode_utf8().ok()
 }
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_nowhere_is_told_from_a_wrong_method() {
+    fn an_unknown_path_differs_from_a_wrong_method() {
         for (method, path, expected) in [
             (Method::GET, "", ""),
             (Method::GET, "/", ""),

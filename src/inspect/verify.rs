@@ -2,7 +2,7 @@
 //! everything that a start checks, and the archive as well, without changing anything.
 //!
 //! One pass over the segments indexes the records after the snapshot. Then the shards are loaded
-//! and brought up to date one after the other, so only one is in memory at a time.
+//! and brought up to date in turn, so that only one is in memory at a time.
 
 use std::fmt;
 use std::path::Path;

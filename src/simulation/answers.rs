@@ -10,7 +10,7 @@ use crate::engine::rejection::Rejection;
 use crate::shard::Refusal;
 
 /// Delivers an answer to the client that asked and records it with the auditor.
-pub(super) fn tell(
+pub(super) fn deliver(
     request: &Request,
     answer: Answer,
     noted: Noted,
@@ -26,23 +26,23 @@ pub(super) fn tell(
             };
             let mut noted = noted;
             noted.order_count -= answers.iter().filter(is_new).count() as u64;
-            assert_eq!(numbers.len(), answers.len(), "each has its answer");
+            assert_eq!(numbers.len(), answers.len(), "one answer for each order");
             for (&number, answer) in numbers.iter().zip(answers) {
                 noted.order_count += u64::from(is_new(&&answer));
-                tell_order(number, answer, noted, clients, auditor, totals)?;
+                deliver_order(number, answer, noted, clients, auditor, totals)?;
             }
         }
         (_, Answer::Command(Err(Refusal::Busy))) => {}
         (_, Answer::Command(Err(Refusal::JournalFull))) => totals.journal_full += 1,
         (_, Answer::Command(Ok(done))) => {
-            // A command that changed nothing may rest on a record older than the newest.
+            // A command that changed nothing may depend on a record older than the newest.
             if noted.is_write {
                 totals.acknowledged += 1;
                 auditor.acknowledged(noted.shard, noted.sequence);
             } else {
                 totals.already += 1;
             }
-            tell_done(request, done, clients, auditor)?;
+            deliver_done(request, done, clients, auditor)?;
         }
         (_, Answer::Command(Err(Refusal::Rejected(rejection)))) => {
             totals.rejected += 1;
@@ -62,7 +62,7 @@ pub(super) fn tell(
                     | Rejection::KeyEnded
                     | Rejection::OverlapLimitExceeded { .. },
                 ) => auditor.saw_order_count(trader, noted.order_count),
-                // The oldest key that has ended is forgotten.
+                // The oldest ended key is forgotten.
                 (
                     Request::RevokeKey { .. }
                     | Request::RenameKey { .. }
@@ -78,7 +78,7 @@ pub(super) fn tell(
         }
         (&Request::ReadOrder { trader, .. }, Answer::Order(Some(receipt))) => {
             totals.read += 1;
-            auditor.saw_again(trader, &receipt)?;
+            auditor.saw_reread(trader, &receipt)?;
         }
         (&Request::ReadComments { order }, Answer::Comments(found)) => {
             totals.read += 1;
@@ -93,13 +93,13 @@ pub(super) fn tell(
                 auditor.saw_key(key)?;
             }
         }
-        _ => return Err(format!("{request:?} was answered with something else")),
+        _ => return Err(format!("{request:?} got an answer of another kind")),
     }
     Ok(())
 }
 
 /// Records a command that succeeded.
-fn tell_done(
+fn deliver_done(
     request: &Request,
     done: Done,
     clients: &mut Clients,
@@ -131,7 +131,7 @@ fn tell_done(
     Ok(())
 }
 
-fn tell_order(
+fn deliver_order(
     number: usize,
     answer: Result<Traded, Refusal>,
     noted: Noted,

@@ -1,11 +1,11 @@
-//! The auditor: keeps its own books, in plain integers, from nothing but the answers that clients
-//! received, together with the hash of every state that each shard has had.
+//! The auditor keeps its own books, in plain integers, only from the answers that clients received,
+//! and the hash of every state that each shard was in. It checks that
 //!
-//! - Every answer stays true after every recovery, whether to a write or a read, and so does every
-//!   refusal.
-//! - Once every order is answered, the executed ones add up to what the accounts hold, to the last
-//!   share and micro-dollar: none is lost and none is counted twice.
-//! - A recovered shard is in a state that it has had before, and in none older than an answer.
+//! - every answer stays true after every recovery, whether to a write or a read, and so does every
+//!   refusal;
+//! - once every order is answered, the executed ones add up to what the accounts hold, to the last
+//!   share and micro-dollar: none is lost and none is counted twice;
+//! - a recovered shard is in a state that it was in before, and in none older than an answer.
 
 macro_rules! ensure {
     ($condition:expr, $($text:tt)*) => {
@@ -72,7 +72,7 @@ struct Book {
 /// Something that may be deleted later.
 struct Entry<T> {
     value: T,
-    /// Deletion was requested and may have happened.
+    /// Deletion was requested and may have taken effect.
     may_be_gone: bool,
     /// An answer confirmed the deletion.
     is_gone: bool,
@@ -189,10 +189,9 @@ impl Auditor {
         Ok(())
     }
 
-    /// Checks the time of an order that was just executed. It is what the clock showed, or the time
-    /// of an earlier record if the clock was set back a little. Within a shard, times never
-    /// decrease except after a jump, however often the shard restarts, and a clock that was
-    /// corrected stays correct.
+    /// Checks the time of an order that was just executed. It is the time of the clock, or of an
+    /// earlier record if the clock was set back a little. Within a shard, times never decrease
+    /// except after a jump, however often the process restarts.
     pub(super) fn saw_time(
         &mut self,
         trader: usize,
@@ -219,7 +218,7 @@ impl Auditor {
     }
 
     /// Checks an order that is read again.
-    pub(super) fn saw_again(
+    pub(super) fn saw_reread(
         &mut self,
         trader: usize,
         receipt: &OrderReceipt,
@@ -258,7 +257,7 @@ impl Auditor {
     }
 
     /// Records a request that may take effect from now on.
-    pub(super) fn asked(&mut self, request: &Request) {
+    pub(super) fn requested(&mut self, request: &Request) {
         match *request {
             Request::DeleteComment { comment, .. } => {
                 self.comments.entry(comment).and_modify(|entry| entry.may_be_gone = true);
@@ -301,7 +300,7 @@ impl Auditor {
         }
     }
 
-    /// Records that nothing is left to pay in a market. Returns whether that is new.
+    /// Records that a market is fully paid. Returns whether that is new.
     pub(super) fn saw_settled(&mut self, market: usize) -> bool {
         self.settled.insert(market)
     }
@@ -310,7 +309,7 @@ impl Auditor {
         self.keys.entry(key).and_modify(|entry| entry.is_gone = true);
     }
 
-    /// Checks that no record has led to two different states.
+    /// Checks that no shard was in two different states after the same record.
     pub(super) fn check_history(&self) -> Result<(), String> {
         match self.history.lock().contradiction {
             Some((shard, sequence)) => {
@@ -320,8 +319,8 @@ impl Auditor {
         }
     }
 
-    /// Checks what a start recovered: nothing that was answered may be missing, and no state may
-    /// appear that never existed.
+    /// Checks what a start recovered: nothing that was answered may be missing, and no shard may be
+    /// in a state that it never was in.
     pub(super) fn recovered(
         &mut self,
         recovered: &Recovered,
@@ -384,13 +383,13 @@ impl Auditor {
     /// The sequence and hash of each shard's newest state.
     pub(super) fn newest_states(&self) -> Vec<(u64, u64)> {
         let newest = |hashes: &Vec<u64>| {
-            (hashes.len() as u64 - 1, *hashes.last().expect("there was a start"))
+            (hashes.len() as u64 - 1, *hashes.last().expect("every shard has its first state"))
         };
         self.history.lock().shards.iter().map(newest).collect()
     }
 
     fn check_comments(&mut self, states: &[&State]) -> Result<(), String> {
-        // A forgotten order takes its comments with it.
+        // The comments of an order are forgotten with it.
         self.comments.retain(|_, entry| {
             let order = entry.value.order;
             states[order.shard().index()].order(order).is_some()
@@ -410,7 +409,7 @@ impl Auditor {
     fn check_keys(&mut self, states: &[&State]) -> Result<(), String> {
         for (id, entry) in &self.keys {
             let Some(found) = states[id.shard().index()].key(*id) else {
-                // The oldest of many ended keys is forgotten.
+                // The oldest ended keys are forgotten.
                 ensure!(entry.may_be_gone, "key {id} is lost");
                 continue;
             };

@@ -1,7 +1,7 @@
-//! The clients: traders with several requests in flight, who resend what was not answered.
+//! The clients: traders with several requests in flight, who resend unanswered orders.
 //!
-//! A server remembers only the names of an account's newest orders. So no trader has more
-//! unanswered orders than the server remembers, and unanswered ones are resent before anything new.
+//! A server remembers the names of only an account's newest orders. So no trader has more
+//! unanswered orders than the server remembers, and unanswered orders are resent before new ones.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -31,8 +31,8 @@ pub(super) const KEPT_ORDERS_MAX: u32 = 12;
 /// How many unanswered orders an account may have.
 pub(super) const UNANSWERED_MAX: usize = 8;
 
-/// Orders are resent only if they are among this many executed last. So the server still knows
-/// them, even if all unanswered ones were executed, too.
+/// An answered order is resent only if it is among this many executed last. So the server still
+/// knows it, even if all unanswered orders were executed after it.
 const RECENT_MAX: usize = KEPT_ORDERS_MAX as usize - UNANSWERED_MAX;
 
 /// The starting balance, in micro-dollars.
@@ -182,7 +182,7 @@ pub(super) struct Clients {
     pub(super) is_answered: Vec<bool>,
     comments: Vec<(CommentId, usize)>,
     keys: Vec<(KeyId, usize)>,
-    keys_asked: u64,
+    keys_requested: u64,
     /// A request that can be repeated without effect.
     repeatable: Option<Request>,
     /// How many of the resolving markets are resolved; they resolve in order.
@@ -200,13 +200,13 @@ impl Clients {
             is_answered: Vec::new(),
             comments: Vec::new(),
             keys: Vec::new(),
-            keys_asked: 0,
+            keys_requested: 0,
             repeatable: None,
             resolved_count: 0,
         }
     }
 
-    /// The process has ended: requests in flight were not answered.
+    /// Takes back requests in flight when their process has ended.
     pub(super) fn lost(&mut self, requests: impl Iterator<Item = Request>) {
         for request in requests {
             if let Request::Trade(numbers) = request {
@@ -250,7 +250,7 @@ impl Clients {
     }
 
     /// Resends an unanswered order.
-    pub(super) fn again(&mut self, trader: usize, random: &mut Random) -> Option<Request> {
+    pub(super) fn resend(&mut self, trader: usize, random: &mut Random) -> Option<Request> {
         let trader = &mut self.traders[trader];
         if trader.unanswered.is_empty() {
             return None;
@@ -326,7 +326,7 @@ impl Clients {
                 self.traders[trader].in_flight += 1;
                 Some(Request::Trade(vec![number]))
             }
-            _ => self.again(trader, random).or_else(|| self.new_orders(trader, random)),
+            _ => self.resend(trader, random).or_else(|| self.new_orders(trader, random)),
         }
     }
 
@@ -340,7 +340,7 @@ impl Clients {
         Some(Request::Trade(numbers))
     }
 
-    /// Sometimes exceeds the balance or the shares held.
+    /// A random order, which sometimes exceeds the balance or the shares held.
     fn new_order(&mut self, trader: usize, random: &mut Random) -> usize {
         let number = self.orders.len();
         let shares_end = if random.one_in(6) { 2000 } else { 60 };
@@ -390,7 +390,7 @@ impl Clients {
             if requests.first().is_none_or(|first| first.about(self).0 == shard) {
                 requests.push(request);
             } else {
-                // Never sent.
+                // Not sent.
                 self.lost([request].into_iter());
             }
         }
@@ -399,9 +399,9 @@ impl Clients {
 
     /// The hash of a new key.
     fn next_hash(&mut self) -> [u8; 32] {
-        self.keys_asked += 1;
+        self.keys_requested += 1;
         let mut hash = [0; 32];
-        hash[..8].copy_from_slice(&self.keys_asked.to_le_bytes());
+        hash[..8].copy_from_slice(&self.keys_requested.to_le_bytes());
         hash
     }
 

@@ -1,4 +1,4 @@
-//! The hash of every state that each shard has had.
+//! The hash of every state that each shard was in.
 
 use crate::engine::State;
 use crate::ids::ShardId;

@@ -13,7 +13,7 @@ use crate::money::{FeeRate, Price, Shares};
 /// A price in micro-dollars and the micro-shares offered at it.
 type Offer = (i64, i64);
 
-/// More than anybody ever orders.
+/// More than any order takes.
 const ENOUGH: i64 = 1_000_000_000_000;
 
 /// A market whose book never changes.
@@ -27,7 +27,7 @@ pub(super) struct FixedMarket {
     fee: (i64, u32),
 }
 
-/// The first ones stay open forever; the others are resolved one after the other.
+/// The first [`LASTING_COUNT`] stay open; the others are resolved in order.
 pub(super) const MARKETS: [FixedMarket; LASTING_COUNT + RESOLVING_COUNT] = [
     FixedMarket {
         id: "0xaa",
@@ -86,7 +86,7 @@ pub(super) struct Fill {
 }
 
 impl FixedMarket {
-    /// What an order costs or yields, level by level.
+    /// The result of an order, computed level by level.
     pub(super) fn fill(&self, side: Side, quantity_micros: i64) -> Fill {
         let offers = if side == Side::Buy { self.asks } else { self.bids };
         let (mut left, mut picos, mut fee_micros, mut level_count) = (quantity_micros, 0, 0, 0);

@@ -1,4 +1,4 @@
-//! One server process in one thread: it runs only when called, and ends when dropped.
+//! One single-threaded server process, which runs only when called and ends when dropped.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -62,7 +62,7 @@ pub(super) struct Pending {
     future: Waiting<Answer>,
 }
 
-/// The situation just after a request was decided.
+/// The state of a shard just before or after a request was decided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Noted {
     pub(super) shard: ShardId,
@@ -71,13 +71,13 @@ pub(super) struct Noted {
     pub(super) is_write: bool,
     /// How many orders the request's trader had.
     pub(super) order_count: u64,
-    /// What the clock showed, and how often it had jumped.
+    /// The time of the clock, and how often it had jumped.
     pub(super) shown: Timestamp,
     pub(super) jumps: u64,
     hash: u64,
 }
 
-/// By how much time advances before each poll of the settler.
+/// How far the settler's clock advances before each poll.
 const SETTLER_STEP: Duration = Duration::from_millis(100);
 
 pub(super) struct Process {
@@ -92,7 +92,7 @@ pub(super) struct Process {
     pub(super) jumps: u64,
     pub(super) markets: Arc<Markets>,
     settler: Pin<Box<dyn Future<Output = ()>>>,
-    /// Only the settler runs on this clock.
+    /// Runs only the settler, with a paused clock.
     runtime: Runtime,
 }
 
@@ -136,8 +136,8 @@ impl Process {
         }
     }
 
-    /// Decides a request; its answer is delivered once it is on disk. Fails if a refused request
-    /// has changed something.
+    /// Decides a request, whose answer is delivered once it is durable. Fails if a refused request
+    /// changed the state.
     pub(super) fn submit(
         &mut self,
         request: Request,
@@ -148,11 +148,11 @@ impl Process {
         let before = poll_ready(&mut prepared.before);
         let answer = poll(&mut prepared.future);
         let noted = poll_ready(&mut prepared.after);
-        self.enter(prepared, before, noted, answer)
+        self.enqueue(prepared, before, noted, answer)
     }
 
-    /// Decides requests for one shard that arrive while somebody is working in it: each is queued,
-    /// and that worker hands over its result.
+    /// Decides requests for one shard that arrive while another thread has its turn: they are
+    /// queued, and that thread runs them.
     pub(super) fn submit_together(
         &mut self,
         requests: Vec<Request>,
@@ -163,7 +163,7 @@ impl Process {
         let (shard, _) = first.about(clients);
         let mut prepared: Vec<Prepared> =
             requests.into_iter().map(|it| self.prepare(it, clients, history)).collect();
-        let at_work = self.shards.observe(shard, &self.waiters, move |_| {
+        let busy = self.shards.observe(shard, &self.waiters, move |_| {
             for Prepared { before, future, after, .. } in &mut prepared {
                 assert!(poll(before).is_pending(), "the shard is busy");
                 assert!(poll(future).is_pending(), "the shard is busy");
@@ -171,20 +171,20 @@ impl Process {
             }
             Observed { value: prepared, place: Place::START }
         });
-        let Poll::Ready(Ok(prepared)) = pin!(at_work).poll(&mut Context::from_waker(Waker::noop()))
+        let Poll::Ready(Ok(prepared)) = pin!(busy).poll(&mut Context::from_waker(Waker::noop()))
         else {
-            unreachable!("the shard is free, and nothing waits for the disk");
+            unreachable!("the shard is idle, and the read waits for no record");
         };
         for mut prepared in prepared {
             let before = poll_ready(&mut prepared.before);
             let noted = poll_ready(&mut prepared.after);
             let answer = poll(&mut prepared.future);
-            self.enter(prepared, before, noted, answer)?;
+            self.enqueue(prepared, before, noted, answer)?;
         }
         Ok(())
     }
 
-    /// Prepares a request, which does nothing until polled, and an observation before and after it.
+    /// Prepares a request and the observations before and after it. Nothing happens until polled.
     fn prepare(
         &self,
         request: Request,
@@ -193,14 +193,14 @@ impl Process {
     ) -> Prepared {
         let (shard, trader) = request.about(clients);
         let digest = clients.traders[trader].identity.digest;
-        let before = self.look(shard, digest, history.clone());
+        let before = self.peek(shard, digest, history.clone());
         let future = self.begin(&request, shard, clients);
-        let after = self.look(shard, digest, history.clone());
+        let after = self.peek(shard, digest, history.clone());
         Prepared { request, before, future, after }
     }
 
     /// Queues a request until its answer arrives or may be delivered.
-    fn enter(
+    fn enqueue(
         &mut self,
         prepared: Prepared,
         before: Noted,
@@ -231,16 +231,16 @@ impl Process {
             for _ in 0..polls {
                 tokio::time::advance(SETTLER_STEP).await;
                 let polled = poll_fn(|context| Poll::Ready(settler.as_mut().poll(context))).await;
-                assert!(polled.is_pending(), "it never ends");
+                assert!(polled.is_pending(), "the settler never returns");
             }
         });
         let homes = MARKETS.iter().map(|market| Decision::home(market.id));
         for shard in homes.chain(SHARDS.map(|shard| ShardId::new(shard).expect("a shard"))) {
-            poll_ready(&mut self.look(shard, [0; 32], history.clone()));
+            poll_ready(&mut self.peek(shard, [0; 32], history.clone()));
         }
     }
 
-    /// A client stops waiting: nobody receives the answer to its request.
+    /// Drops a random request in flight, as if its client had stopped waiting.
     pub(super) fn give_up(&mut self, random: &mut Random) -> Option<Request> {
         let count = self.pending.len();
         if count == 0 {
@@ -267,7 +267,7 @@ impl Process {
                 })
             }
             Request::ReadAccount { trader } => {
-                let account = account_of(trader).expect("it has one");
+                let account = account_of(trader).expect("the trader has an account");
                 Box::pin(async move {
                     let read = shards
                         .observe(shard, &waiters, move |state| state.observe_account(account, 0));
@@ -275,7 +275,7 @@ impl Process {
                 })
             }
             Request::ReadOrder { trader, order } => {
-                let account = account_of(trader).expect("it has one");
+                let account = account_of(trader).expect("the trader has an account");
                 Box::pin(async move {
                     let read = shards
                         .observe(shard, &waiters, move |state| state.observe_order(account, order));
@@ -288,7 +288,7 @@ impl Process {
                 read.await.map_or(Answer::Busy, Answer::Comments)
             }),
             Request::ReadKeys { trader } => {
-                let account = account_of(trader).expect("it has one");
+                let account = account_of(trader).expect("the trader has an account");
                 Box::pin(async move {
                     let read =
                         shards.observe(shard, &waiters, move |state| state.observe_keys(account));
@@ -304,8 +304,8 @@ impl Process {
         }
     }
 
-    /// Observes a shard as no client can: including what is not on disk yet.
-    fn look(
+    /// Observes a shard without waiting for the disk, as no client can.
+    fn peek(
         &self,
         shard: ShardId,
         digest: [u8; 32],
@@ -314,8 +314,8 @@ impl Process {
         let (shards, waiters) = (self.shards.clone(), self.waiters.clone());
         let (clock, jumps) = (self.clock.clone(), self.jumps);
         Box::pin(async move {
-            let looking = shards.observe(shard, &waiters, move |state| {
-                // The newest state would otherwise go unnoticed, since no event follows it.
+            let observation = shards.observe(shard, &waiters, move |state| {
+                // The observer sees the state before each event, so the newest state is noted here.
                 history.lock().note(state);
                 let account = state.account_of(&digest);
                 let noted = Noted {
@@ -329,11 +329,11 @@ impl Process {
                 };
                 Observed { value: noted, place: Place::START }
             });
-            looking.await.expect("there is room in the queue")
+            observation.await.expect("there is room in the queue")
         })
     }
 
-    /// The next answer that may be delivered, in the order of the requests.
+    /// The first deliverable answer, in the order of the requests.
     pub(super) fn next_answer(&mut self) -> Option<(Pending, Answer)> {
         for index in 0..self.pending.len() {
             if let Poll::Ready(answer) = poll(&mut self.pending[index].future) {
@@ -363,10 +363,10 @@ fn poll<T>(future: &mut Waiting<T>) -> Poll<T> {
     future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// The result of an observation whose turn has come.
+/// The result of a future that must be ready.
 fn poll_ready<T>(future: &mut Waiting<T>) -> T {
     match poll(future) {
         Poll::Ready(value) => value,
-        Poll::Pending => unreachable!("the shard is free, and nothing waits for the disk"),
+        Poll::Pending => unreachable!("the shard is idle, and the read waits for no record"),
     }
 }

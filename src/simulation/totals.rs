@@ -68,7 +68,7 @@ totals! {
     several_levels: "orders through several levels",
     /// Orders that paid a fee.
     with_fee: "orders with a fee",
-    /// Requests executed by whoever was working in their shard.
+    /// Requests executed by another thread, which had their shard's turn.
     handed_over: "requests executed by another worker",
     /// Requests whose client stopped waiting.
     given_up: "requests given up",

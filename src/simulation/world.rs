@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use super::answers::tell;
+use super::answers::deliver;
 use super::auditor::Auditor;
 use super::clients::{Clients, KEPT_ORDERS_MAX, START_MICROS, TRADER_COUNT};
 use super::markets::MARKETS;
@@ -32,8 +32,8 @@ const SEGMENT_BYTES: u64 = 64 << 10;
 /// One action in this many resolves a market, until all that ever will be are resolved.
 const MARKET_RESOLVED_ONE_IN: u64 = 200;
 
-/// An hour, forty days and seventy years forward, and an hour and forty years back: more than a
-/// shard's time waits for a clock that was set back.
+/// Jumps of the clock: an hour, forty days and seventy years forward, and an hour and forty years
+/// back. All exceed the 60 s for which a shard's time stands still when the clock is set back.
 const JUMPS_SECONDS: [i64; 5] = [3_600, 3_456_000, 2_208_988_800, -3_600, -1_262_304_000];
 
 /// The most rounds without faults that may pass until every order is answered.
@@ -42,9 +42,9 @@ const ROUNDS_MAX: usize = 1000;
 /// The condition of the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Condition {
-    Well,
+    Running,
     /// The disk has failed, so the process must end.
-    Lost,
+    DiskFailed,
 }
 
 pub(super) struct World {
@@ -58,7 +58,7 @@ pub(super) struct World {
     totals: Totals,
     /// The disk faults planned for this process.
     planned: Faults,
-    /// Whether the disk's content is certain: the power failed, or the process ended well.
+    /// Whether the disk holds nothing that a power loss could still take away.
     is_settled: bool,
 }
 
@@ -83,7 +83,7 @@ impl World {
         for life in 0..lives {
             self.live().map_err(|failure| format!("life {life}: {failure}"))?;
         }
-        self.live_well().map_err(|failure| format!("life {lives}: {failure}"))
+        self.live_without_faults().map_err(|failure| format!("life {lives}: {failure}"))
     }
 
     pub(super) fn totals(&self) -> Totals {
@@ -93,7 +93,7 @@ impl World {
 
     fn live(&mut self) -> Result<(), String> {
         if self.is_settled && self.random.one_in(8) {
-            return self.live_with_turned_bits();
+            return self.live_with_flipped_bits();
         }
         let is_early = self.random.one_in(2);
         self.choose_faults(if is_early { &[30, 200, 1000] } else { &[] });
@@ -108,14 +108,14 @@ impl World {
         if !is_early {
             self.choose_faults(&[15, 60, 250, 1000]);
         }
-        let mut condition = Condition::Well;
+        let mut condition = Condition::Running;
         for _ in 0..self.random.below(100) {
             condition = if self.random.one_in(25) {
                 self.snapshot(&mut process, &mut upkeep)?
             } else {
                 self.act(&mut process)?
             };
-            if condition == Condition::Lost {
+            if condition == Condition::DiskFailed {
                 break;
             }
         }
@@ -155,9 +155,9 @@ impl World {
             let Faults { write_error, short_write, sync_error, crash, crash_at_names, .. } = faults;
             [write_error, short_write, sync_error, crash, crash_at_names]
         };
-        let come = whens(self.planned).into_iter().zip(whens(self.simulated.faults()));
-        let come = come.filter(|(planned, now)| *planned != When::Never && planned != now).count();
-        self.totals.two_faults += u64::from(come > 1);
+        let faults = whens(self.planned).into_iter().zip(whens(self.simulated.faults()));
+        let is_over = |(planned, now): &(When, When)| *planned != When::Never && planned != now;
+        self.totals.two_faults += u64::from(faults.filter(is_over).count() > 1);
     }
 
     fn fill_disk(&self) {
@@ -211,14 +211,14 @@ impl World {
         Ok(Some((process, Upkeep::new(opened.folder, config, Arc::default()))))
     }
 
-    /// Resolves a market at the venue: from now on its orders are refused.
+    /// Resolves a market, which from now on takes no orders.
     fn resolve_market(&mut self, process: &Process) {
         let Some(market) = self.clients.resolve() else { return };
         let resolved = MARKETS[market].resolved(market);
         process.markets.list(vec![resolved]).expect("it is listed");
     }
 
-    /// Runs the settler, which may finish.
+    /// Runs the settler for a while.
     fn settle(&mut self, process: &mut Process) -> Result<(), String> {
         process.settle(1 + self.random.below(80), &self.auditor.history);
         self.auditor.check_history()?;
@@ -239,13 +239,13 @@ impl World {
             0 => {
                 let requests = self.clients.next_together(&mut self.random);
                 for request in &requests {
-                    self.auditor.asked(request);
+                    self.auditor.requested(request);
                 }
                 self.totals.handed_over += requests.len() as u64;
                 process.submit_together(requests, &mut self.clients, &self.auditor.history)?;
                 self.auditor.check_history()?;
                 if self.random.one_in(2) {
-                    self.tell_answers(process)?;
+                    self.deliver_answers(process)?;
                 }
             }
             1 if self.random.one_in(3) => {
@@ -254,47 +254,48 @@ impl World {
                 self.clients.lost(given_up.into_iter());
             }
             1..11 => {
-                self.tell_answers(process)?;
+                self.deliver_answers(process)?;
                 if let Some(request) = self.clients.next(&mut self.random) {
-                    self.auditor.asked(&request);
+                    self.auditor.requested(&request);
                     process.submit(request, &mut self.clients, &self.auditor.history)?;
                     self.auditor.check_history()?;
-                    self.tell_answers(process)?;
+                    self.deliver_answers(process)?;
                 }
             }
             11..16 => return self.flush(process),
             16 if self.random.one_in(2) => self.settle(process)?,
             16..18 => {
                 if process.make_segment().is_err() {
-                    return Ok(Condition::Lost);
+                    return Ok(Condition::DiskFailed);
                 }
             }
             18 => self.pass_time(process),
             _ if self.random.one_in(4) => self.fill_disk(),
             _ => self.empty_disk(),
         }
-        Ok(Condition::Well)
+        Ok(Condition::Running)
     }
 
-    /// Sometimes the process ends before anybody receives what is already on disk.
+    /// Flushes the journal, and usually delivers the answers. Sometimes the process will end before
+    /// any client receives an answer that is already durable.
     fn flush(&mut self, process: &mut Process) -> Result<Condition, String> {
         let flushed = process.flush();
         if flushed.is_err() || !self.random.one_in(4) {
-            self.tell_answers(process)?;
+            self.deliver_answers(process)?;
         }
-        Ok(if flushed.is_ok() { Condition::Well } else { Condition::Lost })
+        Ok(if flushed.is_ok() { Condition::Running } else { Condition::DiskFailed })
     }
 
-    fn tell_answers(&mut self, process: &mut Process) -> Result<(), String> {
+    fn deliver_answers(&mut self, process: &mut Process) -> Result<(), String> {
         while let Some((pending, answer)) = process.next_answer() {
             let (clients, auditor) = (&mut self.clients, &mut self.auditor);
             let totals = &mut self.totals;
-            tell(&pending.request, answer, pending.noted, clients, auditor, totals)?;
+            deliver(&pending.request, answer, pending.noted, clients, auditor, totals)?;
         }
         Ok(())
     }
 
-    /// Clocks may also go backwards. Sometimes one jumps and is corrected later.
+    /// Moves the clock, sometimes backwards. Sometimes it jumps and is corrected later.
     fn pass_time(&mut self, process: &mut Process) {
         let nanos = if self.random.one_in(8) {
             self.totals.clock_jumps += 1;
@@ -310,14 +311,14 @@ impl World {
         self.nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
-    /// Takes a snapshot if segments are closed, while everything else continues.
+    /// Takes a snapshot if segments are closed, while other actions continue.
     fn snapshot(
         &mut self,
         process: &mut Process,
         upkeep: &mut Upkeep,
     ) -> Result<Condition, String> {
         let closed = process.journal.segment().expect("the journal is on disk") - 1;
-        let mut meanwhile = Meanwhile { world: self, process, outcome: Ok(Condition::Well) };
+        let mut meanwhile = Meanwhile { world: self, process, outcome: Ok(Condition::Running) };
         let kept = upkeep.keep(closed, &mut meanwhile);
         let condition = meanwhile.outcome?;
         match kept {
@@ -325,7 +326,7 @@ impl World {
             Err(FoldError::Stopped(_)) => {}
             Err(error) if fold_disk_error(&error).is_some() => {
                 if self.simulated.is_crashed() {
-                    return Ok(Condition::Lost);
+                    return Ok(Condition::DiskFailed);
                 }
             }
             Err(error) => return Err(format!("the snapshot failed: {error}")),
@@ -336,7 +337,7 @@ impl World {
     fn end(&mut self, process: Process, condition: Condition) -> Result<(), String> {
         self.count_faults();
         let is_crashed = self.simulated.is_crashed();
-        let is_lost = is_crashed || condition == Condition::Lost;
+        let is_lost = is_crashed || condition == Condition::DiskFailed;
         if !is_lost && self.random.one_in(6) {
             return self.end_orderly(process);
         }
@@ -357,7 +358,7 @@ impl World {
         Ok(())
     }
 
-    /// Whatever ended the process, the system may keep running.
+    /// Ends the process, with or without a power loss.
     fn lose_power_or_process(&mut self) {
         self.is_settled = !self.random.one_in(3);
         if self.is_settled { self.simulated.power_loss() } else { self.simulated.kill() }
@@ -368,41 +369,41 @@ impl World {
         self.is_settled = false;
         self.simulated.set_faults(Faults::default());
         while process.flush().map_err(|error| error.to_string())? {}
-        self.tell_answers(&mut process)?;
+        self.deliver_answers(&mut process)?;
         let mut unanswered = process.into_unanswered();
         unanswered.next().map_or(Ok(()), |request| Err(format!("{request:?} was not answered")))
     }
 
     /// Runs without faults until every order is answered, then cuts the power.
-    fn live_well(&mut self) -> Result<(), String> {
-        let (mut process, _) = self.open_well()?;
+    fn live_without_faults(&mut self) -> Result<(), String> {
+        let (mut process, _) = self.open_without_faults()?;
         for round in 0.. {
             if self.clients.all_answered() && process.markets.unsettled_count() == 0 {
                 break;
             }
             if round == ROUNDS_MAX {
-                return Err("orders stay unanswered although nothing is wrong".to_owned());
+                return Err("orders stay unanswered without any fault".to_owned());
             }
             for trader in 0..TRADER_COUNT {
-                if let Some(request) = self.clients.again(trader, &mut self.random) {
+                if let Some(request) = self.clients.resend(trader, &mut self.random) {
                     process.submit(request, &mut self.clients, &self.auditor.history)?;
                 }
             }
             self.settle(&mut process)?;
             process.flush().map_err(|error| error.to_string())?;
             process.make_segment().map_err(|error| error.to_string())?;
-            self.tell_answers(&mut process)?;
+            self.deliver_answers(&mut process)?;
         }
         self.end_orderly(process)?;
         for _ in 0..2 {
             self.simulated.power_loss();
-            let (process, _) = self.open_well()?;
+            let (process, _) = self.open_without_faults()?;
             self.end_orderly(process)?;
         }
         Ok(())
     }
 
-    fn open_well(&mut self) -> Result<(Process, Upkeep), String> {
+    fn open_without_faults(&mut self) -> Result<(Process, Upkeep), String> {
         self.simulated.set_faults(Faults::default());
         self.empty_disk();
         self.open()?.ok_or_else(|| "the disk fails without a reason".to_owned())
@@ -421,14 +422,14 @@ impl Pace for Meanwhile<'_> {
         if self.world.random.one_in(10) {
             self.outcome = self.world.act(self.process);
         }
-        if self.outcome == Ok(Condition::Well) { Ok(()) } else { Err(Stopped) }
+        if self.outcome == Ok(Condition::Running) { Ok(()) } else { Err(Stopped) }
     }
 }
 
-/// Runs nothing else meanwhile.
-struct AtOnce;
+/// Takes a snapshot without running anything else.
+struct Uninterrupted;
 
-impl Pace for AtOnce {
+impl Pace for Uninterrupted {
     fn step(&mut self) -> Result<(), Stopped> {
         Ok(())
     }

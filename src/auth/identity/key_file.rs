@@ -52,7 +52,7 @@ pub fn load_or_create(
         store_unless_there(&directory, &path, &content)?;
     }
     // Sync even if the file was already there: the process that created it may not have synced yet,
-    // and nobody may use a key that a power cut could take back.
+    // and no key may be used that a power failure could still take back.
     opened.sync_all().map_err(failed("sync", &directory))?;
     let parent = File::open(data_directory).map_err(failed("open", data_directory))?;
     parent.sync_all().map_err(failed("sync", data_directory))?;
@@ -138,7 +138,7 @@ pub enum KeyFileError {
         /// The file.
         path: PathBuf,
     },
-    /// It vanished between two reads: somebody else is working in the directory.
+    /// It vanished between two reads: another program is changing the directory.
     #[error("{} was removed while it was being read", path.display())]
     Removed {
         /// The file.

@@ -1,4 +1,4 @@
-//! How the refusals of the use cases read on the wire.
+//! Maps the refusals of the use cases to error responses.
 
 use hyper::StatusCode;
 
@@ -102,7 +102,7 @@ impl From<Rejection> for ApiError {
     }
 }
 
-/// A fragment as a sentence.
+/// Turns a lowercase fragment into a sentence.
 fn sentence(fragment: &str) -> String {
     let mut text = String::with_capacity(fragment.len() + 1);
     let mut rest = fragment.chars();

@@ -1,12 +1,12 @@
-//! Where the text of a JSON string stops being plain: at a quote, a backslash or a control
-//! character. Both who reads JSON and who writes it asks that of every string.
+//! Finds where the text of a JSON string stops being plain: at a quote, a backslash or a control
+//! character. Both the reader and the writer of JSON need that for every string.
 
 /// Each byte of a word holds 1.
 const ONES: u64 = u64::from_ne_bytes([1; 8]);
 /// The highest bit of each byte of a word.
 const HIGH_BITS: u64 = ONES << 7;
 
-/// How many bytes at the front of `bytes` stand for themselves in a JSON string.
+/// How many bytes at the start of `bytes` need no escape in a JSON string.
 pub(super) fn plain_length(bytes: &[u8]) -> usize {
     let (words, rest) = bytes.as_chunks::<8>();
     for (index, word) in words.iter().enumerate() {
@@ -19,8 +19,8 @@ pub(super) fn plain_length(bytes: &[u8]) -> usize {
     bytes.len() - rest.len() + rest.iter().take_while(|byte| is_plain(byte)).count()
 }
 
-/// The high bit of each byte that is not plain. What stands above the lowest such byte is not to be
-/// relied on: a subtraction borrows from the byte above.
+/// The high bit of each byte that is not plain. Bits above the lowest such byte are unreliable,
+/// since a subtraction borrows from the byte above.
 const fn special_bytes(word: u64) -> u64 {
     const fn below(word: u64, bound: u8) -> u64 {
         word.wrapping_sub(ONES * bound as u64) & !word
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_is_judged_at_every_place() {
+    fn every_byte_is_classified_at_every_place() {
         for byte in 0..=u8::MAX {
             for place in 0..20 {
                 for around in [b'a', 0x7f, 0x80, 0xff, b' ', b'!', b'#', b'[', b']'] {

@@ -1,9 +1,9 @@
-//! JSON text one level at a time: the fields of an object and the elements of a list, each still as
-//! text. The text of a value is only read further by whoever knows what the value should be.
+//! Reads JSON one level at a time: the fields of an object and the elements of a list, each still
+//! as text. Only the code that knows what a value should be parses it further.
 //!
 //! Most objects are plain: names and values without escapes, and nothing nested. Those are read in
-//! one pass. Everything else, and everything that is wrong, is left to serde, whose words about it
-//! clients are told.
+//! one pass. Everything else, including all invalid JSON, is left to serde, whose error messages
+//! reach the client.
 //!
 //! Stricter than most readers: the whole text must be one value, an object may not name a field
 //! twice, and nothing may nest deeper than [`DEPTH_MAX`].
@@ -20,9 +20,9 @@ use super::plain::plain_length;
 use super::scan::scan;
 use crate::http::invalid::{FieldError, Location};
 
-/// Values nest at most this deep.
+/// The deepest nesting that is accepted.
 const DEPTH_MAX: usize = 64;
-/// Up to so many fields a repeated name is found by looking at all of them.
+/// Up to this many fields, repeated names are found by comparing all pairs.
 pub(super) const FIELDS_COMPARED_MAX: usize = 16;
 
 /// The text of one JSON value, without spaces around it.
@@ -97,28 +97,28 @@ impl<'a> Object<'a> {
         Ok(object)
     }
 
-    /// The value of a field; `None` when it was not sent or is null.
+    /// The value of a field; `None` if it is absent or null.
     pub(in crate::http) fn get(&self, name: &str) -> Option<RawText<'a>> {
         let (_, value) = self.0.iter().find(|(field, _)| field == name)?;
         (value.get() != "null").then_some(*value)
     }
 
-    /// Whether the field was sent, null or not.
+    /// Whether the field is present, even as null.
     pub(in crate::http) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(field, _)| field == name)
     }
 }
 
-/// The elements of a list: the first of them, and how many there are.
+/// The first elements of a list, and the number of all.
 pub(in crate::http) struct List<'a> {
-    /// At most as many as were asked for.
+    /// At most `kept_max` elements.
     pub(in crate::http) elements: Vec<RawText<'a>>,
-    /// All of them.
+    /// The number of all elements.
     pub(in crate::http) count: usize,
 }
 
 impl<'a> List<'a> {
-    /// Reads a list and keeps at most `kept_max` elements. `None` for what is not a list.
+    /// Reads a list and keeps at most `kept_max` elements; `None` if the value is not a list.
     pub(in crate::http) fn of_value(value: RawText<'a>, kept_max: usize) -> Option<Self> {
         if !value.get().starts_with('[') {
             return None;
@@ -129,10 +129,11 @@ impl<'a> List<'a> {
     }
 }
 
-/// The text of a JSON string. `None` for what is not a string, or an escape that is not Unicode.
+/// The text of a JSON string; `None` if the value is not a string or has an escape that is not
+/// Unicode.
 pub(in crate::http) fn text(value: RawText<'_>) -> Option<Cow<'_, str>> {
     let inner = value.get().strip_prefix('"')?.strip_suffix('"')?;
-    // What is not plain inside of a string that was read is a backslash.
+    // The string is valid, so the first byte that is not plain is a backslash.
     if plain_length(inner.as_bytes()) == inner.len() {
         Some(Cow::Borrowed(inner))
     } else {
@@ -140,7 +141,7 @@ pub(in crate::http) fn text(value: RawText<'_>) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The name of a field, borrowed where it holds no escapes.
+/// The name of a field, borrowed if it has no escapes.
 struct FieldName;
 
 impl<'de> serde::de::DeserializeSeed<'de> for FieldName {
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_one_json_object_is_refused() {
+    fn anything_but_one_json_object_is_refused() {
         for (body, kind) in [
             (&b""[..], "missing"),
             (b" \r\n", "missing"),
@@ -335,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_has_an_end_wherever_it_stands() {
+    fn nesting_is_limited_everywhere() {
         let nested = |depth: usize| format!("{{\"x\":{}{}}}", "[".repeat(depth), "]".repeat(depth));
         assert!(Object::of_body(nested(DEPTH_MAX - 1).as_bytes()).is_ok());
         refused(nested(DEPTH_MAX).as_bytes(), "json_invalid");
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_found_by_what_their_name_means() {
+    fn fields_are_found_by_their_unescaped_name() {
         let body = br#" {"\u0061":"x\ty","b":null,"c":[1,[2],{"d":3}],"e":"plain"} "#;
         let object = Object::of_body(body).unwrap_or_else(|error| panic!("{error:?}"));
         assert_eq!(object.get("a").and_then(text).as_deref(), Some("x\ty"));

@@ -1,21 +1,20 @@
-//! An object of plain fields, read in one pass over its text.
+//! Reads an object of plain fields in one pass over its text.
 //!
-//! It never says what is wrong: what it does not read is judged by whoever can.
+//! It reports no errors: whatever it cannot read is left to serde.
 
 use std::borrow::Cow;
 
 use super::plain::plain_length;
 use super::read::{FIELDS_COMPARED_MAX, Object, ObjectFields, RawText, is_space};
 
-/// The object that the whole text is. `None` when it is none, and for every object that is not
-/// plain or has many fields.
+/// Reads the whole text as an object. `None` if it is not one, is not plain, or has many fields.
 pub(super) fn scan(text: &str) -> Option<Object<'_>> {
     Scanner { text, place: 0 }.object()
 }
 
 struct Scanner<'a> {
     text: &'a str,
-    /// How far it was read.
+    /// The position up to which the text was read.
     place: usize,
 }
 
@@ -76,7 +75,7 @@ impl<'a> Scanner<'a> {
         is_there.then(|| self.since(start))
     }
 
-    /// A number as JSON writes it: no plus sign, no zero in front, digits around a point.
+    /// A number in JSON syntax: no plus sign, no leading zero, digits on both sides of a point.
     fn number(&mut self) -> Option<RawText<'a>> {
         let start = self.place;
         let _ = self.expect(b'-');
@@ -120,7 +119,7 @@ impl<'a> Scanner<'a> {
         self.text.as_bytes().get(self.place).copied()
     }
 
-    /// What was read since then; both ends lie beside ASCII.
+    /// The text read since `start`. Both ends are next to ASCII, so they are character boundaries.
     fn since(&self, start: usize) -> RawText<'a> {
         RawText(&self.text[start..self.place])
     }
@@ -133,7 +132,7 @@ mod tests {
     use super::*;
     use crate::http::invalid::Location;
 
-    /// Pieces of JSON, right and wrong, and of what is not JSON.
+    /// Fragments of valid and invalid JSON.
     fn piece() -> impl Strategy<Value = &'static str> {
         prop::sample::select(vec![
             "{",
@@ -175,7 +174,7 @@ mod tests {
         ])
     }
 
-    /// A value that is plain, in all its forms.
+    /// Plain values of every kind.
     fn plain_value() -> impl Strategy<Value = String> {
         prop_oneof![
             "\"[^\"\\\\\\x00-\\x1f]{0,20}\"",

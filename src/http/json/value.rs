@@ -1,4 +1,4 @@
-//! How the wire writes quantities and times, as values that serde writes exactly.
+//! Quantities and times that serde writes exactly in the API's format.
 
 use serde::{Serialize, Serializer};
 
@@ -14,7 +14,7 @@ pub(in crate::http) struct Decimal(i64);
 pub(in crate::http) struct Time(pub(in crate::http) Timestamp);
 
 impl Decimal {
-    /// Nothing of anything.
+    /// Zero.
     pub(in crate::http) const ZERO: Self = Self(0);
 }
 

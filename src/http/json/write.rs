@@ -1,4 +1,4 @@
-//! JSON written straight into a buffer: no value is built first, and no number passes a float.
+//! Writes JSON straight into a buffer, without intermediate values and without floats.
 
 use std::io::Write as _;
 
@@ -20,7 +20,7 @@ impl<'a> JsonObject<'a> {
         Self { out, is_empty: true }
     }
 
-    /// Writes a name, which needs no escapes, and gives the place where its value goes.
+    /// Writes a name, which must need no escapes, and returns the buffer for its value.
     pub fn value(&mut self, name: &'static str) -> &mut Vec<u8> {
         debug_assert!(
             name.bytes()
@@ -46,7 +46,7 @@ impl<'a> JsonObject<'a> {
         }
     }
 
-    /// A string that is known to need no escapes.
+    /// A string that must need no escapes.
     pub fn word(&mut self, name: &'static str, word: &'static str) {
         let out = self.value(name);
         out.push(b'"');
@@ -97,7 +97,7 @@ impl<'a> JsonObject<'a> {
         self.value(name).extend_from_slice(text);
     }
 
-    /// Nothing.
+    /// A null.
     pub fn null(&mut self, name: &'static str) {
         self.value(name).extend_from_slice(b"null");
     }
@@ -108,7 +108,7 @@ impl<'a> JsonObject<'a> {
     }
 }
 
-/// Writes a list, each element as `write` does.
+/// Writes a list, each element with `write`.
 pub fn write_list<T>(
     out: &mut Vec<u8>,
     elements: impl IntoIterator<Item = T>,
@@ -131,7 +131,7 @@ pub fn write_decimal(out: &mut Vec<u8>, micros: i64) {
     out.push(b'"');
 }
 
-/// Writes a string with its quotes, escaped where JSON demands it and nowhere else.
+/// Writes a string with quotes, escaping only what JSON requires.
 pub fn write_text(out: &mut Vec<u8>, text: &str) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     out.push(b'"');
@@ -159,7 +159,7 @@ pub fn write_text(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// What a writer writes, checked to be JSON.
+/// The output of `write`, which must be valid JSON.
 #[cfg(test)]
 pub(in crate::http) fn written(write: impl FnOnce(&mut Vec<u8>)) -> String {
     let mut out = Vec::new();

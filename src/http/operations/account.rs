@@ -1,4 +1,4 @@
-//! What an account has: cash, positions, and what resolved markets have paid.
+//! An account's balance, positions and settlements.
 
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ use crate::http::reply::Reply;
 use crate::money::Price;
 use crate::service::{Balance, MarkedPosition, PositionStatus};
 
-/// A list of settlements has at most this many rows.
+/// The most rows in a list of settlements.
 const SETTLEMENTS_MAX: usize = 500;
 
 pub(in crate::http) async fn balance(call: &Call<'_>) -> Answer {
@@ -34,7 +34,7 @@ pub(in crate::http) async fn settlements(call: &Call<'_>) -> Answer {
     Ok(Reply::ok(&SettlementsAnswer::of(&page)))
 }
 
-/// Only positions in this state, all when not said.
+/// Reads the status to filter by.
 fn read_status(mut query: Query<'_>) -> Result<Option<PositionStatus>, Invalid> {
     let statuses = [PositionStatus::Open, PositionStatus::Closed];
     let status = query.choice("status", &statuses.map(|status| (status.as_str(), status)));
@@ -49,7 +49,7 @@ struct SettlementsQuery {
     limit: usize,
 }
 
-/// A day as the end of a time is meant with all of its hours.
+/// Reads the filter and the page. A date as the end of the period includes the whole day.
 fn read_settlements(mut query: Query<'_>) -> Result<SettlementsQuery, Invalid> {
     let has_cursor = query.get("cursor").is_some_and(|cursor| !cursor.is_empty());
     let cursor = has_cursor.then(|| query.number("cursor", 1, usize::MAX)).flatten();
@@ -89,7 +89,7 @@ struct PositionRow<'a> {
     market_question: Option<&'a str>,
 }
 
-/// A page, and the cursor of the next one, empty when there is none.
+/// A page, and the cursor of the next one, empty if this is the last.
 #[derive(Serialize)]
 struct SettlementsAnswer<'a> {
     data: Vec<SettledRow<'a>>,
@@ -170,7 +170,7 @@ impl<'a> SettledRow<'a> {
     }
 }
 
-/// What became of a position.
+/// The result of a settled position.
 fn result(payout_per_share: Price) -> &'static str {
     const HALF: Price = Price::from_micros(500_000);
     match payout_per_share {
@@ -187,7 +187,7 @@ mod tests {
     use crate::engine::account::Ledger;
     use crate::engine::position::Position;
     use crate::engine::view;
-    use crate::http::invalid::tests::told;
+    use crate::http::invalid::tests::errors_of;
     use crate::http::query::tests::query;
     use crate::ids::{MarketIndex, OutcomeIndex, Timestamp};
     use crate::money::{Shares, Usd};
@@ -197,7 +197,7 @@ mod tests {
         let read = |text| read_status(query("GET /v1/account/positions", Some(text)));
         assert_eq!(read("status=open"), Ok(Some(PositionStatus::Open)));
         assert_eq!(read(""), Ok(None));
-        assert_eq!(told(&read("status=all")), ["query.status: enum"]);
+        assert_eq!(errors_of(&read("status=all")), ["query.status: enum"]);
     }
 
     #[test]
@@ -230,7 +230,7 @@ mod tests {
             ("to=1970-02-30", "query.to: datetime_parsing"),
             ("to=9999-12-31", "query.to: datetime_parsing"),
         ] {
-            assert_eq!(told(&read(Some(text))), [expected], "{text}");
+            assert_eq!(errors_of(&read(Some(text))), [expected], "{text}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! `POST /v1/orders/batch`: market orders, each for itself, and what became of each.
+//! `POST /v1/orders/batch`: market orders that succeed or fail independently.
 
 use serde::Serialize;
 
@@ -15,10 +15,10 @@ use crate::http::json::value::{Decimal, Time};
 use crate::http::reply::Reply;
 use crate::service::{OrderRequest, PositionStatus};
 
-/// No batch holds more entries than this, whatever the caller's tier allows.
+/// The most entries of a batch, whatever the caller's tier allows.
 pub const BATCH_ENTRIES_MAX: usize = 100;
 
-/// Fields that make an entry of a batch another kind of order.
+/// Fields of an entry that belong to other kinds of orders.
 const OTHER_KINDS: [&str; 3] = ["order_type", "price", "amount"];
 
 pub(in crate::http) async fn place_batch(call: &Call<'_>) -> Answer {
@@ -39,10 +39,10 @@ pub(in crate::http) async fn place_batch(call: &Call<'_>) -> Answer {
     Ok(Reply::ok(&BatchAnswer::of(&requests, &outcomes)))
 }
 
-/// Reads the body and the `Idempotency-Key` header: the entries in their order. The header names
-/// the batch, and with it every entry that does not name itself.
+/// Reads the body and the `Idempotency-Key` header, and returns the entries in order. The header
+/// names the batch, and through it every entry without a name of its own.
 ///
-/// Whether the caller's tier allows so many is not decided here.
+/// The tier's limit on entries is not checked here.
 pub fn read_batch(
     body: &[u8],
     idempotency_key: Option<&[u8]>,
@@ -100,7 +100,7 @@ fn read_entry(
             fields.note(name, "unsupported", message);
         }
     }
-    // What else such an entry lacks follows from the rules of its own kind.
+    // Other errors of such an entry would follow from the rules for its own kind.
     if is_other_kind { None } else { read_order(&mut fields) }
 }
 
@@ -119,7 +119,7 @@ enum BatchResult<'a> {
     Rejected(RejectedOrder<'a>),
 }
 
-/// An order that has filled, now or before.
+/// An order that filled, now or before.
 #[derive(Serialize)]
 struct FilledOrder<'a> {
     order_id: u64,
@@ -151,7 +151,7 @@ struct FilledPosition<'a> {
     status: &'static str,
 }
 
-/// An order that was refused. The clients of this API take any row that has an `error` for refused.
+/// An order that was refused. Clients of this API take any row with an `error` as refused.
 #[derive(Serialize)]
 struct RejectedOrder<'a> {
     order_id: u64,

@@ -16,9 +16,9 @@ use crate::market::catalogue::MarketInfo;
 use crate::money::Price;
 use crate::service::OutcomeSnapshot;
 
-/// At most so many levels of a side of a book can be asked for; all of them when not said.
+/// The largest `depth`; without one, all levels are shown.
 const DEPTH_MAX: usize = 500;
-/// A spread wider than this is shown as this.
+/// The widest spread shown; a wider one is shown as this.
 const SPREAD_SHOWN_MAX: i64 = 100_000;
 
 pub(in crate::http) fn get_by_label(call: &Call<'_>) -> Answer {
@@ -45,7 +45,7 @@ fn show(shown: &OutcomeSnapshot, depth: Option<usize>) -> Answer {
     Ok(Reply::json(StatusCode::OK, body))
 }
 
-/// The label of the outcome, and how many levels of each side.
+/// Reads the outcome's label and the number of levels per side.
 fn read_market_book(
     mut query: Query<'_>,
 ) -> Result<(Option<Cow<'_, str>>, Option<usize>), Invalid> {
@@ -54,25 +54,25 @@ fn read_market_book(
     query.finish((label, depth))
 }
 
-/// The venue's name for the outcome's token, and how many levels of each side.
+/// Reads the outcome's token and the number of levels per side.
 fn read_book(mut query: Query<'_>) -> Result<(Cow<'_, str>, Option<usize>), Invalid> {
     let token_id = query.required_text("token_id", 1, MARKET_ID_CHARACTERS_MAX);
     let depth = query.number("depth", 1, DEPTH_MAX);
     query.finish((token_id, depth))
 }
 
-/// A book to show. `mirror` says that it is the other outcome's, where no own one is known.
+/// A book to show. With `mirror` it is the other outcome's, because the outcome has none.
 #[derive(Clone, Copy, Debug)]
 struct ShownBook<'a> {
     info: &'a MarketInfo,
     outcome: OutcomeIndex,
     book: &'a Book,
     mirror: bool,
-    /// How many levels of each side, the best ones; all when not said.
+    /// How many of the best levels to show per side; `None` for all.
     depth: Option<usize>,
 }
 
-/// The best level is last on both sides.
+/// Writes a book, with the best level last on both sides.
 fn write_book(out: &mut Vec<u8>, shown: ShownBook<'_>) {
     if shown.mirror {
         write_ladder(out, shown, &shown.book.ladder().mirrored());
@@ -89,7 +89,7 @@ fn write_ladder(out: &mut Vec<u8>, shown: ShownBook<'_>, ladder: &Ladder) {
     body.text("token_id", token_id);
     body.text("market", &info.condition_id);
     body.text("asset_id", token_id);
-    // The venue's hash is of its own book, not of what is seen in the mirror.
+    // The venue's hash covers its own book, not the mirror.
     body.text_or_null("hash", book.hash.as_deref().filter(|_| !mirror));
     body.text("timestamp", &book.updated_at.millis().to_string());
     write_list(body.value("bids"), best(ladder.bids(), depth), write_level);
@@ -126,7 +126,7 @@ fn write_level(out: &mut Vec<u8>, level: &Level) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::invalid::tests::told;
+    use crate::http::invalid::tests::errors_of;
     use crate::http::json::write::written;
     use crate::http::query::tests::query;
     use crate::ids::Timestamp;
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn books_are_asked_for_by_token_or_by_outcome() {
+    fn books_are_requested_by_token_or_by_outcome() {
         let read = |text| read_book(query("GET /v1/book", text));
         assert_eq!(read(Some("token_id=123")), Ok(("123".into(), None)));
         for (text, expected) in [
@@ -207,11 +207,11 @@ mod tests {
             (Some("token_id=1&depth=0"), "query.depth: greater_than_equal"),
             (Some("token_id=1&depth=501"), "query.depth: less_than_equal"),
         ] {
-            assert_eq!(told(&read(text)), [expected], "{text:?}");
+            assert_eq!(errors_of(&read(text)), [expected], "{text:?}");
         }
         let read = |text| read_market_book(query("GET /v1/markets/0xa/book", Some(text)));
         assert_eq!(read("outcome=No&depth=3"), Ok((Some("No".into()), Some(3))));
         assert_eq!(read(""), Ok((None, None)));
-        assert_eq!(told(&read("outcome=")), ["query.outcome: string_too_short"]);
+        assert_eq!(errors_of(&read("outcome=")), ["query.outcome: string_too_short"]);
     }
 }

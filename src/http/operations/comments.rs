@@ -1,4 +1,4 @@
-//! Comments on orders. Anybody reads them, and an author takes back their own.
+//! Comments on orders. Anyone can read them; only the author can delete one.
 
 use serde::Serialize;
 
@@ -14,15 +14,15 @@ use crate::http::reply::Reply;
 use crate::ids::{CommentId, OrderId};
 use crate::service::Page;
 
-/// A comment has at most this many characters.
+/// The most characters of a comment.
 const COMMENT_CHARACTERS_MAX: usize = 1_000;
-/// A list has at most this many rows.
+/// The most rows in a list.
 const ROWS_MAX: usize = 100;
 
 pub(in crate::http) async fn add(call: &Call<'_>) -> Answer {
     let order = call.id(OrderId::from_raw);
     let content = read_comment(&call.body);
-    // Both are read before either is refused: every failing field is told.
+    // Both are read before either is refused, so that every failing field is reported.
     let (order, content) = ApiError::both(order.map_err(Into::into), content)?;
     let comment = call.service().comment(&call.caller, order, content, call.context).await?;
     call.metrics.comments_added.increment();
@@ -42,7 +42,7 @@ pub(in crate::http) async fn delete(call: &Call<'_>) -> Answer {
     Ok(Reply::message("The comment is deleted."))
 }
 
-/// Reads the content, without white space around.
+/// Reads the content and trims it.
 pub fn read_comment(body: &[u8]) -> Result<Box<str>, Invalid> {
     let mut errors = Vec::new();
     let mut fields = Fields::new(Object::of_body(body)?, Location::body(), &mut errors);
@@ -59,8 +59,8 @@ pub fn read_comment(body: &[u8]) -> Result<Box<str>, Invalid> {
     unless_invalid(errors, content)
 }
 
-/// Whether a character could move the cursor or change the colours of whoever reads the comment in
-/// a terminal, or end a line of a log.
+/// Whether a character could move the cursor or change colours in a reader's terminal, or end a log
+/// line.
 fn is_refused(character: char) -> bool {
     character.is_control() && !matches!(character, '\n' | '\t')
 }
@@ -70,7 +70,7 @@ fn read_page(mut query: Query<'_>) -> Result<Page, Invalid> {
     query.finish(page)
 }
 
-/// A comment, in a list the oldest first.
+/// A comment, alone or in a list.
 #[derive(Serialize)]
 struct CommentRow<'a> {
     id: u64,
@@ -95,7 +95,7 @@ impl<'a> CommentRow<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::invalid::tests::told;
+    use crate::http::invalid::tests::errors_of;
     use crate::http::query::tests::query;
     use crate::ids::{AccountId, Timestamp};
 
@@ -123,7 +123,7 @@ mod tests {
             (r#"{"content":["x"]}"#, "body.content: string_type"),
             ("", "body: missing"),
         ] {
-            assert_eq!(told(&read_comment(body.as_bytes())), [expected], "{body}");
+            assert_eq!(errors_of(&read_comment(body.as_bytes())), [expected], "{body}");
         }
     }
 
@@ -152,7 +152,7 @@ mod tests {
             ("limit=1.0&offset=x", &["query.limit: int_parsing", "query.offset: int_parsing"]),
             ("offset=-1", &["query.offset: greater_than_equal"]),
         ] {
-            assert_eq!(told(&read(Some(text))), expected, "{text}");
+            assert_eq!(errors_of(&read(Some(text))), expected, "{text}");
         }
     }
 

@@ -1,5 +1,4 @@
-//! Whether the process lives, and whether it is of use. Answered before there is anything to serve
-//! from, and whoever asks.
+//! Liveness and readiness. Answered to every caller, even while the server is starting.
 
 use hyper::StatusCode;
 use serde::Serialize;
@@ -21,9 +20,9 @@ pub(in crate::http) fn live() -> Reply {
     Reply::ok(&Health::now("alive"))
 }
 
-/// Ready from the end of recovery to the begin of draining. A venue that shows nothing makes it
-/// degraded: reads and accounts work, trades do not. So does a system clock that jumped. With
-/// `strict` what is degraded is not ready.
+/// Ready from the end of recovery until draining begins. Without fresh books from the venue the
+/// server is degraded: reads and accounts work, trades do not. A jump of the system clock degrades
+/// it too. With `strict`, a degraded server is not ready.
 pub(in crate::http) fn ready(server: &Server, mut query: Query<'_>) -> Answer {
     let is_strict = query.flag("strict");
     let is_strict = query.finish(is_strict)?;
@@ -89,7 +88,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// What keeps every trade from filling, if anything does.
+/// Why no trade can fill, if that is so.
 pub(super) fn venue_trouble(exchange: &Exchange) -> Option<&'static str> {
     let listing = exchange.service.markets().listing();
     if listing.markets().is_empty() {

@@ -1,5 +1,5 @@
-//! API keys, as their owner makes, sees, renames, rotates and revokes them. A raw key is shown
-//! once, when it is made.
+//! Creating, listing, renaming, rotating and revoking API keys. A raw key is shown once, when it is
+//! created.
 
 use serde::Serialize;
 
@@ -19,9 +19,9 @@ use crate::limits::tier::Tier;
 use crate::money::MICROS_PER_UNIT;
 use crate::service::{KeyListing, NewKey, NewKeyRequest};
 
-/// The name of a key has at most this many characters.
+/// The most characters of a key's name.
 const KEY_NAME_CHARACTERS_MAX: usize = 100;
-/// A list of permissions holds at most this many, repetitions included.
+/// The most permissions in a request, counting repetitions.
 const PERMISSIONS_LISTED_MAX: usize = 32;
 
 pub(in crate::http) async fn create(call: &Call<'_>, is_bootstrap: bool) -> Answer {
@@ -73,13 +73,14 @@ pub(in crate::http) fn list_tiers(call: &Call<'_>) -> Reply {
     Reply::ok(&tiers.collect::<Vec<_>>())
 }
 
-/// The id in the path, and what was read of the body. What is wrong with both is told together.
+/// Combines the id in the path with the result of reading the body; errors of both are reported
+/// together.
 fn both<T>(call: &Call<'_>, body: Result<T, Invalid>) -> Result<(Option<KeyId>, T), ApiError> {
     ApiError::both(call.id(KeyId::from_raw).map_err(Invalid::from), body)
 }
 
-/// Reads what a new key should be. An empty body asks for a key with nothing special about it: no
-/// name, `free`, to read and to trade.
+/// Reads the properties of a new key. The defaults, also of an empty body, are no name, the tier
+/// `free`, and the permissions to read and trade.
 pub fn read_new_key(body: &[u8]) -> Result<NewKeyRequest, Invalid> {
     let mut errors = Vec::new();
     let body = or_empty_object(body);
@@ -98,7 +99,7 @@ pub fn read_new_key(body: &[u8]) -> Result<NewKeyRequest, Invalid> {
     unless_invalid(errors, request)
 }
 
-/// Reads a new name; null takes the name away. The body has to say one of both.
+/// Reads a new name, which is required; null removes the name.
 fn read_name(body: &[u8]) -> Result<Option<Box<str>>, Invalid> {
     let mut errors = Vec::new();
     let mut fields = Fields::new(Object::of_body(body)?, Location::body(), &mut errors);
@@ -106,7 +107,7 @@ fn read_name(body: &[u8]) -> Result<Option<Box<str>>, Invalid> {
     unless_invalid(errors, Some(name))
 }
 
-/// Reads how many seconds the old key goes on working. The body may be empty.
+/// Reads for how many seconds the old key keeps working. The body may be empty.
 fn read_overlap(body: &[u8]) -> Result<u32, Invalid> {
     const RANGE: Range =
         Range { above: None, min: 0, max: OVERLAP_SECONDS_MAX as i64 * MICROS_PER_UNIT };
@@ -153,13 +154,13 @@ fn read_permissions<'a>(fields: &mut Fields<'a, '_>, value: RawText<'a>) -> Opti
     Permissions::of(permissions)
 }
 
-/// Whether keys that were made with the key end too.
+/// Reads whether to revoke the keys created with the key too.
 fn read_descendants(mut query: Query<'_>) -> Result<bool, Invalid> {
     let descendants = query.flag("descendants");
     query.finish(descendants)
 }
 
-/// The answer to making a key and to rotating one.
+/// The answer to creating or rotating a key.
 #[derive(Serialize)]
 struct NewKeyAnswer<'a> {
     id: u64,
@@ -171,7 +172,7 @@ struct NewKeyAnswer<'a> {
     name: Option<&'a str>,
 }
 
-/// A row of the list, and the answer to a new name.
+/// A row of the list, and the answer to renaming a key.
 #[derive(Serialize)]
 struct KeyRow<'a> {
     id: u64,

@@ -1,5 +1,5 @@
-//! Markets, as the catalogue describes them and as they are priced now. Bots poll them, so their
-//! answers are written straight into the buffer.
+//! Markets: descriptions and current prices. Bots poll them, so the answers are written straight
+//! into the buffer.
 
 use std::borrow::Cow;
 
@@ -16,9 +16,9 @@ use crate::market::price::{MarketPrices, OutcomePrice};
 use crate::money::{Price, Usd};
 use crate::service::{MarketFilter, Page, is_hot};
 
-/// A list has at most this many rows.
+/// The most rows in a list.
 const ROWS_MAX: usize = 200;
-/// What markets are searched for has at most this many characters.
+/// The most characters of a search text.
 const SEARCH_CHARACTERS_MAX: usize = 120;
 
 pub(in crate::http) fn list(call: &Call<'_>) -> Answer {
@@ -70,7 +70,7 @@ fn write_market_row(out: &mut Vec<u8>, info: &MarketInfo, prices: &MarketPrices)
     row.end();
 }
 
-/// The row and more.
+/// Writes the fields of the list's row, and more.
 fn write_market(out: &mut Vec<u8>, info: &MarketInfo, prices: &MarketPrices) {
     let mut body = JsonObject::new(out);
     write_summary(&mut body, info, prices);
@@ -134,7 +134,7 @@ fn write_summary(row: &mut JsonObject<'_>, info: &MarketInfo, prices: &MarketPri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::invalid::tests::told;
+    use crate::http::invalid::tests::errors_of;
     use crate::http::json::write::written;
     use crate::http::query::tests::query;
     use crate::ids::Timestamp;
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(read("q=%FF+%zz").unwrap().text.as_deref(), Some("\u{fffd} %zz"));
         let long = format!("q={}&active_only=maybe&limit=201", "x".repeat(121));
         assert_eq!(
-            told(&read(&long)),
+            errors_of(&read(&long)),
             [
                 "query.limit: less_than_equal",
                 "query.q: string_too_long",

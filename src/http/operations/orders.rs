@@ -1,4 +1,4 @@
-//! The account's orders, read back. Money is text.
+//! The account's orders. Amounts of money are strings.
 
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ use crate::ids::OrderId;
 use crate::market::book::Side;
 use crate::service::{OrderList, OrderStatus, OrdersRequest};
 
-/// A list has at most this many rows.
+/// The most rows in a list.
 const ROWS_MAX: usize = 200;
 
 const STATUSES: [(&str, OrderStatus); 5] = [
@@ -49,7 +49,7 @@ fn read_orders(mut query: Query<'_>) -> Result<OrdersRequest, Invalid> {
     query.finish(OrdersRequest { status, name, filter, page })
 }
 
-/// A page, and whether there is more behind it.
+/// A page, and whether there are older orders.
 #[derive(Serialize)]
 struct OrdersAnswer<'a> {
     orders: Vec<OrderRow<'a>>,
@@ -115,7 +115,7 @@ impl<'a> OrderRow<'a> {
 mod tests {
     use super::super::trade::tests::receipt;
     use super::*;
-    use crate::http::invalid::tests::told;
+    use crate::http::invalid::tests::errors_of;
     use crate::http::query::tests::query;
     use crate::service::Page;
 
@@ -134,7 +134,7 @@ mod tests {
         let named = read("client_order_id=a+b").unwrap();
         assert_eq!(named.name, Some(NameHash::of_order("a b")));
         assert_eq!(
-            told(&read("status=done&side=HOLD")),
+            errors_of(&read("status=done&side=HOLD")),
             ["query.status: enum", "query.side: enum"]
         );
     }

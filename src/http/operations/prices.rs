@@ -1,5 +1,5 @@
-//! `POST /v1/prices/batch`: what markets cost now. Bots poll it, so it is written straight into the
-//! buffer.
+//! `POST /v1/prices/batch`: current prices of markets. Bots poll it, so the answer is written
+//! straight into the buffer.
 
 use hyper::StatusCode;
 
@@ -14,7 +14,7 @@ use crate::market::catalogue::MarketInfo;
 use crate::market::price::{MarketPrices, PriceSource};
 use crate::money::Price;
 
-/// One request asks for at most this many markets, whatever the caller's tier allows.
+/// The most markets in a request, whatever the caller's tier allows.
 const MARKETS_MAX: usize = 50;
 
 pub(in crate::http) fn list(call: &Call<'_>) -> Answer {
@@ -28,8 +28,7 @@ pub(in crate::http) fn list(call: &Call<'_>) -> Answer {
     Ok(Reply::json(StatusCode::OK, body))
 }
 
-/// Reads the condition ids of the markets, in the order of the request. Whether the
-/// caller's tier allows so many is not decided here.
+/// Reads the condition ids of the markets, in order. The tier's limit is not checked here.
 pub fn read_prices(body: &[u8]) -> Result<Vec<Box<str>>, Invalid> {
     let mut errors = Vec::new();
     let mut fields = Fields::new(Object::of_body(body)?, Location::body(), &mut errors);
@@ -60,14 +59,14 @@ fn write_price(out: &mut Vec<u8>, info: &MarketInfo, prices: &MarketPrices) {
     row.end();
 }
 
-/// The row of a market that is not known.
+/// Writes the row of an unknown market.
 fn write_unpriced(out: &mut Vec<u8>, condition_id: &str) {
     let mut row = JsonObject::new(out);
     row.text("condition_id", condition_id);
     row.end();
 }
 
-/// The fields that tell what a market costs, wherever they stand.
+/// Writes the price fields of a market, which several answers share.
 pub(super) fn write_prices(row: &mut JsonObject<'_>, info: &MarketInfo, prices: &MarketPrices) {
     row.decimal_or_null("buy", prices.buy().map(Price::micros));
     row.decimal_or_null("sell", prices.sell().map(Price::micros));
@@ -89,7 +88,7 @@ pub(super) fn write_prices(row: &mut JsonObject<'_>, info: &MarketInfo, prices: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::invalid::tests::told;
+    use crate::http::invalid::tests::errors_of;
 
     #[test]
     fn markets_keep_their_order() {
@@ -111,7 +110,7 @@ mod tests {
                 &["body.market_ids.1: string_too_short", "body.market_ids.2: string_type"],
             ),
         ] {
-            assert_eq!(told(&read_prices(body.as_bytes())), expected, "{body}");
+            assert_eq!(errors_of(&read_prices(body.as_bytes())), expected, "{body}");
         }
     }
 }

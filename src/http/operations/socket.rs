@@ -1,8 +1,8 @@
 //! The price socket: the token that opens it, and its upgrade.
 //!
-//! A browser shows its script no other reason than a close code, so a caller whose credential is
-//! not good enough is upgraded all the same and then closed. Only what is no upgrade at all, or
-//! comes too often, is answered in plain HTTP.
+//! A browser reveals nothing to its scripts but a close code, so a caller with an insufficient
+//! credential is upgraded anyway and then closed. Only requests that are not upgrades, and those
+//! beyond a rate limit, are answered in plain HTTP.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::ws::close::CloseReason;
 use crate::ws::connection::{Peer, Times, refuse, serve_prices};
 use crate::ws::{Upgrading, upgrade};
 
-/// A credential has at most this many characters.
+/// The most characters of a socket token.
 const TOKEN_CHARACTERS_MAX: usize = 4_096;
 
 #[derive(Serialize)]
@@ -48,7 +48,7 @@ pub(in crate::http) async fn open(
     context: RequestContext<'_>,
 ) -> Answer {
     let token = Query::new(operation, head.uri.query()).get("token");
-    // A text that is too long to be a token is none that exists.
+    // A text that is too long cannot be a valid token.
     let token = token.filter(|token| token.len() <= TOKEN_CHARACTERS_MAX);
     let presented = presented(&head, operation.access);
     let identified = exchange.service.identify_socket(token.as_deref(), &presented, context).await;
@@ -70,7 +70,7 @@ pub(in crate::http) async fn open(
     Ok(Reply { status: head.status, body: Vec::new(), headers: head.headers })
 }
 
-/// A place among the sockets of the account, as far as its tier has one.
+/// Takes one of the account's socket slots, if its tier has one left.
 fn admit(exchange: &Arc<Exchange>, caller: SocketCaller) -> Result<Peer, CloseReason> {
     let sockets_max = exchange.service.tiers().get(caller.tier).sockets_max;
     let account_id = caller.account;
@@ -98,7 +98,7 @@ async fn serve(
         Ok(peer) => serve_prices(stream, peer, &exchange.fanout, shutdown, times).await,
         Err(reason) => refuse(stream, reason, times).await,
     };
-    tracing::debug!("a socket ended: {ended:?}");
-    // The socket counted as a connection until here.
+    tracing::debug!(?ended, "socket closed");
+    // The socket counts as a connection until here.
     drop(slot);
 }

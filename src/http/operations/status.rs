@@ -1,4 +1,4 @@
-//! How the server is, in numbers, and what time it is.
+//! The server's status in numbers, and its time.
 
 use hyper::StatusCode;
 use serde::{Serialize, Serializer};
@@ -37,7 +37,7 @@ pub(in crate::http) fn status(call: &Call<'_>) -> Reply {
     })
 }
 
-/// The whole seconds since 1970, and nothing else.
+/// The whole seconds since 1970, as a bare number.
 pub(in crate::http) fn time(call: &Call<'_>) -> Reply {
     let seconds = call.context.moment.now.seconds();
     Reply::json(StatusCode::OK, seconds.to_string().into_bytes())
@@ -77,7 +77,7 @@ struct Journal {
 struct Venue {
     name: &'static str,
     trouble: Option<&'static str>,
-    /// What a venue that is followed tells beside.
+    /// Additional fields for a venue that is followed live.
     #[serde(flatten)]
     live: Option<Live>,
 }
@@ -96,7 +96,7 @@ struct Live {
     hashes_mismatched: u64,
 }
 
-/// How many are in each state.
+/// The number of books in each state of freshness.
 struct States([usize; Freshness::ALL.len()]);
 
 impl Serialize for States {

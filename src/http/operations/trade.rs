@@ -1,4 +1,4 @@
-//! `POST /trade`: a market order in, and in numbers what it came to.
+//! `POST /trade`: a market order, answered with its result in numbers.
 
 use std::borrow::Cow;
 
@@ -20,11 +20,11 @@ use crate::market::book::Side;
 use crate::money::{MICROS_PER_UNIT, Price, Rounding, Shares, write_micros};
 use crate::service::{OrderRequest, PositionStatus};
 
-/// The venue's name of a market has at most this many characters.
+/// The most characters of a market id.
 pub const MARKET_ID_CHARACTERS_MAX: usize = 256;
-/// The label of an outcome has at most this many characters.
+/// The most characters of an outcome's label.
 pub const OUTCOME_CHARACTERS_MAX: usize = 200;
-/// A name that a client gives to an order has at most this many characters, in either place.
+/// The most characters of a client's name for an order, in the header or the body.
 pub const ORDER_NAME_CHARACTERS_MAX: usize = 256;
 
 pub(super) static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -72,8 +72,8 @@ pub fn read_trade(body: &[u8], idempotency_key: Option<&[u8]>) -> Result<OrderRe
     unless_invalid(errors, request)
 }
 
-/// The order and the name in its body. What cannot be used is noted, and where it is optional left
-/// out.
+/// Reads the order and its name from the body. Invalid fields add errors, and optional ones are
+/// then left out.
 pub(super) fn read_order(fields: &mut Fields<'_, '_>) -> Option<(TradeOrder, Option<Box<str>>)> {
     let market_id = fields
         .required("market_id")
@@ -122,7 +122,7 @@ fn read_side(fields: &mut Fields<'_, '_>, value: RawText<'_>) -> Option<Side> {
     }
 }
 
-/// A field that may be absent, or null, which is the same.
+/// An optional field; null means absent.
 fn optional<'a, 'e, T>(
     fields: &mut Fields<'a, 'e>,
     name: &str,
@@ -131,7 +131,7 @@ fn optional<'a, 'e, T>(
     fields.optional(name).and_then(|value| read(fields, value))
 }
 
-/// The name in the header; an empty one is none. What is not a name is noted.
+/// The name in the header; an empty one counts as absent, an invalid one adds an error.
 pub(super) fn read_idempotency_key<'h>(
     header: Option<&'h [u8]>,
     errors: &mut Vec<FieldError>,
@@ -154,11 +154,11 @@ pub(super) fn read_idempotency_key<'h>(
     None
 }
 
-/// Writes the answer to a trade, the first one and every replay of it.
+/// Writes the answer to a trade or to its replay.
 pub fn write_trade(out: &mut Vec<u8>, receipt: &OrderReceipt) {
     let mut buffer = itoa::Buffer::new();
     let order_id = buffer.format(receipt.order.get());
-    // This is the answer that is written most often: its names are not put together piece by piece.
+    // The most frequent answer: field names are written together with their punctuation.
     out.extend_from_slice(b"{\"order_id\":");
     out.extend_from_slice(order_id.as_bytes());
     out.extend_from_slice(b",\"status\":\"FILLED\",\"price\":");

@@ -1,12 +1,12 @@
-//! What may have changed of a key since it was first seen.
+//! Which changes to a key are possible after it was first seen.
 
 use std::collections::BTreeMap;
 
 use crate::engine::key::{Key, KeyGrant};
 use crate::ids::KeyId;
 
-/// Checks that a key has its first known name or one that was requested, and an end if it was
-/// rotated. Whether the right one of several names came back shows in the state hashes.
+/// Checks that a key has its first known name or a requested one, and an expiry if it was rotated.
+/// The state hashes show whether it is the right one of several names.
 pub(super) fn check_changes(
     first: &Key,
     key: &Key,
@@ -14,14 +14,14 @@ pub(super) fn check_changes(
     rotations: &BTreeMap<KeyId, bool>,
 ) -> Result<(), String> {
     let (id, grant) = (key.id, &key.grant);
-    let is_asked = names.get(&id).is_some_and(|names| names.contains(&grant.name));
+    let is_requested = names.get(&id).is_some_and(|names| names.contains(&grant.name));
     ensure!(
-        is_asked || grant.name == first.grant.name,
-        "key {id} was never to be named as in {grant:?}"
+        is_requested || grant.name == first.grant.name,
+        "the name of key {id} was never requested: {grant:?}"
     );
     match (key.is_rotated(), rotations.get(&id)) {
         (true, None) => Err(format!("key {id} was rotated without a request")),
-        (false, Some(true)) => Err(format!("key {id} lost its end")),
+        (false, Some(true)) => Err(format!("key {id} lost its expiry")),
         _ => Ok(()),
     }
 }

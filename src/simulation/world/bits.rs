@@ -3,19 +3,19 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::{AtOnce, Condition, DATA, World, journal_config};
+use super::{Condition, DATA, Uninterrupted, World, journal_config};
 use crate::disk::DiskError;
 use crate::journal::{segment_name, segment_number};
 use crate::snapshot::{Upkeep, open_stepped};
 
 impl World {
-    /// Flips bits between two processes: each flip is refused by whoever reads it, or has no
+    /// Flips bits between two processes. Each flip must be detected when it is read, or have no
     /// effect.
-    pub(super) fn live_with_turned_bits(&mut self) -> Result<(), String> {
-        let (mut process, mut upkeep) = self.open_well()?;
-        // So that the journal ends in different blocks.
+    pub(super) fn live_with_flipped_bits(&mut self) -> Result<(), String> {
+        let (mut process, mut upkeep) = self.open_without_faults()?;
+        // So that the journal ends in a different block each time.
         for _ in 0..self.random.below(12) {
-            if self.act(&mut process)? == Condition::Lost {
+            if self.act(&mut process)? == Condition::DiskFailed {
                 return Err("the disk fails without a reason".to_owned());
             }
         }
@@ -23,7 +23,7 @@ impl World {
         while process.flush().map_err(|error| error.to_string())? {}
         let open = process.journal.segment().expect("the journal is on disk");
         if self.random.one_in(3) {
-            self.snapshot_of_turned_bit(open - 1, &mut upkeep)?;
+            self.snapshot_of_flipped_bit(open - 1, &mut upkeep)?;
         }
         self.end_orderly(process)?;
         let found = self.auditor.newest_states();
@@ -34,7 +34,7 @@ impl World {
             let Some(path) = self.some_file(open - 1) else { return Ok(()) };
             path
         };
-        let turned = self.turn_bit(&path)?;
+        let flipped = self.flip_random_bit(&path)?;
         let opened = open_stepped(self.disk(), Path::new(DATA), &journal_config());
         match opened {
             Ok((opened, _)) => {
@@ -43,18 +43,18 @@ impl World {
                     (state.sequence(), state.hash().get()) == (sequence, hash)
                 });
                 if !is_same {
-                    return Err(format!("{turned} changed the state, and nobody noticed"));
+                    return Err(format!("{flipped} changed the state undetected"));
                 }
                 self.totals.flips_harmless += 1;
-                // A flip after the newest block was taken for a torn write and is gone.
-                if !turned.is_behind_all {
-                    self.mend(&turned)?;
+                // A flip after the newest block was taken for a torn write and cut.
+                if !flipped.is_past_content {
+                    self.mend(&flipped)?;
                 }
             }
             Err(error) => {
                 self.totals.flips_refused_at_end += u64::from(is_open_segment);
-                self.refused(&turned, &error.to_string())?;
-                self.mend(&turned)?;
+                self.refused(&flipped, &error.to_string())?;
+                self.mend(&flipped)?;
             }
         }
         self.is_settled = true;
@@ -62,44 +62,44 @@ impl World {
     }
 
     /// Flips a bit in the newest closed segment before its snapshot is taken.
-    fn snapshot_of_turned_bit(&mut self, closed: u64, upkeep: &mut Upkeep) -> Result<(), String> {
+    fn snapshot_of_flipped_bit(&mut self, closed: u64, upkeep: &mut Upkeep) -> Result<(), String> {
         let path = Path::new(DATA).join("journal").join(segment_name(closed));
         if !self.disk().exists(&path).map_err(|error| error.to_string())? {
             return Ok(());
         }
-        let turned = self.turn_bit(&path)?;
-        match upkeep.keep(closed, &mut AtOnce) {
+        let flipped = self.flip_random_bit(&path)?;
+        match upkeep.keep(closed, &mut Uninterrupted) {
             // It is already part of a snapshot.
             Ok(None) => {}
-            Ok(Some(_)) => return Err(format!("a snapshot was taken of {turned}")),
-            Err(error) => self.refused(&turned, &error.to_string())?,
+            Ok(Some(_)) => return Err(format!("a snapshot was taken of {flipped}")),
+            Err(error) => self.refused(&flipped, &error.to_string())?,
         }
-        self.mend(&turned)?;
-        let kept = upkeep.keep(closed, &mut AtOnce);
+        self.mend(&flipped)?;
+        let kept = upkeep.keep(closed, &mut Uninterrupted);
         let kept =
-            kept.map_err(|error| format!("no snapshot after {turned} was mended: {error}"))?;
+            kept.map_err(|error| format!("no snapshot after {flipped} was mended: {error}"))?;
         self.totals.snapshots += u64::from(kept.is_some());
         Ok(())
     }
 
     /// Flips the bit back. The segment may have moved to the archive.
-    fn mend(&self, turned: &Turned) -> Result<(), String> {
-        let name = turned.path.file_name().expect("it has a name");
-        for path in [turned.path.clone(), Path::new(DATA).join("archive").join(name)] {
+    fn mend(&self, flipped: &FlippedBit) -> Result<(), String> {
+        let name = flipped.path.file_name().expect("it has a name");
+        for path in [flipped.path.clone(), Path::new(DATA).join("archive").join(name)] {
             if self.disk().exists(&path).map_err(|error| error.to_string())? {
-                self.simulated.flip_bit(&path, turned.at, turned.bit);
+                self.simulated.flip_bit(&path, flipped.at, flipped.bit);
                 return Ok(());
             }
         }
-        Err(format!("the file of {turned} is gone"))
+        Err(format!("the file of {flipped} is gone"))
     }
 
-    fn refused(&mut self, turned: &Turned, error: &str) -> Result<(), String> {
+    fn refused(&mut self, flipped: &FlippedBit, error: &str) -> Result<(), String> {
         self.totals.flips_refused += 1;
-        if error.contains(&*turned.path.to_string_lossy()) {
+        if error.contains(&*flipped.path.to_string_lossy()) {
             return Ok(());
         }
-        Err(format!("the refusal of {turned} does not name the file: {error}"))
+        Err(format!("the refusal of {flipped} does not name the file: {error}"))
     }
 
     /// A random closed segment, snapshot or order file.
@@ -119,14 +119,14 @@ impl World {
     }
 
     /// Flips a bit, usually in the written part of the file: most of an open segment is empty.
-    fn turn_bit(&mut self, path: &Path) -> Result<Turned, String> {
+    fn flip_random_bit(&mut self, path: &Path) -> Result<FlippedBit, String> {
         let content = self.read(path)?;
         let written = content.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
         let is_written = written > 0 && !self.random.one_in(4);
         let at = self.random.below(if is_written { written } else { content.len() });
         let bit = u8::try_from(self.random.below(8)).expect("a bit of a byte");
         self.simulated.flip_bit(path, at, bit);
-        Ok(Turned { path: path.to_path_buf(), at, bit, is_behind_all: at >= written })
+        Ok(FlippedBit { path: path.to_path_buf(), at, bit, is_past_content: at >= written })
     }
 
     fn read(&self, path: &Path) -> Result<Vec<u8>, String> {
@@ -141,15 +141,15 @@ impl World {
 }
 
 /// A flipped bit.
-struct Turned {
+struct FlippedBit {
     path: PathBuf,
     at: usize,
     bit: u8,
-    /// Whether only zeros were there and after it.
-    is_behind_all: bool,
+    /// Whether the bit was in the zeros after the written part.
+    is_past_content: bool,
 }
 
-impl fmt::Display for Turned {
+impl fmt::Display for FlippedBit {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { path, at, bit, .. } = self;
         write!(formatter, "bit {bit} of byte {at} of {}", path.display())

@@ -35,7 +35,7 @@ pub enum IssuerUrlError {
              user, as the `issuer` of its discovery document has it"
     )]
     Malformed,
-    /// Plain HTTP: anybody on the network path could replace the keys.
+    /// Plain HTTP: anyone on the network path could replace the keys.
     #[error(
         "keys must be fetched over https; http is for providers on this machine (localhost, \
              127.0.0.1, [::1])"

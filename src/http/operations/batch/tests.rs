@@ -1,12 +1,12 @@
 use super::super::trade::tests::{receipt, with};
 use super::*;
 use crate::engine::rejection::Rejection;
-use crate::http::invalid::tests::told;
+use crate::http::invalid::tests::errors_of;
 use crate::market::book::Side;
 use crate::money::Shares;
 
 #[test]
-fn a_batch_names_the_entries_that_do_not_name_themselves() {
+fn a_batch_names_its_unnamed_entries() {
     let body = format!(
         "{{\"orders\":[{},{},{}]}}",
         with("", ""),
@@ -29,7 +29,7 @@ fn a_batch_names_the_entries_that_do_not_name_themselves() {
 }
 
 #[test]
-fn a_batch_tells_where_in_it_something_is_wrong() {
+fn errors_name_their_place_in_the_batch() {
     let good = &*with("", "");
     let orders = |orders: &[&str]| format!("{{\"orders\":[{}]}}", orders.join(","));
     let limit = r#"{"order_type":"limit","price":"0.5","market_id":"m"}"#;
@@ -54,7 +54,7 @@ fn a_batch_tells_where_in_it_something_is_wrong() {
             ],
         ),
     ] {
-        assert_eq!(told(&read_batch(body.as_bytes(), None)), expected, "{body}");
+        assert_eq!(errors_of(&read_batch(body.as_bytes(), None)), expected, "{body}");
     }
     let nulls = r#"{"order_type":null,"price":null,"amount":null,"#.to_owned() + &good[1..];
     assert_eq!(read_batch(orders(&[&nulls]).as_bytes(), None).unwrap().len(), 1);

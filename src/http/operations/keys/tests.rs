@@ -1,12 +1,12 @@
 use super::*;
 use crate::auth::api_key::{KEY_SECRET_BYTES, RawKey};
 use crate::engine::key::KeyGrant;
-use crate::http::invalid::tests::told;
+use crate::http::invalid::tests::errors_of;
 use crate::http::query::tests::query;
 use crate::ids::AccountId;
 
 #[test]
-fn what_is_not_said_has_a_default() {
+fn absent_fields_have_defaults() {
     let plain = NewKeyRequest { name: None, tier: Tier::Free, permissions: Permissions::DEFAULT };
     for body in ["", " \n", "{}", r#"{"name":null,"tier":null,"permissions":null,"x":1}"#] {
         assert_eq!(read_new_key(body.as_bytes()), Ok(plain.clone()), "{body:?}");
@@ -14,7 +14,7 @@ fn what_is_not_said_has_a_default() {
 }
 
 #[test]
-fn what_is_said_is_read() {
+fn all_fields_are_read() {
     let name = "é".repeat(KEY_NAME_CHARACTERS_MAX);
     let body = format!(
         r#"{{"name":"{name}","tier":"enterprise","permissions":["admin","read","admin"]}}"#
@@ -27,7 +27,7 @@ fn what_is_said_is_read() {
 }
 
 #[test]
-fn a_new_name_has_to_be_said_and_may_be_none() {
+fn a_new_name_is_required_and_may_be_null() {
     let read = |body: &str| read_name(body.as_bytes());
     let named = |name: Option<&str>| Ok(name.map(Box::from));
     let longest = "é".repeat(KEY_NAME_CHARACTERS_MAX);
@@ -43,7 +43,7 @@ fn a_new_name_has_to_be_said_and_may_be_none() {
         (r#"{"name":"a","name":"b"}"#, "body: json_invalid"),
         (&format!(r#"{{"name":"{longest}x"}}"#), "body.name: string_too_long"),
     ] {
-        assert_eq!(told(&read(body)), [expected], "{body}");
+        assert_eq!(errors_of(&read(body)), [expected], "{body}");
     }
 }
 
@@ -68,13 +68,13 @@ fn an_overlap_is_a_number_of_seconds() {
         ("true", "int_type"),
         (r#""soon""#, "int_parsing"),
     ] {
-        let found = told(&read(&format!(r#"{{"overlap_seconds":{value}}}"#)));
+        let found = errors_of(&read(&format!(r#"{{"overlap_seconds":{value}}}"#)));
         assert_eq!(found, [format!("body.overlap_seconds: {kind}")], "{value}");
     }
 }
 
 #[test]
-fn what_cannot_be_used_is_told() {
+fn invalid_fields_are_reported() {
     let long = format!(r#"{{"name":"{}"}}"#, "x".repeat(KEY_NAME_CHARACTERS_MAX + 1));
     let many = format!(r#"{{"permissions":[{}]}}"#, ["\"read\""; 33].join(","));
     for (body, expected) in [
@@ -92,7 +92,7 @@ fn what_cannot_be_used_is_told() {
         ),
         (r#"{"permissions":"read"}"#, &["body.permissions: list_type"]),
     ] {
-        assert_eq!(told(&read_new_key(body.as_bytes())), expected, "{body}");
+        assert_eq!(errors_of(&read_new_key(body.as_bytes())), expected, "{body}");
     }
 }
 
@@ -101,7 +101,7 @@ fn descendants_are_revoked_on_request() {
     let read = |text| read_descendants(query("DELETE /v1/keys/64", text));
     assert_eq!(read(Some("descendants=yes")), Ok(true));
     assert_eq!(read(None), Ok(false));
-    assert_eq!(told(&read(Some("descendants"))), ["query.descendants: bool_parsing"]);
+    assert_eq!(errors_of(&read(Some("descendants"))), ["query.descendants: bool_parsing"]);
 }
 
 fn key() -> Key {

@@ -3,7 +3,7 @@ use serde_json::value::RawValue;
 
 use super::*;
 use crate::engine::fill::Fill;
-use crate::http::invalid::tests::told;
+use crate::http::invalid::tests::errors_of;
 use crate::http::json::write::written;
 use crate::ids::{AccountId, OrderId, Timestamp};
 use crate::money::{FeeRate, Usd};
@@ -60,11 +60,11 @@ fn read(body: &str) -> TradeOrder {
 fn refused(field: &str, value: &str, kind: &str) {
     let body = with(field, value);
     let result = read_trade(body.as_bytes(), None);
-    assert_eq!(told(&result), [format!("body.{field}: {kind}")], "{body}");
+    assert_eq!(errors_of(&result), [format!("body.{field}: {kind}")], "{body}");
 }
 
 #[test]
-fn a_whole_order_is_read() {
+fn a_complete_order_is_read() {
     let body = r#"{"market_id":"0xabc","outcome":"Y\u0065s","side":"SELL","quantity":"2.5",
         "expected_price":0.53,"max_slippage_bps":"100","client_order_id":"mine","note":[{}]}"#;
     let request = read_trade(body.as_bytes(), None).unwrap();
@@ -84,7 +84,7 @@ fn a_whole_order_is_read() {
 }
 
 #[test]
-fn quantities_are_cut_and_strings_are_literal() {
+fn quantities_are_truncated_and_strings_are_exact() {
     for (value, micros) in [
         ("10", 10_000_000),
         ("94.33962264150944", 94_339_622),
@@ -198,11 +198,11 @@ fn texts_are_counted_in_characters() {
 }
 
 #[test]
-fn every_failing_field_is_told() {
+fn every_failing_field_is_reported() {
     let body = br#"{"outcome":"","side":"HOLD","quantity":0,"expected_price":2}"#;
     let result = read_trade(body, Some(b"a b"));
     assert_eq!(
-        told(&result),
+        errors_of(&result),
         [
             "header.idempotency-key: string_pattern_mismatch",
             "body.market_id: missing",
@@ -214,7 +214,7 @@ fn every_failing_field_is_told() {
     );
     let result = read_trade(b"[", Some(b"\xe9"));
     assert_eq!(
-        told(&result),
+        errors_of(&result),
         ["header.idempotency-key: string_pattern_mismatch", "body: json_invalid"]
     );
 }
@@ -239,7 +239,7 @@ fn names_come_from_the_header_and_the_body_and_count_once() {
     }
     let too_long = "n".repeat(ORDER_NAME_CHARACTERS_MAX + 1);
     let result = read_trade(with("", "").as_bytes(), Some(too_long.as_bytes()));
-    assert_eq!(told(&result), ["header.idempotency-key: string_too_long"]);
+    assert_eq!(errors_of(&result), ["header.idempotency-key: string_too_long"]);
 }
 
 /// Millionths as a JSON number, which passes no float.
