@@ -18,7 +18,7 @@ use super::tracker::{Tracked, Tracker};
 use crate::ids::Timestamp;
 use crate::venue::event::{VenueChange, VenueEvent};
 
-/// All followed tokens, and the sockets that carry them.
+/// All followed tokens and the sockets that carry them.
 pub(crate) struct Trust<B> {
     pub(crate) books: B,
     pub(crate) timing: Timing,
@@ -27,7 +27,7 @@ pub(crate) struct Trust<B> {
     socket_tokens_max: usize,
     tracker: Tracker,
     sockets: Vec<Socket>,
-    /// All frames that arrived before this have been processed.
+    /// All frames that arrived up to this time have been processed.
     received_until: Duration,
     /// Tokens whose books are yet to be requested.
     due: BookRequest,

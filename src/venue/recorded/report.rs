@@ -47,8 +47,7 @@ pub struct NotPlayableFile {
 /// Why a file cannot be played.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotPlayable {
-    /// Level changes as the socket sent them before 2025-09-15, which are too incomplete to keep a
-    /// book.
+    /// Level changes as the socket sent them before 2025-09-15, from which no book can be kept.
     #[error("socket frames in the format before 2025-09-15")]
     OldFormat,
     /// Frames in a recorder's envelope.

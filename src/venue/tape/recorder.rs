@@ -201,7 +201,7 @@ impl Recorder {
 }
 
 impl TapeError {
-    /// Whether a limit was reached, which is no failure.
+    /// Whether a size limit was reached, as opposed to a failure.
     pub const fn is_full(&self) -> bool {
         matches!(self, Self::Full { .. } | Self::TooManyFiles)
     }
