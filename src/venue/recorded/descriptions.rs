@@ -106,16 +106,16 @@ fn complement(description: &mut Description, other: &Description) {
 /// Sets a market's payouts if they are final. Returns false if its sources disagree; the market is
 /// then closed, without payouts.
 fn resolve(info: &mut MarketInfo, sources: &[Option<Description>; SOURCE_COUNT]) -> bool {
-    let told = [
+    let resolving = [
         (Source::Gamma, resolution::Source::Gamma),
         (Source::LongMarket, resolution::Source::Clob),
     ];
-    let told = told.into_iter().filter_map(|(place, source)| {
+    let reports = resolving.into_iter().filter_map(|(place, source)| {
         let description = sources[place as usize].as_ref()?;
         Some(SourceReport::of(source, description, &info.outcomes))
     });
-    let told: Vec<SourceReport> = told.collect();
-    resolution::decide(&told).describe(info) != Some(Pending::Contradiction)
+    let reports: Vec<SourceReport> = reports.collect();
+    resolution::decide(&reports).describe(info) != Some(Pending::Contradiction)
 }
 
 /// Copies fields that are only displayed from any source that has them.

@@ -302,7 +302,7 @@ fn an_unreadable_message_affects_only_its_subject() {
             r#"log UnknownMessage { socket: 0, error: "frame of unknown type \"later\"" }"#,
             "0.4 live 0.1 live",
         ),
-        ("word".to_owned(), r#"log UnknownFrame { socket: 0, text: "word" }"#, "0.4 live 0.1 live"),
+        ("text".to_owned(), r#"log UnknownFrame { socket: 0, text: "text" }"#, "0.4 live 0.1 live"),
         ("PONG".to_owned(), "", "0.4 live 0.1 live"),
     ] {
         check(followed(vec![(1, Frame(text), requests)]), expected);
