@@ -4,7 +4,6 @@
 //! A bucket holds up to `burst` tokens and gains one per interval. Its entire state is the time at
 //! which it will be full again. Tokens and waits follow from that by integer arithmetic, so no
 //! rounding error ever accumulates.
-//! nothing is ever rounded while it runs.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::{IpAddr, Ipv4Addr};

@@ -80,6 +80,14 @@ impl MarketInfo {
         }
     }
 
+    /// A bare market with the outcomes Yes and No, whose tokens are `t-Yes` and `t-No`.
+    #[cfg(test)]
+    pub(crate) fn bare_yes_no(condition_id: &str) -> Self {
+        let outcomes = ["Yes", "No"]
+            .map(|label| Outcome { label: label.into(), token_id: format!("t-{label}").into() });
+        Self::bare(condition_id, outcomes)
+    }
+
     /// Checks the limits on a description of any venue: its texts go into the journal and into
     /// answers, and each token identifies one outcome.
     pub fn check(&self) -> Result<(), DescriptionFlaw> {

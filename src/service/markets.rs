@@ -126,12 +126,10 @@ impl Service {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::market::catalogue::{MarketStatus, Outcome};
+    use crate::market::catalogue::MarketStatus;
 
     fn info() -> MarketInfo {
-        let outcomes = ["Yes", "No"]
-            .map(|label| Outcome { label: label.into(), token_id: format!("t-{label}").into() });
-        MarketInfo::bare("0xabc", outcomes)
+        MarketInfo::bare_yes_no("0xabc")
     }
 
     #[test]

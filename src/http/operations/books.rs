@@ -131,7 +131,6 @@ mod tests {
     use crate::http::query::tests::query;
     use crate::ids::Timestamp;
     use crate::market::book::LastTrade;
-    use crate::market::catalogue::Outcome;
     use crate::money::Shares;
 
     fn level(cents: i64, shares: i64) -> Level {
@@ -142,9 +141,7 @@ mod tests {
     }
 
     fn info() -> MarketInfo {
-        let outcomes = ["Yes", "No"]
-            .map(|label| Outcome { label: label.into(), token_id: format!("t-{label}").into() });
-        MarketInfo::bare("0xabc", outcomes)
+        MarketInfo::bare_yes_no("0xabc")
     }
 
     fn book() -> Book {

@@ -139,16 +139,14 @@ mod tests {
     use crate::http::query::tests::query;
     use crate::ids::Timestamp;
     use crate::market::Market;
-    use crate::market::catalogue::{MarketStatus, Outcome};
+    use crate::market::catalogue::MarketStatus;
 
     fn prices(info: &MarketInfo) -> MarketPrices {
         MarketPrices::of(&Market::new(info.clone()).snapshot())
     }
 
     fn info() -> MarketInfo {
-        let outcomes = ["Yes", "No"]
-            .map(|label| Outcome { label: label.into(), token_id: format!("t-{label}").into() });
-        MarketInfo::bare("0xabc", outcomes)
+        MarketInfo::bare_yes_no("0xabc")
     }
 
     #[test]

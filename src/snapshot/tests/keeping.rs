@@ -145,8 +145,10 @@ fn simulated(world: &World) -> SimulatedDisk {
         let path = Path::new("/data").join(directory);
         disk.create_directory(&path).unwrap();
         // The journal of this world still prepares segments: unfinished files come and go.
-        let is_finished = |name: &String| !name.ends_with(".tmp");
-        for name in names(world, directory).into_iter().filter(is_finished) {
+        for name in names(world, directory) {
+            if Path::new(&name).extension().is_some_and(|extension| extension == "tmp") {
+                continue;
+            }
             let bytes = std::fs::read(world.path(directory, &name)).unwrap();
             let file = disk.create(&path.join(name)).unwrap();
             file.write_at(&bytes, 0).unwrap();
