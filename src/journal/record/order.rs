@@ -40,21 +40,6 @@ const LEVEL_BYTES: usize = 16;
 impl Fields<'_> {
     pub(super) fn order_filled(&mut self, filled: &OrderFilled) {
         let OrderFilled { placement, fill, levels, book_sequence, slippage_bps } = filled;
-        self.order_head(placement, *slippage_bps);
-        self.length(levels.len());
-        self.u64(*book_sequence);
-        self.fill(fill);
-        self.order_names(placement);
-        for level in levels {
-            self.i64(level.price.micros());
-            self.i64(level.size.micros());
-        }
-        self.optional_text(placement.client_order_id.as_deref());
-    }
-
-    /// What an order begins with in a record and in a snapshot.
-    #[inline]
-    pub(crate) fn order_head(&mut self, placement: &Placement, slippage_bps: Option<u32>) {
         self.u64(placement.order.get());
         self.u64(placement.account.get());
         self.u32(placement.market.0);
@@ -63,15 +48,18 @@ impl Fields<'_> {
         self.u8(u8::try_from(placement.names.len()).expect("an order has at most two names"));
         self.u8(u8::from(slippage_bps.is_some()));
         self.u32(slippage_bps.unwrap_or(0));
-    }
-
-    /// The fingerprint of an order and its names, whose number its head has.
-    #[inline]
-    pub(crate) fn order_names(&mut self, placement: &Placement) {
+        self.length(levels.len());
+        self.u64(*book_sequence);
+        self.fill(fill);
         self.0.extend_from_slice(&placement.fingerprint.to_bytes());
         for name in &placement.names {
             self.0.extend_from_slice(&name.to_bytes());
         }
+        for level in levels {
+            self.i64(level.price.micros());
+            self.i64(level.size.micros());
+        }
+        self.optional_text(placement.client_order_id.as_deref());
     }
 
     /// What a fill gave: [`FILL_BYTES`], as one piece.
@@ -171,7 +159,7 @@ impl Reader<'_> {
     }
 }
 
-const fn side_code(side: Side) -> u8 {
+pub(crate) const fn side_code(side: Side) -> u8 {
     match side {
         Side::Buy => 0,
         Side::Sell => 1,
