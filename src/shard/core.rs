@@ -19,9 +19,9 @@ use crate::market::{MarketSnapshot, Markets};
 /// segment. Snapshots are checked against it.
 const STATE_CHECK_INTERVAL: u64 = 1024;
 
-/// How far the clock may be behind a shard's newest decision for the shard's time to stand still
-/// until the clock has caught up. If the clock is further behind, the earlier time was wrong: the
-/// records stamped with it stay, and new decisions follow the clock.
+/// While the clock is behind a shard's newest decision by at most this, the shard's time stands
+/// still. If the clock is further behind, the earlier time was wrong: the records stamped with it
+/// stay, and new decisions follow the clock.
 const TIME_AHEAD_NS_MAX: i64 = 60_000_000_000;
 
 /// Cannot happen: every part of a record has a bound, and the journal's tests show that the longest

@@ -163,7 +163,7 @@ impl Process {
         let (shard, _) = first.about(clients);
         let mut prepared: Vec<Prepared> =
             requests.into_iter().map(|it| self.prepare(it, clients, history)).collect();
-        let busy = self.shards.observe(shard, &self.waiters, move |_| {
+        let blocker = self.shards.observe(shard, &self.waiters, move |_| {
             for Prepared { before, future, after, .. } in &mut prepared {
                 assert!(poll(before).is_pending(), "the shard is busy");
                 assert!(poll(future).is_pending(), "the shard is busy");
@@ -171,7 +171,7 @@ impl Process {
             }
             Observed { value: prepared, place: Place::START }
         });
-        let Poll::Ready(Ok(prepared)) = pin!(busy).poll(&mut Context::from_waker(Waker::noop()))
+        let Poll::Ready(Ok(prepared)) = pin!(blocker).poll(&mut Context::from_waker(Waker::noop()))
         else {
             unreachable!("the shard is idle, and the read waits for no record");
         };
