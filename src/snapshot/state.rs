@@ -52,7 +52,6 @@ use crate::ids::{AccountId, KeyId, MarketIndex, OrderId, OutcomeIndex, ShardId, 
 use crate::journal::record::RecordError;
 use crate::journal::record::field::{Fields, Reader};
 use crate::journal::record::kind;
-use crate::journal::record::order::side_code;
 use crate::money::{Price, Shares, Usd};
 
 /// Why a shard's state cannot be read.
@@ -374,21 +373,11 @@ impl<'a> Reading<'a> {
 pub(super) fn encode_order(order: &OrderRow, out: &mut Vec<u8>) {
     let OrderRow { placement, fill, level_count, slippage_bps } = order;
     let mut fields = Fields(out);
-    fields.u64(placement.order.get());
-    fields.u64(placement.account.get());
-    fields.u32(placement.market.0);
-    fields.u8(placement.outcome.0);
-    fields.u8(side_code(placement.side));
-    fields.u8(u8::try_from(placement.names.len()).expect("an order has at most two names"));
-    fields.u8(u8::from(slippage_bps.is_some()));
-    fields.u32(slippage_bps.unwrap_or(0));
+    fields.order_head(placement, *slippage_bps);
     fields.u16(*level_count);
     fields.u16(0);
     fields.fill(fill);
-    fields.0.extend_from_slice(&placement.fingerprint.to_bytes());
-    for name in &placement.names {
-        fields.0.extend_from_slice(&name.to_bytes());
-    }
+    fields.order_names(placement);
     fields.optional_text(placement.client_order_id.as_deref());
 }
 

@@ -40,26 +40,43 @@ const LEVEL_BYTES: usize = 16;
 impl Fields<'_> {
     pub(super) fn order_filled(&mut self, filled: &OrderFilled) {
         let OrderFilled { placement, fill, levels, book_sequence, slippage_bps } = filled;
-        self.u64(placement.order.get());
-        self.u64(placement.account.get());
-        self.u32(placement.market.0);
-        self.u8(placement.outcome.0);
-        self.u8(side_code(placement.side));
-        self.u8(u8::try_from(placement.names.len()).expect("an order has at most two names"));
-        self.u8(u8::from(slippage_bps.is_some()));
-        self.u32(slippage_bps.unwrap_or(0));
+        self.order_head(placement, *slippage_bps);
         self.length(levels.len());
         self.u64(*book_sequence);
         self.fill(fill);
-        self.0.extend_from_slice(&placement.fingerprint.to_bytes());
-        for name in &placement.names {
-            self.0.extend_from_slice(&name.to_bytes());
-        }
+        self.order_names(placement);
         for level in levels {
             self.i64(level.price.micros());
             self.i64(level.size.micros());
         }
         self.optional_text(placement.client_order_id.as_deref());
+    }
+
+    /// The head of an order, in a record and in a snapshot, as one piece.
+    #[inline]
+    pub(crate) fn order_head(&mut self, placement: &Placement, slippage_bps: Option<u32>) {
+        use order_at as at;
+        let name_count =
+            u8::try_from(placement.names.len()).expect("an order has at most two names");
+        let mut head = [0; at::LEVEL_COUNT];
+        head[at::ORDER..at::ACCOUNT].copy_from_slice(&placement.order.get().to_le_bytes());
+        head[at::ACCOUNT..at::MARKET].copy_from_slice(&placement.account.get().to_le_bytes());
+        head[at::MARKET..at::OUTCOME].copy_from_slice(&placement.market.0.to_le_bytes());
+        head[at::OUTCOME] = placement.outcome.0;
+        head[at::SIDE] = side_code(placement.side);
+        head[at::NAME_COUNT] = name_count;
+        head[at::SLIPPAGE_FLAG] = u8::from(slippage_bps.is_some());
+        head[at::SLIPPAGE..].copy_from_slice(&slippage_bps.unwrap_or(0).to_le_bytes());
+        self.0.extend_from_slice(&head);
+    }
+
+    /// The fingerprint and the names of an order. Its head has the number of names.
+    #[inline]
+    pub(crate) fn order_names(&mut self, placement: &Placement) {
+        self.0.extend_from_slice(&placement.fingerprint.to_bytes());
+        for name in &placement.names {
+            self.0.extend_from_slice(&name.to_bytes());
+        }
     }
 
     /// What a fill gave: [`FILL_BYTES`], as one piece.
@@ -159,7 +176,7 @@ impl Reader<'_> {
     }
 }
 
-pub(crate) const fn side_code(side: Side) -> u8 {
+const fn side_code(side: Side) -> u8 {
     match side {
         Side::Buy => 0,
         Side::Sell => 1,
