@@ -232,7 +232,7 @@ async fn a_resolution_needs_two_sources_or_the_word_of_one() {
     type Tell = fn(&StandIn, &str);
     let rows: [(&str, &[Tell], bool); 10] = [
         ("the CLOB service alone", &[|it, id| it.resolve_on_clob(id, Payout::Winner(0))], false),
-        ("the socket alone", &[|it, id| it.tell_resolved(id, 0)], false),
+        ("the socket alone", &[|it, id| it.announce_resolved(id, 0)], false),
         ("Gamma, which calls it resolved", &[|it, id| it.resolve_on_gamma(id, Payout::Half)], true),
         (
             "Gamma without the word, and the CLOB service",

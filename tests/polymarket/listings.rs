@@ -95,7 +95,7 @@ async fn a_market_without_tokens_waits_for_them() {
 #[tokio::test]
 async fn nothing_is_paid_on_the_word_of_one_source() {
     for (what, tell) in [
-        ("the socket", (|it| it.tell_resolved(&condition_id(0), 0)) as fn(&StandIn)),
+        ("the socket", (|it| it.announce_resolved(&condition_id(0), 0)) as fn(&StandIn)),
         ("the CLOB", |it| it.resolve_on_clob(&condition_id(0), Payout::Winner(0))),
     ] {
         let (venue, connector) = start().await;
@@ -225,7 +225,7 @@ async fn a_market_is_followed_when_it_is_announced() {
             venue.describe(&condition_id(0), |fields| {
                 fields.insert("question".into(), "later?".into());
             });
-            venue.tell_resolved(&condition_id(0), 0);
+            venue.announce_resolved(&condition_id(0), 0);
             connector
                 .until("a later word", |it| {
                     let market = it.markets.by_condition(&condition_id(0)).unwrap();
@@ -285,7 +285,7 @@ async fn books_are_asked_for_where_the_venue_sends_none_unasked() {
 async fn a_false_end_is_taken_back() {
     let (venue, connector) = start().await;
     let status = |it: &Connector| it.markets.by_condition(&condition_id(0)).unwrap().info().status;
-    venue.tell_resolved(&condition_id(0), 0);
+    venue.announce_resolved(&condition_id(0), 0);
     connector.until("closed", |it| status(it) == MarketStatus::Closed).await;
     // What the catalogue said before does not take it back, however often it says it.
     let before = lists(&venue);

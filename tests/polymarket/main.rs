@@ -1,4 +1,5 @@
-//! The live venue, which no test machine can reach: a stand-in plays it, by its rules, over TLS.
+//! Tests against a stand-in that plays the live venue by its rules, over TLS: no test machine can
+//! reach the real one.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

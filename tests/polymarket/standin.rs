@@ -1,12 +1,12 @@
-//! A server that plays the venue: its two REST services and its market socket.
+//! A server that plays the venue: its REST services and its market socket.
 //!
-//! A test starts one with a [`World`] of markets, gives the three URLs to the connector, and then
-//! makes things happen: levels change, trades are made, markets are listed and resolved, and,
-//! where it is told to, the venue misbehaves. It remembers every state of every book with the
-//! times between which it was the venue's, whether anybody was shown it, and every request.
+//! A test starts one with a [`World`] of markets, passes its URLs to the connector, and then makes
+//! things happen: levels change, trades are made, markets are listed and resolved, and, on request,
+//! the venue misbehaves. It records every state of every book, when the state held, and whether a
+//! client was shown it; and it records every request.
 //!
-//! Nothing here knows the server under test: the hash, the ladders and the frames are computed on
-//! their own, from the texts on the wire.
+//! Nothing here depends on the server under test: hashes, ladders and frames are computed
+//! independently, from the texts on the wire.
 //!
 //! ```text
 //!             ┌ gamma_url ─► gamma ─┐
@@ -55,13 +55,15 @@ pub(crate) use market::Payout;
 pub(crate) use options::Options;
 pub(crate) use recordings::{Played, Recordings};
 pub(crate) use server::{Host, RequestSeen};
-pub(crate) use state::{Told, now_us};
+pub(crate) use state::{Sent, now_us};
 pub(crate) use walk::Pace;
 pub(crate) use world::World;
 
-/// The root of the repository: this is compiled into the tests and into the load generator, whose
-/// packages lie in different folders.
+/// The root of the repository. This module is compiled into the tests and the load generator, whose
+/// packages are in different folders.
 fn repository() -> &'static Path {
     let mut folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
-    folders.find(|folder| folder.join("tests/fixtures").is_dir()).expect("it has the fixtures")
+    folders
+        .find(|folder| folder.join("tests/fixtures").is_dir())
+        .expect("the repository has fixtures")
 }

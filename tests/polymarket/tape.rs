@@ -13,7 +13,7 @@ use paperbourse::venue::tape::{Tape, TapeLimits};
 
 use crate::standin::world::{MarketSeed, condition_id, token_id};
 use crate::standin::{
-    Endpoint, EndpointFault, Fault, Host, Injection, Options, Payout, Side, StandIn, Told, Which,
+    Endpoint, EndpointFault, Fault, Host, Injection, Options, Payout, Sent, Side, StandIn, Which,
     World,
 };
 use taped::{Played, Taped, feed, tokens};
@@ -25,7 +25,7 @@ const MARKET_COUNT: usize = 4;
 const FOLLOWED_MAX: usize = MARKET_COUNT + 1;
 
 async fn venue() -> StandIn {
-    let options = Options { keeps_told: true, ..Options::default() };
+    let options = Options { keeps_sent: true, ..Options::default() };
     StandIn::start(World::invented(MARKET_COUNT), options).await
 }
 
@@ -301,15 +301,15 @@ impl taped::Recorded {
         let mut answers: [Vec<(&str, &[u8])>; 2] = Default::default();
         for entry in &self.told {
             match entry {
-                Told::Frame { text, .. } if **text == *b"PONG" => {}
-                Told::Frame { socket, text } => told.entry(*socket).or_default().push(text),
+                Sent::Frame { text, .. } if **text == *b"PONG" => {}
+                Sent::Frame { socket, text } => told.entry(*socket).or_default().push(text),
                 // Of those one is enough for the replay to come to the same end.
-                Told::Answer { host: Host::Data, .. } => {}
-                Told::Answer { host, get, status: 200, body } => {
+                Sent::Answer { host: Host::Data, .. } => {}
+                Sent::Answer { host, get, status: 200, body } => {
                     let get = get.trim_end_matches('?');
                     answers[usize::from(*host == Host::Clob)].push((get, body));
                 }
-                Told::Answer { .. } => {}
+                Sent::Answer { .. } => {}
             }
         }
         assert!(connections.len() >= 5, "{} connections", connections.len());

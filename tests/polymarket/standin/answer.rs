@@ -1,4 +1,4 @@
-//! What a service answers, and what a fault makes of it on the way out.
+//! A service's answer, and how a fault changes it on the way out.
 
 use std::io::{self, Read as _};
 use std::pin::Pin;
@@ -14,11 +14,11 @@ use hyper::{Response, StatusCode};
 
 use super::fault::{BOMB_BYTES, EndpointFault};
 
-/// A body that unpacks to [`BOMB_BYTES`]: a thousandth of it.
+/// A body that unpacks to [`BOMB_BYTES`], a thousand times its size.
 static BOMB: LazyLock<Bytes> =
     LazyLock::new(|| gzip(io::repeat(b' ').take(BOMB_BYTES), Compression::best()));
 
-/// What a service answers.
+/// A service's answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     status: u16,
@@ -43,13 +43,13 @@ impl Answer {
         Self { status, body, retry_after: None, headers, is_gzip: false, is_cut: false }
     }
 
-    /// The same with a header more.
+    /// Adds a header.
     pub(crate) fn and(mut self, name: &'static str, value: &'static str) -> Self {
         self.headers.push((name, value));
         self
     }
 
-    /// The same for a client that takes gzip.
+    /// Compresses the body, for a client that accepts gzip.
     pub(crate) fn compressed(mut self) -> Self {
         if !self.is_gzip {
             self.body = gzip(&*self.body, Compression::fast());
@@ -58,7 +58,7 @@ impl Answer {
         self
     }
 
-    /// What the client gets instead. Faults that are a matter of time change nothing here.
+    /// Applies a fault. Faults of timing change nothing here.
     pub(crate) fn with(mut self, fault: EndpointFault) -> Self {
         let half = self.body.len() / 2;
         match fault {
@@ -94,8 +94,8 @@ impl Answer {
         self
     }
 
-    /// What a client gets that gets all of it: the status, and the body.
-    pub(crate) fn told(&self) -> (u16, Bytes) {
+    /// The status and the whole body.
+    pub(crate) fn parts(&self) -> (u16, Bytes) {
         (self.status, self.body.clone())
     }
 
@@ -123,7 +123,7 @@ fn gzip(plain: impl io::Read, level: Compression) -> Bytes {
     packed.into()
 }
 
-/// A body that may break off before its length is reached.
+/// A body that may end before its announced length.
 #[derive(Default)]
 pub(crate) struct AnswerBody {
     data: Bytes,
@@ -141,7 +141,7 @@ impl Body for AnswerBody {
         if !self.data.is_empty() {
             return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.data)))));
         }
-        let error = || Err(io::Error::other("the body is cut on purpose"));
+        let error = || Err(io::Error::other("the body is cut off on purpose"));
         Poll::Ready(self.is_cut.then(error))
     }
 

@@ -1,4 +1,4 @@
-//! The order book service: books, long and compact markets, the clock.
+//! The order book service: books, the long and the compact form of markets, and the clock.
 
 use serde_json::Value;
 
@@ -8,13 +8,13 @@ use super::frames::{BookForm, write_book};
 use super::server::Query;
 use super::state::{State, now_us};
 
-/// A request for more books is refused.
+/// The most books in one request; more are refused.
 const BOOKS_MAX: usize = 500;
 
-/// What is said of a token without a book.
+/// The answer for a token without a book.
 const NO_BOOK: &str = r#"{"error":"No orderbook exists for the requested token id"}"#;
 
-/// Answers a request to this path of the CLOB.
+/// Answers a request for this path of the CLOB.
 pub(crate) fn answer(state: &mut State, path: &str, query: &Query, body: &[u8]) -> Answer {
     match path {
         "/books" => books(state, body),
@@ -55,7 +55,7 @@ fn books(state: &mut State, body: &[u8]) -> Answer {
         .filter_map(|entry| state.token_by_id.get(entry["token_id"].as_str()?).copied())
         .filter(|&token| state.tokens[token].has_book)
         .collect();
-    // The venue promises no order.
+    // The venue guarantees no order.
     state.random.shuffle(&mut tokens);
     let books: Vec<String> = tokens.into_iter().map(|token| book(state, token)).collect();
     Answer::json(format!("[{}]", books.join(",")))
@@ -66,5 +66,5 @@ fn book(state: &mut State, token: usize) -> String {
     let place = &state.tokens[token];
     let mut body = Vec::new();
     write_book(&mut body, &state.markets[place.market], place.shown(), BookForm::Rest);
-    String::from_utf8(body).expect("books are made of texts")
+    String::from_utf8(body).expect("a book is UTF-8")
 }

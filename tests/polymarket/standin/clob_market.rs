@@ -1,4 +1,5 @@
-//! How the order book service describes a market: as recorded, or from what the stand-in knows.
+//! The order book service's description of a market: as recorded, or built from the stand-in's
+//! state.
 
 use serde_json::{Value, json};
 
@@ -11,7 +12,7 @@ pub(crate) fn long(state: &State, place: usize) -> String {
     if let Some(recorded) = &market.long {
         return recorded.clone();
     }
-    let told = |name: &str| market.description.as_ref().map(|told| told.field(name).clone());
+    let field = |name: &str| market.description.as_ref().map(|known| known.field(name).clone());
     let tokens: Vec<Value> = (0..)
         .zip(&market.tokens)
         .map(|(outcome, &token)| {
@@ -20,7 +21,7 @@ pub(crate) fn long(state: &State, place: usize) -> String {
                     (f64::from(u8::from(winner == outcome)), winner == outcome)
                 }
                 Some(Payout::Half) => (0.5, false),
-                // A price as any other: it tells no payout.
+                // An ordinary price, which reveals no payout.
                 None => (if outcome == 0 { 0.6 } else { 0.4 }, false),
             };
             json!({
@@ -31,11 +32,11 @@ pub(crate) fn long(state: &State, place: usize) -> String {
             })
         })
         .collect();
-    let is_closed = is_told(market, "closed") || market.payout.is_some();
+    let is_closed = is_set(market, "closed") || market.payout.is_some();
     json!({
         "condition_id": market.condition_id,
-        "question": told("question"),
-        "market_slug": told("slug"),
+        "question": field("question"),
+        "market_slug": field("slug"),
         "active": true,
         "closed": is_closed,
         "archived": false,
@@ -54,7 +55,7 @@ pub(crate) fn long(state: &State, place: usize) -> String {
     .to_string()
 }
 
-/// `/clob-markets/{condition id}`, with its short names.
+/// `/clob-markets/{condition id}`, with short keys.
 pub(crate) fn compact(state: &State, place: usize) -> String {
     let market = &state.markets[place];
     if let Some(recorded) = &market.compact {
@@ -73,12 +74,12 @@ pub(crate) fn compact(state: &State, place: usize) -> String {
         "mts": number(&market.tick_size),
         "mbf": 1000,
         "tbf": 1000,
-        "ao": !is_told(market, "closed"),
+        "ao": !is_set(market, "closed"),
     });
     if market.neg_risk {
         body["nr"] = json!(true);
     }
-    let schedule = market.description.as_ref().map(|told| told.field("feeSchedule"));
+    let schedule = market.description.as_ref().map(|known| known.field("feeSchedule"));
     if let Some(schedule @ Value::Object(_)) = schedule {
         let (exponent, is_taker_only) = (&schedule["exponent"], &schedule["takerOnly"]);
         body["fd"] = json!({"r": schedule["rate"], "e": exponent, "to": is_taker_only});
@@ -86,11 +87,11 @@ pub(crate) fn compact(state: &State, place: usize) -> String {
     body.to_string()
 }
 
-fn is_told(market: &Market, flag: &str) -> bool {
+fn is_set(market: &Market, flag: &str) -> bool {
     market.description.as_ref().is_some_and(|description| description.is(flag))
 }
 
-/// Numbers are numbers here.
+/// A JSON number: this service sends numbers as numbers.
 fn number(text: &str) -> Value {
     text.parse::<i64>().map_or_else(|_| json!(text.parse::<f64>().unwrap()), |whole| json!(whole))
 }

@@ -1,4 +1,4 @@
-//! What a test holds in its hand.
+//! The stand-in's interface for tests.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,30 +14,30 @@ use super::market::Payout;
 use super::options::Options;
 use super::recordings::Played;
 use super::server::{Host, RequestSeen, Shared, listen, serve};
-use super::state::{State, Told};
+use super::state::{Sent, State};
 use super::tls::{authority_path, server_config};
 use super::walk::{Pace, Walk};
 use super::world::{MarketSeed, World};
 
-/// A venue that is up; it goes down when this is dropped.
+/// A running venue; dropping it shuts it down.
 pub(crate) struct StandIn {
-    /// Base of the metadata service, without a slash at its end.
+    /// Base URL of the metadata service, without a trailing slash.
     pub(crate) gamma_url: String,
-    /// Base of the order book service, without a slash at its end.
+    /// Base URL of the order book service, without a trailing slash.
     pub(crate) clob_url: String,
-    /// Base of the data API, without a slash at its end.
+    /// Base URL of the data API, without a trailing slash.
     pub(crate) data_url: String,
-    /// The market socket, with its path.
+    /// URL of the market socket, path included.
     pub(crate) ws_url: String,
-    /// Who has signed the certificate, in PEM; nothing without TLS.
+    /// The PEM file of the authority that signed the certificate; `None` without TLS.
     pub(crate) authority_path: Option<PathBuf>,
     shared: Arc<Shared>,
-    /// The listeners with their connections, which end with it.
+    /// The listeners and their connections, which end with the set.
     _listeners: JoinSet<()>,
 }
 
 impl StandIn {
-    /// Opens the venue on ports of its own.
+    /// Starts the venue on free ports.
     pub(crate) async fn start(world: World, options: Options) -> Self {
         let tls = options.is_tls.then(server_config);
         let secure = if options.is_tls { "s" } else { "" };
@@ -61,20 +61,20 @@ impl StandIn {
         }
     }
 
-    /// The level of this token at this price has this size from now on; `"0"` takes it away. The
-    /// other token shows the same. One `price_change`.
+    /// Sets the size of this token's level at this price; `"0"` removes the level. The other token
+    /// mirrors the change. Sends one `price_change`.
     pub(crate) fn change_level(&self, token: &str, side: Side, price: &str, size: &str) {
         self.change_levels(token, &[(side, price, size)]);
     }
 
-    /// Several levels in one `price_change`.
+    /// Changes several levels in one `price_change`.
     pub(crate) fn change_levels(&self, token: &str, changes: &[(Side, &str, &str)]) {
         let mut state = self.shared.state.lock();
         let token = state.token(token);
         state.change_levels(token, changes);
     }
 
-    /// Somebody takes this size from the other side of this token's book, as far as it goes: a
+    /// A taker takes this size, or what there is, from the other side of this token's book: a
     /// `price_change`, a `book` of each token, and a `last_trade_price` for each level. Returns
     /// prices and sizes.
     pub(crate) fn trade(&self, token: &str, taker: Side, size: &str) -> Vec<(String, String)> {
@@ -83,74 +83,75 @@ impl StandIn {
         state.trade(token, taker, size)
     }
 
-    /// The market's prices have this step from now on: told twice for each token, then both books.
+    /// Changes the market's tick size: announced twice for each token, followed by both books.
     pub(crate) fn change_tick_size(&self, condition_id: &str, tick_size: &str) {
         let mut state = self.shared.state.lock();
         let market = state.market(condition_id);
         state.change_tick_size(market, tick_size);
     }
 
-    /// Another book for this token, and its mirror image for the other; told as `book`.
+    /// Replaces this token's book, and the other token's with its mirror image; both are sent as
+    /// `book`.
     pub(crate) fn replace_book(&self, token: &str, ladder: &Ladder) {
         let mut state = self.shared.state.lock();
         let token = state.token(token);
         state.replace_book(token, ladder);
     }
 
-    /// Lists a market, and tells every socket that asked for more than books.
+    /// Lists a market, and announces it on every socket that requested custom events.
     pub(crate) fn list_market(&self, seed: &MarketSeed) {
         self.shared.state.lock().list_market(seed);
     }
 
-    /// Resolves a market everywhere at once: no books, closed on both services, and a
-    /// `market_resolved` if somebody has won.
+    /// Resolves a market everywhere at once: its books are removed, both services show it as
+    /// closed, and a `market_resolved` is sent if there is a winner.
     pub(crate) fn resolve(&self, condition_id: &str, payout: Payout) {
         let mut state = self.shared.state.lock();
         let market = state.market(condition_id);
         state.resolve(market, payout);
     }
 
-    /// The venue has no books of this market any more, and says nothing.
+    /// Removes this market's books without announcing it.
     pub(crate) fn remove_books(&self, condition_id: &str) {
         let mut state = self.shared.state.lock();
         let market = state.market(condition_id);
         state.remove_books(market);
     }
 
-    /// Only the CLOB tells the market as closed and paid so.
+    /// Closes the market with this payout on the CLOB only.
     pub(crate) fn resolve_on_clob(&self, condition_id: &str, payout: Payout) {
         let mut state = self.shared.state.lock();
         let market = state.market(condition_id);
         state.resolve_on_clob(market, payout);
     }
 
-    /// Only the data API tells that the chain has resolved the market like this.
+    /// Resolves the market on the chain only, as the data API reports it.
     pub(crate) fn resolve_on_chain(&self, condition_id: &str, payout: Payout) {
         let mut state = self.shared.state.lock();
         let market = state.market(condition_id);
         state.markets[market].payout_on_chain = Some(payout);
     }
 
-    /// Only Gamma tells the market as closed and paid so.
+    /// Closes the market with this payout on Gamma only.
     pub(crate) fn resolve_on_gamma(&self, condition_id: &str, payout: Payout) {
         let mut state = self.shared.state.lock();
         let market = state.market(condition_id);
         state.resolve_on_gamma(market, payout);
     }
 
-    /// Only a `market_resolved` for this outcome.
-    pub(crate) fn tell_resolved(&self, condition_id: &str, winner: usize) {
+    /// Sends a `market_resolved` for this outcome, and changes nothing else.
+    pub(crate) fn announce_resolved(&self, condition_id: &str, winner: usize) {
         let mut state = self.shared.state.lock();
         let market = state.market(condition_id);
-        state.tell_resolved(market, winner);
+        state.announce_resolved(market, winner);
     }
 
-    /// Lets something recorded happen again; to how many sockets it was told.
+    /// Replays a recorded event; returns the number of sockets it was sent to.
     pub(crate) fn play(&self, played: &Played) -> usize {
         self.shared.state.lock().play(played)
     }
 
-    /// Moves books by chance, so many changes at once.
+    /// Makes this many random changes to the books, all at once.
     pub(crate) fn walk(&self, seed: u64, step_count: u32) {
         let mut state = self.shared.state.lock();
         let mut walk = Walk::new(&state, seed, true);
@@ -159,8 +160,8 @@ impl StandIn {
         }
     }
 
-    /// Moves books by chance, so many changes a second, for so long; how many were made. Without
-    /// trades each change is one message to whoever has the market, and more where a top moves.
+    /// Makes random changes to the books at this rate, and returns their number. Without trades
+    /// each change is one message to each subscriber of the market, and more if a best price moves.
     pub(crate) async fn run_walk(
         &self,
         (seed, has_trades): (u64, bool),
@@ -171,7 +172,7 @@ impl StandIn {
         walk.run(&self.shared, steps_per_second, duration).await
     }
 
-    /// Moves books by chance, with trades, and so many messages a second for so long.
+    /// Makes random changes and trades at the rate that yields this many messages a second.
     pub(crate) async fn run_messages(
         &self,
         seed: u64,
@@ -182,7 +183,7 @@ impl StandIn {
         walk.run_evenly(&self.shared, messages_per_second, duration).await
     }
 
-    /// Moves all books but those of this market, without trades and without an end.
+    /// Moves all books except this market's, without trades, forever.
     pub(crate) async fn run_walk_but(&self, condition_id: &str, seed: u64, steps_per_second: u32) {
         let mut walk = {
             let state = self.shared.state.lock();
@@ -192,56 +193,55 @@ impl StandIn {
         walk.run(&self.shared, steps_per_second, Duration::MAX).await;
     }
 
-    /// These sockets misbehave, from the next frame on.
+    /// Makes these sockets misbehave from the next frame on.
     pub(crate) fn misbehave(&self, which: Which<'_>, fault: Fault) {
         self.shared.state.lock().misbehave(which, fault);
     }
 
-    /// These sockets behave again. What was withheld stays withheld.
+    /// Ends the faults of these sockets. What was withheld stays withheld.
     pub(crate) fn behave(&self, which: Which<'_>) {
         self.shared.state.lock().behave(which);
     }
 
-    /// Sends a frame that no event has caused; to how many sockets.
+    /// Sends a frame that no event caused; returns the number of sockets.
     pub(crate) fn inject(&self, which: Which<'_>, injection: Injection<'_>) -> usize {
         self.shared.state.lock().inject(which, injection)
     }
 
-    /// The next so many requests for this endpoint meet this fault; it replaces another. With
-    /// `u32::MAX` all do, until [`Self::behave_at`].
+    /// Applies this fault to the next `requests` requests for this endpoint, replacing any earlier
+    /// fault. With `u32::MAX` it applies to all, until [`Self::behave_at`].
     pub(crate) fn misbehave_at(&self, endpoint: Endpoint, fault: EndpointFault, requests: u32) {
-        assert!(requests > 0, "a fault for no request is none");
+        assert!(requests > 0, "a fault must apply to at least one request");
         self.shared.state.lock().endpoint_faults.insert(endpoint, (fault, requests));
     }
 
-    /// This endpoint behaves again.
+    /// Ends the fault of this endpoint.
     pub(crate) fn behave_at(&self, endpoint: Endpoint) {
         self.shared.state.lock().endpoint_faults.remove(&endpoint);
     }
 
-    /// Every state of this token's book that is remembered, oldest first; the last is its book
-    /// now.
+    /// Every recorded state of this token's book, oldest first; the last is the current book.
     pub(crate) fn published(&self, token: &str) -> Vec<PublishedBook> {
         let state = self.shared.state.lock();
         state.tokens[state.token(token)].history.published()
     }
 
-    /// Every request so far, upgrades included, in the order of the answers.
+    /// Every request so far, upgrades included, in the order in which they were answered.
     pub(crate) fn requests(&self) -> Vec<RequestSeen> {
         self.shared.state.lock().requests.iter().cloned().collect()
     }
 
-    /// Everything that was told so far, in order, where [`Options::keeps_told`] asks for it.
-    pub(crate) fn told(&self) -> Vec<Told> {
-        self.shared.state.lock().told.clone()
+    /// Everything sent so far, in order; recorded only with [`Options::keeps_sent`].
+    pub(crate) fn sent(&self) -> Vec<Sent> {
+        self.shared.state.lock().sent.clone()
     }
 
-    /// What clients did that the venue would hold against them; empty for a good one.
+    /// What clients did that the venue would object to; empty if they behaved.
     pub(crate) fn violations(&self) -> Vec<String> {
         self.shared.state.lock().violations.clone()
     }
 
-    /// How many a `PING` was heard and not answered, because its socket was told not to.
+    /// The number of `PING`s that were not answered, because of a fault.
     pub(crate) fn pings_unanswered(&self) -> usize {
         self.shared.state.lock().pings_unanswered
     }
@@ -252,20 +252,20 @@ impl StandIn {
         state.sockets.iter().map(|(&id, socket)| (id, socket.tokens.len())).collect()
     }
 
-    /// The open sockets that have this token.
+    /// The open sockets subscribed to this token.
     pub(crate) fn sockets_of(&self, token: &str) -> Vec<u64> {
         let state = self.shared.state.lock();
         state.tokens[state.token(token)].subscribers.clone()
     }
 
-    /// The next so many answers of Gamma leave out the tokens of this market.
+    /// Omits this market's tokens from Gamma's next `answer_count` descriptions of it.
     pub(crate) fn hydrate_after(&self, condition_id: &str, answer_count: u32) {
         let mut state = self.shared.state.lock();
         let market = state.market(condition_id);
         state.markets[market].hydration_left = answer_count;
     }
 
-    /// Changes what Gamma tells of a market.
+    /// Edits Gamma's description of a market.
     pub(crate) fn describe(
         &self,
         condition_id: &str,
@@ -280,7 +280,7 @@ impl StandIn {
 
 impl Drop for StandIn {
     fn drop(&mut self) {
-        // The writers of the sockets end with their queues.
+        // The sockets' writers end with their queues.
         self.shared.state.lock().sockets.clear();
     }
 }

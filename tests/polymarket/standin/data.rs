@@ -1,4 +1,4 @@
-//! The data API: `/v2/resolutions`, as the chain has it.
+//! The data API: `/v2/resolutions`, the payouts on the chain.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::market::Payout;
 use super::server::Query;
 use super::state::State;
 
-/// Answers a request to this path of the data API.
+/// Answers a request for this path of the data API.
 pub(crate) fn answer(state: &State, path: &str, query: &Query) -> Answer {
     if path != "/v2/resolutions" {
         return Answer::status(404, r#"{"error":"not found"}"#);

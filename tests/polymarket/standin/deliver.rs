@@ -1,4 +1,4 @@
-//! From what happens at the venue to what each socket is sent.
+//! Sockets, and which of them each event of the venue is sent to.
 
 use std::collections::BTreeSet;
 
@@ -9,35 +9,35 @@ use tokio::time::Instant;
 
 use super::fault::SocketFaults;
 use super::frames::{BookForm, text_frame, text_of, write_book};
-use super::state::{State, Told};
+use super::state::{Sent, State};
 
-/// A socket that has not taken so many frames is dropped, as the venue does.
+/// A socket with this many unsent frames is dropped, as the venue does.
 pub(crate) const SOCKET_QUEUE_MAX: usize = 65_536;
 
-/// What a socket's writer does next.
+/// A socket writer's next action.
 #[derive(Clone, Debug)]
 pub(crate) enum Out {
-    /// Writes these bytes.
+    /// Write these bytes.
     Frame(Bytes),
-    /// Writes these bytes at this time, and nothing before.
+    /// Write these bytes at this time, and nothing before.
     Late(Instant, Bytes),
-    /// Ends the sending side, and stays.
+    /// Close the sending side, and keep the connection.
     HalfClose,
 }
 
-/// A socket that is open.
+/// An open socket.
 pub(crate) struct Socket {
     queue: mpsc::Sender<Out>,
     pub(crate) tokens: BTreeSet<usize>,
-    /// It has sent the initial form.
+    /// Whether the client has sent its first subscription.
     pub(crate) is_subscribed: bool,
-    /// It wants the events beside books and trades.
+    /// Whether the client requested custom events, those other than books and trades.
     is_custom: bool,
     pub(crate) faults: SocketFaults,
 }
 
 impl State {
-    /// A socket from now on; its number, and what it must write.
+    /// Opens a socket; returns its number and the queue of what it must write.
     pub(crate) fn open_socket(&mut self) -> (u64, mpsc::Receiver<Out>) {
         let (queue, outgoing) = mpsc::channel(SOCKET_QUEUE_MAX);
         self.socket_count_ever += 1;
@@ -56,7 +56,7 @@ impl State {
         (id, outgoing)
     }
 
-    /// The socket is gone.
+    /// Removes a socket and its subscriptions.
     pub(crate) fn close_socket(&mut self, id: u64) {
         let Some(socket) = self.sockets.remove(&id) else { return };
         for token in socket.tokens {
@@ -64,7 +64,7 @@ impl State {
         }
     }
 
-    /// A text message of a client.
+    /// Handles a text message from a client.
     pub(crate) fn hear(&mut self, id: u64, text: &str) {
         if text == "PING" {
             if self.sockets.get(&id).is_some_and(|socket| !socket.faults.is_pong_dead) {
@@ -121,34 +121,34 @@ impl State {
             return;
         }
         let mut payload = b"[".to_vec();
-        let mut told = Vec::new();
+        let mut included = Vec::new();
         for &token in tokens.iter().filter(|&&token| self.tokens[token].has_book) {
             if payload.len() > 1 {
                 payload.push(b',');
             }
             let place = &self.tokens[token];
             write_book(&mut payload, &self.markets[place.market], place.shown(), BookForm::Dump);
-            told.push(token);
+            included.push(token);
         }
         payload.push(b']');
         if self.send(id, &text_frame(&payload)) {
-            for token in told {
+            for token in included {
                 self.tokens[token].history.shown();
             }
         }
     }
 
-    /// To every socket that has a token of this market, once.
-    pub(crate) fn tell_market(&mut self, market: usize, frame: &Bytes) {
+    /// Sends a frame once to every subscriber of the market, and marks the books as shown.
+    pub(crate) fn send_to_market(&mut self, market: usize, frame: &Bytes) {
         let tokens = self.markets[market].tokens.clone();
-        let mut told: Vec<u64> = tokens
+        let mut receivers: Vec<u64> = tokens
             .iter()
             .flat_map(|&token| self.tokens[token].subscribers.iter().copied())
             .collect();
-        told.sort_unstable();
-        told.dedup();
+        receivers.sort_unstable();
+        receivers.dedup();
         let mut is_shown = false;
-        for id in told {
+        for id in receivers {
             is_shown |= self.send(id, frame);
         }
         if is_shown {
@@ -158,11 +158,11 @@ impl State {
         }
     }
 
-    /// To every socket that has this token.
-    pub(crate) fn tell_token(&mut self, token: usize, frame: &Bytes) {
-        let told = self.tokens[token].subscribers.clone();
+    /// Sends a frame to every subscriber of this token, and marks its book as shown.
+    pub(crate) fn send_to_token(&mut self, token: usize, frame: &Bytes) {
+        let receivers = self.tokens[token].subscribers.clone();
         let mut is_shown = false;
-        for id in told {
+        for id in receivers {
             is_shown |= self.send(id, frame);
         }
         if is_shown {
@@ -170,8 +170,8 @@ impl State {
         }
     }
 
-    /// To every socket that has this token and asked for more than books.
-    pub(crate) fn tell_custom(&mut self, token: usize, frame: &Bytes) {
+    /// Sends a frame to the subscribers of this token that requested custom events.
+    pub(crate) fn send_to_custom(&mut self, token: usize, frame: &Bytes) {
         for id in self.tokens[token].subscribers.clone() {
             if self.sockets.get(&id).is_some_and(|socket| socket.is_custom) {
                 self.send(id, frame);
@@ -179,28 +179,28 @@ impl State {
         }
     }
 
-    /// To every socket that has a token of this market; it shows no book.
-    pub(crate) fn tell_event(&mut self, market: usize, frame: &Bytes) {
-        let told: BTreeSet<u64> = self.markets[market]
+    /// Sends a frame that shows no book to every subscriber of the market.
+    pub(crate) fn send_event(&mut self, market: usize, frame: &Bytes) {
+        let receivers: BTreeSet<u64> = self.markets[market]
             .tokens
             .iter()
             .flat_map(|&token| self.tokens[token].subscribers.iter().copied())
             .collect();
-        for id in told {
+        for id in receivers {
             self.send(id, frame);
         }
     }
 
-    /// To every socket that asked for more than books.
-    pub(crate) fn tell_all_custom(&mut self, frame: &Bytes) {
-        let told: Vec<u64> =
+    /// Sends a frame to every socket that requested custom events.
+    pub(crate) fn send_to_all_custom(&mut self, frame: &Bytes) {
+        let receivers: Vec<u64> =
             self.sockets.iter().filter(|(_, socket)| socket.is_custom).map(|(&id, _)| id).collect();
-        for id in told {
+        for id in receivers {
             self.send(id, frame);
         }
     }
 
-    /// Puts a frame on a socket as far as its faults let it; whether it is on its way.
+    /// Sends a frame on a socket, subject to its faults. Returns whether it is on its way.
     pub(crate) fn send(&mut self, id: u64, frame: &Bytes) -> bool {
         let Some(socket) = self.sockets.get_mut(&id) else { return false };
         let frames = socket.faults.pass(frame);
@@ -213,7 +213,8 @@ impl State {
         is_sent
     }
 
-    /// Puts a frame on a socket; whether it is on its way.
+    /// Sends a frame on a socket, ignoring all its faults but the delay. Returns whether it is on
+    /// its way.
     pub(crate) fn send_past_faults(&mut self, id: u64, frame: Bytes) -> bool {
         let text = text_of(&frame);
         let Some(socket) = self.sockets.get_mut(&id) else { return false };
@@ -223,7 +224,7 @@ impl State {
         };
         if socket.queue.try_send(out).is_ok() {
             if let Some(text) = text {
-                self.note(|| Told::Frame { socket: id, text });
+                self.note(|| Sent::Frame { socket: id, text });
             }
             return true;
         }
@@ -232,12 +233,12 @@ impl State {
         false
     }
 
-    /// Its writer ends with its queue, and the connection with its writer.
+    /// Drops a socket: its writer ends with its queue, and the connection with its writer.
     pub(crate) fn drop_socket(&mut self, id: u64) {
         self.close_socket(id);
     }
 
-    /// Nothing more is sent to it. It is heard as before.
+    /// Closes the sending side of a socket, which keeps receiving.
     pub(crate) fn half_close_socket(&mut self, id: u64) {
         let Some(socket) = self.sockets.get_mut(&id) else { return };
         socket.faults.is_frozen = true;

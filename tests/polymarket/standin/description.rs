@@ -1,8 +1,8 @@
-//! What Gamma tells of a market: the recorded text as it is, or one that a test has changed.
+//! Gamma's description of a market: the recorded text, or an edited one.
 
 use serde_json::{Map, Value};
 
-/// A description, verbatim until it is edited.
+/// A description, kept verbatim until it is edited.
 #[derive(Clone, Debug)]
 pub(crate) struct Description {
     raw: String,
@@ -10,47 +10,47 @@ pub(crate) struct Description {
 }
 
 impl Description {
-    /// Of the text of a JSON object.
+    /// From the text of a JSON object.
     #[track_caller]
     pub(crate) fn of_text(raw: String) -> Self {
         let fields = serde_json::from_str(&raw).unwrap();
         Self { raw, fields }
     }
 
-    /// Of its fields.
+    /// From the fields of a JSON object.
     pub(crate) fn of_fields(fields: Map<String, Value>) -> Self {
         Self { raw: Value::Object(fields.clone()).to_string(), fields }
     }
 
-    /// As it goes out.
+    /// The text that Gamma sends.
     pub(crate) fn raw(&self) -> &str {
         &self.raw
     }
 
-    /// As it goes out while the venue has not yet filled in the tokens.
+    /// The text that Gamma sends before it has filled in the tokens.
     pub(crate) fn raw_without_tokens(&self) -> String {
         let mut fields = self.fields.clone();
         fields.insert("clobTokenIds".to_owned(), Value::from(""));
         Value::Object(fields).to_string()
     }
 
-    /// Changes what is told from now on.
+    /// Edits the description.
     pub(crate) fn edit(&mut self, change: impl FnOnce(&mut Map<String, Value>)) {
         change(&mut self.fields);
         self.raw = Value::Object(self.fields.clone()).to_string();
     }
 
-    /// A field; null when it is missing.
+    /// A field; null if it is missing.
     pub(crate) fn field(&self, name: &str) -> &Value {
         self.fields.get(name).unwrap_or(&Value::Null)
     }
 
-    /// A field that is true or false; false when it is neither.
+    /// A boolean field; false if it is missing or no boolean.
     pub(crate) fn is(&self, name: &str) -> bool {
         self.field(name) == &Value::Bool(true)
     }
 
-    /// A number, whether it is told as one or as a text; zero without one.
+    /// A number, written as a number or a text; zero if it is missing or neither.
     pub(crate) fn number(&self, name: &str) -> f64 {
         match self.field(name) {
             Value::String(text) => text.parse().unwrap_or(0.0),
@@ -58,7 +58,7 @@ impl Description {
         }
     }
 
-    /// A list that is told as a text.
+    /// A list that is written as a text.
     pub(crate) fn list(&self, name: &str) -> Vec<String> {
         let Some(text) = self.field(name).as_str() else { return Vec::new() };
         let values: Vec<Value> = serde_json::from_str(text).unwrap_or_default();
@@ -73,7 +73,7 @@ impl Description {
         self.is_of("tags", id)
     }
 
-    /// Whether one of its events is of this series.
+    /// Whether one of its events belongs to this series.
     pub(crate) fn has_series(&self, id: &str) -> bool {
         self.is_of("series", id)
     }

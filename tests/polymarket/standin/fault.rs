@@ -1,4 +1,4 @@
-//! How the venue misbehaves: on sockets, in single frames, and at its endpoints.
+//! The faults of the venue: on sockets, in single frames, and at endpoints.
 
 use std::time::Duration;
 
@@ -9,80 +9,80 @@ use super::server::Host;
 /// Which sockets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Which<'a> {
-    /// Those that are open.
+    /// The open ones.
     Open,
-    /// Those that are open, and those that will be.
+    /// The open ones, and those opened later.
     Every,
-    /// The one of this number.
+    /// The socket with this number.
     One(u64),
-    /// Those that are open and have this token.
+    /// The open ones subscribed to this token.
     Of(&'a str),
 }
 
-/// What is wrong with a socket, until it is used up or [`super::StandIn::behave`]. Books go on
-/// changing; what the client is told does not.
+/// A socket's fault, which lasts until it is used up or until [`super::StandIn::behave`]. Books
+/// keep changing; only what the client receives is affected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
-    /// No event arrives any more.
+    /// No more events are sent.
     Freeze {
         /// Whether a `PING` is still answered.
         has_pong: bool,
     },
-    /// The next so many frames are never sent.
+    /// The next frames are never sent.
     Skip {
         /// How many.
         frames: u32,
     },
-    /// The next so many frames are sent twice.
+    /// The next frames are sent twice.
     Duplicate {
         /// How many.
         frames: u32,
     },
-    /// The next so many pairs of frames are sent the second first.
+    /// In each of the next pairs of frames, the second is sent first.
     Swap {
         /// How many pairs.
         pairs: u32,
     },
-    /// The hashes of the next so many frames that have one are wrong.
+    /// The hashes are wrong in the next frames that have one.
     CorruptHash {
         /// How many.
         frames: u32,
     },
-    /// The next so many frames tell a time that is decades ahead.
+    /// The timestamps of the next frames are decades ahead.
     Ahead {
         /// How many.
         frames: u32,
     },
-    /// Every frame comes so much later, answers to `PING` included.
+    /// Every frame is delayed this long, answers to `PING` included.
     Delay(Duration),
-    /// The connection ends, without a word of goodbye.
+    /// The connection ends without a close frame.
     Drop,
-    /// The venue sends no more and reads on.
+    /// The venue sends no more but keeps receiving.
     HalfClose,
 }
 
-/// A frame that no event has caused.
+/// A frame that no event caused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Injection<'a> {
-    /// A book of this token whose best bid is above its best ask, with a hash that fits.
+    /// A book of this token whose best bid is above its best ask, with a matching hash.
     CrossedBook(&'a str),
     /// Not JSON.
     Garbage,
-    /// A text frame of no bytes.
+    /// An empty text frame.
     Empty,
     /// The answer to a subscription that adds nothing.
     NoNewAssets,
-    /// A text frame of so many bytes.
+    /// A text frame of this many bytes.
     Huge(usize),
     /// A binary frame.
     Binary,
-    /// JSON with an `event_type` that nobody knows.
+    /// JSON with an unknown `event_type`.
     UnknownEvent,
     /// This text.
     Text(&'a str),
 }
 
-/// What is wrong with one socket now.
+/// The current faults of a socket.
 #[derive(Debug, Default)]
 pub(crate) struct SocketFaults {
     pub(crate) is_frozen: bool,
@@ -93,12 +93,12 @@ pub(crate) struct SocketFaults {
     pub(crate) corrupt: u32,
     pub(crate) ahead: u32,
     pub(crate) delay: Option<Duration>,
-    /// The first of a pair that is swapped.
+    /// The first frame of a pair that is being swapped.
     pub(crate) held: Option<Bytes>,
 }
 
 impl SocketFaults {
-    /// What goes out when this frame should; nothing when it is withheld for good.
+    /// The frames to send in place of this one; none if it is withheld.
     pub(crate) fn pass(&mut self, frame: &Bytes) -> Vec<Bytes> {
         let has_used = |count: &mut u32| {
             let is_due = *count > 0;
@@ -132,7 +132,7 @@ impl SocketFaults {
     }
 }
 
-/// The frame with another first digit in each of its hashes; `None` when it has none.
+/// The frame with the first digit of each hash changed; `None` if it has no hash.
 fn with_other_hashes(frame: &Bytes) -> Option<Bytes> {
     const NAME: &[u8] = br#""hash":""#;
     let mut bytes = frame.to_vec();
@@ -144,7 +144,7 @@ fn with_other_hashes(frame: &Bytes) -> Option<Bytes> {
     (start > 0).then(|| bytes.into())
 }
 
-/// The frame with another first digit in each of its times.
+/// The frame with the first digit of each timestamp changed.
 fn ahead(frame: &Bytes) -> Bytes {
     const NAME: &[u8] = br#""timestamp":"1"#;
     let mut bytes = frame.to_vec();
@@ -156,12 +156,12 @@ fn ahead(frame: &Bytes) -> Bytes {
     bytes.into()
 }
 
-/// What can be asked for.
+/// A kind of request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Endpoint {
-    /// `GET /markets/keyset` in some order: a list.
+    /// `GET /markets/keyset` with an order: a listing.
     Keyset,
-    /// `GET /markets/keyset` of markets that are named.
+    /// `GET /markets/keyset` for named markets.
     Named,
     /// `GET /events/keyset`.
     Events,
@@ -199,7 +199,7 @@ impl Endpoint {
         Self::Upgrade,
     ];
 
-    /// The one that this request belongs to.
+    /// The endpoint of this request.
     pub(crate) fn of(host: Host, path: &str, query: &str) -> Self {
         match (host, path) {
             (Host::Socket, _) => Self::Upgrade,
@@ -217,29 +217,30 @@ impl Endpoint {
     }
 }
 
-/// What a decompression bomb unpacks to.
+/// The unpacked size of a decompression bomb.
 pub(crate) const BOMB_BYTES: u64 = 1 << 26;
 
-/// What is wrong with an endpoint.
+/// The fault of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum EndpointFault {
-    /// It refuses: 403 by the edge, 425 while the venue restarts, 429 when asked too often.
+    /// It refuses: 403 from the edge, 425 while the venue restarts, 429 when the rate limit is
+    /// exceeded.
     Refuse {
         /// The status.
         status: u16,
-        /// The header, in seconds.
+        /// The `Retry-After` header, in seconds.
         retry_after_s: Option<u32>,
     },
-    /// It refuses with 429, and `Retry-After` names the moment that is so many seconds away.
+    /// It refuses with 429, and `Retry-After` is the date this many seconds from now.
     RefuseUntil {
-        /// How far away.
+        /// How far in the future.
         seconds: u32,
     },
-    /// The answer comes so much later.
+    /// The answer is delayed this long.
     Slow(Duration),
     /// No answer ever comes.
     Silent,
-    /// The answer is whole by its length, and its JSON ends in the middle.
+    /// The answer has its full announced length, but its JSON ends in the middle.
     Truncate,
     /// The connection ends in the middle of the body.
     Cut,
@@ -247,6 +248,6 @@ pub(crate) enum EndpointFault {
     Garbage,
     /// A short body that unpacks to [`BOMB_BYTES`] of white space.
     Bomb,
-    /// A body that is called gzip and is not.
+    /// A body that is labelled gzip but is not.
     NotGzip,
 }

@@ -7,23 +7,23 @@ use bytes::Bytes;
 use super::ladder::Side;
 use super::market::{Market, Shown, Token};
 
-/// A whole text message.
+/// The first byte of an unfragmented text frame.
 const TEXT: u8 = 0x81;
 
-/// A whole binary message.
+/// The first byte of an unfragmented binary frame.
 const BINARY: u8 = 0x82;
 
-/// A text frame of this payload, ready for the wire.
+/// A text frame with this payload, ready for the wire.
 pub(crate) fn text_frame(payload: &[u8]) -> Bytes {
     frame(TEXT, payload)
 }
 
-/// A binary frame of this payload.
+/// A binary frame with this payload.
 pub(crate) fn binary_frame(payload: &[u8]) -> Bytes {
     frame(BINARY, payload)
 }
 
-/// The text in a frame of ours; `None` when it is binary.
+/// The text in one of our frames; `None` if it is binary.
 pub(crate) fn text_of(frame: &Bytes) -> Option<Bytes> {
     let head = match frame[1] {
         0..=125 => 2,
@@ -56,13 +56,13 @@ fn frame(first: u8, payload: &[u8]) -> Bytes {
 pub(crate) enum BookForm {
     /// The initial dump: with tick size and last trade price.
     Dump,
-    /// In the middle of the stream: without them.
+    /// A later book in the stream: without them.
     Again,
     /// The answer of the REST service.
     Rest,
 }
 
-/// A book as the venue writes it in this place.
+/// Writes a book in the form that the venue uses there.
 pub(crate) fn write_book(out: &mut Vec<u8>, market: &Market, token: Shown<'_>, form: BookForm) {
     let head = format!(
         r#"{{"market":"{}","asset_id":"{}","timestamp":"{}","hash":"{}","#,
@@ -114,7 +114,7 @@ pub(crate) fn write_entry(
     out.extend(pieces);
 }
 
-/// A `price_change` of these entries.
+/// A `price_change` with these entries.
 pub(crate) fn price_change(market: &Market, entries: &str, timestamp_ms: u64) -> String {
     let mut text = String::with_capacity(entries.len() + 160);
     write!(

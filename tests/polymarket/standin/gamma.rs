@@ -1,5 +1,5 @@
-//! The metadata service: `/markets/keyset`, `/events/keyset`, and `/markets` and `/events`, which
-//! are to end.
+//! The metadata service: `/markets/keyset`, `/events/keyset`, and the deprecated `/markets` and
+//! `/events`.
 
 use std::cmp::Ordering;
 
@@ -13,12 +13,12 @@ use super::options::EndCursor;
 use super::server::Query;
 use super::state::State;
 
-/// What one page holds at most.
+/// The largest page.
 const LIMIT_MAX: usize = 100;
-/// What a page holds when nobody says.
+/// The size of a page if the query does not set it.
 const LIMIT_DEFAULT: usize = 20;
 
-/// What a listing is ordered by.
+/// The sort key of a listing.
 #[derive(Clone, PartialEq, Debug)]
 enum Key {
     Number(f64),
@@ -47,7 +47,7 @@ impl Key {
     }
 }
 
-/// Answers a request to this path of Gamma.
+/// Answers a request for this path of Gamma.
 pub(crate) fn answer(state: &mut State, path: &str, query: &Query) -> Answer {
     match path {
         "/markets/keyset" => keyset(state, query),
@@ -59,7 +59,7 @@ pub(crate) fn answer(state: &mut State, path: &str, query: &Query) -> Answer {
             let limit = query.number("limit").unwrap_or(LIMIT_DEFAULT);
             let page: Vec<usize> =
                 rows.into_iter().skip(offset).take(limit).map(|row| row.1).collect();
-            Answer::json(format!("[{}]", told(state, &page)))
+            Answer::json(format!("[{}]", descriptions(state, &page)))
                 .and("sunset", "Fri, 01 May 2026 00:00:00 GMT")
                 .and("warning", "299 - \"use /markets/keyset\"")
         }
@@ -104,7 +104,7 @@ fn keyset(state: &mut State, query: &Query) -> Answer {
         (_, EndCursor::Absent, _) => String::new(),
     };
     let page: Vec<usize> = rows.into_iter().map(|row| row.1).collect();
-    Answer::json(format!(r#"{{"markets":[{}]{next}}}"#, told(state, &page)))
+    Answer::json(format!(r#"{{"markets":[{}]{next}}}"#, descriptions(state, &page)))
 }
 
 fn cursor(key: &Key, market: usize) -> String {
@@ -125,7 +125,7 @@ fn parse_cursor(text: &str) -> Option<(Key, usize)> {
     Some((key, usize::try_from(value[1].as_u64()?).ok()?))
 }
 
-/// The markets that the query wants, in its order.
+/// The markets that match the query, in its order.
 fn rows(state: &State, query: &Query) -> Vec<(Key, usize)> {
     let field = query.first("order").unwrap_or("");
     let is_ascending = query.first("ascending") == Some("true");
@@ -144,7 +144,7 @@ fn rows(state: &State, query: &Query) -> Vec<(Key, usize)> {
 }
 
 fn is_wanted(description: &Description, query: &Query) -> bool {
-    /// Whether any of the values of this repeated parameter is one that the market has.
+    /// Whether the market has any of the values of this repeated parameter.
     fn any(query: &Query, name: &str, has: impl Fn(&str) -> bool) -> bool {
         let mut values = query.all(name).peekable();
         values.peek().is_none() || values.any(has)
@@ -170,8 +170,8 @@ fn is_wanted(description: &Description, query: &Query) -> bool {
         && at_least("liquidity_num_min", "liquidityNum")
 }
 
-/// The descriptions of these markets, with commas between them.
-fn told(state: &mut State, page: &[usize]) -> String {
+/// The descriptions of these markets, separated by commas.
+fn descriptions(state: &mut State, page: &[usize]) -> String {
     let texts: Vec<String> = page.iter().map(|&place| description_of(state, place)).collect();
     texts.join(",")
 }
@@ -200,7 +200,8 @@ fn one(state: &mut State, name: &str, is_slug: bool) -> Answer {
     }
 }
 
-/// A page of events. Its cursors are places in the list: the stand-in's does not change beneath.
+/// A page of events. Its cursors are places in the list, which is safe because the stand-in's list
+/// does not change.
 fn events_keyset(state: &mut State, query: &Query) -> Answer {
     const EVENTS_LIMIT_MAX: usize = 500;
     let first: usize =
@@ -215,23 +216,24 @@ fn events_keyset(state: &mut State, query: &Query) -> Answer {
     Answer::json(body.to_string())
 }
 
-/// The events of the markets that the query wants, each with its markets.
+/// The events of the markets that match the query, each with its markets.
 fn events(state: &mut State, query: &Query) -> Vec<Value> {
     let mut events: Vec<(Value, Vec<usize>)> = Vec::new();
     for (_, place) in rows(state, query) {
-        let description = state.markets[place].description.as_ref().expect("it is described");
+        let description =
+            state.markets[place].description.as_ref().expect("only described markets are listed");
         let Some(stub) = description.field("events").get(0) else { continue };
         match events.iter_mut().find(|(known, _)| known["id"] == stub["id"]) {
             Some((_, markets)) => markets.push(place),
             None => events.push((stub.clone(), vec![place])),
         }
     }
-    let mut told_events = Vec::new();
+    let mut complete = Vec::new();
     for (mut event, markets) in events {
         let texts = markets.iter().map(|&place| description_of(state, place));
         let nested: Vec<Value> = texts.map(|text| serde_json::from_str(&text).unwrap()).collect();
         event["markets"] = Value::Array(nested);
-        told_events.push(event);
+        complete.push(event);
     }
-    told_events
+    complete
 }

@@ -1,6 +1,6 @@
-//! Every state that a book was in, and when: what an auditor holds fills against.
+//! Every state of a book and when it held: the auditor checks fills against them.
 //!
-//! A state is kept as the change that led to it, so that an hour of them fits into memory.
+//! A state is stored as a change from the previous one, so that an hour of states fits into memory.
 
 use std::collections::VecDeque;
 
@@ -13,24 +13,24 @@ pub(crate) struct PublishedBook {
     pub(crate) bids: Vec<Level>,
     /// Best level first.
     pub(crate) asks: Vec<Level>,
-    /// The venue's hash of it.
+    /// The venue's hash.
     pub(crate) hash: String,
-    /// The venue's time of it, in milliseconds since 1970.
+    /// The venue's timestamp, in milliseconds since 1970.
     pub(crate) timestamp_ms: u64,
-    /// Since when it was the venue's book, in microseconds since 1970.
+    /// When it became the venue's book, in microseconds since 1970.
     pub(crate) from_us: u64,
-    /// Until when; `None` while it is.
+    /// When it was replaced; `None` for the current book.
     pub(crate) until_us: Option<u64>,
-    /// Whether anybody was shown it: a frame was put on a socket, or a request was answered.
+    /// Whether any client was shown it, in a frame or an answer.
     pub(crate) is_shown: bool,
 }
 
-/// How a state came from the one before.
+/// The difference between a state and the previous one.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
-    /// Levels changed to these sizes.
+    /// These levels have new sizes.
     Levels(Vec<(Side, Level)>),
-    /// Another book.
+    /// The whole book was replaced.
     Whole(Box<Ladder>),
 }
 
@@ -43,10 +43,10 @@ struct Entry {
     is_shown: bool,
 }
 
-/// The states of one token's book, the newest of them at most so many.
+/// The states of one token's book: the newest `entry_count_max` of them.
 #[derive(Clone, Debug)]
 pub(crate) struct History {
-    /// What the book was before the first entry.
+    /// The book before the first entry.
     base: Ladder,
     entries: VecDeque<Entry>,
     entry_count_max: usize,
@@ -57,7 +57,7 @@ impl History {
         Self { base: Ladder::default(), entries: VecDeque::new(), entry_count_max }
     }
 
-    /// A new state, from this moment.
+    /// Adds a state that holds from `from_us` on.
     pub(crate) fn push(&mut self, change: Change, hash: &str, timestamp_ms: u64, from_us: u64) {
         if self.entries.len() >= self.entry_count_max
             && let Some(oldest) = self.entries.pop_front()
@@ -68,14 +68,14 @@ impl History {
         self.entries.push_back(entry);
     }
 
-    /// Somebody was shown the newest state.
+    /// Marks the newest state as shown to a client.
     pub(crate) fn shown(&mut self) {
         if let Some(newest) = self.entries.back_mut() {
             newest.is_shown = true;
         }
     }
 
-    /// All states that are kept, oldest first.
+    /// All states kept, oldest first.
     pub(crate) fn published(&self) -> Vec<PublishedBook> {
         let mut ladder = self.base.clone();
         let ends = self.entries.iter().skip(1).map(|entry| Some(entry.from_us)).chain([None]);

@@ -1,4 +1,4 @@
-//! A book as the venue writes it: levels by the exact texts of price and size, and its hash.
+//! A book as the venue writes it: levels with the exact texts of price and size, and the hash.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::decimal::{micros, mirrored};
 
-/// A side of a book, or the side of an order that takes.
+/// A side of a book, or a taker's side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Side {
     /// Bids.
@@ -17,7 +17,7 @@ pub(crate) enum Side {
 }
 
 impl Side {
-    /// As the venue writes it.
+    /// The venue's name for the side.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Buy => "BUY",
@@ -33,13 +33,13 @@ impl Side {
         }
     }
 
-    /// Reads what the venue writes.
+    /// Parses the venue's name for a side.
     #[track_caller]
     pub(crate) fn parse(text: &str) -> Self {
         match text {
             "BUY" => Self::Buy,
             "SELL" => Self::Sell,
-            _ => panic!("{text:?} is no side"),
+            _ => panic!("{text:?} is not a side"),
         }
     }
 }
@@ -54,7 +54,7 @@ pub(crate) struct Ladder {
     asks: BTreeMap<i64, Level>,
 }
 
-/// What the hash of a book covers beside its levels.
+/// What the hash of a book covers besides its levels.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head<'a> {
     pub(crate) market: &'a str,
@@ -67,7 +67,7 @@ pub(crate) struct Head<'a> {
 }
 
 impl Ladder {
-    /// The book in an object with `bids` and `asks`, as recorded.
+    /// Reads a recorded object with `bids` and `asks`.
     #[track_caller]
     pub(crate) fn of_json(book: &Value) -> Self {
         let mut ladder = Self::default();
@@ -79,7 +79,7 @@ impl Ladder {
         ladder
     }
 
-    /// The size at this price from now on; `"0"` takes the level away.
+    /// Sets the size at this price; `"0"` removes the level.
     pub(crate) fn set(&mut self, side: Side, price: &str, size: &str) {
         let at = micros(price);
         let levels = self.levels_mut(side);
@@ -92,7 +92,7 @@ impl Ladder {
         }
     }
 
-    /// The levels of a side, the best first.
+    /// The levels of a side, best first.
     pub(crate) fn best_first(&self, side: Side) -> Box<dyn Iterator<Item = &Level> + '_> {
         match side {
             Side::Buy => Box::new(self.bids.values().rev()),
@@ -100,19 +100,19 @@ impl Ladder {
         }
     }
 
-    /// The price of the best level, as texts of the wire: `"0"` and `"1"` stand for an empty side.
+    /// The best bid and ask as they appear on the wire: `"0"` and `"1"` stand for an empty side.
     pub(crate) fn top(&self) -> (&str, &str) {
         let bid = self.bids.last_key_value().map_or("0", |(_, level)| &level.0);
         let ask = self.asks.first_key_value().map_or("1", |(_, level)| &level.0);
         (bid, ask)
     }
 
-    /// The number of levels of both sides.
+    /// The number of levels on both sides.
     pub(crate) fn level_count(&self) -> usize {
         self.bids.len() + self.asks.len()
     }
 
-    /// The size at this price; `None` without a level.
+    /// The size at this price; `None` if there is no level.
     pub(crate) fn size(&self, side: Side, price: &str) -> Option<&str> {
         let levels = if side == Side::Buy { &self.bids } else { &self.asks };
         levels.get(&micros(price)).map(|level| &*level.1)
@@ -129,7 +129,7 @@ impl Ladder {
         other
     }
 
-    /// `"bids":[…],"asks":[…]`, the best level last on both sides.
+    /// Writes `"bids":[…],"asks":[…]`, with the best level last on both sides.
     pub(crate) fn write_sides(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(br#""bids":["#);
         write_levels(out, self.bids.values());
@@ -138,7 +138,7 @@ impl Ladder {
         out.push(b']');
     }
 
-    /// The venue's hash: SHA-1 over compact JSON with exactly this order of keys.
+    /// The venue's hash: SHA-1 of compact JSON with the keys in exactly this order.
     pub(crate) fn hash(&self, head: Head<'_>) -> String {
         let mut text = Vec::with_capacity(512 + 48 * self.level_count());
         let timestamp = head.timestamp_ms.to_string();
@@ -194,8 +194,8 @@ fn write_levels<'a>(out: &mut Vec<u8>, levels: impl Iterator<Item = &'a Level>) 
     }
 }
 
-/// A string of the wire.
+/// A JSON string's text.
 #[track_caller]
 pub(crate) fn text_of(value: &Value) -> &str {
-    value.as_str().unwrap_or_else(|| panic!("{value} is no string"))
+    value.as_str().unwrap_or_else(|| panic!("{value} is not a string"))
 }

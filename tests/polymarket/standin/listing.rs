@@ -1,4 +1,4 @@
-//! Markets that come and go: listed to everybody, resolved step by step, as the venue does.
+//! Markets that are listed and resolved, in the venue's steps.
 
 use serde_json::{Value, json};
 
@@ -8,15 +8,15 @@ use super::state::{State, now_us};
 use super::world::MarketSeed;
 
 impl State {
-    /// A market from now on, told to every socket that asked for more than books.
+    /// Adds a market, and announces it on every socket that requested custom events.
     pub(crate) fn list_market(&mut self, seed: &MarketSeed) {
         let place = self.add_market(seed);
         let market = &self.markets[place];
-        let told = |name: &str| {
+        let field = |name: &str| {
             let description = market.description.as_ref();
             description.map_or(Value::Null, |description| description.field(name).clone())
         };
-        let schedule = match told("feeSchedule") {
+        let schedule = match field("feeSchedule") {
             Value::Object(fields) => json!({
                 "exponent": fields["exponent"].to_string(),
                 "rate": fields["rate"].to_string(),
@@ -26,11 +26,11 @@ impl State {
             _ => Value::Null,
         };
         let frame = json!({
-            "id": told("id"),
-            "question": told("question"),
+            "id": field("id"),
+            "question": field("question"),
             "market": market.condition_id,
-            "slug": told("slug"),
-            "description": told("description"),
+            "slug": field("slug"),
+            "description": field("description"),
             "assets_ids": seed.token_ids,
             "outcomes": seed.outcomes,
             "event_message": null,
@@ -38,35 +38,35 @@ impl State {
             "event_type": "new_market",
             "tags": [],
             "condition_id": market.condition_id,
-            "active": told("active"),
+            "active": field("active"),
             "clob_token_ids": seed.token_ids,
             "order_price_min_tick_size": market.tick_size,
             "group_item_title": "",
             "taker_base_fee": "1000",
-            "fees_enabled": told("feesEnabled"),
+            "fees_enabled": field("feesEnabled"),
             "fee_schedule": schedule,
         });
-        self.tell_all_custom(&text_frame(frame.to_string().as_bytes()));
+        self.send_to_all_custom(&text_frame(frame.to_string().as_bytes()));
     }
 
-    /// The books of the market are gone, and Gamma and the CLOB tell it as closed and paid so.
+    /// Removes the market's books, and closes it with this payout on Gamma and the CLOB.
     pub(crate) fn resolve(&mut self, place: usize, payout: Payout) {
         self.remove_books(place);
         self.resolve_on_clob(place, payout);
         self.resolve_on_gamma(place, payout);
         if let Payout::Winner(winner) = payout {
-            self.tell_resolved(place, winner);
+            self.announce_resolved(place, winner);
         }
     }
 
-    /// The venue has no books of this market any more.
+    /// Removes the market's books.
     pub(crate) fn remove_books(&mut self, place: usize) {
         for &token in &self.markets[place].tokens {
             self.tokens[token].has_book = false;
         }
     }
 
-    /// The CLOB tells the market as closed and paid so.
+    /// Closes the market with this payout on the CLOB.
     pub(crate) fn resolve_on_clob(&mut self, place: usize, payout: Payout) {
         let market = &mut self.markets[place];
         market.payout = Some(payout);
@@ -74,7 +74,7 @@ impl State {
         market.compact = None;
     }
 
-    /// Gamma tells the market as closed and paid so.
+    /// Closes the market with this payout on Gamma.
     pub(crate) fn resolve_on_gamma(&mut self, place: usize, payout: Payout) {
         let market = &mut self.markets[place];
         let prices: Vec<&str> = (0..market.tokens.len())
@@ -100,8 +100,8 @@ impl State {
         });
     }
 
-    /// Those who have a token of the market hear who has won. Real frames name no half.
-    pub(crate) fn tell_resolved(&mut self, place: usize, winner: usize) {
+    /// Announces the winner to the market's subscribers. Real frames never announce a half payout.
+    pub(crate) fn announce_resolved(&mut self, place: usize, winner: usize) {
         let market = &self.markets[place];
         let ids: Vec<&str> =
             market.tokens.iter().map(|&token| self.tokens[token].id.as_str()).collect();
@@ -116,6 +116,6 @@ impl State {
             "event_type": "market_resolved",
             "tags": [],
         });
-        self.tell_event(place, &text_frame(frame.to_string().as_bytes()));
+        self.send_event(place, &text_frame(frame.to_string().as_bytes()));
     }
 }

@@ -1,33 +1,33 @@
-//! A market of the stand-in and its tokens, as they are now.
+//! The current state of a market and its tokens.
 
 use super::description::Description;
 use super::history::History;
 use super::ladder::{Head, Ladder};
 use super::world::MarketSeed;
 
-/// A market, by what the venue knows of it.
+/// A market, with what the venue knows about it.
 #[derive(Debug)]
 pub(crate) struct Market {
     pub(crate) condition_id: String,
-    /// Places in the list of tokens, in the order of the outcomes.
+    /// Indices into the list of tokens, in the order of the outcomes.
     pub(crate) tokens: Vec<usize>,
     pub(crate) outcomes: Vec<String>,
     pub(crate) tick_size: String,
     pub(crate) min_order_size: String,
     pub(crate) neg_risk: bool,
-    /// With three decimals, or empty; one for both tokens, as recorded hashes show.
+    /// With three decimals, or empty. Both tokens share it, as recorded hashes show.
     pub(crate) last_trade_price: String,
-    /// What Gamma tells.
+    /// Gamma's description.
     pub(crate) description: Option<Description>,
-    /// So many answers of Gamma leave out the tokens.
+    /// Gamma omits the tokens from this many more answers.
     pub(crate) hydration_left: u32,
-    /// What `/clob-markets/{condition id}` answered when it was recorded.
+    /// The recorded answer of `/clob-markets/{condition id}`.
     pub(crate) compact: Option<String>,
-    /// What `/markets/{condition id}` answered when it was recorded.
+    /// The recorded answer of `/markets/{condition id}`.
     pub(crate) long: Option<String>,
-    /// How it was resolved.
+    /// The payout on the CLOB.
     pub(crate) payout: Option<Payout>,
-    /// What the chain has decided, as the data API tells it.
+    /// The payout on the chain, as the data API reports it.
     pub(crate) payout_on_chain: Option<Payout>,
 }
 
@@ -46,16 +46,16 @@ pub(crate) struct Token {
     pub(crate) id: String,
     pub(crate) market: usize,
     pub(crate) ladder: Ladder,
-    /// Without one, the venue says that there is no such book.
+    /// Whether the venue has a book of it, or else answers that there is none.
     pub(crate) has_book: bool,
     pub(crate) hash: String,
     pub(crate) timestamp_ms: u64,
     pub(crate) history: History,
-    /// The sockets that have it.
+    /// The sockets subscribed to it.
     pub(crate) subscribers: Vec<u64>,
 }
 
-/// A token's book as it is shown.
+/// A token's book as clients see it.
 #[derive(Clone, Copy)]
 pub(crate) struct Shown<'a> {
     pub(crate) asset_id: &'a str,
@@ -65,7 +65,7 @@ pub(crate) struct Shown<'a> {
 }
 
 impl Token {
-    /// As it is.
+    /// The current book.
     pub(crate) fn shown(&self) -> Shown<'_> {
         Shown {
             asset_id: &self.id,
@@ -77,7 +77,7 @@ impl Token {
 }
 
 impl Market {
-    /// Without its tokens.
+    /// The seed's market, still without its tokens.
     pub(crate) fn of_seed(seed: &MarketSeed) -> Self {
         Self {
             condition_id: seed.condition_id.clone(),
@@ -96,7 +96,7 @@ impl Market {
         }
     }
 
-    /// What the hash of a book of this market covers beside the levels.
+    /// What the hash of one of this market's books covers besides the levels.
     pub(crate) fn head<'a>(&'a self, asset_id: &'a str, timestamp_ms: u64) -> Head<'a> {
         Head {
             market: &self.condition_id,

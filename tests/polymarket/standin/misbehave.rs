@@ -1,4 +1,4 @@
-//! Faults put on sockets, and frames that no event has caused.
+//! Applies faults to sockets, and sends frames that no event caused.
 
 use bytes::Bytes;
 
@@ -8,7 +8,7 @@ use super::ladder::{Ladder, Side};
 use super::state::State;
 
 impl State {
-    /// Puts a fault on these sockets.
+    /// Applies a fault to these sockets.
     pub(crate) fn misbehave(&mut self, which: Which<'_>, fault: Fault) {
         if which == Which::Every {
             self.faults_to_come.push(fault);
@@ -18,8 +18,8 @@ impl State {
         }
     }
 
-    /// Takes all faults from these sockets. What was withheld stays withheld, but the first of a
-    /// pair that waits for its second is sent.
+    /// Removes all faults from these sockets. What was withheld stays withheld, except the first
+    /// frame of a pair that waits for its second: it is sent.
     pub(crate) fn behave(&mut self, which: Which<'_>) {
         if which == Which::Every {
             self.faults_to_come.clear();
@@ -33,7 +33,7 @@ impl State {
         }
     }
 
-    /// Puts a frame on these sockets, whatever else is wrong with them; on how many.
+    /// Sends a frame on these sockets whatever their other faults, and returns their number.
     pub(crate) fn inject(&mut self, which: Which<'_>, injection: Injection<'_>) -> usize {
         let frame = self.injected(injection);
         let chosen = self.chosen(which);
@@ -90,8 +90,8 @@ impl State {
         }
     }
 
-    /// The token's book with a bid above its best ask. The books of the stand-in stay what they
-    /// are, so this one is in nobody's history.
+    /// The token's book with a bid above its best ask. The stand-in's own books are unaffected, so
+    /// this one is in no history.
     fn crossed_book(&self, place: usize) -> Bytes {
         let token = &self.tokens[place];
         let market = &self.markets[token.market];

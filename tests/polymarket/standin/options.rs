@@ -1,8 +1,8 @@
-//! What a test may choose when it starts a stand-in.
+//! The options of a stand-in.
 
 use std::time::Duration;
 
-/// How the last page of a keyset listing is told.
+/// How the last page of a keyset listing ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum EndCursor {
     /// Without `next_cursor`.
@@ -11,30 +11,30 @@ pub(crate) enum EndCursor {
     Lte,
 }
 
-/// How the stand-in plays the venue. The default is the venue as it is.
+/// How the stand-in plays the venue. The default matches the real venue.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// TLS with a certificate that [`super::StandIn::authority_path`] has signed; plain otherwise.
+    /// TLS, with a certificate signed by [`super::StandIn::authority_path`]; plain otherwise.
     pub(crate) is_tls: bool,
-    /// How the last page is told.
+    /// How the last page of a listing ends.
     pub(crate) end_cursor: EndCursor,
-    /// A socket without a `PING` for so long is dropped. The venue drops after about 10 s, and
-    /// clients that send one every 10 s live.
+    /// A socket is dropped if no `PING` arrives for this long. The venue's limit is about 10 s, yet
+    /// clients that ping every 10 s survive.
     pub(crate) ping_patience: Duration,
-    /// A socket that has subscribed to nothing for so long is closed.
+    /// A socket without a subscription is closed after this long.
     pub(crate) subscribe_patience: Duration,
-    /// A socket with more tokens gets no initial snapshots.
+    /// A socket with more tokens receives no initial snapshots.
     pub(crate) snapshot_tokens_max: usize,
-    /// A subscription that does not say whether it wants whole books first gets them.
+    /// Whether a subscription that does not say whether it wants an initial dump gets one.
     pub(crate) dumps_unasked: bool,
-    /// A frame that names more tokens is dropped without a word.
+    /// A frame with more tokens is ignored silently.
     pub(crate) frame_tokens_max: usize,
-    /// How many states of each book are remembered.
+    /// How many states of each book are kept.
     pub(crate) history_max: usize,
-    /// For everything that is left to chance.
+    /// The seed of all randomness.
     pub(crate) seed: u64,
-    /// Everything that is told is remembered, byte for byte.
-    pub(crate) keeps_told: bool,
+    /// Whether everything sent is kept, byte for byte.
+    pub(crate) keeps_sent: bool,
 }
 
 impl Default for Options {
@@ -49,7 +49,7 @@ impl Default for Options {
             frame_tokens_max: 500,
             history_max: 100_000,
             seed: 1,
-            keeps_told: false,
+            keeps_sent: false,
         }
     }
 }

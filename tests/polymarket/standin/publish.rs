@@ -1,4 +1,4 @@
-//! What happens at the venue: a change of the books, told to every socket that has the tokens.
+//! Changes of the venue's books, and the frames that announce them.
 
 use super::decimal::{micros, mirrored, padded, text};
 use super::frames::{BookForm, price_change, text_frame, write_book, write_entry};
@@ -7,17 +7,16 @@ use super::ladder::{Ladder, Level, Side};
 use super::state::{State, now_us};
 
 impl State {
-    /// Levels of this token have these sizes from now on, and those of the other token that show
-    /// the same orders. One frame.
+    /// Sets levels of this token, and the mirrored levels of the other token, in one frame.
     pub(crate) fn change_levels(&mut self, token: usize, changes: &[(Side, &str, &str)]) {
         let at_us = now_us();
         let sister = self.sister(token);
-        let told = [Some(token), sister].into_iter().flatten();
-        let newest_ms = told.clone().map(|place| self.tokens[place].timestamp_ms).max();
+        let changed = [Some(token), sister].into_iter().flatten();
+        let newest_ms = changed.clone().map(|place| self.tokens[place].timestamp_ms).max();
         let timestamp_ms = newest_ms.unwrap_or(0).max(at_us / 1000);
         let mut entries = String::new();
         let mut tops = Vec::new();
-        for place in told {
+        for place in changed {
             let changes: Vec<(Side, Level)> = changes
                 .iter()
                 .map(|&(side, price, size)| {
@@ -46,23 +45,23 @@ impl State {
         }
         let market = self.tokens[token].market;
         let payload = price_change(&self.markets[market], &entries, timestamp_ms);
-        self.tell_market(market, &text_frame(payload.as_bytes()));
+        self.send_to_market(market, &text_frame(payload.as_bytes()));
         for place in tops {
-            self.tell_top(place);
+            self.send_top(place);
         }
     }
 
-    /// The book of this token as a frame, as after a trade.
-    pub(crate) fn tell_book(&mut self, token: usize) {
+    /// Sends this token's book, as after a trade.
+    pub(crate) fn send_book(&mut self, token: usize) {
         let mut payload = Vec::new();
         let place = &self.tokens[token];
         write_book(&mut payload, &self.markets[place.market], place.shown(), BookForm::Again);
-        self.tell_token(token, &text_frame(&payload));
+        self.send_to_token(token, &text_frame(&payload));
     }
 
-    /// Somebody takes this size from the other side of this token's book, as far as it goes: a
-    /// change of the levels that are consumed, both books anew, and the trade itself. Returns what
-    /// was traded, each with its price.
+    /// A taker takes this size, or what there is, from the other side of this token's book: a
+    /// change of the consumed levels, both books, and the trades. Returns the prices and sizes
+    /// traded.
     pub(crate) fn trade(&mut self, token: usize, taker: Side, size: &str) -> Vec<(String, String)> {
         let mut left = micros(size);
         let mut trades = Vec::new();
@@ -103,13 +102,13 @@ impl State {
                 self.tokens[token].timestamp_ms,
                 hash
             );
-            self.tell_token(token, &text_frame(payload.as_bytes()));
+            self.send_to_token(token, &text_frame(payload.as_bytes()));
         }
         trades
     }
 
-    /// The step of the market's prices from now on. The venue says so twice for each token, and
-    /// then tells both books.
+    /// Changes the market's tick size. The venue announces it twice for each token, and then sends
+    /// both books.
     pub(crate) fn change_tick_size(&mut self, market: usize, tick_size: &str) {
         let old = std::mem::replace(&mut self.markets[market].tick_size, tick_size.to_owned());
         let timestamp_ms = now_us() / 1000;
@@ -127,16 +126,16 @@ impl State {
                     tick_size,
                     timestamp_ms
                 );
-                self.tell_token(token, &text_frame(payload.as_bytes()));
+                self.send_to_token(token, &text_frame(payload.as_bytes()));
             }
         }
         self.restate_market(market);
     }
 
-    /// Another book for this token, and its mirror image for the other one.
+    /// Replaces this token's book, and the other token's with its mirror image.
     pub(crate) fn replace_book(&mut self, token: usize, ladder: &Ladder) {
-        let told = [Some(token), self.sister(token)];
-        for place in told.into_iter().flatten() {
+        let replaced = [Some(token), self.sister(token)];
+        for place in replaced.into_iter().flatten() {
             let own = if place == token { ladder.clone() } else { ladder.mirrored() };
             self.tokens[place].ladder = own;
             self.tokens[place].has_book = true;
@@ -144,7 +143,7 @@ impl State {
         self.restate_market(self.tokens[token].market);
     }
 
-    /// The books of a market as they are now, with a new time and hash, to everybody.
+    /// Sends the market's current books, with a new timestamp and hash, to their subscribers.
     pub(crate) fn restate_market(&mut self, market: usize) {
         let at_us = now_us();
         for token in self.markets[market].tokens.clone() {
@@ -153,11 +152,11 @@ impl State {
             let token_now = &mut self.tokens[token];
             let whole = Change::Whole(Box::new(token_now.ladder.clone()));
             token_now.history.push(whole, &token_now.hash, timestamp_ms, at_us);
-            self.tell_book(token);
+            self.send_book(token);
         }
     }
 
-    /// Gives the book of this token its time and its hash.
+    /// Sets the timestamp of this token's book, and recomputes its hash.
     pub(super) fn stamp(&mut self, token: usize, timestamp_ms: u64) {
         let token = &mut self.tokens[token];
         token.timestamp_ms = timestamp_ms;
@@ -165,8 +164,8 @@ impl State {
         token.hash = token.ladder.hash(head);
     }
 
-    /// Best bid and ask of this token, to those who asked for more than books.
-    fn tell_top(&mut self, token: usize) {
+    /// Sends this token's best bid and ask to the subscribers that requested custom events.
+    fn send_top(&mut self, token: usize) {
         let place = &self.tokens[token];
         let (bid, ask) = place.ladder.top();
         let payload = format!(
@@ -181,6 +180,6 @@ impl State {
             text((micros(ask) - micros(bid)).max(0)),
             place.timestamp_ms
         );
-        self.tell_custom(token, &text_frame(payload.as_bytes()));
+        self.send_to_custom(token, &text_frame(payload.as_bytes()));
     }
 }

@@ -1,8 +1,8 @@
-//! Recorded payloads: the markets in them, and tapes of what happened.
+//! Recorded payloads: the markets in them, and tapes of events.
 //!
-//! A file is a list of JSON values, one a line or one in all. Which it is, is told by the keys of
-//! its objects. Markets of which no description was recorded get an invented one, and tokens that
-//! were recorded without a name get a name.
+//! A file is a list of JSON values, one a line, or a single value. The keys of an object show what
+//! it is. A market without a recorded description gets an invented one, and tokens that were
+//! recorded without an id get one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,14 +17,14 @@ use super::description::Description;
 use super::ladder::{Ladder, Side, text_of};
 use super::world::{BookSeed, MarketSeed, World};
 
-/// Something that was recorded, to happen again.
+/// A recorded event, to be replayed.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Played {
     /// A text of the socket, verbatim.
     Frame(String),
-    /// A book as the REST service told it.
+    /// A book from the REST service.
     Book(Value),
-    /// A book that was recorded without its name.
+    /// A book that was recorded without its token.
     Ladder { token: String, ladder: Ladder },
     /// A level that was recorded without its frame.
     Level { token: String, side: Side, price: String, size: String },
@@ -35,16 +35,16 @@ pub(crate) struct Recordings {
     folder: PathBuf,
 }
 
-/// The condition id of the market whose books were recorded without names.
+/// The condition id of the market whose books were recorded without token ids.
 pub(crate) const UNNAMED_MARKET: &str =
     "0xb1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1b1";
-/// Its tokens: up and down.
+/// Its tokens, up and down.
 pub(crate) const UNNAMED_TOKENS: [&str; 2] = ["2025121101", "2025121102"];
 
-/// How the tokens of one game begin: each pair is one market.
+/// The prefixes of the tokens of one game; each pair is a market.
 const GAME_PAIRS: [[&str; 2]; 3] = [["72034", "92414"], ["45956", "56376"], ["66111", "94018"]];
 
-/// What is known of a market while the files are read.
+/// What is known about a market while the files are read.
 #[derive(Default)]
 struct Known {
     tokens: Vec<String>,
@@ -58,7 +58,7 @@ struct Known {
 }
 
 impl Recordings {
-    /// Where the recordings are, or a loud word that they are not.
+    /// Finds the recordings, or reports on stderr that they are missing.
     pub(crate) fn open() -> Option<Self> {
         let folder = std::env::var_os("PAPERBOURSE_RECORDINGS")
             .map_or_else(|| super::repository().join("../shared/polymarket"), PathBuf::from);
@@ -112,13 +112,13 @@ impl Recordings {
         }
         let unnamed: &mut Known = known.entry(UNNAMED_MARKET.to_owned()).or_default();
         unnamed.tokens = UNNAMED_TOKENS.map(str::to_owned).to_vec();
-        // Some rows name no token at all: nothing can happen to such a market.
+        // Some rows name no token at all: nothing can happen in such a market.
         known.retain(|_, known| !known.tokens.is_empty());
         let markets = known.into_iter().map(|(id, known)| known.into_seed(&id)).collect();
         World { markets }
     }
 
-    /// What a file tells of books and trades, in its order.
+    /// The events of books and trades in a file, in its order.
     pub(crate) fn tape(&self, file: &str) -> Vec<Played> {
         let unnamed = UNNAMED_TOKENS[usize::from(file.contains("_down_"))];
         let mut tape = Vec::new();
@@ -152,7 +152,7 @@ impl Recordings {
 
 impl Known {
     fn into_seed(mut self, condition_id: &str) -> MarketSeed {
-        // Of some markets only one token was recorded; the other one has never been seen.
+        // For some markets only one token was recorded; invent the other.
         if let [only] = &self.tokens[..] {
             let first = if only.starts_with('9') { 8 } else { 9 };
             let sister = format!("{first}{}", &only[1..]);
@@ -164,8 +164,8 @@ impl Known {
             None => vec!["Yes".to_owned(), "No".to_owned()],
         };
         let mut seed = MarketSeed::named(condition_id, self.tokens, outcomes);
-        let told = |name: &str| self.description.as_ref().map(|told| told.field(name).clone());
-        let number = |name: &str| told(name).filter(Value::is_number).map(|size| size.to_string());
+        let field = |name: &str| self.description.as_ref().map(|known| known.field(name).clone());
+        let number = |name: &str| field(name).filter(Value::is_number).map(|size| size.to_string());
         let first = self.books.values().next();
         let in_book = |name: &str| first.and_then(|book| book[name].as_str()).map(str::to_owned);
         if let Some(tick) = in_book("tick_size").or_else(|| number("orderPriceMinTickSize")) {
@@ -175,7 +175,7 @@ impl Known {
             seed.min_order_size = size;
         }
         let neg_risk = first.and_then(|book| book["neg_risk"].as_bool());
-        seed.neg_risk = neg_risk.unwrap_or_else(|| told("negRisk") == Some(json!(true)));
+        seed.neg_risk = neg_risk.unwrap_or_else(|| field("negRisk") == Some(json!(true)));
         seed.last_trade_price = in_book("last_trade_price").unwrap_or_default();
         seed.books = seed
             .token_ids
@@ -190,7 +190,7 @@ impl Known {
         if self.description.is_some() {
             seed.description = self.description;
         } else if self.long.is_some() {
-            // Only the order book service knows it.
+            // Only the order book service knows this market.
             seed.description = None;
         }
         (seed.compact, seed.long) = (self.compact, self.long);
@@ -198,7 +198,7 @@ impl Known {
     }
 }
 
-/// Calls this for every object in the value that is a record of its own, with its text.
+/// Calls `each` for every object in the value that is a record in itself, with its text.
 pub(crate) fn visit(raw: &RawValue, each: &mut impl FnMut(&str, &Value)) {
     if let Ok(items) = serde_json::from_str::<Vec<&RawValue>>(raw.get()) {
         for item in items {
@@ -222,7 +222,7 @@ fn learn(known: &mut BTreeMap<String, Known>, raw: &str, object: &Value) {
         .into_iter()
         .find_map(|name| object[name].as_str().filter(|id| id.starts_with("0x")));
     let Some(id) = id else { return };
-    // A public trade names its market and describes nothing.
+    // A public trade does not describe its market.
     if object["asset"].is_string() {
         return;
     }
@@ -269,7 +269,7 @@ fn learn(known: &mut BTreeMap<String, Known>, raw: &str, object: &Value) {
             market.tokens.push(token);
         }
     }
-    // The order of a description is that of its outcomes.
+    // A description lists the tokens in the order of its outcomes.
     if let Some(description) = &market.description {
         market.tokens = description.list("clobTokenIds");
     }
@@ -284,17 +284,17 @@ fn learn_game_token(known: &mut BTreeMap<String, Known>, raw: &RawValue) {
         if !market.tokens.iter().any(|known| known == token) {
             let place = place.min(market.tokens.len());
             market.tokens.insert(place, token.to_owned());
-            // Its book fills up from nothing.
+            // Its book starts empty.
             let empty = json!({"bids": [], "asks": []});
             market.books.insert(token.to_owned(), empty);
         }
     }
 }
 
-/// A number that was recorded as one.
+/// The text of a number that was recorded as a JSON number.
 fn decimal(number: &Value) -> String {
     let micros = (number.as_f64().unwrap() * 1e6).round();
-    assert!((0.0..1e15).contains(&micros), "{number} is no price and no size");
+    assert!((0.0..1e15).contains(&micros), "{number} is neither a price nor a size");
     #[expect(clippy::cast_possible_truncation, reason = "the range was asserted")]
     let micros = micros as i64;
     text(micros)

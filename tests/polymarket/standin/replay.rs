@@ -1,5 +1,5 @@
-//! Recorded events happen again: sent verbatim, and believed, so that both services agree with
-//! what the socket has told.
+//! Replays recorded events: sends them verbatim, and applies them to the stand-in's state, so that
+//! the REST services agree with the socket.
 
 use serde_json::Value;
 
@@ -11,13 +11,13 @@ use super::recordings::Played;
 use super::state::{State, now_us};
 
 impl State {
-    /// Lets it happen; to how many sockets it was told.
+    /// Replays an event; returns the number of sockets it was sent to.
     pub(crate) fn play(&mut self, played: &Played) -> usize {
         match played {
             Played::Frame(text) => self.play_frame(text),
             Played::Book(book) => {
-                let token = self.believe_book(book);
-                self.tell_book(token);
+                let token = self.absorb_book(book);
+                self.send_book(token);
                 self.tokens[token].subscribers.len()
             }
             Played::Ladder { token, ladder } => {
@@ -33,7 +33,7 @@ impl State {
         }
     }
 
-    /// To the sockets that have a token of it; what is about no token goes to all.
+    /// Sends a frame to the subscribers of its tokens, or to all sockets if it names no token.
     fn play_frame(&mut self, text: &str) -> usize {
         let parsed: Value = serde_json::from_str(text).unwrap_or_default();
         let events = match &parsed {
@@ -43,18 +43,18 @@ impl State {
         };
         let mut tokens = Vec::new();
         for event in events {
-            tokens.extend(self.believe(event));
+            tokens.extend(self.absorb(event));
         }
-        let mut told: Vec<u64> = if tokens.is_empty() {
+        let mut receivers: Vec<u64> = if tokens.is_empty() {
             self.sockets.keys().copied().collect()
         } else {
             tokens.iter().flat_map(|&token| self.tokens[token].subscribers.clone()).collect()
         };
-        told.sort_unstable();
-        told.dedup();
+        receivers.sort_unstable();
+        receivers.dedup();
         let frame = text_frame(text.as_bytes());
         let mut sent_count = 0;
-        for id in told {
+        for id in receivers {
             sent_count += usize::from(self.send(id, &frame));
         }
         if sent_count > 0 {
@@ -65,8 +65,8 @@ impl State {
         sent_count
     }
 
-    /// Changes what the stand-in knows; the tokens that the event is about.
-    fn believe(&mut self, event: &Value) -> Vec<usize> {
+    /// Applies an event to the state; returns the tokens it concerns.
+    fn absorb(&mut self, event: &Value) -> Vec<usize> {
         let names = [&event["assets_ids"], &event["price_changes"]];
         let many = names.into_iter().filter_map(Value::as_array).flatten();
         let ids = many.map(|item| item.get("asset_id").unwrap_or(item)).chain([&event["asset_id"]]);
@@ -79,12 +79,12 @@ impl State {
         let market = self.tokens[first].market;
         match event["event_type"].as_str() {
             Some("book") => {
-                self.believe_book(event);
+                self.absorb_book(event);
             }
-            Some("price_change") => self.believe_changes(event, &tokens),
+            Some("price_change") => self.absorb_changes(event, &tokens),
             Some("last_trade_price") => {
                 self.markets[market].last_trade_price = padded(text_of(&event["price"]));
-                // Whoever is told a book from now on is told a hash that covers the trade.
+                // The hash of every later book covers the trade.
                 for token in self.markets[market].tokens.clone() {
                     self.stamp(token, self.tokens[token].timestamp_ms);
                 }
@@ -98,8 +98,8 @@ impl State {
         tokens
     }
 
-    /// The book with its recorded hash and time; its token.
-    fn believe_book(&mut self, book: &Value) -> usize {
+    /// Applies a book with its recorded hash and timestamp; returns its token.
+    fn absorb_book(&mut self, book: &Value) -> usize {
         let place = self.token(text_of(&book["asset_id"]));
         let market = &mut self.markets[self.tokens[place].market];
         for (name, field) in [
@@ -107,8 +107,8 @@ impl State {
             ("last_trade_price", &mut market.last_trade_price),
             ("min_order_size", &mut market.min_order_size),
         ] {
-            if let Some(told) = book[name].as_str() {
-                told.clone_into(field);
+            if let Some(text) = book[name].as_str() {
+                text.clone_into(field);
             }
         }
         let token = &mut self.tokens[place];
@@ -119,12 +119,12 @@ impl State {
         place
     }
 
-    fn believe_changes(&mut self, event: &Value, tokens: &[usize]) {
+    fn absorb_changes(&mut self, event: &Value, tokens: &[usize]) {
         for &place in tokens {
             let mut changes: Vec<(Side, Level)> = Vec::new();
             let mut hash = &event["hash"];
             let entries = event["price_changes"].as_array().into_iter().flatten();
-            // The format of before 2025-09-15 tells one token an event.
+            // Before 2025-09-15 an event carried the changes of one token.
             let old = event["changes"].as_array().into_iter().flatten();
             for entry in entries.chain(old) {
                 let is_other =

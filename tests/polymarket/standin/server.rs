@@ -1,4 +1,4 @@
-//! The three listeners, and what every request goes through before its service answers.
+//! The listeners, and the handling that is common to all requests.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -18,14 +18,14 @@ use tokio::task::JoinSet;
 
 use super::answer::{Answer, AnswerBody};
 use super::fault::{Endpoint, EndpointFault};
-use super::state::{REQUESTS_KEPT_MAX, State, Told, now_us};
+use super::state::{REQUESTS_KEPT_MAX, Sent, State, now_us};
 use super::tls::TlsStream;
 use super::{clob, data, gamma, socket};
 
-/// What a client may send as a body.
+/// The largest body that a client may send.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
 
-/// What all connections share.
+/// The state that all connections share.
 pub(crate) struct Shared {
     pub(crate) state: Mutex<State>,
 }
@@ -39,7 +39,7 @@ pub(crate) enum Host {
     Socket,
 }
 
-/// A request that came, whatever was answered.
+/// A request, whatever its answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct RequestSeen {
     /// In microseconds since 1970.
@@ -48,15 +48,15 @@ pub(crate) struct RequestSeen {
     /// Without the query.
     pub(crate) path: String,
     pub(crate) query: String,
-    /// The number of tokens that were asked for in a body.
+    /// The number of tokens in the body.
     pub(crate) token_count: usize,
-    /// What was answered.
+    /// The status of the answer.
     pub(crate) status: u16,
-    /// The answer may be compressed.
+    /// Whether the client accepts gzip.
     pub(crate) takes_gzip: bool,
 }
 
-/// The parameters of a request, in their order; a name may come several times.
+/// The query parameters in order; a name may be repeated.
 pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
@@ -96,14 +96,14 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Listens on a port of its own until it is dropped with the set of its connections.
+/// Listens on a free port.
 pub(crate) async fn listen() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     (listener, address)
 }
 
-/// Takes connections; those that are open end with this.
+/// Accepts connections, which end when this future is dropped.
 pub(crate) async fn serve(
     listener: TcpListener,
     host: Host,
@@ -113,7 +113,7 @@ pub(crate) async fn serve(
     let mut connections = JoinSet::new();
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
-        // Small frames leave at once, as they do at the venue.
+        // Small frames leave at once, as at the venue.
         let _ = stream.set_nodelay(true);
         connections.spawn(connection(stream, host, shared.clone(), tls.clone()));
         while connections.try_join_next().is_some() {}
@@ -131,7 +131,7 @@ async fn connection(
         async move { Ok::<_, Infallible>(handle(request, host, shared).await) }
     });
     let server = http1::Builder::new();
-    // Clients may break off at any point.
+    // Clients may disconnect at any point.
     let _ = match tls {
         Some(config) => {
             let stream = TokioIo::new(TlsStream::new(stream, config));
@@ -157,7 +157,7 @@ async fn handle(
     let fault = shared.state.lock().take_endpoint_fault(Endpoint::of(host, &path, &query));
     let mut seen = RequestSeen { at_us, host, path, query, token_count: 0, status: 0, takes_gzip };
     let response = if !is_named {
-        // The edge takes clients without a name for robots.
+        // The edge takes clients without a user agent for robots.
         Answer::status(403, "error code: 1010").into_response()
     } else if host == Host::Socket {
         upgrade(&mut request, &seen.path, &shared, fault)
@@ -167,9 +167,9 @@ async fn handle(
         seen.token_count = body.windows(10).filter(|window| window == br#""token_id""#).count();
         let answer = service(&shared, &seen, &body);
         let answer = fault.into_iter().fold(answer, Answer::with);
-        let (status, body) = answer.told();
+        let (status, body) = answer.parts();
         let get = format!("{}?{}", seen.path, seen.query);
-        shared.state.lock().note(|| Told::Answer { host, get, status, body });
+        shared.state.lock().note(|| Sent::Answer { host, get, status, body });
         let answer = if takes_gzip { answer.compressed() } else { answer };
         answer.into_response()
     };

@@ -1,4 +1,4 @@
-//! One market socket: reads what the client says, writes what the state has put into its queue.
+//! One market socket: reads the client's messages, and writes the frames that the state has queued.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::deliver::Out;
 use super::server::Shared;
 
-/// So many frames go out in one write.
+/// The most frames in one write.
 const BATCH_FRAMES_MAX: usize = 256;
 
-/// What a client may send in one message: 500 tokens of 80 bytes, and more.
+/// The largest message of a client: 500 tokens of 80 bytes each, with room to spare.
 const CLIENT_MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Until one of both sides ends it.
+/// Runs a socket until either side ends it.
 pub(crate) async fn run(shared: Arc<Shared>, stream: Upgraded) {
     let (id, outgoing) = shared.state.lock().open_socket();
     let (reading, writing) = tokio::io::split(TokioIo::new(stream));
@@ -92,7 +92,7 @@ async fn write(mut outgoing: Receiver<Out>, mut stream: impl AsyncWrite + Unpin)
         }
         if is_half_closed {
             let _ = stream.shutdown().await;
-            // The connection lives until the client ends it, or the test does.
+            // The connection lives until the client or the test ends it.
             while outgoing.recv().await.is_some() {}
         }
     }

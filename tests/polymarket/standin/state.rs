@@ -1,5 +1,5 @@
-//! Everything that the stand-in knows, behind one lock: the order in which it changes is the order
-//! in which sockets are told.
+//! The stand-in's whole state, behind one lock: sockets receive changes in the order in which they
+//! are made.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,21 +14,21 @@ use super::options::Options;
 use super::server::{Host, RequestSeen};
 use super::world::{MarketSeed, World};
 
-/// So many requests are remembered, the newest.
+/// The most requests kept; the oldest are dropped.
 pub(crate) const REQUESTS_KEPT_MAX: usize = 200_000;
-/// So many wrongs of clients are remembered, the first.
+/// The most violations kept; later ones are dropped.
 const VIOLATIONS_KEPT_MAX: usize = 1_000;
 
-/// Something that was told.
+/// Something that was sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Told {
-    /// A text on the socket of this number.
+pub(crate) enum Sent {
+    /// A text frame on the socket with this number.
     Frame { socket: u64, text: Bytes },
-    /// What a service answered.
+    /// A service's answer.
     Answer { host: Host, get: String, status: u16, body: Bytes },
 }
 
-/// What the stand-in knows.
+/// The state of the venue and its clients.
 pub(crate) struct State {
     pub(crate) options: Options,
     pub(crate) markets: Vec<Market>,
@@ -37,17 +37,17 @@ pub(crate) struct State {
     pub(crate) token_by_id: HashMap<String, usize>,
     pub(crate) sockets: BTreeMap<u64, Socket>,
     pub(crate) socket_count_ever: u64,
-    /// Frames of events and books that were put on sockets.
+    /// The number of frames of events and books that were queued on sockets.
     pub(crate) message_count: u64,
     pub(crate) requests: VecDeque<RequestSeen>,
     pub(crate) violations: Vec<String>,
-    /// In order, where [`Options::keeps_told`] asks for it.
-    pub(crate) told: Vec<Told>,
+    /// In order; empty without [`Options::keeps_sent`].
+    pub(crate) sent: Vec<Sent>,
     pub(crate) random: Random,
     pub(crate) pings_unanswered: usize,
-    /// Put on every socket that opens.
+    /// Applied to every socket that opens.
     pub(crate) faults_to_come: Vec<Fault>,
-    /// For so many requests, or for all.
+    /// Each with the number of requests left; `u32::MAX` stands for all.
     pub(crate) endpoint_faults: HashMap<Endpoint, (EndpointFault, u32)>,
 }
 
@@ -65,7 +65,7 @@ impl State {
             message_count: 0,
             requests: VecDeque::new(),
             violations: Vec::new(),
-            told: Vec::new(),
+            sent: Vec::new(),
             pings_unanswered: 0,
             faults_to_come: Vec::new(),
             endpoint_faults: HashMap::new(),
@@ -76,7 +76,7 @@ impl State {
         state
     }
 
-    /// A market from now on; its place.
+    /// Adds a market; returns its index.
     pub(crate) fn add_market(&mut self, seed: &MarketSeed) -> usize {
         let place = self.markets.len();
         let mut market = Market::of_seed(seed);
@@ -90,8 +90,8 @@ impl State {
             let ladder = own
                 .map(|book| book.ladder.clone())
                 .or_else(|| sister.map(|book| book.ladder.mirrored()));
-            let told = own.or(sister).map_or(0, |book| book.timestamp_ms);
-            let timestamp_ms = if told == 0 { now_us() / 1000 } else { told };
+            let seeded_ms = own.or(sister).map_or(0, |book| book.timestamp_ms);
+            let timestamp_ms = if seeded_ms == 0 { now_us() / 1000 } else { seeded_ms };
             let mut token = Token {
                 id: id.clone(),
                 market: place,
@@ -116,27 +116,27 @@ impl State {
         place
     }
 
-    /// Remembers what is told, if somebody wants to know.
-    pub(crate) fn note(&mut self, told: impl FnOnce() -> Told) {
-        if self.options.keeps_told {
-            self.told.push(told());
+    /// Keeps what was sent, if the options ask to.
+    pub(crate) fn note(&mut self, sent: impl FnOnce() -> Sent) {
+        if self.options.keeps_sent {
+            self.sent.push(sent());
         }
     }
 
-    /// The place of a token.
+    /// The index of a token.
     #[track_caller]
     pub(crate) fn token(&self, id: &str) -> usize {
         *self.token_by_id.get(id).unwrap_or_else(|| panic!("the stand-in has no token {id}"))
     }
 
-    /// The place of a market.
+    /// The index of a market.
     #[track_caller]
     pub(crate) fn market(&self, condition_id: &str) -> usize {
         let place = self.market_by_condition.get(condition_id);
         *place.unwrap_or_else(|| panic!("the stand-in has no market {condition_id}"))
     }
 
-    /// The other token of the same market, where there are two.
+    /// The other token of a market with two.
     pub(crate) fn sister(&self, token: usize) -> Option<usize> {
         match self.markets[self.tokens[token].market].tokens[..] {
             [first, second] => Some(if first == token { second } else { first }),
@@ -144,7 +144,7 @@ impl State {
         }
     }
 
-    /// What is wrong with this endpoint for this request.
+    /// The endpoint's fault for this request, which is used up by one.
     pub(crate) fn take_endpoint_fault(&mut self, endpoint: Endpoint) -> Option<EndpointFault> {
         let (fault, left) = self.endpoint_faults.get_mut(&endpoint)?;
         let fault = *fault;
@@ -155,7 +155,7 @@ impl State {
         Some(fault)
     }
 
-    /// A client did what the venue would hold against it.
+    /// Records something that the venue would object to.
     pub(crate) fn violation(&mut self, what: impl Into<String>) {
         if self.violations.len() < VIOLATIONS_KEPT_MAX {
             self.violations.push(what.into());
@@ -163,18 +163,18 @@ impl State {
     }
 }
 
-/// The clock on the wall, in microseconds since 1970.
+/// The wall clock, in microseconds since 1970.
 pub(crate) fn now_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     u64::try_from(since.as_micros()).unwrap()
 }
 
-/// Chance that a seed repeats (xorshift64*).
+/// A seeded random number generator (xorshift64*).
 #[derive(Clone, Debug)]
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    /// A number below this.
+    /// A number below `bound`.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -182,7 +182,7 @@ impl Random {
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) % bound
     }
 
-    /// In another order.
+    /// Shuffles the list.
     pub(crate) fn shuffle<T>(&mut self, list: &mut [T]) {
         for last in (1..list.len()).rev() {
             let other = usize::try_from(self.below(last as u64 + 1)).unwrap();

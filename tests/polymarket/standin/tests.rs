@@ -1,4 +1,4 @@
-//! The rules of the stand-in, as a plain client sees them.
+//! The rules of the stand-in, as seen by a plain client.
 
 mod books;
 mod client;

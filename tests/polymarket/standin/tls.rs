@@ -1,4 +1,4 @@
-//! TLS on the side that accepts, with the certificate of `tests/fixtures/tls`.
+//! The server side of TLS, with the certificate in `tests/fixtures/tls`.
 
 use std::io::{self, Read as _, Write as _};
 use std::path::PathBuf;
@@ -16,12 +16,12 @@ fn fixtures() -> PathBuf {
     super::repository().join("tests/fixtures/tls")
 }
 
-/// Who has signed the certificate, in PEM.
+/// The PEM file of the authority that signed the certificate.
 pub(crate) fn authority_path() -> PathBuf {
     fixtures().join("authority.pem")
 }
 
-/// For `localhost` and `127.0.0.1`.
+/// The configuration for `localhost` and `127.0.0.1`.
 pub(crate) fn server_config() -> Arc<ServerConfig> {
     let chain = CertificateDer::from_pem_file(fixtures().join("localhost.pem")).unwrap();
     let key = PrivateKeyDer::from_pem_file(fixtures().join("localhost.key")).unwrap();
@@ -35,7 +35,7 @@ pub(crate) fn server_config() -> Arc<ServerConfig> {
     Arc::new(config)
 }
 
-/// A connection that was accepted; the handshake comes with the first read.
+/// An accepted connection; the handshake happens on the first read.
 pub(crate) struct TlsStream {
     tcp: TcpStream,
     tls: ServerConnection,
@@ -46,7 +46,7 @@ impl TlsStream {
         Self { tcp, tls: ServerConnection::new(config).unwrap() }
     }
 
-    /// Sends what the session has to send.
+    /// Writes what the session has queued.
     fn poll_drain(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.tls.wants_write() {
             ready!(self.tcp.poll_write_ready(context))?;
@@ -61,7 +61,7 @@ impl TlsStream {
     }
 }
 
-/// Reads and writes what can be at once.
+/// Reads and writes without blocking.
 struct Tcp<'a>(&'a TcpStream);
 
 impl io::Read for Tcp<'_> {
@@ -94,7 +94,7 @@ impl AsyncRead for TlsStream {
                     return Poll::Ready(Ok(()));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // The peer went without a word: for what stands above, its stream has ended.
+                // The peer left without a `close_notify`: the caller sees the end of the stream.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     return Poll::Ready(Ok(()));
                 }
@@ -110,7 +110,7 @@ impl AsyncRead for TlsStream {
                 Err(error) => return Poll::Ready(Err(error)),
             }
             if let Err(error) = this.tls.process_new_packets() {
-                // The alert, if it goes out at once.
+                // Send the alert, if it goes out at once.
                 let _ = this.poll_drain(context);
                 return Poll::Ready(Err(io::Error::other(error)));
             }

@@ -1,4 +1,4 @@
-//! Books that move by chance, as many messages a second as a test wants.
+//! Books that move at random, at the message rate that a test sets.
 
 use std::time::Duration;
 
@@ -9,53 +9,53 @@ use super::decimal::{micros, text};
 use super::ladder::Side;
 use super::state::{Random, State};
 
-/// How far from the best price of the other side levels change, in steps.
+/// How far from the best price of the other side levels change, in ticks.
 const STEPS_MAX: u64 = 20;
-/// So often a batch of messages leaves.
+/// The time between batches of messages.
 const BATCH_INTERVAL: Duration = Duration::from_millis(10);
-/// So often messages are due where they come evenly: the runtime has no finer clock.
+/// The time between messages that are evenly spaced: the runtime has no finer clock.
 const EVEN_INTERVAL: Duration = Duration::from_millis(1);
-/// A message that is due may take so many steps: not every step leads to one.
+/// The most steps for one message: not every step sends one.
 const STEPS_PER_MESSAGE_MAX: u64 = 16;
-/// One step in so many is a trade.
+/// One step in this many is a trade.
 const TRADE_ONE_IN: u64 = 50;
 
-/// How a walk went whose messages were due evenly.
+/// The outcome of a walk with evenly spaced messages.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Pace {
-    /// Frames that were put on sockets.
+    /// Frames that were queued on sockets.
     pub(crate) message_count: u64,
     /// Changes of books and trades.
     pub(crate) step_count: u64,
-    /// How late the latest was.
+    /// The largest delay of a message that was due.
     pub(crate) late_max: Duration,
-    /// From the first to the last.
+    /// The time from the first to the last.
     pub(crate) elapsed: Duration,
 }
 
 /// Which books move, and how.
 pub(crate) struct Walk {
     random: Random,
-    /// Places of tokens.
+    /// Indices of tokens.
     tokens: Vec<usize>,
     has_trades: bool,
 }
 
 impl Walk {
-    /// Of all tokens that have a book.
+    /// A walk over all tokens that have a book.
     pub(crate) fn new(state: &State, seed: u64, has_trades: bool) -> Self {
         let tokens = state.tokens.iter().enumerate().filter(|(_, token)| token.has_book);
         let tokens = tokens.map(|(place, _)| place).collect();
         Self { random: Random(seed | 1), tokens, has_trades }
     }
 
-    /// Without these tokens.
+    /// Leaves out these tokens.
     pub(crate) fn but(mut self, quiet: &[usize]) -> Self {
         self.tokens.retain(|token| !quiet.contains(token));
         self
     }
 
-    /// One change of one book. Bids stay below asks.
+    /// Changes one book. Bids stay below asks.
     pub(crate) fn step(&mut self, state: &mut State) {
         let chosen = usize::try_from(self.random.below(self.tokens.len() as u64)).unwrap();
         let token = self.tokens[chosen];
@@ -77,19 +77,19 @@ impl Walk {
             return;
         }
         let price = text(price);
-        // Levels come and go in equal numbers, so that books stay as deep as they are.
+        // Levels come and go in equal numbers, so that books keep their depth.
         let has_level = state.tokens[token].ladder.size(side, &price).is_some();
         let size = if has_level && self.random.below(2) == 0 { 0 } else { self.cents(100_000) };
         state.change_levels(token, &[(side, &price, &text(size))]);
     }
 
-    /// Hundredths of a share, at least one.
+    /// A random number of hundredths of a share, in millionths; at least one hundredth.
     fn cents(&mut self, bound: u64) -> i64 {
         i64::try_from(1 + self.random.below(bound)).unwrap() * 10_000
     }
 
-    /// So many steps a second, for so long; how many were made. Never more than it should have
-    /// been by then: a late batch is not made up for by a burst.
+    /// Makes steps at this rate and returns their number, never more than are due: a late batch is
+    /// not made up for by a burst.
     pub(crate) async fn run(
         &mut self,
         shared: &super::server::Shared,
@@ -116,8 +116,8 @@ impl Walk {
         }
     }
 
-    /// So many messages a second, for so long, whether or not anybody keeps up: what is late is
-    /// made up for at once.
+    /// Sends messages at this rate, whether or not clients keep up: late ones are made up for at
+    /// once.
     pub(crate) async fn run_evenly(
         &mut self,
         shared: &super::server::Shared,

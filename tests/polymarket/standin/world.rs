@@ -1,4 +1,4 @@
-//! What a stand-in starts with: markets that were invented, or that were recorded.
+//! The markets that a stand-in starts with, invented or recorded.
 
 use serde_json::{Map, Value, json};
 
@@ -6,18 +6,18 @@ use super::decimal::text;
 use super::description::Description;
 use super::ladder::{Ladder, Side};
 
-/// A book that a market starts with.
+/// A market's initial book.
 #[derive(Clone, Debug)]
 pub(crate) struct BookSeed {
     pub(crate) ladder: Ladder,
-    /// As recorded; computed without.
+    /// The recorded hash; computed if `None`.
     pub(crate) hash: Option<String>,
     /// Zero stands for the start of the stand-in.
     pub(crate) timestamp_ms: u64,
 }
 
 impl BookSeed {
-    /// As recorded; what was recorded without a hash or a time gets its own.
+    /// A recorded book; a missing hash or timestamp is filled in.
     pub(crate) fn of_json(book: &Value) -> Self {
         Self {
             ladder: Ladder::of_json(book),
@@ -27,7 +27,7 @@ impl BookSeed {
     }
 }
 
-/// A market before the stand-in has started, or before it is listed.
+/// A market that a stand-in starts with or lists later.
 #[derive(Clone, Debug)]
 pub(crate) struct MarketSeed {
     pub(crate) condition_id: String,
@@ -37,7 +37,7 @@ pub(crate) struct MarketSeed {
     pub(crate) min_order_size: String,
     pub(crate) neg_risk: bool,
     pub(crate) last_trade_price: String,
-    /// What Gamma tells; nothing for a market that only the CLOB knows.
+    /// Gamma's description; `None` for a market that only the CLOB knows.
     pub(crate) description: Option<Description>,
     pub(crate) compact: Option<String>,
     pub(crate) long: Option<String>,
@@ -45,33 +45,33 @@ pub(crate) struct MarketSeed {
     pub(crate) books: Vec<Option<BookSeed>>,
 }
 
-/// All that a stand-in starts with.
+/// Everything that a stand-in starts with.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct World {
     pub(crate) markets: Vec<MarketSeed>,
 }
 
 impl World {
-    /// So many invented markets of two tokens, whose books are 20 levels deep on either side.
-    /// Market `n` has the ids of [`condition_id`] and [`token_id`], volume falls with `n`, and
-    /// every third market is one of an event of which exactly one wins.
+    /// Invented markets of two tokens, with books 20 levels deep on each side. Market `n` has the
+    /// ids of [`condition_id`] and [`token_id`], volume falls with `n`, and every third market
+    /// belongs to an event of which exactly one wins.
     pub(crate) fn invented(market_count: usize) -> Self {
         Self { markets: (0..market_count).map(MarketSeed::invented).collect() }
     }
 }
 
-/// The condition id of the invented market of this number.
+/// The condition id of the invented market with this number.
 pub(crate) fn condition_id(number: usize) -> String {
     format!("0x{:064x}", 0xabc_0000_0000_u64 + number as u64)
 }
 
-/// A token of the invented market of this number: as long as the venue's longest.
+/// The id of a token of the invented market with this number, as long as the venue's longest.
 pub(crate) fn token_id(number: usize, outcome: usize) -> String {
     format!("1158{:073}{outcome}", number + 1)
 }
 
 impl MarketSeed {
-    /// The invented market of this number.
+    /// The invented market with this number.
     pub(crate) fn invented(number: usize) -> Self {
         let token_ids = vec![token_id(number, 0), token_id(number, 1)];
         let outcomes = vec!["Yes".to_owned(), "No".to_owned()];
@@ -89,7 +89,7 @@ impl MarketSeed {
         seed
     }
 
-    /// A market of these ids without books.
+    /// A market with these ids, without books.
     pub(crate) fn named(condition_id: &str, token_ids: Vec<String>, outcomes: Vec<String>) -> Self {
         let description = invented_description(condition_id, &token_ids, &outcomes);
         Self {
@@ -107,7 +107,7 @@ impl MarketSeed {
         }
     }
 
-    /// Changes what Gamma tells of it.
+    /// Edits Gamma's description of the market.
     pub(crate) fn describe(&mut self, change: impl FnOnce(&mut Map<String, Value>)) {
         self.description.as_mut().expect("the market has a description").edit(change);
     }
@@ -127,7 +127,7 @@ fn invented_ladder(number: usize) -> Ladder {
     ladder
 }
 
-/// What tells the invented market of this number from the others.
+/// Sets the fields that distinguish the invented market with this number from the others.
 fn number_fields(fields: &mut Map<String, Value>, number: usize, neg_risk: bool) {
     let volume = 10_000_000.25 / (f64::from(u32::try_from(number).unwrap()) + 1.0);
     let event = json!({

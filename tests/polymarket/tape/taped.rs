@@ -23,7 +23,7 @@ use tokio::task::JoinHandle;
 use crate::auditor::{levels_of, levels_of_state};
 use crate::connector::{Connector, QUICK};
 use crate::standin::world::{condition_id, token_id};
-use crate::standin::{StandIn, Told};
+use crate::standin::{Sent, StandIn};
 
 /// A test that waits longer has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -111,7 +111,7 @@ pub(super) struct Recorded {
     pub(super) folder: TempDir,
     pub(super) totals: TapeTotals,
     pub(super) seen: Seen,
-    pub(super) told: Vec<Told>,
+    pub(super) told: Vec<Sent>,
 }
 
 impl Taped {
@@ -204,7 +204,7 @@ impl Taped {
         result.unwrap();
         let mut seen = std::mem::take(&mut *seen.lock());
         markets.listing().markets().iter().for_each(|market| seen.look_at(market));
-        Recorded { folder, totals, seen, told: venue.told() }
+        Recorded { folder, totals, seen, told: venue.sent() }
     }
 }
 

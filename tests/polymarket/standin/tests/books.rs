@@ -1,4 +1,4 @@
-//! Books by request and by socket, their changes and their hashes.
+//! Books by request and by socket, with their changes and hashes.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::super::world::{condition_id, token_id};
 use super::super::{Options, StandIn, World};
 use super::client::Asker;
 
-/// A client's copy of a book, which knows nothing of the stand-in but its frames.
+/// A client's copy of a book, made from frames alone.
 pub(crate) struct Copy {
     pub(crate) ladder: Ladder,
     token: String,
@@ -64,17 +64,17 @@ impl Copy {
         })
     }
 
-    /// Applies a `price_change`; the told hash and top of this token's last entry.
+    /// Applies a `price_change`; returns the hash and the top in this token's last entry.
     pub(crate) fn apply(&mut self, frame: &Value) -> Option<(String, String, String)> {
         let entries = frame["price_changes"].as_array().unwrap();
-        let mut told = None;
+        let mut last = None;
         for entry in entries.iter().filter(|entry| entry["asset_id"] == *self.token) {
             let side = Side::parse(text_of(&entry["side"]));
             self.ladder.set(side, text_of(&entry["price"]), text_of(&entry["size"]));
             let text = |name: &str| text_of(&entry[name]).to_owned();
-            told = Some((text("hash"), text("best_bid"), text("best_ask")));
+            last = Some((text("hash"), text("best_bid"), text("best_ask")));
         }
-        told
+        last
     }
 
     #[track_caller]
@@ -86,7 +86,7 @@ impl Copy {
 }
 
 #[tokio::test]
-async fn a_subscriber_follows_both_tokens_over_tls_and_without() {
+async fn a_subscriber_follows_both_tokens_with_and_without_tls() {
     for is_tls in [true, false] {
         let options = Options { is_tls, ..Options::default() };
         let venue = StandIn::start(World::invented(3), options).await;
@@ -99,7 +99,7 @@ async fn a_subscriber_follows_both_tokens_over_tls_and_without() {
             assert_eq!(copy.hash(&book["timestamp"]), book["hash"]);
             assert_eq!(book["market"], condition_id(2));
         }
-        // The best bid is 0.44: a level below, one above, and away with both.
+        // The best bid is 0.44: add a level below and one above, then remove both.
         for (side, price, size, is_top) in [
             (Side::Buy, "0.4", "12.5", false),
             (Side::Sell, "0.444", "3", true),

@@ -1,4 +1,4 @@
-//! A plain client: documents, and frames of the socket.
+//! A plain client of the REST services and the socket.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 
 use super::super::StandIn;
 
-/// After so long, what should have come will not.
+/// The longest wait for a frame.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Asks the stand-in, trusting its authority.
+/// Sends requests to the stand-in, trusting its authority.
 pub(crate) struct Asker {
     inner: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
 }
@@ -36,7 +36,7 @@ impl Asker {
         Self { inner: Client::builder(TokioExecutor::new()).build(connector) }
     }
 
-    /// Status and body.
+    /// Returns status and body.
     pub(crate) async fn get(&self, url: &str) -> (u16, String) {
         let request = Request::get(url).header(USER_AGENT, "test").body(Full::default()).unwrap();
         self.ask(request).await
@@ -55,28 +55,28 @@ impl Asker {
         (status, String::from_utf8(body.to_vec()).unwrap())
     }
 
-    /// Status and headers.
+    /// Returns status and headers.
     pub(crate) async fn head(&self, url: &str) -> (u16, HeaderMap) {
         let request = Request::get(url).header(USER_AGENT, "test").body(Full::default()).unwrap();
         let response = self.inner.request(request).await.unwrap();
         (response.status().as_u16(), response.headers().clone())
     }
 
-    /// The body, if it arrives whole.
+    /// Returns the body, if it arrives whole.
     pub(crate) async fn try_get(&self, url: &str) -> Option<Bytes> {
         let request = Request::get(url).header(USER_AGENT, "test").body(Full::default()).unwrap();
         let response = self.inner.request(request).await.ok()?;
         response.into_body().collect().await.ok().map(Collected::to_bytes)
     }
 
-    /// A document that must be there.
+    /// Returns a document, which must exist.
     pub(crate) async fn json(&self, url: &str) -> Value {
         let (status, body) = self.get(url).await;
         assert_eq!(status, 200, "{url}: {body}");
         serde_json::from_str(&body).unwrap()
     }
 
-    /// A socket, or why there is none.
+    /// Opens a socket, or returns the refusing status.
     pub(crate) async fn upgrade(&self, url: &str) -> Result<Socket, u16> {
         let url = url.replacen("ws", "http", 1);
         let request = Request::builder()
@@ -101,7 +101,7 @@ impl Asker {
         Ok(Socket { inner })
     }
 
-    /// A socket that has these tokens, and has read their initial dump.
+    /// Opens a socket, subscribes to these tokens, and reads their initial dump.
     pub(crate) async fn subscribed(&self, venue: &StandIn, tokens: &[&str]) -> (Socket, Value) {
         let mut socket = self.upgrade(&venue.ws_url).await.unwrap();
         socket.subscribe(tokens).await;
@@ -110,7 +110,7 @@ impl Asker {
     }
 }
 
-/// What came.
+/// What a socket received.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Heard {
     Text(String),
@@ -137,7 +137,7 @@ impl Socket {
 
     pub(crate) async fn heard(&mut self) -> Heard {
         let frame = tokio::time::timeout(PATIENCE, self.inner.read_frame()).await;
-        match frame.expect("a frame comes") {
+        match frame.expect("a frame arrives") {
             Ok(frame) if frame.opcode == OpCode::Text => {
                 Heard::Text(String::from_utf8(frame.payload.to_vec()).unwrap())
             }
@@ -152,7 +152,7 @@ impl Socket {
         async move {
             match self.heard().await {
                 Heard::Text(text) => text,
-                other => panic!("{caller}: {other:?} is no text"),
+                other => panic!("{caller}: {other:?} is not a text"),
             }
         }
     }

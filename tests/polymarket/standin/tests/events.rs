@@ -1,4 +1,4 @@
-//! What the socket tells beside changes of levels.
+//! Frames of the socket other than changes of levels.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use super::super::{StandIn, World};
 use super::books::Copy;
 use super::client::{Asker, Socket};
 
-/// Both tokens of the market of this number; their copies.
+/// Subscribes to both tokens of the market with this number, and copies their books.
 async fn follow(asker: &Asker, venue: &StandIn, number: usize) -> (Socket, Vec<Copy>) {
     let ids = [token_id(number, 0), token_id(number, 1)];
     let (socket, dump) = asker.subscribed(venue, &[&ids[0], &ids[1]]).await;
@@ -23,7 +23,7 @@ fn plain() -> Options {
     Options { is_tls: false, ..Options::default() }
 }
 
-/// The next frame of this kind, past those that repeat the top.
+/// The next frame, which must be of this kind, past those that repeat the top.
 async fn next(socket: &mut Socket, kind: &str) -> Value {
     loop {
         let frame = socket.json().await;
@@ -35,7 +35,7 @@ async fn next(socket: &mut Socket, kind: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_trade_is_told_as_levels_then_books_then_trades() {
+async fn a_trade_is_sent_as_levels_then_books_then_trades() {
     let venue = StandIn::start(World::invented(1), plain()).await;
     let asker = Asker::new(&venue);
     let (mut socket, mut copies) = follow(&asker, &venue, 0).await;
@@ -50,7 +50,7 @@ async fn a_trade_is_told_as_levels_then_books_then_trades() {
     for copy in &mut copies {
         let book = next(&mut socket, "book").await;
         assert!(book["tick_size"].is_null() && book["last_trade_price"].is_null());
-        // The hash already covers the trade that is told only afterwards.
+        // The hash already covers the trade, which is only sent afterwards.
         assert_ne!(copy.hash(&book["timestamp"]), book["hash"]);
         copy.last_trade_price = "0.320".to_owned();
         assert_eq!(copy.hash(&book["timestamp"]), book["hash"]);
@@ -64,7 +64,7 @@ async fn a_trade_is_told_as_levels_then_books_then_trades() {
 }
 
 #[tokio::test]
-async fn another_tick_size_is_told_twice_a_token_and_then_the_books() {
+async fn a_new_tick_size_is_sent_twice_for_each_token_and_then_the_books() {
     let venue = StandIn::start(World::invented(2), plain()).await;
     let asker = Asker::new(&venue);
     let (mut socket, mut copies) = follow(&asker, &venue, 1).await;
@@ -82,7 +82,7 @@ async fn another_tick_size_is_told_twice_a_token_and_then_the_books() {
         copy.tick_size = "0.001".to_owned();
         assert_eq!(copy.hash(&book["timestamp"]), book["hash"]);
     }
-    // A book of one level a side, which the other token mirrors.
+    // A book with one level a side, which the other token mirrors.
     let mut ladder = Ladder::default();
     ladder.set(Side::Buy, "0.123", "5");
     ladder.set(Side::Sell, "0.9", "6.5");
@@ -94,7 +94,7 @@ async fn another_tick_size_is_told_twice_a_token_and_then_the_books() {
 }
 
 #[tokio::test]
-async fn a_new_market_is_told_to_everybody_in_strings() {
+async fn a_new_market_is_announced_in_strings() {
     let venue = StandIn::start(World::invented(1), plain()).await;
     let asker = Asker::new(&venue);
     let (mut socket, _) = follow(&asker, &venue, 0).await;
@@ -117,12 +117,12 @@ async fn a_new_market_is_told_to_everybody_in_strings() {
     venue.change_level(&ids[0], Side::Buy, "0.1", "1");
     venue.change_level(&token_id(0, 0), Side::Buy, "0.1", "1");
     let frame = next(&mut socket, "price_change").await;
-    assert_eq!(frame["market"], condition_id(0), "the other market is not followed any more");
+    assert_eq!(frame["market"], condition_id(0), "the other market is no longer followed");
     assert_eq!(venue.sockets(), [(1, 2)]);
 }
 
 #[tokio::test]
-async fn a_resolution_comes_all_at_once_or_step_by_step() {
+async fn a_resolution_happens_at_once_or_step_by_step() {
     for (payout, prices, winners) in [
         (Payout::Winner(0), r#"["1","0"]"#, [true, false]),
         (Payout::Winner(1), r#"["0","1"]"#, [false, true]),
@@ -142,13 +142,13 @@ async fn a_resolution_comes_all_at_once_or_step_by_step() {
         assert_eq!(gamma[0]["umaResolutionStatus"], "resolved");
         let url = format!("{}/markets/{}", venue.clob_url, condition_id(1));
         let long = asker.json(&url).await;
-        let told = |outcome: usize| long["tokens"][outcome]["winner"].as_bool().unwrap();
-        assert_eq!((&long["closed"], [told(0), told(1)]), (&json!(true), winners));
+        let won = |outcome: usize| long["tokens"][outcome]["winner"].as_bool().unwrap();
+        assert_eq!((&long["closed"], [won(0), won(1)]), (&json!(true), winners));
         assert_eq!(long["is_50_50_outcome"], json!(payout == Payout::Half));
         let book = format!("{}/book?token_id={}", venue.clob_url, token_id(1, 0));
         assert_eq!(asker.get(&book).await.0, 404);
     }
-    // One source first; the other does not know yet.
+    // First one source resolves; the other has not yet.
     let venue = StandIn::start(World::invented(1), plain()).await;
     let asker = Asker::new(&venue);
     let market = condition_id(0);
@@ -163,6 +163,6 @@ async fn a_resolution_comes_all_at_once_or_step_by_step() {
     assert_eq!(asker.json(&gamma).await, json!([]));
     let (mut socket, dump) = asker.subscribed(&venue, &[&token_id(0, 0)]).await;
     assert_eq!(dump, json!([]));
-    venue.tell_resolved(&market, 1);
+    venue.announce_resolved(&market, 1);
     assert_eq!(next(&mut socket, "market_resolved").await["winning_outcome"], "No");
 }

@@ -1,4 +1,4 @@
-//! Sockets that misbehave, as a naive client sees them.
+//! Sockets that misbehave, as seen by a naive client.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn plain() -> Options {
     Options { is_tls: false, ..Options::default() }
 }
 
-/// The first token of the first market, with a socket and a copy of its book.
+/// Subscribes to the first token of the first market, and copies its book.
 async fn followed(options: Options) -> (StandIn, Socket, Copy, String) {
     let venue = StandIn::start(World::invented(2), options).await;
     let yes = token_id(0, 0);
@@ -32,13 +32,13 @@ fn change(venue: &StandIn, token: &str, sizes: &[&str]) {
     }
 }
 
-/// The size that a `price_change` tells for the first token.
+/// The size in a `price_change` for the first token.
 fn size_of(frame: &Value) -> &str {
     frame["price_changes"][0]["size"].as_str().unwrap()
 }
 
 #[tokio::test]
-async fn frames_are_withheld_doubled_and_swapped() {
+async fn frames_are_withheld_duplicated_and_swapped() {
     for (fault, sent, heard) in [
         (Fault::Skip { frames: 1 }, &["1", "2", "3"][..], &["2", "3"][..]),
         (Fault::Duplicate { frames: 2 }, &["1", "2", "3"], &["1", "1", "2", "2", "3"]),
@@ -60,8 +60,8 @@ async fn frames_are_withheld_doubled_and_swapped() {
 }
 
 #[tokio::test]
-async fn a_withheld_or_corrupted_frame_is_betrayed_by_the_hash() {
-    for (fault, betrayed, sound) in
+async fn the_hash_reveals_a_withheld_or_corrupted_frame() {
+    for (fault, wrong_at, sound) in
         [(Fault::Skip { frames: 1 }, 1, false), (Fault::CorruptHash { frames: 1 }, 0, true)]
     {
         let (venue, mut socket, mut copy, yes) = followed(plain()).await;
@@ -69,7 +69,7 @@ async fn a_withheld_or_corrupted_frame_is_betrayed_by_the_hash() {
         change(&venue, &yes, &["1"]);
         venue.change_level(&yes, Side::Buy, "0.11", "2");
         venue.change_level(&yes, Side::Buy, "0.12", "3");
-        let frames = if betrayed == 1 { 2 } else { 3 };
+        let frames = if wrong_at == 1 { 2 } else { 3 };
         let mut agrees = Vec::new();
         for _ in 0..frames {
             let frame = socket.json().await;
@@ -82,7 +82,7 @@ async fn a_withheld_or_corrupted_frame_is_betrayed_by_the_hash() {
 }
 
 #[tokio::test]
-async fn a_frozen_socket_answers_pings_or_does_not() {
+async fn a_frozen_socket_answers_pings_or_ignores_them() {
     for has_pong in [true, false] {
         let (venue, mut socket, _, yes) = followed(plain()).await;
         venue.misbehave(Which::Open, Fault::Freeze { has_pong });
@@ -91,7 +91,7 @@ async fn a_frozen_socket_answers_pings_or_does_not() {
         if has_pong {
             assert_eq!(socket.text().await, "PONG");
         } else {
-            // Frames are heard in order: this one comes after the answer that never does.
+            // The venue reads frames in order: once it has read the ping, nothing more arrives.
             while venue.pings_unanswered() == 0 {
                 tokio::task::yield_now().await;
             }
@@ -103,7 +103,7 @@ async fn a_frozen_socket_answers_pings_or_does_not() {
 }
 
 #[tokio::test]
-async fn a_connection_ends_or_ends_by_half() {
+async fn a_connection_closes_fully_or_by_half() {
     for is_tls in [true, false] {
         let options = Options { is_tls, ..Options::default() };
         let (venue, mut socket, _, _) = followed(options.clone()).await;
@@ -120,7 +120,7 @@ async fn a_connection_ends_or_ends_by_half() {
 }
 
 #[tokio::test]
-async fn sockets_to_come_misbehave_too() {
+async fn sockets_opened_later_misbehave_too() {
     let (venue, mut first, _, yes) = followed(plain()).await;
     venue.misbehave(Which::Every, Fault::Freeze { has_pong: true });
     let asker = Asker::new(&venue);
@@ -136,7 +136,7 @@ async fn sockets_to_come_misbehave_too() {
 }
 
 #[tokio::test]
-async fn frames_without_a_cause_are_sent_as_asked() {
+async fn injected_frames_are_sent_as_given() {
     let (venue, mut socket, _, yes) = followed(plain()).await;
     for (injection, expected) in [
         (Injection::Empty, Heard::Text(String::new())),
@@ -176,7 +176,7 @@ async fn a_silent_client_is_dropped() {
 }
 
 #[tokio::test]
-async fn more_tokens_than_a_socket_may_have_get_updates_and_no_snapshots() {
+async fn a_socket_with_too_many_tokens_gets_updates_but_no_snapshots() {
     let options = Options { snapshot_tokens_max: 3, frame_tokens_max: 2, ..plain() };
     let venue = StandIn::start(World::invented(4), options).await;
     let asker = Asker::new(&venue);
@@ -185,7 +185,7 @@ async fn more_tokens_than_a_socket_may_have_get_updates_and_no_snapshots() {
     assert_eq!(dump.as_array().unwrap().len(), 2);
     let subscribe = json!({"assets_ids": [ids[2], ids[3]], "operation": "subscribe"}).to_string();
     socket.say(&subscribe).await;
-    // The initial form for a second time, too many tokens in one frame, and no JSON.
+    // The initial form a second time, too many tokens in one frame, and invalid JSON.
     socket.subscribe(&[&ids[0]]).await;
     let oversized = json!({"assets_ids": &ids[..3], "operation": "subscribe"}).to_string();
     socket.say(&oversized).await;

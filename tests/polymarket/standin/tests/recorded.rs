@@ -55,7 +55,7 @@ fn the_hash_of_every_recorded_book_is_reproduced() {
 }
 
 #[tokio::test]
-async fn recorded_frames_come_verbatim_and_prove_both_books() {
+async fn recorded_frames_arrive_verbatim_and_match_both_books() {
     let Some(recordings) = Recordings::open() else { return };
     let (venue, asker) = start(recordings.world()).await;
     let tape = recordings.tape(FED_FRAMES);
@@ -66,7 +66,7 @@ async fn recorded_frames_come_verbatim_and_prove_both_books() {
     let (mut socket, _) = asker.subscribed(&venue, &[token]).await;
     let mut copy = Copy::of_book(&first[0], true);
     let mut sister: Option<Copy> = None;
-    let mut proved = 0;
+    let mut checked = 0;
     for (played, text) in tape.iter().zip(&texts) {
         assert_eq!(venue.play(played), 1);
         assert_eq!(&socket.text().await, text);
@@ -76,11 +76,11 @@ async fn recorded_frames_come_verbatim_and_prove_both_books() {
             let other = other.map(|entry| text_of(&entry["asset_id"])).find(|id| *id != token);
             sister.get_or_insert_with(|| copy.mirrored(other.unwrap())).check(&frame);
             copy.check(&frame);
-            proved += 2;
+            checked += 2;
         }
     }
-    assert_eq!((tape.len(), proved), (27, 48));
-    // The services tell the same.
+    assert_eq!((tape.len(), checked), (27, 48));
+    // The REST services agree.
     let book = asker.json(&format!("{}/book?token_id={token}", venue.clob_url)).await;
     assert_eq!(copy.hash(&book["timestamp"]), book["hash"]);
     assert_eq!(Ladder::of_json(&book), copy.ladder);
@@ -90,28 +90,28 @@ async fn recorded_frames_come_verbatim_and_prove_both_books() {
 }
 
 #[tokio::test]
-async fn every_recorded_file_is_a_market_or_happens_again() {
+async fn every_recorded_file_describes_markets_or_replays() {
     let Some(recordings) = Recordings::open() else { return };
     let world = recordings.world();
     let described = world.markets.iter().filter(|market| market.description.is_some()).count();
     let with_books = world.markets.iter().flat_map(|market| &market.books).flatten().count();
     let (venue, asker) = start(world.clone()).await;
-    let mut told = Vec::new();
+    let mut tapes = Vec::new();
     for file in recordings.files() {
         let tape = recordings.tape(&file);
-        // The ticks of a whole game are many; the first thousand are as good.
+        // The ticks of a whole game are many; the first thousand suffice.
         let played = tape.iter().take(1000);
         played.for_each(|played| {
             venue.play(played);
         });
         if !tape.is_empty() {
-            told.push((file, tape.len()));
+            tapes.push((file, tape.len()));
         }
     }
-    let told: Vec<(&str, usize)> =
-        told.iter().map(|(file, count)| (file.as_str(), *count)).collect();
+    let tapes: Vec<(&str, usize)> =
+        tapes.iter().map(|(file, count)| (file.as_str(), *count)).collect();
     assert_eq!(
-        told,
+        tapes,
         [
             ("clob/books_2026-07-21_5rounds.jsonl", 500),
             ("clob/books_2026-07_tinli.jsonl", 15),
@@ -131,7 +131,7 @@ async fn every_recorded_file_is_a_market_or_happens_again() {
         ]
     );
     assert_eq!((described, with_books), (612, 144));
-    // Descriptions go out as they were recorded, whatever is in them.
+    // Descriptions are sent as recorded, whatever they contain.
     for is_closed in [true, false] {
         let query = format!("closed={is_closed}&limit=1000");
         let (_, body) = asker.get(&format!("{}/markets?{query}", venue.gamma_url)).await;
@@ -146,13 +146,13 @@ async fn every_recorded_file_is_a_market_or_happens_again() {
 }
 
 #[tokio::test]
-async fn words_and_old_frames_are_played_too() {
+async fn texts_and_old_frames_are_replayed_too() {
     let Some(recordings) = Recordings::open() else { return };
     let (venue, asker) = start(recordings.world()).await;
     let tape = recordings.tape("ws/btc_hourly_2025-07-03_oldformat_frames.jsonl");
     let mut tokens: Vec<String> = Vec::new();
     for played in &tape {
-        let Played::Frame(text) = played else { panic!("{played:?} is no frame") };
+        let Played::Frame(text) = played else { panic!("{played:?} is not a frame") };
         let events: Value = serde_json::from_str(text).unwrap_or_default();
         for event in events.as_array().into_iter().flatten() {
             let token = text_of(&event["asset_id"]).to_owned();

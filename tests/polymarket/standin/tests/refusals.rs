@@ -16,7 +16,7 @@ async fn venue() -> (StandIn, Asker) {
 }
 
 #[tokio::test]
-async fn every_endpoint_refuses_as_often_as_it_is_told_to() {
+async fn every_endpoint_refuses_the_given_number_of_requests() {
     let (venue, asker) = venue().await;
     let (gamma, clob, id) = (&venue.gamma_url, &venue.clob_url, condition_id(0));
     let token = token_id(0, 0);
@@ -36,10 +36,10 @@ async fn every_endpoint_refuses_as_often_as_it_is_told_to() {
         for (status, retry_after_s) in [(403, None), (425, None), (429, Some(7)), (500, None)] {
             venue.misbehave_at(endpoint, EndpointFault::Refuse { status, retry_after_s }, 2);
             for _ in 0..2 {
-                let (told, headers) = asker.head(&url).await;
-                assert_eq!(told, status, "{endpoint:?}");
-                let told = headers.get("retry-after").map(|value| value.to_str().unwrap());
-                assert_eq!(told, retry_after_s.map(|_| "7"), "{endpoint:?}");
+                let (answered, headers) = asker.head(&url).await;
+                assert_eq!(answered, status, "{endpoint:?}");
+                let retry_after = headers.get("retry-after").map(|value| value.to_str().unwrap());
+                assert_eq!(retry_after, retry_after_s.map(|_| "7"), "{endpoint:?}");
             }
             assert_eq!(asker.get(&url).await.0, before, "{endpoint:?} has recovered");
         }
@@ -54,7 +54,7 @@ async fn every_endpoint_refuses_as_often_as_it_is_told_to() {
 }
 
 #[tokio::test]
-async fn answers_come_late_never_by_half_or_as_something_else() {
+async fn answers_arrive_late_never_by_half_or_as_something_else() {
     let (venue, asker) = venue().await;
     let url = format!("{}/book?token_id={}", venue.clob_url, token_id(0, 0));
     let whole = asker.get(&url).await.1;

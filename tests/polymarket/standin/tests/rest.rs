@@ -1,4 +1,4 @@
-//! The services that are asked.
+//! The REST services.
 
 use http_body_util::Full;
 use hyper::Request;
@@ -42,7 +42,7 @@ async fn a_keyset_listing_has_every_market_once_while_the_set_changes() {
             }
             assert_eq!(page["markets"].as_array().unwrap().len(), 100);
             url = format!("{base}&after_cursor={}", next.unwrap());
-            // One that was listed is closed, and the next page still begins where this one ended.
+            // A listed market is closed, and the next page still begins where this one ended.
             venue.describe(&condition_id(0), |market| {
                 market.insert("closed".to_owned(), json!(true));
             });
@@ -54,7 +54,7 @@ async fn a_keyset_listing_has_every_market_once_while_the_set_changes() {
 }
 
 #[tokio::test]
-async fn gamma_filters_as_it_is_asked_to() {
+async fn gamma_applies_the_filters_of_a_query() {
     let venue = StandIn::start(World::invented(12), plain()).await;
     venue.describe(&condition_id(7), |market| {
         market.insert("closed".to_owned(), json!(true));
@@ -62,7 +62,7 @@ async fn gamma_filters_as_it_is_asked_to() {
     let asker = Asker::new(&venue);
     let (seven, three) = (condition_id(7), condition_id(3));
     for (query, expected) in [
-        // What is closed looks missing until it is asked for.
+        // Closed markets are hidden unless requested.
         (format!("condition_ids={seven}"), vec![]),
         (format!("condition_ids={seven}&closed=true"), vec![7]),
         (format!("condition_ids={seven}&condition_ids={three}"), vec![3]),
@@ -90,16 +90,16 @@ async fn gamma_fills_in_the_tokens_after_a_while() {
     let venue = StandIn::start(World::invented(1), plain()).await;
     venue.hydrate_after(&condition_id(0), 2);
     let asker = Asker::new(&venue);
-    let mut told = Vec::new();
+    let mut has_tokens = Vec::new();
     for _ in 0..3 {
         let page = asker.json(&format!("{}/markets/keyset", venue.gamma_url)).await;
-        told.push(page["markets"][0]["clobTokenIds"].as_str().unwrap().len() > 2);
+        has_tokens.push(page["markets"][0]["clobTokenIds"].as_str().unwrap().len() > 2);
     }
-    assert_eq!(told, [false, false, true]);
+    assert_eq!(has_tokens, [false, false, true]);
 }
 
 #[tokio::test]
-async fn refusals_are_those_of_the_venue() {
+async fn refusals_match_the_venue() {
     let venue = StandIn::start(World::invented(1), plain()).await;
     let asker = Asker::new(&venue);
     let (gamma, clob) = (&venue.gamma_url, &venue.clob_url);
@@ -115,8 +115,8 @@ async fn refusals_are_those_of_the_venue() {
         (format!("{gamma}/markets/keyset?after_cursor=1"), 422, "after_cursor"),
         (socket.clone(), 404, "not found"),
     ] {
-        let (told, text) = asker.get(&url).await;
-        assert!(told == status && text.contains(body), "{url}: {told} {text}");
+        let (answered, text) = asker.get(&url).await;
+        assert!(answered == status && text.contains(body), "{url}: {answered} {text}");
     }
     for url in [format!("{gamma}/markets"), format!("{clob}/ok"), socket] {
         let request = Request::get(&url).body(Full::default()).unwrap();
@@ -129,7 +129,7 @@ async fn refusals_are_those_of_the_venue() {
 }
 
 #[tokio::test]
-async fn the_clob_tells_books_markets_and_the_time() {
+async fn the_clob_serves_books_markets_and_the_time() {
     let venue = StandIn::start(World::invented(6), plain()).await;
     let asker = Asker::new(&venue);
     let clob = &venue.clob_url;
@@ -144,7 +144,7 @@ async fn the_clob_tells_books_markets_and_the_time() {
     sorted.sort_unstable();
     let expected: Vec<String> = (0..6).map(|number| token_id(number, 0)).collect();
     assert_eq!(sorted, expected);
-    assert_ne!(ids, expected, "the order is promised to nobody");
+    assert_ne!(ids, expected, "the order is not guaranteed");
 
     let one = asker.json(&format!("{clob}/book?token_id={}", token_id(2, 0))).await;
     assert!(books.contains(&one));
@@ -167,11 +167,11 @@ async fn the_clob_tells_books_markets_and_the_time() {
 }
 
 #[tokio::test]
-async fn every_state_of_a_book_is_remembered_with_its_time() {
+async fn every_state_of_a_book_is_kept_with_its_time() {
     let venue = StandIn::start(World::invented(1), Options { history_max: 4, ..plain() }).await;
     let asker = Asker::new(&venue);
     let yes = token_id(0, 0);
-    // Seen by nobody, then by a request, then by nobody.
+    // Not shown, then shown by a request, then not shown.
     venue.change_level(&yes, Side::Buy, "0.1", "7");
     asker.json(&format!("{}/book?token_id={yes}", venue.clob_url)).await;
     venue.change_level(&yes, Side::Buy, "0.1", "8.5");
@@ -186,7 +186,7 @@ async fn every_state_of_a_book_is_remembered_with_its_time() {
         assert_eq!(pair[0].until_us, Some(pair[1].from_us));
         assert!(pair[0].timestamp_ms <= pair[1].timestamp_ms && pair[0].hash != pair[1].hash);
     }
-    // The oldest are forgotten, and what they led to is not.
+    // The oldest states are dropped, but not their effects.
     for size in ["1", "2", "3"] {
         venue.change_level(&yes, Side::Buy, "0.1", size);
     }

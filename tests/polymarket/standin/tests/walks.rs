@@ -1,4 +1,4 @@
-//! Books that move by chance.
+//! Books that move at random.
 
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ async fn a_walk_is_followed_step_by_step_and_repeats_with_its_seed() {
         let options = Options { is_tls: false, ..Options::default() };
         let venue = StandIn::start(World::invented(MARKET_COUNT), options).await;
         let asker = Asker::new(&venue);
-        // Trades are told of the token that was traded: who follows one alone misses some.
+        // A trade is sent only for the token that was traded, so a client that follows one token
+        // misses some.
         let ids: Vec<String> =
             (0..2 * MARKET_COUNT).map(|place| token_id(place / 2, place % 2)).collect();
         let wanted: Vec<&str> = ids.iter().map(String::as_str).collect();
@@ -44,7 +45,7 @@ async fn a_walk_is_followed_step_by_step_and_repeats_with_its_seed() {
                 }
             }
         }
-        assert!(change_count > 200, "{change_count} of 300 steps are told as changes");
+        assert!(change_count > 200, "{change_count} of 300 steps are sent as changes");
         for id in &ids {
             for state in venue.published(id) {
                 if let (Some(bid), Some(ask)) = (state.bids.first(), state.asks.first()) {
@@ -66,12 +67,12 @@ async fn a_walk_keeps_its_pace() {
     let step_count = venue.run_walk((1, false), 2_000, Duration::from_millis(200)).await;
     assert_eq!(step_count, 400);
     assert_eq!(venue.published(&token_id(0, 0)).len(), 8);
-    // Nobody was there to be shown anything.
+    // This trades although no client was subscribed.
     assert_eq!(venue.trade(&token_id(0, 0), Side::Buy, "0.01").len(), 1);
 }
 
 #[tokio::test]
-async fn messages_come_at_the_wanted_rate() {
+async fn messages_arrive_at_the_configured_rate() {
     let options = Options { is_tls: false, ..Options::default() };
     let venue = StandIn::start(World::invented(MARKET_COUNT), options).await;
     let asker = Asker::new(&venue);
@@ -80,7 +81,7 @@ async fn messages_come_at_the_wanted_rate() {
     let _socket = asker.subscribed(&venue, &wanted).await;
     let duration = Duration::from_millis(200);
     let pace: Pace = venue.run_messages(7, 500, duration).await;
-    // The last step may lead to several: a trade is told as a change, two books and itself.
+    // The last step may send several: a trade is sent as a change, two books and the trade itself.
     assert!((100..110).contains(&pace.message_count), "{pace:?}");
     assert!(pace.step_count >= 20 && pace.elapsed >= duration, "{pace:?}");
 }
