@@ -1,8 +1,8 @@
-//! What traders could have filled on, sample by sample, held against what the venue published.
+//! Checks every book that traders could have filled on against what the venue published.
 //!
-//! The auditor knows nothing of how books are followed. It looks at what is published as an order
-//! does, on every change and every few milliseconds; afterwards each book that it could have
-//! filled on must be a state that the venue's book was in, and not one that had ended too long ago.
+//! The auditor is independent of how books are followed. It reads the published books as an order
+//! does, on every change and every few milliseconds. Afterwards, each book on which an order could
+//! have filled must be a state of the venue's book, and one that had not ended too long before.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,23 +16,23 @@ use tokio::task::JoinHandle;
 
 use crate::standin::{PublishedBook, StandIn, micros, now_us};
 
-/// Between two looks where nothing changes.
+/// The time between two looks if nothing changes.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Where two looks are further apart, the machine was busy elsewhere, for the rest of that time.
+/// If two looks are further apart than this, the machine was busy for the rest of the time.
 const GAP_MAX_US: u64 = 50_000;
 
-/// From the venue's change to our look at it, in any row, when nothing goes wrong: frames on their
-/// way, and tasks that wait for their turn.
+/// The longest time, in any row, from the venue's change to our look at it when nothing goes wrong:
+/// frames in transit, and tasks that wait for their turn.
 pub(crate) const SLACK: Duration = Duration::from_millis(400);
 
 /// A test that waits longer has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Bids and asks, best first, prices and sizes in millionths.
+/// Bids and asks, best first; prices and sizes in millionths.
 type Levels = [Vec<(i64, i64)>; 2];
 
-/// Looks until it is dropped.
+/// Looks at the books until it is dropped.
 pub(crate) struct Auditor {
     seen: Arc<Mutex<Seen>>,
     looks: watch::Receiver<u64>,
@@ -41,11 +41,11 @@ pub(crate) struct Auditor {
 
 #[derive(Default)]
 struct Seen {
-    /// By token and number of the publication.
+    /// By token and sequence number.
     books: HashMap<(String, u64), Sightings>,
-    /// Tokens on whose book nothing could fill at some look.
+    /// Tokens whose book could not be filled on at some look.
     unfillable: HashSet<String>,
-    /// Every look: when, and for how long this machine had been at work by then.
+    /// Every look: its time, and how long this machine had been available by then.
     looks: Vec<(u64, u64)>,
 }
 
@@ -77,44 +77,44 @@ impl Auditor {
         Self { seen, looks, task }
     }
 
-    /// Waits until this is so.
+    /// Waits until the condition holds.
     #[track_caller]
     pub(crate) fn until<'a>(
         &self,
         what: &'a str,
-        is_so: impl Fn() -> bool + 'a,
+        condition: impl Fn() -> bool + 'a,
     ) -> impl Future<Output = ()> + 'a {
         let caller = std::panic::Location::caller();
         let mut looks = self.looks.clone();
         async move {
             let waiting = async {
-                while !is_so() {
+                while !condition() {
                     looks.changed().await.unwrap();
                 }
             };
             let result = tokio::time::timeout(PATIENCE, waiting).await;
-            assert!(result.is_ok(), "{caller}: not in time: {what}");
+            assert!(result.is_ok(), "{caller}: timed out waiting for {what}");
         }
     }
 
-    /// Forgets on which tokens nothing could fill.
+    /// Forgets which books could not be filled on.
     pub(crate) fn forget_unfillable(&self) {
         self.seen.lock().unfillable.clear();
     }
 
-    /// Whether nothing could fill on this token at some look.
+    /// Whether this token's book could not be filled on at some look.
     pub(crate) fn was_unfillable(&self, token: &str) -> bool {
         self.seen.lock().unfillable.contains(token)
     }
 
-    /// For how long the machine has been at work for us.
+    /// How long the machine has been available to us.
     pub(crate) fn awake(&self) -> Duration {
         let awake = self.seen.lock().looks.last().map_or(0, |look| look.1);
         Duration::from_micros(awake)
     }
 
-    /// How many publications could be filled on, and what is wrong with them if no book may be used
-    /// for longer than this after it has ended.
+    /// The number of publications that could be filled on, and the complaints about them if no book
+    /// may be used for longer than `within` after it has ended.
     pub(crate) fn complaints(&self, venue: &StandIn, within: Duration) -> (usize, Vec<String>) {
         let seen = self.seen.lock();
         let bound = within + SLACK;
@@ -138,10 +138,10 @@ impl Auditor {
             match oldest.flatten() {
                 Some(age) if age <= bound => {}
                 Some(age) => {
-                    let late = format!("used {age:?} after it had ended, and {bound:?} is allowed");
+                    let late = format!("used {age:?} after it had ended; {bound:?} is allowed");
                     complaints.push(format!("{token} #{number}: {late}"));
                 }
-                None => complaints.push(format!("{token} #{number}: used before it was")),
+                None => complaints.push(format!("{token} #{number}: used before it existed")),
             }
         }
         complaints.sort_unstable();
@@ -157,7 +157,7 @@ impl Drop for Auditor {
 
 impl Seen {
     fn look(&mut self, markets: &Markets, tokens: &[String]) {
-        // Before the books are read: what is read is at least as new.
+        // Read the clock before the books, which are then at least as new.
         let now = now_us();
         let (before, awake) = self.looks.last().copied().unwrap_or((now, 0));
         self.looks.push((now, awake + now.saturating_sub(before).min(GAP_MAX_US)));
@@ -170,7 +170,7 @@ impl Seen {
                 self.unfillable.insert(token.clone());
                 continue;
             };
-            // A mirrored book is the sister's, who is looked at as well.
+            // A mirrored book is the sister token's, which is looked at as well.
             let own = market.book(outcome);
             if own.as_deref().is_some_and(|own| std::ptr::eq(own, quoted.book)) {
                 let key = (token.clone(), quoted.book.sequence);
@@ -183,8 +183,8 @@ impl Seen {
         }
     }
 
-    /// How long ago the newest of these states that had begun by then had ended, without the time
-    /// in which the machine was busy elsewhere; `None` when none had begun.
+    /// How long ago, at this time, the newest of the states that had begun had ended, not counting
+    /// the time in which the machine was busy; `None` if none had begun.
     fn age(&self, states: &[PublishedBook], at_us: u64) -> Option<Duration> {
         let begun = states.iter().filter(|state| state.from_us <= at_us + GAP_MAX_US);
         let ages = begun.map(|state| match state.until_us {
@@ -204,7 +204,7 @@ impl Seen {
     }
 }
 
-/// A book as the auditor compares it.
+/// A book in the form that the auditor compares.
 pub(crate) fn levels_of(book: &Book) -> Levels {
     let ladder: &Ladder = book.ladder();
     [ladder.bids(), ladder.asks()].map(|side| {
@@ -213,7 +213,7 @@ pub(crate) fn levels_of(book: &Book) -> Levels {
     })
 }
 
-/// A state of the venue's as the auditor compares it.
+/// A state of the venue's book in the form that the auditor compares.
 pub(crate) fn levels_of_state(state: &PublishedBook) -> Levels {
     [&state.bids, &state.asks]
         .map(|side| side.iter().map(|(price, size)| (micros(price), micros(size))).collect())

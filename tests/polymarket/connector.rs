@@ -1,4 +1,4 @@
-//! The connector as readers see it: what it publishes, and a way to wait for it.
+//! The connector as its readers see it, and a way to wait for what it publishes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::standin::StandIn;
 /// A test that waits longer has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Everything some tens of times as fast as for the venue itself.
+/// All times are a few tens of times shorter than for the real venue.
 pub(crate) const QUICK: Timing = Timing {
     verified_max: Duration::from_secs(2),
     check_after: Duration::from_secs(1),
@@ -54,18 +54,18 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    /// Follows at most so many markets of this venue.
+    /// Follows at most `market_count` markets of this venue.
     pub(crate) fn start(venue: &StandIn, market_count: usize, timing: Timing) -> Self {
         let filter = MarketFilter { count_max: market_count, ..MarketFilter::default() };
         Self::start_filtered(venue, filter, timing)
     }
 
-    /// Follows these markets of this venue.
+    /// Follows the markets that pass the filter.
     pub(crate) fn start_filtered(venue: &StandIn, filter: MarketFilter, timing: Timing) -> Self {
         Self::start_trusting(venue, filter, timing, MismatchPolicy::Distrust)
     }
 
-    /// Follows these markets of this venue, and makes that of a contradicted book.
+    /// Follows the markets that pass the filter, and handles contradicted books by this policy.
     pub(crate) fn start_trusting(
         venue: &StandIn,
         filter: MarketFilter,
@@ -75,7 +75,7 @@ impl Connector {
         Self::start_tapped(venue, filter, timing, policy, Tap::default())
     }
 
-    /// The same, with a tape beside it.
+    /// Like [`Self::start_trusting`], and records to a tape.
     pub(crate) fn start_tapped(
         venue: &StandIn,
         filter: MarketFilter,
@@ -96,7 +96,7 @@ impl Connector {
         Self { markets, status, task }
     }
 
-    /// What readers are told of the connection.
+    /// The connection's state, as readers see it.
     pub(crate) fn status(&self) -> LiveSnapshot {
         self.status.get()
     }
@@ -108,31 +108,31 @@ impl Connector {
         market.book(outcome).clone()
     }
 
-    /// The book of a token if something can fill on it.
+    /// The book of a token, if orders can be filled on it.
     pub(crate) fn fresh(&self, token: &str) -> Option<Arc<Book>> {
         self.book(token).filter(|book| !book.stale)
     }
 
-    /// Waits until this is so of what was published.
+    /// Waits until the condition holds for what was published.
     #[track_caller]
     pub(crate) fn until<'a>(
         &'a self,
         what: &'a str,
-        is_so: impl Fn(&Self) -> bool + 'a,
+        condition: impl Fn(&Self) -> bool + 'a,
     ) -> impl Future<Output = ()> + 'a {
         let caller = std::panic::Location::caller();
         async move {
             let waiting = async {
-                while !is_so(self) {
+                while !condition(self) {
                     self.markets.changes().await;
                 }
             };
             let result = tokio::time::timeout(PATIENCE, waiting).await;
-            assert!(result.is_ok(), "{caller}: not in time: {what}; {:?}", self.status());
+            assert!(result.is_ok(), "{caller}: timed out waiting for {what}; {:?}", self.status());
         }
     }
 
-    /// Waits until all of these have a book that something can fill on.
+    /// Waits until all these tokens have a book on which orders can be filled.
     #[track_caller]
     pub(crate) fn until_fresh<'a>(&'a self, tokens: &'a [String]) -> impl Future<Output = ()> + 'a {
         self.until("fresh books", |it| tokens.iter().all(|token| it.fresh(token).is_some()))

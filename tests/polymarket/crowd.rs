@@ -1,4 +1,4 @@
-//! Many markets: several sockets, and what the venue allows.
+//! Many markets: several sockets, and the venue's limits.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::standin::{
 /// Five sockets.
 const MARKET_COUNT: usize = 450;
 
-/// What may be asked of the book endpoint: so many a second, and so many at once.
+/// The rate limit of the book endpoint, and the burst it allows.
 const BOOKS_PER_SECOND: u64 = 5;
 const BOOKS_AT_ONCE: u64 = 10;
 
@@ -29,7 +29,7 @@ async fn start(timing: Timing) -> (StandIn, Connector) {
     (venue, connector)
 }
 
-/// When the requests for this endpoint came, in microseconds since this moment.
+/// When the requests for this endpoint arrived, in microseconds since this moment.
 fn arrivals(venue: &StandIn, endpoint: Endpoint, since_us: u64) -> Vec<u64> {
     let is_wanted =
         |seen: &RequestSeen| Endpoint::of(seen.host, &seen.path, &seen.query) == endpoint;
@@ -44,8 +44,9 @@ fn arrivals(venue: &StandIn, endpoint: Endpoint, since_us: u64) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn a_socket_that_is_lost_takes_no_other_with_it() {
-    // Books that nobody moves expire where this machine is too busy to ask for all of them in time.
+async fn a_lost_socket_affects_no_other() {
+    // Books that do not change would expire if the machine were too busy to request all of them in
+    // time.
     let (verified_max, check_after) = (Duration::from_mins(1), Duration::from_secs(30));
     let (venue, connector) = start(Timing { verified_max, check_after, ..QUICK }).await;
     let mut sizes: Vec<usize> = venue.sockets().into_iter().map(|(_, count)| count).collect();
@@ -53,7 +54,10 @@ async fn a_socket_that_is_lost_takes_no_other_with_it() {
     assert_eq!(sizes, [100, 200, 200, 200, 200]);
     let some: Vec<String> = tokens().into_iter().step_by(45).collect();
     let lost = venue.sockets_of(&some[0]);
-    assert!(tokens().iter().all(|token| venue.sockets_of(token).len() == 1), "told once");
+    assert!(
+        tokens().iter().all(|token| venue.sockets_of(token).len() == 1),
+        "each token has one socket"
+    );
     let (own, others): (Vec<_>, Vec<_>) =
         some.iter().partition(|token| venue.sockets_of(token) == lost);
     assert!(own.len() >= 4 && others.len() >= 15);
@@ -66,9 +70,9 @@ async fn a_socket_that_is_lost_takes_no_other_with_it() {
     assert_eq!(venue.violations(), [""; 0]);
 }
 
-/// The weekly restart: all sockets end at once, and upgrades are refused for a while.
+/// The venue's weekly restart: all sockets end at once, and upgrades are refused for a while.
 #[tokio::test]
-async fn sockets_come_back_one_by_one() {
+async fn sockets_reconnect_one_by_one() {
     const REFUSALS: u32 = 10;
     let timing = Timing { connect_spacing: Duration::from_millis(40), ..QUICK };
     let spacing_us = u64::try_from(timing.connect_spacing.as_micros()).unwrap();
@@ -88,7 +92,7 @@ async fn sockets_come_back_one_by_one() {
 }
 
 #[tokio::test]
-async fn books_are_asked_for_within_the_budget() {
+async fn book_requests_stay_within_the_budget() {
     let begun_us = now_us();
     let timing = Timing {
         check_after: Duration::from_millis(1),
@@ -99,16 +103,16 @@ async fn books_are_asked_for_within_the_budget() {
     let wanted = usize::try_from(BOOKS_AT_ONCE + BOOKS_PER_SECOND).unwrap();
     let asked = || arrivals(&venue, Endpoint::Books, begun_us);
     let auditor = Auditor::start(connector.markets.clone(), Vec::new());
-    auditor.until("more questions than fit", || asked().len() > wanted).await;
+    auditor.until("more requests than fit", || asked().len() > wanted).await;
     for (count, arrival) in (1..).zip(asked()) {
         let allowed = BOOKS_AT_ONCE + BOOKS_PER_SECOND * arrival / 1_000_000 + 1;
-        assert!(count <= allowed, "{count} questions within {arrival} us");
+        assert!(count <= allowed, "{count} requests within {arrival} us");
     }
     let most = venue.requests().iter().map(|seen| seen.token_count).max();
-    assert_eq!(most, Some(100), "as many books as fit are asked for at once");
+    assert_eq!(most, Some(100), "a request names as many books as fit");
 }
 
-/// More frames at once than are kept waiting: whatever is given up for it, what is shown is right.
+/// More frames at once than are queued: whatever is dropped, the books shown are right.
 #[tokio::test]
 async fn a_flood_leaves_the_venues_books() {
     let venue = StandIn::start(World::invented(3), Options::default()).await;

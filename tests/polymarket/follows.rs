@@ -1,4 +1,4 @@
-//! What the connector does with a venue that behaves.
+//! The connector, following a venue that behaves.
 
 use paperbourse::market::book::Book;
 use paperbourse::market::catalogue::MarketStatus;
@@ -7,7 +7,7 @@ use crate::connector::{Connector, QUICK};
 use crate::standin::world::{MarketSeed, condition_id, token_id};
 use crate::standin::{Injection, Options, Payout, Side, StandIn, Which, World};
 
-/// The tokens of the first so many invented markets.
+/// The tokens of the first `market_count` invented markets.
 fn tokens(market_count: usize) -> Vec<String> {
     (0..market_count).flat_map(|number| [token_id(number, 0), token_id(number, 1)]).collect()
 }
@@ -20,7 +20,7 @@ fn has_bid(book: &Book, price: &str, size: &str) -> bool {
 }
 
 #[tokio::test]
-async fn books_are_fresh_and_follow_what_happens() {
+async fn books_are_fresh_and_follow_every_change() {
     let venue = StandIn::start(World::invented(5), Options::default()).await;
     let connector = Connector::start(&venue, 3, QUICK);
     let (followed, sister) = (token_id(0, 0), token_id(0, 1));
@@ -54,11 +54,11 @@ async fn books_are_fresh_and_follow_what_happens() {
 }
 
 #[tokio::test]
-async fn a_pause_of_ours_is_not_taken_for_silence_of_the_venue() {
+async fn a_pause_of_ours_does_not_count_as_silence_of_the_venue() {
     let venue = StandIn::start(World::invented(2), Options::default()).await;
     let connector = Connector::start(&venue, 2, QUICK);
     connector.until_fresh(&tokens(2)).await;
-    // The machine is busy elsewhere: nothing runs here, neither the connector nor the stand-in.
+    // As if the machine were busy: neither the connector nor the stand-in runs.
     std::thread::sleep(QUICK.pong_timeout * 2);
     venue.change_level(&token_id(0, 0), Side::Buy, "0.1", "77");
     let is_taken =
@@ -69,7 +69,7 @@ async fn a_pause_of_ours_is_not_taken_for_silence_of_the_venue() {
 }
 
 #[tokio::test]
-async fn what_is_told_without_a_time_or_in_lower_case_is_taken() {
+async fn messages_without_a_timestamp_or_in_lower_case_are_accepted() {
     let venue = StandIn::start(World::invented(2), Options::default()).await;
     let connector = Connector::start(&venue, 2, QUICK);
     connector.until_fresh(&tokens(2)).await;
@@ -98,7 +98,7 @@ async fn what_is_told_without_a_time_or_in_lower_case_is_taken() {
             |it: &Connector| it.fresh(&token).is_some_and(|book| has_bid(&book, price, size));
         connector.until(&message, is_taken).await;
     }
-    // It does not keep out what comes after it.
+    // Later messages are accepted as usual.
     venue.change_level(&token, Side::Buy, "0.11", "78");
     let is_taken =
         |it: &Connector| it.fresh(&token).is_some_and(|book| has_bid(&book, "0.11", "78"));
@@ -108,7 +108,7 @@ async fn what_is_told_without_a_time_or_in_lower_case_is_taken() {
 }
 
 #[tokio::test]
-async fn a_market_that_is_resolved_closes_and_pays() {
+async fn a_resolved_market_closes_and_pays() {
     let venue = StandIn::start(World::invented(2), Options::default()).await;
     let connector = Connector::start(&venue, 2, QUICK);
     connector.until_fresh(&tokens(2)).await;
@@ -123,10 +123,10 @@ async fn a_market_that_is_resolved_closes_and_pays() {
         ["0", "1"]
     );
     assert!(connector.fresh(&token_id(1, 0)).is_none());
-    assert!(connector.fresh(&token_id(0, 0)).is_some(), "the other one goes on");
+    assert!(connector.fresh(&token_id(0, 0)).is_some(), "the other market is unaffected");
 }
 
-/// A page that lists the outcomes the other way round changes neither a book nor who is paid.
+/// A page that lists the outcomes in reverse changes neither the books nor the payouts.
 #[tokio::test]
 async fn outcomes_in_another_order_keep_their_books_and_payouts() {
     let venue = StandIn::start(World::invented(2), Options::default()).await;
@@ -167,26 +167,26 @@ async fn outcomes_in_another_order_keep_their_books_and_payouts() {
     assert_eq!((&*paid[1].0.label, paid[1].1.to_string()), ("No", "0".to_owned()));
 }
 
-/// Whose tokens are others is not traded until they are the known ones again.
+/// Trading pauses until the market has its known tokens again.
 #[tokio::test]
 async fn a_market_with_other_tokens_is_not_traded() {
     let venue = StandIn::start(World::invented(2), Options::default()).await;
     let connector = Connector::start(&venue, 2, QUICK);
     connector.until_fresh(&tokens(2)).await;
     let market = connector.markets.by_condition(&condition_id(1)).unwrap();
-    let tell = |ids: [String; 2]| {
+    let describe = |ids: [String; 2]| {
         let ids = serde_json::json!(ids).to_string();
         venue.describe(&condition_id(1), |it| drop(it.insert("clobTokenIds".into(), ids.into())));
     };
-    tell([token_id(1, 0), "7".to_owned()]);
+    describe([token_id(1, 0), "7".to_owned()]);
     connector.until("the page", |_| market.info().status == MarketStatus::Paused).await;
     assert_eq!(*market.info().outcomes[1].token_id, *token_id(1, 1));
-    tell([token_id(1, 0), token_id(1, 1)]);
+    describe([token_id(1, 0), token_id(1, 1)]);
     connector.until("the page", |_| market.info().status == MarketStatus::Open).await;
     connector.until_fresh(&tokens(2)).await;
 }
 
-/// The second version of the protocol: position ids, and a name of 31 bytes.
+/// The protocol's second version: position ids, and a condition id of 31 bytes.
 #[tokio::test]
 async fn a_market_of_the_second_version_trades_under_its_position_ids() {
     let id = format!("0x{}", "ab".repeat(31));
@@ -209,7 +209,7 @@ async fn a_market_of_the_second_version_trades_under_its_position_ids() {
     assert!(connector.book(&token_id(1, 0)).is_none(), "the token ids beside them are not traded");
 }
 
-/// Games and decisions go on after the end that was planned for them.
+/// Games and decisions run past their planned end.
 #[tokio::test]
 async fn a_market_past_its_end_is_followed_while_it_is_traded() {
     let mut world = World::invented(3);
@@ -223,19 +223,23 @@ async fn a_market_past_its_end_is_followed_while_it_is_traded() {
     let connector = Connector::start(&venue, 3, QUICK);
     connector.until_fresh(&[token_id(1, 0), token_id(2, 0)]).await;
     let is_listed = |number| connector.markets.by_condition(&condition_id(number)).is_some();
-    assert_eq!([0, 1, 2].map(is_listed), [false, true, true], "a quiet one was left open");
+    assert_eq!(
+        [0, 1, 2].map(is_listed),
+        [false, true, true],
+        "only a market without volume is left out"
+    );
 }
 
-/// What is told of a resolution, by whom, and whether it is enough.
+/// Which sources report a resolution, and whether they suffice.
 #[tokio::test]
-async fn a_resolution_needs_two_sources_or_the_word_of_one() {
-    type Tell = fn(&StandIn, &str);
-    let rows: [(&str, &[Tell], bool); 10] = [
+async fn a_resolution_needs_two_sources_or_a_final_status() {
+    type Act = fn(&StandIn, &str);
+    let rows: [(&str, &[Act], bool); 10] = [
         ("the CLOB service alone", &[|it, id| it.resolve_on_clob(id, Payout::Winner(0))], false),
         ("the socket alone", &[|it, id| it.announce_resolved(id, 0)], false),
-        ("Gamma, which calls it resolved", &[|it, id| it.resolve_on_gamma(id, Payout::Half)], true),
+        ("Gamma, with status resolved", &[|it, id| it.resolve_on_gamma(id, Payout::Half)], true),
         (
-            "Gamma without the word, and the CLOB service",
+            "Gamma without a status, and the CLOB service",
             &[
                 |it, id| it.resolve_on_gamma(id, Payout::Winner(1)),
                 |it, id| it.describe(id, |fields| drop(fields.remove("umaResolutionStatus"))),
@@ -253,7 +257,7 @@ async fn a_resolution_needs_two_sources_or_the_word_of_one() {
         ),
         ("the data API alone", &[|it, id| it.resolve_on_chain(id, Payout::Winner(0))], false),
         (
-            "Gamma without the word, and the data API",
+            "Gamma without a status, and the data API",
             &[
                 |it, id| it.resolve_on_gamma(id, Payout::Half),
                 |it, id| it.describe(id, |fields| drop(fields.remove("umaResolutionStatus"))),
@@ -262,7 +266,7 @@ async fn a_resolution_needs_two_sources_or_the_word_of_one() {
             true,
         ),
         (
-            "Gamma without the word, and the data API, which disagree",
+            "Gamma without a status, and the data API, which disagree",
             &[
                 |it, id| it.resolve_on_gamma(id, Payout::Winner(0)),
                 |it, id| it.describe(id, |fields| drop(fields.remove("umaResolutionStatus"))),
@@ -271,8 +275,8 @@ async fn a_resolution_needs_two_sources_or_the_word_of_one() {
             false,
         ),
         (
-            // The data API names no tokens: whoever takes Gamma's order for its own repeats
-            // Gamma's mistake, and is no second source.
+            // The data API names no tokens: a reader that applies Gamma's order to it repeats
+            // Gamma's mistake, so it is no second source.
             "Gamma, which swaps the tokens, and the data API",
             &[
                 |it, id| it.resolve_on_gamma(id, Payout::Winner(0)),
@@ -291,7 +295,7 @@ async fn a_resolution_needs_two_sources_or_the_word_of_one() {
             false,
         ),
         (
-            "Gamma, which calls it proposed",
+            "Gamma, with status proposed",
             &[
                 |it, id| it.resolve_on_gamma(id, Payout::Winner(1)),
                 |it, id| {
@@ -306,8 +310,8 @@ async fn a_resolution_needs_two_sources_or_the_word_of_one() {
     let venue = StandIn::start(World::invented(rows.len() + 1), Options::default()).await;
     let connector = Connector::start(&venue, rows.len() + 1, QUICK);
     connector.until_fresh(&tokens(rows.len() + 1)).await;
-    for (number, (_, tell, _)) in rows.iter().enumerate() {
-        tell.iter().for_each(|tell| tell(&venue, &condition_id(number)));
+    for (number, (_, acts, _)) in rows.iter().enumerate() {
+        acts.iter().for_each(|act| act(&venue, &condition_id(number)));
     }
     let status_of = |number: usize| {
         connector.markets.by_condition(&condition_id(number)).unwrap().info().status

@@ -1,4 +1,5 @@
-//! Markets that come while the catalogue misbehaves, and ends that only one source tells.
+//! Markets that are listed while the catalogue misbehaves, and resolutions that only one source
+//! reports.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::connector::{Connector, QUICK};
 use crate::standin::world::{MarketSeed, condition_id, token_id};
 use crate::standin::{Endpoint, EndpointFault, Host, Options, Payout, StandIn, World};
 
-/// Of which two are followed from the start.
+/// The number of the new market; the ones before it are followed from the start.
 const NEW: usize = 2;
 
 fn tokens(market_count: usize) -> Vec<String> {
@@ -32,12 +33,13 @@ async fn start_timed(timing: Timing) -> (StandIn, Connector) {
     (venue, connector)
 }
 
-/// Where a machine is busy elsewhere for a second, `QUICK` makes books stale, as it should: nothing
-/// has proven them. Here that would only hide what a catalogue does to books.
+/// If the machine is busy for a second, `QUICK` rightly makes books stale, because nothing has
+/// verified them. Here that would hide what a catalogue does to books.
 const CALM: Timing =
     Timing { verified_max: Duration::from_mins(2), check_after: Duration::from_mins(1), ..QUICK };
 
-/// A market is announced while the catalogue does this; those that are followed notice nothing.
+/// Announces a market while the catalogue misbehaves; the markets already followed must not be
+/// affected.
 async fn check(what: &'static str, act: impl FnOnce(&StandIn)) {
     let (venue, connector) = start_timed(CALM).await;
     let auditor = Auditor::start(connector.markets.clone(), tokens(NEW));
@@ -66,11 +68,11 @@ async fn a_new_market_is_followed_whatever_the_catalogue_does_first() {
         ("a slow list", EndpointFault::Slow(Duration::from_millis(600))),
         ("no list", EndpointFault::Silent),
         ("half a list", EndpointFault::Truncate),
-        ("a list that breaks off", EndpointFault::Cut),
+        ("a list that is cut off", EndpointFault::Cut),
         ("a web page", EndpointFault::Garbage),
-        ("429 until a moment that is told", EndpointFault::RefuseUntil { seconds: 1 }),
+        ("429 until a given time", EndpointFault::RefuseUntil { seconds: 1 }),
         ("a decompression bomb", EndpointFault::Bomb),
-        ("a list that is called gzip", EndpointFault::NotGzip),
+        ("a list that is labelled gzip", EndpointFault::NotGzip),
     ] {
         checking.spawn(check(what, move |it| it.misbehave_at(Endpoint::Keyset, fault, 2)));
     }
@@ -93,13 +95,13 @@ async fn a_market_without_tokens_waits_for_them() {
 
 /// Each source alone may be wrong, or early.
 #[tokio::test]
-async fn nothing_is_paid_on_the_word_of_one_source() {
-    for (what, tell) in [
+async fn one_source_alone_pays_nothing() {
+    for (what, act) in [
         ("the socket", (|it| it.announce_resolved(&condition_id(0), 0)) as fn(&StandIn)),
         ("the CLOB", |it| it.resolve_on_clob(&condition_id(0), Payout::Winner(0))),
     ] {
         let (venue, connector) = start().await;
-        tell(&venue);
+        act(&venue);
         let auditor = Auditor::start(connector.markets.clone(), tokens(NEW));
         let before = lists(&venue);
         auditor.until("three more lists", || lists(&venue) > before + 2).await;
@@ -110,19 +112,19 @@ async fn nothing_is_paid_on_the_word_of_one_source() {
     }
 }
 
-/// How often this was asked for, by a word of its query.
-fn asked(venue: &StandIn, path: &str, word: &str) -> usize {
+/// The number of requests for this path whose query contains `part`.
+fn requested(venue: &StandIn, path: &str, part: &str) -> usize {
     let requests = venue.requests();
-    requests.iter().filter(|it| it.path == path && it.query.contains(word)).count()
+    requests.iter().filter(|it| it.path == path && it.query.contains(part)).count()
 }
 
 fn lists(venue: &StandIn) -> usize {
-    asked(venue, "/markets/keyset", "order=volume24hr")
-        - asked(venue, "/markets/keyset", "after_cursor=")
+    requested(venue, "/markets/keyset", "order=volume24hr")
+        - requested(venue, "/markets/keyset", "after_cursor=")
 }
 
 #[tokio::test]
-async fn markets_are_asked_for_by_keyset_and_compressed() {
+async fn markets_are_requested_by_keyset_and_compressed() {
     let (venue, connector) = start().await;
     venue.resolve(&condition_id(0), Payout::Winner(0));
     let status = |it: &Connector, number| {
@@ -139,10 +141,10 @@ async fn markets_are_asked_for_by_keyset_and_compressed() {
 
 #[tokio::test]
 async fn a_list_ends_where_the_volume_does() {
-    /// Three pages, of which the first holds all that is traded enough.
+    /// Three pages, the first of which holds every market with enough volume.
     const MARKET_COUNT: usize = 250;
     let venue = StandIn::start(World::invented(MARKET_COUNT), Options::default()).await;
-    // The invented markets 0 to 3 are traded for so much.
+    // The invented markets 0 to 3 have this volume.
     let filter = MarketFilter {
         count_max: MARKET_COUNT,
         volume_24h_min: Some(Usd::from_micros(250_000_000_000)),
@@ -151,14 +153,14 @@ async fn a_list_ends_where_the_volume_does() {
     let connector = Connector::start_filtered(&venue, filter, QUICK);
     connector.until_fresh(&tokens(4)).await;
     connector.until("two more lists", |_| lists(&venue) > 2).await;
-    assert_eq!(asked(&venue, "/markets/keyset", "after_cursor="), 0);
+    assert_eq!(requested(&venue, "/markets/keyset", "after_cursor="), 0);
     assert_eq!(connector.markets.listing().markets().len(), 4);
 }
 
 #[tokio::test]
 async fn an_older_description_changes_nothing() {
     let (venue, connector) = start().await;
-    let tell = |question: &str, updated_at: &str| {
+    let describe = |question: &str, updated_at: &str| {
         venue.describe(&condition_id(0), |fields| {
             fields.insert("question".into(), question.into());
             fields.insert("updatedAt".into(), updated_at.into());
@@ -167,27 +169,27 @@ async fn an_older_description_changes_nothing() {
     let question = |it: &Connector| {
         it.markets.by_condition(&condition_id(0)).unwrap().info().question.clone().unwrap()
     };
-    tell("newer?", "2026-01-11T00:00:00Z");
+    describe("newer?", "2026-01-11T00:00:00Z");
     connector.until("the newer one", |it| &*question(it) == "newer?").await;
-    tell("older?", "2026-01-10T23:59:59Z");
+    describe("older?", "2026-01-10T23:59:59Z");
     let before = lists(&venue);
     connector.until("three more lists", |_| lists(&venue) > before + 3).await;
     assert_eq!(&*question(&connector), "newer?");
-    // A time that nobody can have reached yet does not keep out all that comes later.
-    tell("from the future?", "2200-01-01T00:00:00Z");
+    // An impossible timestamp does not shut out all later descriptions.
+    describe("from the future?", "2200-01-01T00:00:00Z");
     connector.until("the one from the future", |it| &*question(it) == "from the future?").await;
     let later = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(2);
-    tell("newest?", &later.to_string());
+    describe("newest?", &later.to_string());
     connector.until("the newest", |it| &*question(it) == "newest?").await;
 }
 
-/// Nobody asks for a list in time: the announcement has to be enough.
+/// No list is requested in time: the announcement has to suffice.
 const SELDOM: Timing = Timing { refresh_interval: Duration::from_hours(1), ..QUICK };
 
 #[tokio::test]
 async fn a_market_is_followed_when_it_is_announced() {
     let tag = |id: &str| vec![id.to_owned()];
-    // Market 3 has tag 4 and is of series 501.
+    // Market 3 has tag 4 and belongs to series 501.
     for (what, filter, is_followed) in [
         ("there is room", MarketFilter { count_max: 4, ..MarketFilter::default() }, true),
         ("no room", MarketFilter { count_max: 3, ..MarketFilter::default() }, false),
@@ -205,7 +207,7 @@ async fn a_market_is_followed_when_it_is_announced() {
         ),
     ] {
         let mut world = World::invented(3);
-        // A market of each tag and series, so that there is a socket which hears of others.
+        // Markets with every tag and series, so that a socket is open that receives announcements.
         for (number, seed) in world.markets.iter_mut().enumerate() {
             seed.describe(|fields| {
                 let event = &mut fields["events"][0];
@@ -221,13 +223,13 @@ async fn a_market_is_followed_when_it_is_announced() {
         if is_followed {
             connector.until_fresh(&[token_id(3, 0), token_id(3, 1)]).await;
         } else {
-            // Whatever the connector makes of the announcement, it makes before this one's.
+            // The connector handles the announcement before this resolution.
             venue.describe(&condition_id(0), |fields| {
                 fields.insert("question".into(), "later?".into());
             });
             venue.announce_resolved(&condition_id(0), 0);
             connector
-                .until("a later word", |it| {
+                .until("a later message", |it| {
                     let market = it.markets.by_condition(&condition_id(0)).unwrap();
                     market.info().question.as_deref() == Some("later?")
                 })
@@ -237,12 +239,12 @@ async fn a_market_is_followed_when_it_is_announced() {
     }
 }
 
-/// The venue announces markets before its catalogue can tell their tokens, and nobody has traded in
-/// them: no list of the most traded brings them.
+/// The venue announces a market before its catalogue has the tokens, and before any trade, so no
+/// list by volume contains it.
 #[tokio::test]
-async fn an_announced_market_is_asked_for_until_it_has_tokens() {
+async fn an_announced_market_is_requested_until_it_has_tokens() {
     let venue = StandIn::start(World::invented(13), Options::default()).await;
-    // Markets 0, 4, 8 and 12, of which three are wanted.
+    // The tag selects markets 0, 4, 8 and 12; the limit is three.
     let tags = vec!["1".to_owned()];
     let filter = MarketFilter { count_max: 3, tags, ..MarketFilter::default() };
     let connector = Connector::start_filtered(&venue, filter, QUICK);
@@ -271,7 +273,7 @@ async fn a_family_of_markets_is_followed() {
 }
 
 #[tokio::test]
-async fn books_are_asked_for_where_the_venue_sends_none_unasked() {
+async fn books_are_requested_if_the_venue_sends_none_by_default() {
     let options = Options { dumps_unasked: false, ..Options::default() };
     let venue = StandIn::start(World::invented(NEW), options).await;
     let patient = Timing { sync_timeout: Duration::from_hours(1), ..QUICK };
@@ -282,12 +284,12 @@ async fn books_are_asked_for_where_the_venue_sends_none_unasked() {
 }
 
 #[tokio::test]
-async fn a_false_end_is_taken_back() {
+async fn a_false_resolution_is_retracted() {
     let (venue, connector) = start().await;
     let status = |it: &Connector| it.markets.by_condition(&condition_id(0)).unwrap().info().status;
     venue.announce_resolved(&condition_id(0), 0);
     connector.until("closed", |it| status(it) == MarketStatus::Closed).await;
-    // What the catalogue said before does not take it back, however often it says it.
+    // Descriptions from before do not retract it, however often they are repeated.
     let before = lists(&venue);
     connector.until("three more lists", |_| lists(&venue) > before + 3).await;
     assert_eq!(status(&connector), MarketStatus::Closed);
@@ -297,7 +299,7 @@ async fn a_false_end_is_taken_back() {
     });
     connector.until_fresh(&tokens(NEW)).await;
     assert_eq!(status(&connector), MarketStatus::Open);
-    // The false word does not contradict what comes of the market in the end.
+    // The false announcement does not contradict the real resolution later.
     venue.resolve(&condition_id(0), Payout::Winner(1));
     connector.until("resolved", |it| status(it) == MarketStatus::Resolved).await;
     let market = connector.markets.by_condition(&condition_id(0)).unwrap();

@@ -1,4 +1,5 @@
-//! What the connector does with a venue that misbehaves: a table, and an auditor for every row.
+//! The connector, following a venue that misbehaves: a table of faults, with an auditor for every
+//! row.
 
 mod row;
 mod rows;
@@ -18,25 +19,25 @@ use crate::standin::{Options, StandIn, World};
 use row::{Means, Row, Walking};
 use rows::{BOOK_ENDPOINT, CONNECTIONS, FRAMES, SILENCE};
 
-/// All on one socket.
+/// All of them on one socket.
 const MARKET_COUNT: usize = 3;
 
-/// Changes of books a second, while they move.
+/// The rate of changes while books move.
 const STEPS_PER_SECOND: u32 = 40;
 
-/// Rows of a table that are tried at a time.
+/// The number of rows that run at a time.
 const ROWS_AT_ONCE: usize = 6;
 
 fn tokens() -> Vec<String> {
     (0..MARKET_COUNT).flat_map(|number| [token_id(number, 0), token_id(number, 1)]).collect()
 }
 
-/// Whether this is the venue's book now.
+/// Whether this is the venue's current book.
 fn is_current(venue: &StandIn, token: &str, book: &Book) -> bool {
     venue.published(token).last().is_some_and(|state| levels_of_state(state) == levels_of(book))
 }
 
-/// Plays a row; what the auditor has to say against it.
+/// Plays a row; returns the auditor's complaints.
 async fn play(row: Row, policy: MismatchPolicy) -> Vec<String> {
     let venue = StandIn::start(World::invented(MARKET_COUNT), Options::default()).await;
     let filter = MarketFilter { count_max: MARKET_COUNT, ..MarketFilter::default() };
@@ -54,7 +55,7 @@ async fn play(row: Row, policy: MismatchPolicy) -> Vec<String> {
         () = body(&row, policy, &venue, &connector, &auditor) => {}
     }
     if policy == MismatchPolicy::Distrust {
-        // Nobody moves any more: every book that is shown is the venue's.
+        // Books have stopped moving: every book shown is the venue's.
         let is_settled = || {
             tokens().iter().filter(|token| !row.is_over(token)).all(|token| {
                 connector.fresh(token).is_some_and(|book| is_current(&venue, token, &book))
@@ -76,7 +77,7 @@ async fn body(
     connector: &Connector,
     auditor: &Auditor,
 ) {
-    // In the middle of the stream.
+    // Start in the middle of the stream.
     let verified = || connector.status().feed.hashes_verified;
     let at_first = verified();
     auditor.until("books that move", || verified() > at_first + 10).await;
@@ -84,12 +85,12 @@ async fn body(
     auditor.forget_unfillable();
     (row.act)(venue);
     if policy == MismatchPolicy::Count {
-        // Long enough for whoever trusts everything to trust too much.
+        // Long enough for a connector that trusts everything to trust too long.
         let end = auditor.awake() + (row.noticed.duration)(&QUICK) + 2 * SLACK;
         return auditor.until("time to pass", || auditor.awake() > end).await;
     }
     auditor.until(row.venue, || (row.sign)(&connector.status(), &before)).await;
-    // Other books have their own reasons to be counted.
+    // Other books may be counted for reasons of their own.
     let is_stale = || tokens().iter().all(|it| !row.stale.has(it) || auditor.was_unfillable(it));
     auditor.until(row.venue, is_stale).await;
     let mended_at = auditor.awake();
@@ -114,7 +115,7 @@ async fn body(
         .into_iter()
         .filter(|token| auditor.was_unfillable(token) && !row.stale.has(token))
         .collect();
-    assert_eq!(wrong, [""; 0], "{name}: only stale were to be: {:?}", row.stale);
+    assert_eq!(wrong, [""; 0], "{name}: only these may be stale: {:?}", row.stale);
 }
 
 /// Plays every row of a part of the table.
@@ -134,7 +135,7 @@ async fn check(rows: fn() -> Vec<Row>) {
 }
 
 #[tokio::test]
-async fn frames_that_are_wrong_or_missing() {
+async fn wrong_or_missing_frames() {
     check(FRAMES).await;
 }
 
@@ -144,7 +145,7 @@ async fn sockets_that_fall_silent() {
 }
 
 #[tokio::test]
-async fn connections_that_end_and_do_not_come_back_at_once() {
+async fn connections_that_end_and_cannot_reconnect_at_once() {
     check(CONNECTIONS).await;
 }
 
@@ -160,7 +161,7 @@ async fn the_auditor_complains_about_a_connector_that_trusts_too_much() {
     for mut row in
         [FRAMES, SILENCE].into_iter().flat_map(|rows| rows()).filter(|row| row.is_mutated)
     {
-        // It asks nobody, and believes what it has.
+        // The connector requests no books, and believes those it has.
         row.timing.check_after = DAYS;
         row.timing.verified_max = DAYS;
         playing.spawn(async move { (row.venue, play(row, MismatchPolicy::Count).await) });

@@ -1,4 +1,4 @@
-//! Everything that was recorded goes through the live connector, by way of the stand-in.
+//! Plays everything recorded through the stand-in to the live connector.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -14,18 +14,18 @@ use crate::standin::{Fault, Options, Played, Recordings, Side, StandIn, Which, W
 /// More than were recorded.
 const MARKETS_MAX: usize = 2_000;
 
-/// The ticks of a whole game are many, and the first are as good.
+/// The ticks of a whole game are many; the first thousand suffice.
 const PLAYED_MAX: usize = 1_000;
 
 const FED_FRAMES: &str = "ws/fed_july_2026-07-20_frames.jsonl";
 const OLD_FORMAT: &str = "ws/btc_hourly_2025-07-03_oldformat_frames.jsonl";
 
-/// What was recorded happened at any time: there is no lag to be judged.
+/// Recorded timestamps are old, so they are no measure of lag.
 fn timing() -> Timing {
     Timing { lag_max: Duration::MAX, ..QUICK }
 }
 
-/// The recorded markets as they were, but open still: most of them have ended since.
+/// The recorded markets, but still open: most of them have ended since.
 fn reopened(mut world: World) -> World {
     for market in world.markets.iter_mut().filter(|market| market.description.is_some()) {
         market.describe(|fields| {
@@ -45,7 +45,7 @@ fn reopened(mut world: World) -> World {
     world
 }
 
-/// A connector that follows all of it, and knows every book.
+/// Starts a connector that follows every market, and waits until it has every book.
 async fn followed(world: World) -> (StandIn, Connector, Vec<String>) {
     let world = reopened(world);
     let described = world.markets.iter().filter(|market| market.description.is_some());
@@ -63,20 +63,20 @@ async fn followed(world: World) -> (StandIn, Connector, Vec<String>) {
     (venue, connector, with_books)
 }
 
-/// Waits until every book that the venue has is shown, as it is.
+/// Waits until the connector shows the venue's current book of every token that has one.
 async fn until_current(what: &str, connector: &Connector, venue: &StandIn, tokens: &[String]) {
     let last = |token: &String| Some((token.clone(), venue.published(token).pop()?));
     let last: Vec<_> = tokens.iter().filter_map(last).collect();
     let last: Vec<_> =
         last.into_iter().map(|(token, state)| (token, levels_of_state(&state))).collect();
-    let is_so = |it: &Connector| {
+    let is_current = |it: &Connector| {
         last.iter()
             .all(|(token, levels)| it.fresh(token).is_some_and(|book| levels_of(&book) == *levels))
     };
-    connector.until(what, is_so).await;
+    connector.until(what, is_current).await;
 }
 
-/// The hash that our book has, once we gave the venue's.
+/// The venue's hash of our fresh book, if it was reported or verified.
 fn proven_hash(connector: &Connector, token: &str) -> Option<Box<str>> {
     connector.fresh(token)?.hash.clone()
 }
@@ -94,18 +94,18 @@ async fn every_hash_of_every_recorded_book_is_reproduced() {
         let books = recordings.tape(file).into_iter().map(|played| match played {
             Played::Book(book) => book,
             Played::Frame(frame) => serde_json::from_str(&frame).unwrap(),
-            played => panic!("{file}: {played:?} is no book"),
+            played => panic!("{file}: {played:?} is not a book"),
         });
         let books: Vec<Value> = books.collect();
         let mut left = &books[..];
         while !left.is_empty() {
-            // As many as are of different tokens: what a token showed at one time.
+            // As many books as have different tokens: what each token showed at one time.
             let mut seen = HashSet::new();
             let is_again = |book: &Value| !seen.insert(book["asset_id"].to_string());
             let count = left.iter().position(is_again).unwrap_or(left.len());
             let (round, others) = left.split_at(count);
             left = others;
-            // They are told as a whole, with all that the hash covers, to whoever connects.
+            // On the next connection they are sent whole, with everything that the hash covers.
             venue.misbehave(Which::Open, Fault::Freeze { has_pong: true });
             for book in round {
                 venue.play(&Played::Book(book.clone()));
@@ -123,10 +123,10 @@ async fn every_hash_of_every_recorded_book_is_reproduced() {
 }
 
 #[tokio::test]
-async fn every_recorded_price_change_proves_both_books() {
+async fn every_recorded_price_change_yields_both_hashes() {
     let Some(recordings) = Recordings::open() else { return };
     let mut world = recordings.world();
-    // The frames begin with one token's book; the other's is its mirror image.
+    // The frames begin with one token's book; the other token's is its mirror image.
     let Some(Played::Frame(first)) = recordings.tape(FED_FRAMES).into_iter().next() else {
         panic!("the first frame is a book");
     };
@@ -140,7 +140,7 @@ async fn every_recorded_price_change_proves_both_books() {
     let (venue, connector, with_books) = followed(world).await;
     let mut proven_count = 0;
     for played in recordings.tape(FED_FRAMES) {
-        let Played::Frame(text) = &played else { panic!("{played:?} is no frame") };
+        let Played::Frame(text) = &played else { panic!("{played:?} is not a frame") };
         assert_eq!(venue.play(&played), 1);
         let frame: Value = serde_json::from_str(text).unwrap();
         for entry in frame["price_changes"].as_array().into_iter().flatten() {
@@ -167,7 +167,7 @@ async fn every_recorded_file_leaves_the_venues_books() {
         for played in recordings.tape(file).iter().take(PLAYED_MAX) {
             venue.play(played);
         }
-        // The hash of a book that is told anew covers the trades that went before.
+        // The hash of a resent book covers the trades before it.
         let tape = recordings.tape(file).into_iter().take(PLAYED_MAX);
         let moved: HashSet<String> = tape
             .filter_map(|played| match played {
@@ -184,7 +184,7 @@ async fn every_recorded_file_leaves_the_venues_books() {
             !market.info().status.is_closed()
         };
         let open: Vec<String> = with_books.iter().filter(is_open).cloned().collect();
-        assert!(open.len() + 4 >= with_books.len(), "{file}: two frames tell of an end");
+        assert!(open.len() + 4 >= with_books.len(), "{file}: only two frames resolve a market");
         until_current(file, &connector, &venue, &open).await;
     }
 }

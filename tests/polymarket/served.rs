@@ -1,4 +1,4 @@
-//! The whole program at a venue that is the stand-in: a bot trades over HTTP.
+//! The whole program, following the stand-in: a bot trades over HTTP.
 
 use std::path::Path;
 use std::process::Command;
@@ -25,7 +25,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// The smallest value of `--venue-fresh`.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// A server with an account that may trade, killed when this is dropped.
+/// A server with an account that may trade, killed on drop.
 pub(crate) struct Served {
     server: ServerProcess,
     key: String,
@@ -49,7 +49,7 @@ impl Served {
             .arg(venue.authority_path.as_ref().unwrap())
     }
 
-    /// Kills it and starts another on the same data, which follows other markets.
+    /// Kills the server and starts another on the same data that follows other markets.
     fn restart(self, venue: &StandIn, wanted: &[&str]) -> Self {
         let Self { server, key, folder } = self;
         server.kill();
@@ -59,7 +59,7 @@ impl Served {
         restarted
     }
 
-    /// Plays what lies in this folder.
+    /// Starts a server that plays the recording in this folder.
     pub(crate) fn play(recorded: &Path, arguments: &[&str]) -> Self {
         let venue = format!("recorded:{}", recorded.display());
         Self::run(|command| command.args(["--venue", &venue]).args(arguments))
@@ -96,7 +96,7 @@ impl Served {
         Process::spawn(command).ready()
     }
 
-    /// The status and the body of the answer.
+    /// Returns the status and the body of the answer.
     fn send(&self, request: &Request) -> (u16, Value) {
         let response = Connection::open(self.server.address).send(request);
         (response.status, response.json())
@@ -106,7 +106,7 @@ impl Served {
         self.send(&Request::get(path))
     }
 
-    /// One share of the first outcome of market 0.
+    /// Buys one share of the first outcome of market 0.
     pub(crate) fn buy(&self) -> (u16, Value) {
         self.trade(0, "BUY")
     }
@@ -118,10 +118,10 @@ impl Served {
         self.send(&Request::post("/trade", &order).key(&self.key))
     }
 
-    pub(crate) fn until(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
+    pub(crate) fn until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
         let started = Instant::now();
-        while !is_so(self) {
-            assert!(started.elapsed() < PATIENCE, "not in time: {what}");
+        while !condition(self) {
+            assert!(started.elapsed() < PATIENCE, "timed out waiting for {what}");
             // Every check opens a connection, and the number of ports is limited.
             std::thread::park_timeout(CHECK_INTERVAL);
         }
@@ -139,14 +139,14 @@ pub(crate) fn fill_price((status, filled): &(u16, Value)) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bot_fills_at_the_venues_price_or_not_at_all() {
+async fn a_bot_is_filled_at_the_venues_price_or_not_at_all() {
     let venue = StandIn::start(World::invented(2), Options::default()).await;
     let health = |served: &Served| served.get("/v1/health/ready").1["status"].clone();
     let played = tokio::task::spawn_blocking(move || {
         let served = Served::start(&venue);
         served.until("books", |it| health(it) == "ok");
         assert_eq!(fill_price(&served.buy()), best_ask(&venue));
-        // The best ask is gone: the next one is what a bot gets, and never the one before.
+        // The best ask is gone: the bot gets the next one, never the old one.
         let asks = venue.published(&token_id(0, 0)).pop().unwrap().asks;
         venue.change_level(&token_id(0, 0), Side::Sell, &asks[0].0, "0");
         served.until("the new price", |it| fill_price(&it.buy()) == micros(&asks[1].0));
@@ -174,17 +174,17 @@ async fn a_bot_fills_at_the_venues_price_or_not_at_all() {
     played.await.unwrap();
 }
 
-/// An account that holds shares can sell them and is paid, whatever markets the operator follows
+/// An account that holds shares can sell them and is paid, whichever markets the operator follows
 /// now, and even if the market closed meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn markets_in_which_somebody_holds_shares_are_followed_after_a_restart() {
+async fn markets_with_open_positions_are_followed_after_a_restart() {
     let venue = StandIn::start(World::invented(4), Options::default()).await;
     let played = tokio::task::spawn_blocking(move || {
         let served = Served::run(|it| Served::follow(it, &venue, &["--venue-markets", "3"]));
         for market in 0..3 {
             served.until("a fill", |it| it.trade(market, "BUY").0 == 200);
         }
-        // Of market 2 nothing is left.
+        // No shares of market 2 are left.
         assert_eq!(served.trade(2, "SELL").0, 200);
         let settlements = |it: &Served| {
             let (status, page) = it.send(&Request::get("/v1/account/settlements").key(&it.key));
@@ -197,9 +197,9 @@ async fn markets_in_which_somebody_holds_shares_are_followed_after_a_restart() {
         let served = served.restart(&venue, &wanted);
         served.until("a sale", |it| it.trade(0, "SELL").0 == 200);
         served.until("a payout", |it| settlements(it).contains(&condition_id(1)));
-        served.until("what is wanted", |it| it.trade(3, "BUY").0 == 200);
+        served.until("the configured market", |it| it.trade(3, "BUY").0 == 200);
         let (status, _) = served.get(&format!("/v1/markets/{}", condition_id(2)));
-        assert_eq!(status, 404, "nobody holds shares of it, and nobody asked for it");
+        assert_eq!(status, 404, "no account holds its shares, and the operator does not follow it");
     });
     played.await.unwrap();
 }

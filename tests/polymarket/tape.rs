@@ -1,4 +1,5 @@
-//! What the connector heard of a stand-in, recorded and played: the same books, the same ends.
+//! Records what the connector receives from a stand-in, and plays it: the same books and the same
+//! resolutions result.
 
 mod binary;
 mod taped;
@@ -21,7 +22,7 @@ use taped::{Played, Taped, feed, tokens};
 /// Markets of the stand-in, all followed.
 const MARKET_COUNT: usize = 4;
 
-/// One more than is there at the start.
+/// Leaves room for one market that is listed later.
 const FOLLOWED_MAX: usize = MARKET_COUNT + 1;
 
 async fn venue() -> StandIn {
@@ -29,18 +30,18 @@ async fn venue() -> StandIn {
     StandIn::start(World::invented(MARKET_COUNT), options).await
 }
 
-/// What the venue does, and when the connector has noticed it.
+/// What the venue does, how, and the sign that the connector has noticed.
 type Row = (&'static str, fn(&StandIn), fn(&Taped) -> bool);
 
 fn lost_at_least(taped: &Taped, count: u64) -> bool {
     taped.status().connections_lost >= count && taped.is_settled(&tokens(MARKET_COUNT))
 }
 
-/// A day at the venue, in some seconds. Each row ends with every book fresh.
+/// A day at the venue, within seconds. Each row ends with every book fresh.
 const DAY: [Row; 13] = [
     ("books move", |it| it.walk(1, 400), |taped| taped.is_settled(&tokens(MARKET_COUNT))),
     (
-        "another tick",
+        "a new tick size",
         |it| {
             it.change_tick_size(&condition_id(1), "0.001");
             it.change_level(&token_id(1, 0), Side::Buy, "0.011", "5");
@@ -48,7 +49,7 @@ const DAY: [Row; 13] = [
         |taped| taped.is_settled(&tokens(MARKET_COUNT)),
     ),
     (
-        "words that are no news",
+        "messages without news",
         |it| {
             for injection in [
                 Injection::Garbage,
@@ -64,12 +65,12 @@ const DAY: [Row; 13] = [
         |taped| taped.status().unknown_messages >= 4,
     ),
     (
-        "a connection that is dropped",
+        "a dropped connection",
         |it| it.misbehave(Which::Open, Fault::Drop),
         |taped| lost_at_least(taped, 1),
     ),
     (
-        "a message that cannot be read",
+        "an unreadable message",
         |it| {
             it.inject(Which::Open, Injection::Text(r#"{"event_type":"book","bids":7}"#));
             it.walk(2, 20);
@@ -82,7 +83,7 @@ const DAY: [Row; 13] = [
         |taped| lost_at_least(taped, 3),
     ),
     (
-        "hashes that are wrong, and a book endpoint that refuses at first",
+        "wrong hashes, and a book endpoint that refuses at first",
         |it| {
             let refused = EndpointFault::Refuse { status: 503, retry_after_s: None };
             it.misbehave_at(Endpoint::Books, refused, 1);
@@ -93,7 +94,7 @@ const DAY: [Row; 13] = [
         |taped| taped.status().books_requested > 0 && taped.is_settled(&tokens(MARKET_COUNT)),
     ),
     (
-        "a silent socket, of which books expire",
+        "a silent socket whose books expire",
         |it| {
             it.misbehave(Which::Open, Fault::Freeze { has_pong: true });
             it.misbehave_at(Endpoint::Books, EndpointFault::Garbage, 2);
@@ -102,7 +103,7 @@ const DAY: [Row; 13] = [
         |taped| lost_at_least(taped, 4),
     ),
     (
-        "a silent socket, and nobody who would tell",
+        "a silent socket, and no book endpoint",
         |it| {
             let refused = EndpointFault::Refuse { status: 503, retry_after_s: None };
             it.misbehave_at(Endpoint::Books, refused, u32::MAX);
@@ -111,7 +112,7 @@ const DAY: [Row; 13] = [
         |taped| !tokens(MARKET_COUNT).iter().any(|token| taped.is_fresh(token)),
     ),
     (
-        "they are back",
+        "both are back",
         |it| {
             it.behave_at(Endpoint::Books);
             it.behave(Which::Open);
@@ -119,7 +120,7 @@ const DAY: [Row; 13] = [
         |taped| taped.is_settled(&tokens(MARKET_COUNT)),
     ),
     (
-        "a catalogue that fails, and a market that is new",
+        "a failing catalogue, and a new market",
         |it| {
             it.misbehave_at(Endpoint::Keyset, EndpointFault::Garbage, 1);
             it.list_market(&MarketSeed::invented(MARKET_COUNT));
@@ -130,7 +131,7 @@ const DAY: [Row; 13] = [
         |taped| taped.is_settled(&tokens(FOLLOWED_MAX)),
     ),
     (
-        "a market of which the data API tells how it was resolved",
+        "a market whose payout the data API confirms",
         |it| {
             it.remove_books(&condition_id(2));
             it.resolve_on_chain(&condition_id(2), Payout::Winner(1));
@@ -149,9 +150,9 @@ const DAY: [Row; 13] = [
     ),
 ];
 
-/// What is played is what was published: each book of each moment, each description, and the end.
+/// The tape plays what was published: every book at every moment, every description, and the end.
 #[tokio::test]
-async fn a_tape_plays_what_was_published_while_it_was_recorded() {
+async fn a_tape_plays_what_was_published_during_recording() {
     let limits = TapeLimits { rotate_after: Duration::from_millis(700), ..TapeLimits::default() };
     let taped = Taped::start(venue().await, FOLLOWED_MAX, limits);
     taped.until("the first books", |it| it.is_settled(&tokens(MARKET_COUNT))).await;
@@ -173,19 +174,19 @@ async fn a_tape_plays_what_was_published_while_it_was_recorded() {
     let counts = played.counts;
     assert_eq!((counts.gaps, counts.unbegun, counts.unknown), (0, 0, 0), "{counts}");
     recorded.seen.check_played(&played.seen);
-    recorded.check_told(&played.lines);
+    recorded.check_sent(&played.lines);
 
-    // Twice as played, once at once: the same last books.
+    // Played line by line or all at once, the last books are the same.
     let tape = Tape::open(recorded.folder.path()).unwrap().unwrap();
     let player = TapePlayer::start(tape, "max".parse().unwrap(), feed());
     assert_eq!(taped::last_books(player.feed().markets()), played.seen.last_books());
     assert_eq!(player.feed().counts(), played.feed_counts);
 }
 
-/// The time between lines is the time between what they tell of, or that part of it.
+/// The time between lines is the time between the recorded events, divided by the speed.
 #[test]
-fn a_tape_plays_at_the_pace_at_which_it_came() {
-    /// Each session lasts so long: much longer than what a clock of milliseconds gets wrong.
+fn a_tape_plays_at_the_recorded_pace() {
+    /// How long each session lasts: far longer than the error of a clock that counts milliseconds.
     const SESSION: Duration = Duration::from_millis(100);
     let folder = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -222,20 +223,23 @@ fn a_tape_plays_at_the_pace_at_which_it_came() {
         runtime.block_on(async {
             let tape = Tape::open(folder.path()).unwrap().unwrap();
             let mut player = TapePlayer::start(tape, speed.parse().unwrap(), feed());
-            assert!(player.feed().markets().listing().markets().is_empty(), "nothing before run");
+            assert!(
+                player.feed().markets().listing().markets().is_empty(),
+                "nothing is published before run"
+            );
             let began = tokio::time::Instant::now();
             player.run().await;
             let elapsed = i64::try_from(began.elapsed().as_nanos()).unwrap();
-            // The clock of the runtime counts milliseconds.
+            // The runtime's clock counts milliseconds.
             assert!((elapsed - recorded / times).abs() < 5_000_000, "{elapsed} of {recorded}");
             assert_eq!(taped::last_books(player.feed().markets()), played.seen.last_books());
         });
     }
 }
 
-/// What the disk is too slow for is a gap, and after it come whole books.
+/// What the disk is too slow for becomes a gap, followed by whole books.
 #[tokio::test]
-async fn a_gap_is_told_and_mended() {
+async fn a_gap_is_recorded_and_repaired() {
     const QUEUE_BYTES: usize = 200_000;
     let limits = TapeLimits { queue_bytes_max: QUEUE_BYTES, ..TapeLimits::default() };
     let taped = Taped::start(venue().await, MARKET_COUNT, limits);
@@ -257,9 +261,9 @@ async fn a_gap_is_told_and_mended() {
     }
 }
 
-/// Lines that are gone take nothing with them but what they told.
+/// Missing lines lose only what they recorded.
 #[tokio::test]
-async fn what_is_missing_is_stale_until_it_is_told_again() {
+async fn books_after_missing_lines_are_stale_until_recorded_again() {
     let limits = TapeLimits { rotate_after: Duration::ZERO, ..TapeLimits::default() };
     let taped = Taped::start(venue().await, MARKET_COUNT, limits);
     taped.until("the first books", |it| it.is_settled(&tokens(MARKET_COUNT))).await;
@@ -269,23 +273,23 @@ async fn what_is_missing_is_stale_until_it_is_told_again() {
     let files = std::fs::read_dir(recorded.folder.path().join("ws")).unwrap();
     let mut files: Vec<_> = files.map(|entry| entry.unwrap().path()).collect();
     files.sort();
-    // The last frame is not the last line, which tells of the end.
+    // The last line records the end, not a frame.
     std::fs::remove_file(&files[files.len() - 3]).unwrap();
     let played = Played::of(recorded.folder.path());
     assert_eq!((played.report.missing_count, played.counts.gaps), (1, 1));
     let books = played.seen.last_books();
     assert!(books.len() == 2 * MARKET_COUNT && books.values().all(|book| book.stale), "{books:?}");
 
-    // Without its first line nothing of a session is known.
+    // Without its first line nothing of a session can be used.
     std::fs::remove_file(&files[0]).unwrap();
     let played = Played::of(recorded.folder.path());
     assert_eq!(played.counts.unbegun, played.report.line_count);
     assert!(played.seen.last_books().is_empty());
 }
 
-/// Every byte that the stand-in told is on the tape, in its order.
+/// Every byte that the stand-in sent is on the tape, in order.
 impl taped::Recorded {
-    fn check_told(&self, lines: &[taped::OwnedLine]) {
+    fn check_sent(&self, lines: &[taped::OwnedLine]) {
         let mut connections: Vec<Vec<&[u8]>> = Vec::new();
         for line in lines {
             match &*line.kind {
@@ -297,13 +301,13 @@ impl taped::Recorded {
                 _ => {}
             }
         }
-        let mut told: HashMap<u64, Vec<&[u8]>> = HashMap::new();
+        let mut sent: HashMap<u64, Vec<&[u8]>> = HashMap::new();
         let mut answers: [Vec<(&str, &[u8])>; 2] = Default::default();
-        for entry in &self.told {
+        for entry in &self.sent {
             match entry {
                 Sent::Frame { text, .. } if **text == *b"PONG" => {}
-                Sent::Frame { socket, text } => told.entry(*socket).or_default().push(text),
-                // Of those one is enough for the replay to come to the same end.
+                Sent::Frame { socket, text } => sent.entry(*socket).or_default().push(text),
+                // One of these is enough for the replay to reach the same end.
                 Sent::Answer { host: Host::Data, .. } => {}
                 Sent::Answer { host, get, status: 200, body } => {
                     let get = get.trim_end_matches('?');
@@ -314,11 +318,15 @@ impl taped::Recorded {
         }
         assert!(connections.len() >= 5, "{} connections", connections.len());
         for (number, frames) in (1..).zip(&connections) {
-            let told = &told[&number];
-            // What was told before the end of a connection may have come after it.
-            assert!(told.starts_with(frames), "connection {number}");
+            let sent = &sent[&number];
+            // What was sent just before a connection ended may not have arrived.
+            assert!(sent.starts_with(frames), "connection {number}");
         }
-        assert_eq!(connections.last(), told.get(&(connections.len() as u64)), "all of the last");
+        assert_eq!(
+            connections.last(),
+            sent.get(&(connections.len() as u64)),
+            "the whole last connection"
+        );
 
         let payload = |line: &'_ &taped::OwnedLine| line.payload.is_some();
         let gamma: Vec<(&str, &[u8])> = lines
@@ -329,13 +337,13 @@ impl taped::Recorded {
             .collect();
         let (markets, gamma): (Vec<_>, Vec<_>) =
             gamma.into_iter().partition(|(get, _)| get.starts_with("/markets/0x"));
-        // The last ones may have come after the end.
+        // The last answer may have arrived after the end.
         assert!(answers[0].starts_with(&gamma) && answers[0].len() <= gamma.len() + 1);
         let books = lines.iter().filter(|line| line.kind == "books").filter(payload);
         let books = books.map(|line| ("/books", line.payload.as_deref().unwrap()));
         let mut clob: Vec<_> = markets.into_iter().chain(books).collect();
         assert!(clob.len() > 3, "{} answers", clob.len());
-        // Two questions at a time may be answered in any order.
+        // Two concurrent requests may be answered in either order.
         clob.sort_unstable();
         answers[1].sort_unstable();
         assert!(clob.iter().all(|answer| answers[1].binary_search(answer).is_ok()));

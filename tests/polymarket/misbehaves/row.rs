@@ -1,4 +1,4 @@
-//! A row of the table: what the venue does, and what is to come of it.
+//! A row of the table: what the venue does, and the expected result.
 
 use std::time::Duration;
 
@@ -9,39 +9,40 @@ use crate::connector::QUICK;
 use crate::standin::StandIn;
 use crate::standin::world::token_id;
 
-/// What the venue does, and what is to come of it.
+/// What the venue does, and the expected result.
 pub(super) struct Row {
-    /// What the venue does, in words.
+    /// What the venue does, as the table shows it.
     pub(super) venue: &'static str,
     pub(super) timing: Timing,
     pub(super) walking: Walking,
     /// Does it.
     pub(super) act: fn(&StandIn),
-    /// By what the connector shows that it has noticed: what it counts now, and counted before.
+    /// The sign that the connector has noticed: its counters now, and before.
     pub(super) sign: fn(&LiveSnapshot, &LiveSnapshot) -> bool,
-    /// Ends it, where it does not end by itself.
+    /// Ends the fault, if it does not end by itself.
     pub(super) mend: fn(&StandIn),
-    /// For how long at most a book can be used after it has ended.
+    /// The longest time that a book can be used after it has ended.
     pub(super) noticed: Span,
     pub(super) stale: Stale,
     pub(super) means: Means,
-    /// From the sign, or from the end of what is wrong where that is later, to books as before.
+    /// The longest time from the sign, or from the end of the fault if that is later, until all
+    /// books are back.
     pub(super) recovered: Span,
-    /// The market is over.
+    /// Whether the market is over.
     pub(super) is_over: bool,
-    /// A connector that trusts everything is caught by the auditor.
+    /// Whether the auditor must catch a connector that trusts everything.
     pub(super) is_mutated: bool,
 }
 
-/// Which books move while it happens.
+/// Which books move during the fault.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Walking {
     All,
-    /// All but those of market 0, on which it happens.
+    /// All except market 0's, which has the fault.
     Others,
 }
 
-/// On which tokens nothing can fill meanwhile.
+/// The tokens whose books cannot be filled on during the fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stale {
     Nothing,
@@ -49,14 +50,14 @@ pub(super) enum Stale {
     Token,
     /// Both tokens of market 0.
     Market,
-    /// Everything that the socket tells.
+    /// All tokens of the socket.
     Socket,
 }
 
-/// What mends it.
+/// What repairs the books.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Means {
-    /// There is nothing to mend.
+    /// There is nothing to repair.
     Nothing,
     /// The next frames.
     Frames,
@@ -74,10 +75,11 @@ pub(super) struct Span {
 }
 
 pub(super) const AT_ONCE: Span = Span { name: "0", duration: |_| Duration::ZERO };
-/// Sweeps look at most so late, and the answer takes its time.
+/// A sweep notices at most this late, and the answer takes its time.
 pub(super) const CHECK: Span =
     Span { name: "check_after", duration: |timing| timing.check_after + timing.sweep_interval };
-/// A book that only the book endpoint told, and what it did not tell until the socket was given up.
+/// From a book that only the book endpoint reported, through the silence until the socket is given
+/// up, to the next initial dump.
 pub(super) const CHECK_AND_SILENCE: Span = Span {
     name: "silence_timeout",
     duration: |timing| timing.silence_timeout + timing.backoff_min + timing.sync_timeout,
@@ -102,7 +104,7 @@ pub(super) const BACKOFF_MOST: Span = Span {
 pub(super) const DELAY: Duration = Duration::from_secs(2);
 
 impl Row {
-    /// It happens to market 0, is betrayed by a frame, and mended by the book endpoint.
+    /// A fault of market 0 that a frame reveals and the book endpoint repairs.
     pub(super) fn new(
         venue: &'static str,
         act: fn(&StandIn),
@@ -124,17 +126,17 @@ impl Row {
         }
     }
 
-    /// Nothing comes of it.
+    /// The fault has no effect.
     pub(super) fn harmless(self) -> Self {
         Self { stale: Stale::Nothing, means: Means::Nothing, recovered: AT_ONCE, ..self }
     }
 
-    /// Another connection mends it, and what it told is stale meanwhile.
+    /// Another connection repairs the books, and all books of the socket are stale meanwhile.
     pub(super) fn reconnected(self) -> Self {
         Self { stale: Stale::Socket, means: Means::Reconnect, recovered: BACKOFF, ..self }
     }
 
-    /// Whether nothing can be traded on this token ever after.
+    /// Whether this token can never be traded again.
     pub(super) fn is_over(&self, token: &str) -> bool {
         self.is_over && Stale::Market.has(token)
     }

@@ -1,4 +1,4 @@
-//! The table.
+//! The rows of the table.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use crate::standin::{
     Endpoint, EndpointFault, Fault, Injection, Payout, Side, StandIn, Which, World,
 };
 
-/// Frames that are wrong, missing, or nobody's.
+/// Frames that are wrong, missing, or unknown.
 pub(super) const FRAMES: fn() -> Vec<Row> = || {
     vec![
         Row::new(
             "tells frames twice",
-            |it| told_with(it, Fault::Duplicate { frames: 2 }),
+            |it| change_levels_with(it, Fault::Duplicate { frames: 2 }),
             |now, was| now.frames >= was.frames + 4,
         )
         .harmless(),
         Row::new(
             "swaps two frames",
-            |it| told_with(it, Fault::Swap { pairs: 1 }),
+            |it| change_levels_with(it, Fault::Swap { pairs: 1 }),
             |now, was| now.feed.hashes_mismatched > was.feed.hashes_mismatched,
         ),
         Row {
@@ -48,7 +48,7 @@ pub(super) const FRAMES: fn() -> Vec<Row> = || {
             is_mutated: true,
             ..Row::new(
                 "withholds a deep level, then tells another",
-                |it| told_with(it, Fault::Skip { frames: 1 }),
+                |it| change_levels_with(it, Fault::Skip { frames: 1 }),
                 |now, was| now.feed.hashes_mismatched > was.feed.hashes_mismatched,
             )
         },
@@ -163,7 +163,7 @@ pub(super) const SILENCE: fn() -> Vec<Row> = || {
         noticed: LAG,
         ..lost()
     };
-    // Else it is found by other means before.
+    // Otherwise the fault is found by other means first.
     delayed.timing.check_after = 10 * DELAY;
     delayed.timing.verified_max = 20 * DELAY;
     delayed.timing.pong_timeout = 10 * DELAY;
@@ -232,7 +232,7 @@ pub(super) const SILENCE: fn() -> Vec<Row> = || {
     ]
 };
 
-/// Connections that end, and what stands in the way of another one.
+/// Connections that end, and obstacles to reconnecting.
 pub(super) const CONNECTIONS: fn() -> Vec<Row> = || {
     let ended = || Row {
         walking: Walking::All,
@@ -278,7 +278,7 @@ pub(super) const CONNECTIONS: fn() -> Vec<Row> = || {
     ]
 };
 
-/// A book that only the book endpoint can mend, and an endpoint that does not at first.
+/// A book that only the book endpoint can repair, and an endpoint that does not at first.
 pub(super) const BOOK_ENDPOINT: fn() -> Vec<Row> = || {
     const AFTER_REFUSALS: fn(&'static str, fn(&StandIn), Span) -> Row =
         |venue, act, recovered| Row {
@@ -291,7 +291,7 @@ pub(super) const BOOK_ENDPOINT: fn() -> Vec<Row> = || {
         name: "3 refusals.rate_limited",
         duration: |timing| 3 * timing.refusals.rate_limited + 4 * timing.book_request_pause,
     };
-    const TOLD: Span = Span {
+    const RETRY_AFTER: Span = Span {
         name: "2 × Retry-After",
         duration: |timing| Duration::from_secs(2) + 4 * timing.book_request_pause,
     };
@@ -318,7 +318,7 @@ pub(super) const BOOK_ENDPOINT: fn() -> Vec<Row> = || {
         AFTER_REFUSALS(
             "lies, and /books answers 429, Retry-After: 1",
             |it| lie(it, refusal(429, Some(1))),
-            TOLD,
+            RETRY_AFTER,
         ),
         AFTER_REFUSALS("lies, and /books answers 403", |it| lie(it, refusal(403, None)), EDGE),
         AFTER_REFUSALS("lies, and /books answers 425", |it| lie(it, refusal(425, None)), RESTART),
@@ -345,8 +345,8 @@ pub(super) const BOOK_ENDPOINT: fn() -> Vec<Row> = || {
 
 const BROKEN: &str = r#"{"event_type":"book","market":"0x"#;
 
-/// A frame withheld, doubled or in the wrong place, and two changes of deep levels.
-fn told_with(venue: &StandIn, fault: Fault) {
+/// Applies a fault of frames, then makes two changes of deep levels.
+fn change_levels_with(venue: &StandIn, fault: Fault) {
     venue.misbehave(Which::Open, fault);
     for (price, size) in [("0.1", "70"), ("0.11", "80")] {
         venue.change_level(&token_id(0, 0), Side::Buy, price, size);
@@ -357,7 +357,7 @@ fn inject(venue: &StandIn, injection: Injection<'_>) {
     assert_eq!(venue.inject(Which::Open, injection), 1);
 }
 
-/// A change of market 0 of which one field is no number.
+/// A change of market 0 with one field that is not a number.
 fn inject_odd(venue: &StandIn) {
     let text = format!(
         concat!(
@@ -390,7 +390,7 @@ fn refuse(venue: &StandIn, at: Endpoint, status: u16, retry_after_s: Option<u32>
     venue.misbehave_at(at, refusal(status, retry_after_s), count);
 }
 
-/// The sockets are gone, and the next three upgrades are refused.
+/// Drops the sockets, and refuses the next three upgrades if a status is given.
 fn drop_after(venue: &StandIn, status: Option<(u16, Option<u32>)>) {
     if let Some((status, retry_after_s)) = status {
         refuse(venue, Endpoint::Upgrade, status, retry_after_s, 3);
@@ -398,7 +398,7 @@ fn drop_after(venue: &StandIn, status: Option<(u16, Option<u32>)>) {
     venue.misbehave(Which::Open, Fault::Drop);
 }
 
-/// A hash of market 0 is wrong, and the next two questions for books meet this.
+/// Corrupts a hash of market 0, and applies this fault to the next two requests for books.
 fn lie(venue: &StandIn, fault: EndpointFault) {
     venue.misbehave_at(Endpoint::Books, fault, 2);
     venue.misbehave(Which::Open, Fault::CorruptHash { frames: 1 });

@@ -1,4 +1,4 @@
-//! The program itself: `record`, and `serve` on what it recorded.
+//! The program itself: `record`, and `serve` on a recording.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -36,7 +36,7 @@ impl Recording {
         Self(Process::spawn(&mut command))
     }
 
-    /// Its exit status, its log and its standard error, once it has ended.
+    /// Waits for the recorder to exit; returns its exit status, log and standard error.
     fn ended(mut self) -> (ExitStatus, String, String) {
         let status = self.0.wait();
         let mut errors = String::new();
@@ -51,10 +51,10 @@ fn record(folder: &Path) -> Command {
     command
 }
 
-async fn until(what: &str, is_so: impl Fn() -> bool) {
+async fn until(what: &str, condition: impl Fn() -> bool) {
     let started = Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < PATIENCE, "not in time: {what}");
+    while !condition() {
+        assert!(started.elapsed() < PATIENCE, "timed out waiting for {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -104,9 +104,9 @@ async fn a_recording_can_be_traded_on() {
     assert_eq!(crate::served::fill_price(&bought.await.unwrap()), ask);
 }
 
-/// What a killed recorder leaves plays, up to about the last second.
+/// The tape of a killed recorder plays, up to about the last second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_recorder_that_is_killed_loses_no_more_than_a_second() {
+async fn a_killed_recorder_loses_no_more_than_a_second() {
     let (venue, folder) = (venue().await, TempDir::new().unwrap());
     let recording = Recording::start(&venue, folder.path(), &[]);
     until("books", || has_books(folder.path())).await;
@@ -119,14 +119,14 @@ async fn a_recorder_that_is_killed_loses_no_more_than_a_second() {
     assert!(played.report.torn_count > 0, "{}", played.report);
     let last_us = played.lines.iter().map(|line| line.ns / 1_000).max().unwrap();
     let lost = Duration::from_micros(killed_us.saturating_sub(last_us.try_into().unwrap()));
-    // Twice as long as it is on a machine that has nothing else to do.
+    // Twice the bound, because the machine may be busy.
     assert!(lost < Duration::from_secs(2), "{lost:?} are lost");
     for (token, book) in played.seen.last_books() {
         let published = venue.published(&token);
         assert!(published.iter().any(|state| levels_of_state(state) == levels_of(&book)));
         assert!(!book.stale);
     }
-    // The next run does not touch what is there.
+    // The next run leaves the existing files alone.
     let recording = Recording::start(&venue, folder.path(), &["--duration", "3"]);
     let (status, log, errors) = recording.ended();
     assert!(status.success(), "{log}{errors}");
@@ -140,7 +140,7 @@ async fn a_recorder_that_is_killed_loses_no_more_than_a_second() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_exit_code_says_why_it_ended() {
+async fn the_exit_code_reports_why_recording_ended() {
     let (venue, folder) = (venue().await, TempDir::new().unwrap());
     let recording = Recording::start(&venue, folder.path(), &["--out-bytes-max", "65536"]);
     until("books", || has_books(folder.path())).await;

@@ -1,4 +1,5 @@
-//! A connector with a tape beside it, all that it published, and all that the tape publishes.
+//! A connector that is recorded to a tape, everything it published, and everything the tape
+//! publishes.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -33,7 +34,7 @@ pub(super) fn both(number: usize) -> [String; 2] {
     [token_id(number, 0), token_id(number, 1)]
 }
 
-/// The tokens of the first so many invented markets.
+/// The tokens of the first `market_count` invented markets.
 pub(super) fn tokens(market_count: usize) -> Vec<String> {
     (0..market_count).flat_map(both).collect()
 }
@@ -42,12 +43,12 @@ pub(super) fn feed() -> Feed {
     Feed::new(Arc::new(Markets::new()), MismatchPolicy::Distrust)
 }
 
-/// All that was seen of what was published.
+/// Everything published that was seen.
 #[derive(Default, Debug)]
 pub(super) struct Seen {
-    /// By token and number of the publication.
+    /// By token and sequence number.
     books: BTreeMap<(String, u64), Arc<Book>>,
-    /// One after the other, by condition id.
+    /// By condition id, in order.
     infos: HashMap<String, Vec<Arc<MarketInfo>>>,
 }
 
@@ -70,7 +71,8 @@ impl Seen {
         self.books.iter().map(|((token, _), book)| (token.clone(), book.clone())).collect()
     }
 
-    /// Whether a tape published all that was seen, in the same places, and nothing after it.
+    /// Asserts that a tape published everything that was seen, in the same places, and nothing
+    /// after it.
     pub(super) fn check_played(&self, played: &Self) {
         assert!(self.books.len() > 100, "{} books", self.books.len());
         for (place, book) in &self.books {
@@ -106,12 +108,12 @@ pub(super) struct Taped {
     looking: JoinHandle<()>,
 }
 
-/// What is left of it.
+/// The results of a recording.
 pub(super) struct Recorded {
     pub(super) folder: TempDir,
     pub(super) totals: TapeTotals,
     pub(super) seen: Seen,
-    pub(super) told: Vec<Sent>,
+    pub(super) sent: Vec<Sent>,
 }
 
 impl Taped {
@@ -121,7 +123,7 @@ impl Taped {
         Self { folder, ..Self::start_in(venue, market_count, limits, &path) }
     }
 
-    /// Records into a folder of somebody else's.
+    /// Records into the caller's folder.
     pub(super) fn start_in(
         venue: StandIn,
         market_count: usize,
@@ -163,7 +165,7 @@ impl Taped {
         self.connector.fresh(token).is_some()
     }
 
-    /// Whether each of these books is fresh, and the venue's newest.
+    /// Whether each of these books is fresh and equals the venue's newest.
     pub(super) fn is_settled(&self, tokens: &[String]) -> bool {
         tokens.iter().all(|token| {
             let newest = self.venue.published(token).pop();
@@ -172,24 +174,24 @@ impl Taped {
         })
     }
 
-    /// Waits until this is so.
+    /// Waits until the condition holds.
     #[track_caller]
     pub(super) fn until<'a>(
         &'a self,
         what: &'a str,
-        is_so: impl Fn(&Self) -> bool + 'a,
+        condition: impl Fn(&Self) -> bool + 'a,
     ) -> impl Future<Output = ()> + 'a {
         let caller = std::panic::Location::caller();
         async move {
             let mut looks = self.looks.clone();
             let waiting = async {
-                while !is_so(self) {
-                    // What is counted changes without a book that does.
+                while !condition(self) {
+                    // Counters change even if no book does.
                     let _ = tokio::time::timeout(QUICK.sweep_interval, looks.changed()).await;
                 }
             };
             let result = tokio::time::timeout(PATIENCE, waiting).await;
-            assert!(result.is_ok(), "{caller}: not in time: {what}; {:?}", self.status());
+            assert!(result.is_ok(), "{caller}: timed out waiting for {what}; {:?}", self.status());
         }
     }
 
@@ -197,18 +199,18 @@ impl Taped {
         let Self { venue, connector, recorder, folder, seen, looking, .. } = self;
         let markets = connector.markets.clone();
         drop(connector);
-        // Its task ends at its next turn.
+        // Its task ends the next time it runs.
         tokio::task::yield_now().await;
         looking.abort();
         let (totals, result) = recorder.finish("asked").await;
         result.unwrap();
         let mut seen = std::mem::take(&mut *seen.lock());
         markets.listing().markets().iter().for_each(|market| seen.look_at(market));
-        Recorded { folder, totals, seen, told: venue.sent() }
+        Recorded { folder, totals, seen, sent: venue.sent() }
     }
 }
 
-/// A line of a tape, kept.
+/// An owned line of a tape.
 pub(super) struct OwnedLine {
     pub(super) kind: String,
     pub(super) ns: i64,
@@ -216,7 +218,7 @@ pub(super) struct OwnedLine {
     pub(super) payload: Option<Vec<u8>>,
 }
 
-/// All that a tape says and publishes.
+/// The lines of a tape, and everything it publishes.
 pub(super) struct Played {
     pub(super) lines: Vec<OwnedLine>,
     pub(super) seen: Seen,
@@ -227,7 +229,7 @@ pub(super) struct Played {
 
 impl Played {
     pub(super) fn of(folder: &Path) -> Self {
-        let mut tape = Tape::open(folder).unwrap().expect("a tape is there");
+        let mut tape = Tape::open(folder).unwrap().expect("the folder holds a tape");
         let mut replay = Replay::new(feed());
         let (mut lines, mut seen) = (Vec::new(), Seen::default());
         while let Some(step) = tape.step() {
