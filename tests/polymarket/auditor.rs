@@ -2,7 +2,7 @@
 //!
 //! The auditor is independent of how books are followed. It reads the published books as an order
 //! does, on every change and every few milliseconds. Afterwards, each book on which an order could
-//! have filled must be a state of the venue's book, and one that had not ended too long before.
+//! have filled must be a state of the venue's book that had not ended too long before.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -101,10 +101,10 @@ async fn book_requests_stay_within_the_budget() {
     };
     let (venue, connector) = start(timing).await;
     let wanted = usize::try_from(BOOKS_AT_ONCE + BOOKS_PER_SECOND).unwrap();
-    let asked = || arrivals(&venue, Endpoint::Books, begun_us);
+    let requested = || arrivals(&venue, Endpoint::Books, begun_us);
     let auditor = Auditor::start(connector.markets.clone(), Vec::new());
-    auditor.until("more requests than fit", || asked().len() > wanted).await;
-    for (count, arrival) in (1..).zip(asked()) {
+    auditor.until("more requests than fit", || requested().len() > wanted).await;
+    for (count, arrival) in (1..).zip(requested()) {
         let allowed = BOOKS_AT_ONCE + BOOKS_PER_SECOND * arrival / 1_000_000 + 1;
         assert!(count <= allowed, "{count} requests within {arrival} us");
     }
@@ -112,7 +112,7 @@ async fn book_requests_stay_within_the_budget() {
     assert_eq!(most, Some(100), "a request names as many books as fit");
 }
 
-/// More frames at once than are queued: whatever is dropped, the books shown are right.
+/// More frames at once than the queue holds: whatever is dropped, the books shown are right.
 #[tokio::test]
 async fn a_flood_leaves_the_venues_books() {
     let venue = StandIn::start(World::invented(3), Options::default()).await;

@@ -63,7 +63,7 @@ async fn a_pause_of_ours_does_not_count_as_silence_of_the_venue() {
     venue.change_level(&token_id(0, 0), Side::Buy, "0.1", "77");
     let is_taken =
         |it: &Connector| it.fresh(&token_id(0, 0)).is_some_and(|book| has_bid(&book, "0.1", "77"));
-    connector.until("what the venue tells next", is_taken).await;
+    connector.until("the next message", is_taken).await;
     let status = connector.status();
     assert_eq!(status.connections_lost, 0, "{status:?}");
 }
@@ -102,7 +102,7 @@ async fn messages_without_a_timestamp_or_in_lower_case_are_accepted() {
     venue.change_level(&token, Side::Buy, "0.11", "78");
     let is_taken =
         |it: &Connector| it.fresh(&token).is_some_and(|book| has_bid(&book, "0.11", "78"));
-    connector.until("what the venue tells next", is_taken).await;
+    connector.until("the next message", is_taken).await;
     let status = connector.status();
     assert_eq!((status.unreadable_messages, status.connections_lost), (0, 0), "{status:?}");
 }
@@ -322,8 +322,8 @@ async fn a_resolution_needs_two_sources_or_a_final_status() {
         }
     }
     for _ in 0..2 {
-        let asked = venue.requests().len();
-        connector.until("another round", |_| venue.requests().len() > asked + rows.len()).await;
+        let before = venue.requests().len();
+        connector.until("another round", |_| venue.requests().len() > before + rows.len()).await;
     }
     for (number, (what, _, is_final)) in rows.iter().enumerate() {
         assert_eq!(status_of(number) == MarketStatus::Resolved, *is_final, "{what}");

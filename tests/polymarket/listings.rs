@@ -175,7 +175,7 @@ async fn an_older_description_changes_nothing() {
     let before = lists(&venue);
     connector.until("three more lists", |_| lists(&venue) > before + 3).await;
     assert_eq!(&*question(&connector), "newer?");
-    // An impossible timestamp does not shut out all later descriptions.
+    // A timestamp from the future does not shut out all later descriptions.
     describe("from the future?", "2200-01-01T00:00:00Z");
     connector.until("the one from the future", |it| &*question(it) == "from the future?").await;
     let later = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(2);

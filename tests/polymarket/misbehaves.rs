@@ -90,7 +90,7 @@ async fn body(
         return auditor.until("time to pass", || auditor.awake() > end).await;
     }
     auditor.until(row.venue, || (row.sign)(&connector.status(), &before)).await;
-    // Other books may be counted for reasons of their own.
+    // The counters may have risen because of other books.
     let is_stale = || tokens().iter().all(|it| !row.stale.has(it) || auditor.was_unfillable(it));
     auditor.until(row.venue, is_stale).await;
     let mended_at = auditor.awake();
@@ -161,7 +161,7 @@ async fn the_auditor_complains_about_a_connector_that_trusts_too_much() {
     for mut row in
         [FRAMES, SILENCE].into_iter().flat_map(|rows| rows()).filter(|row| row.is_mutated)
     {
-        // The connector requests no books, and believes those it has.
+        // The connector requests no books and trusts those it has.
         row.timing.check_after = DAYS;
         row.timing.verified_max = DAYS;
         playing.spawn(async move { (row.venue, play(row, MismatchPolicy::Count).await) });

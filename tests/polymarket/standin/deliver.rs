@@ -65,7 +65,7 @@ impl State {
     }
 
     /// Handles a text message from a client.
-    pub(crate) fn hear(&mut self, id: u64, text: &str) {
+    pub(crate) fn receive(&mut self, id: u64, text: &str) {
         if text == "PING" {
             if self.sockets.get(&id).is_some_and(|socket| !socket.faults.is_pong_dead) {
                 self.send_past_faults(id, text_frame(b"PONG"));

@@ -53,7 +53,7 @@ pub(crate) fn answer(state: &mut State, path: &str, query: &Query) -> Answer {
         "/markets/keyset" => keyset(state, query),
         "/events/keyset" => events_keyset(state, query),
         "/markets" => {
-            state.violation("asked for /markets, which is to end");
+            state.violation("requested /markets, which is deprecated");
             let rows = rows(state, query);
             let offset = query.number("offset").unwrap_or(0);
             let limit = query.number("limit").unwrap_or(LIMIT_DEFAULT);

@@ -46,7 +46,7 @@ pub(crate) struct Token {
     pub(crate) id: String,
     pub(crate) market: usize,
     pub(crate) ladder: Ladder,
-    /// Whether the venue has a book of it, or else answers that there is none.
+    /// Whether the venue has a book for this token, or else answers that there is none.
     pub(crate) has_book: bool,
     pub(crate) hash: String,
     pub(crate) timestamp_ms: u64,

@@ -41,10 +41,10 @@ async fn read(shared: &Shared, id: u64, stream: impl AsyncRead + Unpin) {
         (state.options.ping_patience, state.options.subscribe_patience)
     };
     let opened = Instant::now();
-    let mut heard = opened;
+    let mut last_ping = opened;
     let mut is_subscribed = false;
     loop {
-        let until = heard + ping_patience;
+        let until = last_ping + ping_patience;
         let until = if is_subscribed { until } else { until.min(opened + subscribe_patience) };
         let Ok(frame) = timeout_at(until, socket.read_frame()).await else {
             shared.state.lock().violation(format!("socket {id} was silent for too long"));
@@ -54,10 +54,10 @@ async fn read(shared: &Shared, id: u64, stream: impl AsyncRead + Unpin) {
             Ok(frame) if frame.opcode == OpCode::Text => {
                 let Ok(text) = std::str::from_utf8(&frame.payload) else { return };
                 if text == "PING" {
-                    heard = Instant::now();
+                    last_ping = Instant::now();
                 }
                 let mut state = shared.state.lock();
-                state.hear(id, text);
+                state.receive(id, text);
                 is_subscribed = state.sockets.get(&id).is_some_and(|socket| socket.is_subscribed);
             }
             Ok(frame) if frame.opcode == OpCode::Close => return,

@@ -112,7 +112,7 @@ impl Asker {
 
 /// What a socket received.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Heard {
+pub(crate) enum Received {
     Text(String),
     Binary(usize),
     /// The stream has ended.
@@ -135,14 +135,14 @@ impl Socket {
         self.say(&form.to_string()).await;
     }
 
-    pub(crate) async fn heard(&mut self) -> Heard {
+    pub(crate) async fn receive(&mut self) -> Received {
         let frame = tokio::time::timeout(PATIENCE, self.inner.read_frame()).await;
         match frame.expect("a frame arrives") {
             Ok(frame) if frame.opcode == OpCode::Text => {
-                Heard::Text(String::from_utf8(frame.payload.to_vec()).unwrap())
+                Received::Text(String::from_utf8(frame.payload.to_vec()).unwrap())
             }
-            Ok(frame) if frame.opcode == OpCode::Binary => Heard::Binary(frame.payload.len()),
-            _ => Heard::End,
+            Ok(frame) if frame.opcode == OpCode::Binary => Received::Binary(frame.payload.len()),
+            _ => Received::End,
         }
     }
 
@@ -150,8 +150,8 @@ impl Socket {
     pub(crate) fn text(&mut self) -> impl Future<Output = String> {
         let caller = std::panic::Location::caller();
         async move {
-            match self.heard().await {
-                Heard::Text(text) => text,
+            match self.receive().await {
+                Received::Text(text) => text,
                 other => panic!("{caller}: {other:?} is not a text"),
             }
         }

@@ -10,7 +10,7 @@ use super::super::options::Options;
 use super::super::world::token_id;
 use super::super::{StandIn, World};
 use super::books::Copy;
-use super::client::{Asker, Heard, Socket};
+use super::client::{Asker, Received, Socket};
 
 fn plain() -> Options {
     Options { is_tls: false, ..Options::default() }
@@ -39,7 +39,7 @@ fn size_of(frame: &Value) -> &str {
 
 #[tokio::test]
 async fn frames_are_withheld_duplicated_and_swapped() {
-    for (fault, sent, heard) in [
+    for (fault, sent, received) in [
         (Fault::Skip { frames: 1 }, &["1", "2", "3"][..], &["2", "3"][..]),
         (Fault::Duplicate { frames: 2 }, &["1", "2", "3"], &["1", "1", "2", "2", "3"]),
         (Fault::Swap { pairs: 1 }, &["1", "2", "3"], &["2", "1", "3"]),
@@ -49,7 +49,7 @@ async fn frames_are_withheld_duplicated_and_swapped() {
         let (venue, mut socket, _, yes) = followed(plain()).await;
         venue.misbehave(Which::Of(&yes), fault);
         change(&venue, &yes, sent);
-        for size in heard {
+        for size in received {
             assert_eq!(size_of(&socket.json().await), *size, "{fault:?}");
         }
         let states = venue.published(&yes);
@@ -108,13 +108,13 @@ async fn a_connection_closes_fully_or_by_half() {
         let options = Options { is_tls, ..Options::default() };
         let (venue, mut socket, _, _) = followed(options.clone()).await;
         venue.misbehave(Which::Open, Fault::Drop);
-        assert_eq!(socket.heard().await, Heard::End);
+        assert_eq!(socket.receive().await, Received::End);
         assert_eq!(venue.sockets(), []);
 
         let (venue, mut socket, _, yes) = followed(options).await;
         venue.misbehave(Which::Open, Fault::HalfClose);
         change(&venue, &yes, &["1"]);
-        assert_eq!(socket.heard().await, Heard::End);
+        assert_eq!(socket.receive().await, Received::End);
         assert_eq!(venue.sockets(), [(1, 1)], "the venue still reads");
     }
 }
@@ -139,13 +139,13 @@ async fn sockets_opened_later_misbehave_too() {
 async fn injected_frames_are_sent_as_given() {
     let (venue, mut socket, _, yes) = followed(plain()).await;
     for (injection, expected) in [
-        (Injection::Empty, Heard::Text(String::new())),
-        (Injection::NoNewAssets, Heard::Text("NO NEW ASSETS".to_owned())),
-        (Injection::Binary, Heard::Binary(4)),
-        (Injection::Text("[]"), Heard::Text("[]".to_owned())),
+        (Injection::Empty, Received::Text(String::new())),
+        (Injection::NoNewAssets, Received::Text("NO NEW ASSETS".to_owned())),
+        (Injection::Binary, Received::Binary(4)),
+        (Injection::Text("[]"), Received::Text("[]".to_owned())),
     ] {
         assert_eq!(venue.inject(Which::Open, injection), 1);
-        assert_eq!(socket.heard().await, expected);
+        assert_eq!(socket.receive().await, expected);
     }
     venue.inject(Which::Open, Injection::Huge(1_000_000));
     assert_eq!(socket.text().await.len(), 1_000_000);
@@ -166,13 +166,13 @@ async fn injected_frames_are_sent_as_given() {
 async fn a_silent_client_is_dropped() {
     let short = Duration::from_millis(20);
     let (venue, mut socket, _, _) = followed(Options { ping_patience: short, ..plain() }).await;
-    assert_eq!(socket.heard().await, Heard::End);
+    assert_eq!(socket.receive().await, Received::End);
     assert_eq!(venue.violations(), ["socket 1 was silent for too long"]);
 
     let options = Options { subscribe_patience: short, ..plain() };
     let venue = StandIn::start(World::invented(1), options).await;
     let mut socket = Asker::new(&venue).upgrade(&venue.ws_url).await.unwrap();
-    assert_eq!(socket.heard().await, Heard::End);
+    assert_eq!(socket.receive().await, Received::End);
 }
 
 #[tokio::test]

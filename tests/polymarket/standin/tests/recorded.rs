@@ -7,7 +7,7 @@ use super::super::options::Options;
 use super::super::recordings::{Played, Recordings, visit};
 use super::super::{StandIn, World};
 use super::books::Copy;
-use super::client::{Asker, Heard};
+use super::client::{Asker, Received};
 
 const FED_FRAMES: &str = "ws/fed_july_2026-07-20_frames.jsonl";
 
@@ -167,7 +167,7 @@ async fn texts_and_old_frames_are_replayed_too() {
     for played in &tape {
         venue.play(played);
         let Played::Frame(text) = played else { continue };
-        assert_eq!(socket.heard().await, Heard::Text(text.clone()));
+        assert_eq!(socket.receive().await, Received::Text(text.clone()));
     }
     let url = format!("{}/books", venue.clob_url);
     let (_, body) = asker.post(&url, &json!([{"token_id": tokens[0]}])).await;

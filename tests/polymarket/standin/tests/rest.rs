@@ -162,8 +162,9 @@ async fn the_clob_serves_books_markets_and_the_time() {
     assert_eq!(compact["fd"], json!({"r": 0.05, "e": 1, "to": true}));
     assert!(asker.json(&format!("{clob}/time")).await.as_u64().unwrap() > 1_700_000_000);
     assert_eq!(asker.json(&format!("{clob}/ok")).await, "OK");
-    let asked: Vec<usize> = venue.requests().iter().map(|request| request.token_count).collect();
-    assert_eq!(asked, [7, 0, 0, 0, 0, 0]);
+    let token_counts: Vec<usize> =
+        venue.requests().iter().map(|request| request.token_count).collect();
+    assert_eq!(token_counts, [7, 0, 0, 0, 0, 0]);
 }
 
 #[tokio::test]
