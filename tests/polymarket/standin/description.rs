@@ -45,7 +45,7 @@ impl Description {
         self.fields.get(name).unwrap_or(&Value::Null)
     }
 
-    /// A boolean field; false if it is missing or no boolean.
+    /// A boolean field; false if it is missing or not a boolean.
     pub(crate) fn is(&self, name: &str) -> bool {
         self.field(name) == &Value::Bool(true)
     }

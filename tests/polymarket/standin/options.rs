@@ -14,7 +14,8 @@ pub(crate) enum EndCursor {
 /// How the stand-in plays the venue. The default matches the real venue.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// TLS, with a certificate signed by [`super::StandIn::authority_path`]; plain otherwise.
+    /// TLS, with a certificate signed by the authority at [`super::StandIn::authority_path`]; plain
+    /// otherwise.
     pub(crate) is_tls: bool,
     /// How the last page of a listing ends.
     pub(crate) end_cursor: EndCursor,
@@ -25,7 +26,7 @@ pub(crate) struct Options {
     pub(crate) subscribe_patience: Duration,
     /// A socket with more tokens receives no initial snapshots.
     pub(crate) snapshot_tokens_max: usize,
-    /// Whether a subscription that does not say whether it wants an initial dump gets one.
+    /// Whether a subscription that does not mention the initial dump gets one.
     pub(crate) dumps_unasked: bool,
     /// A frame with more tokens is ignored silently.
     pub(crate) frame_tokens_max: usize,

@@ -1,7 +1,7 @@
 //! Recorded payloads: the markets in them, and tapes of events.
 //!
-//! A file is a list of JSON values, one a line, or a single value. The keys of an object show what
-//! it is. A market without a recorded description gets an invented one, and tokens that were
+//! A file is a list of JSON values, one a line, or a single value. Objects are recognised by their
+//! keys. A market without a recorded description gets an invented one, and tokens that were
 //! recorded without an id get one.
 
 use std::collections::BTreeMap;

@@ -91,7 +91,7 @@ async fn a_frozen_socket_answers_pings_or_ignores_them() {
         if has_pong {
             assert_eq!(socket.text().await, "PONG");
         } else {
-            // The venue reads frames in order: once it has read the ping, nothing more arrives.
+            // Wait until the venue has read the ping, which it does not answer.
             while venue.pings_unanswered() == 0 {
                 tokio::task::yield_now().await;
             }
