@@ -1,5 +1,5 @@
-//! What a bot notices of an attack on the door: its latencies while callers without a credential
-//! press in from all sides, beside those while as many are served.
+//! What a bot notices of an attack: its latencies while clients without valid credentials attack,
+//! compared with those while as many clients are served.
 
 mod attackers;
 mod holders;
@@ -24,82 +24,82 @@ use crate::spread::{Spread, median};
 use attackers::{Attackers, Counts, Kind, Plan};
 use holders::Hold;
 
-/// Keys of the bot, as many as one address may open accounts at once.
+/// As many keys as accounts that one address may open at once.
 const BOT_KEYS: u32 = 4;
 const BOT_CONNECTIONS: usize = 8;
 
-/// How often the memory of the server is looked at.
+/// Interval between samples of the server's memory.
 const MEMORY_INTERVAL: Duration = Duration::from_secs(2);
-/// From when on it must not grow.
+/// From this time on, memory must not grow.
 const MEMORY_SETTLED: Duration = Duration::from_mins(1);
 
-/// The server as it stands behind a proxy, with the limits of addresses as they come.
+/// The server as behind a proxy, with the default limits of addresses.
 const FLAGS: [&str; 6] = [
     "--trusted-proxy",
     "127.0.0.1",
     "--address-limits",
     "on",
     "--tier",
-    // A limit that the bot keeps to, so that its windows are at work.
+    // The bot keeps to this limit, so that its windows are in use.
     "free=1000/60000/10/5",
 ];
 
-/// What others may make the server hold: the budget of bodies twice, since a buffer that grows is
-/// up to twice as large as what is in it, and 64 KiB for each of 2,000 connections.
+/// The memory that clients may make the server hold: twice the budget for bodies, since a growing
+/// buffer is up to twice as large as its content, and 64 KiB for each of 2,000 connections.
 const HELD_MEGABYTES_MAX: f64 = 265.0;
 
-/// The parts of the bot's answers whose latencies are told.
+/// The reported quantiles of the bot's latencies.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
 
-/// The choices of this measurement.
+/// The options of this measurement.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct AttackArgs {
-    /// Trades of the bot, a second
+    /// Trades of the bot per second
     #[arg(long, default_value_t = 200, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=800))]
     bot_rate: u32,
 
-    /// Requests with a wrong key, a second
+    /// Requests with an invalid key per second
     #[arg(long, default_value_t = 5_000, value_name = "N")]
     wrong_keys: u32,
 
-    /// Requests from addresses that were never seen, a second, each with a forged token
+    /// Requests with a forged token per second, each from a new address
     #[arg(long, default_value_t = 500, value_name = "N")]
     new_addresses: u32,
 
-    /// Sockets that are opened with a wrong token, a second
+    /// Sockets opened with an invalid token per second
     #[arg(long, default_value_t = 200, value_name = "N")]
     socket_opens: u32,
 
-    /// Connections that send half the head of a request, all the time
+    /// Connections held in the middle of a request head
     #[arg(long, default_value_t = 1_000, value_name = "N")]
     stalled_heads: usize,
 
-    /// Connections that send requests for health without a pause, far ahead of the answers
+    /// Connections that request the health check without a pause, far ahead of the answers
     #[arg(long, default_value_t = 400, value_name = "N")]
     floods: usize,
 
-    /// Connections that are held without a byte
+    /// Connections held idle
     #[arg(long, default_value_t = 2_000, value_name = "N")]
     idle: usize,
 
-    /// Bodies that are held half sent, with a good key; as many again have none
+    /// Half-sent bodies held with a valid key; as many again are held without one
     #[arg(long, default_value_t = 400, value_name = "N")]
     bodies: usize,
 }
 
-/// What the others do while the bot trades.
+/// What other clients do while the bot trades.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 enum Beside {
     /// Nothing.
     Nobody,
-    /// They read what is public, each within its limits.
+    /// Public reads, each client within its limits.
     Readers,
-    /// They attack, as many times a second.
+    /// An attack at the same rate.
     Attackers,
-    /// They keep the workers busy.
+    /// Requests that keep the workers busy.
     Floods,
-    /// They hold connections, heads and bodies, more than the server has places for.
+    /// Held connections, heads and bodies, more than the server has slots for.
     Holders,
 }
 
@@ -118,36 +118,36 @@ impl Beside {
     }
 }
 
-/// One round of one of them.
+/// One round beside one kind of other clients.
 #[derive(Serialize)]
 struct Sample {
     round: u32,
     beside: Beside,
     bot_count: u64,
-    /// From when a request was due.
+    /// Latencies, counted from when a request was due.
     quantiles_us: [f64; QUANTILES.len()],
     counts: Counts,
-    /// Those of the others and of the bot together.
+    /// Answers to the others and to the bot.
     answers_per_second: f64,
-    /// For each second.
+    /// In cores.
     server_cpu: f64,
     generator_cpu: f64,
-    /// At the begin, and then every two seconds.
+    /// At the start, and then every two seconds.
     resident_megabytes: Vec<f64>,
 }
 
-/// What was measured.
+/// The results.
 pub(crate) struct Figures {
     arguments: AttackArgs,
     samples: Vec<Sample>,
 }
 
-/// Measures.
+/// Runs the measurement.
 pub(crate) fn run(setup: &Setup, arguments: &AttackArgs) -> anyhow::Result<Figures> {
     raise_open_files();
     let mut samples = Vec::new();
     for round in 1..=setup.arguments.rounds {
-        // Each comes first in turn.
+        // Each kind comes first in turn.
         let mut order = Beside::ALL;
         order.rotate_left(round as usize % Beside::ALL.len());
         for beside in order {
@@ -170,7 +170,7 @@ fn measure(
     let flags = [&FLAGS[..], &["--connections-max", &places]].concat();
     let server = setup.start(ServerKind::Durable, &folder, &flags)?;
     let mut keys = server.make_keys(BOT_KEYS + 1)?;
-    let attackers_key = keys.pop().context("a key for the attackers")?;
+    let attackers_key = keys.pop().context("no key for the attackers")?;
     let target = Target::of(&server, keys);
     let forged = forged(&server.token("an-attacker")?);
     let seconds = setup.arguments.seconds;
@@ -188,7 +188,7 @@ fn measure(
         rate: Some(f64::from(arguments.bot_rate)),
         seconds,
     };
-    // A single refusal of the bot ends the run here.
+    // A single refusal of the bot ends the run.
     let bot = setup.load(&target, shape).context("the bot was not served")?;
     let counts = others.join()?;
     let resident_megabytes = memory.stop()?;
@@ -198,7 +198,7 @@ fn measure(
     Ok(Sample::of(round, beside, &bot, counts, resident_megabytes, whole))
 }
 
-/// The same token with another signature of the same form.
+/// The same token with an invalid signature of the same form.
 fn forged(token: &str) -> String {
     let (signed, signature) = token.rsplit_once('.').expect("a token has a signature");
     let other = if signature.starts_with('A') { 'B' } else { 'A' };
@@ -238,14 +238,13 @@ impl AttackArgs {
         ]
     }
 
-    /// The connections that the server has places for: half of what is to be held, where that is
-    /// the attack.
+    /// The server's slots for connections; to attack them, half the number of held connections.
     fn places(&self, beside: Beside) -> usize {
         const PLACES: usize = 10_000;
         match beside {
             Beside::Holders => {
                 let held: usize = self.holds().into_iter().map(|(_, count)| count).sum();
-                // Those with a good key stay, and so does the bot.
+                // Holders with a valid key stay, and so does the bot.
                 (held / 2).max(self.bodies + 4 * BOT_CONNECTIONS)
             }
             _ => PLACES,
@@ -253,7 +252,7 @@ impl AttackArgs {
     }
 }
 
-/// Lets this process hold as many connections as the system allows.
+/// Raises this process's limit of open files to the most that the system allows.
 fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -262,7 +261,7 @@ fn raise_open_files() {
     }
 }
 
-/// Looks at the memory of a process again and again.
+/// Samples the memory of a process at intervals.
 struct Memory {
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<anyhow::Result<Vec<f64>>>,
@@ -290,12 +289,12 @@ impl Memory {
 
     fn stop(self) -> anyhow::Result<Vec<f64>> {
         self.is_over.store(true, Ordering::Relaxed);
-        self.thread.join().expect("a look at a process ends with a result")
+        self.thread.join().expect("the sampler does not panic")
     }
 }
 
 impl Counts {
-    /// Whether those who were to come have reached the server.
+    /// Whether the expected clients reached the server.
     fn has_come(&self, beside: Beside) -> bool {
         match beside {
             Beside::Nobody => true,
@@ -332,11 +331,11 @@ impl Sample {
         }
     }
 
-    /// By how much the memory has grown since it should be settled, as a ratio; not a number in a
-    /// run that is shorter than that.
+    /// The factor by which the memory has grown since it should have settled; NaN if the run was
+    /// shorter.
     fn growth(&self) -> f64 {
         let settled = MEMORY_SETTLED.as_secs() / MEMORY_INTERVAL.as_secs();
-        let settled = usize::try_from(settled).expect("a few looks");
+        let settled = usize::try_from(settled).expect("a small number of samples");
         match (self.resident_megabytes.get(settled), self.resident_megabytes.last()) {
             (Some(settled), Some(last)) => last / settled,
             _ => f64::NAN,
@@ -362,7 +361,7 @@ impl Sample {
 }
 
 impl Figures {
-    /// What it says for the report.
+    /// The section of the report.
     pub(crate) fn part(&self) -> Part {
         Part {
             name: "attack",
@@ -395,7 +394,7 @@ impl Figures {
             Goal::at_most(
                 "memory at the end of an attack / after its first minute, in the worst round",
                 Spread::of(growths).highest,
-                // The trades of the bot stay in memory.
+                // The bot's orders stay in memory.
                 1.05,
             ),
             Goal::at_most("attackers who got in", got_in, 0.0),
@@ -488,7 +487,7 @@ impl Figures {
         out
     }
 
-    /// The answers to attackers of one kind, of all rounds together.
+    /// The answers to one kind of attack, summed over all rounds.
     fn statuses(&self, kind: Kind) -> String {
         let mut total = std::collections::BTreeMap::<u16, u64>::new();
         let mut unanswered = 0;
@@ -498,9 +497,9 @@ impl Figures {
             }
             unanswered += sample.counts.unanswered.get(&kind).copied().unwrap_or(0);
         }
-        let told: Vec<String> =
+        let counts: Vec<String> =
             total.iter().map(|(status, count)| format!("{count} × {status}")).collect();
-        format!("{}; {unanswered} unanswered", told.join(", "))
+        format!("{}; {unanswered} unanswered", counts.join(", "))
     }
 }
 
@@ -526,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn goals_are_latency_memory_and_nobody_inside() {
+    fn the_goals_are_latency_memory_and_no_intruder() {
         let arguments = AttackArgs {
             bot_rate: 1,
             wrong_keys: 2,
@@ -537,7 +536,7 @@ mod tests {
             idle: 7,
             bodies: 8,
         };
-        // The first minute is over at the thirty-first look.
+        // The first minute ends with sample 31.
         let megabytes: Vec<f64> = (0..30).map(f64::from).chain([100.0, 120.0, 110.0]).collect();
         let short = vec![1.0; 30];
         for (statuses, megabytes, expected) in [
@@ -569,7 +568,7 @@ mod tests {
     }
 
     #[test]
-    fn others_have_to_have_come() {
+    fn the_expected_clients_must_have_reached_the_server() {
         let counts = Counts { flood_bytes: 1, ..Counts::default() };
         let come = Beside::ALL.map(|beside| counts.has_come(beside));
         assert_eq!(come, [true, false, false, true, false]);
@@ -578,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forged_token_differs_in_its_signature_alone() {
+    fn a_forged_token_differs_only_in_its_signature() {
         assert_eq!(forged("head.body.signature"), "head.body.Aignature");
         assert_eq!(forged("head.body.Ab"), "head.body.Bb");
     }

@@ -1,6 +1,6 @@
-//! The bare server: what HTTP alone costs on the runtime layout that `paperbourse serve` has.
+//! The bare server: the cost of HTTP alone on the runtime layout of `paperbourse serve`.
 //!
-//! It is the ceiling in the comparison. It reads each request to its end and knows nothing else: no
+//! It is the ceiling in the comparison. It reads each request completely and has nothing else: no
 //! routes, no keys, no market, no disk.
 
 mod canned;
@@ -21,11 +21,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[derive(Parser, Debug)]
 #[command(name = "paperbourse-bare", version, about, max_term_width = 100)]
 struct Arguments {
-    /// Where to listen. Port 0 picks a free port; the first line says which
+    /// Where to listen. Port 0 picks a free port, which is printed on the first line
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDR")]
     listen: SocketAddr,
 
-    /// Threads that serve requests [default: one for each core]
+    /// Threads that serve requests [default: one per core]
     #[arg(long, value_name = "N")]
     workers: Option<NonZeroUsize>,
 }

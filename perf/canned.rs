@@ -1,7 +1,7 @@
-//! An HTTP server with one answer: the bytes of a typical trade result, with its headers.
+//! An HTTP server with a single answer: the bytes and headers of a typical trade result.
 //!
-//! One single-threaded runtime and one listening socket for each worker, all sockets on one port,
-//! so that the kernel spreads connections and workers share nothing.
+//! Each worker has a single-threaded runtime and a listening socket. All sockets share a port, so
+//! the kernel spreads the connections and workers share nothing.
 
 use std::convert::Infallible;
 use std::io;
@@ -20,10 +20,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
 
-/// Connections that the kernel holds until they are accepted.
+/// Connections that the kernel queues until they are accepted.
 const BACKLOG: u32 = 4096;
 
-/// The body of a trade result in the middle of a load: as long as a real one.
+/// The body of a trade result, as long as a real one in the middle of a load.
 pub(crate) const BODY: &str = concat!(
     r#"{"order_id":8388608,"status":"FILLED","price":0.53,"quantity":1,"notional":0.53,"fee":0,"#,
     r#""account_balance":999964.31,"position":{"market_id":"#,
@@ -31,7 +31,7 @@ pub(crate) const BODY: &str = concat!(
     r#""outcome":"Yes","quantity":1,"avg_entry_price":0.53,"status":"OPEN"}}"#,
 );
 
-/// The headers that stand beside `Content-Length` and `Date` in a trade result.
+/// The headers of a trade result besides `Content-Length` and `Date`.
 const HEADERS: [(HeaderName, HeaderValue); 8] = [
     (CONTENT_TYPE, HeaderValue::from_static("application/json")),
     header("x-request-id", "6b1f0a52-8388608"),
@@ -43,22 +43,21 @@ const HEADERS: [(HeaderName, HeaderValue); 8] = [
     header("x-ratelimit-reset", "1784937600"),
 ];
 
-/// A server that has its address and has not begun to answer.
+/// A server that is bound but does not answer yet.
 pub(crate) struct CannedServer {
     address: SocketAddr,
     workers: Vec<(Runtime, TcpListener)>,
 }
 
 impl CannedServer {
-    /// Takes an address with one socket for each worker. From here on the kernel accepts
-    /// connections.
+    /// Binds one socket per worker. From here on the kernel accepts connections.
     pub(crate) fn bind(address: SocketAddr, worker_count: usize) -> io::Result<Self> {
         let mut server = Self { address, workers: Vec::with_capacity(worker_count) };
         for _ in 0..worker_count {
             let runtime = Builder::new_current_thread().enable_io().build()?;
             let listener = {
                 let _entered = runtime.enter();
-                // The first socket picks the port, the others share it.
+                // The first socket picks the port that the others share.
                 shared_listener(server.address)?
             };
             server.address = listener.local_addr()?;
@@ -67,18 +66,18 @@ impl CannedServer {
         Ok(server)
     }
 
-    /// Where it listens, with the port that was picked.
+    /// The address, with the picked port.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers until a worker cannot accept any more, which ends all of them.
+    /// Answers until any worker fails to accept.
     pub(crate) fn serve(self) -> io::Result<()> {
         let (failed, failures) = std::sync::mpsc::channel();
         for (runtime, listener) in self.workers {
             let failed = failed.clone();
             thread::Builder::new().name("worker".into()).spawn(move || {
-                // Nobody listens any more when another worker has failed before.
+                // The receiver is gone if another worker failed first.
                 let _ = failed.send(runtime.block_on(accept(&listener)));
             })?;
         }
@@ -103,10 +102,10 @@ async fn accept(listener: &TcpListener) -> io::Result<()> {
     }
 }
 
-/// Answers one client until it leaves.
+/// Answers one client until it disconnects.
 pub(crate) async fn serve_connection(io: impl AsyncRead + AsyncWrite + Unpin) {
     let connection = http1::Builder::new().serve_connection(TokioIo::new(io), service_fn(answer));
-    // A client that hangs up in the middle of a request is its own affair.
+    // A client may hang up in the middle of a request.
     let _ = connection.await;
 }
 

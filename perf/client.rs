@@ -1,8 +1,8 @@
-//! An HTTP/1.1 client for measuring: one connection that stays open, one request in flight on it.
+//! An HTTP/1.1 client for measuring: one persistent connection with one request in flight.
 //!
-//! It understands what the servers that it measures send and nothing more: a status line, headers,
-//! `Content-Length`, a body of that length. Whatever else arrives is an error that says so; nothing
-//! is guessed. It does not know what the requests mean.
+//! It understands only what the measured servers send: a status line, headers, `Content-Length` and
+//! a body of that length. Anything else is an error; nothing is guessed. It does not know what
+//! requests mean.
 
 #[cfg(test)]
 mod tests;
@@ -16,11 +16,11 @@ use paperbourse_test_support::head::{Head, ResponseError};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// Room for one read. A response that fits costs one system call: a read that does not fill its
-/// buffer tells the runtime that the socket is empty.
+/// Buffer space for one read. A response that fits costs one system call: from a read that does not
+/// fill its buffer, the runtime knows that the socket is empty.
 const READ_BYTES: usize = 8 * 1024;
 
-/// A connection that stays open.
+/// A persistent connection.
 pub(crate) struct Connection {
     stream: TcpStream,
     received: BytesMut,
@@ -46,24 +46,24 @@ pub(crate) enum ClientError {
     /// The server hung up before the end of a response.
     #[error("the server closed the connection after {byte_count} bytes of a response")]
     Closed {
-        /// What had arrived of the response.
+        /// The number of bytes received before that.
         byte_count: usize,
     },
-    /// What arrived is not a response that this client understands.
+    /// The bytes are not a response that this client understands.
     #[error(transparent)]
     Response(#[from] ResponseError),
 }
 
 impl Connection {
-    /// Connects, without delay for small writes.
+    /// Connects, and disables Nagle's algorithm.
     pub(crate) async fn open(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, received: BytesMut::with_capacity(READ_BYTES) })
     }
 
-    /// Sends one request and waits for the whole response. After an error the connection is of no
-    /// use.
+    /// Sends one request and waits for the whole response. After an error the connection is
+    /// unusable.
     pub(crate) async fn exchange(&mut self, request: &[u8]) -> Result<Response<'_>, ClientError> {
         self.received.clear();
         self.stream.write_all(request).await?;
@@ -89,7 +89,7 @@ impl Connection {
     }
 }
 
-/// The bytes of a request. The caller vouches that names and values hold no line ends.
+/// The bytes of a request. Names and values must not contain line ends.
 pub(crate) fn encode_request(
     method: &str,
     path: &str,

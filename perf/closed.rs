@@ -1,4 +1,4 @@
-//! The comparison in a closed loop: every server, every number of connections, several rounds.
+//! The closed-loop comparison: every server at every number of connections, in several rounds.
 
 use std::any::Any;
 use std::fmt::Write as _;
@@ -19,35 +19,35 @@ use crate::server::Kind;
 use crate::setup::{Setup, Target};
 use crate::spread::{Spread, median};
 
-/// The parts of the answers whose latencies are told.
+/// The reported quantiles of latency.
 const QUANTILES: [(&str, f64); 6] =
     [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999), ("max", 1.0)];
 
-/// The number of connections at which wrk repeats the rows.
+/// The number of connections of the rows that wrk repeats.
 const WRK_CONNECTIONS: usize = 64;
 
-/// How long the disk alone is measured as an open loop.
+/// Duration of the open-loop measurement of the disk alone.
 const SYNC_OPEN_LOOP: Duration = Duration::from_secs(2);
 
-/// What is measured.
+/// What to measure.
 pub(crate) struct Comparison<'a> {
     pub(crate) setup: &'a Setup,
     pub(crate) peers: &'a [Peer],
     pub(crate) connections: &'a [usize],
-    /// Accounts that trade, each with one key.
+    /// Trading accounts, each with one key.
     pub(crate) account_count: u32,
-    /// The interpreter that has FastAPI.
+    /// The Python interpreter that has the packages of FastAPI.
     pub(crate) python: Option<&'a Path>,
 }
 
-/// What a comparison has found.
+/// The results.
 #[derive(Default)]
 pub(crate) struct Figures {
     samples: Vec<Sample>,
     sync: Vec<SyncTimes>,
 }
 
-/// Who sent the load.
+/// The sender of the load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Generator {
@@ -56,7 +56,7 @@ enum Generator {
     RedisBenchmark,
 }
 
-/// One measurement. Times are in microseconds, those of a processor for each request.
+/// One measurement. Times are in microseconds; CPU times are per request.
 #[derive(Clone, Serialize)]
 struct Sample {
     #[serde(serialize_with = "serialize_name")]
@@ -65,22 +65,22 @@ struct Sample {
     connection_count: usize,
     round: u32,
     throughput: f64,
-    /// As in [`QUANTILES`]; not a number where the generator does not tell.
+    /// As in [`QUANTILES`]; NaN if the generator does not report it.
     quantiles_us: [f64; QUANTILES.len()],
     server_cpu_us: f64,
     generator_cpu_us: f64,
 }
 
-/// A server that is up, until this is dropped.
+/// A running server, stopped on drop.
 enum Running {
-    /// Trades are sent to it.
+    /// Receives trades over HTTP.
     Http { target: Target, _process: Box<dyn Any> },
-    /// It has a load generator of its own.
+    /// Has its own load generator.
     Redis(Redis),
 }
 
 impl Comparison<'_> {
-    /// Measures.
+    /// Runs the measurement.
     pub(crate) fn run(&self) -> anyhow::Result<Figures> {
         let is_fastapi = |peer: &Peer| matches!(peer, Peer::Fastapi | Peer::Fastapi2);
         let stack = if self.peers.iter().any(is_fastapi) {
@@ -110,7 +110,7 @@ impl Comparison<'_> {
             let started = self.start(peer, &folder.join(format!("{peer:?}")), stack);
             running.push((peer, started.with_context(|| format!("{} failed", peer.name()))?));
         }
-        // Each comes first, in the middle and last in turn.
+        // Each server comes first, in the middle and last in turn.
         let first = round as usize % running.len().max(1);
         running.rotate_left(first);
         for &connection_count in self.connections {
@@ -138,7 +138,7 @@ impl Comparison<'_> {
     fn start(&self, peer: Peer, folder: &Path, stack: Option<&Stack>) -> anyhow::Result<Running> {
         let own = |kind| self.setup.start(kind, folder, &[]);
         let fastapi = |worker_count| {
-            let stack = stack.context("there is no stack")?;
+            let stack = stack.context("the FastAPI stack was not started")?;
             let server = stack.serve(worker_count)?;
             let target = stack.target(&server);
             target.stock()?;
@@ -285,8 +285,8 @@ impl Figures {
         median(row, |sample| sample.quantiles_us[quantile])
     }
 
-    /// The highest throughput of the durable server, and at how many connections; `None` when it
-    /// was not measured.
+    /// The highest throughput of the durable server and its number of connections; `None` if it was
+    /// not measured.
     pub(crate) fn highest_durable(&self) -> Option<(f64, usize)> {
         let rows = self.samples.iter().filter(|sample| sample.peer == Peer::Durable);
         let mut connections: Vec<usize> = rows.map(|sample| sample.connection_count).collect();
@@ -302,7 +302,7 @@ impl Figures {
         [0, 1, 2].map(|index| median(&self.sync, |times| times.open_loop[index]))
     }
 
-    /// What it says for the report.
+    /// The section of the report.
     pub(crate) fn part(&self, connections: &[usize]) -> Part {
         Part {
             name: "closed",
@@ -442,7 +442,7 @@ fn microseconds_each(seconds: f64, count: u64) -> f64 {
     seconds * 1e6 / count as f64
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape that serde asks for")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
 fn serialize_name<S: serde::Serializer>(peer: &Peer, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(peer.name())
 }

@@ -1,8 +1,8 @@
-//! How fast the server is, beside what it could be at best and beside what people know: one
-//! command, one table.
+//! Measures the server's speed against the best possible and against well-known software, and
+//! prints tables.
 //!
-//! `paperbourse-perf run` measures everything; the other commands measure one thing each, some of
-//! them closer. What the columns mean and what is fair about them stands in `perf/README.md`.
+//! `paperbourse-perf run` measures everything; each of the other commands measures one thing, some
+//! in more detail. `perf/README.md` explains the columns and why the comparison is fair.
 
 mod attack;
 #[cfg(test)]
@@ -30,11 +30,11 @@ mod subscribers;
 mod trade;
 mod venue;
 
-/// What plays the venue, here as in the tests of the connector.
+/// The venue stand-in, shared with the tests of the connector.
 #[path = "../tests/polymarket"]
 mod venue_side {
     #[expect(dead_code, unused_imports, reason = "the tests of the connector use the rest")]
-    #[expect(clippy::unwrap_used, reason = "it is made for tests")]
+    #[expect(clippy::unwrap_used, reason = "made for tests")]
     pub(crate) mod standin;
 }
 
@@ -43,7 +43,7 @@ use clap::{Args, Parser, Subcommand};
 use report::Part;
 use setup::{Setup, SetupArgs};
 
-/// Accounts that trade where nobody says how many.
+/// Trading accounts of commands without an option for their number.
 const ACCOUNTS: u32 = 64;
 
 /// The load generator of paperbourse.
@@ -56,24 +56,25 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Measure everything beside all peers and print the table
+    /// Measure everything, next to all peers, and print the tables
     Run(Box<run::RunArgs>),
-    /// Measure what snapshots cost those who trade meanwhile: with snapshots and with none
+    /// Measure the cost of snapshots to concurrent trades: with snapshots all the time, and with
+    /// none
     Snapshots(One<snapshots::SnapshotArgs>),
     /// Measure with many accounts, keys and orders
     Growth(One<growth::GrowthArgs>),
-    /// Measure what a bot notices of an attack, beside as many readers
+    /// Measure what a bot notices of an attack, compared with as many readers
     Attack(One<attack::AttackArgs>),
-    /// Measure subscribers of the price socket and what they cost those who trade
+    /// Measure subscribers of the price socket and their cost to concurrent trades
     Subscribers(One<subscribers::SubscriberArgs>),
     /// Measure the live venue under load: many tokens, many messages a second
     Venue(One<venue::VenueArgs>),
-    /// Play the venue, as `venue` has it done by a process of its own
+    /// Play the venue; `venue` starts this in a separate process
     #[command(hide = true)]
     StandIn(venue::stand_in::StandInArgs),
 }
 
-/// The choices of a command that measures one thing.
+/// The options of a command that measures one thing.
 #[derive(Args, Debug)]
 struct One<A: Args> {
     #[command(flatten)]

@@ -1,7 +1,7 @@
-//! Those who attack, and those who read in their stead: an open loop on a thread of its own.
+//! Attackers, and the readers that replace them: an open loop on a separate thread.
 //!
-//! All of them come from this machine, which the server takes for its proxy, and name addresses of
-//! their own in `X-Forwarded-For`.
+//! All connect from this machine, which the server trusts as a proxy, and put addresses into
+//! `X-Forwarded-For`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -21,39 +21,39 @@ use crate::client::{Connection, encode_request};
 use crate::schedule::{self, Due};
 use crate::setup::MARKET_ID;
 
-/// Connections that stay open, for each kind of request.
+/// Connections kept open for each kind of request.
 const CONNECTIONS: usize = 32;
 
-/// Addresses that the senders of wrong keys and the openers of sockets share.
+/// Addresses shared by the senders of invalid keys and the openers of sockets.
 const ATTACKER_ADDRESSES: u32 = 64;
 
-/// Addresses that read, few enough times a second each to be served.
+/// Addresses of readers; each sends rarely enough to be served.
 const READER_ADDRESSES: u32 = 4_000;
 
-/// How long after the end a request may still be on its way.
+/// How long after the end a request may still be in flight.
 const LAST_ANSWER: Duration = Duration::from_secs(5);
 
-/// How long one that opens a socket waits for its end.
+/// How long the opener of a socket waits for its first frame.
 const SOCKET_PATIENCE: Duration = Duration::from_secs(5);
 
-/// A frame that closes a socket: its first byte, and the code for a credential that is no good.
+/// The first byte of a close frame, and the close code for an invalid credential.
 const CLOSE: u8 = 0x88;
 const BAD_CREDENTIAL: u16 = 4001;
 
-/// What is sent again and again.
+/// A kind of request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 pub(crate) enum Kind {
-    /// A read with a key that looks like one and is none.
+    /// A read with a well-formed key that does not exist.
     WrongKey,
-    /// A first key, asked for with a forged token from an address that was never seen.
+    /// A request for a first key, with a forged token and from a new address.
     NewAddress,
-    /// A price socket on a new connection, with a token that is none.
+    /// A price socket on a new connection, with an invalid token.
     Socket,
     /// A public read, which is served.
     Read,
 }
 
-/// How many a second, how many connections that are held, and how many that flood.
+/// Requests per second of each kind, connections to hold and connections that flood.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Plan {
     pub(crate) rates: Vec<(Kind, f64)>,
@@ -61,40 +61,40 @@ pub(crate) struct Plan {
     pub(crate) floods: usize,
 }
 
-/// What attackers got, and what they did.
+/// What attackers did, and the answers.
 #[derive(Default, Clone, Debug, Serialize)]
 pub(crate) struct Counts {
-    /// Answers by kind and status; a socket that was opened and closed at once counts by the code
-    /// of its close.
+    /// Answers by kind and status; a socket that was opened and closed at once counts by its close
+    /// code.
     pub(crate) answers: BTreeMap<Kind, BTreeMap<u16, u64>>,
-    /// Requests that were due and never answered, by kind.
+    /// Requests that were never answered, by kind.
     pub(crate) unanswered: BTreeMap<Kind, u64>,
-    /// Connections that were held until the server ended them.
+    /// Connections that were held until the server closed them.
     pub(crate) holds_dropped: u64,
-    /// Those that the server had answered before, or that could not be opened.
+    /// Held connections that the server had answered, or that could not be opened.
     pub(crate) holds_refused: u64,
-    /// Answers to floods.
+    /// Bytes of answers to floods.
     pub(crate) flood_bytes: u64,
 }
 
-/// A thread that attacks until its time is over.
+/// A thread that attacks for a fixed time.
 pub(crate) struct Attackers(JoinHandle<anyhow::Result<Counts>>);
 
-/// What the tasks of the thread share.
+/// State shared by the tasks of the thread.
 pub(super) struct Shared {
     pub(super) address: SocketAddr,
-    /// A good token but for its signature.
+    /// A token that is valid except for its signature.
     forged_token: String,
-    /// A key of the attackers' own.
+    /// A valid key for the attackers.
     pub(super) own_key: String,
     counts: RefCell<Counts>,
-    /// Different in each request.
+    /// Unique to each request.
     number: Cell<u32>,
     pub(super) end: Instant,
 }
 
 impl Attackers {
-    /// Begins now.
+    /// Starts the attack.
     pub(crate) fn start(
         address: SocketAddr,
         forged_token: String,
@@ -118,14 +118,14 @@ impl Attackers {
         }))
     }
 
-    /// Waits for the end.
+    /// Waits for the end of the attack.
     pub(crate) fn join(self) -> anyhow::Result<Counts> {
-        self.0.join().expect("attackers end with a result").context("the attackers failed")
+        self.0.join().expect("the attackers do not panic").context("the attackers failed")
     }
 }
 
 impl Counts {
-    /// Of those that must be refused, how many were not.
+    /// The number of requests that should have been refused but were not.
     pub(crate) fn got_in(&self) -> u64 {
         let refused = [401, 429, 503, BAD_CREDENTIAL];
         let attacks = self.answers.iter().filter(|(kind, _)| **kind != Kind::Read);
@@ -133,7 +133,7 @@ impl Counts {
         statuses.filter(|(status, _)| !refused.contains(status)).map(|(_, count)| count).sum()
     }
 
-    /// Answers of all kinds.
+    /// The number of answers of all kinds.
     pub(crate) fn answered(&self) -> u64 {
         self.answers.values().flat_map(BTreeMap::values).sum()
     }
@@ -156,7 +156,7 @@ async fn attack(shared: Rc<Shared>, plan: Plan, begin: Instant) {
     }
     let deadline = shared.end + LAST_ANSWER;
     for task in tasks {
-        // What is not answered by then is counted as such where it was sent.
+        // The sender counts a request without an answer by then as unanswered.
         let _ = tokio::time::timeout_at(deadline.into(), task).await;
     }
 }
@@ -173,7 +173,7 @@ async fn send(kind: Kind, due: Rc<Due>, shared: Rc<Shared>) {
             exchange(&mut connection, shared.address, &request).await
         };
         if kind == Kind::NewAddress {
-            // Whoever is refused with a body unread finds the connection closed.
+            // After a refusal with the body unread, the server closes the connection.
             connection = None;
         }
         let Some(status) = status else { continue };
@@ -184,7 +184,7 @@ async fn send(kind: Kind, due: Rc<Due>, shared: Rc<Shared>) {
     }
 }
 
-/// The status of an answer on a connection that is kept, and made anew where it has ended.
+/// The status of an answer, on a connection that is kept and reopened if it has ended.
 async fn exchange(
     connection: &mut Option<Connection>,
     address: SocketAddr,
@@ -201,7 +201,7 @@ async fn exchange(
     status
 }
 
-/// The status of an upgrade that is refused, or the code with which the socket is closed.
+/// The status of a refused upgrade, or the close code of the socket.
 async fn open_socket(address: SocketAddr, request: &str) -> Option<u16> {
     let mut stream = TcpStream::connect(address).await.ok()?;
     stream.write_all(request.as_bytes()).await.ok()?;
@@ -216,7 +216,7 @@ async fn open_socket(address: SocketAddr, request: &str) -> Option<u16> {
     }
 }
 
-/// What has come of an upgrade, once that is known: of one that was accepted, by its first frame.
+/// The result of an upgrade once it is known; an accepted one is judged by its first frame.
 fn socket_status(received: &[u8]) -> Option<u16> {
     const UPGRADED: u16 = 101;
     let head_bytes = received.windows(4).position(|bytes| bytes == b"\r\n\r\n")? + 4;
@@ -224,7 +224,7 @@ fn socket_status(received: &[u8]) -> Option<u16> {
     match received[head_bytes..] {
         _ if status != UPGRADED => Some(status),
         [CLOSE, _, high, low, ..] => Some(u16::from_be_bytes([high, low])),
-        // Anything else is meant for somebody who is welcome.
+        // Any other frame means that the socket was accepted.
         [first, ..] if first != CLOSE => Some(UPGRADED),
         _ => None,
     }
@@ -235,7 +235,7 @@ impl Shared {
         change(&mut self.counts.borrow_mut());
     }
 
-    /// The next request of this kind, which differs from all before it.
+    /// The next request of this kind, different from all before it.
     fn request(&self, kind: Kind) -> String {
         let number = self.number.get().wrapping_add(1);
         self.number.set(number);
@@ -275,7 +275,7 @@ impl Shared {
     }
 }
 
-/// An address that no other number has; every second one is of IPv6, in a network of its own.
+/// A unique address for each number; every second one is IPv6, in a network of its own.
 fn new_address(number: u32) -> String {
     if number.is_multiple_of(2) {
         Ipv4Addr::from(0x0b00_0000 | (number / 2) & 0x00ff_ffff).to_string()
@@ -290,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_upgrade_comes_to_a_status_or_a_close() {
+    fn an_upgrade_yields_a_status_or_a_close_code() {
         let accepted = "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\n\r\n";
         for (head, frame, expected) in [
             ("HTTP/1.1 429 Too Many Requests\r\n\r\n", &b""[..], Some(429)),
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_not_refused_got_in() {
+    fn an_attacker_who_is_not_refused_got_in() {
         let mut counts = Counts::default();
         counts.answers.insert(Kind::Read, BTreeMap::from([(200, 9)]));
         counts.answers.insert(Kind::WrongKey, BTreeMap::from([(401, 2), (429, 3)]));

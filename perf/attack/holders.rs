@@ -1,5 +1,5 @@
-//! Attackers who keep something from others: the workers, by requests without a pause, or places,
-//! files and memory, by connections that they hold.
+//! Attackers that occupy resources: the workers, with requests without a pause, or slots, files and
+//! memory, with held connections.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -11,33 +11,33 @@ use tokio::net::TcpStream;
 use super::attackers::Shared;
 use crate::client::encode_request;
 
-/// Requests that are written at a time, far ahead of their answers.
+/// Requests written at a time, far ahead of their answers.
 const PIPELINED: usize = 64;
 
-/// Before the next attempt of one who was refused.
+/// Pause before a refused attacker tries again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The body that is announced, what comes of it at once, and what comes later, again and again:
-/// fast enough not to be dropped for a rate.
+/// The announced length of the body, the part sent at once, and the part sent at intervals, fast
+/// enough not to be dropped for its rate.
 const BODY_BYTES: usize = 256 * 1024;
 const FIRST_BYTES: usize = 200 * 1024;
 const LATER_BYTES: usize = 1_500;
 const LATER: Duration = Duration::from_secs(1);
 
-/// What a connection is held with.
+/// What a held connection has sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Hold {
-    /// Not a byte.
+    /// Nothing.
     Nothing,
-    /// The head of a request that does not end.
+    /// An unfinished request head.
     Head,
-    /// A body without a credential.
+    /// An unfinished body without a credential.
     StrangersBody,
-    /// A body with a good key.
+    /// An unfinished body with a valid key.
     Body,
 }
 
-/// Sends requests that cost no credential, and forgets the answers.
+/// Sends requests that need no credential, and discards the answers.
 pub(super) async fn flood(shared: Rc<Shared>) {
     let request = encode_request("GET", "/v1/health", shared.address, &[], "");
     let requests = request.repeat(PIPELINED).into_bytes();
@@ -49,7 +49,7 @@ pub(super) async fn flood(shared: Rc<Shared>) {
     }
 }
 
-/// Until the connection ends.
+/// Floods until the connection ends.
 async fn flood_once(shared: &Shared, requests: &[u8]) -> Option<()> {
     let mut stream = TcpStream::connect(shared.address).await.ok()?;
     let (mut reader, mut writer) = stream.split();
@@ -67,9 +67,9 @@ async fn flood_once(shared: &Shared, requests: &[u8]) -> Option<()> {
     None
 }
 
-/// Holds a connection, and makes a new one when it ends.
+/// Holds a connection, and opens a new one when it ends.
 pub(super) async fn hold(kind: Hold, number: usize, shared: Rc<Shared>) {
-    // Not all of them at once.
+    // Staggers the connections.
     tokio::time::sleep(Duration::from_millis(number as u64)).await;
     while Instant::now() < shared.end {
         let held = held(kind, &shared);
@@ -85,7 +85,7 @@ pub(super) async fn hold(kind: Hold, number: usize, shared: Rc<Shared>) {
     }
 }
 
-/// Whether the server has ended the connection without a word.
+/// Whether the server closed the connection without an answer.
 async fn held(kind: Hold, shared: &Shared) -> bool {
     let Ok(mut stream) = TcpStream::connect(shared.address).await else { return false };
     if stream.write_all(&beginning(kind, shared.address, &shared.own_key)).await.is_err() {
@@ -100,14 +100,14 @@ async fn held(kind: Hold, shared: &Shared) -> bool {
         std::future::pending::<()>().await;
     };
     tokio::select! {
-        // A reset is an end as well.
+        // A reset also ends the connection.
         _ = reader.read_to_end(&mut received) => {}
         () = trickle => {}
     }
     received.is_empty()
 }
 
-/// What is sent at once.
+/// The bytes sent at once.
 fn beginning(kind: Hold, address: SocketAddr, own_key: &str) -> Vec<u8> {
     let post = |credential: &str, body_bytes| {
         let head = format!(
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_held_is_never_a_whole_request() {
+    fn a_held_request_is_never_complete() {
         let address = "127.0.0.1:1".parse().unwrap();
         for (kind, has_head, body_bytes) in [
             (Hold::Nothing, false, 0),

@@ -2,7 +2,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// What the client makes of a response that arrives in these pieces.
+/// The client's result for a response that arrives in these pieces.
 async fn receive(pieces: &[&[u8]]) -> Result<(u16, Vec<u8>, usize), ClientError> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -12,7 +12,7 @@ async fn receive(pieces: &[&[u8]]) -> Result<(u16, Vec<u8>, usize), ClientError>
         let mut request = [0; 4];
         stream.read_exact(&mut request).await.unwrap();
         for piece in pieces {
-            // A client that has seen enough hangs up before the last piece.
+            // The client hangs up early once it has found an error.
             if stream.write_all(piece).await.is_err() {
                 break;
             }
@@ -57,7 +57,7 @@ async fn a_server_that_hangs_up_is_an_error() {
 }
 
 #[test]
-fn a_request_says_how_long_its_body_is() {
+fn a_request_states_the_length_of_its_body() {
     let host: SocketAddr = "127.0.0.1:8080".parse().unwrap();
     assert_eq!(
         encode_request("POST", "/trade", host, &[("X-API-Key", "k")], "{}"),
