@@ -1,5 +1,5 @@
-//! What the benches have found out about the engine alone: the newest results of `cargo bench` on
-//! this machine, as criterion left them beside the binaries.
+//! The benchmarks of the engine alone: the newest results of `cargo bench` on this machine, which
+//! criterion left next to the binaries.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::report::{Goal, Part};
 
-/// A bench and the nanoseconds that it may take. A name that ends in a slash means the slowest of
-/// its group.
+/// A benchmark and the most nanoseconds that it may take. A name that ends in a slash stands for
+/// the slowest of its group.
 const BOUNDS: [(&str, f64); 4] = [
     ("engine/trade: two names, two levels, fee", 400.0),
     ("engine/trade: no names, one level, fee", 200.0),
@@ -20,10 +20,10 @@ const BOUNDS: [(&str, f64); 4] = [
     ("route/", 30.0),
 ];
 
-/// Reading a body, and what it must not be slower than.
+/// Reading a body, and the benchmark that it must not be slower than.
 const BODY: [&str; 2] = ["trade_body/read", "trade_body/serde_json_into_struct"];
 
-/// The result of one bench, in nanoseconds.
+/// The result of one benchmark, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 struct Estimate {
     median: f64,
@@ -31,14 +31,14 @@ struct Estimate {
     highest: f64,
 }
 
-/// The results of benches by their names, and how old the oldest of those that are shown is.
+/// The results by name, and the age of the oldest one that is shown.
 pub(crate) struct Figures {
     estimates: BTreeMap<String, Estimate>,
     age: Option<Duration>,
 }
 
 impl Figures {
-    /// Reads what lies in a folder of criterion's; there may be nothing.
+    /// Reads the results in criterion's folder, which may be missing.
     pub(crate) fn read(folder: &Path) -> Self {
         let mut figures = Self { estimates: BTreeMap::new(), age: None };
         let mut folders = vec![folder.to_owned()];
@@ -56,12 +56,12 @@ impl Figures {
         figures
     }
 
-    /// Where criterion leaves them: beside the folder of this program.
+    /// Criterion's default folder, next to that of this program.
     pub(crate) fn default_folder() -> Option<PathBuf> {
         Some(std::env::current_exe().ok()?.parent()?.with_file_name("criterion"))
     }
 
-    /// What it says for the report.
+    /// The section of the report.
     pub(crate) fn part(&self) -> Part {
         let mut markdown = String::new();
         match self.age {
@@ -105,7 +105,7 @@ impl Figures {
         goals
     }
 
-    /// The median of a bench, or the highest of a group; not a number where there is none.
+    /// The median of a benchmark, or the highest of a group; NaN if there is none.
     fn slowest(&self, name: &str) -> f64 {
         let found = self.estimates.iter().filter(|(known, _)| is_named(known, name));
         found.map(|(_, estimate)| estimate.median).fold(f64::NAN, f64::max)
@@ -120,7 +120,7 @@ fn is_named(name: &str, shown: &str) -> bool {
     name == shown || (shown.ends_with('/') && name.starts_with(shown))
 }
 
-/// The result whose newest run lies in this folder, and how old it is.
+/// The newest result in this folder, and its age.
 fn read_result(folder: &Path) -> Option<(String, Estimate, Duration)> {
     let path = folder.join("new/estimates.json");
     let read = |path: &Path| -> Option<Value> {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_found_by_their_names_and_the_slowest_of_a_group_counts() {
+    fn results_are_found_by_name_and_the_slowest_of_a_group_counts() {
         let folder = tempfile::tempdir().unwrap();
         leave(folder.path(), "engine/five", "engine/walk of five levels", 35.0);
         leave(folder.path(), "route/a", "route/trade", 12.0);

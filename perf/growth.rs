@@ -1,4 +1,4 @@
-//! Whether the server slows down as it grows: the same load on little and on much of something.
+//! Whether the server slows down as it grows: the same load with little and with much data.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -23,22 +23,22 @@ const CONNECTIONS: usize = 64;
 /// Accounts of the small server.
 const FEW_ACCOUNTS: u64 = 1_000;
 
-/// Accounts that hold the orders, and of the server without any.
+/// Accounts of the servers that are compared with and without orders.
 const HOLDING_ACCOUNTS: u64 = 100_000;
 
-/// The choices of this measurement.
+/// The options of this measurement.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct GrowthArgs {
-    /// Accounts, each with a key, against a thousand
+    /// Accounts with one key each, compared with a thousand
     #[arg(long, default_value_t = 1_000_000, value_name = "N")]
     grown_accounts: u64,
 
-    /// Kept orders, against none
+    /// Kept orders, compared with none
     #[arg(long, default_value_t = 10_000_000, value_name = "N")]
     grown_orders: u64,
 }
 
-/// How much a server holds.
+/// The data of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Size {
@@ -54,28 +54,28 @@ struct Sample {
     size: Size,
     round: u32,
     throughput: f64,
-    /// Processor time of the server for each request, in microseconds.
+    /// The server's CPU time per request, in microseconds.
     server_cpu_us: f64,
     creation: Option<Creation>,
 }
 
-/// How long the creation of a key takes, one after the other on one connection.
+/// The time to create a key, one after another on one connection.
 #[derive(Clone, Copy, Serialize)]
 struct Creation {
     count: u64,
     p50_us: f64,
     p99_us: f64,
-    /// Processor time of the server for making a key and ending it, in microseconds.
+    /// The server's CPU time for creating and revoking a key, in microseconds.
     server_cpu_us: f64,
 }
 
-/// What was measured.
+/// The results.
 pub(crate) struct Figures {
     arguments: GrowthArgs,
     samples: Vec<Sample>,
 }
 
-/// A server that holds so much.
+/// A running server with this much data.
 struct Grown {
     size: Size,
     target: Target,
@@ -96,13 +96,13 @@ impl Size {
         Contents { accounts, has_keys: true, trades }
     }
 
-    /// Keys are made where the number of keys is what grows.
+    /// Keys are created only where the number of keys grows.
     fn makes_keys(self) -> bool {
         matches!(self, Self::FewAccounts | Self::ManyAccounts)
     }
 }
 
-/// Measures.
+/// Runs the measurement.
 pub(crate) fn run(setup: &Setup, arguments: &GrowthArgs) -> anyhow::Result<Figures> {
     let mut grown = Vec::new();
     for size in Size::ALL {
@@ -154,7 +154,7 @@ impl Grown {
     }
 }
 
-/// Makes keys and ends each again, so that no account has too many.
+/// Creates keys and revokes each again, so that no account reaches its limit.
 #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
 fn create_keys(target: &Target, measured: Duration) -> anyhow::Result<Creation> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -166,7 +166,7 @@ fn create_keys(target: &Target, measured: Duration) -> anyhow::Result<Creation> 
         let end = Instant::now() + measured;
         let mut keys = target.keys.iter().cycle();
         while Instant::now() < end || taken_ns.is_empty() {
-            let key = keys.next().context("there are accounts")?;
+            let key = keys.next().context("the target has no keys")?;
             let headers = [("X-API-Key", key.as_str())];
             let create = encode_request("POST", "/v1/keys", target.address, &headers, "{}");
             let began = Instant::now();
@@ -192,7 +192,7 @@ fn create_keys(target: &Target, measured: Duration) -> anyhow::Result<Creation> 
     })
 }
 
-/// The keys of so many accounts in an order that no cache foresees.
+/// The keys of this many accounts in an order that defeats the caches.
 fn shuffled_keys(count: u64) -> Vec<String> {
     let mut keys: Vec<String> =
         (0..count).map(|number| prepared::raw_key(number).expose().to_owned()).collect();
@@ -200,12 +200,12 @@ fn shuffled_keys(count: u64) -> Vec<String> {
     for index in (1..keys.len()).rev() {
         seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         let other = (seed >> 32) % (index as u64 + 1);
-        keys.swap(index, usize::try_from(other).expect("below another index"));
+        keys.swap(index, usize::try_from(other).expect("an index into the keys"));
     }
     keys
 }
 
-/// What the system writes back later would be measured.
+/// Later write-back by the system would disturb the measurement.
 fn sync_all(folder: &Path) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
@@ -219,7 +219,7 @@ fn sync_all(folder: &Path) -> anyhow::Result<()> {
 }
 
 impl Figures {
-    /// What it says for the report.
+    /// The section of the report.
     pub(crate) fn part(&self) -> Part {
         Part {
             name: "growth",
@@ -264,7 +264,7 @@ impl Figures {
             Goal::at_most(
                 format!("6: p50 of making a key with {accounts} keys / with {FEW_ACCOUNTS}"),
                 creation(Size::ManyAccounts) / creation(Size::FewAccounts),
-                // The same, but for what two measurements of the same thing differ.
+                // Equal, except for the variation between two measurements.
                 1.1,
             ),
         ]
@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_key_is_walked_through_once() {
+    fn shuffled_keys_hold_every_key_once() {
         let mut keys = shuffled_keys(1000);
         assert_ne!(keys[..3], [0, 1, 2].map(|n| prepared::raw_key(n).expose().to_owned()));
         keys.sort_unstable();

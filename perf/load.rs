@@ -1,9 +1,9 @@
-//! A load for a fixed time, closed or open.
+//! A closed-loop or open-loop load for a fixed time.
 //!
-//! In a closed loop each connection sends its next request when it has the answer to the one
-//! before. It tells honest throughput; its percentiles are those of requests that wait for their
-//! turn. In an open loop requests are due at a rate, whether or not the server keeps up, and a
-//! latency counts from when its request was due.
+//! In a closed loop, each connection sends its next request when it has the answer to the previous
+//! one. This measures throughput faithfully, but its percentiles are those of requests that wait
+//! for their turn. In an open loop, requests are due at a fixed rate, whether or not the server
+//! keeps up, and latency counts from the time a request was due.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -22,60 +22,60 @@ use crate::machine::{CpuClock, cpu_seconds};
 use crate::schedule::{self, Due};
 use crate::trade::{Side, TradeTemplate};
 
-/// Latencies are counted to a nanosecond up to this, with three digits.
+/// The highest recorded latency; the histogram keeps three digits.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
-/// How long the last answers may take after the end of a load before it counts as hung.
+/// How long the last answers may take after the end before the load counts as hung.
 const LAST_ANSWER_SECONDS_MAX: u64 = 30;
 
-/// What is sent, where, and for how long.
+/// What to send, where, and for how long.
 #[derive(Clone)]
 pub(crate) struct Load {
-    /// To which server.
+    /// The server's address.
     pub(crate) address: SocketAddr,
-    /// Which requests.
+    /// The requests.
     pub(crate) template: Arc<TradeTemplate>,
-    /// Every connection walks through these, so that few connections use all accounts as well.
+    /// Every connection cycles through all of these, so that even few connections use all accounts.
     pub(crate) keys: Arc<[String]>,
-    /// Requests a second of all connections together, in an open loop; without it, a closed one.
+    /// Total requests per second in an open loop; `None` for a closed loop.
     pub(crate) rate: Option<f64>,
-    /// How many connections there are.
+    /// The number of connections.
     pub(crate) connection_count: usize,
-    /// How many threads share them.
+    /// The number of threads that share them.
     pub(crate) thread_count: usize,
-    /// Before anything counts.
+    /// The time before measuring starts.
     pub(crate) warm_up: Duration,
-    /// What counts.
+    /// The measured time.
     pub(crate) measured: Duration,
-    /// The processes that serve; what they have started serves too.
+    /// The server's processes; their descendants count too.
     pub(crate) server_pids: Vec<u32>,
-    /// Different in each load of a run, so that no idempotency key comes twice.
+    /// Unique to each load of a run, so that no idempotency key repeats.
     pub(crate) run_number: u32,
 }
 
-/// What came of a load.
+/// The result of a load.
 pub(crate) struct Outcome {
-    /// From when a request was sent, or was due in an open loop, to the last byte of its answer, in
-    /// nanoseconds.
+    /// Latencies in nanoseconds, from when a request was sent, or was due in an open loop, to the
+    /// last byte of its answer.
     pub(crate) latency_ns: Histogram<u64>,
-    /// Answers by status, while it counted.
+    /// Answers in the measured time, by status.
     pub(crate) statuses: BTreeMap<u16, u64>,
-    /// For how long it counted: to the end, or to the last answer when that came later.
+    /// The measured time, until the end or the last answer, whichever was later.
     pub(crate) elapsed: Duration,
-    /// What this process burned meanwhile.
+    /// CPU time of this process meanwhile.
     pub(crate) generator_cpu_seconds: f64,
-    /// What the server burned meanwhile.
+    /// CPU time of the server meanwhile.
     pub(crate) server_cpu_seconds: f64,
 }
 
-/// What one thread counts.
+/// The measurements of one thread.
 struct Recorder {
     latency_ns: Histogram<u64>,
     statuses: BTreeMap<u16, u64>,
     last_answer: Option<Instant>,
 }
 
-/// When a load begins to count and when it ends.
+/// The measured time.
 #[derive(Clone, Copy)]
 struct Window {
     begin: Instant,
@@ -105,7 +105,7 @@ impl Load {
         let mut total = Recorder::new();
         for thread in threads {
             let Recorder { latency_ns, statuses, last_answer } =
-                thread.join().expect("a generator thread ends with a result")?;
+                thread.join().expect("generator threads do not panic")?;
             total.last_answer = total.last_answer.max(last_answer);
             total.latency_ns.add(latency_ns).context("histograms of one shape add up")?;
             for (status, count) in statuses {
@@ -123,7 +123,7 @@ impl Load {
         })
     }
 
-    /// Every `thread_count`-th connection, on one runtime.
+    /// Runs every `thread_count`-th connection, on one runtime.
     fn run_thread(
         &self,
         index: usize,
@@ -155,7 +155,7 @@ impl Load {
         let deadline = window.end + Duration::from_secs(LAST_ANSWER_SECONDS_MAX);
         let all = tasks.run_until(async {
             for handle in handles {
-                handle.await.expect("a connection's task ends with a result")?;
+                handle.await.expect("the tasks of connections do not panic")?;
             }
             anyhow::Ok(())
         });
@@ -177,9 +177,9 @@ impl Load {
     ) -> anyhow::Result<()> {
         let mut connection = Connection::open(self.address).await.context("failed to connect")?;
         let mut request = Vec::new();
-        // The run, the connection and the request, each in bits of its own.
+        // The run, the connection and the request, each in separate bits.
         let first_name = u128::from(self.run_number) << 96 | (number as u128) << 64;
-        // The share that a key has bought is sold with the same key; then comes another's turn.
+        // Each key sells the share that it bought before the next key takes its turn.
         let keys = (number..).step_by(self.connection_count);
         let keys = keys.map(|turn| &self.keys[turn % self.keys.len()]);
         let trades = keys.flat_map(|key| [(key, Side::Buy), (key, Side::Sell)]);
@@ -204,8 +204,8 @@ impl Recorder {
         Self { latency_ns, statuses: BTreeMap::new(), last_answer: None }
     }
 
-    /// Counts every request that was sent within the window, however late its answer came: to leave
-    /// out what was in flight at the end would hide a server that stalls there.
+    /// Counts every request that was sent within the window, however late its answer: leaving out
+    /// those in flight at the end would hide a server that stalls there.
     fn record(
         &mut self,
         window: Window,
@@ -225,19 +225,19 @@ impl Recorder {
 }
 
 impl Outcome {
-    /// Answers a second.
+    /// Answers per second.
     #[expect(clippy::cast_precision_loss, reason = "shown with four digits")]
     pub(crate) fn throughput(&self) -> f64 {
         self.latency_ns.len() as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// The latency below which this part of the answers stayed, in microseconds.
+    /// This quantile of the latencies, in microseconds.
     #[expect(clippy::cast_precision_loss, reason = "shown with four digits")]
     pub(crate) fn quantile_us(&self, quantile: f64) -> f64 {
         self.latency_ns.value_at_quantile(quantile) as f64 / 1e3
     }
 
-    /// Answers that were no success.
+    /// The number of unsuccessful answers.
     pub(crate) fn failure_count(&self) -> u64 {
         let failed = self.statuses.iter().filter(|(status, _)| !(200..300).contains(*status));
         failed.map(|(_, count)| count).sum()
@@ -251,7 +251,7 @@ mod tests {
     use crate::trade::Instrument;
 
     #[test]
-    fn a_request_counts_by_when_it_was_sent() {
+    fn a_request_counts_by_the_time_it_was_sent() {
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
         let window = Window { begin: at(100), end: at(200) };
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_counts_what_a_server_answers() {
+    fn a_load_counts_the_servers_answers() {
         for rate in [None, Some(500.0)] {
             check_counts(rate);
         }
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(outcome.statuses[&200], outcome.latency_ns.len());
         assert!(outcome.quantile_us(0.5) <= outcome.quantile_us(1.0));
         if rate.is_some() {
-            // 500 a second for a fifth of a second, each counted however late it was sent.
+            // 500 a second for a fifth of a second; each counts, however late it was sent.
             assert!((95..=105).contains(&outcome.latency_ns.len()), "{:?}", outcome.statuses);
         }
     }

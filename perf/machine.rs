@@ -1,4 +1,4 @@
-//! What the measurement ran on: the machine, its disk, and how much processor time went where.
+//! The machine and its disk, and the CPU time of processes.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -11,27 +11,27 @@ use anyhow::{Context as _, ensure};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Ticks of the processor clock in `/proc`, which Linux fixes at 100 a second for its users.
+/// Ticks per second in `/proc`, which Linux fixes at 100 for user space.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Syncs one after the other that are timed to know the disk, unless they take too long; and what
-/// each writes.
+/// The number of consecutive syncs that measure the disk, unless they take too long, and the size
+/// of each write.
 const SYNC_COUNT: u64 = 2_000;
 const SYNCS_MAX: Duration = Duration::from_secs(2);
 const SYNC_BYTES: usize = 512;
 
-/// Whose processor time.
+/// The processes whose CPU time to read.
 #[derive(Clone, Copy)]
 pub(crate) enum CpuClock<'a> {
-    /// This process's.
+    /// This process.
     Own,
-    /// That of the children of this process that have ended.
+    /// The children of this process that have ended.
     EndedChildren,
-    /// That of these processes, and of all that they have started.
+    /// These processes and all their descendants.
     Trees(&'a [u32]),
 }
 
-/// What a line of `/proc/PID/stat` says about a process.
+/// Figures from `/proc/PID/stat`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct ProcessTimes {
     parent: u32,
@@ -41,7 +41,7 @@ struct ProcessTimes {
 
 impl ProcessTimes {
     fn parse(stat: &str) -> Option<Self> {
-        // The name stands in parentheses and may hold anything; the numbers come behind it.
+        // The name is in parentheses and may contain anything; the numbers follow it.
         let (_, numbers) = stat.rsplit_once(')')?;
         let number = |index| numbers.split_whitespace().nth(index);
         let seconds = |index| Some(number(index)?.parse::<f64>().ok()? / TICKS_PER_SECOND);
@@ -59,7 +59,7 @@ impl ProcessTimes {
     }
 }
 
-/// Seconds of processor time that processes have burned, their threads together.
+/// Seconds of CPU time of these processes, including all threads.
 pub(crate) fn cpu_seconds(clock: CpuClock<'_>) -> anyhow::Result<f64> {
     match clock {
         CpuClock::Own => Ok(ProcessTimes::read("self")?.own_seconds),
@@ -73,7 +73,7 @@ fn trees_cpu_seconds(roots: &[u32]) -> anyhow::Result<f64> {
     for entry in fs::read_dir("/proc").context("failed to read /proc")? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         let Ok(pid) = name.parse::<u32>() else { continue };
-        // A process may end between the list and the look.
+        // A process may end after it was listed.
         let Ok(times) = ProcessTimes::read(&name) else { continue };
         all.insert(pid, times);
     }
@@ -93,7 +93,7 @@ fn trees_cpu_seconds(roots: &[u32]) -> anyhow::Result<f64> {
     Ok(members.map(|(_, times)| times.own_seconds + times.ended_children_seconds).sum())
 }
 
-/// The memory of a process that is not swapped out.
+/// The resident memory of a process.
 pub(crate) fn resident_bytes(pid: u32) -> anyhow::Result<u64> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).with_context(|| format!("failed to read {path}"))?;
@@ -102,18 +102,19 @@ pub(crate) fn resident_bytes(pid: u32) -> anyhow::Result<u64> {
     Ok(kilobytes.with_context(|| format!("{path} does not tell the memory"))? * 1024)
 }
 
-/// How long the disk takes for 512 bytes, in microseconds.
+/// Latency of writing 512 bytes to disk, in microseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct SyncTimes {
-    /// One after the other: half stay below.
+    /// The median of consecutive syncs.
     pub(crate) p50: f64,
-    /// One after the other: all but one in a hundred stay below.
+    /// The 99th percentile of consecutive syncs.
     pub(crate) p99: f64,
-    /// Due at half of the highest rate, from when each was due: the same, and one in a thousand.
+    /// p50, p99 and p99.9 of syncs that are due at half of the highest rate, from when each was
+    /// due.
     pub(crate) open_loop: [f64; 3],
 }
 
-/// Times the disk alone: one sync after the other, and then for so long as an open loop.
+/// Measures the disk alone: consecutive syncs, and then an open loop for this long.
 pub(crate) fn sync_times(folder: &Path, open_loop: Duration) -> anyhow::Result<SyncTimes> {
     let path = folder.join("sync-probe");
     let file = File::create(&path).with_context(|| format!("failed to make {}", path.display()))?;
@@ -144,7 +145,8 @@ pub(crate) fn sync_times(folder: &Path, open_loop: Duration) -> anyhow::Result<S
     let began = Instant::now();
     let mut due = began;
     while due < began + open_loop {
-        // Only what the sync before took too long counts; how long a sleep takes is not the disk.
+        // A sync counts from when it was due only if the previous one took too long: oversleeping
+        // is not the disk's fault.
         let is_late = Instant::now() >= due;
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         let from = if is_late { due } else { Instant::now() };
@@ -157,7 +159,7 @@ pub(crate) fn sync_times(folder: &Path, open_loop: Duration) -> anyhow::Result<S
     Ok(SyncTimes { p50, p99, open_loop })
 }
 
-/// The type of the filesystem that holds this folder; an error when it is in memory, where a sync
+/// The type of the filesystem that holds this folder; an error if it is in memory, where a sync
 /// does nothing.
 pub(crate) fn disk_filesystem(folder: &Path) -> anyhow::Result<String> {
     let folder = folder.canonicalize().with_context(|| format!("no {}", folder.display()))?;
@@ -172,8 +174,8 @@ pub(crate) fn disk_filesystem(folder: &Path) -> anyhow::Result<String> {
     Ok(kind.to_owned())
 }
 
-/// The type of the mount that is nearest above a folder; of two on one place the later covers the
-/// earlier.
+/// The type of the innermost mount that contains a folder; of two mounts at one place, the later
+/// covers the earlier.
 fn filesystem<'a>(mounts: &'a str, folder: &Path) -> Option<&'a str> {
     let mounts = mounts.lines().filter_map(|line| {
         let (mount, kind) = line.split_once(" - ")?;
@@ -183,7 +185,7 @@ fn filesystem<'a>(mounts: &'a str, folder: &Path) -> Option<&'a str> {
     mounts.max_by_key(|&(depth, _)| depth).map(|(_, kind)| kind)
 }
 
-/// The machine and the build, in a line each. `filesystem` is that of the scratch folder.
+/// The machine and the build, one line each. `filesystem` is that of the scratch folder.
 pub(crate) fn description(filesystem: String) -> Vec<(&'static str, String)> {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu
@@ -205,8 +207,8 @@ pub(crate) fn description(filesystem: String) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Names the commit of the checkout that this was built from, wherever it is run, and says `-dirty`
-/// when what is built may differ from it.
+/// Names the commit of the checkout that this was built from, from any working directory, with
+/// `-dirty` if the build may differ from it.
 const COMMIT: [&str; 8] = [
     "-C",
     env!("CARGO_MANIFEST_DIR"),
@@ -237,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_mount_tells_the_filesystem() {
+    fn the_innermost_mount_determines_the_filesystem() {
         const MOUNTS: &str = "\
             22 1 8:1 / / rw,relatime - ext4 /dev/vda rw\n\
             23 22 0:5 / /tmp rw shared:4 master:1 - xfs /dev/vdb rw\n\
@@ -269,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_told_by_what_stands_behind_its_name() {
+    fn the_fields_after_a_process_name_are_parsed() {
         let stat = "17 (a) b (c) S 5 17 17 0 -1 4194304 100 0 0 0 150 50 25 75 20 0 1 0 9 9 9";
         let expected = ProcessTimes { parent: 5, own_seconds: 2.0, ended_children_seconds: 1.0 };
         assert_eq!(ProcessTimes::parse(stat), Some(expected));
@@ -277,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_children_burn_counts_with_their_root() {
+    fn cpu_time_of_children_counts_towards_their_root() {
         let mut child = Command::new("sh")
             .args(["-c", "while :; do :; done & echo $!; wait"])
             .stdout(Stdio::piped())
@@ -288,7 +290,7 @@ mod tests {
         while cpu_seconds(CpuClock::Trees(&[child.id()])).unwrap() < 0.05 {
             std::thread::yield_now();
         }
-        // The loop is a child of the shell, and it alone burns.
+        // The loop is a child of the shell, and only it uses CPU time.
         let own = ProcessTimes::read(&child.id().to_string()).unwrap().own_seconds;
         Command::new("kill").args(["-KILL", looper.trim()]).status().unwrap();
         child.wait().unwrap();

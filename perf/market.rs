@@ -1,15 +1,15 @@
-//! The market that orders are decided against where nothing else of a venue is wanted.
+//! A market to decide orders against, for code that needs nothing else of a venue.
 
 use paperbourse::ids::Timestamp;
 use paperbourse::market::book::{Book, Ladder, Level};
 use paperbourse::market::catalogue::{Fees, MarketInfo, Outcome};
 use paperbourse::money::{FeeRate, Price, Shares};
 
-/// The venue's name of the market.
+/// The venue's condition id of the market.
 pub(crate) const MARKET_ID: &str =
     "0x5f65177b394277fd294cd75650044e32ba009a95022d88a0c1d565897d72f8f1";
 
-/// One market with the usual fee, and this book for its first outcome.
+/// A market with the usual fee, and this book for its first outcome.
 pub(crate) fn market(labels: [&str; 2], ladder: Ladder, now: Timestamp) -> (MarketInfo, Book) {
     let outcomes = labels.map(|label| Outcome {
         label: label.into(),
@@ -20,7 +20,7 @@ pub(crate) fn market(labels: [&str; 2], ladder: Ladder, now: Timestamp) -> (Mark
     (info, Book::new(ladder, now))
 }
 
-/// A bid at 57 cents and asks at 58 and 59, each for so many shares.
+/// A bid at 57 cents and asks at 58 and 59, with these numbers of shares.
 pub(crate) fn three_levels(shares: [i64; 3]) -> Ladder {
     let [bid, near, far] = shares;
     Ladder::from_levels(vec![level(57, bid)], vec![level(58, near), level(59, far)])

@@ -1,4 +1,4 @@
-//! What one trade asks of the allocator: over a real socket, in all threads of the whole server.
+//! Memory requested from the allocator per trade: over a real socket, in all threads of the server.
 
 use super::allocator::{self, Allocated, allocated};
 use super::client::{Connection, Orders, Shape};
@@ -6,17 +6,17 @@ use super::recording;
 use super::server::{Journal, Server, start_bare};
 use super::table::Count;
 
-/// What the server still does after the last answer of a window is counted with the next one.
+/// The server's work after the last answer of a window is counted in the next window.
 const TRADES_PER_WINDOW: u32 = 100;
-/// In most of them no table grows and no timer of the background goes off.
+/// In most windows, no table grows and no background timer fires.
 const WINDOWS: usize = 21;
 const WARM_UP_TRADES: u32 = 500;
 
-/// The shapes of orders, by name.
+/// The shapes of orders, with names.
 const SHAPES: [(Shape, &str); 2] =
     [(Shape::Plain, "trade"), (Shape::Rich, "trade with two names and two levels")];
 
-/// Where the journal is, by name.
+/// The places of the journal, with names.
 const JOURNALS: [(Journal, &str); 2] = [(Journal::Memory, "in memory"), (Journal::Disk, "on disk")];
 
 /// Counts for bare hyper and for each kind of trade.
@@ -35,7 +35,7 @@ pub(crate) fn count() -> Vec<Count> {
     counts
 }
 
-/// Prints who asks for memory while a server answers one order that is like any other.
+/// Prints the call sites of all allocations while the server answers one typical order.
 pub(crate) fn print_sites() {
     let server = Server::in_process(Journal::Memory);
     let mut orders = server.orders("one", Shape::Plain);
@@ -58,7 +58,7 @@ fn rows(operation: &str, [allocations, bytes]: [f64; 2]) -> Vec<Count> {
     ]
 }
 
-/// Allocations and bytes of one order among many, each as the median of windows.
+/// Allocations and bytes per order among many, each as the median of the windows.
 fn steady(connection: &mut Connection, orders: &mut Orders) -> [f64; 2] {
     for _ in 0..WARM_UP_TRADES {
         connection.trade(orders);
@@ -75,7 +75,7 @@ fn steady(connection: &mut Connection, orders: &mut Orders) -> [f64; 2] {
     let median = |part: fn(&Allocated) -> usize| {
         let mut values: Vec<_> = windows.iter().map(part).collect();
         values.sort_unstable();
-        let value = u32::try_from(values[WINDOWS / 2]).expect("some megabytes at most");
+        let value = u32::try_from(values[WINDOWS / 2]).expect("a few megabytes at most");
         f64::from(value) / f64::from(TRADES_PER_WINDOW)
     };
     [median(|window| window.allocations), median(|window| window.bytes)]

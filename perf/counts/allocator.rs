@@ -1,4 +1,4 @@
-//! The server's allocator, and how much it was asked for.
+//! The server's allocator, with a count of all requests.
 
 #![expect(unsafe_code, reason = "an allocator that counts is an unsafe trait around a safe one")]
 
@@ -15,21 +15,21 @@ static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 static ALLOCATED_BYTES: AtomicUsize = AtomicUsize::new(0);
 static FREED_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Callers that are told of each allocation.
+/// The number of recorded callers of each allocation.
 const CALLERS_MAX: usize = 8;
 
 static IS_TRACED: AtomicBool = AtomicBool::new(false);
 static SITES: Mutex<Vec<Site>> = Mutex::new(Vec::new());
 
 thread_local! {
-    /// Whether this thread notes an allocation, which takes allocations.
+    /// Whether this thread is recording an allocation, which itself allocates.
     static IS_NOTING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Counts what all threads ask for.
+/// Counts the requests of all threads.
 pub(crate) struct Counting;
 
-/// What was asked for since the process began, or between two moments.
+/// The requests since the process began, or between two moments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allocated {
     /// A block that grows in place counts like one that moves.
@@ -37,14 +37,14 @@ pub(crate) struct Allocated {
     pub(crate) bytes: usize,
 }
 
-/// One allocation and who asked for it.
+/// One allocation and its callers.
 pub(crate) struct Site {
     pub(crate) bytes: usize,
-    /// The functions above the allocator, innermost first, each with its place in the sources.
+    /// The functions above the allocator, innermost first, each with its source location.
     pub(crate) callers: Vec<String>,
 }
 
-// SAFETY: every call goes to the server's allocator as it came.
+// SAFETY: every call is passed to the server's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size());
@@ -78,32 +78,32 @@ fn note(bytes: usize) {
     if IS_TRACED.load(Ordering::Relaxed) && !IS_NOTING.replace(true) {
         let trace = Backtrace::force_capture().to_string();
         let site = Site { bytes, callers: callers(&trace) };
-        SITES.lock().expect("nobody panics while noting").push(site);
+        SITES.lock().expect("no thread panics while it holds the lock").push(site);
         IS_NOTING.set(false);
     }
 }
 
-/// Everything so far.
+/// The requests since the process began.
 pub(crate) fn allocated() -> Allocated {
     let allocations = ALLOCATIONS.load(Ordering::Relaxed);
     Allocated { allocations, bytes: ALLOCATED_BYTES.load(Ordering::Relaxed) }
 }
 
-/// What was asked for and has not been given back.
+/// The number of allocated bytes that are not freed.
 pub(crate) fn live_bytes() -> usize {
     ALLOCATED_BYTES.load(Ordering::Relaxed) - FREED_BYTES.load(Ordering::Relaxed)
 }
 
-/// Who asks for memory in any thread while this is done.
+/// All allocations of any thread during this call.
 pub(crate) fn sites(done: impl FnOnce()) -> Vec<Site> {
     IS_TRACED.store(true, Ordering::Relaxed);
     done();
     IS_TRACED.store(false, Ordering::Relaxed);
-    std::mem::take(&mut SITES.lock().expect("nobody panics while noting"))
+    std::mem::take(&mut SITES.lock().expect("no thread panics while it holds the lock"))
 }
 
-/// A trace has a line `N: function` for each frame, and most often a line `at file:line:column`
-/// after it. Types that a function is made for are left out: they would fill the screen.
+/// A trace has a line `N: function` for each frame, usually followed by a line `at
+/// file:line:column`. Type parameters are left out, since they would fill the screen.
 fn callers(trace: &str) -> Vec<String> {
     const OWN: [&str; 4] =
         ["/library/std/", "/library/alloc/", "/library/core/", "/counts/allocator.rs:"];

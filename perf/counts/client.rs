@@ -1,4 +1,4 @@
-//! A client that asks the allocator for nothing while it trades.
+//! A client that does not allocate while it trades.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -7,32 +7,32 @@ use std::time::Duration;
 use paperbourse_test_support::head::Head;
 use serde_json::json;
 
-/// How long a server may take for one answer.
+/// How long the server may take to answer.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// The longest answer: a trade's or a key's.
+/// The longest answer, which is that of a trade or a key.
 const ANSWER_BYTES_MAX: usize = 8 * 1024;
-/// Stands in a request where each order has a name of its own.
+/// Placeholder in a request for the unique name of each order.
 const NAME_GAP: &str = "################";
 
-/// A connection that stays open, with one request on its way at a time.
+/// A persistent connection with one request in flight.
 pub(crate) struct Connection {
     stream: TcpStream,
     received: [u8; ANSWER_BYTES_MAX],
 }
 
-/// What an order is like.
+/// The kind of order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shape {
-    /// One share with an idempotency key, as a bot that just trades sends it.
+    /// One share with an idempotency key, the typical order of a simple bot.
     Plain,
-    /// An order with a client order id as well, that takes two levels and pays a fee.
+    /// An order with a client order id as well, which takes two levels and pays a fee.
     Rich,
 }
 
-/// Requests for one order after the other.
+/// Requests for one order after another.
 pub(crate) struct Orders {
     request: Vec<u8>,
-    /// Where the names begin.
+    /// The offsets of the names.
     gaps: Vec<usize>,
     count: u64,
 }
@@ -49,7 +49,7 @@ impl Connection {
         self.stream.write_all(request).expect("the server reads");
     }
 
-    /// The whole answer: head and a body, which is JSON.
+    /// The whole answer: head and JSON body.
     pub(crate) fn receive(&mut self) -> &str {
         let mut length = 0;
         loop {
@@ -85,8 +85,8 @@ impl Connection {
 }
 
 impl Orders {
-    /// Orders with this key. The market is the recording's with a fee, whose first level has 100
-    /// shares.
+    /// Orders with this key. The market must be the recorded one with a fee, whose first level has
+    /// 100 shares.
     pub(crate) fn new(key: &str, market_id: &str, shape: Shape) -> Self {
         let mut body = json!({"market_id": market_id, "outcome": "Up", "side": "BUY"});
         match shape {
@@ -102,7 +102,7 @@ impl Orders {
         Self { request: request.into_bytes(), gaps, count: 0 }
     }
 
-    /// A request with names that no order before had.
+    /// A request with names that no earlier order used.
     pub(crate) fn next_request(&mut self) -> &[u8] {
         self.count += 1;
         for &gap in &self.gaps {
@@ -113,7 +113,7 @@ impl Orders {
     }
 }
 
-/// A request as a client's library writes it. Each header ends with its line.
+/// A request as a client library writes it. Each header must end with a line end.
 pub(crate) fn post(path: &str, headers: &str, body: &str) -> String {
     format!(
         "POST {path} HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nAccept: application/json\r\n{headers}\

@@ -1,5 +1,5 @@
-//! A whole trade without a network and a disk: from the bytes of a request to those of its answer,
-//! in one thread. Bare hyper does the same, so that the difference is what the exchange adds.
+//! A whole trade without network and disk: from the bytes of a request to those of its answer, in
+//! one thread. Bare hyper does the same, and the difference is the cost of the exchange.
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr};
@@ -35,14 +35,14 @@ use super::market::{self, MARKET_ID};
 use super::operations::TIMES_MAX;
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// What fits into it is answered with room to spare.
+/// Larger than any request or answer.
 const PIPE_BYTES: usize = 64 * 1024;
 
-/// A client that sends one request after the other, each when the one before is answered, and then
-/// leaves.
+/// A client that sends one request after another, each after the previous answer, and then
+/// disconnects.
 struct Client {
     requests: Vec<Vec<u8>>,
-    /// How many of them it sends.
+    /// The number of requests.
     times: usize,
     sent: usize,
     answered: usize,
@@ -56,13 +56,13 @@ pub(crate) fn bare(times: usize) {
     runtime().block_on(canned::serve_connection(client));
 }
 
-/// Serves trades of this shape with an exchange that has its journal in memory.
+/// Serves trades of this shape with an exchange whose journal is in memory.
 pub(crate) fn trade(shape: Shape, times: usize) {
     let (exchange, token) = exchange();
     let server = Arc::new(Server::new(1));
     server.open(Arc::new(exchange));
     let slot = ConnectionSlot::new(
-        server.connections.admit(None, 0).expect("the first"),
+        server.connections.admit(None, 0).expect("the first connection"),
         mpsc::channel(1).0,
     );
     let (worker, slot) = (Worker::new(server), Arc::new(slot));
@@ -79,13 +79,13 @@ pub(crate) fn trade(shape: Shape, times: usize) {
         };
         let served = serve_connection(server, Deadlines::default(), handler, never());
         let (served, ()) = tokio::join!(served, bootstrap);
-        served.expect("the client asks for an end");
+        served.expect("the client sends `Connection: close`");
         let key = answer.split_once(r#""raw_key":""#).and_then(|(_, rest)| rest.split_once('"'));
         let (key, _) = key.unwrap_or_else(|| panic!("no key: {answer}"));
 
         let client = Client::new(Orders::new(key, MARKET_ID, shape), times);
         let served = serve_connection(client, Deadlines::default(), handler, never());
-        served.await.expect("the client leaves when all is answered");
+        served.await.expect("the client disconnects after the last answer");
     });
 }
 
@@ -140,7 +140,7 @@ impl Client {
         Self { requests, times, sent: 0, answered: 0, reader: None }
     }
 
-    /// The server writes one answer at a time, and all of it at once.
+    /// The server writes one answer at a time, each in one piece.
     fn accept(&mut self, answer: &[u8]) {
         let head = &answer[..answer.len().min(1_024)];
         assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", head.escape_ascii());
@@ -194,7 +194,7 @@ impl AsyncWrite for Client {
         Poll::Ready(Ok(parts.iter().map(|part| part.len()).sum()))
     }
 
-    /// As a socket does.
+    /// As for a socket.
     fn is_write_vectored(&self) -> bool {
         true
     }

@@ -1,5 +1,5 @@
-//! How many instructions one operation takes: valgrind runs it in a child process, on a processor
-//! of its own making, and counts them.
+//! Instructions per operation: valgrind runs the operation in a child process on a simulated
+//! processor and counts them.
 
 use std::env;
 use std::process::Command;
@@ -7,17 +7,18 @@ use std::process::Command;
 use super::operations::{OPERATIONS, TIMES_MAX};
 use super::table::Count;
 
-/// What is counted.
+/// The unit of the counts.
 pub(crate) const UNIT: &str = "instructions";
 
 const VALGRIND: &str = "valgrind";
 
-/// Whether there is anything to count with.
+/// Whether valgrind is installed.
 pub(crate) fn is_possible() -> bool {
     Command::new(VALGRIND).arg("--version").output().is_ok()
 }
 
-/// Counts for each operation: the difference of two runs that differ in how often it is done.
+/// Counts for each operation: the difference between two runs that repeat it a different number of
+/// times.
 pub(crate) fn count() -> Vec<Count> {
     let times = TIMES_MAX / 2;
     let count = |(name, _)| {
@@ -40,5 +41,5 @@ fn run(operation: &str, times: usize) -> f64 {
     assert!(output.status.success(), "{operation}: {text}");
     let collected = text.lines().find_map(|line| line.split_once("Collected : "));
     let (_, collected) = collected.unwrap_or_else(|| panic!("valgrind has not counted: {text}"));
-    collected.trim().parse().expect("a number")
+    collected.trim().parse().expect("a number of instructions")
 }

@@ -1,15 +1,17 @@
-//! Gates on what is counted and not timed: whoever makes a trade dearer is told so, on any machine.
+//! Catches regressions with counts instead of times, which depend on the machine: a change that
+//! makes a trade more expensive fails.
 //!
-//! `.ci/counts` compares with the accepted numbers in `.ci/counts.md`, `.ci/counts write` accepts
-//! the new ones. `.ci/counts allocations` tells who asks for memory while one order is answered.
+//! `.ci/counts` compares with the accepted numbers in `.ci/counts.md`; `.ci/counts write` accepts
+//! the new ones. `.ci/counts allocations` prints the call sites of all allocations while one order
+//! is answered.
 //!
-//! Allocations are counted by the allocator of this program, which runs the whole server in itself.
-//! Instructions are counted by valgrind, which runs this program anew for each operation, and
-//! system calls by strace, which watches the server itself.
-//! It must be a program of its own for that, and one that is built without what only tests need.
+//! The allocator of this program counts allocations, so the whole server runs in this process.
+//! valgrind counts instructions in a new process of this program for each operation, and strace
+//! counts system calls of the server's own binary. That takes a separate program, built without
+//! anything that only tests need.
 
 mod allocations;
-#[expect(dead_code, reason = "shared with a bench that asks for what is alive")]
+#[expect(dead_code, reason = "shared with a bench that reads the live bytes")]
 mod allocator;
 #[path = "../canned.rs"]
 mod canned;
@@ -21,7 +23,7 @@ mod market;
 mod operations;
 #[path = "../../tests/http/recording.rs"]
 #[expect(clippy::unwrap_used, reason = "shared with tests, which fail by panicking")]
-#[expect(dead_code, reason = "one of its markets is traded here")]
+#[expect(dead_code, reason = "only one of its markets is used here")]
 mod recording;
 mod server;
 mod syscalls;
@@ -58,7 +60,7 @@ fn file() -> PathBuf {
     concat!(env!("CARGO_MANIFEST_DIR"), "/../.ci/counts.md").into()
 }
 
-/// All that can be counted here, and what units end with that cannot.
+/// All counts that are possible here, and the suffixes of the units that are not.
 fn count() -> (Vec<Count>, Vec<&'static str>) {
     let mut counts = allocations::count();
     for (shape, name) in [
@@ -90,7 +92,7 @@ fn skip(unit: &'static str, program: &str, skipped: &mut Vec<&'static str>) {
 }
 
 fn check() -> ExitCode {
-    // Without a file, nothing was accepted yet.
+    // Without a file, no number has been accepted yet.
     let mut accepted = table::parse(&fs::read_to_string(file()).unwrap_or_default());
     let (counts, skipped) = count();
     accepted.retain(|count| !skipped.iter().any(|unit| count.unit.ends_with(unit)));
@@ -101,17 +103,14 @@ fn check() -> ExitCode {
     if wrong.is_empty() {
         return ExitCode::SUCCESS;
     }
-    eprintln!("What is meant to be so is accepted by `.ci/counts write`.");
+    eprintln!("To accept intended changes, run `.ci/counts write`.");
     ExitCode::FAILURE
 }
 
 fn write() -> ExitCode {
     let (counts, skipped) = count();
     if !skipped.is_empty() {
-        eprintln!(
-            "the file is left as it is: without {} it would not be whole",
-            skipped.join(", ")
-        );
+        eprintln!("the file is unchanged: without {} it would be incomplete", skipped.join(", "));
         return ExitCode::FAILURE;
     }
     match fs::write(file(), table::file(&counts)) {
@@ -123,7 +122,7 @@ fn write() -> ExitCode {
     }
 }
 
-/// What valgrind watches.
+/// The part that runs under valgrind.
 fn run(name: &str, times: &str) -> ExitCode {
     let operation = operations::OPERATIONS.into_iter().find(|(known, _)| *known == name);
     match (operation, times.parse()) {

@@ -1,7 +1,7 @@
-//! The operations whose instructions are counted, each done as often as it is told.
+//! The operations whose instructions are counted, each repeated a given number of times.
 //!
-//! What an operation needs is made ready for the highest number of times, however often it is done:
-//! two runs then differ in nothing but how often.
+//! The preparation is always that for the highest number of times, so that two runs differ only in
+//! the number of repetitions.
 
 use std::hint::black_box;
 
@@ -28,8 +28,8 @@ use super::client::Shape;
 use super::exchange;
 use super::market::{self, MARKET_ID};
 
-/// The highest number of times. What is made ready varies by some two million instructions with the
-/// random keys that are in it: a hundred and some for each time.
+/// The highest number of repetitions. The preparation varies by some two million instructions with
+/// its random keys, which is about a hundred per repetition.
 pub(crate) const TIMES_MAX: usize = 32_000;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
@@ -41,10 +41,10 @@ const BODY: &[u8] = concat!(
 )
 .as_bytes();
 
-/// Does something so many times.
+/// An operation, given the number of repetitions.
 pub(crate) type Operation = fn(usize);
 
-/// All of them, by name.
+/// All operations, with names.
 pub(crate) const OPERATIONS: [(&str, Operation); 12] = [
     ("read an order's body and header", read_body),
     ("find the only key", find_key),
@@ -69,7 +69,7 @@ fn read_body(times: usize) {
     }
 }
 
-/// Among one: where a key of many lies depends on a random number.
+/// In a table with a single key: where one of many lies depends on a random number.
 fn find_key(times: usize) {
     let key = RawKey::from_secret([0x5b; KEY_SECRET_BYTES]);
     let facts = KeyFacts {
@@ -87,7 +87,7 @@ fn find_key(times: usize) {
     }
 }
 
-/// At the steady pace of the tier, so that each request is admitted and one leaves each window.
+/// At the steady rate of the tier, so that each request is admitted and one leaves each window.
 fn decide_limits(times: usize) {
     const PACE_NS: u64 = 200_000_000;
     let limiter = KeyLimiter::new(Tiers::default().get(Tier::Free));
@@ -159,7 +159,7 @@ pub(crate) fn record_of(shape: Shape) -> Vec<u8> {
     bytes
 }
 
-/// What an order of this shape leads to in a market that was traded before.
+/// The events of an order of this shape in a market with earlier trades.
 fn fill(shape: Shape) -> Events {
     let (info, book) = market();
     let quote = Quote::new(&info, [Some(&book), None]);
@@ -223,7 +223,7 @@ fn order(shape: Shape, number: usize) -> Trade {
     Trade::new(owner, order, names)
 }
 
-/// The first level of its book has 5 shares.
+/// The first level of the book has 5 shares.
 fn market() -> (MarketInfo, Book) {
     market::market(["Yes", "No"], market::three_levels([5; 3]), NOW)
 }

@@ -1,4 +1,4 @@
-//! The servers whose work is counted: the whole program, in this process or as one of its own.
+//! The servers under measurement, either in this process or as a separate program.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -17,21 +17,21 @@ use super::canned::CannedServer;
 use super::client::{Connection, Orders, Shape, post};
 use super::recording;
 
-/// Questions whether a server is ready are answered by what is watched: there are to be few.
+/// The measured server answers the readiness probes too, so they must be few.
 const PROBE_PAUSE: Duration = Duration::from_millis(20);
 
-/// A server of one worker thread whose prices stand still.
+/// A server with one worker thread and unchanging prices.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    /// What runs it, in this process.
+    /// The thread that runs the server, if it is in this process.
     thread: Option<JoinHandle<()>>,
     folder: Folder,
 }
 
-/// A folder of its own that goes with it.
+/// A temporary folder, removed on drop.
 struct Folder(PathBuf);
 
-/// Where a server keeps what it was told.
+/// Where a server keeps its journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Journal {
     Memory,
@@ -46,7 +46,7 @@ struct Serve {
 }
 
 impl Server {
-    /// In this process, which has no other one meanwhile.
+    /// Starts a server in this process, which must not have another one.
     pub(crate) fn in_process(journal: Journal) -> Self {
         let mut server = Self::prepare();
         let flags = server.flags(journal);
@@ -57,7 +57,7 @@ impl Server {
         server
     }
 
-    /// A folder with the venue's recording, and a port that nobody has.
+    /// Makes a folder with the venue's recording and picks a free port.
     pub(crate) fn prepare() -> Self {
         let folder = Folder::new();
         recording::write(&folder.0.join("recording"));
@@ -103,14 +103,14 @@ impl Server {
         }
     }
 
-    /// While nobody listens on a port, a connection to it may come from the same port and so be
-    /// with itself.
+    /// A connection to a port without a listener may get the same port as its source and so connect
+    /// to itself.
     fn is_listening(&self) -> bool {
         TcpStream::connect(self.address)
             .is_ok_and(|stream| stream.local_addr().ok() != Some(self.address))
     }
 
-    /// Orders of an account of their own.
+    /// Orders of a new account.
     pub(crate) fn orders(&self, subject: &str, shape: Shape) -> Orders {
         let issuer = EmbeddedIssuer::open(self.data()).expect("the issuer's key is there");
         let token = issuer.mint(subject, None, 3_600, Timestamp::now()).expect("a token");
@@ -124,14 +124,14 @@ impl Server {
     }
 }
 
-/// Its folder goes when it has ended: it would miss what it writes into at any time.
+/// Waits for the server to end before its folder is removed, since it may still write into it.
 impl Drop for Server {
     fn drop(&mut self) {
         let Some(thread) = self.thread.take() else { return };
-        // The server is all that listens to the signal in this process.
+        // In this process, only the server handles the signal.
         let status = Command::new("kill").args(["-TERM", &process::id().to_string()]).status();
-        assert!(status.expect("kill runs").success(), "this process can be signalled");
-        thread.join().expect("the server has ended well");
+        assert!(status.expect("kill runs").success(), "failed to signal this process");
+        thread.join().expect("the server does not panic");
     }
 }
 
@@ -141,19 +141,19 @@ impl Folder {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("paperbourse-counts-{}-{number}", process::id());
         let path = env::temp_dir().join(name);
-        fs::create_dir(&path).expect("a new folder for temporary files");
+        fs::create_dir(&path).expect("failed to make a temporary folder");
         Self(path)
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A folder that stays behind does no harm.
+        // A leftover folder does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// HTTP and nothing else, in this process.
+/// Starts HTTP and nothing else, in this process.
 pub(crate) fn start_bare() -> SocketAddr {
     let server = CannedServer::bind((Ipv4Addr::LOCALHOST, 0).into(), 1).expect("a free port");
     let address = server.address();

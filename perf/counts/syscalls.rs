@@ -1,20 +1,20 @@
-//! How many system calls a full batch of trades takes: strace counts those of the server's own
-//! program, all of its threads together.
+//! System calls per full batch of trades: strace counts those of all threads of the server's own
+//! binary.
 //!
-//! The server is stopped by a signal while one request is sent on each connection, and goes on when
-//! all of them are there: each batch finds it as a load does that it is behind, and not sometimes
-//! asleep and sometimes awake.
+//! The server is stopped by a signal while one request is sent on each connection, and continues
+//! when all of them have arrived. So every batch finds the server in the same state, that of a load
+//! that it is behind, instead of sometimes asleep and sometimes awake.
 //!
-//! - Reads of requests and writes of answers are the same for each trade in every run: gated as all
-//!   counts are.
-//! - So are the writes to the journal for one sync of it.
-//! - How many syncs a batch takes depends on how long one of them takes beside the reading of
-//!   requests, since the journal's thread takes what is there by then. There is a bound
-//!   ([`SYNCS_MAX`]) and no number: without group commit there would be one for each trade.
-//! - How often threads sleep and wake each other ([`SLEEPS`]) depends on who was awake. It is told
-//!   and nothing more.
-//! - All others together are what is done now and then, by the clock or by the allocator. They have
-//!   a bound ([`OTHERS_MAX`]) far below one for each trade.
+//! - The reads of requests and writes of answers per trade are the same in every run, so they are
+//!   gated like all other counts.
+//! - So are the writes to the journal per sync.
+//! - The number of syncs per batch depends on how long a sync takes compared with reading requests,
+//!   since the journal's thread takes whatever has arrived by then. It has a bound ([`SYNCS_MAX`])
+//!   instead of an accepted number; without group commit, each trade would need a sync.
+//! - How often threads sleep and wake each other ([`SLEEPS`]) depends on which of them was awake.
+//!   It is printed but not gated.
+//! - All other calls are occasional, made by timers or by the allocator. Their sum has a bound
+//!   ([`OTHERS_MAX`]) far below one per trade.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,33 +28,33 @@ use super::client::{Connection, Orders, Shape};
 use super::server::{Journal, Server};
 use super::table::Count;
 
-/// What each unit ends with.
+/// The suffix of every unit.
 pub(crate) const UNIT: &str = "system calls";
 
 const STRACE: &str = "strace";
 
-/// Requests that are there at once, each on a connection of its own.
+/// Requests in a batch, each on its own connection.
 const CONNECTIONS: u32 = 64;
-/// How many more batches the second run has.
+/// The number of additional batches in the second run.
 const BATCHES: u32 = 200;
 
-/// Syncs of the journal for one batch, at most.
+/// The most journal syncs per batch.
 const SYNCS_MAX: f64 = 32.0;
-/// Calls for one batch that are named nowhere here, at most.
+/// The most calls per batch that are not listed here.
 const OTHERS_MAX: f64 = 4.0;
 
 /// The same for each trade.
 const STEADY: [&str; 2] = ["recvfrom", "sendto"];
 const WRITE: &str = "pwrite64";
 const SYNC: &str = "fdatasync";
-/// Sleeping and waking; a signal that stops the server interrupts some of it.
+/// Sleeping and waking; the signal that stops the server interrupts some of these calls.
 const SLEEPS: [&str; 6] =
     ["epoll_wait", "futex", "write", "read", "sched_yield", "restart_syscall"];
 
-/// How long a process may take to stop.
+/// How long the process may take to stop.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The server under strace. It is killed when this is dropped.
+/// The server under strace, killed on drop.
 struct Traced {
     server: Server,
     strace: Child,
@@ -62,12 +62,12 @@ struct Traced {
     summary: PathBuf,
 }
 
-/// Whether there is anything to count with.
+/// Whether strace is installed.
 pub(crate) fn is_possible() -> bool {
     Command::new(STRACE).arg("-V").output().is_ok() && Path::new("/proc/self/task").exists()
 }
 
-/// Counts for one trade: the difference of two runs that differ in how many batches there are.
+/// Counts per trade: the difference between two runs with different numbers of batches.
 pub(crate) fn count() -> Vec<Count> {
     let [fewer, more] = [BATCHES, 2 * BATCHES].map(run);
     let calls = |run: &BTreeMap<_, _>, name: &str| run.get(name).copied().unwrap_or(0.0);
@@ -79,7 +79,7 @@ pub(crate) fn count() -> Vec<Count> {
             Count::new("trade among 64 at once, on disk", &format!("{name} {UNIT}"), value)
         })
         .collect();
-    // The difference of two numbers that vary would be anything: here it is all that was done.
+    // Both numbers vary, so their difference would be noise: count both whole runs instead.
     let [writes, syncs] = [WRITE, SYNC].map(|name| calls(&fewer, name) + calls(&more, name));
     counts.push(Count::new("sync of the journal", &format!("{WRITE} {UNIT}"), writes / syncs));
     let syncs = syncs / f64::from(3 * BATCHES);
@@ -126,7 +126,7 @@ impl Traced {
         let mut strace = Command::new(STRACE)
             .args(["-f", "-c", "-o"])
             .arg(&summary)
-            // The shell tells its id, and becomes the server.
+            // The shell prints its process id, and then becomes the server.
             .args(["sh", "-c", r#"echo $$; exec "$@" >/dev/null 2>&1"#, "sh"])
             .arg(program.with_file_name("paperbourse"))
             .arg("serve")
@@ -136,7 +136,7 @@ impl Traced {
             .expect("strace runs");
         let mut pid = String::new();
         let mut stdout = BufReader::new(strace.stdout.take().expect("it is piped"));
-        stdout.read_line(&mut pid).expect("the shell tells its id");
+        stdout.read_line(&mut pid).expect("the shell prints its process id");
         let traced = Self { server, strace, pid: pid.trim().into(), summary };
         traced.server.wait_until_ready();
         traced
@@ -158,8 +158,8 @@ impl Traced {
         }
     }
 
-    /// Whether all threads are. One that strace looks at has the same state, but never all have:
-    /// some always sleep.
+    /// Whether all threads are stopped. A thread that strace is inspecting has the same state, but
+    /// never all of them: some always sleep.
     fn is_stopped(&self) -> bool {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid)).expect("the server runs");
         tasks.flatten().all(|task| {
@@ -171,30 +171,30 @@ impl Traced {
 
     fn signal(&self, name: &str) {
         let status = Command::new("kill").args([name, &self.pid]).status();
-        assert!(status.expect("kill runs").success(), "the server is gone");
+        assert!(status.expect("kill runs").success(), "failed to signal the server");
     }
 
-    /// Ends the server, and returns what strace tells then.
+    /// Ends the server, and returns strace's summary.
     fn end(mut self) -> String {
         self.signal("-TERM");
-        let status = self.strace.wait().expect("it is a child");
+        let status = self.strace.wait().expect("strace can be waited for");
         assert!(status.success(), "the server under strace has ended with {status}");
-        fs::read_to_string(&self.summary).expect("strace has written it")
+        fs::read_to_string(&self.summary).expect("strace has written its summary")
     }
 }
 
 impl Drop for Traced {
     fn drop(&mut self) {
         if matches!(self.strace.try_wait(), Ok(None)) {
-            // strace ends with what it watches.
+            // strace ends with the program that it traces.
             let _ = Command::new("kill").args(["-KILL", &self.pid]).status();
             let _ = self.strace.wait();
         }
     }
 }
 
-/// A row of strace's table has the share of time, seconds, microseconds for each call, calls,
-/// errors or nothing, and the name.
+/// A row of strace's table has the share of time, seconds, microseconds per call, calls, errors or
+/// nothing, and the name.
 fn parse(summary: &str) -> BTreeMap<String, f64> {
     let row = |line: &str| {
         let cells: Vec<_> = line.split_whitespace().collect();
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_of_strace_is_read() {
+    fn straces_table_is_parsed() {
         const SUMMARY: &str = "\
 % time     seconds  usecs/call     calls    errors syscall
 ------ ----------- ----------- --------- --------- ----------------

@@ -1,20 +1,20 @@
-//! The numbers that were accepted, in a file that people read, and the comparison with new ones.
+//! The accepted numbers, in a readable file, and the comparison with new ones.
 
 use std::fmt::Write as _;
 
-/// What a count may differ from the accepted one by, in percent.
+/// How far a count may be from the accepted one, in percent.
 const TOLERANCE_PERCENT: f64 = 2.0;
 
-/// A number of this does not change by itself at all.
+/// A unit whose numbers are exactly reproducible.
 pub(crate) const EXACT_UNIT: &str = "bytes on disk";
 
 const HEAD: &str = "\
-# What one operation takes
+# The cost of one operation
 
-Counts and not times, so that they hardly depend on the machine. `.ci/counts` takes them anew and
-fails where one is more than 2 % off (bytes on disk: at all), to either side: a number that is
-higher than it need be would hide the next regression. `.ci/counts write` accepts the new ones.
-`perf/counts` says what is counted and how.
+Counts instead of times, so that they hardly depend on the machine. `.ci/counts` counts again and
+fails if a number is more than 2 % off (bytes on disk: at all) in either direction: a number that
+is higher than necessary would hide the next regression. `.ci/counts write` accepts new numbers.
+`perf/counts` documents what is counted and how.
 
 | operation | unit | count |
 |---|---|---:|
@@ -23,16 +23,16 @@ higher than it need be would hide the next regression. `.ci/counts write` accept
 /// One number.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Count {
-    /// What takes it.
+    /// The operation that it belongs to.
     pub(crate) operation: String,
-    /// What it is a number of.
+    /// The unit of the value.
     pub(crate) unit: String,
     pub(crate) value: f64,
 }
 
 impl Count {
     pub(crate) fn new(operation: &str, unit: &str, value: f64) -> Self {
-        // As it stands in the file.
+        // Rounded as in the file.
         let value = (value * 100.0).round() / 100.0;
         Self { operation: operation.into(), unit: unit.into(), value }
     }
@@ -43,7 +43,7 @@ pub(crate) fn file(counts: &[Count]) -> String {
     format!("{HEAD}{}", rows(counts))
 }
 
-/// A row for each count.
+/// One row per count.
 pub(crate) fn rows(counts: &[Count]) -> String {
     counts.iter().fold(String::new(), |mut text, Count { operation, unit, value }| {
         writeln!(text, "| {operation} | {unit} | {value} |").expect("a string takes every write");
@@ -51,7 +51,7 @@ pub(crate) fn rows(counts: &[Count]) -> String {
     })
 }
 
-/// The counts in a file's text. What is no row is text for people.
+/// The counts in a file's text. Lines that are not rows are ignored.
 pub(crate) fn parse(text: &str) -> Vec<Count> {
     let row = |line: &str| {
         let mut cells = line.strip_prefix('|')?.split('|').map(str::trim);
@@ -61,29 +61,29 @@ pub(crate) fn parse(text: &str) -> Vec<Count> {
     text.lines().filter_map(row).collect()
 }
 
-/// What is wrong with the new counts, in a line each.
+/// The differences that fail, one line each.
 pub(crate) fn compare(accepted: &[Count], new: &[Count]) -> Vec<String> {
     let is_same = |a: &Count, b: &Count| a.operation == b.operation && a.unit == b.unit;
     let mut wrong = Vec::new();
     for count in new {
         let Count { operation, unit, value } = count;
         let Some(before) = accepted.iter().find(|before| is_same(before, count)) else {
-            wrong.push(format!("{operation}: {value} {unit}, which nobody has accepted yet"));
+            wrong.push(format!("{operation}: {value} {unit}, which is not accepted yet"));
             continue;
         };
         let percent = (value - before.value) * 100.0 / before.value;
-        // Nothing that stays nothing has not changed.
+        // Zero that stays zero has not changed.
         let tolerance_percent = if unit == EXACT_UNIT { 0.0 } else { TOLERANCE_PERCENT };
         if percent.is_nan() || percent.abs() <= tolerance_percent {
             continue;
         }
-        let word = if percent > 0.0 { "a regression" } else { "an improvement to write down" };
+        let kind = if percent > 0.0 { "a regression" } else { "an improvement to accept" };
         let before = before.value;
-        wrong.push(format!("{operation}: {value} {unit}, was {before} ({percent:+.1} %): {word}"));
+        wrong.push(format!("{operation}: {value} {unit}, was {before} ({percent:+.1} %): {kind}"));
     }
     for count in accepted {
         if !new.iter().any(|other| is_same(other, count)) {
-            wrong.push(format!("{}: its {} are not counted any more", count.operation, count.unit));
+            wrong.push(format!("{}: its {} are no longer counted", count.operation, count.unit));
         }
     }
     wrong
@@ -94,13 +94,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn a_file_is_parsed_to_the_same_counts() {
         let counts = vec![
             Count::new("trade, in memory", "allocations", 25.04),
             Count::new("record", EXACT_UNIT, 304.0),
         ];
         assert_eq!(parse(&file(&counts)), counts);
-        assert_eq!(parse(HEAD), [], "the head of the table is no row");
+        assert_eq!(parse(HEAD), [], "the head of the table is not a row");
     }
 
     #[track_caller]
@@ -110,12 +110,12 @@ mod tests {
     }
 
     #[test]
-    fn two_percent_to_either_side_pass() {
+    fn a_difference_of_two_percent_passes() {
         check("allocations", 100.0, 102.0, &[]);
         check("allocations", 100.0, 98.0, &[]);
         let more = "trade: 102.01 allocations, was 100 (+2.0 %): a regression";
         check("allocations", 100.0, 102.01, &[more]);
-        let less = "trade: 97 allocations, was 100 (-3.0 %): an improvement to write down";
+        let less = "trade: 97 allocations, was 100 (-3.0 %): an improvement to accept";
         check("allocations", 100.0, 97.0, &[less]);
         check("allocations", 0.0, 0.0, &[]);
         check("allocations", 0.0, 1.0, &["trade: 1 allocations, was 0 (+inf %): a regression"]);
@@ -124,11 +124,11 @@ mod tests {
     }
 
     #[test]
-    fn nothing_appears_or_goes_unseen() {
+    fn new_and_missing_counts_fail() {
         let count = [Count::new("trade", "allocations", 25.0)];
-        let new = "trade: 25 allocations, which nobody has accepted yet";
+        let new = "trade: 25 allocations, which is not accepted yet";
         assert_eq!(compare(&[], &count), [new]);
-        let gone = "trade: its allocations are not counted any more";
+        let gone = "trade: its allocations are no longer counted";
         assert_eq!(compare(&count, &[]), [gone]);
     }
 }
