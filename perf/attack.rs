@@ -430,16 +430,15 @@ impl Figures {
         let places = self.arguments.places(Beside::Holders);
         let mut out = format!(
             "A bot makes {bot_rate} durable trades a second over {BOT_CONNECTIONS} connections. \
-             Beside it attackers send, a second, {wrong_keys} requests with wrong keys, \
+             At the same time, attackers send {wrong_keys} requests a second with invalid keys, \
              {new_addresses} with forged tokens from new addresses and {socket_opens} for sockets, \
              and keep {stalled_heads} connections in the middle of a head; or readers send as many \
-             public reads; or {floods} connections ask for health without a pause, 64 \
-             requests at a time; or others hold {idle} idle connections, {stalled_heads} half \
-             heads, {bodies} bodies without a credential and {bodies} with one, on a server with \
-             {places} places. All is \
-             due on a clock, and the bot's latencies are from when a trade \
-             was due, in microseconds. Medians of the rounds, with the lowest and the \
-             highest.\n\n| beside | {} | answers/s | server (cores) | generator (cores) | memory \
+             public reads; or {floods} connections request the health check without a pause, 64 \
+             requests at a time; or others hold {idle} idle connections, {stalled_heads} half-sent \
+             heads, {bodies} half-sent bodies without a credential and {bodies} with one, on a \
+             server with {places} slots. All requests are due on a clock, and the bot's latencies \
+             count from when a trade was due, in microseconds. Medians of the rounds, with the \
+             lowest and highest.\n\n| beside | {} | answers/s | server (cores) | generator (cores) | memory \
              at the begin (MB) | at the end |\n|---|{}---|---|---|---|---|\n",
             QUANTILES.map(|(name, _)| name).join(" | "),
             "---|".repeat(QUANTILES.len())

@@ -1,4 +1,4 @@
-//! Latency against offered load: requests that are due at a rate, whether or not the server keeps
+//! Latency against offered load: requests are due at a fixed rate, whether or not the server keeps
 //! up.
 
 use std::fmt::Write as _;
@@ -14,42 +14,42 @@ use crate::server::Kind;
 use crate::setup::{Setup, Shape, Target};
 use crate::spread::{Spread, median};
 
-/// The offered loads, in parts of the highest throughput of the closed loop.
+/// The offered loads, relative to the highest throughput of the closed loop.
 const LOADS: [f64; 6] = [0.1, 0.25, 0.5, 0.65, 0.8, 0.9];
 
-/// What the picture shows.
+/// The title of the plot.
 const TITLE: &str = "Latency of a durable trade against offered load";
 
-/// The parts of the answers whose latencies are told.
+/// The reported quantiles of latency.
 pub(crate) const QUANTILES: [(&str, f64); 5] =
     [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999), ("max", 1.0)];
 
-/// The highest throughput that a server has reached, and at how many connections.
+/// The highest throughput of a server, and the number of connections that achieved it.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Highest {
     pub(crate) throughput: f64,
     pub(crate) connection_count: usize,
 }
 
-/// One measurement; latencies in microseconds, from when a request was due.
+/// One measurement. Latencies are in microseconds, from when a request was due.
 #[derive(Clone, Serialize)]
 pub(crate) struct Sample {
     round: u32,
-    /// Requests a second that were due, and that were answered.
+    /// The requested and the achieved rate, in requests per second.
     offered: f64,
     throughput: f64,
     quantiles_us: [f64; QUANTILES.len()],
     server_cpu_us: f64,
 }
 
-/// What the loads have shown.
+/// The results.
 pub(crate) struct Figures {
     highest: Highest,
     samples: Vec<Sample>,
 }
 
 impl Highest {
-    /// Of a closed loop on a new server, where nothing else has told it.
+    /// Measures a closed loop on a new server, if no earlier measurement provides this.
     pub(crate) fn find(setup: &Setup, account_count: u32) -> anyhow::Result<Self> {
         let folder = setup.scratch.0.join("highest");
         let (server, target) = durable(setup, &folder, account_count)?;
@@ -78,17 +78,17 @@ impl Sample {
         }
     }
 
-    /// This latency, by its place in [`QUANTILES`].
+    /// A latency, by its index in [`QUANTILES`].
     pub(crate) fn quantile_us(&self, index: usize) -> f64 {
         self.quantiles_us[index]
     }
 
-    /// Answers a second.
+    /// Answers per second.
     pub(crate) fn throughput(&self) -> f64 {
         self.throughput
     }
 
-    /// For whoever watches the run.
+    /// A line of progress.
     pub(crate) fn line(&self) -> String {
         let [p50, p99, p999, ..] = self.quantiles_us;
         format!(
@@ -134,7 +134,7 @@ fn durable(
 }
 
 impl Figures {
-    /// What it says for the report, which lies beside the picture.
+    /// The section of the report, which links to the plot at this path.
     pub(crate) fn part(&self, picture: Option<&Path>) -> Part {
         let name = picture.and_then(Path::file_name).map(|name| name.to_string_lossy());
         let picture = name.map_or_else(String::new, |name| format!("![{TITLE}]({name})\n\n"));
@@ -180,7 +180,7 @@ impl Figures {
         out
     }
 
-    /// The picture of it.
+    /// The plot as SVG.
     pub(crate) fn plot(&self) -> String {
         let series = (0..3).map(|index| Series {
             name: QUANTILES[index].0,
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_is_one_load_of_all_rounds() {
+    fn a_row_holds_one_load_of_all_rounds() {
         let highest = Highest { throughput: 12_345.6, connection_count: 64 };
         let sample = |round, load: f64, value: f64| Sample {
             round,

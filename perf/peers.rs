@@ -1,4 +1,4 @@
-//! What the server is compared with, each as child processes of this program.
+//! The servers to compare with, each run as child processes.
 
 pub(crate) mod fastapi;
 mod postgres;
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use clap::ValueEnum;
 
-/// One row's server or load generator.
+/// A server or load generator of the comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Peer {
     /// HTTP alone, the ceiling
@@ -21,11 +21,11 @@ pub(crate) enum Peer {
     Memory,
     /// Redis with `appendfsync always`, loaded by redis-benchmark
     Redis,
-    /// FastAPI, Postgres and Redis with one worker
+    /// FastAPI, PostgreSQL and Redis with one worker
     Fastapi,
     /// The same with two workers
     Fastapi2,
-    /// The rows of 64 connections once more, loaded by wrk
+    /// The rows with 64 connections again, loaded by wrk
     Wrk,
 }
 
@@ -41,11 +41,11 @@ impl Peer {
         Self::Wrk,
     ];
 
-    /// The servers that trades are sent to, in the order of the table.
+    /// The servers that receive trades, in the order of the table.
     pub(crate) const TRADED: [Self; 5] =
         [Self::Bare, Self::Durable, Self::Memory, Self::Fastapi, Self::Fastapi2];
 
-    /// Its name in the table.
+    /// The name in the table.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Bare => "bare hyper",
@@ -58,7 +58,7 @@ impl Peer {
         }
     }
 
-    /// What it needs that this machine may lack: the programs that are not there.
+    /// The required programs that are missing on this machine.
     pub(crate) fn missing_programs(self) -> Vec<&'static str> {
         let needed: &[&str] = match self {
             Self::Bare | Self::Durable | Self::Memory => &[],
@@ -80,13 +80,13 @@ fn is_program(name: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
-/// A port that was free a moment ago.
+/// A currently free port.
 fn free_port() -> anyhow::Result<u16> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     Ok(TcpListener::bind(address)?.local_addr()?.port())
 }
 
-/// A program that writes what it says into a file.
+/// A command whose output goes to a log file.
 fn logged(program: impl AsRef<std::ffi::OsStr>, log: &std::path::Path) -> anyhow::Result<Command> {
     let file = std::fs::File::create(log)?;
     let mut command = Command::new(program);

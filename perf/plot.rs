@@ -1,20 +1,20 @@
-//! A line plot as SVG, with a logarithmic axis of times: readable on light and on dark paper.
+//! Line plots as SVG with a logarithmic time axis, readable in light and dark themes.
 
 use std::fmt::Write as _;
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 440.0;
 
-/// The edges of the area in which lines are drawn. To its right stand the names of the series.
+/// The edges of the plotting area. The names of the series are to its right.
 const LEFT: f64 = 84.0;
 const RIGHT: f64 = 664.0;
 const TOP: f64 = 52.0;
 const BOTTOM: f64 = 372.0;
 
-/// Names of series keep this distance, or they would cover each other.
+/// The minimum distance between names of series, so that they do not overlap.
 const NAME_DISTANCE: f64 = 16.0;
 
-/// The x axis has about so many marks.
+/// The approximate number of marks on the x axis.
 const X_MARKS: f64 = 6.0;
 
 const STYLE: &str = "\
@@ -38,15 +38,15 @@ pub(crate) struct Plot {
 /// One line.
 pub(crate) struct Series {
     pub(crate) name: &'static str,
-    /// Its points from left to right: any number, and microseconds above 0.
+    /// The points from left to right: any x, and microseconds above 0.
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// Where a value stands on the paper.
+/// Maps values to positions.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Scale {
     x_max: f64,
-    /// The whole powers of ten that enclose all values.
+    /// The powers of ten that enclose all values.
     decades: (i32, i32),
 }
 
@@ -90,8 +90,8 @@ impl Plot {
         out
     }
 
-    /// The name of each series at its end, the lowest line first; those that would cover the one
-    /// below move up.
+    /// Writes the name of each series at its end, from the lowest line up; a name that would
+    /// overlap the one below moves up.
     fn write_names(&self, out: &mut String, scale: Scale) {
         let ends = self.series.iter().map(|series| series.points.last());
         let mut names: Vec<(usize, f64)> = ends
@@ -110,7 +110,7 @@ impl Plot {
 }
 
 impl Scale {
-    /// One that all of these fit on.
+    /// A scale that fits all of these points.
     #[expect(clippy::cast_possible_truncation, reason = "the powers of ten of a time are few")]
     fn of(points: impl Iterator<Item = (f64, f64)>) -> Self {
         let (mut x_max, mut lowest, mut highest) = (0.0_f64, f64::INFINITY, 0.0_f64);
@@ -132,7 +132,7 @@ impl Scale {
         LEFT + (RIGHT - LEFT) * value / self.x_max
     }
 
-    /// What is below the first power of ten, or no number, stands on the axis.
+    /// Values below the lowest power of ten, and NaN, are drawn on the axis.
     fn y(self, value: f64) -> f64 {
         let (first, last) = self.decades;
         let part = (value.log10() - f64::from(first)) / f64::from(last - first);
@@ -177,11 +177,11 @@ impl Scale {
     }
 }
 
-/// 1, 2 or 5 times a power of ten: the smallest that is not below this.
+/// The smallest 1, 2 or 5 times a power of ten that is not below this.
 fn round_step(least: f64) -> f64 {
     let decade = 10_f64.powf(least.log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * decade);
-    // A little less is enough, since the powers are not exact.
+    // The tolerance allows for inexact powers.
     steps.into_iter().find(|step| *step >= least * 0.999_999).unwrap_or(decade * 10.0)
 }
 
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_factors_are_equal_distances() {
+    fn equal_factors_have_equal_distances() {
         let scale = Scale { x_max: 200.0, decades: (1, 4) };
         let near = |left: f64, right: f64| (left - right).abs() < 1e-9;
         assert!(near(scale.y(10.0), BOTTOM) && near(scale.y(10_000.0), TOP));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_round() {
+    fn marks_are_round_numbers() {
         for (least, step) in [(0.8, 1.0), (1.0, 1.0), (1.1, 2.0), (2300.0, 5000.0), (6e4, 1e5)] {
             assert!((round_step(least) / step - 1.0).abs() < 1e-9, "{least}");
         }

@@ -1,5 +1,5 @@
-//! Data directories that look as if a server had been used for long: written by the engine and the
-//! journal themselves, much faster than over HTTP.
+//! Data directories like those of a server after long use, written by the engine and the journal
+//! directly, which is much faster than over HTTP.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -34,13 +34,13 @@ const NOW: Timestamp = Timestamp::from_seconds(1_700_000_000);
 /// As often as a server writes it.
 const STATE_CHECK_INTERVAL: u64 = 1024;
 
-/// What a data directory holds.
+/// The content of a data directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Contents {
     pub(crate) accounts: u64,
-    /// Whether every account has a key: [`raw_key`] tells which.
+    /// Whether every account has a key, which [`raw_key`] returns.
     pub(crate) has_keys: bool,
-    /// Dealt out over the accounts in an order that no cache foresees; each trade has two names,
+    /// Distributed over the accounts in an order that defeats the caches; each trade has two names,
     /// takes two levels and pays a fee.
     pub(crate) trades: u64,
 }
@@ -73,7 +73,7 @@ pub(crate) fn write(data: &Path, contents: Contents) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The key of an account, by its number.
+/// The key of an account, by the account's number.
 pub(crate) fn raw_key(number: u64) -> RawKey {
     let mut secret = [0; KEY_SECRET_BYTES];
     secret[..8].copy_from_slice(&number.to_be_bytes());
@@ -102,7 +102,7 @@ pub(crate) fn take_snapshot(data: &Path) -> anyhow::Result<()> {
 fn happen<C: Command>(journal: &Journal, state: &mut State, command: &C, quote: &Quote<'_>) {
     let rules = Rules { starting_balance: Usd::from_micros(1_000_000_000_000), ..Rules::default() };
     let verdict = state.decide(command, Some(quote), NOW, &rules);
-    let Ok(Verdict::Happens(mut events, _)) = verdict else { panic!("nothing happens") };
+    let Ok(Verdict::Happens(mut events, _)) = verdict else { panic!("the command had no effect") };
     let sequence = state.sequence() + 1;
     if sequence.is_multiple_of(STATE_CHECK_INTERVAL) {
         events.insert(0, Event::StateChecked { hash: state.hash() });
@@ -122,7 +122,7 @@ fn happen<C: Command>(journal: &Journal, state: &mut State, command: &C, quote: 
     state.apply(&events, Place::START);
 }
 
-/// Accounts are dealt out over the shards one after the other.
+/// Accounts are distributed over the shards in turn.
 fn identity(number: u64) -> Identity {
     let mut digest = [0; 32];
     digest[0] = shard_number(number);
@@ -153,7 +153,7 @@ fn key(number: u64) -> CreateKey {
 }
 
 fn shard_number(number: u64) -> u8 {
-    u8::try_from(number % SHARD_COUNT as u64).expect("there are 64")
+    u8::try_from(number % SHARD_COUNT as u64).expect("below 64")
 }
 
 fn order(account: AccountId, number: u64) -> Trade {
@@ -172,7 +172,7 @@ fn order(account: AccountId, number: u64) -> Trade {
     Trade::new(Owner::Account(account), order, names)
 }
 
-/// An order takes two levels of its book.
+/// The market of the orders, each of which takes two levels of its book.
 fn market() -> (MarketInfo, Book) {
     market::market(["Yes", "No"], market::three_levels([5; 3]), NOW)
 }

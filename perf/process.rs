@@ -1,4 +1,4 @@
-//! Child processes that end with what started them, on every path.
+//! Child processes that end with this program, on every path.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use anyhow::{Context as _, ensure};
 /// How long a process may take to end before it is killed.
 const END_SECONDS_MAX: u64 = 10;
 
-/// What must not outlive this program when a signal ends it.
+/// The processes to end and folders to remove when a signal ends this program.
 static LEFTOVERS: Mutex<Leftovers> =
     Mutex::new(Leftovers { processes: Vec::new(), folders: Vec::new() });
 
@@ -20,22 +20,22 @@ struct Leftovers {
     folders: Vec<PathBuf>,
 }
 
-/// How a process is ended.
+/// How to end a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ending {
-    /// At once: it has no children and nothing to tidy up.
+    /// At once: it has no children and nothing to clean up.
     Kill,
-    /// It is asked, as by a terminal, since it must end its own children first.
+    /// With an interrupt, as from a terminal, so that it can end its own children first.
     Interrupt,
 }
 
-/// A child process that ends with this value.
+/// A child process, ended on drop.
 pub(crate) struct Process {
     child: Child,
     ending: Ending,
 }
 
-/// A folder that is removed with this value, on every path.
+/// A folder, removed on drop.
 pub(crate) struct ScratchFolder(pub(crate) PathBuf);
 
 impl Process {
@@ -48,7 +48,7 @@ impl Process {
         Ok(Self { child, ending })
     }
 
-    /// Its id.
+    /// The process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -58,7 +58,7 @@ impl Process {
         &mut self.child
     }
 
-    /// An error when it has ended before it should.
+    /// Fails if the process has ended early.
     pub(crate) fn ensure_runs(&mut self, log: &Path) -> anyhow::Result<()> {
         if let Some(status) = self.child.try_wait()? {
             let said = std::fs::read_to_string(log).unwrap_or_default();
@@ -85,7 +85,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // One that is gone already is as good.
+        // The process may already be gone.
         let _ = self.end();
         let pid = self.child.id();
         leftovers(|left| left.processes.retain(|&(known, _)| known != pid));
@@ -93,7 +93,7 @@ impl Drop for Process {
 }
 
 impl ScratchFolder {
-    /// Makes it.
+    /// Makes the folder.
     pub(crate) fn make(path: PathBuf) -> anyhow::Result<Self> {
         std::fs::create_dir_all(&path)
             .with_context(|| format!("failed to make {}", path.display()))?;
@@ -104,13 +104,13 @@ impl ScratchFolder {
 
 impl Drop for ScratchFolder {
     fn drop(&mut self) {
-        // What cannot be removed now is left where temporary files are.
+        // A leftover folder stays among the temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
         leftovers(|left| left.folders.retain(|folder| *folder != self.0));
     }
 }
 
-/// From now on a signal that ends this program ends its children first and removes its folders.
+/// Makes signals end the children and remove the folders before they end this program.
 pub(crate) fn end_children_on_signals() -> anyhow::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -140,18 +140,18 @@ pub(crate) fn end_children_on_signals() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs a program to its end and returns what it printed; an error when it fails.
+/// Runs a program to its end and returns its output; an error if it fails.
 pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
     let program = command.get_program().display().to_string();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process = Process::start(command, Ending::Interrupt)?;
-    let mut stderr = process.child.stderr.take().expect("a pipe was asked for");
+    let mut stderr = process.child.stderr.take().expect("stderr is a pipe");
     let errors = std::thread::spawn(move || {
         let mut bytes = Vec::new();
         stderr.read_to_end(&mut bytes).map(|_| bytes)
     });
     let mut stdout = Vec::new();
-    process.child.stdout.take().expect("a pipe was asked for").read_to_end(&mut stdout)?;
+    process.child.stdout.take().expect("stdout is a pipe").read_to_end(&mut stdout)?;
     let status = process.child.wait()?;
     let stderr = errors.join().expect("reading a pipe does not panic")?;
     let output = Output { status, stdout, stderr };
@@ -161,11 +161,11 @@ pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
 }
 
 fn leftovers<T>(change: impl FnOnce(&mut Leftovers) -> T) -> T {
-    change(&mut LEFTOVERS.lock().expect("nothing panics while it holds this"))
+    change(&mut LEFTOVERS.lock().expect("no thread panics while it holds the lock"))
 }
 
 fn send(signal: &str, pid: u32) {
-    // A process that is gone already is as good.
+    // The process may already be gone.
     let _ = Command::new("kill").args([signal, &pid.to_string()]).stderr(Stdio::null()).status();
 }
 
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_ends_with_its_value() {
+    fn a_dropped_process_ends() {
         for ending in [Ending::Kill, Ending::Interrupt] {
             let mut command = Command::new("sleep");
             let process = Process::start(command.arg("600"), ending).unwrap();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_fails_says_why() {
+    fn the_error_of_a_failed_program_has_its_status_and_stderr() {
         let text = output(Command::new("sh").args(["-c", "echo fine"])).unwrap();
         assert_eq!(text, "fine\n");
         let error = output(Command::new("sh").args(["-c", "echo broken >&2; exit 3"]));

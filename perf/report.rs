@@ -1,23 +1,23 @@
-//! The report: a table of what must be shown, then the parts of the run, as Markdown and as JSON.
+//! The report: a table of goals, then the sections of the run, as Markdown and as JSON.
 
 use std::fmt::Write as _;
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// What a run has found out about one promise.
+/// A goal and the measured value.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(crate) struct Goal {
-    /// Under which conditions.
+    /// The measured quantity and its conditions.
     what: String,
     measured: f64,
     bound: f64,
     is_least: bool,
 }
 
-/// One part of the run.
+/// One section of the report.
 pub(crate) struct Part {
-    /// Its name on the command line and in the JSON.
+    /// The name on the command line and in the JSON.
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
     /// Tables and notes.
@@ -26,23 +26,23 @@ pub(crate) struct Part {
     pub(crate) json: Value,
 }
 
-/// Everything that a run has measured.
+/// All results of a run.
 #[derive(Default)]
 pub(crate) struct Report {
     pub(crate) parts: Vec<Part>,
-    /// What was left out, and why.
+    /// What was skipped, and why.
     pub(crate) skipped: Vec<String>,
-    /// The machine and the build, and the shape of the load.
+    /// The machine, the build and the shape of the load.
     pub(crate) description: Vec<(&'static str, String)>,
 }
 
 impl Goal {
-    /// It must be so much or more.
+    /// A goal that the value is no lower than this.
     pub(crate) fn at_least(what: impl Into<String>, measured: f64, bound: f64) -> Self {
         Self { what: what.into(), measured, bound, is_least: true }
     }
 
-    /// It must be so much or less.
+    /// A goal that the value is no higher than this.
     pub(crate) fn at_most(what: impl Into<String>, measured: f64, bound: f64) -> Self {
         Self { what: what.into(), measured, bound, is_least: false }
     }
@@ -51,7 +51,7 @@ impl Goal {
         if self.is_least { self.measured >= self.bound } else { self.measured <= self.bound }
     }
 
-    /// What came of it.
+    /// The cell of the table.
     fn verdict(&self) -> String {
         if self.measured.is_nan() {
             "not measured".to_owned()
@@ -64,7 +64,7 @@ impl Goal {
 }
 
 impl Report {
-    /// For people.
+    /// The report for people.
     pub(crate) fn markdown(&self) -> String {
         let mut out = String::new();
         if self.parts.iter().any(|part| !part.goals.is_empty()) {
@@ -92,7 +92,7 @@ impl Report {
         out
     }
 
-    /// Everything for scripts.
+    /// The report for scripts.
     pub(crate) fn json(&self) -> String {
         let machine: serde_json::Map<_, _> = self
             .description
@@ -112,7 +112,7 @@ impl Report {
         format!("{report:#}\n")
     }
 
-    /// Prints it, and writes the JSON where that was asked for.
+    /// Prints the report, and writes the JSON if requested.
     pub(crate) fn publish(&self, json: Option<&std::path::Path>) -> anyhow::Result<()> {
         use anyhow::Context as _;
         print!("{}", self.markdown());
@@ -124,7 +124,7 @@ impl Report {
     }
 }
 
-/// A figure with about three digits.
+/// Formats a figure with about three digits.
 fn number(value: f64) -> String {
     if value.is_nan() {
         "–".to_owned()
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_goal_holds_or_says_by_how_much_it_was_missed() {
+    fn a_goal_holds_or_shows_how_far_it_was_missed() {
         for (goal, verdict) in [
             (Goal::at_least("a", 1.0, 1.0), "holds"),
             (Goal::at_least("a", 0.5, 1.0), "missed by 50 %"),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_shows_goals_first_and_then_the_parts() {
+    fn a_report_starts_with_the_goals() {
         let part = Part {
             name: "open",
             title: "Open loop",

@@ -1,4 +1,4 @@
-//! Everything in one run: the parts one after the other, one table.
+//! A full run: all parts, one after another, in one report.
 
 use std::path::PathBuf;
 
@@ -16,18 +16,18 @@ use crate::setup::{Setup, SetupArgs};
 use crate::snapshots::{self, SnapshotArgs};
 use crate::subscribers::{self, SubscriberArgs};
 
-/// The choices of `paperbourse-perf run`.
+/// The options of `paperbourse-perf run`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     setup: SetupArgs,
 
-    /// Which parts
+    /// The parts to run
     #[arg(long, value_delimiter = ',', value_enum, default_values_t = PartName::ALL)]
     only: Vec<PartName>,
 
-    /// What the server is compared with. A peer whose programs are missing is left out, and the
-    /// table says so
+    /// The servers to compare with. A peer whose programs are missing is skipped, and the report
+    /// says so
     #[arg(long, value_delimiter = ',', value_enum, default_values_t = Peer::ALL)]
     peers: Vec<Peer>,
 
@@ -35,21 +35,21 @@ pub(crate) struct RunArgs {
     #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 64, 256], value_name = "N")]
     connections: Vec<usize>,
 
-    /// Accounts that trade, each with one key
+    /// Trading accounts, each with one key
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..10_000))]
     accounts: u32,
 
     /// A Python interpreter that has the packages of perf/fastapi/requirements.txt [default: a
-    /// virtual environment is made]
+    /// virtual environment is created]
     #[arg(long, value_name = "FILE")]
     python: Option<PathBuf>,
 
-    /// Where criterion has left the results of `cargo bench` [default: `../criterion` beside this
+    /// The folder with criterion's results of `cargo bench` [default: `../criterion` beside this
     /// program]
     #[arg(long, value_name = "DIR")]
     criterion: Option<PathBuf>,
 
-    /// Where to draw latency against offered load, as SVG
+    /// Where to write the plot of latency against offered load, as SVG
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 
@@ -66,17 +66,17 @@ pub(crate) struct RunArgs {
 /// A part of the run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum PartName {
-    /// Throughput beside all peers
+    /// Throughput, compared with all peers
     Closed,
     /// Latency against offered load
     Open,
-    /// Half of the highest load while snapshots are made
+    /// Half of the highest load during snapshots
     Snapshots,
     /// Many accounts, keys and orders
     Growth,
     /// Subscribers of the price socket
     Subscribers,
-    /// The engine alone: nothing is measured, what `cargo bench` has left is told
+    /// The engine alone: reports the latest results of `cargo bench`, measures nothing
     Engine,
 }
 
@@ -85,7 +85,7 @@ impl PartName {
         [Self::Closed, Self::Open, Self::Snapshots, Self::Growth, Self::Subscribers, Self::Engine];
 }
 
-/// Measures and prints.
+/// Runs the measurements and publishes the report.
 pub(crate) fn run(arguments: &RunArgs) -> anyhow::Result<()> {
     let setup = Setup::prepare(&arguments.setup)?;
     let mut report = report(&setup);
@@ -138,7 +138,7 @@ pub(crate) fn run(arguments: &RunArgs) -> anyhow::Result<()> {
     report.publish(arguments.setup.json.as_deref())
 }
 
-/// A report without parts: it knows the machine, the build and the shape of the load.
+/// A report without sections: the machine, the build and the shape of the load.
 pub(crate) fn report(setup: &Setup) -> Report {
     let SetupArgs { rounds, seconds, warm_up_seconds, threads, workers, .. } = &setup.arguments;
     let mut description = machine::description(setup.filesystem.clone());
@@ -153,8 +153,7 @@ pub(crate) fn report(setup: &Setup) -> Report {
     Report { description, ..Report::default() }
 }
 
-/// The peers that this machine has all programs for; of the others it is told, now and in the
-/// table.
+/// The peers whose programs are all installed. The others are listed in `skipped` and on stderr.
 fn available(peers: &[Peer], skipped: &mut Vec<String>) -> Vec<Peer> {
     let mut available = Vec::new();
     for &peer in peers {

@@ -1,8 +1,8 @@
 //! When the requests of an open loop are due, whether or not earlier ones were answered.
 //!
-//! A thread of its own sleeps from tick to tick, since the runtime's timers count in milliseconds.
-//! Each connection has a queue of the times at which its requests are due; what it cannot send in
-//! time it sends as soon as it can, and the latency counts from when it was due.
+//! A separate thread sleeps from tick to tick, since the runtime's timers have millisecond
+//! resolution. Each connection has a queue of due times. A request that is late is sent as soon as
+//! possible, and its latency counts from its due time.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-/// Requests become due on a grid of this step.
+/// The grid of due times.
 const TICK: Duration = Duration::from_micros(250);
 
-/// The requests of one connection that are due and not yet sent.
+/// The due times of one connection's requests that are not yet sent.
 #[derive(Default)]
 pub(crate) struct Due {
     times: RefCell<VecDeque<Instant>>,
@@ -26,7 +26,7 @@ pub(crate) struct Due {
 }
 
 impl Due {
-    /// When the next request was due; waits for one. `None` when no more come.
+    /// Waits for the next due time; `None` after the last one.
     pub(crate) async fn next(&self) -> Option<Instant> {
         loop {
             if let Some(due) = self.times.borrow_mut().pop_front() {
@@ -40,9 +40,9 @@ impl Due {
     }
 }
 
-/// Deals out due times to the connections of one runtime until the end.
+/// Distributes due times to the connections of one runtime until the end.
 ///
-/// `rate` is requests a second of all of them together.
+/// `rate` is their total in requests per second.
 pub(crate) async fn deal(connections: Vec<Rc<Due>>, rate: f64, begin: Instant, end: Instant) {
     let ticker = Ticker::start(begin);
     let interval = Duration::from_secs_f64(1.0 / rate);
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_dealt_out_at_the_rate_and_late_ones_are_not_left_out() {
+    fn requests_are_distributed_at_the_rate_and_late_ones_are_kept() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let connections = vec![Rc::<Due>::default(), Rc::<Due>::default()];
         let begin = Instant::now();

@@ -1,4 +1,4 @@
-//! The servers that are measured, as child processes.
+//! The measured servers, as child processes.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -14,31 +14,31 @@ use crate::process::{Ending, Process};
 /// How long a server may take to be ready.
 const READY_SECONDS_MAX: u64 = 120;
 
-/// Which server of this package.
+/// A server of this package.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// HTTP alone.
     Bare,
-    /// The server, each answer on disk.
+    /// The full server with its journal on disk.
     Durable,
-    /// The server, its journal in memory.
+    /// The full server with its journal in memory.
     Memory,
 }
 
-/// Where the binaries are.
+/// The paths of the binaries.
 pub(crate) struct Binaries {
     pub(crate) server: PathBuf,
     pub(crate) bare: PathBuf,
 }
 
-/// A server that runs until this is dropped.
+/// A running server, stopped on drop.
 pub(crate) struct Server {
     process: Process,
-    /// Where it listens.
+    /// The address for requests.
     pub(crate) address: SocketAddr,
-    /// Where it tells its metrics, if it was told to.
+    /// The address of its metrics, if enabled.
     pub(crate) admin_address: Option<SocketAddr>,
-    /// The folder of the issuer that makes tokens for it.
+    /// The folder of the token issuer.
     issuer_data: PathBuf,
     binary: PathBuf,
 }
@@ -84,14 +84,14 @@ impl Server {
                 let line = line?;
                 let Some((_, address)) = line.split_once(words) else { continue };
                 let address = address.trim().trim_end_matches("/metrics");
-                return address.parse().with_context(|| format!("no address in {line}"));
+                return address.parse().with_context(|| format!("no address in: {line}"));
             }
             bail!("the server ended before it said {words:?}");
         };
         let address = address_after("listening on http://")?;
         let has_admin = kind != Kind::Bare && flags.contains(&"--admin-listen");
         let admin_address = has_admin.then(|| address_after("metrics on http://")).transpose()?;
-        // What it says later must be read, or a full pipe would stop it.
+        // Later output must be read, or a full pipe would block the server.
         std::thread::spawn(move || lines.for_each(drop));
         let issuer_data = folder.to_owned();
         let server = Self { process, address, admin_address, issuer_data, binary: binary.clone() };
@@ -101,18 +101,18 @@ impl Server {
         Ok(server)
     }
 
-    /// The server's process.
+    /// The process id of the server.
     pub(crate) fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// Opens so many accounts and returns a key of each.
+    /// Opens this number of accounts and returns a key of each.
     pub(crate) fn make_keys(&self, count: u32) -> anyhow::Result<Vec<String>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         (0..count).map(|number| runtime.block_on(self.make_key(number))).collect()
     }
 
-    /// An access token.
+    /// Mints an access token.
     pub(crate) fn token(&self, subject: &str) -> anyhow::Result<String> {
         let output = command(&self.binary)
             .args(["token", "--subject", subject, "--data"])
@@ -137,7 +137,7 @@ impl Server {
     }
 }
 
-/// Waits until a server says that it is ready, or until `is_alive` says why it never will be.
+/// Waits until a server reports that it is ready; `is_alive` fails if it never will be.
 pub(crate) fn wait_until_ready(
     address: SocketAddr,
     mut is_alive: impl FnMut() -> anyhow::Result<()>,
@@ -159,8 +159,8 @@ pub(crate) fn wait_until_ready(
     })
 }
 
-/// A program that is told everything by its arguments: a `PAPERBOURSE_JOURNAL_SYNC` of the caller's
-/// shell would change what is measured without a word.
+/// A command without the caller's `PAPERBOURSE_…` variables, since for example
+/// `PAPERBOURSE_JOURNAL_SYNC` would silently change what is measured.
 fn command(binary: &Path) -> Command {
     let mut command = Command::new(binary);
     command.stdin(Stdio::null());

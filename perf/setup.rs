@@ -1,5 +1,5 @@
-//! What every measurement needs: the binaries, a folder on the disk that is measured, and how long
-//! and how often.
+//! The common setup of all measurements: the binaries, a folder on the disk under test, durations
+//! and rounds.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -17,17 +17,17 @@ use crate::process::ScratchFolder;
 use crate::server::{Binaries, Kind, Server};
 use crate::trade::{Instrument, TradeTemplate};
 
-/// A market of the simulated venue that can always be traded.
+/// A market of the simulated venue that always accepts trades.
 pub(crate) const MARKET_ID: &str = paperbourse::venue::simulated::DEEP_MARKET_CONDITION_ID;
 
-/// More journal than any run writes: no snapshot is due.
+/// More journal than any run writes, so that no snapshot is due.
 pub(crate) const NO_SNAPSHOTS: [&str; 4] =
     ["--snapshot-bytes", "1000000000000", "--snapshot-interval", "1000000"];
 
-/// Shares that every account gets before wrk trades, whose sales may overtake its purchases.
+/// Shares of every account before wrk trades, since its sales may overtake its purchases.
 const STOCK_SHARES: u32 = 100;
 
-/// The choices that all measurements share.
+/// The options that all measurements share.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SetupArgs {
     /// The server's binary [default: `paperbourse` beside this program]
@@ -38,15 +38,15 @@ pub(crate) struct SetupArgs {
     #[arg(long, value_name = "FILE")]
     bare: Option<PathBuf>,
 
-    /// Where the servers keep their data; must be on the disk that is to be measured
+    /// Where the servers keep their data; must be on the disk under test
     #[arg(long, default_value_os_t = std::env::temp_dir(), value_name = "DIR")]
     scratch: PathBuf,
 
-    /// How often everything is measured
+    /// Number of rounds
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..100))]
     pub(crate) rounds: u32,
 
-    /// Seconds of each measurement
+    /// Seconds per measurement
     #[arg(long, default_value = "3", value_parser = seconds)]
     pub(crate) seconds: f64,
 
@@ -54,11 +54,11 @@ pub(crate) struct SetupArgs {
     #[arg(long, default_value = "0.5", value_parser = seconds)]
     pub(crate) warm_up_seconds: f64,
 
-    /// Threads that send the load
+    /// Threads of the load generator
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..64))]
     pub(crate) threads: u32,
 
-    /// Threads of a server that serve requests
+    /// Worker threads of each server
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..64))]
     pub(crate) workers: u32,
 
@@ -67,22 +67,22 @@ pub(crate) struct SetupArgs {
     pub(crate) json: Option<PathBuf>,
 }
 
-/// What every measurement uses.
+/// The prepared setup.
 pub(crate) struct Setup {
     pub(crate) arguments: SetupArgs,
     pub(crate) binaries: Binaries,
     pub(crate) scratch: ScratchFolder,
-    /// The type of the filesystem under the scratch folder.
+    /// The filesystem type of the scratch folder.
     pub(crate) filesystem: String,
     run_number: Cell<u32>,
 }
 
-/// Where a load is sent.
+/// The target of a load.
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
-    /// The processes that serve; what they have started serves too.
+    /// The server's processes; their descendants count too.
     pub(crate) pids: Vec<u32>,
-    /// The keys of its accounts.
+    /// The keys of the accounts.
     pub(crate) keys: Arc<[String]>,
 }
 
@@ -90,13 +90,13 @@ pub(crate) struct Target {
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) connection_count: usize,
-    /// Requests a second in an open loop; without it, a closed one.
+    /// Requests per second in an open loop; `None` for a closed loop.
     pub(crate) rate: Option<f64>,
     pub(crate) seconds: f64,
 }
 
 impl Setup {
-    /// Finds the binaries and makes the folder.
+    /// Finds the binaries and makes the scratch folder.
     pub(crate) fn prepare(arguments: &SetupArgs) -> anyhow::Result<Self> {
         let binaries = Binaries {
             server: beside(arguments.server.as_ref(), "paperbourse")?,
@@ -112,7 +112,7 @@ impl Setup {
         Ok(Self { arguments, binaries, scratch, filesystem, run_number: Cell::new(0) })
     }
 
-    /// A number that no load of this run had before.
+    /// A number that no other load of this run has.
     pub(crate) fn next_run_number(&self) -> u32 {
         self.run_number.update(|number| number + 1);
         self.run_number.get()
@@ -130,12 +130,12 @@ impl Setup {
         Server::start(kind, &self.binaries, folder, self.arguments.workers, flags)
     }
 
-    /// The usual shape: a closed loop for the usual time.
+    /// The usual shape: a closed loop of the usual duration.
     pub(crate) fn closed_loop(&self, connection_count: usize) -> Shape {
         Shape { connection_count, rate: None, seconds: self.arguments.seconds }
     }
 
-    /// Sends trades; an error unless each is a success.
+    /// Sends trades; an error unless all succeed.
     pub(crate) fn load(&self, target: &Target, shape: Shape) -> anyhow::Result<Outcome> {
         let outcome = Load {
             address: target.address,
@@ -157,12 +157,12 @@ impl Setup {
 }
 
 impl Target {
-    /// A server of this package.
+    /// The target for a server of this package.
     pub(crate) fn of(server: &Server, keys: Vec<String>) -> Self {
         Self { address: server.address, pids: vec![server.pid()], keys: keys.into() }
     }
 
-    /// Buys some shares for each account, so that sales may overtake purchases.
+    /// Buys some shares for each account, since sales may overtake purchases.
     pub(crate) fn stock(&self) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let Instrument { market_id, outcome } = instrument();
@@ -184,7 +184,7 @@ impl Target {
     }
 }
 
-/// What is traded.
+/// The traded outcome.
 pub(crate) fn instrument() -> Instrument {
     Instrument { market_id: MARKET_ID.to_owned(), outcome: "Yes".to_owned() }
 }
@@ -194,12 +194,12 @@ fn seconds(text: &str) -> Result<f64, String> {
     if (0.0..=3600.0).contains(&value) { Ok(value) } else { Err("0 to 3600 seconds".to_owned()) }
 }
 
-/// The binary that was named, or the one beside this program.
+/// The path from the option, or else beside this program.
 fn beside(named: Option<&PathBuf>, name: &str) -> anyhow::Result<PathBuf> {
     if let Some(path) = named {
         return Ok(path.clone());
     }
-    let own = std::env::current_exe().context("failed to find this program's own path")?;
+    let own = std::env::current_exe().context("failed to find the path of this program")?;
     let path = own.with_file_name(name);
     ensure!(path.is_file(), "no {name} beside {}: build it or name it", own.display());
     Ok(path)
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seconds_are_a_number_that_ends() {
+    fn seconds_are_a_number_up_to_an_hour() {
         assert_eq!(seconds("0.5"), Ok(0.5));
         for text in ["", "-1", "nan", "inf", "3601", "1s"] {
             assert!(seconds(text).is_err(), "{text:?}");

@@ -1,5 +1,5 @@
-//! What a snapshot costs those who trade meanwhile: the same open-loop load on a server with much
-//! state, with snapshots all the time and with none, in turn.
+//! The cost of snapshots to concurrent trades: the same open-loop load on a server with much state,
+//! with snapshots all the time and with none, in turn.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -18,32 +18,32 @@ use crate::server::{Kind, Server};
 use crate::setup::{NO_SNAPSHOTS, Setup, Shape, Target};
 use crate::spread::{Spread, median};
 
-/// Accounts that trade.
+/// Trading accounts.
 const TRADING_ACCOUNTS: u32 = 64;
 
-/// How many loads at full speed may be needed until a segment of the journal is full.
+/// The most loads at full speed until a segment of the journal is full.
 const WARM_UPS_MAX: u32 = 60;
 
-/// How long the disk alone is measured in each round.
+/// Duration of the measurement of the disk alone in each round.
 const SYNC_OPEN_LOOP: Duration = Duration::from_secs(2);
 
-/// The choices of this measurement.
+/// The options of this measurement.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SnapshotArgs {
-    /// Accounts that are there before
+    /// Existing accounts
     #[arg(long, default_value_t = 1_000_000, value_name = "N")]
     prepared_accounts: u64,
 
-    /// Kept orders that are there before
+    /// Existing kept orders
     #[arg(long, default_value_t = 1_000_000, value_name = "N")]
     prepared_orders: u64,
 
-    /// Requests a second [default: half of the highest throughput of a closed loop]
+    /// Requests per second [default: half of the highest throughput of a closed loop]
     #[arg(long, value_name = "N")]
     rate: Option<f64>,
 
-    /// Seconds of each measurement with snapshots: enough to begin a segment of the journal, which
-    /// takes some 270,000 trades
+    /// Seconds of each measurement with snapshots: enough to start a new segment of the journal,
+    /// which takes some 270,000 trades
     #[arg(long, default_value_t = 15.0, value_name = "SECONDS")]
     snapshot_seconds: f64,
 }
@@ -53,15 +53,15 @@ pub(crate) struct SnapshotArgs {
 struct Measured {
     has_snapshots: bool,
     sample: Sample,
-    /// Whether a snapshot was being made at the end, and whether the newest one was newer than at
-    /// the start.
+    /// Whether a snapshot was in progress at the end, and whether one was completed since the
+    /// start.
     is_making: bool,
     has_completed: bool,
-    /// How many segments of the journal were begun in the measured time.
+    /// The number of journal segments started in the measured time.
     segments: u64,
 }
 
-/// What was measured.
+/// The results.
 pub(crate) struct Figures {
     rate: f64,
     connection_count: usize,
@@ -70,7 +70,7 @@ pub(crate) struct Figures {
     sync: Vec<SyncTimes>,
 }
 
-/// Measures. `with_and_without` tells whether the same is measured without snapshots too.
+/// Runs the measurement. `with_and_without` selects whether to measure without snapshots too.
 pub(crate) fn run(
     setup: &Setup,
     arguments: &SnapshotArgs,
@@ -127,8 +127,8 @@ pub(crate) fn run(
     Ok(figures)
 }
 
-/// Loads a server at full speed until a segment of the journal is full, and a snapshot therefore in
-/// the making where one is to be. What a start has left cold is warm then.
+/// Loads a server at full speed until a segment of the journal is full, so that a snapshot is in
+/// progress if snapshots are on. This also warms the caches after the start.
 fn warm_up(
     setup: &Setup,
     target: &Target,
@@ -162,7 +162,7 @@ fn newest(folder: &Path) -> anyhow::Result<(u64, u64)> {
     Ok((snapshot, newest(&folder.join("journal"), ".segment")?))
 }
 
-/// Whether there is a snapshot that has not got its name yet.
+/// Whether there is a snapshot that does not have its final name yet.
 fn is_making(folder: &Path) -> anyhow::Result<bool> {
     for entry in std::fs::read_dir(folder.join("snapshots"))? {
         if entry?.file_name().to_string_lossy().ends_with(".tmp") {
@@ -181,7 +181,8 @@ fn start(setup: &Setup, folder: &Path, has_snapshots: bool) -> anyhow::Result<(S
     Ok((server, target))
 }
 
-/// Copies a folder, with all of it on disk: what the system writes back later would be measured.
+/// Copies a folder and syncs it, since later write-back by the system would disturb the
+/// measurement.
 fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {
@@ -203,7 +204,7 @@ impl Measured {
 }
 
 impl Figures {
-    /// What it says for the report.
+    /// The section of the report.
     pub(crate) fn part(&self) -> Part {
         Part {
             name: "snapshots",
@@ -225,7 +226,7 @@ impl Figures {
         self.measured.iter().filter(|measured| measured.has_snapshots == has_snapshots).collect()
     }
 
-    /// The median of a latency, by its place in [`QUANTILES`].
+    /// The median of a latency, by its index in [`QUANTILES`].
     fn latency_us(&self, has_snapshots: bool, index: usize) -> f64 {
         median(self.with(has_snapshots), |measured| measured.sample.quantile_us(index))
     }
@@ -238,7 +239,8 @@ impl Figures {
         let made = with.iter().filter(|row| row.is_making || row.has_completed).count();
         let throughput = median(self.with(true), |row| row.sample.throughput());
         vec![
-            // A server that does not keep up has one latency, which is long, and good ratios.
+            // Without this goal, a server that does not keep up would pass: it has one long latency
+            // and so good ratios.
             Goal::at_least(
                 "4: open loop at half load, with snapshots: answered / offered",
                 throughput / self.rate,

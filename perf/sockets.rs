@@ -1,4 +1,4 @@
-//! Many subscribers of the price socket on one thread: they count what arrives, and how late.
+//! Many subscribers of the price socket on one thread, which count frames and measure delays.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
@@ -15,60 +15,60 @@ use tokio::task::LocalSet;
 
 use crate::setup::Target;
 
-/// How long all sockets together may take until they are subscribed.
+/// How long all sockets together may take to subscribe.
 const OPEN_SECONDS_MAX: u64 = 30;
 
-/// Delays are counted up to this.
+/// The highest recorded delay.
 const DELAY_MS_MAX: u64 = 60_000;
 
-/// Room for one read.
+/// Buffer space for one read.
 const READ_BYTES: usize = 32 * 1024;
 
-/// The first byte of a message that is one frame: text, a close, a ping and a pong.
+/// The first bytes of unfragmented messages: text, close, ping and pong.
 const TEXT: u8 = 0x81;
 const CLOSE: u8 = 0x88;
 const PING: u8 = 0x89;
 const PONG: u8 = 0x8a;
 
-/// The second byte when the length of the payload follows, in two bytes or in eight.
+/// The second byte if the payload's length follows in two bytes, or in eight.
 const LONG: u8 = 126;
 const LONGER: u8 = 127;
 
-/// The bit of the second byte that says that a mask follows, and a mask that changes nothing.
+/// The bit of the second byte that announces a mask, and a mask that changes nothing.
 const MASKED: u8 = 0x80;
 const MASK: [u8; 4] = [0; 4];
 
-/// What arrived.
+/// Counts of received frames.
 #[derive(Clone)]
 pub(crate) struct Counts {
     /// Frames with prices.
     pub(crate) frame_count: u64,
-    /// Of those, the ones that stand for more than one change.
+    /// Those that combine several changes.
     pub(crate) conflated_count: u64,
-    /// Of all frames, as they came.
+    /// Bytes of all frames, as received.
     pub(crate) byte_count: u64,
-    /// From the time that counts to when a frame was read here.
+    /// Delays from the chosen timestamp to reading the frame here.
     pub(crate) delay_ms: Histogram<u64>,
     stamp: Stamp,
 }
 
-/// Which of the times of a frame its delay counts from.
+/// The timestamp of a frame from which its delay counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stamp {
-    /// When the server made it.
+    /// When the server made the frame.
     Emitted,
-    /// The venue's time of the newest change that it shows.
+    /// The venue's timestamp of the newest change in the frame.
     Updated,
 }
 
-/// Sockets that are open until they are closed.
+/// Open sockets.
 pub(crate) struct Sockets {
     counts: Arc<Mutex<Counts>>,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<JoinHandle<anyhow::Result<()>>>,
 }
 
-/// One frame of a server.
+/// One frame from the server.
 #[derive(PartialEq, Eq, Debug)]
 struct Frame {
     first: u8,
@@ -83,7 +83,7 @@ impl Counts {
         Self { frame_count: 0, conflated_count: 0, byte_count: 0, delay_ms, stamp }
     }
 
-    /// Counts the text of a frame if it tells prices.
+    /// Counts a frame if its text has prices.
     fn count(&mut self, text: &[u8], now_ms: u64) {
         let from_ms = match self.stamp {
             Stamp::Emitted => emitted_ms(text),
@@ -97,7 +97,7 @@ impl Counts {
 }
 
 impl Sockets {
-    /// Opens a socket for each of these groups of markets, with the keys of the target in turn.
+    /// Opens a socket for each of these groups of markets, using the keys of the target in turn.
     pub(crate) fn open(
         target: &Target,
         subscriptions: &[Vec<String>],
@@ -126,7 +126,7 @@ impl Sockets {
                     let (failed, shared) = (failed.clone(), shared.clone());
                     tokio::task::spawn_local(async move {
                         let Err(error) = socket.receive(&shared).await;
-                        // Only the first failure is told.
+                        // Only the first failure is reported.
                         let _ = failed.try_send(error);
                     });
                 }
@@ -146,14 +146,14 @@ impl Sockets {
         Ok(sockets)
     }
 
-    /// What has arrived since this was asked last.
+    /// Returns the counts since the last call.
     pub(crate) fn take(&self) -> Counts {
         let mut counts = self.counts.lock();
         let fresh = Counts::new(counts.stamp);
         std::mem::replace(&mut *counts, fresh)
     }
 
-    /// An error when a socket has ended.
+    /// Fails if a socket has ended.
     pub(crate) fn ensure_open(&mut self) -> anyhow::Result<()> {
         if self.thread.as_ref().is_some_and(JoinHandle::is_finished) {
             self.join().context("a socket ended")?;
@@ -162,19 +162,19 @@ impl Sockets {
         Ok(())
     }
 
-    /// Ends all of them.
+    /// Closes all sockets.
     pub(crate) fn close(mut self) -> anyhow::Result<()> {
         drop(self.stop.take());
         self.join()
     }
 
     fn join(&mut self) -> anyhow::Result<()> {
-        let thread = self.thread.take().context("it has ended before")?;
-        thread.join().expect("the thread of the sockets ends with a result")
+        let thread = self.thread.take().context("the thread has already ended")?;
+        thread.join().expect("the thread of the sockets does not panic")
     }
 }
 
-/// One socket that is subscribed.
+/// One subscribed socket.
 struct Socket {
     stream: TcpStream,
     received: BytesMut,
@@ -204,7 +204,7 @@ impl Socket {
         Ok(Self { stream, received })
     }
 
-    /// Counts what arrives until the socket fails.
+    /// Counts received frames until the socket fails.
     async fn receive(
         self,
         counts: &Mutex<Counts>,
@@ -234,7 +234,7 @@ impl Socket {
 }
 
 impl Frame {
-    /// The frame that these bytes begin with, or `None` while it is incomplete.
+    /// Parses the first frame; `None` while it is incomplete.
     fn parse(received: &[u8]) -> Option<Self> {
         let (&first, &second) = (received.first()?, received.get(1)?);
         let (head_byte_count, payload_byte_count): (usize, usize) = match second {
@@ -250,7 +250,7 @@ impl Frame {
     }
 }
 
-/// A frame of a client.
+/// A masked frame from a client.
 fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![first];
     if let Ok(short @ ..LONG) = u8::try_from(payload.len()) {
@@ -265,7 +265,7 @@ fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// When the server made a frame with prices; `None` for any other.
+/// When the server made a frame with prices; `None` for any other frame.
 fn emitted_ms(text: &[u8]) -> Option<u64> {
     const NAME: &[u8] = b"\"emit_ts_ms\":";
     let is_price = text.starts_with(b"{\"type\":\"price\"");
@@ -274,8 +274,8 @@ fn emitted_ms(text: &[u8]) -> Option<u64> {
     Some(digits.fold(0, |value: u64, digit| value * 10 + u64::from(digit - b'0')))
 }
 
-/// The venue's time of what a frame with prices shows; `None` for any other, and for one that shows
-/// nothing yet.
+/// The venue's timestamp in a frame with prices; `None` for any other frame, and if the prices are
+/// still empty.
 fn updated_ms(text: &[u8]) -> Option<u64> {
     const NAME: &[u8] = b"\"updated_at\":\"";
     let is_price = text.starts_with(b"{\"type\":\"price\"");
@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_are_told_apart_by_their_lengths() {
+    fn frames_are_split_by_their_lengths() {
         for (payload_byte_count, head) in [
             (5, vec![0x81, 5]),
             (125, vec![0x81, 125]),
@@ -313,13 +313,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_sends_has_a_mask() {
+    fn client_frames_are_masked() {
         assert_eq!(masked(PONG, b"ab"), [0x8a, 0x82, 0, 0, 0, 0, b'a', b'b']);
         assert_eq!(masked(TEXT, &[b'x'; 300])[..8], [0x81, 0xfe, 1, 44, 0, 0, 0, 0]);
     }
 
     #[test]
-    fn only_prices_count_and_their_delay() {
+    fn only_frames_with_prices_are_counted() {
         let mut counts = Counts::new(Stamp::Emitted);
         for text in [
             r#"{"type":"price","market_id":"0x","seq":1,"emit_ts_ms":1000,"x":2}"#,
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_may_count_from_the_venues_time() {
+    fn a_delay_may_count_from_the_venues_timestamp() {
         let mut counts = Counts::new(Stamp::Updated);
         for text in [
             r#"{"type":"price","emit_ts_ms":1,"updated_at":"1970-01-01T00:00:01.5Z","stale":0}"#,

@@ -1,8 +1,8 @@
-//! Several values of one thing: the middle one, and the ends.
+//! The median and the range of several values.
 
 use serde::Serialize;
 
-/// The middle of several values, and their ends. None at all make one that is not a number.
+/// The median, lowest and highest of several values; NaN if there are none.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub(crate) struct Spread {
     pub(crate) lowest: f64,
@@ -11,7 +11,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Of these values.
+    /// The spread of these values.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
@@ -27,7 +27,7 @@ impl Spread {
         Self { lowest, median, highest }
     }
 
-    /// As a cell of a table shows it: the middle, and the ends unless they are the same.
+    /// A table cell: the median, and the range unless all values are equal.
     pub(crate) fn cell(self, digits: usize) -> String {
         if self.median.is_nan() {
             return String::new();
@@ -38,7 +38,7 @@ impl Spread {
     }
 }
 
-/// The middle of what is told of each of these.
+/// The median of a figure of these items.
 pub(crate) fn median<'a, T: 'a>(
     samples: impl IntoIterator<Item = &'a T>,
     value: impl Fn(&T) -> f64,
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_median_is_the_middle() {
+    fn a_median_is_the_middle_value() {
         for (values, expected, cell) in [
             (&[3.0, 1.0, 2.0][..], (1.0, 2.0, 3.0), "2.0 (1.0–3.0)"),
             (&[4.0, 1.0, 2.0, 3.0], (1.0, 2.5, 4.0), "2.5 (1.0–4.0)"),

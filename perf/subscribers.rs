@@ -1,4 +1,4 @@
-//! What subscribers of the price socket receive, how late, and what that costs those who trade.
+//! Frames and delays of price-socket subscribers, and their cost to concurrent trades.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -15,20 +15,20 @@ use crate::setup::{Setup, Target};
 use crate::sockets::{Counts, Sockets, Stamp};
 use crate::spread::Spread;
 
-/// Connections of those who trade.
+/// Connections that trade.
 const CONNECTIONS: usize = 64;
 
-/// A socket may subscribe to so many markets.
+/// The most markets per socket.
 const MARKETS_PER_SOCKET: usize = 50;
 
-/// The choices of this measurement.
+/// The options of this measurement.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SubscriberArgs {
-    /// Sockets that are subscribed to all markets
+    /// Sockets, each subscribed to all markets
     #[arg(long, default_value_t = 1000, value_name = "N")]
     subscribers: usize,
 
-    /// How fast the venue's time passes, that is how many frames there are
+    /// Speed of the simulated venue's time, which determines the rate of frames
     #[arg(long, default_value = "1", value_name = "X")]
     venue_speed: String,
 }
@@ -43,22 +43,22 @@ struct Sample {
     trades_beside_sockets: TradeFigures,
 }
 
-/// What arrived at the sockets. Times are in milliseconds, the clock of the frames; the rest too,
-/// but the processor time of the server for each frame, which is in microseconds.
+/// Figures of the sockets. Times are in milliseconds, the resolution of the frames' timestamps,
+/// except for the server's CPU time per frame in microseconds.
 #[derive(Clone, Copy, Serialize)]
 struct SocketFigures {
     frames_per_second: f64,
     megabytes_per_second: f64,
-    /// The part of the frames that stand for more than one change.
+    /// The share of frames that combine several changes.
     conflated: f64,
     delay_p50_ms: u64,
     delay_p99_ms: u64,
     delay_max_ms: u64,
-    /// Not a number while others trade, since nobody can tell whose it is.
+    /// NaN during trades, since the CPU time cannot be attributed to either.
     server_cpu_us: f64,
 }
 
-/// How those who trade fared.
+/// Figures of the trades.
 #[derive(Clone, Copy, Serialize)]
 struct TradeFigures {
     throughput: f64,
@@ -67,16 +67,16 @@ struct TradeFigures {
     server_cpu_us: f64,
 }
 
-/// One of the two sides of a round.
+/// Selects one side of a round.
 type Of<T> = fn(&Sample) -> &T;
 
-/// What was measured.
+/// The results.
 pub(crate) struct Figures {
     arguments: SubscriberArgs,
     samples: Vec<Sample>,
 }
 
-/// Measures.
+/// Runs the measurement.
 pub(crate) fn run(
     setup: &Setup,
     arguments: &SubscriberArgs,
@@ -115,7 +115,7 @@ pub(crate) fn run(
     Ok(Figures { arguments: arguments.clone(), samples })
 }
 
-/// What the sockets received while something was done, and what came of that.
+/// What the sockets received during some action, and the result of the action.
 struct Observed<T> {
     counts: Counts,
     elapsed: Duration,
@@ -146,7 +146,7 @@ fn trade(setup: &Setup, target: &Target) -> anyhow::Result<TradeFigures> {
     })
 }
 
-/// The markets that a socket can be subscribed to.
+/// The markets that a socket can subscribe to.
 fn markets(target: &Target) -> anyhow::Result<Vec<String>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let path = format!("/v1/markets?limit={MARKETS_PER_SOCKET}");
@@ -198,7 +198,7 @@ impl Sample {
 }
 
 impl Figures {
-    /// What it says for the report.
+    /// The section of the report.
     pub(crate) fn part(&self) -> Part {
         Part {
             name: "subscribers",

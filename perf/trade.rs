@@ -1,14 +1,14 @@
-//! The trade requests that a load consists of, as bytes.
+//! The trade requests of a load, as bytes.
 //!
 //! Every connection buys one share and then sells it with the same key, so that neither cash nor
-//! shares run out however long the load lasts. Every request has an idempotency key of its own.
+//! shares run out, however long the load lasts. Every request has a unique idempotency key.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
 
 use crate::client::encode_request;
 
-/// What is traded.
+/// The traded outcome.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Instrument {
     /// The market's condition id.
@@ -17,14 +17,14 @@ pub(crate) struct Instrument {
     pub(crate) outcome: String,
 }
 
-/// One of the two trades that alternate.
+/// One of the two alternating trades.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Side {
     Buy,
     Sell,
 }
 
-/// The requests of a load but for what differs from one to the next.
+/// The constant parts of a load's requests.
 pub(crate) struct TradeTemplate {
     buy: Pieces,
     sell: Pieces,
@@ -44,7 +44,7 @@ impl TradeTemplate {
         Self { buy: pieces("BUY"), sell: pieces("SELL") }
     }
 
-    /// Replaces what is in `request` by the next request. `name` must be new each time.
+    /// Replaces the content of `request` with the next request. `name` must be unique.
     pub(crate) fn write(&self, side: Side, key: &str, name: u128, request: &mut Vec<u8>) {
         let pieces = match side {
             Side::Buy => &self.buy,
@@ -61,7 +61,7 @@ impl TradeTemplate {
 
 impl Pieces {
     fn new(host: SocketAddr, instrument: &Instrument, side: &str) -> Self {
-        // A character that no header and no JSON text holds as it is.
+        // A character that neither a header nor JSON text contains unescaped.
         const GAP: &str = "\0";
         let body = serde_json::json!({
             "market_id": instrument.market_id,
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_what_a_bot_would_send() {
+    fn a_request_is_that_of_a_typical_bot() {
         let host = "127.0.0.1:8080".parse().unwrap();
         let instrument = Instrument { market_id: "0xab".into(), outcome: "O\"ne".into() };
         let template = TradeTemplate::new(host, &instrument);

@@ -1,5 +1,5 @@
-//! The venue as it is followed live, under load: many tokens, many messages a second, readers of
-//! all kinds, for a long time. The venue is the stand-in of the tests, in a process of its own.
+//! The live venue under load: many tokens, many messages per second and various readers, for a long
+//! time. The venue is the tests' stand-in, in a separate process.
 
 mod compare;
 mod metrics;
@@ -25,32 +25,32 @@ use metrics::Page;
 use readers::Readers;
 use stand_in::StandInProcess;
 
-/// A subscriber of the price socket has at most so many markets.
+/// The most markets per subscriber of the price socket.
 const MARKETS_PER_SOCKET: usize = 50;
 
 /// How long the server may take until every book is live.
 const LIVE_PATIENCE: Duration = Duration::from_mins(2);
 
-/// How often memory and states are looked at.
+/// Interval between samples of memory and token states.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The server's counts are those of a moment at most so long ago.
+/// The server's counts may be this old.
 const METRICS_AGE_MAX: Duration = Duration::from_millis(500);
 
-/// Memory is told from when it has settled.
+/// Memory growth is measured from this time on, when it has settled.
 const SETTLED_AFTER: Duration = Duration::from_mins(1);
 
 const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
 
-/// The choices of this measurement.
+/// The options of this measurement.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct VenueArgs {
-    /// Tokens that are followed, two to a market; several numbers are measured in turn
+    /// Followed tokens, two per market; several numbers are measured in turn
     #[arg(long, value_delimiter = ',', default_values_t = [2_000], value_name = "N",
           value_parser = clap::value_parser!(u32).range(2..=10_000))]
     tokens: Vec<u32>,
 
-    /// Messages of the venue, a second
+    /// Messages of the venue per second
     #[arg(long, default_value_t = 5_000, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     messages: u32,
@@ -59,56 +59,57 @@ pub(crate) struct VenueArgs {
     #[arg(long, default_value_t = 1, value_name = "N")]
     subscribers: usize,
 
-    /// Reads of books and markets over HTTP, a second
+    /// Reads of books and markets over HTTP per second
     #[arg(long, default_value_t = 200.0, value_name = "N")]
     reads: f64,
 }
 
-/// One round at one number of tokens. Delays are in milliseconds.
+/// One round with one number of tokens. Delays are in milliseconds.
 #[derive(Serialize)]
 struct Sample {
     round: u32,
     tokens: u32,
     seconds: f64,
-    /// A second: what the stand-in put on its sockets, and what the server has taken.
+    /// Messages per second that the stand-in sent and that the server received.
     sent: f64,
     taken: f64,
-    /// How late the stand-in was at worst.
+    /// The stand-in's longest delay in sending.
     sent_late_max_ms: f64,
-    /// A second.
+    /// Per second.
     hashes_verified: f64,
     hashes_mismatched: u64,
-    /// From the read of the socket to the published books, by the server's own count.
+    /// From reading the socket to publishing the books, by the server's own histogram.
     publish_ms: [f64; QUANTILES.len()],
-    /// From the stand-in's time of a change to when a subscriber had the frame, in whole ones.
+    /// From the stand-in's timestamp of a change to the frame's arrival at a subscriber, in whole
+    /// milliseconds.
     subscriber_ms: [f64; QUANTILES.len()],
-    /// A second.
+    /// Per second.
     subscriber_frames: f64,
-    /// From when a read was due to its whole answer.
+    /// From when a read was due to its complete answer.
     read_ms: [f64; QUANTILES.len()],
-    /// For each second.
+    /// In cores.
     server_cpu: f64,
     stand_in_cpu: f64,
     generator_cpu: f64,
-    /// Each second, from the begin.
+    /// Every second from the start.
     resident_megabytes: Vec<f64>,
     books_asked: u64,
     connections_lost: u64,
-    /// At worst, and at the end.
+    /// The maximum, and the value at the end.
     stale_tokens: u64,
     stale_tokens_at_end: u64,
-    /// Tokens whose served books were not the stand-in's at the end.
+    /// Tokens whose served books differed from the stand-in's at the end.
     unequal_books: usize,
     violations: usize,
 }
 
-/// What was measured.
+/// The results.
 pub(crate) struct Figures {
     arguments: VenueArgs,
     samples: Vec<Sample>,
 }
 
-/// Measures.
+/// Runs the measurement.
 pub(crate) fn run(setup: &Setup, arguments: &VenueArgs) -> anyhow::Result<Figures> {
     let mut samples = Vec::new();
     for round in 1..=setup.arguments.rounds {
@@ -292,7 +293,7 @@ impl Sample {
         )
     }
 
-    /// At the begin, after a minute where it lasted so long, and at the end.
+    /// At the start, after a minute if the round lasted that long, and at the end.
     fn memory(&self) -> [f64; 3] {
         let looks = &self.resident_megabytes;
         let place = usize::try_from(SETTLED_AFTER.as_secs()).unwrap_or(usize::MAX);
@@ -303,7 +304,7 @@ impl Sample {
 }
 
 impl Figures {
-    /// What it says for the report.
+    /// The section of the report.
     pub(crate) fn part(&self) -> Part {
         let VenueArgs { tokens, messages, subscribers, reads } = &self.arguments;
         Part {
@@ -352,14 +353,14 @@ impl Figures {
     fn markdown(&self) -> String {
         let VenueArgs { messages, subscribers, reads, .. } = &self.arguments;
         let mut out = format!(
-            "The stand-in of the venue (TLS, in a process of its own) tells {messages} messages a \
-             second, evenly, of all markets by chance: changes of a level for both tokens, one in \
-             fifty a trade, and the top where it moves. {subscribers} subscriber of the price \
-             socket for each market, {reads} reads of books and markets a second. *Published* is \
-             from the read of the socket to the books that readers see, by the server's own \
-             histogram; *subscriber* from the stand-in's time of a change, in whole milliseconds, \
-             to when the subscriber had the frame; *read* from when a read was due. Medians, with \
-             the lowest and the highest.\n\n\
+            "The venue stand-in (TLS, in a separate process) sends {messages} messages a second, \
+             evenly, about random markets: changes to a level for both tokens, one in fifty a \
+             trade, and the best prices whenever they move. Each market has {subscribers} \
+             price-socket subscribers, and books and markets are read {reads} times a second. \
+             *Published* is the time from reading the socket to publishing the books, by the \
+             server's own histogram; *subscriber* the time from the stand-in's timestamp of a \
+             change, in whole milliseconds, to the frame's arrival at the subscriber; *read* the \
+             time from when a read was due. Medians, with the lowest and highest.\n\n\
              | tokens | sent/s | taken/s | hashes verified/s | published p50, p99, p99.9 (ms) | \
              subscriber p50, p99 (ms) | read p50, p99 (ms) | server CPU (cores) | stand-in CPU | \
              generator CPU | memory at begin, after 60 s, at end (MB) | books asked | stale | \

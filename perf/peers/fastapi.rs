@@ -1,4 +1,5 @@
-//! What a user would build instead: the package in `perf/fastapi` on uvicorn, Postgres and Redis.
+//! The stack that a user might build instead: the package in `perf/fastapi` on uvicorn, PostgreSQL
+//! and Redis.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use crate::process::{self, Ending, Process};
 use crate::server::wait_until_ready;
 use crate::setup::Target;
 
-/// The files of the package, so that they are at hand wherever this runs.
+/// The files of the package, embedded so that this binary runs anywhere.
 const FILES: [(&str, &str); 4] = [
     ("app.py", include_str!("../fastapi/app.py")),
     ("book.py", include_str!("../fastapi/book.py")),
@@ -30,15 +31,15 @@ pub(crate) struct Stack {
     account_count: u32,
 }
 
-/// A uvicorn that runs until this is dropped.
+/// A running uvicorn, stopped on drop.
 pub(crate) struct FastApi {
     process: Process,
     address: SocketAddr,
 }
 
 impl Stack {
-    /// Starts the stores and fills them. Without an interpreter that has the packages a virtual
-    /// environment is made, which takes a while.
+    /// Starts the stores and fills them. Without an interpreter that has the packages, this creates
+    /// a virtual environment, which takes a while.
     pub(crate) fn start(
         folder: &Path,
         python: Option<&Path>,
@@ -56,12 +57,12 @@ impl Stack {
         let postgres = Postgres::start(&folder.join("postgres"))?;
         let schema = package.join("schema.sql").to_string_lossy().into_owned();
         let accounts = format!("account_count={account_count}");
-        postgres.query(&["-v", &accounts, "-f", &schema]).context("failed to make the tables")?;
+        postgres.query(&["-v", &accounts, "-f", &schema]).context("failed to create the tables")?;
         let redis = Redis::start_volatile(&folder.join("limiter"))?;
         Ok(Self { postgres, redis, package, python, account_count })
     }
 
-    /// Starts a uvicorn with so many workers.
+    /// Starts uvicorn with this number of workers.
     pub(crate) fn serve(&self, worker_count: u32) -> anyhow::Result<FastApi> {
         let port = free_port()?;
         let log = self.package.join(format!("log-{port}"));
@@ -74,12 +75,11 @@ impl Stack {
         command.env("PERF_REDIS_SOCKET", &self.redis.socket);
         let mut process = Process::start(&mut command, Ending::Interrupt)?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        wait_until_ready(address, || process.ensure_runs(&log))
-            .context("uvicorn does not start")?;
+        wait_until_ready(address, || process.ensure_runs(&log)).context("uvicorn did not start")?;
         Ok(FastApi { process, address })
     }
 
-    /// Where trades are sent. All that works for them counts as the server.
+    /// The target of trades. All processes of the stack count as the server.
     pub(crate) fn target(&self, server: &FastApi) -> Target {
         let keys = (1..=self.account_count).map(|number| format!("ps_live_{number:064x}"));
         Target {

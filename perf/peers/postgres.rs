@@ -1,4 +1,4 @@
-//! A Postgres cluster of our own, in a folder, reached by a socket in it.
+//! A separate PostgreSQL cluster in a folder, reached through a socket in it.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
@@ -11,11 +11,11 @@ use anyhow::{Context as _, ensure};
 use super::{is_program, logged};
 use crate::process::{self, Ending, Process};
 
-/// How long it may take to be ready.
+/// How long the cluster may take to start.
 const READY_SECONDS_MAX: u64 = 30;
 
-/// Every commit is on disk before its answer, as by default; memory for all of the data, and no
-/// checkpoint in the measured time, which favours it.
+/// The default of having every commit on disk before its answer. Memory for all the data and no
+/// checkpoint in the measured time, both in favour of PostgreSQL.
 const SETTINGS: [&str; 7] = [
     "fsync=on",
     "synchronous_commit=on",
@@ -29,12 +29,12 @@ const SETTINGS: [&str; 7] = [
 /// A running cluster.
 pub(super) struct Postgres {
     process: Process,
-    /// Where its socket is.
+    /// The folder of the socket.
     pub(super) folder: PathBuf,
 }
 
 impl Postgres {
-    /// Makes a cluster in a new folder and starts it.
+    /// Creates a cluster in a new folder and starts it.
     pub(super) fn start(folder: &Path) -> anyhow::Result<Self> {
         std::fs::create_dir_all(folder)?;
         let user = unprivileged_user()?;
@@ -48,12 +48,12 @@ impl Postgres {
                 command.uid(user).gid(group);
             }
         };
-        let find = |name| program(name).with_context(|| format!("there is no {name}"));
+        let find = |name| program(name).with_context(|| format!("{name} is not installed"));
         let data = folder.join("data");
         let mut command = Command::new(find("initdb")?);
         run_as(&mut command);
         command.args(["--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C"]);
-        process::output(command.arg("-D").arg(&data)).context("failed to make a cluster")?;
+        process::output(command.arg("-D").arg(&data)).context("failed to create a cluster")?;
         let log = folder.join("log");
         let mut command = logged(find("postgres")?, &log)?;
         run_as(&mut command);
@@ -65,7 +65,7 @@ impl Postgres {
         let mut postgres = Self { process, folder: folder.to_owned() };
         let deadline = Instant::now() + Duration::from_secs(READY_SECONDS_MAX);
         while postgres.query(&["-c", "SELECT 1"]).is_err() {
-            postgres.process.ensure_runs(&log).context("PostgreSQL does not start")?;
+            postgres.process.ensure_runs(&log).context("PostgreSQL did not start")?;
             ensure!(
                 Instant::now() < deadline,
                 "PostgreSQL is not ready after {READY_SECONDS_MAX} s"
@@ -87,7 +87,7 @@ impl Postgres {
     }
 }
 
-/// A program of Postgres, which distributions keep out of the search path.
+/// The path of a PostgreSQL program; distributions keep them out of the search path.
 pub(super) fn program(name: &str) -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let newest = versions
@@ -100,9 +100,9 @@ pub(super) fn program(name: &str) -> Option<PathBuf> {
     newest.map(|(_, path)| path).or_else(|| is_program(name).then(|| name.into()))
 }
 
-/// The user and the group that run it where we are root, as whom it refuses to run.
+/// The user and group to run it as under root, since it refuses to run as root.
 fn unprivileged_user() -> anyhow::Result<Option<(u32, u32)>> {
-    if std::fs::metadata("/proc/self").context("failed to see who runs this")?.uid() != 0 {
+    if std::fs::metadata("/proc/self").context("failed to find the current user")?.uid() != 0 {
         return Ok(None);
     }
     let users = std::fs::read_to_string("/etc/passwd")?;
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_is_found_by_its_whole_name() {
+    fn users_are_matched_by_full_name() {
         let users = "root:x:0:0:root:/root:/bin/bash\npostgresql:x:1:2::/:/bin/false\n\
             postgres:x:104:111:PostgreSQL administrator:/var/lib/postgresql:/bin/bash\n";
         assert_eq!(find_user(users, "postgres"), Some((104, 111)));

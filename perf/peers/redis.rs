@@ -1,4 +1,4 @@
-//! Redis: as what "durable and fast" means to people, and as a limiter.
+//! Redis: the common reference for "durable and fast", and a store for limiters.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -14,24 +14,24 @@ use super::{free_port, logged};
 use crate::machine::{CpuClock, cpu_seconds};
 use crate::process::{self, Ending, Process};
 
-/// The bytes of a value that is set.
+/// The size of a value.
 const VALUE_BYTES: u32 = 200;
 
-/// Keys are drawn from so many.
+/// The number of possible keys.
 const KEY_COUNT: u32 = 10_000_000;
 
-/// How long it may take to be ready.
+/// How long the server may take to start.
 const READY_SECONDS_MAX: u64 = 10;
 
-/// A Redis server of our own.
+/// A separate Redis server.
 pub(crate) struct Redis {
     process: Process,
     address: SocketAddr,
-    /// Its socket in the file system.
+    /// The path of its Unix socket.
     pub(crate) socket: PathBuf,
 }
 
-/// What redis-benchmark measured.
+/// The figures of redis-benchmark.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Figures {
     pub(crate) requests_per_second: f64,
@@ -40,7 +40,7 @@ pub(crate) struct Figures {
     pub(crate) max_us: f64,
 }
 
-/// What a load by redis-benchmark came to.
+/// The result of a load by redis-benchmark.
 pub(crate) struct RedisOutcome {
     pub(crate) figures: Figures,
     pub(crate) request_count: u64,
@@ -49,13 +49,14 @@ pub(crate) struct RedisOutcome {
 }
 
 impl Redis {
-    /// Every write is on disk before its answer. Nothing is rewritten meanwhile, which favours it.
+    /// Starts a server with every write on disk before its answer. Log rewrites are off, in favour
+    /// of Redis.
     pub(crate) fn start_durable(folder: &Path) -> anyhow::Result<Self> {
         let flags = ["--appendonly", "yes", "--appendfsync", "always"];
         Self::start(folder, &[&flags[..], &["--auto-aof-rewrite-percentage", "0"]].concat())
     }
 
-    /// Nothing is on disk: it only counts.
+    /// Starts a server without persistence, for counters.
     pub(crate) fn start_volatile(folder: &Path) -> anyhow::Result<Self> {
         Self::start(folder, &["--appendonly", "no"])
     }
@@ -70,12 +71,12 @@ impl Redis {
         let mut process = Process::start(&mut command, Ending::Kill)?;
         let deadline = Instant::now() + Duration::from_secs(READY_SECONDS_MAX);
         while !is_ready(&socket) {
-            process.ensure_runs(&log).context("Redis does not start")?;
+            process.ensure_runs(&log).context("Redis did not start")?;
             ensure!(Instant::now() < deadline, "Redis is not ready after {READY_SECONDS_MAX} s");
             std::thread::sleep(Duration::from_millis(20));
         }
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        TcpStream::connect(address).context("Redis is ready but does not listen")?;
+        TcpStream::connect(address).context("Redis is ready but does not accept connections")?;
         Ok(Self { process, address, socket })
     }
 
@@ -83,14 +84,14 @@ impl Redis {
         self.process.pid()
     }
 
-    /// Sets random keys for about so long, with so many clients.
+    /// Sets random keys with this number of clients for about this long.
     pub(crate) fn load(
         &self,
         client_count: usize,
         warm_up: Duration,
         measured: Duration,
     ) -> anyhow::Result<RedisOutcome> {
-        // How many requests that takes is known from a few first ones, and then from more.
+        // Short runs and then longer ones estimate the number of requests that this takes.
         let mut figures = self.benchmark(client_count, 1000 + 100 * client_count as u64)?;
         let warm_up_count = requests_within(figures, warm_up);
         if warm_up_count > 0 {
@@ -118,7 +119,7 @@ impl Redis {
         write!(flags, " -d {VALUE_BYTES} -r {KEY_COUNT} -c {client_count} -n {request_count}")?;
         let mut command = Command::new("redis-benchmark");
         let text = process::output(command.args(flags.split(' ')))?;
-        parse(&text).with_context(|| format!("redis-benchmark said something else: {text}"))
+        parse(&text).with_context(|| format!("unexpected output of redis-benchmark: {text}"))
     }
 }
 
@@ -140,7 +141,7 @@ fn is_ready(socket: &Path) -> bool {
     asked.is_ok() && &answer == b"+PONG"
 }
 
-/// The figures in what `redis-benchmark --csv` prints: a line of names, then one of values.
+/// Parses the output of `redis-benchmark --csv`: a line of names, then a line of values.
 fn parse(csv: &str) -> Option<Figures> {
     let mut lines = csv.lines().skip_while(|line| !line.starts_with("\"test\","));
     let unquoted = |line: &str| -> Vec<String> {
@@ -166,7 +167,7 @@ mod tests {
         \"p50_latency_ms\",\"p95_latency_ms\",\"p99_latency_ms\",\"max_latency_ms\"";
 
     #[test]
-    fn figures_are_found_by_their_names() {
+    fn figures_are_found_by_name() {
         let line = r#""SET","59382.42","1.055","0.320","1.039","1.455","1.750","8.500""#;
         let expected = Figures {
             requests_per_second: 59382.42,
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_no_figure() {
+    fn other_output_is_rejected() {
         for text in [
             "",
             HEAD,
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_last_as_long_as_they_should() {
+    fn the_request_count_fills_the_given_time() {
         let figures =
             Figures { requests_per_second: 1000.0, p50_us: 1.0, p99_us: 1.0, max_us: 1.0 };
         assert_eq!(requests_within(figures, Duration::from_millis(2500)), 2500);

@@ -1,4 +1,4 @@
-//! wrk, the load generator that people know: it repeats rows, so that ours need not be believed.
+//! wrk, a well-known load generator, which repeats some rows as a check on ours.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,27 +10,27 @@ use crate::machine::{CpuClock, cpu_seconds};
 use crate::process;
 use crate::setup::{Target, instrument};
 
-/// What it sends.
+/// The requests that wrk sends.
 const SCRIPT: &str = include_str!("../trades.lua");
 
-/// What a load by wrk came to.
+/// The result of a load by wrk.
 pub(crate) struct WrkOutcome {
     pub(crate) figures: Figures,
     pub(crate) server_cpu_seconds: f64,
     pub(crate) generator_cpu_seconds: f64,
 }
 
-/// What the script's last line tells.
+/// The figures on the script's last line.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Figures {
     pub(crate) request_count: f64,
     pub(crate) duration_us: f64,
     pub(crate) error_count: f64,
-    /// p50, p90, p99, p99.9, p99.99 and the longest.
+    /// p50, p90, p99, p99.9, p99.99 and the maximum.
     pub(crate) quantiles_us: [f64; 6],
 }
 
-/// Sends trades in a closed loop for whole seconds.
+/// Sends trades in a closed loop for a whole number of seconds.
 pub(crate) fn load(
     target: &Target,
     folder: &Path,
@@ -56,7 +56,7 @@ pub(crate) fn load(
     let (server_before, generator_before) = cpu()?;
     let text = process::output(&mut command)?;
     let (server_after, generator_after) = cpu()?;
-    let figures = parse(&text).with_context(|| format!("wrk said something else: {text}"))?;
+    let figures = parse(&text).with_context(|| format!("unexpected output of wrk: {text}"))?;
     ensure!(figures.error_count == 0.0, "not every answer to wrk was a success: {text}");
     Ok(WrkOutcome {
         figures,
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_line_tells_everything() {
+    fn all_figures_come_from_the_last_line() {
         let text = "Running 3s test @ http://127.0.0.1:8765\nRequests/sec: 26.81\n\
             measured requests=83 duration_us=3095679 status_errors=42 socket_errors=22 \
             p50=1105 p90=1708 p99=1975 p99.9=1976 p99.99=1977 p100=1978\n";

@@ -1,4 +1,4 @@
-//! Whether the books that the server serves are the venue's, to the last level.
+//! Compares the books that the server serves with the stand-in's, level by level.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -16,8 +16,8 @@ const SETTLE_PATIENCE: Duration = Duration::from_secs(10);
 /// Prices and sizes in millionths, the best level last, as the server serves them.
 type Levels = Vec<(i64, i64)>;
 
-/// The tokens whose served books are not the venue's, or are stale, after the last messages had
-/// time to arrive.
+/// The tokens whose served books differ from the stand-in's or are stale, after the last messages
+/// had time to arrive.
 pub(crate) fn unequal(address: SocketAddr, books: &[TrueBook]) -> anyhow::Result<Vec<String>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! What the server tells of the venue on its admin listener.
+//! The server's metrics of the venue, from its admin listener.
 
 use std::net::SocketAddr;
 
@@ -9,16 +9,17 @@ use crate::client::{Connection, encode_request};
 /// The name of the histogram of delays.
 const DELAY: &str = "paperbourse_venue_frame_delay_seconds";
 
-/// One page.
+/// A metrics page.
 #[derive(Clone, Debug)]
 pub(crate) struct Page(String);
 
-/// How many frames took at most so many seconds, rising; the last takes all.
+/// The number of frames that took at most each bound in seconds, ascending; the last bound is
+/// infinite.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Delays(Vec<(f64, u64)>);
 
 impl Page {
-    /// Asks for it.
+    /// Fetches the page.
     pub(crate) fn get(address: SocketAddr) -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
@@ -30,19 +31,19 @@ impl Page {
         })
     }
 
-    /// The value of this name, labels included.
+    /// The value of a metric, by its name including labels.
     pub(crate) fn value(&self, name: &str) -> anyhow::Result<u64> {
         let line = self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         let value = line.with_context(|| format!("/metrics has no {name}"))?;
-        value.parse().with_context(|| format!("{name} is no number: {value}"))
+        value.parse().with_context(|| format!("{name} is not a number: {value}"))
     }
 
-    /// How many tokens are in this state.
+    /// The number of tokens in this state.
     pub(crate) fn tokens(&self, state: &str) -> anyhow::Result<u64> {
         self.value(&format!("paperbourse_venue_tokens{{state=\"{state}\"}}"))
     }
 
-    /// How long frames have taken so far.
+    /// The delays of all frames so far.
     pub(crate) fn delays(&self) -> anyhow::Result<Delays> {
         let prefix = format!("{DELAY}_bucket{{le=\"");
         let rows = self.0.lines().filter_map(|line| line.strip_prefix(&prefix)?.split_once("\"} "));
@@ -57,14 +58,14 @@ impl Page {
 }
 
 impl Delays {
-    /// Those that came after these.
+    /// The delays since an earlier page.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let rows = self.0.iter().zip(&before.0);
         Self(rows.map(|(&(bound, count), (_, earlier))| (bound, count - earlier)).collect())
     }
 
-    /// This part of them took at most so many seconds, taken as evenly spread within a bucket; the
-    /// highest bound stands for what is longer. Not a number where there are none.
+    /// A quantile of the delays in seconds, interpolated within its bucket; in the last bucket, the
+    /// highest finite bound. NaN if there are none.
     #[expect(clippy::cast_precision_loss, reason = "counts of frames, and shown with two digits")]
     pub(crate) fn quantile(&self, part: f64) -> f64 {
         let total = self.0.last().map_or(0, |&(_, count)| count);
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_found_by_their_whole_name() {
+    fn values_are_found_by_full_name() {
         let page = page([1, 2, 3]);
         assert_eq!(page.value("paperbourse_venue_frames_total").unwrap(), 9);
         assert_eq!(page.tokens("live").unwrap(), 4);
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_those_of_what_came_in_between() {
+    fn quantiles_cover_the_frames_between_two_pages() {
         let delays = |counts| page(counts).delays().unwrap();
         let between = delays([10, 110, 120]).since(&delays([10, 10, 20]));
         assert_eq!(between, Delays(vec![(0.001, 0), (0.002, 100), (f64::INFINITY, 100)]));

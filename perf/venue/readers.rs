@@ -1,4 +1,4 @@
-//! Those who read over HTTP while the venue moves: books and prices in turn, at a fixed rate.
+//! Readers over HTTP during the venue's changes: books and prices in turn, at a fixed rate.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -17,14 +17,14 @@ use crate::schedule::{self, Due};
 /// Connections that share the reads.
 const CONNECTIONS: usize = 4;
 
-/// Latencies are counted to a nanosecond up to this.
+/// The highest recorded latency.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
-/// A thread that reads until its time is over. Latencies count from when a read was due.
+/// A thread that reads for a fixed time. Latencies count from when a read was due.
 pub(crate) struct Readers(JoinHandle<anyhow::Result<Histogram<u64>>>);
 
 impl Readers {
-    /// Begins now: so many reads a second of all markets in turn.
+    /// Starts reading all paths in turn, at this rate per second.
     pub(crate) fn start(
         address: SocketAddr,
         paths: Arc<[String]>,
@@ -55,9 +55,10 @@ impl Readers {
         }))
     }
 
-    /// Waits for the end: from when each read was due to its whole answer, in nanoseconds.
+    /// Waits for the end. Returns the time from when each read was due to its complete answer, in
+    /// nanoseconds.
     pub(crate) fn join(self) -> anyhow::Result<Histogram<u64>> {
-        self.0.join().expect("readers end with a result").context("the readers failed")
+        self.0.join().expect("readers do not panic").context("the readers failed")
     }
 }
 

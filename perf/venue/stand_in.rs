@@ -1,5 +1,5 @@
-//! The venue's stand-in as a process of its own: what it is told on its standard input, and what it
-//! answers, a line of JSON each.
+//! The venue stand-in as a separate process, with orders on standard input and answers on standard
+//! output, one line of JSON each.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
@@ -16,40 +16,40 @@ use crate::process::{Ending, Process};
 pub(crate) use crate::venue_side::standin::world::{condition_id, token_id};
 use crate::venue_side::standin::{Options, Pace, StandIn, World};
 
-/// How long the stand-in may take for what is no walk.
+/// How long the stand-in may take to answer any order except a walk.
 const ANSWER_PATIENCE: Duration = Duration::from_mins(1);
 
-/// The choices of the process.
+/// The options of the process.
 #[derive(Args, Debug)]
 pub(crate) struct StandInArgs {
-    /// Markets, of two tokens each
+    /// Markets, with two tokens each
     #[arg(long)]
     markets: usize,
 }
 
-/// What it is told.
+/// An order to the stand-in.
 #[derive(Serialize, Deserialize)]
 enum Order {
-    /// Books move by chance, with so many messages a second.
+    /// Move the books at random, with this many messages per second.
     Walk { seed: u64, messages_per_second: u32, duration: Duration },
-    /// All books are wanted as they are now.
+    /// Report all current books.
     Books,
-    /// What would the venue hold against the client?
+    /// Report the client's violations of the venue's rules.
     Violations,
 }
 
-/// Where it listens.
+/// The addresses of the stand-in.
 #[derive(Serialize, Deserialize, Debug)]
 pub(crate) struct Addresses {
     pub(crate) gamma: String,
     pub(crate) clob: String,
     pub(crate) data: String,
     pub(crate) socket: String,
-    /// Whom to trust.
+    /// The certificate authority to trust.
     pub(crate) authority: PathBuf,
 }
 
-/// A book as the stand-in has it: prices and sizes, the best level first.
+/// A book of the stand-in: prices and sizes, the best level first.
 #[derive(Serialize, Deserialize, Debug)]
 pub(crate) struct TrueBook {
     pub(crate) token_id: String,
@@ -57,7 +57,7 @@ pub(crate) struct TrueBook {
     pub(crate) asks: Vec<(Box<str>, Box<str>)>,
 }
 
-/// The process, until its input ends.
+/// Runs the process until its input ends.
 pub(crate) fn run(arguments: &StandInArgs) -> anyhow::Result<()> {
     let (orders, mut received) = tokio::sync::mpsc::unbounded_channel();
     std::thread::spawn(move || {
@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &StandInArgs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let world = World::invented(arguments.markets);
-        // Nobody asks what books were before.
+        // Nobody needs earlier books.
         let venue = StandIn::start(world, Options { history_max: 1, ..Options::default() }).await;
         say(&Addresses {
             gamma: venue.gamma_url.clone(),
@@ -109,7 +109,7 @@ fn say(answer: &impl Serialize) -> anyhow::Result<()> {
     Ok(std::io::stdout().flush()?)
 }
 
-/// The process as its parent has it, until this is dropped.
+/// The process as seen by its parent, ended on drop.
 pub(crate) struct StandInProcess {
     process: Process,
     answers: Receiver<String>,
@@ -117,9 +117,9 @@ pub(crate) struct StandInProcess {
 }
 
 impl StandInProcess {
-    /// Starts it with so many markets.
+    /// Starts it with this number of markets.
     pub(crate) fn start(market_count: usize) -> anyhow::Result<Self> {
-        let own = std::env::current_exe().context("failed to find this program's own path")?;
+        let own = std::env::current_exe().context("failed to find the path of this program")?;
         let mut command = Command::new(own);
         command.args(["stand-in", "--markets", &market_count.to_string()]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -137,12 +137,12 @@ impl StandInProcess {
         Ok(Self { process, answers, addresses })
     }
 
-    /// Its id.
+    /// The process id.
     pub(crate) fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// Begins to move the books; [`Self::walked`] tells what came of it.
+    /// Starts to move the books; [`Self::walked`] returns the result.
     pub(crate) fn walk(
         &mut self,
         seed: u64,
@@ -152,21 +152,21 @@ impl StandInProcess {
         self.order(&Order::Walk { seed, messages_per_second, duration })
     }
 
-    /// What came of the walk that was begun; `None` when it did not end within this time.
+    /// The result of the walk; `None` if it did not end in time.
     pub(crate) fn walked(&self, patience: Duration) -> anyhow::Result<Option<Pace>> {
         read(&self.answers, patience)
     }
 
-    /// All books as they are now.
+    /// All current books.
     pub(crate) fn books(&mut self) -> anyhow::Result<Vec<TrueBook>> {
         self.order(&Order::Books)?;
-        read(&self.answers, ANSWER_PATIENCE)?.context("the stand-in told no books")
+        read(&self.answers, ANSWER_PATIENCE)?.context("the stand-in reported no books")
     }
 
-    /// What the venue would hold against its client.
+    /// The client's violations of the venue's rules.
     pub(crate) fn violations(&mut self) -> anyhow::Result<Vec<String>> {
         self.order(&Order::Violations)?;
-        read(&self.answers, ANSWER_PATIENCE)?.context("the stand-in told no violations")
+        read(&self.answers, ANSWER_PATIENCE)?.context("the stand-in did not report violations")
     }
 
     fn order(&mut self, order: &Order) -> anyhow::Result<()> {
