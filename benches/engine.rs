@@ -21,7 +21,7 @@ use paperbourse::market::walk::Liquidity;
 use paperbourse::money::{Price, Shares, Usd};
 
 #[path = "../perf/market.rs"]
-#[expect(dead_code, reason = "shared with those that want a shorter book")]
+#[expect(dead_code, reason = "shared with code that needs a shorter book")]
 mod market;
 
 use market::{MARKET_ID, level};
@@ -57,7 +57,7 @@ fn rules() -> Rules {
     Rules { starting_balance: Usd::from_micros(1_000_000_000_000), ..Rules::default() }
 }
 
-/// Its book has five levels a side.
+/// The book has five levels a side.
 fn market() -> (MarketInfo, Book) {
     market::market(["Yes", "No"], five_levels(), NOW)
 }

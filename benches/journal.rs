@@ -30,7 +30,7 @@ fn open(
     config: &JournalConfig,
     replay: impl FnMut(u64, u64, &[u8]) -> Result<(), Infallible>,
 ) -> Journal {
-    let data = DataDirectory::open(Disk::System, data.path()).expect("nobody else has it open");
+    let data = DataDirectory::open(Disk::System, data.path()).expect("the folder is not in use");
     Journal::open(&data, config, replay).expect("a whole journal").0
 }
 

@@ -7,7 +7,7 @@
 //! the engine and not counted.
 
 #[path = "../perf/counts/allocator.rs"]
-#[expect(dead_code, reason = "only what is alive is asked for here")]
+#[expect(dead_code, reason = "only the live bytes are read here")]
 mod allocator;
 
 use paperbourse::engine::command::{
@@ -76,7 +76,7 @@ impl Server {
             state.apply(&events, Place::new(0, state.sequence() + 1));
         }
         let bytes = allocator::live_bytes() - before;
-        #[expect(clippy::cast_precision_loss, reason = "a mean for people")]
+        #[expect(clippy::cast_precision_loss, reason = "a mean to print")]
         let mean = bytes as f64 / self.account_count as f64;
         mean
     }

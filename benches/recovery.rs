@@ -34,7 +34,7 @@ fn main() {
     };
     if let (Some(folder), Some(threads)) = (value("--open"), value("--threads")) {
         let threads = threads.parse().expect("a number of threads");
-        return open_and_tell(Path::new(&folder), threads);
+        return open_and_report(Path::new(&folder), threads);
     }
     let trades = value("--trades").map_or(TRADES_DEFAULT, |n| n.parse().expect("a number"));
     let folder =
@@ -76,8 +76,8 @@ fn measure(data: &Path, threads: usize) {
     assert!(status.expect("this bench can be started").success());
 }
 
-#[expect(clippy::cast_precision_loss, reason = "figures for people")]
-fn open_and_tell(data: &Path, threads: NonZeroUsize) {
+#[expect(clippy::cast_precision_loss, reason = "figures to print")]
+fn open_and_report(data: &Path, threads: NonZeroUsize) {
     let bytes: u64 =
         ["journal", "snapshots"].map(|name| folder_bytes(&data.join(name))).iter().sum();
     let began = Instant::now();

@@ -140,7 +140,7 @@ impl Tape {
 
 fn messages(text: &str) -> impl Iterator<Item = Message<'_>> {
     let Frame::Messages(messages) = frame(text) else { panic!("{text} has no messages") };
-    messages.into_iter().map(|message| message.expect("it is valid"))
+    messages.into_iter().map(|message| message.expect("the frame is valid"))
 }
 
 fn frames(criterion: &mut Criterion) {
@@ -183,7 +183,7 @@ fn frames(criterion: &mut Criterion) {
         let events: Vec<VenueEvent> = messages(&tape.frames[0])
             .map(|message| {
                 let event = message.event(|id| names[usize::from(id == TOKENS[1])].clone());
-                without_hash(event.expect("it changes a book"))
+                without_hash(event.expect("the frame changes a book"))
             })
             .collect();
         group.throughput(Throughput::Elements(1));
@@ -222,8 +222,8 @@ fn verification(criterion: &mut Criterion) {
             token_id: TOKENS[0],
             at: book.at,
             ladder: &book.ladder,
-            order_size_min: book.order_size_min.expect("the book has it"),
-            tick: book.tick.expect("the book has it"),
+            order_size_min: book.order_size_min.expect("the book has a smallest order size"),
+            tick: book.tick.expect("the book has a tick"),
             neg_risk: false,
         };
         let last_trade_price = book.last_trade_price.and_then(clob::LastTradePrice::price);
@@ -245,12 +245,12 @@ fn bodies(criterion: &mut Criterion) {
     let body = format!("[{}]", books.join(","));
     group.throughput(Throughput::Bytes(body.len() as u64));
     group.bench_function(format!("{BOOKS} books"), |bencher| {
-        bencher.iter(|| clob::books(black_box(body.as_bytes())).expect("it is valid"));
+        bencher.iter(|| clob::books(black_box(body.as_bytes())).expect("the body is valid"));
     });
     let row = invented::description();
     group.throughput(Throughput::Bytes(row.len() as u64));
     group.bench_function("a market of Gamma", |bencher| {
-        bencher.iter(|| gamma::market(black_box(&row)).expect("it is valid"));
+        bencher.iter(|| gamma::market(black_box(&row)).expect("the row is valid"));
     });
     group.finish();
 }

@@ -438,8 +438,9 @@ impl Figures {
              heads, {bodies} half-sent bodies without a credential and {bodies} with one, on a \
              server with {places} slots. All requests are due on a clock, and the bot's latencies \
              count from when a trade was due, in microseconds. Medians of the rounds, with the \
-             lowest and highest.\n\n| beside | {} | answers/s | server (cores) | generator (cores) | memory \
-             at the begin (MB) | at the end |\n|---|{}---|---|---|---|---|\n",
+             lowest and highest.\n\n\
+             | beside | {} | answers/s | server (cores) | generator (cores) | memory at the begin \
+             (MB) | at the end |\n|---|{}---|---|---|---|---|\n",
             QUANTILES.map(|(name, _)| name).join(" | "),
             "---|".repeat(QUANTILES.len())
         );

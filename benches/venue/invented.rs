@@ -14,7 +14,7 @@ pub(crate) const TOKENS: [&str; 2] = [
 /// The time of every book and every change, in milliseconds.
 const TIME_MS: &str = "1784578686071";
 
-/// Gamma's description of it.
+/// Gamma's description of the market.
 pub(crate) fn description() -> String {
     let [yes, no] = TOKENS;
     format!(

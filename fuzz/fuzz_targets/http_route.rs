@@ -1,8 +1,9 @@
-//! Whatever comes in on a connection is answered, if at all, without a bug of ours: never with 500,
-//! always with the request's id, and what says that it is JSON is. This is the whole way from the
-//! first byte of a head to the journal in memory; the network and the clock of timers are not real.
+//! Whatever arrives on a connection, the server must not fail: it never answers 500, each answer
+//! has the request's id, and an answer declared as JSON is JSON. This covers the whole path from
+//! the first byte of a request head to the journal in memory; only the network and the timers'
+//! clock are fake.
 //!
-//! In the input `{key}` stands for an API key that is good, `{token}` for an access token.
+//! In the input, `{key}` stands for a valid API key and `{token}` for an access token.
 
 #![no_main]
 
@@ -50,7 +51,7 @@ const BOOK: &str = concat!(
     r#""asks":[{"price":"0.6","size":"1000"},{"price":"0.5","size":"2.5"}]}"#,
 );
 
-/// The exchange that all inputs share, and one thread to serve it.
+/// The exchange shared by all inputs, and a runtime with one thread.
 struct World {
     runtime: Runtime,
     worker: Worker,
@@ -123,8 +124,8 @@ fn exchange() -> (Exchange, String) {
 }
 
 impl World {
-    /// All that is answered to a client that sends this and then only listens, until its connection
-    /// has been idle for too long, which takes no time here.
+    /// Everything that the server sends to a client that sends this input and then only listens,
+    /// until the connection has been idle for too long. The clock is paused, so that takes no time.
     fn serve(&self, input: &[u8]) -> Vec<u8> {
         let input = replace(input, b"{key}", self.key.as_bytes());
         let input = replace(&input, b"{token}", self.token.as_bytes());
@@ -133,12 +134,12 @@ impl World {
         let handler = |request| self.answer(request);
         let mut answers = Vec::new();
         self.runtime.block_on(async {
-            // The server may leave before everything is sent.
+            // The server may close the connection before everything is sent.
             let send = async { drop(writer.write_all(&input).await) };
             let served =
                 serve_connection(server, Deadlines::default(), handler, std::future::pending());
             let all = async { tokio::join!(served, send, reader.read_to_end(&mut answers)) };
-            // A socket may stay open for longer than any connection.
+            // A socket may stay open for longer than other connections.
             let _ = tokio::time::timeout(CONNECTION_MAX, all).await;
         });
         answers
@@ -152,17 +153,17 @@ impl World {
         let is_json = |value: &[u8]| value.starts_with(b"application/json");
         if response.headers().get("content-type").is_some_and(|value| is_json(value.as_bytes())) {
             let body = response.body_mut().clone().collect().await.unwrap().to_bytes();
-            serde_json::from_slice::<serde::de::IgnoredAny>(&body).expect("it says JSON");
+            serde_json::from_slice::<serde::de::IgnoredAny>(&body).expect("its type is JSON");
         }
         response
     }
 }
 
-/// Whether a path leads somewhere does not depend on the method.
+/// Whether a path exists does not depend on the method.
 fn check_route(path: &str) {
     let methods = [Method::GET, Method::HEAD, Method::POST, Method::DELETE, Method::PATCH];
     let found = methods.map(|method| find(&method, path));
-    assert_eq!(found[0], found[1], "HEAD leads where GET does");
+    assert_eq!(found[0], found[1], "HEAD has the same route as GET");
     let is_unknown = |result: &Result<_, _>| *result == Err(RouteError::NotFound);
     assert!(found.iter().all(|result| is_unknown(result) == is_unknown(&found[0])));
 }

@@ -1,9 +1,10 @@
-//! A journal whose files were damaged opens with a prefix of what was written, or says why not. It
-//! never panics, never shows a record that was not written, and shows the same when it is opened
-//! once more. As long as the newest block is whole, a prefix is not enough: all or an error.
+//! A journal with damaged files opens with a prefix of what was written, or reports an error. It
+//! never panics, never returns a record that was not written, and returns the same when opened
+//! again. If the newest block is intact, a prefix is not enough: it returns everything, or an
+//! error.
 //!
-//! The input is a list of damages of a crash and of bad disks, since bytes that were merely drawn
-//! would meet the checksum of the first header every time.
+//! The input is a list of damages, as by a crash or a faulty disk, since random bytes would always
+//! fail at the checksum of the first header.
 
 #![no_main]
 
@@ -22,33 +23,34 @@ const SECTOR_BYTES: usize = 512;
 const SEGMENT_BYTES: usize = 32 << 10;
 const DAMAGES_MAX: usize = 8;
 
-/// Where sectors are counted over all segments, and wrap around at the end.
+/// Damage to the journal's files. Sectors are counted over all segments, and wrap around at the
+/// end.
 #[derive(Arbitrary, Debug)]
 enum Damage {
-    /// Sectors that never reached the disk.
+    /// Sectors that were never written to disk.
     Zeros { sector: u8, count: u8 },
-    /// What stood elsewhere: a write to a wrong place, or an old image.
+    /// The content of other sectors: a misdirected write, or an old image.
     Copied { from: u8, to: u8, count: u8 },
-    /// A bit that turned.
+    /// A flipped bit.
     Flipped { sector: u8, byte: u16, bit: u8 },
-    /// Anything.
+    /// Arbitrary bytes.
     Written { sector: u8, byte: u16, bytes: Vec<u8> },
     /// A file with another length.
     Resized { segment: u8, bytes: u16 },
-    /// A file that is gone.
+    /// A missing file.
     Removed { segment: u8 },
 }
 
 struct Fixture {
     data: TempDir,
-    /// The segments one after another.
+    /// The content of all segments, one after another.
     image: Vec<u8>,
     /// The sectors of the newest block.
     newest: std::ops::Range<usize>,
     records: Vec<Vec<u8>>,
 }
 
-/// The journal as it was written, and a directory in memory where there is one.
+/// The undamaged journal, and a directory to open it in, in memory if possible.
 static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| {
     let memory = Path::new("/dev/shm");
     let data = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() }.unwrap();
@@ -58,13 +60,13 @@ static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| {
     for part in records.chunks(4) {
         let (journal, _) = open(data.path()).unwrap();
         for record in part {
-            // The next segment may still be on its way.
+            // The next segment may still be in preparation.
             let mut reserved = journal.reserve(record.len());
             while reserved.is_err() {
                 std::thread::yield_now();
                 reserved = journal.reserve(record.len());
             }
-            let place = reserved.expect("it is no error").fill_from(record);
+            let place = reserved.expect("the loop ends with a reservation").fill_from(record);
             journal.wait_blocking(place);
         }
     }
@@ -164,9 +166,9 @@ fuzz_target!(|damages: Vec<Damage>| {
     let file = segments[newest.start / SEGMENT_BYTES].as_deref().unwrap_or_default();
     let within = newest.start % SEGMENT_BYTES..newest.start % SEGMENT_BYTES + newest.len();
     if file.get(within) == Some(&image[newest]) {
-        assert_eq!(shown.len(), records.len(), "records before a whole block are missing");
+        assert_eq!(shown.len(), records.len(), "records before an intact block are missing");
     }
     drop(journal);
-    let (_, again) = open(data.path()).expect("what opened opens again");
-    assert!(again == shown, "the second opening shows something else");
+    let (_, again) = open(data.path()).expect("a journal that opened opens again");
+    assert!(again == shown, "the second opening returns other records");
 });

@@ -1,7 +1,7 @@
-//! Any bytes are a record or an error, and what is a record has one way to be written.
+//! Any bytes decode to a record or an error, and each record has a single encoding.
 //!
-//! What decodes is encoded again and must be the same bytes: no two byte strings are one record, so
-//! a checksum over the bytes is a checksum over the meaning.
+//! A decoded record must encode to the same bytes. So no two byte strings are the same record, and
+//! a checksum of the bytes is a checksum of the meaning.
 
 #![no_main]
 

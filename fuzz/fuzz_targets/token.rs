@@ -1,9 +1,10 @@
-//! Whatever is sent as a credential is refused or says what its issuer has signed, and whatever a
-//! provider publishes is a bounded set of keys or an error.
+//! Any credential is refused, or yields what its issuer signed; anything that a provider publishes
+//! is a bounded set of keys or an error.
 //!
-//! The first byte says what the rest is: `a` values of the headers `X-API-Key` and `Authorization`,
-//! `t` a token, `s` a header and claims that are signed here, `k` a key set, `p` a path to the
-//! claim of a tier and claims that are signed here. Two parts have a zero byte between them.
+//! The first byte selects the meaning of the rest: `a` for values of the headers `X-API-Key` and
+//! `Authorization`, `t` for a token, `s` for a header and claims that are signed here, `k` for a
+//! key set, `p` for a path to the tier claim and claims that are signed here. Two parts are
+//! separated by a zero byte.
 
 #![no_main]
 
@@ -34,7 +35,7 @@ const ISSUER: &str = "https://i.org";
 const AUDIENCE: &str = "a";
 const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
 
-/// The key of RFC 8037, whose private part signs nothing here.
+/// The public key from RFC 8037; nothing here is signed with its private key.
 const KEYS: &str = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"k",
     "x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
 
@@ -92,15 +93,15 @@ fn check_headers(api_key: &[u8], authorization: &[u8]) {
     }
 }
 
-/// Nobody has signed this.
+/// The token is not signed by any of the issuers.
 fn check_stranger(token: &str) {
     for source in &*SOURCES {
-        let error = source.verify(token, NOW).expect_err("nobody has signed it");
+        let error = source.verify(token, NOW).expect_err("no issuer signed it");
         check_refusal(error);
     }
 }
 
-/// A refusal is JSON for the client, as one line for the log.
+/// A refusal is JSON for the client, and a single line in the log.
 fn check_refusal(error: TokenError) {
     assert!(!error.to_string().contains(['\n', '\r', '\0']));
     let answer = ApiError::from(Denied::Token(error));
@@ -108,7 +109,7 @@ fn check_refusal(error: TokenError) {
     serde_json::from_slice::<serde::de::IgnoredAny>(&answer.body()).expect("errors are JSON");
 }
 
-/// What is believed of a signed token is what it says.
+/// What is accepted from a signed token is what it states.
 fn check_signed(source: &IdentitySource, path: &str, header: &[u8], claims: &[u8]) {
     let message = format!("{}.{}", base64url(header), base64url(claims));
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, SECRET), message.as_bytes());
@@ -158,13 +159,13 @@ fn provider() -> Arc<OidcIssuer> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
         let keys = KeySet::from_json(KEYS.as_bytes()).unwrap();
-        // Any well-formed token waits for the keys.
+        // Verifying any well-formed token waits for the keys.
         let token = format!("{}.e30.AA", base64url(br#"{"alg":"EdDSA","kid":"k"}"#));
         let fetch = || std::future::ready(Ok(keys.clone()));
         tokio::select! {
-            () = issuer.keep_fresh(fetch) => unreachable!("it never ends"),
-            told = issuer.verify_with_newer_keys(&token, NOW) => {
-                assert!(matches!(told, Err(TokenError::Invalid(_))), "{told:?}");
+            () = issuer.keep_fresh(fetch) => unreachable!("the refresh never ends"),
+            result = issuer.verify_with_newer_keys(&token, NOW) => {
+                assert!(matches!(result, Err(TokenError::Invalid(_))), "{result:?}");
             }
         }
     });

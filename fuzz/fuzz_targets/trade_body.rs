@@ -1,7 +1,7 @@
-//! Whatever is sent as a body is refused or is inside its bounds, and an order that was read can be
-//! written and read again without a change.
+//! Any body is refused or is within its bounds, and an accepted order can be written and read again
+//! unchanged.
 //!
-//! What stands before the first zero byte, which JSON cannot hold, is the `Idempotency-Key`.
+//! The bytes before the first zero byte, which cannot occur in JSON, are the `Idempotency-Key`.
 
 #![no_main]
 
@@ -28,7 +28,7 @@ fuzz_target!(|input: &[u8]| {
     if let Some(request) = accepted(read_trade(body, name)) {
         check_bounds(&request);
         let again = read_trade(&write(&request), name);
-        assert_eq!(again.expect("what was accepted is accepted"), request);
+        assert_eq!(again.expect("an accepted order is accepted again"), request);
     }
     if let Some(requests) = accepted(read_batch(body, name)) {
         assert!((1..=BATCH_ENTRIES_MAX).contains(&requests.len()));
@@ -41,7 +41,7 @@ fuzz_target!(|input: &[u8]| {
     accepted(read_prices(body));
 });
 
-/// What was read; a refusal must name something, and be JSON for the client.
+/// The accepted value; a refusal must name an error, and be JSON for the client.
 fn accepted<T>(read: Result<T, Invalid>) -> Option<T> {
     read.map_err(|invalid| {
         assert!(!invalid.errors.is_empty());

@@ -1,8 +1,9 @@
-//! Whatever the venue's REST services answer: it is read or refused, never a crash, and one row
-//! that cannot be read hides no other.
+//! Any answer of the venue's REST services is read or refused without a panic, and a row that
+//! cannot be read hides no other.
 //!
-//! The first byte says whose answer it is: `b` books, `g` a list of markets, `k` a page of markets
-//! with a cursor, `e` events, `m` one market of the CLOB service. The rest is its body.
+//! The first byte selects the type of the answer: `b` for books, `g` for a list of markets, `k` for
+//! a page of markets with a cursor, `e` for events, `m` for one market of the CLOB service. The
+//! rest is its body.
 
 #![no_main]
 
@@ -48,13 +49,13 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// The rows of an array, as the connector takes it apart.
+/// The rows of an array, split as in the connector.
 fn rows(body: &[u8]) -> Vec<&str> {
     let rows: Vec<&RawValue> = serde_json::from_slice(body).unwrap_or_default();
     rows.into_iter().map(RawValue::get).collect()
 }
 
-/// A book that is read is published as it was told, unless it is crossed.
+/// A book is published unchanged, unless it is crossed.
 fn read_book(row: &str) {
     let Ok(book) = clob::book(row) else { return };
     let BookMessage { market, asset_id, ref ladder, .. } = book;
@@ -64,21 +65,21 @@ fn read_book(row: &str) {
     let mut feed = Feed::new(Arc::new(Markets::new()), MismatchPolicy::Distrust);
     let listed = VenueChange::Listed(vec![MarketInfo::bare(market, outcomes)]);
     feed.apply(VenueEvent { at: Timestamp::EPOCH, change: listed });
-    let (told, id) = (ladder.clone(), asset_id.to_owned());
+    let (received, id) = (ladder.clone(), asset_id.to_owned());
     feed.apply(book.event(|name| name.into()));
-    assert!(feed.has_levels(&id, &told));
+    assert!(feed.has_levels(&id, &received));
     let listing = feed.markets().listing();
-    let (market, outcome) = listing.by_token(&id).expect("it was listed");
-    let published = market.book(outcome).clone().expect("a whole book is published");
+    let (market, outcome) = listing.by_token(&id).expect("the market was listed");
+    let published = market.book(outcome).clone().expect("a complete book is published");
     assert!(!published.ladder().is_crossed());
-    assert!(told.is_crossed() || *published.ladder() == told);
-    assert!(market.book(OutcomeIndex(1 - outcome.0)).is_none(), "nobody told the other");
+    assert!(received.is_crossed() || *published.ladder() == received);
+    assert!(market.book(OutcomeIndex(1 - outcome.0)).is_none(), "no book was received");
 }
 
-/// Markets that are described are listed or refused, each name once.
+/// Valid descriptions of markets are listed, each name once.
 fn list(described: impl IntoIterator<Item = Description>) {
     let mut feed = Feed::new(Arc::new(Markets::new()), MismatchPolicy::Distrust);
-    let infos: Vec<MarketInfo> = described.into_iter().map(|told| told.info).collect();
+    let infos: Vec<MarketInfo> = described.into_iter().map(|market| market.info).collect();
     let names: Vec<Arc<str>> = infos.iter().map(|info| info.condition_id.clone()).collect();
     feed.apply(VenueEvent { at: Timestamp::EPOCH, change: VenueChange::Listed(infos) });
     let listing = feed.markets().listing();

@@ -1,9 +1,9 @@
-//! Whatever the market socket or a catalogue sends: it is read or refused, never a crash, and what
-//! is read never shows readers a crossed book.
+//! Any message of the market socket or a catalogue is read or refused without a panic, and never
+//! leads to a crossed book for readers.
 //!
-//! The frames, one a line, meet a market whose books are known: once with the feed alone, where a
-//! line that describes a market lists it, so that later lines can be about it; and once with all
-//! that a live socket sets off.
+//! The frames, one per line, apply to a market whose books are known: once to the feed alone, where
+//! a line that describes a market lists it, so that later lines can refer to it; and once to
+//! everything behind a live socket.
 
 #![no_main]
 
@@ -21,7 +21,7 @@ use paperbourse::venue::polymarket::wire::socket::{Frame, frame};
 use paperbourse::venue::polymarket::wire::{clob, gamma};
 use paperbourse::venue::{VenueChange, VenueEvent};
 
-/// The books of the two outcomes before the input.
+/// The books of both outcomes before the input.
 const BOOKS: &str = concat!(
     r#"[{"event_type":"book","market":"0x1","asset_id":"1","timestamp":"1","bids":"#,
     r#"[{"price":"0.4","size":"10"},{"price":"0.41","size":"5"}],"asks":"#,
@@ -30,7 +30,7 @@ const BOOKS: &str = concat!(
     r#""bids":[{"price":"0.5","size":"2.5"}],"asks":[{"price":"0.59","size":"5"}]}]"#,
 );
 
-/// The market as the live venue's catalogue describes it.
+/// The market as described by the live venue's catalogue.
 const MARKET: &str = concat!(
     r#"{"conditionId":"0x1","outcomes":"[\"Yes\",\"No\"]","clobTokenIds":"[\"1\",\"2\"]","#,
     r#""active":true,"closed":false,"enableOrderBook":true,"acceptingOrders":true}"#,
@@ -46,7 +46,7 @@ fuzz_target!(|data: &[u8]| {
     check(feed.markets());
     for line in text.lines() {
         let descriptions = [gamma::market(line).ok(), clob::compact_market(line).ok()];
-        list(&mut feed, descriptions.into_iter().flatten().map(|told| told.info).collect());
+        list(&mut feed, descriptions.into_iter().flatten().map(|market| market.info).collect());
         let _ = gamma::event(line);
         let _ = clob::long_market(line);
         let _ = clob::book(line);
@@ -56,11 +56,11 @@ fuzz_target!(|data: &[u8]| {
     live(text);
 });
 
-/// The same lines as a socket of the live venue tells them.
+/// The same lines as messages of a live socket.
 fn live(text: &str) {
     let markets = Arc::new(Markets::new());
     let feed = Feed::new(markets.clone(), MismatchPolicy::Distrust);
-    let described = gamma::market(MARKET).expect("it is well described");
+    let described = gamma::market(MARKET).expect("the description is valid");
     let mut venue = Unconnected::new(Timing::VENUE, feed, vec![described]);
     venue.frame(BOOKS);
     check(&markets);
@@ -86,7 +86,7 @@ fn apply(feed: &mut Feed, line: &str) {
 
 fn check(markets: &Markets) {
     let listing = markets.listing();
-    assert!(listing.by_condition("0x1").is_some(), "what is listed stays listed");
+    assert!(listing.by_condition("0x1").is_some(), "a listed market stays listed");
     for market in listing.markets() {
         let outcomes = market.info().outcomes.len();
         for outcome in (0..outcomes).map(|index| OutcomeIndex(index.try_into().expect("few"))) {
