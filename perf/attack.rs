@@ -192,7 +192,7 @@ fn measure(
     let bot = setup.load(&target, shape).context("the bot was not served")?;
     let counts = others.join()?;
     let resident_megabytes = memory.stop()?;
-    ensure!(counts.has_come(beside), "nobody else has come to the server: {counts:?}");
+    ensure!(counts.others_reached(beside), "no other client reached the server: {counts:?}");
     drop(server);
     std::fs::remove_dir_all(&folder).context("failed to remove a server's data")?;
     Ok(Sample::of(round, beside, &bot, counts, resident_megabytes, whole))
@@ -270,19 +270,19 @@ struct Memory {
 impl Memory {
     fn watch(pid: u32) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
-        let seen_over = is_over.clone();
+        let thread_is_over = is_over.clone();
         let thread = std::thread::spawn(move || {
-            let mut seen = Vec::new();
+            let mut samples = Vec::new();
             let mut next = Instant::now();
-            while !seen_over.load(Ordering::Relaxed) {
+            while !thread_is_over.load(Ordering::Relaxed) {
                 if Instant::now() >= next {
                     #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
-                    seen.push(resident_bytes(pid)? as f64 / 1e6);
+                    samples.push(resident_bytes(pid)? as f64 / 1e6);
                     next += MEMORY_INTERVAL;
                 }
                 std::thread::sleep(Duration::from_millis(50));
             }
-            Ok(seen)
+            Ok(samples)
         });
         Self { is_over, thread }
     }
@@ -295,7 +295,7 @@ impl Memory {
 
 impl Counts {
     /// Whether the expected clients reached the server.
-    fn has_come(&self, beside: Beside) -> bool {
+    fn others_reached(&self, beside: Beside) -> bool {
         match beside {
             Beside::Nobody => true,
             Beside::Readers | Beside::Attackers => !self.answers.is_empty(),
@@ -380,10 +380,10 @@ impl Figures {
         let p99 = |beside| median(self.of(beside), |sample| sample.quantiles_us[1]);
         let growths = self.of(Beside::Attackers).map(Sample::growth);
         let peak = |beside| {
-            let looks = self.of(beside).flat_map(|sample| &sample.resident_megabytes);
-            looks.copied().fold(f64::NAN, f64::max)
+            let samples = self.of(beside).flat_map(|sample| &sample.resident_megabytes);
+            samples.copied().fold(f64::NAN, f64::max)
         };
-        #[expect(clippy::cast_precision_loss, reason = "none, one hopes")]
+        #[expect(clippy::cast_precision_loss, reason = "should be zero")]
         let got_in = self.samples.iter().map(|sample| sample.counts.got_in() as f64).sum();
         vec![
             Goal::at_most(
@@ -570,10 +570,10 @@ mod tests {
     #[test]
     fn the_expected_clients_must_have_reached_the_server() {
         let counts = Counts { flood_bytes: 1, ..Counts::default() };
-        let come = Beside::ALL.map(|beside| counts.has_come(beside));
-        assert_eq!(come, [true, false, false, true, false]);
+        let reached = Beside::ALL.map(|beside| counts.others_reached(beside));
+        assert_eq!(reached, [true, false, false, true, false]);
         let counts = Counts { holds_refused: 1, ..Counts::default() };
-        assert!(counts.has_come(Beside::Holders) && !counts.has_come(Beside::Floods));
+        assert!(counts.others_reached(Beside::Holders) && !counts.others_reached(Beside::Floods));
     }
 
     #[test]

@@ -173,12 +173,12 @@ fn create_keys(target: &Target, measured: Duration) -> anyhow::Result<Creation> 
             let answer = connection.exchange(create.as_bytes()).await?;
             taken_ns.record(u64::try_from(began.elapsed().as_nanos())?)?;
             let made: serde_json::Value = serde_json::from_slice(answer.body)?;
-            ensure!(answer.status == 201, "making a key was answered {}: {made}", answer.status);
+            ensure!(answer.status == 201, "creating a key failed with {}: {made}", answer.status);
             let id = made["id"].to_string();
             let path = format!("/v1/keys/{}", id.trim_matches('"'));
             let end = encode_request("DELETE", &path, target.address, &headers, "");
             let status = connection.exchange(end.as_bytes()).await?.status;
-            ensure!((200..300).contains(&status), "ending key {id} was answered {status}");
+            ensure!((200..300).contains(&status), "revoking key {id} failed with {status}");
         }
         anyhow::Ok(())
     })?;

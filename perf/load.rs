@@ -162,7 +162,7 @@ impl Load {
         runtime
             .block_on(async { tokio::time::timeout_at(deadline.into(), all).await })
             .with_context(|| {
-                format!("a request was not answered {LAST_ANSWER_SECONDS_MAX} s after the end")
+                format!("a request had no answer {LAST_ANSWER_SECONDS_MAX} s after the end")
             })??;
         let recorder = Rc::into_inner(recorder).expect("all connections have ended");
         Ok(recorder.into_inner())

@@ -99,7 +99,7 @@ pub(crate) fn resident_bytes(pid: u32) -> anyhow::Result<u64> {
     let status = fs::read_to_string(&path).with_context(|| format!("failed to read {path}"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    Ok(kilobytes.with_context(|| format!("{path} does not tell the memory"))? * 1024)
+    Ok(kilobytes.with_context(|| format!("{path} has no resident memory"))? * 1024)
 }
 
 /// Latency of writing 512 bytes to disk, in microseconds.

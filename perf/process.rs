@@ -62,7 +62,7 @@ impl Process {
     pub(crate) fn ensure_runs(&mut self, log: &Path) -> anyhow::Result<()> {
         if let Some(status) = self.child.try_wait()? {
             let said = std::fs::read_to_string(log).unwrap_or_default();
-            anyhow::bail!("it ended with {status}: {}", said.trim());
+            anyhow::bail!("the process ended with {status}: {}", said.trim());
         }
         Ok(())
     }

@@ -86,7 +86,7 @@ impl Server {
                 let address = address.trim().trim_end_matches("/metrics");
                 return address.parse().with_context(|| format!("no address in: {line}"));
             }
-            bail!("the server ended before it said {words:?}");
+            bail!("the server ended before it printed {words:?}");
         };
         let address = address_after("listening on http://")?;
         let has_admin = kind != Kind::Bare && flags.contains(&"--admin-listen");

@@ -151,7 +151,7 @@ impl Setup {
         }
         .run()?;
         let failed = outcome.failure_count();
-        ensure!(failed == 0, "not every answer was a success: {:?}", outcome.statuses);
+        ensure!(failed == 0, "some answers were errors: {:?}", outcome.statuses);
         Ok(outcome)
     }
 }
@@ -177,7 +177,7 @@ impl Target {
                 let request = encode_request("POST", "/trade", self.address, &headers, &body);
                 let answer = connection.exchange(request.as_bytes()).await?;
                 let text = String::from_utf8_lossy(answer.body);
-                ensure!(answer.status == 200, "a purchase was answered {}: {text}", answer.status);
+                ensure!(answer.status == 200, "a purchase failed with {}: {text}", answer.status);
             }
             Ok(())
         })

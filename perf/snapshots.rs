@@ -81,7 +81,7 @@ pub(crate) fn run(
     let (accounts, trades) = (arguments.prepared_accounts, arguments.prepared_orders);
     prepared::write(&prepared, Contents { accounts, has_keys: false, trades })?;
     prepared::take_snapshot(&prepared)?;
-    eprintln!("{accounts} accounts and {trades} orders are prepared");
+    eprintln!("prepared {accounts} accounts and {trades} orders");
     let highest = match highest {
         Some(highest) => highest,
         None => Highest::find(setup, TRADING_ACCOUNTS)?,
@@ -144,7 +144,7 @@ fn warm_up(
             return Ok(());
         }
     }
-    bail!("after {WARM_UPS_MAX} loads no snapshot is being made: the journal grows too slowly")
+    bail!("no snapshot started after {WARM_UPS_MAX} loads: the journal grows too slowly")
 }
 
 /// The last segment that a snapshot covers, and the newest segment of the journal.

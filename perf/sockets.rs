@@ -223,7 +223,7 @@ impl Socket {
                     }
                     PING => stream.write_all(&masked(PONG, payload)).await?,
                     CLOSE => bail!("closed: {}", String::from_utf8_lossy(payload)),
-                    other => bail!("a frame that begins with {other:#x}"),
+                    other => bail!("unexpected frame type {other:#x}"),
                 }
                 received.advance(byte_count);
             }

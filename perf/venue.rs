@@ -225,14 +225,14 @@ fn measure(
     let books = followed.venue.books()?;
     let unequal = compare::unequal(target.address, &books)?;
     std::thread::sleep(METRICS_AGE_MAX);
-    unequal.iter().take(3).for_each(|token| eprintln!("not the venue's book: {token}"));
+    unequal.iter().take(3).for_each(|token| eprintln!("unequal book: {token}"));
     let page = followed.page()?;
     let violations = followed.venue.violations()?;
-    violations.iter().take(3).for_each(|what| eprintln!("the venue would mind: {what}"));
+    violations.iter().take(3).for_each(|what| eprintln!("a violation: {what}"));
     let stale_tokens_at_end = page.tokens("stale")?;
 
     let delta = |name: &str| anyhow::Ok(page.value(name)? - page_before.value(name)?);
-    #[expect(clippy::cast_precision_loss, reason = "counts of minutes")]
+    #[expect(clippy::cast_precision_loss, reason = "counts within minutes")]
     let a_second = |count: u64| count as f64 / pace.elapsed.as_secs_f64();
     let [server_cpu, stand_in_cpu, generator_cpu] =
         std::array::from_fn(|index| (cpu_after[index] - cpu_before[index]) / elapsed);

@@ -40,8 +40,8 @@ use table::Count;
 static ALLOCATOR: allocator::Counting = allocator::Counting;
 
 fn main() -> ExitCode {
-    let words: Vec<String> = env::args().skip(1).collect();
-    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => check(),
         ["write"] => write(),
         ["allocations"] => {

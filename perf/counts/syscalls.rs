@@ -135,7 +135,7 @@ impl Traced {
             .spawn()
             .expect("strace runs");
         let mut pid = String::new();
-        let mut stdout = BufReader::new(strace.stdout.take().expect("it is piped"));
+        let mut stdout = BufReader::new(strace.stdout.take().expect("stdout is a pipe"));
         stdout.read_line(&mut pid).expect("the shell prints its process id");
         let traced = Self { server, strace, pid: pid.trim().into(), summary };
         traced.server.wait_until_ready();

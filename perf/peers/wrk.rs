@@ -57,7 +57,7 @@ pub(crate) fn load(
     let text = process::output(&mut command)?;
     let (server_after, generator_after) = cpu()?;
     let figures = parse(&text).with_context(|| format!("unexpected output of wrk: {text}"))?;
-    ensure!(figures.error_count == 0.0, "not every answer to wrk was a success: {text}");
+    ensure!(figures.error_count == 0.0, "wrk received errors: {text}");
     Ok(WrkOutcome {
         figures,
         server_cpu_seconds: server_after - server_before,

@@ -1,11 +1,11 @@
-//! The load generator at work for a moment: that what it measures is done, and done right.
+//! A short run of the load generator, which must do the measured work correctly.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 
-/// The server lies beside the load generator when the whole workspace is built.
+/// The server is next to the load generator if the whole workspace is built.
 fn server() -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_BIN_EXE_paperbourse-perf")).with_file_name("paperbourse");
     if path.is_file() {
@@ -33,8 +33,8 @@ fn the_live_venue_is_measured_and_its_books_are_right() {
         .arg(&figures)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     let figures: Value = serde_json::from_slice(&std::fs::read(figures).unwrap()).unwrap();
     let samples = figures["parts"]["venue"]["samples"].as_array().unwrap();
     assert_eq!(samples.len(), 2);

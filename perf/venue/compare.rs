@@ -45,7 +45,7 @@ async fn is_served(
     let path = format!("/v1/book?token_id={}", book.token_id);
     let request = encode_request("GET", &path, address, &[], "");
     let answer = connection.exchange(request.as_bytes()).await?;
-    ensure!(answer.status == 200, "{path} was answered {}", answer.status);
+    ensure!(answer.status == 200, "{path} failed with {}", answer.status);
     let served: Value = serde_json::from_slice(answer.body)?;
     let is_fresh = served["stale"] != true;
     let is_equal = levels(&served["bids"])? == of_texts(&book.bids)?

@@ -76,7 +76,7 @@ async fn read(
         next += 1;
         let request = encode_request("GET", path, address, &[], "");
         let answer = connection.exchange(request.as_bytes()).await?;
-        ensure!(answer.status == 200, "{path} was answered {}", answer.status);
+        ensure!(answer.status == 200, "{path} failed with {}", answer.status);
         let elapsed = u64::try_from(due.elapsed().as_nanos())?;
         latency_ns.borrow_mut().saturating_record(elapsed);
     }

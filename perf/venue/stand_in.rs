@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &StandInArgs) -> anyhow::Result<()> {
         let world = World::invented(arguments.markets);
         // Nobody needs earlier books.
         let venue = StandIn::start(world, Options { history_max: 1, ..Options::default() }).await;
-        say(&Addresses {
+        print(&Addresses {
             gamma: venue.gamma_url.clone(),
             clob: venue.clob_url.clone(),
             data: venue.data_url.clone(),
@@ -83,10 +83,10 @@ pub(crate) fn run(arguments: &StandInArgs) -> anyhow::Result<()> {
         while let Some(line) = received.recv().await {
             match serde_json::from_str(&line)? {
                 Order::Walk { seed, messages_per_second, duration } => {
-                    say(&venue.run_messages(seed, messages_per_second, duration).await)?;
+                    print(&venue.run_messages(seed, messages_per_second, duration).await)?;
                 }
-                Order::Books => say(&books(&venue, arguments.markets))?,
-                Order::Violations => say(&venue.violations())?,
+                Order::Books => print(&books(&venue, arguments.markets))?,
+                Order::Violations => print(&venue.violations())?,
             }
         }
         Ok(())
@@ -102,7 +102,7 @@ fn books(venue: &StandIn, market_count: usize) -> Vec<TrueBook> {
     books.collect()
 }
 
-fn say(answer: &impl Serialize) -> anyhow::Result<()> {
+fn print(answer: &impl Serialize) -> anyhow::Result<()> {
     let mut line = serde_json::to_string(answer)?;
     line.push('\n');
     std::io::stdout().write_all(line.as_bytes())?;
