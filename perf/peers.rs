@@ -21,7 +21,7 @@ pub(crate) enum Peer {
     Memory,
     /// Redis with `appendfsync always`, loaded by redis-benchmark
     Redis,
-    /// FastAPI, PostgreSQL and Redis with one worker
+    /// FastAPI, Postgres and Redis with one worker
     Fastapi,
     /// The same with two workers
     Fastapi2,

@@ -1,4 +1,4 @@
-//! The stack that a user might build instead: the package in `perf/fastapi` on uvicorn, PostgreSQL
+//! The stack that a user might build instead: the package in `perf/fastapi` on uvicorn, Postgres
 //! and Redis.
 
 use std::net::{Ipv4Addr, SocketAddr};

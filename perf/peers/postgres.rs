@@ -1,4 +1,4 @@
-//! A separate PostgreSQL cluster in a folder, reached through a socket in it.
+//! A separate Postgres cluster in a folder, reached through a socket in it.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
@@ -15,7 +15,7 @@ use crate::process::{self, Ending, Process};
 const READY_SECONDS_MAX: u64 = 30;
 
 /// The default of having every commit on disk before its answer. Memory for all the data and no
-/// checkpoint in the measured time, both in favour of PostgreSQL.
+/// checkpoint in the measured time, both in favour of Postgres.
 const SETTINGS: [&str; 7] = [
     "fsync=on",
     "synchronous_commit=on",
@@ -87,7 +87,7 @@ impl Postgres {
     }
 }
 
-/// The path of a PostgreSQL program; distributions keep them out of the search path.
+/// The path of a Postgres program; distributions keep them out of the search path.
 pub(super) fn program(name: &str) -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let newest = versions
