@@ -1,4 +1,4 @@
-//! A trader's own books: what the answers said, and whether the server says the same.
+//! A trader's own books, kept from the answers, and compared with what the server reports later.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,7 +12,7 @@ const STARTING_BALANCE_MICROS: i64 = 1_000_000_000;
 const ROWS_PER_PAGE: usize = 200;
 const COMMENTS_PER_PAGE: usize = 100;
 
-/// An order that has filled, in millionths.
+/// A filled order, in millionths.
 #[derive(Debug)]
 struct Fill {
     side: String,
@@ -21,29 +21,29 @@ struct Fill {
     quantity: i64,
     notional: i64,
     fee: i64,
-    /// What the account had after it.
+    /// The account's balance after the fill.
     balance: i64,
-    /// What the position held after it.
+    /// The position's quantity after the fill.
     held: i64,
     average: i64,
     client_order_id: Value,
 }
 
-/// A position as the fills add up to it, in millionths.
+/// A position summed up from its fills, in millionths.
 #[derive(Default, Debug)]
 struct Holding {
     quantity: i64,
     average: i64,
-    /// What was received for shares less what was paid for them.
+    /// The proceeds of sales minus the cost of purchases.
     received: i64,
 }
 
-/// By market and outcome.
+/// Positions by market and outcome.
 type Holdings = HashMap<(String, String), Holding>;
 
 pub(crate) struct Books {
     trader: Trader,
-    /// By id, which is the order of execution: an account's ids come from one counter.
+    /// By order id. An account's ids come from one counter, so this is the order of execution.
     fills: BTreeMap<u64, Fill>,
     keys: Keys,
     comments: Vec<Comment>,
@@ -51,28 +51,27 @@ pub(crate) struct Books {
 
 #[derive(Default)]
 struct Keys {
-    /// Told and not ended.
+    /// Created and not revoked.
     active: BTreeSet<u64>,
-    /// Ended, and the raw key.
+    /// Revoked, with the raw key.
     ended: BTreeMap<u64, String>,
-    /// Asked to end without an answer.
+    /// Their revocation was not answered.
     unclear: BTreeSet<u64>,
-    /// Asked for without an answer.
+    /// Names of keys whose creation was not answered.
     unanswered_names: BTreeSet<String>,
 }
 
 struct Comment {
     order: u64,
     content: String,
-    /// Told, or asked for without an answer.
+    /// `None` if the creation was not answered.
     id: Option<u64>,
-    /// Asked to be deleted, and whether that was answered.
+    /// Whether the deletion was answered; `None` if none was requested.
     is_deleted: Option<bool>,
 }
 
 impl Books {
-    /// The books of one trader, from everything that was sent for them. Orders have all been
-    /// answered by now.
+    /// The books of one trader, from all their requests. By now every order has been answered.
     pub(crate) fn of(trader: &Trader, sent: &[Sent]) -> Self {
         let mut books = Self {
             trader: trader.clone(),
@@ -114,7 +113,7 @@ impl Books {
             (Kind::DeleteComment { comment }, done) if done.is_some() || is_unanswered => {
                 let mut comments = self.comments.iter_mut();
                 let comment = comments.find(|known| known.id == Some(*comment));
-                comment.expect("it was told").is_deleted = Some(done.is_some());
+                comment.expect("a deleted comment has an id").is_deleted = Some(done.is_some());
             }
             (Kind::CreateKey { .. }, Some(answer)) => {
                 self.keys.active.insert(id(&answer.json()["id"]));
@@ -159,20 +158,20 @@ impl Books {
         self.fills.len()
     }
 
-    /// Compares everything with what the server says.
+    /// Compares the books with what the server reports.
     pub(crate) fn check(&self, connection: &mut Connection) {
         let (balance, holdings) = self.added_up();
-        let told = connection.done(&self.get("/v1/account/balance")).json();
-        assert_eq!(micros(&told["balance"]), balance, "{told}");
-        assert_eq!(micros(&told["starting_balance"]), STARTING_BALANCE_MICROS);
+        let answer = connection.done(&self.get("/v1/account/balance")).json();
+        assert_eq!(micros(&answer["balance"]), balance, "{answer}");
+        assert_eq!(micros(&answer["starting_balance"]), STARTING_BALANCE_MICROS);
         self.check_positions(connection, holdings);
         self.check_orders(connection);
         self.check_comments(connection);
         self.check_keys(connection);
     }
 
-    /// Balance and positions after all fills. Each fill must go on exactly where the one before it
-    /// ended: an order that was lost, or executed twice, would break the chain.
+    /// Balance and positions after all fills. Each fill must continue exactly where the previous one
+    /// ended: a lost order, or one executed twice, would break the chain.
     fn added_up(&self) -> (i64, Holdings) {
         let mut balance = STARTING_BALANCE_MICROS;
         let mut holdings = Holdings::new();
@@ -189,8 +188,8 @@ impl Books {
     }
 
     fn check_positions(&self, connection: &mut Connection, mut holdings: Holdings) {
-        let told = connection.done(&self.get("/v1/account/positions")).json();
-        for row in told.as_array().expect("a list") {
+        let rows = connection.done(&self.get("/v1/account/positions")).json();
+        for row in rows.as_array().expect("a list") {
             let name = |field: &str| String::from(row[field].as_str().expect("text"));
             let holding = holdings.remove(&(name("market_id"), name("outcome")));
             let holding = holding.unwrap_or_else(|| panic!("never traded: {row}"));
@@ -205,16 +204,16 @@ impl Books {
     }
 
     fn check_orders(&self, connection: &mut Connection) {
-        let mut told = BTreeSet::new();
+        let mut listed = BTreeSet::new();
         loop {
-            let path = format!("/v1/orders?limit={ROWS_PER_PAGE}&offset={}", told.len());
+            let path = format!("/v1/orders?limit={ROWS_PER_PAGE}&offset={}", listed.len());
             let page = connection.done(&self.get(&path)).json();
             let rows = page["orders"].as_array().expect("a list");
             for row in rows {
                 let order = id(&row["order_id"]);
-                assert!(told.insert(order), "listed twice: {row}");
+                assert!(listed.insert(order), "listed twice: {row}");
                 let fill = self.fills.get(&order);
-                let fill = fill.unwrap_or_else(|| panic!("nobody was told of it: {row}"));
+                let fill = fill.unwrap_or_else(|| panic!("no answer reported this order: {row}"));
                 let shown = ["quantity", "notional", "fee"].map(|field| micros(&row[field]));
                 assert_eq!(shown, [fill.quantity, fill.notional, fill.fee], "{row}");
                 assert_eq!(row["side"], fill.side.as_str(), "{row}");
@@ -224,7 +223,7 @@ impl Books {
                 break;
             }
         }
-        let lost: Vec<_> = self.fills.keys().filter(|order| !told.contains(order)).collect();
+        let lost: Vec<_> = self.fills.keys().filter(|order| !listed.contains(order)).collect();
         assert!(lost.is_empty(), "orders are lost: {lost:?}");
     }
 
@@ -234,7 +233,7 @@ impl Books {
             let path = format!("/trades/{order}/comments?limit={COMMENTS_PER_PAGE}");
             let rows = connection.done(&self.get(&path)).json();
             let rows = rows.as_array().expect("a list");
-            assert!(rows.len() < COMMENTS_PER_PAGE, "more comments than the test looks at");
+            assert!(rows.len() < COMMENTS_PER_PAGE, "more comments than one page");
             let ours = || self.comments.iter().filter(|comment| comment.order == order);
             for comment in ours() {
                 let matching: Vec<_> =
@@ -250,7 +249,7 @@ impl Books {
                 }
             }
             for row in rows {
-                assert!(ours().any(|comment| row["content"] == *comment.content), "whose is {row}");
+                assert!(ours().any(|comment| row["content"] == *comment.content), "unknown: {row}");
             }
         }
     }
@@ -268,7 +267,7 @@ impl Books {
                 assert_eq!(row["is_active"], false, "{row}");
             } else if !unclear.contains(&key) {
                 let name = row["name"].as_str().unwrap_or_default();
-                assert!(unanswered.remove(name), "nobody asked for it, or only once: {row}");
+                assert!(unanswered.remove(name), "unknown key: {row}");
             }
             known.insert(key);
         }
@@ -286,7 +285,7 @@ impl Books {
     }
 }
 
-/// Millionths, of a JSON number or of decimal text.
+/// A JSON number or decimal text in millionths.
 #[track_caller]
 pub(crate) fn micros(value: &Value) -> i64 {
     let text = value.as_str().map_or_else(|| value.to_string(), String::from);

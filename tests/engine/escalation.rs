@@ -1,9 +1,8 @@
-//! Nobody gets more than they were given, by any way through making, rotating, renaming and ending
-//! keys: random trees of keys and random operations, beside an oracle that only remembers who was
-//! given what.
+//! No sequence of creating, rotating, renaming and revoking keys gives a caller more than they were
+//! granted: random key trees and operations, checked against an oracle that only remembers grants.
 //!
-//! The engine and the policy act together here as in the service: the policy says what a caller may
-//! give, the engine what can be.
+//! Policy and engine run together as in the service: the policy decides what a caller may grant,
+//! the engine what is possible.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -29,10 +28,10 @@ use crate::world::World;
 const TIERS: [Tier; 3] = [Tier::Free, Tier::Pro, Tier::Enterprise];
 const SUBJECTS: [&str; 2] = ["A1", "A2"];
 
-/// Who does something.
+/// Who performs an operation.
 #[derive(Clone, Copy, Debug)]
 enum By {
-    /// The holder of the active key with this number, modulo how many there are.
+    /// The holder of the active key with this index, modulo the number of active keys.
     Key(usize),
     /// The owner of an account, at this tier.
     Token(usize, usize),
@@ -75,7 +74,7 @@ fn steps() -> impl Strategy<Value = Vec<(By, Operation)>> {
         .prop_map(|(opening, rest)| opening.into_iter().chain(rest).collect())
 }
 
-/// The words of the rule: with `admin` anything, else what one has; and never a higher tier.
+/// What a caller may grant: any permission with `admin`, otherwise their own; never a higher tier.
 #[derive(Clone, PartialEq, Debug)]
 struct Reach {
     permissions: BTreeSet<&'static str>,
@@ -97,11 +96,10 @@ impl Reach {
     }
 }
 
-/// What the oracle knows of a key, from the answers alone.
-struct Told {
+/// What the oracle knows about a key from the answers alone.
+struct KnownKey {
     account: usize,
-    /// What the one who got it from a token could hand out, at the head of the chain of those who
-    /// told each other.
+    /// What the token bearer who created the first key of the chain could grant.
     root: Reach,
     maker: Option<usize>,
     is_revoked: bool,
@@ -110,7 +108,7 @@ struct Told {
 
 struct Run {
     world: World,
-    told: Vec<Told>,
+    keys: Vec<KnownKey>,
     reached: BTreeMap<&'static str, usize>,
 }
 
@@ -118,7 +116,7 @@ impl Run {
     fn new() -> Self {
         let mut world = World::new();
         world.now = Timestamp::EPOCH;
-        Self { world, told: Vec::new(), reached: BTreeMap::new() }
+        Self { world, keys: Vec::new(), reached: BTreeMap::new() }
     }
 
     fn now(&self) -> i64 {
@@ -126,8 +124,8 @@ impl Run {
     }
 
     fn is_active(&self, key: usize) -> bool {
-        let told = &self.told[key];
-        !told.is_revoked && told.ends_at.is_none_or(|end| self.now() < end)
+        let known = &self.keys[key];
+        !known.is_revoked && known.ends_at.is_none_or(|end| self.now() < end)
     }
 
     fn id(&self, key: usize) -> KeyId {
@@ -140,15 +138,14 @@ impl Run {
     }
 
     fn grant_of(&self, key: usize) -> KeyGrant {
-        self.world.state.key(self.id(key)).expect("few have ended").grant
+        self.world.state.key(self.id(key)).expect("few keys have ended").grant
     }
 
     fn note(&mut self, what: &'static str) {
         *self.reached.entry(what).or_default() += 1;
     }
 
-    /// Does what the caller asks for as far as they may, and compares all keys with what the rule
-    /// allows.
+    /// Performs the operation if the caller may, and compares all keys with what the rule allows.
     fn step(&mut self, by: By, operation: &Operation) {
         if let Operation::Pass { seconds } = operation {
             self.world.now = Timestamp::from_seconds(self.now() + seconds);
@@ -157,13 +154,13 @@ impl Run {
         let before: Vec<Key> = self.world.state.keys().collect();
         let (account, actor, with) = match by {
             By::Key(number) => {
-                // One that is a key no more is refused before anything else.
+                // An inactive key is refused before anything else.
                 let active: Vec<_> =
-                    (0..self.told.len()).filter(|&key| self.is_active(key)).collect();
+                    (0..self.keys.len()).filter(|&key| self.is_active(key)).collect();
                 let Some(&key) = active.get(number % active.len().max(1)) else { return };
                 let grant = self.grant_of(key);
                 let actor = Actor::Key { permissions: grant.permissions, tier: grant.tier };
-                (self.told[key].account, actor, Some(key))
+                (self.keys[key].account, actor, Some(key))
             }
             By::Token(account, tier) => {
                 (account, Actor::Token { entitled_tier: TIERS[tier] }, None)
@@ -186,7 +183,7 @@ impl Run {
             with.is_none_or(|own| own == key) || actor.permissions().allows(Permission::Admin)
         };
         let reach = || match with {
-            Some(with) => self.told[with].root.clone(),
+            Some(with) => self.keys[with].root.clone(),
             None => Reach::of(Permissions::ALL, actor.tier()),
         };
         match *operation {
@@ -210,7 +207,7 @@ impl Run {
                 let create =
                     CreateKey { owner, is_bootstrap: false, created_by: caller_key, grant };
                 if self.happens(&create, "made") {
-                    self.tell(account, root, with);
+                    self.record(account, root, with);
                 }
             }
             Operation::Rename { key } => {
@@ -240,11 +237,11 @@ impl Run {
                 };
                 if self.happens(&rotate, "rotated") {
                     let now = self.now();
-                    let told = &mut self.told[key];
-                    told.is_revoked = overlap_seconds == 0;
-                    told.ends_at = (overlap_seconds > 0).then(|| now + i64::from(overlap_seconds));
-                    // Whoever rotates knows the new raw key: it must be within their reach too.
-                    self.tell(account, root, Some(key));
+                    let known = &mut self.keys[key];
+                    known.is_revoked = overlap_seconds == 0;
+                    known.ends_at = (overlap_seconds > 0).then(|| now + i64::from(overlap_seconds));
+                    // The caller learns the new raw key, so it must be within their reach too.
+                    self.record(account, root, Some(key));
                 }
             }
             Operation::Revoke { key, descendants } => {
@@ -252,22 +249,22 @@ impl Run {
                 let Some(id) = self.account(account).filter(|_| is_over(key)) else { return };
                 let command = RevokeKey { account: id, key: self.id(key), descendants };
                 if self.happens(&command, "revoked") {
-                    let ended: Vec<usize> = (0..self.told.len())
+                    let ended: Vec<usize> = (0..self.keys.len())
                         .filter(|&other| other == key || (descendants && self.descends(other, key)))
                         .filter(|&other| self.is_active(other))
                         .collect();
                     for other in ended {
-                        self.told[other].is_revoked = true;
+                        self.keys[other].is_revoked = true;
                     }
                 }
             }
-            Operation::Pass { .. } => unreachable!("done before"),
+            Operation::Pass { .. } => unreachable!("handled in `step`"),
         }
     }
 
-    /// Any key that there ever was, and one that there never was.
+    /// Any key ever created, or one that never existed.
     fn chosen(&self, key: Index) -> usize {
-        key.index(self.told.len() + 1)
+        key.index(self.keys.len() + 1)
     }
 
     fn happens<C>(&mut self, command: &C, what: &'static str) -> bool
@@ -284,44 +281,44 @@ impl Run {
         matches!(verdict, Ok(Verdict::Happens(..)))
     }
 
-    fn tell(&mut self, account: usize, root: Reach, maker: Option<usize>) {
-        self.told.push(Told { account, root, maker, is_revoked: false, ends_at: None });
+    fn record(&mut self, account: usize, root: Reach, maker: Option<usize>) {
+        self.keys.push(KnownKey { account, root, maker, is_revoked: false, ends_at: None });
     }
 
     fn descends(&self, key: usize, ancestor: usize) -> bool {
-        let maker = self.told[key].maker;
+        let maker = self.keys[key].maker;
         maker.is_some_and(|maker| maker == ancestor || self.descends(maker, ancestor))
     }
 
-    /// What was done has touched no key of another account.
+    /// The operation changed no key of another account.
     fn check_own_account(&self, account: usize, before: &[Key]) {
         let own = self.account(account);
         for key in before.iter().filter(|key| Some(key.account) != own) {
-            assert_eq!(self.world.state.key(key.id).as_ref(), Some(key), "another's key");
+            assert_eq!(self.world.state.key(key.id).as_ref(), Some(key), "another account's key");
         }
     }
 
     fn check(&self) {
         let state: &State = &self.world.state;
-        assert_eq!(state.keys().count(), self.told.len(), "each key was told once");
+        assert_eq!(state.keys().count(), self.keys.len(), "the engine has other keys");
         for (number, key) in state.keys().enumerate() {
-            let told = &self.told[number];
+            let known = &self.keys[number];
             let reach = Reach::of(key.grant.permissions, key.grant.tier);
-            assert!(told.root.covers(&reach), "{key:?} is beyond {:?}", told.root);
-            if let Some(maker) = told.maker {
+            assert!(known.root.covers(&reach), "{key:?} is beyond {:?}", known.root);
+            if let Some(maker) = known.maker {
                 let maker = self.grant_of(maker);
                 assert!(Reach::of(maker.permissions, maker.tier).covers(&reach), "{key:?}");
             }
             assert_eq!(key.is_active(self.world.now), self.is_active(number), "{key:?}");
-            assert_eq!(Some(key.account), self.account(told.account));
+            assert_eq!(Some(key.account), self.account(known.account));
         }
         for account in 0..SUBJECTS.len() {
             let active = || {
-                let own = (0..self.told.len()).filter(|&key| self.told[key].account == account);
+                let own = (0..self.keys.len()).filter(|&key| self.keys[key].account == account);
                 own.filter(|&key| self.is_active(key))
             };
-            let overlapping = active().filter(|&key| self.told[key].ends_at.is_some()).count();
-            assert!(active().count() - overlapping <= 5, "the cap");
+            let overlapping = active().filter(|&key| self.keys[key].ends_at.is_some()).count();
+            assert!(active().count() - overlapping <= 5, "too many active keys");
             assert!(overlapping <= OVERLAPPING_KEYS_PER_ACCOUNT_MAX);
         }
     }
@@ -331,7 +328,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_way_leads_to_more_than_was_given(steps in steps()) {
+    fn no_sequence_of_operations_escalates(steps in steps()) {
         let mut run = Run::new();
         for (by, operation) in &steps {
             run.step(*by, operation);
@@ -339,7 +336,7 @@ proptest! {
     }
 }
 
-/// The property is worth what its cases reach.
+/// Guards the property test: its cases must reach every outcome.
 #[test]
 fn the_random_operations_reach_every_outcome() {
     let mut runner = TestRunner::deterministic();
