@@ -1,4 +1,4 @@
-//! The server's answer to an order, with its numbers in the digits in which they were written.
+//! The server's answer to an order, with each number as the digits the server wrote.
 
 use paperbourse_test_support::Response;
 use serde::Deserialize;
@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use crate::script::{Fill, Outcome};
 
 #[derive(Deserialize)]
-struct ToldFill<'a> {
+struct FillAnswer<'a> {
     status: &'a str,
     #[serde(borrow)]
     price: &'a RawValue,
@@ -15,11 +15,11 @@ struct ToldFill<'a> {
     notional: &'a RawValue,
     fee: &'a RawValue,
     account_balance: &'a RawValue,
-    position: ToldPosition<'a>,
+    position: PositionAnswer<'a>,
 }
 
 #[derive(Deserialize)]
-struct ToldPosition<'a> {
+struct PositionAnswer<'a> {
     #[serde(borrow)]
     quantity: &'a RawValue,
     avg_entry_price: &'a RawValue,
@@ -27,15 +27,15 @@ struct ToldPosition<'a> {
 }
 
 #[derive(Deserialize)]
-struct ToldError {
+struct ErrorAnswer {
     error: String,
 }
 
-/// What an answer to an order for this quantity says, when its parts agree with each other.
+/// The outcome of an order for this quantity. Checks that the parts of the answer agree.
 pub(crate) fn outcome(answer: &Response, quantity: &str) -> Outcome {
     let Response { status, text: body, .. } = answer;
     if *status != 200 {
-        let ToldError { error: code } = serde_json::from_str(body).unwrap();
+        let ErrorAnswer { error: code } = serde_json::from_str(body).unwrap();
         let expected = match code.as_str() {
             "MARKET_NOT_FOUND" | "OUTCOME_NOT_FOUND" => 404,
             "VENUE_UNAVAILABLE" => 503,
@@ -44,10 +44,10 @@ pub(crate) fn outcome(answer: &Response, quantity: &str) -> Outcome {
         assert_eq!(*status, expected, "{body}");
         return Outcome::Rejected { code };
     }
-    let fill: ToldFill<'_> = serde_json::from_str(body).unwrap();
+    let fill: FillAnswer<'_> = serde_json::from_str(body).unwrap();
     let text = |number: &RawValue| number.get().to_owned();
     assert_eq!(fill.status, "FILLED", "{body}");
-    assert_eq!(fill.quantity.get(), quantity, "an order fills whole: {body}");
+    assert_eq!(fill.quantity.get(), quantity, "an order fills completely: {body}");
     let is_closed = fill.position.quantity.get() == "0";
     assert_eq!(fill.position.status, if is_closed { "CLOSED" } else { "OPEN" }, "{body}");
     Outcome::Filled(Fill {

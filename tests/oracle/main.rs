@@ -1,11 +1,11 @@
-//! Every fill of the real server, against a script that computes the same with exact fractions from
-//! the same recorded files: no difference is allowed, not in the last digit.
+//! Compares every fill of the real server with a script that computes it in exact fractions from
+//! the same recorded files: the two must agree to the last digit.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod answer;
 mod orders;
 mod script;
-mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -64,16 +64,16 @@ impl Exchange {
         self.client.get(target).ok(200)
     }
 
-    /// Places an order; the quantity goes as a number or, every other time, as text.
+    /// Places an order, with its quantity as a number or as text.
     fn trade(&mut self, order: &Order, as_text: bool) -> Outcome {
         let mut json = serde_json::to_value(order).unwrap();
         if !as_text {
             json["quantity"] = serde_json::from_str(&order.quantity).unwrap();
         }
-        told::outcome(&self.client.post("/trade", &json), &order.quantity)
+        answer::outcome(&self.client.post("/trade", &json), &order.quantity)
     }
 
-    /// Every market that the server lists and that is not among these, with its first outcome.
+    /// Every listed market that is not among these rows, with its first outcome.
     fn not_tradable(&mut self, rows: &[Row]) -> Vec<(String, String)> {
         let mut found = Vec::new();
         for offset in (0..).step_by(PAGE_LENGTH) {
@@ -93,7 +93,7 @@ impl Exchange {
         found
     }
 
-    /// What the account's own pages show at the end is what its last answers said.
+    /// Balance and positions agree with the last answers to orders.
     #[track_caller]
     fn check_account(&mut self, placed: &[(Order, Outcome)]) {
         let (mut balance, mut positions) = (None, BTreeMap::new());
@@ -105,12 +105,12 @@ impl Exchange {
                 (fill.position_quantity.clone(), fill.average_entry_price.clone()),
             );
         }
-        let told = self.read("/v1/account/balance");
-        assert_eq!(told["balance"].as_str(), balance.as_deref());
+        let answer = self.read("/v1/account/balance");
+        assert_eq!(answer["balance"].as_str(), balance.as_deref());
 
-        let told = self.read("/v1/account/positions");
+        let rows = self.read("/v1/account/positions");
         let text = |row: &Value, name: &str| row[name].as_str().unwrap().to_owned();
-        let told: BTreeMap<_, _> = told
+        let listed: BTreeMap<_, _> = rows
             .as_array()
             .unwrap()
             .iter()
@@ -121,11 +121,11 @@ impl Exchange {
                 )
             })
             .collect();
-        assert_eq!(told, positions);
+        assert_eq!(listed, positions);
     }
 }
 
-/// The real recordings, where they and what the script needs are at hand; a loud word elsewhere.
+/// The real recordings; `None`, with a message, if they or what the script needs are missing.
 fn recordings() -> Option<PathBuf> {
     let path = std::env::var_os("PAPERBOURSE_RECORDINGS").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/polymarket"),
@@ -138,8 +138,8 @@ fn recordings() -> Option<PathBuf> {
     script::is_runnable().then_some(path)
 }
 
-/// Places so many random orders, compares each answer with the script's, and asserts that they
-/// reached what they were to reach.
+/// Places this many random orders, compares each answer with the script's, and checks that the
+/// orders covered what they should.
 #[track_caller]
 fn check(recording: &Path, starting_balance: &str, seed: u64, order_count: usize) {
     let rows = script::list(recording);
@@ -158,11 +158,8 @@ fn check(recording: &Path, starting_balance: &str, seed: u64, order_count: usize
         placed.push((order, outcome));
     }
     exchange.check_account(&placed);
-    let last_words = exchange.server.interrupt();
-    assert!(
-        last_words.iter().any(|line| line.contains("stopped; everything acknowledged")),
-        "{last_words:?}"
-    );
+    let log = exchange.server.interrupt();
+    assert!(log.iter().any(|line| line.contains("stopped; everything acknowledged")), "{log:?}");
 
     let computed = script::execute(recording, starting_balance, &input);
     assert_eq!(computed.len(), placed.len());
@@ -175,7 +172,7 @@ fn check(recording: &Path, starting_balance: &str, seed: u64, order_count: usize
     reached.check(order_count, rows.len());
 }
 
-/// What the orders of a test have come to.
+/// What the orders of a test covered.
 #[derive(Default)]
 struct Reached {
     filled: usize,
@@ -213,7 +210,7 @@ impl Reached {
     fn check(&self, order_count: usize, book_count: usize) {
         assert!(2 * self.filled >= order_count, "half of the orders fill");
         assert!(4 * self.over_levels >= order_count, "a quarter takes more than one level");
-        assert!(self.mirrored > 0, "some are for a token that has the other's book");
+        assert!(self.mirrored > 0, "some trade on a mirrored book");
         assert!(self.with_fee > 0, "some pay a fee");
         assert!(self.closing > 0, "some close a position");
         assert!(20 * self.books.len() >= 19 * book_count, "nearly every book is traded");
@@ -227,7 +224,7 @@ impl Reached {
             "OUTCOME_NOT_FOUND",
             "VENUE_UNAVAILABLE",
         ];
-        assert_eq!(codes, every_code, "each rule refuses some");
+        assert_eq!(codes, every_code, "each rule rejects some");
     }
 }
 
@@ -279,7 +276,7 @@ fn a_buy_of_100_and_a_sell_of_40_in_three_real_markets() {
                     _ => row.rate != "0",
                 }
             })
-            // The nearer to even odds, the more there is to get wrong.
+            // Prices near even odds leave the most room for mistakes.
             .min_by_key(|row| (levels(&row.asks)[0].0 - 500_000).abs())
             .expect("the recordings have such a market");
         taken.push(row);

@@ -1,4 +1,4 @@
-//! Orders by chance, made to reach every rule: the same seed and the same answers, the same orders.
+//! Random orders that reach every rule. The same seed and answers give the same orders.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::script::{Outcome, Row};
 
-/// An order, as both sides take it.
+/// An order as both the server and the script accept it.
 #[derive(Clone, Serialize, Debug)]
 pub(crate) struct Order {
     pub(crate) market_id: String,
@@ -25,20 +25,20 @@ struct Book {
     asks: Levels,
 }
 
-/// Makes one order after the other, with what the answers have told.
+/// Generates orders, guided by the answers to the earlier ones.
 pub(crate) struct Orders {
     random: u64,
     books: Vec<Book>,
-    /// Markets that are known and cannot be traded, with an outcome of each.
+    /// Known markets that cannot be traded, with an outcome of each.
     closed: Vec<(String, String)>,
-    /// Shares by the place of the book.
+    /// Shares held, by the index of the book.
     held: BTreeMap<usize, i64>,
     cash: i64,
-    /// The place of the book that the last order was for.
+    /// The index of the last order's book.
     last: Option<usize>,
 }
 
-/// What an order is meant to come to. Whether it does is for the two sides to say.
+/// What an order is meant to test. Only the server and the script decide its outcome.
 enum Aim {
     Buy,
     Sell,
@@ -51,7 +51,7 @@ enum Aim {
     ClosedMarket,
 }
 
-/// How many orders of a hundred have which aim.
+/// The share of each aim, in percent.
 const AIMS: [(u64, Aim); 9] = [
     (52, Aim::Buy),
     (16, Aim::Sell),
@@ -64,13 +64,13 @@ const AIMS: [(u64, Aim); 9] = [
     (4, Aim::ClosedMarket),
 ];
 
-/// An order takes at most so many levels, or a few orders would spend all the money.
+/// The most levels that an order takes, so that a few orders do not spend all the cash.
 const LEVELS_MAX: u64 = 6;
 
-/// The longest order that is not refused before any rule of trading, in micro-shares.
+/// The largest quantity that passes validation, in micro-shares.
 const QUANTITY_MAX: i64 = 1_000_000_000_000;
 
-/// An order that would cost a twentieth of the cash is cut to this, in micro-shares.
+/// An order that would cost more than a twentieth of the cash is cut to this, in micro-shares.
 const MODEST: i64 = 100_000_000;
 
 impl Orders {
@@ -99,7 +99,6 @@ impl Orders {
         }
     }
 
-    /// The next order.
     pub(crate) fn next(&mut self) -> Order {
         let mut drawn = self.below(AIMS.iter().map(|(share, _)| share).sum());
         let mut aim = &Aim::Buy;
@@ -156,7 +155,7 @@ impl Orders {
         }
     }
 
-    /// Takes note of what the newest order came to.
+    /// Updates cash and holdings with the outcome of the last order.
     pub(crate) fn learn(&mut self, outcome: &Outcome) {
         let Outcome::Filled(fill) = outcome else { return };
         let book = self.last.expect("what fills was an order for a book");
@@ -167,7 +166,7 @@ impl Orders {
         };
     }
 
-    /// Takes some of the first levels whole and a part of the next one.
+    /// Takes a few levels completely and a part of the next one.
     fn buy(&mut self) -> Order {
         let book = self.index(self.books.len());
         let level_count = self.books[book].asks.len() as u64;
@@ -184,7 +183,7 @@ impl Orders {
         self.order(book, "BUY", quantity)
     }
 
-    /// Any of the books that are of this kind.
+    /// A random book among those wanted.
     fn any_book(&mut self, is_wanted: impl Fn(&Book) -> bool) -> Option<usize> {
         let wanted: Vec<usize> =
             (0..self.books.len()).filter(|&book| is_wanted(&self.books[book])).collect();
@@ -195,13 +194,13 @@ impl Orders {
         self.last = Some(book);
         let Book { market_id, label, .. } = &self.books[book];
         let (market_id, outcome) = (market_id.clone(), label.clone());
-        // Outcomes may be written in any case.
+        // The server ignores the case of outcomes.
         let outcome = if self.below(4) == 0 { outcome.to_uppercase() } else { outcome };
         let quantity = Shares::from_micros(quantity).to_string();
         Order { market_id, outcome, side, quantity }
     }
 
-    /// From a millionth to all of it; every other time whole shares.
+    /// A random part, from a millionth to the whole; half of the time in whole shares.
     fn part_of(&mut self, whole: i64) -> i64 {
         let part = 1 + i64::try_from(self.below(whole.unsigned_abs())).unwrap();
         let is_rounded = self.below(2) == 0 && part > 1_000_000;
@@ -212,7 +211,7 @@ impl Orders {
         usize::try_from(self.below(count as u64)).unwrap()
     }
 
-    /// Any number below this one: splitmix64, whose remainder is even enough here.
+    /// A random number below `end`: splitmix64, whose modulo bias does not matter here.
     fn below(&mut self, end: u64) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.random;
@@ -222,12 +221,12 @@ impl Orders {
     }
 }
 
-/// The shares of these levels.
+/// The total size of these levels.
 pub(crate) fn depth(levels: &[(i64, i64)]) -> i64 {
     levels.iter().map(|(_, size)| size).sum()
 }
 
-/// What so many shares cost, without a fee.
+/// The cost of this many shares, without a fee.
 fn cost(asks: &[(i64, i64)], quantity: i64) -> i64 {
     let (mut exact, mut left) = (0, quantity);
     for &(price, size) in asks {
@@ -238,7 +237,7 @@ fn cost(asks: &[(i64, i64)], quantity: i64) -> i64 {
     i64::try_from(exact / 1_000_000).unwrap()
 }
 
-/// What a row says of one side.
+/// Parses one side of a row.
 pub(crate) fn levels(side: &[(String, String)]) -> Levels {
     side.iter()
         .map(|(price, size)| {
@@ -247,7 +246,7 @@ pub(crate) fn levels(side: &[(String, String)]) -> Levels {
         .collect()
 }
 
-/// Decimal text in millionths.
+/// Parses decimal text into millionths.
 pub(crate) fn micros(text: &str) -> i64 {
     Shares::from_text(text, Rounding::Exact).unwrap().micros()
 }

@@ -1,4 +1,4 @@
-//! The script that computes the same fills from the same files.
+//! Runs the script that computes the same fills from the same files.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde::Deserialize;
 
-/// An outcome that can be traded, and what stands in its book: best first.
+/// A tradable outcome and its book, best levels first.
 #[derive(Clone, Deserialize, Debug)]
 pub(crate) struct Row {
     pub(crate) market_id: String,
@@ -18,14 +18,14 @@ pub(crate) struct Row {
     pub(crate) rate: String,
 }
 
-/// What an order came to, in the digits of decimal text.
+/// The outcome of an order, with numbers as decimal text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
     Filled(Fill),
     Rejected { code: String },
 }
 
-/// The numbers of a fill that both sides tell.
+/// The numbers of a fill that both the server and the script report.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Fill {
     pub(crate) price: String,
@@ -36,7 +36,7 @@ pub(crate) struct Fill {
     pub(crate) average_entry_price: String,
 }
 
-/// A result, with the number of levels that the order took.
+/// A computed outcome and the number of levels that the order took.
 pub(crate) struct Computed {
     pub(crate) outcome: Outcome,
     pub(crate) level_count: usize,
@@ -64,12 +64,12 @@ struct Position {
     avg_entry_price: String,
 }
 
-/// Everything that the script calls tradable.
+/// All outcomes that the script considers tradable.
 pub(crate) fn list(directory: &Path) -> Vec<Row> {
     run(directory, "--list", "").lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// What these orders come to, one after the other, for one account with this balance.
+/// The outcomes of these orders, executed in sequence for an account with this balance.
 pub(crate) fn execute(directory: &Path, starting_balance: &str, orders: &str) -> Vec<Computed> {
     let output = run(directory, starting_balance, orders);
     output.lines().map(|line| computed(serde_json::from_str(line).unwrap())).collect()
@@ -94,7 +94,7 @@ fn computed(line: Line) -> Computed {
     }
 }
 
-/// Whether the script can run here. A machine that checks every change must have what it takes.
+/// Whether the script can run on this machine. CI must be able to run it.
 pub(crate) fn is_runnable() -> bool {
     let is_there = Command::new("python3").arg("--version").output().is_ok();
     if !is_there {
@@ -115,7 +115,7 @@ fn run(directory: &Path, argument: &str, input: &str) -> String {
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    // Both pipes are small, so one is filled while the other is emptied.
+    // Pipes are small: write the input while reading the output, or both processes block.
     let output = std::thread::scope(|scope| {
         scope.spawn(move || stdin.write_all(input.as_bytes()).unwrap());
         child.wait_with_output().unwrap()
