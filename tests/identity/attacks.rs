@@ -1,4 +1,4 @@
-//! Every way to forge or bend a token that is known, against a running server: one table.
+//! Every known way to forge or tamper with a token, in one table, against a running server.
 
 use aws_lc_rs::hmac;
 use paperbourse_test_support::Client;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::forge::{Signer, base64url, merge, message, now, rsa_components};
 use super::scripted::Scripted;
 
-/// The keys of a provider, and of nobody.
+/// The keys of a provider, and one that it never published.
 struct Keys {
     rsa: Signer,
     ec: Signer,
@@ -19,7 +19,7 @@ struct Keys {
     other_algorithm: Signer,
     /// Published with its private part.
     leaked: Signer,
-    /// Published by nobody.
+    /// Not published.
     stranger: Signer,
 }
 
@@ -50,23 +50,23 @@ impl Keys {
     }
 }
 
-/// A MAC in the place of a signature.
+/// A token with a MAC instead of a signature.
 fn mac(secret: &[u8], header: &Value, claims: &Value) -> String {
     let message = message(&header.to_string(), &claims.to_string());
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), message.as_bytes());
     format!("{message}.{}", base64url(tag.as_ref()))
 }
 
-/// What is tried, the token, and what the refusal says.
+/// The attack, its token, and a part of the refusal's text.
 type Row = (String, String, &'static str);
 
-/// Signatures that are not what they say.
+/// Forged and misdeclared signatures.
 fn forged(keys: &Keys, good: &Value) -> Vec<Row> {
     const ALGORITHM: &str = "not signed with the algorithm";
     const SIGNATURE: &str = "signature that does not match";
     const MALFORMED: &str = "not a JSON web token";
     let mut rows = Vec::new();
-    let mut add = |name: &str, token: String, told| rows.push((name.to_owned(), token, told));
+    let mut add = |name: &str, token: String, text| rows.push((name.to_owned(), token, text));
     for name in ["none", "None", "NONE", "nOnE", "", "rs256", "HS1"] {
         for kid in ["rsa", "ec", "ed", "unknown"] {
             let header = json!({"alg": name, "kid": kid}).to_string();
@@ -134,11 +134,11 @@ fn forged(keys: &Keys, good: &Value) -> Vec<Row> {
     rows
 }
 
-/// Headers that want to lead somewhere else.
+/// Headers that point the server to another key or address.
 fn misleading(keys: &Keys, good: &Value, evil: &str) -> Vec<Row> {
     const UNKNOWN: &str = "no key that the issuer publishes";
     let mut rows = Vec::new();
-    let mut add = |name: &str, token: String, told| rows.push((name.to_owned(), token, told));
+    let mut add = |name: &str, token: String, text| rows.push((name.to_owned(), token, text));
     let long = "k".repeat(5000);
     for kid in [
         "unknown",
@@ -194,11 +194,11 @@ fn misleading(keys: &Keys, good: &Value, evil: &str) -> Vec<Row> {
     rows
 }
 
-/// Claims that a good key has signed, and that are refused all the same.
+/// Claims that are refused although a valid key signed them.
 fn unfit(keys: &Keys, good: &Value, issuer: &str) -> Vec<Row> {
     const MALFORMED: &str = "not a JSON web token";
     let mut rows = Vec::new();
-    for (changes, told) in [
+    for (changes, text) in [
         (json!({"iss": "https://evil.example"}), "comes from another issuer"),
         (json!({"iss": format!("{issuer}/")}), "comes from another issuer"),
         (json!({"iss": issuer.to_uppercase()}), "comes from another issuer"),
@@ -234,9 +234,9 @@ fn unfit(keys: &Keys, good: &Value, issuer: &str) -> Vec<Row> {
         merge(&mut claims, &changes);
         let mut name = changes.to_string();
         name.truncate(60);
-        rows.push((name, keys.ed.token(&json!({}), &claims), told));
+        rows.push((name, keys.ed.token(&json!({}), &claims), text));
     }
-    // What a provider gives the client that signs a user in, for that client alone.
+    // ID tokens: the provider issues them only to the client that signs the user in.
     for claims in [
         json!({"nonce": "n-0S6_WzA2Mj"}),
         json!({"at_hash": "77QmUPtjPfzWtF2AnpK9RQ"}),
@@ -305,7 +305,7 @@ fn every_attack_on_a_token_is_refused_with_its_code() {
         "deep": serde_json::from_str::<Value>(&format!("{}{}", "[".repeat(99), "]".repeat(99)))
             .unwrap(),
     });
-    // The control: what differs from this in one thing is refused.
+    // The control: each attack differs from this token in one way.
     let check_good = || {
         for signer in [&keys.rsa, &keys.ec, &keys.ed] {
             for header in [json!({}), json!({"typ": "JWT"}), json!({"typ": null, "jku": issuer})] {
@@ -319,10 +319,10 @@ fn every_attack_on_a_token_is_refused_with_its_code() {
     let mut rows = forged(&keys, &good);
     rows.extend(misleading(&keys, &good, &evil));
     rows.extend(unfit(&keys, &good, &issuer));
-    for (name, token, told) in &rows {
+    for (name, token, text) in &rows {
         let (status, body) = ask(token);
         let code = body.contains(r#""error":"INVALID_TOKEN""#);
-        assert!(status == 401 && code && body.contains(told), "{name}: {status} {body}");
+        assert!(status == 401 && code && body.contains(text), "{name}: {status} {body}");
     }
     for age in [61, 3600] {
         let mut claims = good.clone();
@@ -334,6 +334,6 @@ fn every_attack_on_a_token_is_refused_with_its_code() {
     }
     assert!(rows.len() > 150, "{} attacks", rows.len());
     check_good();
-    assert_eq!(provider.count("/evil"), 0, "no address out of a token is followed");
-    assert_eq!(provider.count("/keys"), 2, "one at the start, one for all unknown keys");
+    assert_eq!(provider.count("/evil"), 0, "the server follows no address in a token");
+    assert_eq!(provider.count("/keys"), 2, "one fetch at the start, one for all unknown keys");
 }

@@ -1,5 +1,5 @@
-//! A session with a certified provider: sign in, make a key, trade; its keys change, it goes away,
-//! it comes back.
+//! A session with a certified provider: sign in, create a key and trade while the provider rotates
+//! its keys, goes down and comes back.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use super::provider::{Provider, certificates, packages};
 /// The market that every simulated venue has and never closes.
 const MARKET: &str = "0xfbedbcd006f8debf0a24458901c7d2b6129d3a14e398cfb275c00cef14bcf8d9";
 
-/// After so long, what should have come back has not.
+/// How long the server may take to notice that the provider is back.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const AUDIENCE: [&str; 2] = ["--audience", "paperbourse"];
@@ -32,7 +32,7 @@ fn balance(server: &ServerProcess, token: &str) -> Response {
     with_token(server, token).get("/v1/account/balance")
 }
 
-/// Opens the account of this token; its first key.
+/// Opens the account of this token and returns its first key.
 #[track_caller]
 fn bootstrap(server: &ServerProcess, token: &str, tier: &str) -> String {
     let body = json!({"tier": tier});
@@ -50,39 +50,39 @@ fn buy(server: &ServerProcess, key: &str) {
 }
 
 #[test]
-fn a_user_signs_in_and_trades_while_keys_change_and_the_provider_comes_and_goes() {
+fn a_user_trades_while_the_provider_rotates_its_keys_and_restarts() {
     let Some(packages) = packages() else { return };
     let (folder, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut provider = Provider::start(&packages, folder.path(), 0, false);
     let claim = ["--tier-claim", "https://example.org/tier"];
     let server = serve(data.path(), &provider.issuer, &claim);
 
-    // One user, whichever key of the provider has signed; the token entitles to `pro`.
+    // Every key of the provider signs for the same user; the token entitles them to `pro`.
     let first = provider.token("RS256");
     let key = bootstrap(&server, &first, "pro");
     buy(&server, &key);
     for algorithm in ["ES256", "EdDSA"] {
         let token = provider.token(algorithm);
-        let told = balance(&server, &token).ok(200);
-        assert_ne!(told["balance"], "1000", "{algorithm}: {told}");
+        let answer = balance(&server, &token).ok(200);
+        assert_ne!(answer["balance"], "1000", "{algorithm}: {answer}");
         let again = with_token(&server, &token).post("/v1/keys/bootstrap", &json!({}));
         assert_eq!(again.ok(400)["error"], "BOOTSTRAP_NOT_ALLOWED", "{algorithm}");
     }
 
-    // New keys: the first request with one of them is answered, and old ones stay good.
+    // New keys work from the first request, and the old ones stay valid.
     provider.rotate();
     let second = provider.token("RS256");
     balance(&server, &second).ok(200);
     balance(&server, &first).ok(200);
 
-    // Without the provider, what is known goes on.
+    // Without the provider, known keys keep working.
     let port = provider.port();
     drop(provider);
     balance(&server, &first).ok(200);
     balance(&server, &second).ok(200);
     buy(&server, &key);
 
-    // It comes back as the same one, and so do its tokens.
+    // After a restart it has the same keys, and its new tokens are accepted.
     let mut provider = Provider::start(&packages, folder.path(), port, false);
     let third = provider.token("ES256");
     balance(&server, &third).ok(200);
@@ -90,7 +90,7 @@ fn a_user_signs_in_and_trades_while_keys_change_and_the_provider_comes_and_goes(
 }
 
 #[test]
-fn a_server_starts_without_its_provider_and_takes_its_tokens_when_it_is_back() {
+fn a_server_starts_without_its_provider_and_accepts_its_tokens_later() {
     let Some(packages) = packages() else { return };
     let (folder, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut provider = Provider::start(&packages, folder.path(), 0, false);
@@ -109,7 +109,7 @@ fn a_server_starts_without_its_provider_and_takes_its_tokens_when_it_is_back() {
     let _provider = Provider::start(&packages, folder.path(), port, false);
     let since = Instant::now();
     while balance(&server, &token).status == 503 {
-        assert!(since.elapsed() < PATIENCE, "the provider is back, and nobody has noticed");
+        assert!(since.elapsed() < PATIENCE, "the server did not notice that the provider is back");
     }
     balance(&server, &token).ok(200);
     let log = server.interrupt().join("\n");
@@ -117,7 +117,7 @@ fn a_server_starts_without_its_provider_and_takes_its_tokens_when_it_is_back() {
 }
 
 #[test]
-fn https_is_believed_with_the_operators_own_authority_only() {
+fn https_is_trusted_only_with_the_operators_own_authority() {
     let Some(packages) = packages() else { return };
     let (folder, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut provider = Provider::start(&packages, folder.path(), 0, true);
@@ -129,7 +129,7 @@ fn https_is_believed_with_the_operators_own_authority_only() {
     bootstrap(&server, &token, "free");
     server.interrupt();
 
-    // A certificate that has signed nothing.
+    // A certificate that signed nothing.
     let stranger = certificates().join("localhost.pem");
     let flags = ["--identity-ca", stranger.to_str().unwrap()];
     let server = serve(data.path(), &provider.issuer, &flags);

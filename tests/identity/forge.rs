@@ -1,4 +1,4 @@
-//! Keys of our own, and tokens that say whatever a row of a test wants them to.
+//! Our own signing keys, and tokens with any header and claims.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,7 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-/// A private key with its name.
+/// A private key and its id.
 pub(crate) struct Signer {
     pub(crate) id: &'static str,
     key: Key,
@@ -38,7 +38,7 @@ impl Signer {
         Self { id, key: Key::Ed(Ed25519KeyPair::generate().unwrap()) }
     }
 
-    /// The algorithm that its kind of key signs with.
+    /// The usual algorithm of this kind of key.
     pub(crate) fn algorithm(&self) -> &'static str {
         match self.key {
             Key::Rsa(_) => "RS256",
@@ -47,7 +47,7 @@ impl Signer {
         }
     }
 
-    /// The public part as its issuer publishes it, with these members on top.
+    /// The public key as its issuer publishes it, with these members added.
     pub(crate) fn jwk(&self, members: &Value) -> Value {
         let public = self.public();
         let mut jwk = match &self.key {
@@ -68,7 +68,7 @@ impl Signer {
         jwk
     }
 
-    /// The public part: a PKCS #1 structure, a point, or 32 bytes.
+    /// The public key: a PKCS #1 structure, a point, or 32 bytes.
     pub(crate) fn public(&self) -> Vec<u8> {
         match &self.key {
             Key::Rsa(pair) => pair.public_key().as_ref().to_vec(),
@@ -77,7 +77,7 @@ impl Signer {
         }
     }
 
-    /// Signs with the algorithm of this name, or with that of the key's kind.
+    /// Signs with this algorithm if the key supports it, otherwise with the key's usual one.
     pub(crate) fn sign(&self, algorithm: &str, message: &[u8]) -> Vec<u8> {
         let random = SystemRandom::new();
         match &self.key {
@@ -97,20 +97,20 @@ impl Signer {
         }
     }
 
-    /// The same signature, wrapped as X.509 does it: none of a token.
+    /// An ECDSA signature in the encoding of X.509, which is invalid in a token.
     pub(crate) fn sign_as_certificate(message: &[u8]) -> Vec<u8> {
         let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
         pair.sign(&SystemRandom::new(), message).unwrap().as_ref().to_vec()
     }
 
-    /// A token of this header and these claims, with what the header lacks.
+    /// A token with these claims and this header, completed with the usual members.
     pub(crate) fn token(&self, header: &Value, claims: &Value) -> String {
         let mut whole = json!({"alg": self.algorithm(), "kid": self.id, "typ": "at+jwt"});
         merge(&mut whole, header);
         self.token_of_texts(&whole.to_string(), &claims.to_string())
     }
 
-    /// A token of these texts, for what no JSON library writes.
+    /// A token with these exact texts, which a JSON library might not write.
     pub(crate) fn token_of_texts(&self, header: &str, claims: &str) -> String {
         let algorithm = serde_json::from_str::<Value>(header).ok();
         let algorithm = algorithm.as_ref().and_then(|header| header["alg"].as_str());
@@ -120,18 +120,18 @@ impl Signer {
     }
 }
 
-/// Modulus and exponent in the structure of a public key of 2048 bits.
+/// The modulus and the exponent in an RSA public key of 2048 bits.
 pub(crate) fn rsa_components(public: &[u8]) -> (&[u8], &[u8]) {
     assert_eq!(public.len(), 270, "a modulus of 256 bytes and an exponent of three");
     (&public[9..265], &public[267..])
 }
 
-/// What is signed.
+/// The part of a token that is signed.
 pub(crate) fn message(header: &str, claims: &str) -> String {
     format!("{}.{}", base64url(header.as_bytes()), base64url(claims.as_bytes()))
 }
 
-/// Puts these members over those; a null removes one.
+/// Overwrites members of `target` with `changes`; a null removes one.
 pub(crate) fn merge(target: &mut Value, changes: &Value) {
     let target = target.as_object_mut().unwrap();
     for (name, value) in changes.as_object().unwrap() {
@@ -143,7 +143,7 @@ pub(crate) fn merge(target: &mut Value, changes: &Value) {
     }
 }
 
-/// Seconds since 1970.
+/// The Unix time in seconds.
 pub(crate) fn now() -> i64 {
     let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     i64::try_from(elapsed.as_secs()).unwrap()

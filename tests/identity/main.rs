@@ -1,5 +1,5 @@
-//! Who is calling, by tokens of others: a certified provider that runs beside the server, and a
-//! provider of our own that lies in every way that can be thought of.
+//! Tests access tokens of other issuers: a certified provider that runs beside the server, and our
+//! own scripted provider that misbehaves in every way we know.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,12 +1,12 @@
-// A certified OpenID Connect provider, told what to do by lines on its input and telling what it
-// did by lines of JSON on its output. It ends with its input.
+// A certified OpenID Connect provider. It reads commands, one a line, from its input, and reports
+// results as lines of JSON on its output. It ends when its input does.
 //
 //   node provider.mjs PACKAGES KEYS_FILE PORT [CERTIFICATE KEY]
 //
-// PACKAGES is the folder that npm has installed the provider in. Private keys are kept in KEYS_FILE, so that a provider that is started again is the same one.
-// With a certificate it speaks https.
+// PACKAGES is the folder that npm installed the provider in. KEYS_FILE keeps the private keys across
+// restarts. With a certificate the provider serves HTTPS.
 //
-//   token ALGORITHM   signs in as a client and tells an access token signed with that algorithm
+//   token ALGORITHM   signs in as a client and reports an access token signed with that algorithm
 //   rotate            signs with new keys from now on; the old ones stay published
 
 import { generateKeyPairSync, randomUUID } from "node:crypto";
@@ -20,7 +20,7 @@ import { pathToFileURL } from "node:url";
 const [packages, keysFile, port, certificateFile, certificateKeyFile] = process.argv.slice(2);
 const entry = join(packages, "node_modules", "oidc-provider", "lib", "index.js");
 const { default: Provider } = await import(pathToFileURL(entry));
-const tell = (message) => console.log(JSON.stringify(message));
+const report = (message) => console.log(JSON.stringify(message));
 
 function newKeys() {
   const kinds = {
@@ -95,16 +95,16 @@ async function token(algorithm) {
 }
 
 provide();
-tell({ issuer });
+report({ issuer });
 for await (const line of createInterface({ input: process.stdin })) {
   const [command, argument] = line.split(" ");
   if (command === "token") {
-    tell(await token(argument));
+    report(await token(argument));
   } else if (command === "rotate") {
     keys = [...newKeys(), ...keys];
     writeFileSync(keysFile, JSON.stringify(keys));
     provide();
-    tell({ rotated: keys.length });
+    report({ rotated: keys.length });
   }
 }
 process.exit(0);

@@ -1,4 +1,4 @@
-//! The certified provider as a process of its own.
+//! Runs the certified provider as a separate process.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -9,32 +9,30 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// What the provider runs on.
+/// The oldest version of node that runs the provider.
 const NODE_MAJOR_MIN: u32 = 20;
 
-/// How often it is started, at most, to be heard of once.
+/// The number of starts without output after which the test gives up.
 const STARTS_MAX: u32 = 4;
 const START_PATIENCE: Duration = Duration::from_secs(20);
-/// For what it is told to do.
+/// The deadline of a command.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A provider that is up, and ends when this is dropped.
+/// A running provider; dropping it ends the process.
 pub(crate) struct Provider {
     child: Child,
     commands: Option<ChildStdin>,
-    /// The lines of its output.
-    told: Receiver<String>,
-    /// Its name, which is its address.
+    output: Receiver<String>,
+    /// The issuer's URL, which is the provider's address.
     pub(crate) issuer: String,
 }
 
-/// The certificate of a provider that speaks https, and who has signed it.
+/// The folder with the provider's TLS certificate and the authority that signed it.
 pub(crate) fn certificates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/tls")
 }
 
-/// Where npm has put the provider; `None` where it has not, which a machine that checks every
-/// change must not pass over.
+/// Where npm installed the provider; `None` if it is not installed, which fails in CI.
 pub(crate) fn packages() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("oidc-provider");
     let missing = if node_major().is_none_or(|major| major < NODE_MAJOR_MIN) {
@@ -49,27 +47,27 @@ pub(crate) fn packages() -> Option<PathBuf> {
     None
 }
 
-/// The major version of the machine's node.
+/// The major version of the installed node.
 fn node_major() -> Option<u32> {
-    let told = Command::new("node").arg("--version").output().ok()?;
-    let told = String::from_utf8(told.stdout).ok()?;
-    told.strip_prefix('v')?.split('.').next()?.parse().ok()
+    let output = Command::new("node").arg("--version").output().ok()?;
+    let version = String::from_utf8(output.stdout).ok()?;
+    version.strip_prefix('v')?.split('.').next()?.parse().ok()
 }
 
 impl Provider {
-    /// Starts the provider whose keys are in this folder, on this port; 0 picks a free one. Node
-    /// was seen to stand still before the first line of the script: then it is started again.
+    /// Starts the provider on this port, with the keys in this folder; port 0 picks a free one.
+    /// Retries, because node sometimes hangs before the first line of the script.
     pub(crate) fn start(packages: &Path, folder: &Path, port: u16, is_tls: bool) -> Self {
         for _ in 0..STARTS_MAX {
             if let Some(provider) = Self::try_start(packages, folder, port, is_tls) {
                 return provider;
             }
-            eprintln!("node has said nothing for {START_PATIENCE:?} and is started again");
+            eprintln!("node printed nothing for {START_PATIENCE:?}; starting it again");
         }
-        panic!("node has said nothing {STARTS_MAX} times");
+        panic!("node printed nothing in {STARTS_MAX} starts");
     }
 
-    /// `None` when nothing is heard of it.
+    /// `None` if the provider printed nothing in time.
     fn try_start(packages: &Path, folder: &Path, port: u16, is_tls: bool) -> Option<Self> {
         let mut command = Command::new("node");
         command
@@ -87,46 +85,44 @@ impl Provider {
         let mut child = command.spawn().unwrap();
         let commands = child.stdin.take();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let (sender, told) = mpsc::channel();
-        // Ends with the output of the provider.
+        let (sender, output) = mpsc::channel();
+        // The thread ends when the provider's output does.
         thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        let mut provider = Self { child, commands, told, issuer: String::new() };
-        let told = provider.read(START_PATIENCE)?;
-        told["issuer"].as_str().unwrap().clone_into(&mut provider.issuer);
+        let mut provider = Self { child, commands, output, issuer: String::new() };
+        let greeting = provider.read(START_PATIENCE)?;
+        greeting["issuer"].as_str().unwrap().clone_into(&mut provider.issuer);
         Some(provider)
     }
 
-    /// The port that it listens on.
     pub(crate) fn port(&self) -> u16 {
         self.issuer.rsplit(':').next().unwrap().parse().unwrap()
     }
 
-    /// Signs in: an access token that is signed with this algorithm.
+    /// Signs in and returns an access token signed with this algorithm.
     pub(crate) fn token(&mut self, algorithm: &str) -> String {
-        let told = self.command(&format!("token {algorithm}"));
-        assert_eq!(told["status"], 200, "{told}");
-        told["access_token"].as_str().unwrap().to_owned()
+        let answer = self.command(&format!("token {algorithm}"));
+        assert_eq!(answer["status"], 200, "{answer}");
+        answer["access_token"].as_str().unwrap().to_owned()
     }
 
-    /// Signs with new keys from now on.
+    /// Makes the provider sign with new keys from now on.
     pub(crate) fn rotate(&mut self) {
-        let told = self.command("rotate");
-        assert_eq!(told["rotated"], 6, "{told}");
+        let answer = self.command("rotate");
+        assert_eq!(answer["rotated"], 6, "{answer}");
     }
 
     fn command(&mut self, line: &str) -> Value {
         writeln!(self.commands.as_mut().unwrap(), "{line}").unwrap();
-        self.read(PATIENCE).expect("the provider does as it is told")
+        self.read(PATIENCE).expect("the provider answers a command")
     }
 
-    /// The next line that is JSON: the provider greets with some that are not. `None` when none
-    /// comes for so long.
+    /// The next line of JSON, skipping the provider's other output. `None` if none arrives in time.
     fn read(&mut self, patience: Duration) -> Option<Value> {
         loop {
-            match self.told.recv_timeout(patience) {
+            match self.output.recv_timeout(patience) {
                 Ok(line) => {
-                    if let Ok(told) = serde_json::from_str(&line) {
-                        return Some(told);
+                    if let Ok(answer) = serde_json::from_str(&line) {
+                        return Some(answer);
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => return None,
@@ -138,7 +134,7 @@ impl Provider {
 
 impl Drop for Provider {
     fn drop(&mut self) {
-        // It ends with its input; whoever starts it again needs its port.
+        // Wait for the end, because the next start may need the same port.
         drop(self.commands.take());
         let _ = self.child.kill();
         let _ = self.child.wait();

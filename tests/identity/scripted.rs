@@ -1,4 +1,4 @@
-//! A provider that answers what a test wants it to, and counts.
+//! A scripted identity provider: it sends the replies that a test sets, and counts the requests.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -7,21 +7,21 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-/// What it answers at a path.
+/// The reply to a request for a path.
 #[derive(Clone)]
 pub(crate) enum Reply {
     /// 200 with this body.
     Body(String),
     /// Another status, with this header line.
     Status(u16, &'static str),
-    /// Nothing, and it keeps the connection open.
+    /// No reply; the connection stays open.
     Silence,
 }
 
 /// The path of the discovery document.
 pub(crate) const DISCOVERY: &str = "/.well-known/openid-configuration";
 
-/// A provider, until the process ends.
+/// A provider that runs until the process ends.
 pub(crate) struct Scripted {
     pub(crate) address: SocketAddr,
     state: Arc<Mutex<State>>,
@@ -31,12 +31,12 @@ pub(crate) struct Scripted {
 struct State {
     replies: HashMap<String, Reply>,
     counts: HashMap<String, usize>,
-    /// Kept open, so that nobody sees an end.
+    /// Kept open, so that clients see no end of file.
     silent: Vec<TcpStream>,
 }
 
 impl Scripted {
-    /// One that publishes these keys.
+    /// Starts a provider that publishes these keys.
     pub(crate) fn start(keys: &Value) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -54,17 +54,17 @@ impl Scripted {
         provider
     }
 
-    /// Its name.
+    /// The provider's URL.
     pub(crate) fn issuer(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Answers this from now on.
+    /// Replies to requests for this path with `reply` from now on.
     pub(crate) fn reply(&self, path: &str, reply: Reply) {
         self.state.lock().unwrap().replies.insert(path.to_owned(), reply);
     }
 
-    /// How often this path was asked for.
+    /// The number of requests for this path.
     pub(crate) fn count(&self, path: &str) -> usize {
         self.state.lock().unwrap().counts.get(path).copied().unwrap_or(0)
     }
@@ -90,6 +90,6 @@ fn answer(stream: TcpStream, state: &Mutex<State>) {
             return;
         }
     };
-    // Who asked may have seen enough already.
+    // The client may have closed the connection already.
     let _ = reader.get_mut().write_all(text.as_bytes());
 }

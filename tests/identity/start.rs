@@ -1,4 +1,4 @@
-//! Which source of identities a server starts with, and what it refuses to start with.
+//! The sources of identities that a server starts with, and the flags it refuses.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -19,7 +19,7 @@ fn write_secret(path: &Path, mode: u32) {
     std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// A token as Supabase signs it, with these changes to its claims.
+/// A token as Supabase issues it, with these changes to its claims.
 fn token(algorithm: &str, secret: &[u8], changes: &Value) -> String {
     let mut claims = json!({
         "iss": ISSUER, "aud": "authenticated", "sub": "3f333df6", "exp": now() + 300,
@@ -34,7 +34,7 @@ fn token(algorithm: &str, secret: &[u8], changes: &Value) -> String {
 }
 
 #[test]
-fn a_user_of_supabase_opens_an_account_at_the_tier_that_the_project_gives() {
+fn a_supabase_user_opens_an_account_at_the_tier_that_the_project_sets() {
     let folder = tempfile::tempdir().unwrap();
     let secret = folder.path().join("secret");
     write_secret(&secret, 0o600);
@@ -46,8 +46,8 @@ fn a_user_of_supabase_opens_an_account_at_the_tier_that_the_project_gives() {
     let bootstrap = |token: &str, tier: &str| {
         let body = json!({"tier": tier});
         let answer = Client::with_token(server.address, token).post("/v1/keys/bootstrap", &body);
-        let told = answer.json();
-        (answer.status, told["error"].as_str().unwrap_or("none").to_owned())
+        let body = answer.json();
+        (answer.status, body["error"].as_str().unwrap_or("none").to_owned())
     };
     for (algorithm, secret, changes, tier, expected) in [
         ("HS256", &b"another secret of more than 32 bytes"[..], json!({}), "free", "INVALID_TOKEN"),
@@ -67,7 +67,7 @@ fn a_user_of_supabase_opens_an_account_at_the_tier_that_the_project_gives() {
     }
 }
 
-/// What the server says of these flags before it ends.
+/// The server's error about these flags.
 fn refusal(folder: &Path, flags: &str) -> String {
     let flags = flags.replace("FOLDER", folder.to_str().unwrap());
     let output = command(super::BINARY)
@@ -75,14 +75,14 @@ fn refusal(folder: &Path, flags: &str) -> String {
         .args(flags.split_whitespace())
         .output()
         .unwrap();
-    assert!(!output.status.success(), "{flags}: it has started");
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(!told.contains("super-secret"), "{told}");
-    told
+    assert!(!output.status.success(), "{flags}: the server started");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(!errors.contains("super-secret"), "{errors}");
+    errors
 }
 
 #[test]
-fn what_would_be_unsafe_or_useless_is_no_start() {
+fn unsafe_or_useless_flags_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     write_secret(&folder.path().join("secret"), 0o600);
     write_secret(&folder.path().join("open"), 0o644);
@@ -102,12 +102,12 @@ fn what_would_be_unsafe_or_useless_is_no_start() {
         (&format!("{oidc} --identity-ca FOLDER/missing"), "cannot read certificates from"),
         ("--audience a", "--identity embedded takes no --audience"),
     ] {
-        let told = refusal(folder.path(), flags);
-        assert!(told.contains(expected), "{flags}: {told}");
+        let errors = refusal(folder.path(), flags);
+        assert!(errors.contains(expected), "{flags}: {errors}");
     }
 }
 
-/// What a server with these flags logs from its start to its end.
+/// The complete log of a server with these flags.
 fn log_of_a_run(folder: &Path, flags: &str) -> String {
     let flags = flags.replace("FOLDER", folder.to_str().unwrap());
     let mut command = command(super::BINARY);
@@ -117,7 +117,7 @@ fn log_of_a_run(folder: &Path, flags: &str) -> String {
 }
 
 #[test]
-fn the_log_says_who_vouches() {
+fn the_log_names_the_source_of_identities() {
     let folder = tempfile::tempdir().unwrap();
     write_secret(&folder.path().join("secret"), 0o600);
     for (flags, expected) in [

@@ -1,4 +1,4 @@
-//! Providers that are slow, lie about themselves, or send too much.
+//! Providers that are slow, misreport themselves, or send too much.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::forge::{Signer, now};
 use super::scripted::{DISCOVERY, Reply, Scripted};
 
-/// Longer than any request with a token may wait, with room for a machine that is busy.
+/// Longer than any request with a token may wait, with slack for a busy machine.
 const WAIT_MAX: Duration = Duration::from_secs(15);
 
 fn serve(data: &tempfile::TempDir, provider: &Scripted, flags: &[&str]) -> ServerProcess {
@@ -44,7 +44,7 @@ fn ask(address: SocketAddr, token: &str) -> (u16, String) {
 }
 
 #[test]
-fn a_silent_provider_holds_up_nobody_else() {
+fn a_silent_provider_delays_no_other_request() {
     let signer = Signer::ed("ed");
     let provider = Scripted::start(&json!([signer.jwk(&json!({}))]));
     provider.reply(DISCOVERY, Reply::Silence);
@@ -54,20 +54,20 @@ fn a_silent_provider_holds_up_nobody_else() {
     let since = Instant::now();
     let address = server.address;
     let waiting = std::thread::spawn(move || ask(address, &token));
-    // The one worker answers others, again and again, while that request waits for its keys.
+    // The only worker keeps answering other requests while that one waits for its keys.
     let mut others = 0;
     while !waiting.is_finished() {
         assert_eq!(Client::anonymous(server.address).get("/v1/keys/tiers").status, 200);
         others += 1;
     }
-    assert!(others > 1, "{others} others were answered");
+    assert!(others > 1, "{others} other requests were answered");
     let (status, body) = waiting.join().unwrap();
     assert!(status == 503 && body.contains("IDENTITY_UNAVAILABLE"), "{status} {body}");
     assert!(since.elapsed() < WAIT_MAX, "{:?}", since.elapsed());
 }
 
 #[test]
-fn many_unknown_keys_are_one_fetch_and_a_new_key_is_found_by_it() {
+fn many_unknown_keys_cause_one_fetch_which_finds_a_new_key() {
     let (old, new) = (Signer::ed("old"), Signer::ec("new"));
     let provider = Scripted::start(&json!([old.jwk(&json!({}))]));
     let data = tempfile::tempdir().unwrap();
@@ -91,11 +91,11 @@ fn many_unknown_keys_are_one_fetch_and_a_new_key_is_found_by_it() {
         let (index, (status, body)) = asker.join().unwrap();
         assert_eq!(status, if index % 2 == 0 { 200 } else { 401 }, "{body}");
     }
-    assert_eq!(provider.count("/keys"), 2, "one at the start, one for all of them");
+    assert_eq!(provider.count("/keys"), 2, "one fetch at the start, one for all unknown keys");
 }
 
 #[tokio::test]
-async fn what_a_provider_may_not_send_is_named() {
+async fn a_bad_response_of_a_provider_is_described() {
     let signer = Signer::ed("ed");
     let jwk = signer.jwk(&json!({}));
     let body = |value: &Value| Reply::Body(value.to_string());
@@ -125,7 +125,7 @@ async fn what_a_provider_may_not_send_is_named() {
         let error: FetchError = fetch(&client, &issuer).await.unwrap_err();
         assert!(error.to_string().contains(expected), "{path}: {error}");
     }
-    // Nobody listens there.
+    // Nothing listens on this port.
     let client = Fetcher::new(client_config(Roots::Nobody).unwrap(), Duration::from_secs(5), 0);
     let error = fetch(&client, &"http://127.0.0.1:1".parse().unwrap()).await.unwrap_err();
     assert!(error.to_string().contains("refused"), "{error}");
