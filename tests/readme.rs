@@ -1,5 +1,5 @@
-//! What `README.md` promises: its walk works as it stands, and its tables are what the binary, the
-//! routes and the errors say.
+//! Checks what `README.md` promises: its walkthrough works as written, and its tables match the
+//! binary's help, the routes and the error codes.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -22,14 +22,14 @@ fn file(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
-/// The lines of the first code block after this heading.
+/// The first code block below this heading.
 fn block<'a>(readme: &'a str, heading: &str) -> &'a str {
     let (_, section) = readme.split_once(&format!("\n## {heading}\n")).unwrap();
     let (_, block) = section.split_once("\n```sh\n").unwrap();
     block.split_once("\n```\n").unwrap().0
 }
 
-/// Whether this machine has what the walk asks of a newcomer's. One that checks every change must.
+/// Whether this machine has the tools that the walkthrough needs. CI must have them.
 fn has_what_the_walk_needs() -> bool {
     let missing = ["bash", "curl", "python3"]
         .into_iter()
@@ -41,7 +41,7 @@ fn has_what_the_walk_needs() -> bool {
     missing.is_none()
 }
 
-/// A `cargo` in a folder of its own that runs the binary under test instead of building another.
+/// Writes a `cargo` into this folder that runs the binary under test instead of building one.
 fn write_cargo(folder: &Path) {
     let path = folder.join("cargo");
     let script = format!(
@@ -53,7 +53,7 @@ fn write_cargo(folder: &Path) {
 }
 
 #[test]
-fn the_walk_works_as_it_stands() {
+fn the_walk_works_as_written() {
     if !has_what_the_walk_needs() {
         return;
     }
@@ -69,15 +69,15 @@ fn the_walk_works_as_it_stands() {
         .env("PAPERBOURSE_DATA", data.path())
         .output()
         .unwrap();
-    let (told, errors) = (
+    let (output, errors) = (
         String::from_utf8(walked.stdout).unwrap(),
         String::from_utf8_lossy(&walked.stderr).into_owned(),
     );
-    assert!(walked.status.success() && errors.is_empty(), "{told}\n{errors}");
+    assert!(walked.status.success() && errors.is_empty(), "{output}\n{errors}");
     let answers: Vec<Value> =
-        told.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+        output.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
     let [trade, comment, connected, subscribed, price, ..] = answers.as_slice() else {
-        panic!("too few answers:\n{told}");
+        panic!("too few answers:\n{output}");
     };
     assert_eq!(trade["status"], "FILLED");
     assert_eq!(trade["quantity"], 10);
@@ -89,7 +89,7 @@ fn the_walk_works_as_it_stands() {
     server.interrupt();
 }
 
-/// One row for each flag, in the words of the binary.
+/// A table row for each flag, from the binary's help.
 fn flags(subcommand: &[&str]) -> String {
     let help = command(BINARY).args(subcommand).arg("--help").output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
@@ -105,10 +105,10 @@ fn flags(subcommand: &[&str]) -> String {
         let (rest, variable) = taken(&rest, "[env: ");
         let text = rest.split(" Possible values:").next().unwrap().trim();
         let code = |text: &str| if text.is_empty() { String::new() } else { format!("`{text}`") };
-        // A default that is a value, and not a sentence about one.
+        // A default may also be a sentence, which is no code.
         let default = if default.contains(' ') { default } else { code(&default) };
         let cells = [
-            // A bar would end the cell.
+            // A bar would end the table cell.
             format!("`--{}`", name.replace('<', "").replace('|', "\\|")),
             code(variable.trim_end_matches('=')),
             default,
@@ -119,7 +119,7 @@ fn flags(subcommand: &[&str]) -> String {
     rows.concat()
 }
 
-/// The text without what stands in these brackets, and what stands there.
+/// Splits the text into what is outside and what is inside these brackets.
 fn taken(text: &str, open: &str) -> (String, String) {
     let Some((before, after)) = text.split_once(open) else {
         return (text.to_owned(), String::new());
@@ -129,7 +129,7 @@ fn taken(text: &str, open: &str) -> (String, String) {
 }
 
 #[test]
-fn every_flag_is_told_as_the_binary_tells_it() {
+fn every_flag_is_documented_as_in_the_help() {
     let readme = file("README.md");
     let subcommands: [&[&str]; 6] = [
         &["serve"],
@@ -140,7 +140,7 @@ fn every_flag_is_told_as_the_binary_tells_it() {
         &["backup"],
     ];
     let of_serve = flags(&["serve"]);
-    // It takes the venue of `serve`, which is told once.
+    // Flags that `record` shares with `serve` are documented once.
     let of_record: String =
         flags(&["record"]).split_inclusive('\n').filter(|row| !of_serve.contains(row)).collect();
     assert!(readme.contains(&of_record), "README.md has to contain these rows:\n{of_record}");
@@ -173,19 +173,19 @@ fn every_error_code_has_its_row() {
     let is_code = |text: &&str| {
         text.contains('_') && text.chars().all(|c| c.is_ascii_uppercase() || c == '_')
     };
-    // Quoted words alternate with the text between them; the odd ones are quoted.
+    // Odd parts are quoted, even parts are the text between them.
     let mut expected: BTreeSet<&str> = errors.split('"').filter(is_code).collect();
-    // Nobody can read this one: its connection is gone.
+    // No client ever receives this code: the connection is gone.
     expected.remove("BODY_INCOMPLETE");
     assert!(expected.len() > 30, "{expected:?}");
     let readme = file("README.md");
     let (_, section) = readme.split_once("\n## Errors\n").unwrap();
     let (section, _) = section.split_once("\n## ").unwrap();
-    let told: BTreeSet<&str> = section.split('`').filter(is_code).collect();
-    assert_eq!(told, expected);
+    let documented: BTreeSet<&str> = section.split('`').filter(is_code).collect();
+    assert_eq!(documented, expected);
     for operation in &OPERATIONS {
         for code in operation.errors {
-            assert!(told.contains(code), "{operation:?}: {code}");
+            assert!(documented.contains(code), "{operation:?}: {code}");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The windows of keys against an exact log, arrival by arrival: at random, and where a mistake
-//! would be most likely.
+//! Compares the rate-limit windows of keys with an exact log, arrival by arrival: at random times,
+//! and at those where a mistake is most likely.
 //!
-//! `PAPERBOURSE_WINDOW_ARRIVALS=10000000 cargo test --profile simulation --test windows` sends so
-//! many arrivals in all; without it a few hundred thousand.
+//! `PAPERBOURSE_WINDOW_ARRIVALS=10000000 cargo test --profile simulation --test windows` sets
+//! the total number of arrivals, a few hundred thousand by default.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,7 +21,7 @@ const MINUTE_NS: u64 = 60 * SECOND_NS;
 const ARRIVALS_DEFAULT: u64 = 400_000;
 const THREADS: u64 = 4;
 
-/// Limits of the tiers, and some at which windows and logs are most often full or change size.
+/// The limits of the tiers, and others that often fill windows or resize their logs.
 const LIMITS: [&str; 9] = [
     "5/300",
     "20/1200",
@@ -34,25 +34,25 @@ const LIMITS: [&str; 9] = [
     "unlimited/unlimited",
 ];
 
-/// How arrivals follow each other.
+/// The pattern of arrival times.
 #[derive(Clone, Copy, Debug)]
 enum Pattern {
-    /// At random, about as many as the limits allow.
+    /// Random, at about the rate that the limits allow.
     Random,
-    /// At random, many times as many.
+    /// Random, at many times that rate.
     Flood,
-    /// Bursts at the edges of windows that end with earlier arrivals, a nanosecond to either side.
+    /// Bursts at the edges of windows after earlier arrivals, give or take a nanosecond.
     Edges,
-    /// As soon as the last answer promised, or a nanosecond too early.
-    AsTold,
-    /// Long pauses between bursts, in which memory is given back: logs shrink and grow again.
+    /// As soon as the last answer allowed a retry, or a nanosecond too early.
+    Retries,
+    /// Bursts with long pauses, which release memory: logs shrink and grow again.
     Pauses,
 }
 
 const PATTERNS: [Pattern; 5] =
-    [Pattern::Random, Pattern::Flood, Pattern::Edges, Pattern::AsTold, Pattern::Pauses];
+    [Pattern::Random, Pattern::Flood, Pattern::Edges, Pattern::Retries, Pattern::Pauses];
 
-/// Numbers that only depend on where they began.
+/// A splitmix64 generator: the same seed gives the same numbers.
 struct Random(u64);
 
 impl Random {
@@ -64,7 +64,7 @@ impl Random {
     }
 }
 
-/// An exact log: the admissions that a window can still hold, the oldest first.
+/// An exact log: the admissions that may still be in a window, oldest first.
 struct Log {
     windows: [(Option<u32>, u64); 2],
     stamps: VecDeque<u64>,
@@ -98,7 +98,7 @@ impl Log {
         let is_admitted = self.remaining(stamp_ns).iter().all(|&remaining| remaining > 0);
         if is_admitted && self.windows.iter().any(|(limit, _)| limit.is_some()) {
             self.stamps.push_back(stamp_ns);
-            // No later stamp is lower. Those of refusals may be: they do not count.
+            // Later admissions have no lower stamps. Refusals may, but they do not count.
             while self.stamps.front().is_some_and(|&oldest| stamp_ns - oldest >= MINUTE_NS) {
                 self.stamps.pop_front();
             }
@@ -106,7 +106,7 @@ impl Log {
         (is_admitted, stamp_ns, self.remaining(stamp_ns))
     }
 
-    /// What giving back memory at this time means for the stamps to come.
+    /// The effect of releasing memory at this time on later stamps.
     fn release(&mut self, now_ns: u64) {
         let limited = self.windows.iter().filter(|(limit, _)| limit.is_some());
         let retention_ns = limited.map(|&(_, length_ns)| length_ns).max();
@@ -125,7 +125,7 @@ fn limits(text: &str) -> TierLimits {
     TierLimits { requests_per_second, requests_per_minute, sockets_max: 1, batch_max: 1 }
 }
 
-/// The time between requests at which the longest window is just full.
+/// The time between requests that just fills the longest window.
 fn pace_ns(limits: &TierLimits) -> u64 {
     match (limits.requests_per_second.get(), limits.requests_per_minute.get()) {
         (_, Some(minute)) => MINUTE_NS / u64::from(minute),
@@ -134,7 +134,7 @@ fn pace_ns(limits: &TierLimits) -> u64 {
     }
 }
 
-/// Arrivals of one pattern, one after the other.
+/// Generates the arrivals of one pattern.
 struct Arrivals {
     random: Random,
     pattern: Pattern,
@@ -157,7 +157,7 @@ impl Arrivals {
         let step_ns = match self.pattern {
             Pattern::Random => random.below(2 * self.pace_ns),
             Pattern::Flood => random.below(self.pace_ns / 8 + 2),
-            Pattern::AsTold => (self.wait_ns + beside_ns).saturating_sub(1),
+            Pattern::Retries => (self.wait_ns + beside_ns).saturating_sub(1),
             Pattern::Edges if self.left_in_burst > 0 => random.below(2),
             Pattern::Edges => {
                 self.left_in_burst = random.below(40);
@@ -172,20 +172,20 @@ impl Arrivals {
             }
         };
         self.left_in_burst = self.left_in_burst.saturating_sub(1);
-        // The clock of one thread may be behind that of another.
+        // One thread's clock may be behind another's.
         self.now_ns = (self.now_ns + step_ns).min(CLOCK_NS_MAX);
         self.now_ns.saturating_sub(if random.below(50) == 0 { random.below(1_000) } else { 0 })
     }
 }
 
 fn arrival_count() -> u64 {
-    let told = std::env::var("PAPERBOURSE_WINDOW_ARRIVALS").ok();
-    told.map_or(ARRIVALS_DEFAULT, |text| text.parse().expect("a number of arrivals"))
+    let text = std::env::var("PAPERBOURSE_WINDOW_ARRIVALS").ok();
+    text.map_or(ARRIVALS_DEFAULT, |text| text.parse().expect("a number of arrivals"))
 }
 
-/// Every combination of limits, pattern and place on the clock, with its share of so many arrivals.
+/// Runs every combination of limits, pattern and start time with an equal share of the arrivals.
 fn for_each_case(total: u64, mut run: impl FnMut(&str, Pattern, u64, u64)) {
-    // At the zero of the clock, far from both ends, and so that the run meets its last moment.
+    // At the clock's zero, far from both ends, and close enough to its end to reach it.
     let starts_ns = [0, 1 << 61, CLOCK_NS_MAX - 3 * MINUTE_NS];
     let case_count = (LIMITS.len() * PATTERNS.len() * starts_ns.len()) as u64;
     for text in LIMITS {
@@ -212,9 +212,9 @@ fn one_thread_gets_the_answers_of_an_exact_log() {
             }
             let (is_admitted, stamp_ns, remaining) = log.decide(now_ns);
             let decision = limiter.decide(now_ns);
-            let told = [decision.per_second.remaining, decision.per_minute.remaining];
+            let shown = [decision.per_second.remaining, decision.per_minute.remaining];
             assert_eq!(
-                (decision.is_admitted, decision.stamp_ns, told),
+                (decision.is_admitted, decision.stamp_ns, shown),
                 (is_admitted, stamp_ns, remaining),
                 "{text}, {pattern:?}, arrival {number} at {now_ns}"
             );
@@ -227,7 +227,7 @@ fn one_thread_gets_the_answers_of_an_exact_log() {
     assert!(admitted * 20 > arrived && admitted * 20 < arrived * 19, "both answers are common");
 }
 
-/// What four threads are told about arrivals of one clock.
+/// The decisions that four threads get about arrivals on one clock.
 fn race(
     limiter: &KeyLimiter,
     pattern: Pattern,
@@ -235,7 +235,7 @@ fn race(
     start_ns: u64,
     count: u64,
 ) -> Vec<Decision> {
-    // Whoever is due next takes the next time; whoever is slow acts on an old one.
+    // Each thread takes the next time, so a slow thread acts on an old one.
     let mut arrivals = Arrivals::new(pattern, limits, start_ns, count);
     let times: Vec<u64> = (0..count)
         .map(|_| {
@@ -268,7 +268,7 @@ fn race(
 }
 
 #[test]
-fn four_threads_never_break_a_window_and_are_never_refused_in_vain() {
+fn four_threads_never_overfill_a_window_nor_are_refused_too_early() {
     let (mut arrived, mut admitted) = (0, 0);
     for_each_case(arrival_count(), |text, pattern, start_ns, count| {
         let limits = limits(text);

@@ -24,7 +24,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_paperbourse");
 const SHARED_SECRET: &str = "a-secret-of-the-house-that-no-one-may-see";
 const ISSUER: &str = "https://issuer.example.org";
 
-/// A server all of whose output is kept.
+/// A server whose entire output is kept.
 struct Watched {
     folder: TempDir,
     flags: Vec<String>,
@@ -77,7 +77,7 @@ impl Watched {
         Connection::open(self.server.address).send(request)
     }
 
-    /// Ends it as an operator would. Returns everything it wrote to its log and its standard error.
+    /// Interrupts the server as an operator would. Returns its log and its standard error.
     fn end(self) -> (TempDir, String) {
         let log = self.server.interrupt().join("\n");
         let errors = fs::read_to_string(self.folder.path().join("stderr")).unwrap();
@@ -85,14 +85,14 @@ impl Watched {
     }
 }
 
-/// What a tool prints.
+/// A tool's standard output and standard error.
 fn printed(arguments: &[&str]) -> String {
     let output = Command::new(BINARY).args(arguments).output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {output:?}");
     String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
 }
 
-/// The files in a folder and in those below it, with what they hold.
+/// Collects the files in a folder and its subfolders, with their content.
 fn files(folder: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -104,16 +104,15 @@ fn files(folder: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
     }
 }
 
-/// A key of which only the part is looked for that is never shown, as text and as the bytes that
-/// the text stands for.
+/// The secret part of a raw key, as hex digits and as the bytes they encode. The rest of a key is
+/// shown as its prefix.
 fn forms_of_key(raw_key: &str) -> [Vec<u8>; 2] {
     let digits = &raw_key[16..];
     let byte = |at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
     [digits.into(), (0..digits.len()).step_by(2).map(byte).collect()]
 }
 
-/// Everything that can be done with keys, and everything that can be done wrong. Returns what is
-/// secret of it.
+/// Uses keys and tokens in every way, rightly and wrongly. Returns the secrets.
 fn live(server: &Watched, token: &str) -> Vec<Vec<u8>> {
     let all = json!({"permissions": ["read", "trade", "admin"]});
     let make = |request: Request| server.send(&request);
@@ -129,7 +128,7 @@ fn live(server: &Watched, token: &str) -> Vec<Vec<u8>> {
     let socket_token = socket_token["token"].as_str().unwrap().to_owned();
     let order = by_key(Request::post("/trade", &recording::buy(1))).ok(200);
     let comments = format!("/trades/{}/comments", order["order_id"]);
-    // More than a segment, so that a snapshot is made of what is in it.
+    // More than one segment, so that the server makes a snapshot.
     let content = json!({"content": "💬".repeat(1000)});
     for _ in 0..300 {
         let comment = by_key(Request::post(&*comments, &content)).ok(200);
@@ -214,7 +213,7 @@ fn no_secret_appears_anywhere() {
         };
         let mut secrets = live(&server, &token);
         if is_embedded {
-            // PKCS#8 of Ed25519: the last part of a fixed head, then the seed.
+            // PKCS#8 of Ed25519: a fixed header of 16 bytes, then the seed.
             let key = fs::read(key_file::path(&data)).unwrap();
             secrets.push(key[16..48].to_vec());
         }
@@ -223,7 +222,7 @@ fn no_secret_appears_anywhere() {
         assert!(metrics.status == 200 && metrics.text.contains("api_keys 3"), "{metrics:?}");
         let data = data.to_str().unwrap().to_owned();
         let flags: Vec<&str> = server.flags.iter().map(String::as_str).collect();
-        let mut told: BTreeMap<PathBuf, Vec<u8>> = BTreeMap::from([
+        let mut contents: BTreeMap<PathBuf, Vec<u8>> = BTreeMap::from([
             ("metrics".into(), metrics.text.into_bytes()),
             ("dump".into(), printed(&["journal", "dump", &data]).into_bytes()),
             ("dump --json".into(), printed(&["journal", "dump", "--json", &data]).into_bytes()),
@@ -236,22 +235,22 @@ fn no_secret_appears_anywhere() {
         ]);
         let (folder, log) = server.end();
         assert!(log.contains("draining"), "{log}");
-        told.insert("log".into(), log.into_bytes());
+        contents.insert("log".into(), log.into_bytes());
         let data = folder.path().join("data");
-        files(&data, &mut told);
-        told.remove(&key_file::path(&data));
-        let extensions: Vec<_> = told.keys().filter_map(|path| path.extension()).collect();
+        files(&data, &mut contents);
+        contents.remove(&key_file::path(&data));
+        let extensions: Vec<_> = contents.keys().filter_map(|path| path.extension()).collect();
         assert!(
             ["segment", "snapshot", "orders"]
                 .iter()
                 .all(|kind| extensions.contains(&kind.as_ref()))
         );
-        // What may be shown is found, so what must not be would be found too.
+        // The search finds what may be shown, so it would find a secret too.
         let shown = b"ps_live_".to_vec();
         for place in ["dump", "dump --json"].map(Path::new) {
-            assert_eq!(found(&told[place], std::slice::from_ref(&shown)), Some(&shown));
+            assert_eq!(found(&contents[place], std::slice::from_ref(&shown)), Some(&shown));
         }
-        for (place, content) in &told {
+        for (place, content) in &contents {
             if let Some(secret) = found(content, &secrets) {
                 panic!("{} has {}", place.display(), String::from_utf8_lossy(secret));
             }
@@ -263,7 +262,7 @@ fn no_secret_appears_anywhere() {
     }
 }
 
-/// Which of these the content has.
+/// The first of these secrets that the content has.
 fn found<'s>(content: &[u8], secrets: &'s [Vec<u8>]) -> Option<&'s Vec<u8>> {
     let mut begins = [false; 256];
     for secret in secrets {
@@ -276,7 +275,7 @@ fn found<'s>(content: &[u8], secrets: &'s [Vec<u8>]) -> Option<&'s Vec<u8>> {
         .find_map(|(at, _)| secrets.iter().find(|secret| content[at..].starts_with(secret)))
 }
 
-/// Nobody but their owner can look into what a server has made.
+/// Only the owner can read what a server has written.
 #[track_caller]
 fn check_private(folder: &Path) {
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -311,11 +310,11 @@ fn a_start_is_refused_if_others_can_read_the_issuers_key() {
             &["token", "--subject", "x", "--data", data],
         ] {
             let output = Command::new(BINARY).args(arguments).output().unwrap();
-            let told = String::from_utf8(output.stderr).unwrap();
+            let errors = String::from_utf8(output.stderr).unwrap();
             assert!(!output.status.success());
             let expected =
                 format!("(mode {mode:04o}); make it private: {cure}{}", target.display());
-            assert!(told.contains(&expected), "{told}");
+            assert!(errors.contains(&expected), "{errors}");
         }
         fs::set_permissions(target, before).unwrap();
     }
@@ -332,7 +331,7 @@ fn the_configuration_is_printed_with_its_sources() {
         .output()
         .unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-    let told = String::from_utf8(output.stdout).unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
     for line in [
         "--listen 127.0.0.1:8080  # default",
         "--identity hs256:/etc/secret  # from the command line",
@@ -340,9 +339,9 @@ fn the_configuration_is_printed_with_its_sources() {
         "--tier free=1/2/3/4,pro=5/6/7/8  # from the command line",
         "# --admin-listen is not set",
     ] {
-        assert!(told.lines().any(|other| other == line), "{line}:\n{told}");
+        assert!(printed.lines().any(|other| other == line), "{line}:\n{printed}");
     }
-    assert!(!told.contains("print-config") && !told.contains("--help"), "{told}");
+    assert!(!printed.contains("print-config") && !printed.contains("--help"), "{printed}");
     let refused = Command::new(BINARY)
         .args(["serve", "--print-config", "--identity", "hs256:/etc/secret"])
         .output()
