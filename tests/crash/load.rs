@@ -1,4 +1,4 @@
-//! What one connection does until the server dies, and what it was told.
+//! The requests that one connection sends until the server dies, and their answers.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use crate::random::Random;
 
-/// An order or a comment that others may speak of, at most so many of the newest.
+/// The most orders, and the most comments, that later requests may refer to.
 const REMEMBERED_MAX: usize = 32;
 
-/// Somebody with an account; several connections act for one.
+/// An account holder; several connections act for one trader.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Trader {
     /// Their number within the round.
@@ -43,28 +43,28 @@ pub(crate) enum Kind {
 pub(crate) struct Load<'a> {
     pub(crate) address: SocketAddr,
     pub(crate) trader: &'a Trader,
-    /// Begins every name that this connection gives.
+    /// The prefix of every name that this connection uses.
     pub(crate) label: String,
     pub(crate) markets: &'a [String],
     pub(crate) random: Random,
-    /// Told of each answer.
+    /// Receives a message for each answer.
     pub(crate) answered: Sender<()>,
 }
 
-/// What a connection knows of its own doings.
+/// What a connection remembers of its own requests.
 #[derive(Default)]
 struct Memory {
     sent: Vec<Sent>,
-    /// Where in `sent` the newest filled orders are.
+    /// The indices in `sent` of the newest filled orders.
     filled: VecDeque<usize>,
     orders: VecDeque<u64>,
     comments: VecDeque<u64>,
-    /// The extra key that it has at the moment.
+    /// The extra key that currently exists, with its raw form.
     key: Option<(u64, String)>,
 }
 
 impl Load<'_> {
-    /// Sends one request after the other until the connection breaks. Returns all that were sent.
+    /// Sends requests in sequence until the connection breaks. Returns all of them.
     pub(crate) fn run(mut self) -> Vec<Sent> {
         let mut memory = Memory::default();
         let Ok(mut connection) = Connection::try_open(self.address) else {
@@ -87,7 +87,7 @@ impl Load<'_> {
             if is_over {
                 return memory.sent;
             }
-            // Nobody listens any more when the kill is on its way.
+            // The receiver is gone once the kill is due.
             let _ = self.answered.send(());
         }
     }
@@ -124,7 +124,7 @@ impl Load<'_> {
         }
     }
 
-    /// An order that is named by the header, in the body, or both.
+    /// An order named by the header, in the body, or both.
     fn trade(&mut self, name: &str) -> Request {
         let mut order = self.order();
         let how = self.random.below(3);
@@ -139,7 +139,7 @@ impl Load<'_> {
         }
     }
 
-    /// A batch that is named by the header; some entries name themselves.
+    /// A batch named by the header; some entries have names of their own.
     fn batch(&mut self, name: &str) -> Request {
         let orders: Vec<_> = (0..=self.random.below(5))
             .map(|index| {
@@ -158,7 +158,7 @@ impl Load<'_> {
         let market = self.random.pick(self.markets).expect("markets are listed").clone();
         let side = if self.random.below(5) < 3 { "BUY" } else { "SELL" };
         let outcome = if self.random.below(2) == 0 { "yes" } else { "no" };
-        // Mostly a fraction of a share, so that fees and notionals have all their digits.
+        // Mostly fractions of a share, so that fees and notionals have all their digits.
         let quantity = format!("{}.{:06}", self.random.below(4), 1 + self.random.below(999_999));
         json!({"market_id": market, "outcome": outcome, "side": side, "quantity": quantity})
     }
@@ -177,7 +177,7 @@ impl Memory {
                 Kind::DeleteComment { .. } => drop(self.comments.pop_back()),
                 Kind::CreateKey { .. } => {
                     let key = answer.json();
-                    let raw = key["raw_key"].as_str().expect("a new key is told").into();
+                    let raw = key["raw_key"].as_str().expect("a new key has a raw key").into();
                     self.key = Some((id(&key["id"]), raw));
                 }
                 Kind::RevokeKey { .. } => self.key = None,
@@ -196,7 +196,7 @@ impl Memory {
     }
 }
 
-/// The answer to an order that has filled is the first one, to the byte.
+/// A repeated order gets the first answer again, byte for byte.
 #[track_caller]
 pub(crate) fn assert_replay(request: &Request, first: &Response, again: &Response) {
     assert!(again.is_replay(), "executed twice: {request:?}, first {first:?}, then {again:?}");

@@ -1,16 +1,15 @@
-//! What a client was told survives a crash, and a crash makes nothing happen twice.
+//! Acknowledged writes survive a crash, and no crash executes anything twice.
 //!
-//! The real binary runs under load and is killed without warning, over and over. Each time the
-//! clients compare the restarted server with their own books, which they fill from nothing but the
-//! answers that they got.
+//! The real binary runs under load and is killed without warning, round after round. After each
+//! restart the clients compare the server with their own books, which they keep from the answers
+//! alone.
 //!
-//! A killed process says nothing about the disk, since the kernel keeps what it was given. That
-//! each answer leaves after the sync that covers it is shown by `trace`, which watches the server's
-//! system calls.
+//! Killing a process does not test the disk, because the kernel keeps what was written. So `trace`
+//! watches the server's system calls: each answer must leave after the sync that covers it.
 //!
-//! The short form runs with all other tests. `PAPERBOURSE_CRASH_ROUNDS=200` makes it long;
-//! `PAPERBOURSE_CRASH_SEED` repeats the requests and the moments of a run, though not the way in
-//! which threads and disk interleave.
+//! By default only a few rounds run. `PAPERBOURSE_CRASH_ROUNDS=200` runs more;
+//! `PAPERBOURSE_CRASH_SEED` repeats the requests and kill times of a run, but not how threads and
+//! disk interleave.
 
 mod books;
 mod load;

@@ -1,4 +1,4 @@
-//! Repeatable chance: the generator that is called splitmix64.
+//! Repeatable random numbers: splitmix64.
 
 pub(crate) struct Random(u64);
 
@@ -15,12 +15,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`.
+    /// A random number below `end`.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() % end as u64).expect("below a usize")
     }
 
-    /// One of these, if there are any.
+    /// A random element; `None` if the slice is empty.
     pub(crate) fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
         if from.is_empty() { None } else { from.get(self.below(from.len())) }
     }

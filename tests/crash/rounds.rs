@@ -1,4 +1,4 @@
-//! Load, a kill, a restart, and the comparison of both sides' books, round after round.
+//! Round after round: load, a kill, a restart, and a comparison with the clients' books.
 
 use std::path::Path;
 use std::sync::mpsc::channel;
@@ -17,15 +17,15 @@ use crate::server::{start, start_and_kill, token};
 const ROUNDS_DEFAULT: usize = 5;
 const CONNECTION_COUNT: usize = 16;
 const TRADER_COUNT: usize = 6;
-/// The end comes after so many answers of a round.
+/// The server is killed after a random number of answers in this range.
 const ANSWERS_MIN: usize = 20;
 const ANSWERS_MAX: usize = 1_500;
-/// And then so many microseconds later, so that it meets the disk at every moment.
+/// A further random delay before the kill, so that it hits the disk at any moment.
 const DELAY_MICROS_MAX: usize = 5_000;
-/// One restart in so many is killed itself.
+/// One in this many restarts is killed as well.
 const KILLED_STARTS_ONE_IN: usize = 4;
 
-/// One restart in so many is given the time for the snapshot that is due.
+/// One in this many restarts gets the time to finish the due snapshot.
 const FINISHED_SNAPSHOTS_ONE_IN: usize = 4;
 const SNAPSHOT_TIME_MAX: Duration = Duration::from_secs(30);
 
@@ -38,16 +38,16 @@ struct Totals {
     of_those_on_disk_already: usize,
     replays_compared: usize,
     starts_killed: usize,
-    /// Starts that went on from a snapshot which no start before had.
+    /// Starts that recovered from a newer snapshot than every start before.
     new_snapshots: usize,
-    /// Starts that found a snapshot half made.
+    /// Starts that found an unfinished snapshot.
     half_snapshots: usize,
 }
 
 struct Run {
     random: Random,
     totals: Totals,
-    /// All rounds so far: what was true stays true.
+    /// The books of all rounds so far, which must stay true.
     books: Vec<Books>,
     newest_snapshot: Option<String>,
 }
@@ -75,11 +75,11 @@ fn what_was_acknowledged_survives_kills() {
     for round in 0..rounds {
         server = run.round(round, data.path(), server, ServerProcess::kill);
     }
-    // An orderly end under load loses nothing either.
+    // An orderly shutdown under load loses nothing either.
     server = run.round(rounds, data.path(), server, ServerProcess::terminate);
     drop(server);
     eprintln!("{rounds} rounds in {:.1?}: {:#?}", started.elapsed(), run.totals);
-    assert!(run.totals.fills > rounds, "next to nothing was traded");
+    assert!(run.totals.fills > rounds, "almost nothing was traded");
 }
 
 impl Run {
@@ -116,7 +116,7 @@ impl Run {
         server
     }
 
-    /// What the ended server has left of its snapshots.
+    /// Counts the snapshots that the ended server left.
     fn look_at_snapshots(&mut self, data: &Path) {
         let Ok(entries) = std::fs::read_dir(data.join("snapshots")) else { return };
         let names: Vec<String> =
@@ -127,7 +127,7 @@ impl Run {
         self.newest_snapshot = newest;
     }
 
-    /// Everything that was sent until the server ended.
+    /// Runs the load until the server ends. Returns all requests.
     fn load_until(
         &mut self,
         end: fn(ServerProcess),
@@ -168,7 +168,7 @@ impl Run {
             end(server);
             threads
                 .into_iter()
-                .flat_map(|thread| thread.join().expect("it has not failed"))
+                .flat_map(|thread| thread.join().expect("the load does not panic"))
                 .collect()
         });
         let unanswered = sent.iter().filter(|sent| sent.answer.is_none()).count();
@@ -177,7 +177,7 @@ impl Run {
         sent
     }
 
-    /// Sends every order again that got no answer, under the same names.
+    /// Retries every unanswered order under the same names.
     fn send_again(&mut self, sent: &mut [Sent], connection: &mut Connection) {
         let is_order = |kind: &Kind| matches!(kind, Kind::Trade | Kind::Batch);
         for sent in sent.iter_mut().filter(|sent| sent.answer.is_none() && is_order(&sent.kind)) {
@@ -189,7 +189,7 @@ impl Run {
         }
     }
 
-    /// Every order that has filled is answered as the first time, to the byte.
+    /// Every filled order gets its first answer again, byte for byte.
     fn replay(&mut self, sent: &[Sent], connection: &mut Connection) {
         for sent in sent.iter().filter(|sent| sent.kind == Kind::Trade) {
             let Some(first) = sent.answer.as_ref().filter(|answer| answer.status == 200) else {
@@ -206,14 +206,13 @@ impl Run {
     }
 }
 
-/// Lets so much time pass without giving up the processor, which would round it up.
-/// Waits until no closed segment is left with the journal: the one that is written and the one that
-/// is prepared stay.
+/// Waits until the journal has no closed segments left: only the one being written and the prepared
+/// one stay.
 fn await_snapshot(data: &Path) {
     let started = Instant::now();
     let segments = || {
-        let entries = std::fs::read_dir(data.join("journal")).expect("it is there").flatten();
-        // A torn end that was cut leaves a copy there, which is no segment.
+        let entries = std::fs::read_dir(data.join("journal")).expect("a journal").flatten();
+        // Cutting a torn end leaves a copy in the folder, which is no segment.
         entries.filter(|entry| segment_number(&entry.file_name().to_string_lossy()).is_some())
     };
     while segments().count() > 2 {
@@ -222,6 +221,7 @@ fn await_snapshot(data: &Path) {
     }
 }
 
+/// Waits without giving up the processor, because a sleep would round the delay up.
 fn spin(delay: Duration) {
     let started = Instant::now();
     while started.elapsed() < delay {
@@ -241,6 +241,6 @@ pub(crate) fn bootstrap(
     let request = Request::post("/v1/keys/bootstrap", &permissions).bearer(&token);
     let mut connection = Connection::open(server.address);
     let new = connection.done(&request).json();
-    let key = new["raw_key"].as_str().expect("a new key is told").into();
+    let key = new["raw_key"].as_str().expect("a new key has a raw key").into();
     Trader { number, key, key_id: id(&new["id"]) }
 }

@@ -1,4 +1,4 @@
-//! The real binary on a data directory.
+//! Starts the real binary on a data directory.
 
 #[cfg(target_os = "linux")]
 use std::io::Read as _;
@@ -13,20 +13,20 @@ use paperbourse::auth::identity::embedded::EmbeddedIssuer;
 use paperbourse::ids::Timestamp;
 use paperbourse_test_support::process::{Process, ServerProcess};
 
-/// Small, so that a few rounds fill several.
+/// Small, so that a few rounds fill several segments.
 const SEGMENT_BYTES: u64 = 1 << 20;
 
-/// Starts it and waits until it is ready.
+/// Starts the server and waits until it is ready.
 pub(crate) fn start(data: &Path) -> ServerProcess {
     Process::spawn(&mut command(data, &[])).ready()
 }
 
-/// Starts it under a program, with its arguments, that runs another and reports on standard error.
-/// The report is complete when both have ended.
+/// Starts the server under a wrapper command that reports on standard error. The report is complete
+/// when both have ended.
 #[cfg(target_os = "linux")]
 pub(crate) fn start_under(wrapper: &[&str], data: &Path) -> (ServerProcess, JoinHandle<String>) {
     let mut process = Process::spawn(command(data, wrapper).stderr(Stdio::piped()));
-    let mut report = process.take_stderr().expect("it is piped");
+    let mut report = process.take_stderr().expect("standard error is piped");
     let reader = std::thread::spawn(move || {
         let mut bytes = Vec::new();
         report.read_to_end(&mut bytes).expect("a pipe can be read");
@@ -35,7 +35,7 @@ pub(crate) fn start_under(wrapper: &[&str], data: &Path) -> (ServerProcess, Join
     (process.ready(), reader)
 }
 
-/// Starts it and kills it some time after its first sign of life.
+/// Starts the server, and kills it after its first sign of life and a delay.
 pub(crate) fn start_and_kill(data: &Path, delay: impl FnOnce()) {
     let process = Process::spawn(&mut command(data, &[]));
     process.wait_for_sign_of_life();
@@ -52,7 +52,7 @@ fn command(data: &Path, wrapper: &[&str]) -> Command {
         .args(["--tier", "free=unlimited/unlimited/2/5", "--address-limits", "off"])
         .args(["--key-rate", "unlimited"])
         .args(["--journal-segment-bytes", &SEGMENT_BYTES.to_string()])
-        // Each segment that is full makes a snapshot due, at full speed: some end before the kill.
+        // Each full segment triggers a snapshot at full speed, so some finish before the kill.
         .args(["--snapshot-bytes", "1", "--snapshot-cpu", "100"])
         .args(["--archive-bytes", &(3 * SEGMENT_BYTES).to_string()])
         .arg("--data")
@@ -60,7 +60,7 @@ fn command(data: &Path, wrapper: &[&str]) -> Command {
     command
 }
 
-/// An access token of the server on this data directory.
+/// An access token for the server on this data directory.
 pub(crate) fn token(data: &Path, subject: &str) -> String {
     let issuer = EmbeddedIssuer::open(data).expect("the server made the issuer's key");
     issuer.mint(subject, None, 3600, Timestamp::now()).expect("a subject of a few characters")

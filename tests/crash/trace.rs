@@ -1,8 +1,8 @@
-//! Each answer leaves after the sync that covers it: seen in the system calls of the server.
+//! Checks in the server's system calls that each answer leaves after the sync that covers it.
 //!
-//! The trace is in the order in which the kernel let the server go on. A call that others overtake
-//! has two lines, one where it begins and one where it ends. So "after" means: it begins on a later
-//! line than that on which the other ends.
+//! Trace lines are in the order in which the kernel resumed the server. A call that others overtake
+//! has two lines, one for its beginning and one for its end. A call is "after" another if it begins
+//! on a later line than the other ends.
 
 use std::collections::HashMap;
 use std::process::Command;
@@ -20,10 +20,10 @@ const PER_CONNECTION_COUNT: usize = 20;
 
 const STRACE: [&str; 9] = [
     "strace",
-    // The server stays our own child, so that it can be killed.
+    // The server stays our direct child, so that we can kill it.
     "-D",
     "-f",
-    // Descriptors with their files and peers, and data in full.
+    // Show the files and peers of descriptors, and data in full.
     "-yy",
     "-s",
     "2000000",
@@ -36,16 +36,16 @@ const STRACE: [&str; 9] = [
 #[derive(Debug)]
 struct Call {
     name: String,
-    /// Its arguments, as far as they were known when it began.
+    /// The arguments known when the call began.
     arguments: String,
-    /// The lines on which it begins and ends.
+    /// The lines on which the call begins and ends.
     begin: usize,
     end: usize,
     is_zero: bool,
 }
 
 impl Call {
-    /// The journal's segment that it works on.
+    /// The journal segment that the call works on.
     fn segment(&self) -> Option<&str> {
         let file = self.arguments.split_once('<')?.1.split_once('>')?.0;
         file.ends_with(".segment").then_some(file)
@@ -69,7 +69,7 @@ impl Call {
 fn each_answer_leaves_after_the_sync_that_covers_it() {
     if Command::new("strace").arg("-V").output().is_err() {
         assert!(std::env::var("CI").is_err(), "strace is needed");
-        eprintln!("SKIPPED: strace is not installed, so no system call was looked at");
+        eprintln!("SKIPPED: strace is not installed, so no system calls were checked");
         return;
     }
     let data = tempfile::tempdir().unwrap();
@@ -105,14 +105,14 @@ fn each_answer_leaves_after_the_sync_that_covers_it() {
             between().filter(|call| call.is_write()).count(),
             between().filter(|call| call.is_sync()).count(),
         );
-        assert_eq!(counts, (1, 1), "writes and syncs for one order that is alone");
+        assert_eq!(counts, (1, 1), "writes and syncs of a single order");
     }
     for port in ports {
         check_connection(&calls, port, PER_CONNECTION_COUNT);
     }
 }
 
-/// The name of an order: it stands in its record, and so in the bytes that are written.
+/// The client order id, which is in the order's record and so in the written bytes.
 fn name(port: u16, number: usize) -> String {
     format!("traced-{port}-{number}-end")
 }
@@ -131,8 +131,8 @@ fn order(trader: &Trader, port: u16, number: usize) -> Request {
     .key(&trader.key)
 }
 
-/// The answers of one connection, in order, each after a sync that began after the write of its
-/// record.
+/// Returns the answers of one connection in order. Checks that between the write of each record and
+/// its answer a sync began and ended.
 fn check_connection(calls: &[Call], port: u16, count: usize) -> Vec<&Call> {
     let sends: Vec<_> = calls.iter().filter(|call| call.is_answer_to(port)).collect();
     assert_eq!(sends.len(), count, "answers on port {port}");
@@ -157,7 +157,7 @@ fn check_connection(calls: &[Call], port: u16, count: usize) -> Vec<&Call> {
     sends
 }
 
-/// The calls in the order in which they began. Those that never ended are left out.
+/// The calls in the order in which they began, without those that never ended.
 fn read(trace: &str) -> Vec<Call> {
     let mut calls = Vec::new();
     let mut unfinished: HashMap<&str, Call> = HashMap::new();
