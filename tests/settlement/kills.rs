@@ -1,7 +1,7 @@
-//! A day of resolved markets: positions are opened in each while it is open, the server is ended,
-//! and the one that comes next hears that all of them are resolved. It is killed again and again
-//! while it pays. What it says in the end, and what its journal says, is compared with what was
-//! held, and with the venue's results as the collector of the recording wrote them down.
+//! A day of resolved markets. Traders open positions in each market, then the server restarts and
+//! learns that all of them are resolved. It is killed repeatedly while it pays. In the end its
+//! answers and its journal are compared with the holdings, and with the venue's results as the
+//! recording's collector wrote them down.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,15 +15,15 @@ use serde_json::{Value, json};
 use crate::world::{self, Holdings, Trader, dump, get, payout, settlement_count, text};
 
 const TRADER_COUNT: usize = 5;
-/// Orders of one request.
+/// Orders per request.
 const BATCH: usize = 50;
-/// How many markets are invented where there is no recording.
+/// The number of invented markets if there is no recording.
 const INVENTED_COUNT: usize = 292;
-/// The server is killed when so many settlements of an account are seen.
+/// The server is killed when an account has this many settlements.
 const KILLED_AT: [usize; 4] = [1, 30, 90, 170];
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// A market of the day: Gamma's row when it was resolved, and what its outcomes pay.
+/// A resolved market: Gamma's row after the resolution, and the payouts of its outcomes.
 struct Resolved {
     condition_id: String,
     labels: [String; 2],
@@ -32,7 +32,7 @@ struct Resolved {
     row: Value,
 }
 
-/// The recorded day, or an invented one of markets that also split.
+/// The recorded day, or an invented one, in which some markets split.
 fn day() -> Vec<Resolved> {
     let folder = std::env::var_os("PAPERBOURSE_RECORDINGS").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/polymarket"),
@@ -63,7 +63,7 @@ fn day() -> Vec<Resolved> {
     resolved.collect()
 }
 
-/// Every third one pays half to each side.
+/// An invented market; every third one pays half to each side.
 fn invented(number: usize) -> Resolved {
     let condition_id = format!("0x{number:064x}");
     let tokens = [1, 2].map(|token| format!("{}", (number + 1) * 10 + token));
@@ -85,8 +85,8 @@ fn invented(number: usize) -> Resolved {
     Resolved { condition_id, labels, tokens, payouts, row }
 }
 
-/// Writes a recording of the day: while its markets were open, with an invented book for each, or
-/// when they were resolved.
+/// Writes a recording of the day: either while the markets were open, with an invented book for
+/// each, or after they were resolved.
 fn record(folder: &Path, day: &[Resolved], is_open: bool) {
     let lines = |rows: Vec<Value>| -> String {
         let lines: Vec<String> = rows.iter().map(Value::to_string).collect();
@@ -123,13 +123,13 @@ fn record(folder: &Path, day: &[Resolved], is_open: bool) {
 
 fn start(data: &Path, recording: &Path) -> ServerProcess {
     let venue = format!("recorded:{}", recording.display());
-    // Each segment that is full makes a snapshot due, so some starts go on from one.
+    // Each full segment triggers a snapshot, so some starts recover from one.
     let snapshots = ["--journal-segment-bytes", "1048576", "--snapshot-bytes", "1"];
     world::start(data, &[&["--venue", &venue], &snapshots[..]].concat())
 }
 
-/// Everybody buys something else in each market, of fractions of shares too; some sell a part, and
-/// some sell all of it again.
+/// Each trader buys another quantity in each market, with fractions of shares; some sell a part of
+/// it, some all.
 fn trade(trader: usize, client: &mut Client, day: &[Resolved]) {
     let mut orders = Vec::new();
     for (number, market) in day.iter().enumerate() {
@@ -184,7 +184,7 @@ fn a_day_of_resolved_markets_is_paid_once_across_kills() {
     assert!(markets_held >= day.len(), "{markets_held} positions in {} markets", day.len());
     drop(server);
 
-    // Killed while it pays, sooner and later.
+    // Kill the server at several moments while it pays.
     let mut kills_in_the_middle = 0;
     for killed_at in KILLED_AT {
         let server = start(&data, &resolved);
@@ -201,9 +201,9 @@ fn a_day_of_resolved_markets_is_paid_once_across_kills() {
         kills_in_the_middle += usize::from(0 < paid && paid < owed);
         eprintln!("killed when {paid} of {owed} positions were paid");
     }
-    assert!(kills_in_the_middle > 0, "no kill met a settlement that was under way");
+    assert!(kills_in_the_middle > 0, "no kill interrupted a settlement");
 
-    // Whatever is left, is paid by the last one.
+    // The last server pays the rest.
     let server = start(&data, &resolved);
     let began = Instant::now();
     for (trader, before) in traders.iter().zip(&before) {
@@ -217,13 +217,13 @@ fn a_day_of_resolved_markets_is_paid_once_across_kills() {
     drop(server);
     check_journal(&data, &before, &day);
 
-    // And nothing is paid again by a server that hears of it once more.
+    // A server that learns of the results again pays nothing again.
     let records = dump(&data).len();
     let server = start(&data, &resolved);
     for (trader, before) in traders.iter().zip(&before) {
         check(trader, before, &server, &day);
     }
-    // Nobody trades a market that is settled, even where the venue calls it open.
+    // A settled market cannot be traded, even if the venue reports it as open.
     drop(server);
     let server = start(&data, &open);
     for market in &day {
@@ -236,10 +236,10 @@ fn a_day_of_resolved_markets_is_paid_once_across_kills() {
         assert!(answer.text.contains("MARKET_CLOSED"), "{}", answer.text);
     }
     drop(server);
-    assert_eq!(dump(&data).len(), records, "nothing has happened since");
+    assert_eq!(dump(&data).len(), records, "the journal has new records");
 }
 
-/// The account has what it had, and exactly what its shares pay.
+/// The account has its former holdings plus exactly the payouts of its shares.
 fn check(trader: &Trader, before: &Holdings, server: &ServerProcess, day: &[Resolved]) {
     let after = trader.holdings(server);
     let settlements = trader.settlements(server);
@@ -249,8 +249,8 @@ fn check(trader: &Trader, before: &Holdings, server: &ServerProcess, day: &[Reso
         assert_eq!(now.status, "CLOSED");
         assert_eq!(now.shares.micros(), 0);
         if held.status == "CLOSED" {
-            assert_eq!(now, held, "a position that was closed before is left alone");
-            assert!(!settlements.contains_key(number), "and it is owed nothing");
+            assert_eq!(now, held, "a closed position changed");
+            assert!(!settlements.contains_key(number), "a closed position was paid");
             continue;
         }
         let market = day.iter().find(|market| market.condition_id == held.market_id).unwrap();
@@ -272,7 +272,7 @@ fn check(trader: &Trader, before: &Holdings, server: &ServerProcess, day: &[Reso
         assert_eq!(settlement.result, result);
     }
     assert_eq!(after.positions.len(), before.positions.len());
-    assert_eq!(after.cash, before.cash + owed, "cash is what it was and what is owed");
+    assert_eq!(after.cash, before.cash + owed, "cash is not the former cash plus the payouts");
 }
 
 fn events(data: &Path) -> Vec<Value> {
@@ -285,7 +285,7 @@ fn count_paid(data: &Path) -> usize {
     settled.map(|event| event["positions"].as_array().unwrap().len()).sum()
 }
 
-/// Each decision is journaled once, and so is each payment.
+/// The journal has each decision and each payment exactly once.
 fn check_journal(data: &Path, before: &[Holdings], day: &[Resolved]) {
     let mut decided: BTreeMap<String, usize> = BTreeMap::new();
     let mut paid: BTreeMap<String, usize> = BTreeMap::new();
@@ -301,7 +301,7 @@ fn check_journal(data: &Path, before: &[Holdings], day: &[Resolved]) {
             }
         }
     }
-    assert_eq!(decided.len(), day.len(), "every market was held by somebody");
+    assert_eq!(decided.len(), day.len(), "not every market with positions was decided");
     assert!(decided.values().all(|&count| count == 1), "{decided:?}");
     let open = before.iter().flat_map(|held| held.positions.values());
     let open = open.filter(|position| position.status == "OPEN").count();

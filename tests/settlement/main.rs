@@ -1,5 +1,5 @@
-//! Settlement by the real binary: what resolved markets owe is paid to the micro-dollar and once,
-//! however often the server is killed meanwhile and whoever trades.
+//! Settlement by the real binary: resolved markets pay exactly once and to the micro-dollar,
+//! however often the server is killed and whatever is traded meanwhile.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,6 +1,6 @@
 //! Sixteen connections trade in every market that ends, until all of them have ended. Whatever was
-//! on its way when a market closed: nothing stays open where the venue has told a result, and every
-//! account has to the micro-dollar what its own answers and the results make of it.
+//! in flight when a market closed, no position stays open once the venue reported a result, and
+//! every account has, to the micro-dollar, what its own answers and the results add up to.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,22 +16,22 @@ use crate::world::{self, Trader, get, payout, text};
 
 const CONNECTION_COUNT: usize = 16;
 const START_MICROS: i64 = 1_000_000_000_000;
-/// The simulated venue resolves three markets within eight minutes of its own time, which are eight
-/// seconds here; the first one closes after two.
+/// The simulated venue resolves three markets within eight minutes of its own time, eight seconds
+/// at this speed; the first one closes after two.
 const RESOLVED_COUNT: usize = 3;
 const VENUE_SPEED: &str = "60";
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// A market that trades and has an end.
+/// An open market with an end date.
 struct Market {
     id: String,
     labels: [String; 2],
 }
 
-/// By market and outcome.
+/// Values by market and outcome.
 type Outcomes<T> = BTreeMap<(String, String), T>;
 
-/// What a trader knows from the answers to their orders.
+/// A trader's books, kept from the answers to their orders.
 #[derive(Default, Debug)]
 struct OwnBooks {
     spent_micros: i64,
@@ -41,7 +41,7 @@ struct OwnBooks {
 }
 
 impl OwnBooks {
-    /// Buys and sells by turns until it is told to stop.
+    /// Buys and sells in turns until `is_over`.
     fn trade(mut client: Client, number: usize, markets: &[Market], is_over: &AtomicBool) -> Self {
         let mut books = Self::default();
         let began = Instant::now();
@@ -76,7 +76,7 @@ impl OwnBooks {
         books
     }
 
-    /// The account is what these books and the results make of it; notes what the outcomes paid.
+    /// Checks that the account agrees with these books and the results. Records the payouts.
     fn check(&self, trader: &Trader, server: &ServerProcess, paid: &mut Outcomes<Price>) {
         let after = trader.holdings(server);
         let settlements = trader.settlements(server);
@@ -85,13 +85,13 @@ impl OwnBooks {
             let outcome = (position.market_id.clone(), position.outcome.clone());
             let held = Shares::from_micros(self.held_micros[&outcome]);
             let Some(settlement) = settlements.get(number) else {
-                assert_eq!(position.shares, held, "no result, and no payment: {position:?}");
+                assert_eq!(position.shares, held, "paid without a result: {position:?}");
                 continue;
             };
             assert_eq!((position.status.as_str(), position.shares), ("CLOSED", Shares::ZERO));
             let price = *paid.entry(outcome).or_insert(settlement.payout_per_share);
-            assert_eq!(settlement.payout_per_share, price, "the same for everybody");
-            assert_eq!(settlement.shares, held, "all that was bought before the end: {position:?}");
+            assert_eq!(settlement.payout_per_share, price, "payouts per share differ");
+            assert_eq!(settlement.shares, held, "shares are missing: {position:?}");
             assert_eq!(settlement.payout, payout(held, price));
             owed += settlement.payout;
         }
@@ -107,12 +107,12 @@ fn small(number: usize) -> i64 {
     i64::try_from(number).unwrap()
 }
 
-/// The micros of a number in an answer.
+/// A number of an answer in millionths.
 fn micros_of(number: &Value) -> i64 {
     Usd::from_text(&number.to_string(), Rounding::Exact).unwrap().micros()
 }
 
-/// The markets that trade now and have an end.
+/// The open markets with an end date.
 fn ending_markets(client: &mut Client) -> Vec<Market> {
     let rows = get(client, "/v1/markets?limit=200");
     let mut markets = Vec::new();
@@ -140,7 +140,7 @@ fn start(data: &Path) -> ServerProcess {
 fn orders_of_sixteen_connections_that_race_a_settlement_leave_nothing_open() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    // The accounts are there before the markets are.
+    // Open the accounts before the markets start.
     let server = start(&data);
     let traders: Vec<Trader> = (0..CONNECTION_COUNT)
         .map(|number| Trader::new(&data, &server, &format!("trader {number}")))
@@ -158,7 +158,7 @@ fn orders_of_sixteen_connections_that_race_a_settlement_leave_nothing_open() {
             scope.spawn(move || OwnBooks::trade(client, number, markets, is_over))
         };
         let threads: Vec<_> = traders.iter().enumerate().map(trade).collect();
-        // They go on while everything is resolved and paid.
+        // Trading continues until everything is resolved and paid.
         let began = Instant::now();
         let mut is_paid = false;
         while !is_paid && began.elapsed() < PATIENCE {
@@ -172,7 +172,7 @@ fn orders_of_sixteen_connections_that_race_a_settlement_leave_nothing_open() {
                 });
         }
         is_over.store(true, Ordering::Relaxed);
-        assert!(is_paid, "the markets have not ended, or positions stay open");
+        assert!(is_paid, "the markets did not end, or positions stay open");
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     let mut paid = Outcomes::new();

@@ -1,4 +1,4 @@
-//! Traders, what they hold by the server's own word, and what that must become.
+//! Traders, the holdings that the server reports, and the payouts they must become.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,20 +11,20 @@ use serde_json::{Value, json};
 /// The binary under test.
 const BINARY: &str = env!("CARGO_BIN_EXE_paperbourse");
 
-/// Somebody with a key.
+/// A trader with an API key.
 pub(crate) struct Trader {
     key: String,
 }
 
-/// What an account has.
+/// An account's cash and positions.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Holdings {
     pub(crate) cash: Usd,
-    /// By the number of the position.
+    /// By position id.
     pub(crate) positions: BTreeMap<u64, Position>,
 }
 
-/// What an account has of an outcome.
+/// An account's position in an outcome.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Position {
     pub(crate) market_id: String,
@@ -34,7 +34,7 @@ pub(crate) struct Position {
     pub(crate) status: String,
 }
 
-/// A row of the settlements.
+/// A row of the list of settlements.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Settlement {
     pub(crate) market_id: String,
@@ -47,7 +47,7 @@ pub(crate) struct Settlement {
     pub(crate) result: String,
 }
 
-/// A server without limits, where everybody begins with a million dollars.
+/// Starts a server without limits, where every account starts with a million dollars.
 pub(crate) fn start(data: &Path, arguments: &[&str]) -> ServerProcess {
     let common = [
         "--tier",
@@ -95,7 +95,7 @@ impl Trader {
         Holdings { cash, positions }
     }
 
-    /// All of them, page by page: each position once, the newest first.
+    /// All settlements, read page by page. Checks that each position comes once, newest first.
     pub(crate) fn settlements(&self, server: &ServerProcess) -> BTreeMap<u64, Settlement> {
         let mut client = self.connect(server);
         let mut settlements = BTreeMap::new();
@@ -131,12 +131,12 @@ impl Trader {
     }
 }
 
-/// How many settlements are on the first page: enough to see that something is paid.
+/// The number of settlements on the first page, enough to see that payments are under way.
 pub(crate) fn settlement_count(client: &mut Client) -> usize {
     get(client, "/v1/account/settlements?limit=500")["data"].as_array().unwrap().len()
 }
 
-/// What shares pay.
+/// The payout of these shares.
 pub(crate) fn payout(shares: Shares, price: Price) -> Usd {
     Notional::of(price, shares).floor()
 }
@@ -153,7 +153,7 @@ fn usd(row: &Value, field: &str) -> Usd {
     Usd::from_text(&text(row, field), Rounding::Exact).unwrap()
 }
 
-/// Everything in the journal, beside the server or without it.
+/// All records of the journal, whether a server is running or not.
 pub(crate) fn dump(data: &Path) -> Vec<Value> {
     let output = command(BINARY).args(["journal", "dump", "--json"]).arg(data).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -1,4 +1,4 @@
-//! Beside a server that writes, rotates, makes snapshots and archives all the time.
+//! The tools beside a running server that constantly writes, rotates, snapshots and archives.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -9,12 +9,12 @@ use paperbourse_test_support::process::ServerProcess;
 
 use crate::world::{Load, Trader, files, json_of, start, text, tool};
 
-/// Each tool runs so often, and until the server has made so many snapshots meanwhile.
+/// Each tool runs at least this often, and until the server has made this many snapshots.
 const ROUNDS_MIN: usize = 5;
 const SNAPSHOTS_MIN: u64 = 2;
 const CONNECTIONS: usize = 2;
 
-/// The number of the newest snapshot, 0 for none.
+/// The number of the newest snapshot, or 0 if there is none.
 fn newest_snapshot(data: &Path) -> u64 {
     let names = files(data, "snapshots").into_iter().filter_map(|path| {
         let name = path.file_name()?.to_str()?.strip_suffix(".snapshot")?.to_owned();
@@ -65,7 +65,7 @@ fn all_tools_work_beside_a_running_server() {
     drop(server);
 }
 
-/// Runs each tool that reads. Returns the position up to which everything was there.
+/// Runs each tool that only reads. Returns the last verified position.
 fn check_round(data: &Path, position_before: u64) -> u64 {
     let (report, code) = json_of(&["journal", "verify", text(data)]);
     assert_eq!((code, &report["damage"]), (0, &Value::Null), "{report}");
@@ -90,7 +90,7 @@ fn check_round(data: &Path, position_before: u64) -> u64 {
     position
 }
 
-/// Starts a server on a backup and asks it for everything that was acknowledged before.
+/// Starts a server on a backup and checks that it has every order acknowledged before.
 fn check_backup(traders: &[Trader], acknowledged: &[String], report: &Value) {
     let target = Path::new(report["target"].as_str().unwrap());
     let key = target.join("issuer/ed25519.pk8");
@@ -104,11 +104,11 @@ fn check_backup(traders: &[Trader], acknowledged: &[String], report: &Value) {
         assert!(answer.status == 200 && answer.text.contains(name), "{name}: {}", answer.text);
     }
     assert!(!acknowledged.is_empty());
-    check_goes_on(target, server);
+    check_writable(target, server);
 }
 
-/// What was restored can be written and is whole afterwards.
-fn check_goes_on(target: &Path, server: ServerProcess) {
+/// A restored folder accepts writes and is undamaged afterwards.
+fn check_writable(target: &Path, server: ServerProcess) {
     let trader = Trader::new(target, &server, "newcomer");
     crate::world::buy(&mut trader.connect(&server), "after");
     server.interrupt();

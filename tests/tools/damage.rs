@@ -1,4 +1,4 @@
-//! Folders that were damaged on purpose: what is wrong is found, and named by file and offset.
+//! Folders damaged on purpose: the tools find the damage and name its file and offset.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -10,17 +10,17 @@ use tempfile::TempDir;
 use crate::world::{Trader, buy, comment, copy_folder, files, json_of, start, text, tool};
 
 const SECTOR_BYTES: usize = 512;
-/// Where blocks start, and what their lengths are multiples of.
+/// The alignment of blocks, and the unit of their lengths.
 const PAGE_BYTES: usize = 4096;
 
-/// So much is in the newest segment: several comments.
+/// At least this much is in the newest segment: several comments.
 const NEWEST_BYTES_MIN: usize = 40 << 10;
 
-/// No author may write more on one order.
+/// The most comments that an author may write on one order.
 const COMMENTS_ON_AN_ORDER: usize = 20;
 
-/// A folder with a snapshot, an archive and a journal of several blocks, the last of them a long
-/// one. Nobody writes to it.
+/// A folder with a snapshot, an archive and a journal of several blocks in a long last segment. No
+/// server writes to it.
 static HEALTHY: LazyLock<TempDir> = LazyLock::new(|| {
     let data = TempDir::new().unwrap();
     let server = start(data.path());
@@ -47,19 +47,18 @@ fn segment(data: &Path, folder: &str, index: usize) -> PathBuf {
     files(data, folder).swap_remove(index)
 }
 
-/// Where the blocks of the segment end: behind its last page that is not zero.
+/// The end of the segment's blocks: the end of its last page that is not zero.
 fn end_of(segment: &[u8]) -> usize {
     written_of(segment).next_multiple_of(PAGE_BYTES)
 }
 
-/// The bytes up to the last one that is not zero.
+/// The number of bytes up to the last one that is not zero.
 fn written_of(segment: &[u8]) -> usize {
     segment.len() - segment.iter().rev().take_while(|&&byte| byte == 0).count()
 }
 
-/// The newest segment that holds blocks, with its content. There may be none while a server runs:
-/// a full segment can go to the archive at any time, also between a look at the folder and a look
-/// into the file.
+/// The newest segment with blocks, and its content. `None` may also mean that a running server
+/// archived the full segment between listing the folder and reading the file.
 fn begun(data: &Path) -> Option<(PathBuf, Vec<u8>)> {
     let contents = files(data, "journal").into_iter().filter_map(|path| match fs::read(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -68,7 +67,7 @@ fn begun(data: &Path) -> Option<(PathBuf, Vec<u8>)> {
     contents.filter(|(_, content)| end_of(content) > PAGE_BYTES).max()
 }
 
-/// The newest segment that holds blocks, of a folder that nobody writes to.
+/// The newest segment with blocks of a folder that no server writes to.
 fn newest_begun(data: &Path) -> PathBuf {
     begun(data).unwrap().0
 }
@@ -79,14 +78,14 @@ fn flip(path: &Path, offset: usize) {
     fs::write(path, bytes).unwrap();
 }
 
-/// What damage does to a folder, and which file and offset a report has to name.
+/// Damages a folder, and returns the file and offset that a report has to name.
 type Case = (&'static str, fn(&Path) -> (PathBuf, Option<usize>));
 
 const CASES: [Case; 8] = [
     ("a changed byte in a block of the newest segment", |data| {
         let path = newest_begun(data);
         let content = fs::read(&path).unwrap();
-        // The block behind the first one; comments of one size make blocks of one size.
+        // The second block; comments of one size make blocks of one size.
         let second = PAGE_BYTES
             + content[PAGE_BYTES + 1..].windows(4).position(|bytes| bytes == b"PBBK").unwrap()
             + 1;
@@ -147,22 +146,22 @@ fn damage_is_found_and_named() {
 
         let (report, code) = json_of(&["journal", "verify", text(folder.path())]);
         assert_eq!(code, 3, "{name}: {report}");
-        let told = &report["damage"];
-        assert_eq!(told["file"], text(&path), "{name}: {report}");
-        let told_offset = told["offset"].as_u64().and_then(|offset| usize::try_from(offset).ok());
-        assert_eq!(told_offset, offset, "{name}: {report}");
-        let message = told["message"].as_str().unwrap();
+        let found = &report["damage"];
+        assert_eq!(found["file"], text(&path), "{name}: {report}");
+        let found_offset = found["offset"].as_u64().and_then(|offset| usize::try_from(offset).ok());
+        assert_eq!(found_offset, offset, "{name}: {report}");
+        let message = found["message"].as_str().unwrap();
         assert!(message.contains(text(&path)), "{name}: {message}");
 
         let output = tool(&["journal", "verify", text(folder.path())]);
         assert_eq!(output.status.code(), Some(3), "{name}");
         let lines = String::from_utf8(output.stdout).unwrap();
         assert_eq!(lines.lines().last().unwrap(), format!("damaged: {message}"), "{name}");
-        assert_eq!(all_files(folder.path()), before, "{name}: a tool changes nothing");
+        assert_eq!(all_files(folder.path()), before, "{name}: the tool changed a file");
     }
 }
 
-/// All files of a folder with their content.
+/// All files of a data folder, with their content.
 fn all_files(data: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let folders = ["journal", "archive", "snapshots", "issuer"];
     let paths = folders.into_iter().flat_map(|folder| files(data, folder));
@@ -170,7 +169,7 @@ fn all_files(data: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 #[test]
-fn no_backup_is_made_of_damage() {
+fn a_damaged_folder_is_not_backed_up() {
     let folder = TempDir::new().unwrap();
     let data = folder.path().join("data");
     copy_folder(HEALTHY.path(), &data);
@@ -205,7 +204,7 @@ fn a_torn_end_is_no_damage() {
     let number = |name: &str| usize::try_from(torn["torn"][name].as_u64().unwrap()).unwrap();
     assert_eq!(number("offset") + number("bytes"), end - SECTOR_BYTES, "{torn}");
 
-    // A backup leaves it out.
+    // A backup leaves the torn end out.
     let copy = folder.path().join("copy");
     let (report, code) = json_of(&["backup", text(&data), text(&copy)]);
     assert_eq!((code, position(&report)), (0, position(&torn)), "{report}");
@@ -214,14 +213,14 @@ fn a_torn_end_is_no_damage() {
 }
 
 #[test]
-fn without_the_oldest_segments_the_rest_of_the_archive_is_checked_all_the_same() {
+fn the_archive_is_checked_even_without_its_oldest_segments() {
     let folder = TempDir::new().unwrap();
     copy_folder(HEALTHY.path(), folder.path());
     fs::remove_file(segment(folder.path(), "archive", 0)).unwrap();
     let (report, code) = json_of(&["journal", "verify", text(folder.path())]);
     assert_eq!(code, 0, "{report}");
     assert_eq!(report["covered"]["first_segment"], 2, "{report}");
-    // The markets that the missing records named are known from the snapshot.
+    // The snapshot knows the markets that the missing records introduced.
     let dumped = tool(&["journal", "dump", text(folder.path())]);
     assert!(dumped.status.success());
     let lines = String::from_utf8(dumped.stdout).unwrap();

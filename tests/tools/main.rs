@@ -1,5 +1,5 @@
-//! The tools for a data folder, from outside: the real binary beside a real server under load, on
-//! folders that were damaged on purpose, and with what people get wrong.
+//! The tools for a data folder: the real binary beside a server under load, on damaged folders, and
+//! with wrong arguments.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

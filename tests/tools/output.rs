@@ -1,4 +1,4 @@
-//! What the tools print, for whom, and what they say when they are called wrongly.
+//! What the tools print for people and for programs, and their errors for wrong arguments.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::world::{BINARY, Trader, buy, comment, start, text, tool};
 
-/// A folder with so many orders and a comment on the last.
+/// A folder with this many orders and a comment on the last.
 fn folder_with_orders(count: usize) -> TempDir {
     let data = TempDir::new().unwrap();
     let server = start(data.path());
@@ -29,10 +29,10 @@ fn dump(data: &Path, more: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn a_dump_is_one_line_a_record_from_any_position() {
+fn a_dump_prints_one_line_per_record_from_any_position() {
     let data = folder_with_orders(5);
     let all = dump(data.path(), &[]);
-    // The account with its key, five orders, a comment.
+    // The account with its key, five orders, one comment.
     assert_eq!(all.len(), 7);
     assert!(all[0].contains("opened account ") && all[0].contains("created key "), "{}", all[0]);
     assert!(all[1].contains("filled order ") && all[1].contains(" buys 1 of \"Yes\" in 0x"));
@@ -58,7 +58,7 @@ fn a_dump_is_one_line_a_record_from_any_position() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn a_reader_that_closes_the_pipe_early_is_no_error() {
     let data = folder_with_orders(400);
     for more in [&[][..], &["--json"]] {
         let mut child = command(BINARY)
@@ -78,7 +78,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 }
 
 #[test]
-fn reports_for_people_end_with_what_counts() {
+fn reports_for_people_end_with_the_result() {
     let data = folder_with_orders(3);
     let print = |command: &[&str]| {
         let output = tool(command);
@@ -93,10 +93,10 @@ fn reports_for_people_end_with_what_counts() {
     assert!(stats.contains("\nrecords   5 at positions 1 to 5, epoch 1, "), "{stats}");
     assert!(stats.contains("\n          order_filled                   3 "), "{stats}");
     let copy = data.path().join("copy");
-    let told = print(&["backup", text(data.path()), text(&copy)]);
+    let report = print(&["backup", text(data.path()), text(&copy)]);
     assert!(
-        told.starts_with(&format!("{}: everything up to position 5", copy.display())),
-        "{told}"
+        report.starts_with(&format!("{}: everything up to position 5", copy.display())),
+        "{report}"
     );
 }
 
@@ -110,7 +110,7 @@ fn check_refusal(arguments: &[&str], expected: &str) {
 }
 
 #[test]
-fn what_is_not_a_data_folder_is_said_to_be_none() {
+fn a_folder_without_a_journal_is_refused() {
     let folder = TempDir::new().unwrap();
     let missing = folder.path().join("missing");
     let target = folder.path().join("target");
@@ -121,12 +121,12 @@ fn what_is_not_a_data_folder_is_said_to_be_none() {
         }
         check_refusal(&["backup", text(data), text(&target)], " holds no journal");
     }
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing was made");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "the tools created nothing");
     assert_eq!(tool(&["journal", "verify"]).status.code(), Some(2));
 }
 
 #[test]
-fn a_backup_takes_the_place_of_nothing() {
+fn a_backup_overwrites_nothing() {
     let data = folder_with_orders(1);
     let folder = TempDir::new().unwrap();
     let target = folder.path().join("target");

@@ -1,4 +1,4 @@
-//! A server that writes much, what its clients were told, and the tools beside it.
+//! A server under load, the orders its clients saw acknowledged, and helpers to run the tools.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ pub(crate) fn start(data: &Path) -> ServerProcess {
     )
 }
 
-/// Somebody with a key.
+/// A trader with an API key.
 pub(crate) struct Trader {
     pub(crate) key: String,
 }
@@ -62,14 +62,14 @@ impl Trader {
     }
 }
 
-/// Sends until there is prepared space for what it writes, of which small segments have little.
+/// Retries until the journal has prepared space for the write; small segments have little of it.
 #[track_caller]
 fn write(client: &mut Client, target: &str, body: &Value) -> Value {
     loop {
         let answer = client.post(target, body);
         if answer.status != 503 {
-            let told: String = answer.text.chars().take(200).collect();
-            assert_eq!(answer.status, 200, "{told}");
+            let start: String = answer.text.chars().take(200).collect();
+            assert_eq!(answer.status, 200, "{start}");
             return serde_json::from_str(&answer.text).unwrap();
         }
         assert!(answer.text.contains("JOURNAL_FULL"), "{}", answer.text);
@@ -77,7 +77,7 @@ fn write(client: &mut Client, target: &str, body: &Value) -> Value {
     }
 }
 
-/// Buys a share under this name and returns the id of the order.
+/// Buys a share under this name and returns the order id.
 #[track_caller]
 pub(crate) fn buy(client: &mut Client, name: &str) -> u64 {
     let order = json!({"market_id": MARKET, "outcome": "Yes", "side": "BUY", "quantity": 1,
@@ -85,14 +85,14 @@ pub(crate) fn buy(client: &mut Client, name: &str) -> u64 {
     write(client, "/trade", &order)["order_id"].as_u64().unwrap()
 }
 
-/// Writes a comment of some four kilobytes.
+/// Writes a comment of about four kilobytes.
 #[track_caller]
 pub(crate) fn comment(client: &mut Client, order: u64) {
     let body = json!({"content": "🦀".repeat(1000)});
     write(client, &format!("/trades/{order}/comments"), &body);
 }
 
-/// What was acknowledged while a load was running: the names of orders.
+/// A running load, with the names of the orders acknowledged so far.
 #[derive(Default)]
 pub(crate) struct Load {
     acknowledged: Mutex<Vec<String>>,
@@ -121,7 +121,7 @@ impl Load {
         self.acknowledged.lock().unwrap().clone()
     }
 
-    /// Ends the load when it is dropped, so that a test that fails ends too.
+    /// A guard that ends the load when dropped, so that a failing test ends too.
     pub(crate) fn ends(&self) -> impl Drop + '_ {
         struct Ends<'a>(&'a AtomicBool);
         impl Drop for Ends<'_> {
@@ -138,13 +138,13 @@ pub(crate) fn tool(arguments: &[&str]) -> Output {
     command(BINARY).args(arguments).output().unwrap()
 }
 
-/// The one JSON object that the binary prints, and its exit code.
+/// The JSON object that the binary prints, and its exit code.
 #[track_caller]
 pub(crate) fn json_of(arguments: &[&str]) -> (Value, i32) {
     let output = tool(&[arguments, &["--json"]].concat());
-    let told = String::from_utf8(output.stdout).unwrap();
+    let json = String::from_utf8(output.stdout).unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
-    let value = serde_json::from_str(&told).unwrap_or_else(|e| panic!("{e}: {told}{errors}"));
+    let value = serde_json::from_str(&json).unwrap_or_else(|e| panic!("{e}: {json}{errors}"));
     (value, output.status.code().unwrap())
 }
 
@@ -152,7 +152,7 @@ pub(crate) fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// The paths of the files in a folder of a data folder, by name.
+/// The paths of the files in a subfolder of a data folder, sorted by name.
 pub(crate) fn files(data: &Path, folder: &str) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(data.join(folder)) else { return Vec::new() };
     let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -160,7 +160,7 @@ pub(crate) fn files(data: &Path, folder: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// Copies a folder with everything in it.
+/// Copies a folder recursively.
 pub(crate) fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
