@@ -1,9 +1,9 @@
-//! What the windows of a key take, counted at the allocator: the numbers that the README tells.
+//! The memory of a key's windows, counted at the allocator: the numbers in the README.
 //!
-//! A process of its own with one thread: a test harness has another, which allocates as well.
+//! Runs without the test harness, which has a second thread that allocates as well.
 
 #[path = "../perf/counts/allocator.rs"]
-#[expect(dead_code, reason = "only what is alive is asked for here")]
+#[expect(dead_code, reason = "this test only reads the live bytes")]
 mod allocator;
 
 use paperbourse::limits::tier::{Tier, Tiers};
@@ -23,7 +23,7 @@ fn main() {
 
 fn an_idle_key_takes_24_bytes_and_a_busy_one_what_its_minute_holds() {
     let tiers = Tiers::default();
-    // What a thread allocates once, whatever number of keys it meets.
+    // A thread's first key makes allocations that do not depend on the number of keys.
     let other = KeyLimiter::new(tiers.get(Tier::Free));
     (1..100).for_each(|number| assert!(other.decide(number * SECOND_NS).is_admitted));
     other.release(200 * SECOND_NS);
@@ -33,7 +33,7 @@ fn an_idle_key_takes_24_bytes_and_a_busy_one_what_its_minute_holds() {
         (Tier::Pro, 1_200, 2_048 * 8),
         (Tier::Enterprise, 3_000, 4_096 * 8),
     ] {
-        // What is before the log's slots: how many hold it, its counts, the number of slots.
+        // Before the log's slots: the reference count, its counts, the number of slots.
         const LOG_BYTES: usize = 32;
         let before = allocator::live_bytes();
         let mut keys = Vec::with_capacity(KEYS);

@@ -1,5 +1,5 @@
-//! A client of one request: it writes bytes and reads what comes, so that nothing stands between
-//! the test and the moment in which the server answers.
+//! A client for one request. It only writes and reads bytes, so a test sees an answer at the moment
+//! the server sends it.
 
 use paperbourse_test_support::{Request, Response};
 use serde_json::Value;
@@ -9,7 +9,7 @@ pub(crate) fn get(path: impl Into<String>) -> Request {
     Request::get(path)
 }
 
-/// With a JSON body; `null` stands for none.
+/// A POST with a JSON body; `null` means no body.
 pub(crate) fn post(path: impl Into<String>, body: impl Into<Value>) -> Request {
     match body.into() {
         Value::Null => Request::new("POST", path),
@@ -34,7 +34,7 @@ pub(crate) fn upgrade(path: impl Into<String>) -> Request {
         .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
 }
 
-/// Sends a request and reads the answer, whenever it comes.
+/// Sends a request and waits for the answer.
 pub(crate) async fn answer(request: Request, mut io: DuplexStream) -> Answer {
     io.write_all(&request.to_bytes()).await.expect("the server reads");
     let mut head = String::new();
@@ -48,14 +48,14 @@ pub(crate) async fn answer(request: Request, mut io: DuplexStream) -> Answer {
     Answer { response, io }
 }
 
-/// What came, and the connection that it came on.
+/// An answer and its connection.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) response: Response,
     io: DuplexStream,
 }
 
-/// What a socket got.
+/// A frame that a socket received.
 #[derive(PartialEq, Debug)]
 pub(crate) enum Frame {
     Text(Value),
@@ -74,7 +74,7 @@ impl Answer {
     pub(crate) async fn send_frame(&mut self, text: &Value) {
         let text = text.to_string();
         let length = u8::try_from(text.len()).ok().filter(|length| *length < 126);
-        // Masked, as a client must, with a mask that changes nothing.
+        // Clients must mask frames; this mask is all zeros.
         let mut frame = vec![0x81, 0x80 | length.expect("a short frame"), 0, 0, 0, 0];
         frame.extend_from_slice(text.as_bytes());
         self.io.write_all(&frame).await.expect("the server reads");

@@ -1,4 +1,4 @@
-//! Keys on their way to the disk, and keys on their way out.
+//! Creating, renaming, rotating and revoking keys while the disk holds the records.
 
 use paperbourse_test_support::Request;
 use serde_json::json;
@@ -88,7 +88,7 @@ async fn a_revoked_key_is_refused_at_once_and_its_200_waits() {
     assert_eq!(answers[3].next_frame().await, Frame::Closed(4001));
 }
 
-/// What the old key may not do any more is refused at once, which is the safe side.
+/// What the old key may no longer do is refused at once, which is the safe side.
 #[tokio::test(start_paused = true)]
 async fn a_new_name_and_a_rotation_wait_and_hold_back_what_shows_them() {
     let world = World::new().await;

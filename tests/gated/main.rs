@@ -1,13 +1,13 @@
-//! No answer leaves before what it rests on is on disk.
+//! No answer leaves before the records it depends on are on disk.
 //!
-//! A whole server runs over a journal that holds its records back until the test lets them go.
-//! While a record is held, nothing that shows or rests on it may be answered: not the write, not
-//! its replay, not a refusal, not a read by anybody, not an upgrade. What rests on nothing that is
-//! held is answered at once, so the wait is for this record and for no other reason. After the
-//! release all answers come, and are right.
+//! A whole server runs over a journal that holds its records back until the test releases them.
+//! While a record is held, nothing that shows it or depends on it may be answered: not the write,
+//! its replay, a refusal, a read by any account, or an upgrade. Requests that depend on no held
+//! record are answered at once, which shows that the others wait for this record only. After the
+//! release all answers arrive, and are correct.
 //!
-//! Price frames show the venue's books and rest on no record: they go on while the disk stands
-//! still.
+//! Price frames show the venue's books and depend on no record, so they continue while the disk
+//! stalls.
 
 mod client;
 mod keys;

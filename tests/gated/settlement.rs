@@ -1,4 +1,4 @@
-//! Payouts on their way to the disk.
+//! Payouts while the disk holds the records.
 
 use paperbourse_test_support::Request;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ fn balance(person: &Person) -> Request {
     get("/v1/account/balance").key(&person.key)
 }
 
-async fn told_balance(world: &World, person: &Person) -> String {
+async fn shown_balance(world: &World, person: &Person) -> String {
     text(&world.done(balance(person), 200).await.get("balance"))
 }
 
@@ -30,7 +30,7 @@ async fn a_payout_holds_back_all_that_shows_it_or_rests_on_it() {
 
     let mut held = world.hold();
     world.resolve().await;
-    // The decision waits for the disk, and nobody is paid before it is there.
+    // The decision waits for the disk, and no account is paid before it is durable.
     for person in [ann, bob, cat] {
         let answer = held.answers(balance(person), 200).await;
         assert_eq!(answer.get("balance"), "995");
@@ -60,7 +60,7 @@ async fn a_payout_holds_back_all_that_shows_it_or_rests_on_it() {
     assert_eq!(answers[6].get("account_balance"), json!(1000));
     assert_eq!(answers[7].get("balance"), "1005");
     assert_eq!(paid(&answers[8].response.json()), "10");
-    assert_eq!(told_balance(&world, ann).await, "1000");
+    assert_eq!(shown_balance(&world, ann).await, "1000");
 }
 
 #[tokio::test(start_paused = true)]
@@ -71,7 +71,7 @@ async fn a_market_that_is_resolved_again_is_paid_once() {
     world.done(buy(ann, MARKET, "No"), 200).await;
     for _ in 0..3 {
         world.resolve().await;
-        // Ten shares of each outcome are ten dollars, whoever wins.
-        assert_eq!(told_balance(&world, ann).await, "999");
+        // Ten shares of each outcome pay ten dollars, whichever wins.
+        assert_eq!(shown_balance(&world, ann).await, "999");
     }
 }

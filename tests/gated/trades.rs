@@ -1,4 +1,4 @@
-//! Orders, batches, comments, and what shows them.
+//! Orders, batches, comments, and the requests that show them.
 
 use paperbourse::ids::SHARD_COUNT;
 use paperbourse_test_support::Request;
@@ -81,7 +81,7 @@ async fn a_trade_holds_back_all_that_shows_it_or_rests_on_it() {
     let codes: Vec<_> = answers[3..6].iter().map(|answer| text(&answer.get("error"))).collect();
     assert_eq!(codes, ["IDEMPOTENCY_KEY_REUSE", "INSUFFICIENT_POSITION", "SLIPPAGE_EXCEEDED"]);
     assert_eq!(answers[6].get("balance"), "994.5");
-    // A token is looked up first: the account was read after the release, with the last trade.
+    // A token's account is looked up first, so this read came after the release and the last trade.
     assert_eq!(answers[7].get("balance"), "992");
     assert_eq!(answers[8].response.json()[0]["quantity"], "11");
     assert_eq!(answers[9].get("order_id"), order_id);
@@ -97,7 +97,7 @@ async fn a_trade_holds_back_all_that_shows_it_or_rests_on_it() {
     assert_eq!(answers[17].get("account_balance"), json!(992));
 }
 
-/// What rests on nothing of Ann's is answered while her record is held.
+/// Requests that do not depend on Ann's record are answered while it is held.
 async fn free_of_ann(held: &crate::world::Held<'_>, ann: &Person, bob: &Person, cat: &Person) {
     for path in ["/v1/health", "/v1/health/ready", "/v1/keys/tiers", "/v1/markets"] {
         held.answers(get(path), 200).await;
@@ -182,7 +182,7 @@ async fn a_comment_holds_back_what_shows_its_order() {
     held.waits("the list", get(&*comments), 200).await;
     held.waits("another comment", comment("second"), 200).await;
     held.waits("the order", get(format!("/v1/orders/{order_id}")).key(&cat.key), 200).await;
-    // The comment is a fact of the order: neither account has changed.
+    // The comment belongs to the order: neither account has changed.
     held.answers(get("/v1/account/balance").key(&ann.key), 200).await;
     held.answers(get("/v1/account/balance").key(&cat.key), 200).await;
     held.answers(get("/trades/64000/comments"), 404).await;
@@ -202,7 +202,7 @@ async fn a_comment_holds_back_what_shows_its_order() {
     assert_eq!(answers[1].response.json(), json!([answers_second(&world, &comments).await]));
 }
 
-/// The one comment that is left.
+/// The remaining comment.
 async fn answers_second(world: &World, comments: &str) -> Value {
     let left = world.done(get(comments), 200).await.response.json();
     assert_eq!(left[0]["content"], "second");

@@ -1,8 +1,8 @@
-//! A whole server in one thread over a journal whose disk the test holds.
+//! A whole server in one thread, over a journal whose disk the test holds.
 //!
-//! The clock of the runtime stands still while anything can run and jumps when nothing can. So a
-//! pause of a millisecond ends exactly when everything that could happen has happened: what has no
-//! answer by then waits for the disk, however fast or slow the machine is.
+//! The runtime's clock stands still while any task can run, and jumps when none can. So a sleep of
+//! a millisecond ends exactly when no task can continue: a request without an answer by then waits
+//! for the disk, however fast or slow the machine is.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -37,17 +37,16 @@ use tokio::task::JoinHandle;
 
 use crate::client::{Answer, answer, post};
 
-/// The market that everybody trades: asks at 0.50 and 0.60, bids at 0.40, 100 shares each.
+/// The market that all trade: asks at 0.50 and 0.60, bids at 0.40, 100 shares each.
 pub(crate) const MARKET: &str = "0xabc";
-/// Another like it.
+/// A market like [`MARKET`].
 pub(crate) const OTHER_MARKET: &str = "0xdef";
 
-/// Somebody with an account.
+/// A person with an access token.
 #[derive(Clone)]
 pub(crate) struct Person {
-    /// Their access token.
     pub(crate) token: String,
-    /// Their first key; empty before they have one.
+    /// Their first key; empty if there is none.
     pub(crate) key: String,
     pub(crate) key_id: u64,
 }
@@ -68,7 +67,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Everything that has happened so far is durable.
+    /// A world whose records so far are durable.
     pub(crate) async fn new() -> Self {
         let issuer = EmbeddedIssuer::in_memory().expect("the system has random bytes");
         let person = |subject: &str| {
@@ -115,7 +114,7 @@ impl World {
         Person { key: text(&new.get("raw_key")), key_id: number(&new.get("id")), ..person.clone() }
     }
 
-    /// A connection, served as by a worker.
+    /// Opens a connection that is served as by a worker.
     fn connect(&self) -> DuplexStream {
         let (client, server) = duplex(256 * 1024);
         let worker = self.worker.clone();
@@ -133,7 +132,7 @@ impl World {
         tokio::spawn(answer(request, self.connect()))
     }
 
-    /// The answer to a request that nothing holds back.
+    /// Sends a request that must be answered at once, with this status.
     #[track_caller]
     pub(crate) fn done(&self, request: Request, status: u16) -> impl Future<Output = Answer> {
         let caller = std::panic::Location::caller();
@@ -148,18 +147,18 @@ impl World {
         }
     }
 
-    /// Holds back what is written from now on.
+    /// Holds back all records from now on.
     pub(crate) fn hold(&self) -> Held<'_> {
         self.gate.hold();
         Held { world: self, waiting: Vec::new() }
     }
 
-    /// Publishes a book whose best ask is so many micro-dollars.
+    /// Publishes a book with this best ask.
     pub(crate) fn publish_ask(&self, ask_micros: i64) {
         publish(self.exchange.service.markets(), MARKET, ask_micros);
     }
 
-    /// The venue says that Yes has won, and the settler does what it can.
+    /// The venue reports that Yes has won, and the settler runs until it has to wait.
     pub(crate) async fn resolve(&self) {
         let (status, payouts) = (MarketStatus::Resolved, vec![Price::ONE, Price::ZERO]);
         let resolved = MarketInfo { status, payouts, ..info(MARKET) };
@@ -168,7 +167,7 @@ impl World {
     }
 }
 
-/// The time in which the disk does nothing.
+/// A stalled disk, and the requests that wait for it.
 pub(crate) struct Held<'w> {
     world: &'w World,
     waiting: Vec<Waiting>,
@@ -181,14 +180,14 @@ struct Waiting {
 }
 
 impl Held<'_> {
-    /// Sends a request that must not be answered before the release, and then with this status.
+    /// Sends a request that must be answered after the release only, with this status.
     pub(crate) async fn waits(&mut self, name: &'static str, request: Request, status: u16) {
         let answer = self.world.send(request);
         self.waiting.push(Waiting { name, status, answer });
         self.assert_all_wait().await;
     }
 
-    /// Sends a request that rests on nothing that is held, and so must be answered now.
+    /// Sends a request that depends on no held record, and so must be answered at once.
     #[track_caller]
     pub(crate) fn answers(&self, request: Request, status: u16) -> impl Future<Output = Answer> {
         self.world.done(request, status)
@@ -201,14 +200,14 @@ impl Held<'_> {
         assert!(early.is_empty(), "answered while the record is held: {early:?}");
     }
 
-    /// Lets so many of the held records through, and shows that it helps nobody.
+    /// Releases some of the held records, and checks that every request still waits.
     pub(crate) async fn release_in_vain(&self, records: u64) {
         let position = self.world.journal.durable_place().position() + records;
         self.world.gate.release_to(Place::new(0, position));
         self.assert_all_wait().await;
     }
 
-    /// Lets everything through: each request is answered, in the order of sending.
+    /// Releases all records. Returns the answers in the order of the requests.
     pub(crate) async fn release(self) -> Vec<Answer> {
         self.assert_all_wait().await;
         self.world.gate.release();
@@ -225,7 +224,7 @@ impl Held<'_> {
     }
 }
 
-/// Returns when nothing in this runtime can go on by itself.
+/// Returns when no task of this runtime can continue.
 pub(crate) async fn until_idle() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }
@@ -236,7 +235,7 @@ pub(crate) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("{value} is not text")).into()
 }
 
-/// The number that a JSON value is.
+/// The integer of a JSON value.
 #[track_caller]
 pub(crate) fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is not a whole number"))
@@ -287,6 +286,6 @@ fn publish(markets: &Markets, id: &str, ask_micros: i64) {
         |price| Level { price: Price::from_micros(price), size: Shares::from_micros(100_000_000) };
     let asks = vec![level(600_000), level(ask_micros)];
     let ladder = Ladder::from_levels(vec![level(400_000)], asks).expect("levels of a book");
-    let market = markets.by_condition(id).expect("it is listed");
+    let market = markets.by_condition(id).expect("the market is listed");
     markets.publish(&market, OutcomeIndex(0), Arc::new(Book::new(ladder, Timestamp::now())));
 }
