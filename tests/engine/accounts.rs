@@ -1,4 +1,4 @@
-//! Accounts: when they open, and with what.
+//! When accounts open, and with which balance.
 
 use crate::script::check;
 
@@ -26,7 +26,7 @@ fn the_first_trade_with_a_token_opens_the_account() {
         buy A1 M1 yes 1                     -> ACCOUNT_NOT_FOUND
         buy token:A1 M1 yes 10 name=a       -> filled 10 cash 95 opens A1
         open A1                             -> already
-        # Later changes of the starting balance are for later accounts.
+        # A new starting balance only applies to later accounts.
         balance 7
         buy token:A1 M1 yes 10              -> filled 10 cash 90 position 20 @0.5
         buy A1 M1 yes 10                    -> filled 10 cash 85 position 30 @0.5

@@ -1,4 +1,4 @@
-//! Random sequences of commands and of what the venue does between them.
+//! Random sequences of commands and venue changes.
 //!
 //! They are chosen so that a third of the orders fill and a third of those take several levels:
 //! few accounts and markets, prices a few cents apart, balances that run out.
@@ -13,7 +13,7 @@ use paperbourse::market::catalogue::MarketStatus;
 use crate::naive::{Book, Micros, Order};
 
 pub(crate) const ACCOUNTS: usize = 3;
-/// One more than there are: the last is asked for in vain.
+/// One more than exist, so that the last is never found.
 const MARKETS_ASKED: usize = 4;
 pub(crate) const LABELS: [&[&str]; 3] = [&["Yes", "No"], &["Up", "Down"], &["Ann", "Bob", "Cid"]];
 /// Small enough that some purchases are refused.
@@ -22,7 +22,7 @@ pub(crate) const STARTING_BALANCE: Micros = 60_000_000;
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Trade(Order),
-    /// Sends an order again that was sent so many orders before, under the same names or others.
+    /// Repeats the order sent this many orders before, under the same names or others.
     Again {
         back: usize,
         names: Option<BTreeSet<usize>>,
@@ -49,7 +49,7 @@ pub(crate) enum Action {
     Rename {
         account: usize,
         key: usize,
-        /// By an active key of the account, else by its token.
+        /// An active key of the account, or else its token.
         with: usize,
         name: Option<usize>,
     },
@@ -75,15 +75,15 @@ pub(crate) enum Action {
     Pass {
         seconds: i64,
     },
-    /// A market is resolved; the result is one of few.
+    /// Resolves a market with one of a few results.
     Settle {
         market: usize,
         result: usize,
     },
 }
 
-/// Up to eight levels, mostly a few cents from the middle and of fewer shares than an order asks
-/// for, so that many orders take several.
+/// Up to eight levels, mostly a few cents from the middle and smaller than an order, so that many
+/// orders take several.
 fn side(
     near: Range<Micros>,
     far: Range<Micros>,
@@ -110,7 +110,7 @@ fn book() -> impl Strategy<Value = Book> {
     })
 }
 
-/// A market and the name of an outcome, which seldom is none of its own.
+/// A market and an outcome label, which rarely belongs to another market.
 fn market_and_label() -> impl Strategy<Value = (usize, &'static str)> {
     let binary = prop_oneof![
         4 => Just("yes"),
@@ -215,12 +215,12 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// Seldom more than once in a sequence: nobody trades a market after it.
+/// Settles a market. Rare, because a settled market cannot be traded.
 fn settle() -> impl Strategy<Value = Action> {
     (0..LABELS.len(), 0..4_usize).prop_map(|(market, result)| Action::Settle { market, result })
 }
 
-/// Books for the first outcomes, so that trading begins at once, then anything.
+/// Books for the first outcomes, so that orders can fill at once, then random actions.
 pub(crate) fn actions() -> impl Strategy<Value = Vec<Action>> {
     let books = (book(), book(), book(), book());
     (books, prop::collection::vec(prop_oneof![150 => action(), 1 => settle()], 1..120)).prop_map(

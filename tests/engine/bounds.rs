@@ -1,4 +1,4 @@
-//! What an account keeps, and what it forgets when it gets more.
+//! How many orders and keys an account keeps, and which it forgets.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ fn an_account_keeps_its_newest_orders() {
         comment A1 O1 more words        -> commented C2
         buy A1 M1 yes 1 name=c          -> filled order O3
         buy A1 M1 yes 1 name=a,b        -> replay of O1
-        # Nobody else's order makes it forget.
+        # Orders of other accounts make it forget nothing.
         buy A2 M1 yes 1                 -> filled order O4
         buy A1 M1 yes 1 name=d          -> filled order O5 forgets O1
         # The names are free again, and the comments are gone.
@@ -32,7 +32,7 @@ fn an_account_keeps_its_newest_orders() {
         buy A1 M1 yes 1 name=c          -> replay of O3
         buy A1 M1 yes 2 name=b          -> filled order O6 forgets O3
         buy A1 M1 yes 1 name=a,c        -> filled order O7 forgets O5
-        # What was bought with forgotten orders is still held.
+        # Shares from forgotten orders are still held.
         sell A1 M1 yes 6                -> filled cash 999.4 position 0 forgets O6
         buy A2 M1 yes 1 name=a          -> replay of O2
         comment A2 O2 words             -> commented C3
@@ -40,9 +40,9 @@ fn an_account_keeps_its_newest_orders() {
     ));
 }
 
-/// An operator who allows fewer does not stop an account for as long as it takes to forget them.
+/// When an operator lowers the limit, the account keeps trading while it forgets old orders.
 #[test]
-fn an_account_that_keeps_too_many_comes_to_keep_fewer() {
+fn an_account_above_the_limit_gradually_keeps_fewer_orders() {
     check(&format!(
         "{MARKET}
         rules orders 9
@@ -68,7 +68,7 @@ fn an_account_that_keeps_too_many_comes_to_keep_fewer() {
     ));
 }
 
-/// Makes the keys `first..=last`, one after the other, and ends each.
+/// Creates the keys `first..=last` one by one, and revokes each.
 fn ended_keys(script: &mut String, first: u32, last: u32) {
     for key in first..=last {
         writeln!(script, "key A1 K{key} -> created K{key}\nrevoke A1 K{key} -> revoked K{key}")
@@ -86,14 +86,14 @@ fn an_account_keeps_its_newest_hundred_ended_keys() {
     .to_owned();
     ended_keys(&mut script, 3, 101);
     script += "
-        # One more has ended than is kept, and a key that lives is not among them.
+        # One more ended key than are kept; active keys do not count.
         key A1 K102                 -> created K102
         after 60
         key A1 K103                 -> created K103 forgets K1
         revoke A1 K1                -> KEY_NOT_FOUND
         key A1 K104 by=K1           -> KEY_DEACTIVATED
         revoke A1 K2                -> already
-        # Several end at a time, and then so many are forgotten with the next.
+        # If several end at once, the next creation forgets as many.
         revoke A1 K102              -> revoked K102
         revoke A1 K103              -> revoked K103
         key A1 K104                 -> created K104 forgets K2 K3
@@ -106,10 +106,10 @@ fn an_account_keeps_its_newest_hundred_ended_keys() {
     check(&script);
 }
 
-/// Who rotates keys makes each with the one before it, so a line of makers has no end. Keys in the
-/// middle of it are forgotten, and the living ends of it still end with its beginning.
+/// Each rotation makes a key with the previous one, so a chain of makers grows without limit. Keys
+/// in its middle are forgotten, but its active keys still end with its first one.
 #[test]
-fn a_family_ends_together_when_keys_between_were_forgotten() {
+fn a_family_ends_together_even_if_keys_between_were_forgotten() {
     let mut script = "
         key token:A1 K1 bootstrap   -> created K1
         key A1 K2 by=K1             -> created K2

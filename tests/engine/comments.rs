@@ -13,7 +13,7 @@ const ONE_ORDER: &str = "
 ";
 
 #[test]
-fn anybody_comments_and_only_the_author_deletes() {
+fn any_account_comments_and_only_the_author_deletes() {
     check(&format!(
         "{ONE_ORDER}
         comment A2 O1 good price    -> commented C1
@@ -43,7 +43,7 @@ fn an_order_has_at_most_a_thousand_comments() {
     script += "
         comment A1 O1 too much      -> COMMENT_LIMIT_EXCEEDED
         comment A51 O1 too much     -> COMMENT_LIMIT_EXCEEDED
-        # Each order has a thousand of its own, and a deleted one makes room.
+        # The limit is per order, and deleting a comment makes room.
         buy A1 M1 yes 1             -> filled order O2
         comment A1 O2 first         -> commented C1001
         delete A25 C500             -> deleted C500
@@ -53,7 +53,7 @@ fn an_order_has_at_most_a_thousand_comments() {
     check(&script);
 }
 
-/// The owner of the order counts like anybody else.
+/// The limit also applies to the owner of the order.
 #[test]
 fn an_author_has_at_most_twenty_comments_on_an_order() {
     let mut script = ONE_ORDER.to_owned();
@@ -65,7 +65,7 @@ fn an_author_has_at_most_twenty_comments_on_an_order() {
     script += "
         comment A1 O1 too much      -> AUTHOR_LIMIT_EXCEEDED
         comment A2 O1 too much      -> AUTHOR_LIMIT_EXCEEDED
-        # On every order anew, and what is deleted makes room for its author alone.
+        # The limit is per order, and deleting makes room for that author only.
         buy A1 M1 yes 1             -> filled order O2
         comment A2 O2 first         -> commented C41
         delete A2 C2                -> deleted C2

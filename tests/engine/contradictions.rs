@@ -1,5 +1,5 @@
-//! Records that cannot have followed from those before them: replaying says so and never panics,
-//! and what it takes can be read.
+//! Records that contradict those before them: replay refuses them and never panics, and any state
+//! it accepts can be read.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ use crate::actions::actions;
 use crate::properties::Pair;
 use crate::restore;
 
-/// A shard's records, each as its events.
+/// The events of each record of a shard.
 pub(crate) type History = Vec<Vec<Event>>;
 
 pub(crate) fn history(records: &[Vec<u8>]) -> History {
@@ -37,7 +37,7 @@ pub(crate) fn replay(history: &[Vec<Event>], shard: ShardId) -> Result<State, Co
     Ok(state)
 }
 
-/// Changes the history of a small world, which then must be refused with these words.
+/// Changes the history of a small world, and checks that replay refuses it with this error.
 #[track_caller]
 fn check(change: impl FnOnce(&mut History), expected: &str) {
     let world = restore::world();
@@ -45,12 +45,12 @@ fn check(change: impl FnOnce(&mut History), expected: &str) {
     assert_eq!(replay(&history, world.state.shard()), Ok(world.state.clone()));
     change(&mut history);
     match replay(&history, world.state.shard()) {
-        Ok(_) => panic!("a state, instead of: {expected}"),
+        Ok(_) => panic!("replayed, instead of: {expected}"),
         Err(error) => assert!(error.to_string().ends_with(expected), "{error}, not: {expected}"),
     }
 }
 
-/// Changes the fill that made the order with this counter.
+/// Changes the fill of the order with this counter.
 #[track_caller]
 fn check_fill(counter: u64, change: impl FnOnce(&mut OrderFilled), expected: &str) {
     check(
@@ -71,7 +71,7 @@ fn check_fill(counter: u64, change: impl FnOnce(&mut OrderFilled), expected: &st
 }
 
 #[test]
-fn a_fill_that_cannot_be_is_refused() {
+fn an_impossible_fill_is_refused() {
     let shares = Shares::from_micros;
     let usd = Usd::from_micros;
     let other = ShardId::new(6).expect("below the shard count");
@@ -155,7 +155,7 @@ fn a_fill_that_cannot_be_is_refused() {
 }
 
 #[test]
-fn what_contradicts_a_record_before_it_is_refused() {
+fn a_record_that_contradicts_an_earlier_one_is_refused() {
     let order = |counter| OrderId::new(restore::shard(), counter).expect("a small counter");
     let key = |counter| KeyId::new(restore::shard(), counter).expect("a small counter");
     let comment = |counter| CommentId::new(restore::shard(), counter).expect("a small counter");
@@ -268,9 +268,9 @@ fn a_key_changes_as_long_as_it_is_kept_and_ends_once() {
     check(add(vec![revoked, ends(2)]), "key 133 has an end already");
 }
 
-/// The hash is that of the state right before the event, wherever that stands.
+/// A check event has the hash of the state right before it, wherever it is in the record.
 #[test]
-fn a_state_is_checked_where_the_check_stands() {
+fn a_state_is_checked_right_before_the_check_event() {
     let world = restore::world();
     let history = history(&world.records);
     let shard = world.state.shard();
@@ -294,18 +294,18 @@ fn a_state_is_checked_where_the_check_stands() {
     }
 }
 
-/// What happens to a history that somebody damages in a way that no checksum tells.
+/// Damage to a history that no checksum detects.
 #[derive(Clone, Debug)]
 enum Damage {
-    /// Eight bytes of a record become others.
+    /// Eight bytes of a record change.
     Number { record: usize, at: usize, value: i64 },
-    /// Eight bytes of a record become those of another one.
+    /// Eight bytes of a record are overwritten with those of another record.
     Copied { from: usize, from_at: usize, record: usize, at: usize },
-    /// A record comes again, or instead of another one.
+    /// A record is repeated, or replaces another one.
     Record { from: usize, record: usize, replaces: bool },
     /// A record is missing.
     Missing { record: usize },
-    /// Two events change places.
+    /// The last event of a record moves to the front of another one.
     Event { from: usize, record: usize },
 }
 
@@ -329,11 +329,11 @@ fn damages() -> impl Strategy<Value = Damage> {
     ]
 }
 
-/// The history after the damage; `None` when it cannot even be read.
+/// The history after the damage; `None` if a record no longer decodes.
 fn damaged(records: &[Vec<u8>], damage: &Damage) -> Option<History> {
     let mut records = records.to_vec();
     let count = records.len();
-    // Fields lie on multiples of four, behind the head of the record.
+    // Fields are aligned to four bytes, after the record's header.
     let place = |bytes: &[u8], at: usize| 32 + at % ((bytes.len() - 32) / 4 - 1) * 4;
     match *damage {
         Damage::Number { record, at, value } => {
@@ -368,7 +368,7 @@ fn damaged(records: &[Vec<u8>], damage: &Damage) -> Option<History> {
         .collect()
 }
 
-/// Reads everything that an answer can be written from.
+/// Reads everything that answers can show.
 fn read(state: &State) {
     for account in state.accounts() {
         account.ledger.cash();
@@ -415,7 +415,7 @@ proptest! {
     }
 }
 
-/// The property is worth what its cases reach: here histories contradict themselves in many ways.
+/// Guards the property test: its cases must reach many kinds of contradictions.
 #[test]
 fn the_random_damages_reach_many_contradictions() {
     let mut runner = TestRunner::deterministic();

@@ -1,4 +1,4 @@
-//! What a fill costs, and what it leaves.
+//! The cost of a fill, and the position and balance after it.
 
 use crate::script::check;
 
@@ -32,7 +32,7 @@ fn an_outcome_without_a_book_trades_on_the_mirror_of_the_other() {
         buy A1 M1 yes 15    -> filled 15 @0.633333 notional 9.5 levels 0.6x10 0.7x5 of Yes
         sell A1 M1 yes 10   -> filled 10 @0.525 levels 0.55x5 0.5x5
         buy A1 M1 no 10     -> filled 10 @0.475 levels 0.45x5 0.5x5 of No
-        # Once its own is known, that alone counts, even where the other shows more.
+        # An outcome's own book takes precedence, even if the other one is deeper.
         book M1 yes bids 0.5x1 asks 0.61x1
         buy A1 M1 yes 1     -> filled 1 @0.61
         buy A1 M1 yes 2     -> INSUFFICIENT_LIQUIDITY available 1 asked 2
@@ -67,7 +67,7 @@ fn outcomes_go_by_their_labels_and_by_yes_and_no() {
 }
 
 #[test]
-fn fees_follow_the_schedule_of_the_moment() {
+fn fees_follow_the_current_schedule() {
     check(
         "
         balance 1000
@@ -105,7 +105,7 @@ fn a_fee_is_rounded_half_to_even_at_each_level() {
         buy A1 M1 yes 0.00004   -> filled notional 0.00002 fee 0
         buy A1 M1 yes 0.00012   -> filled notional 0.00006 fee 0.00002
         buy A1 M1 yes 0.0002    -> filled notional 0.0001 fee 0.00002
-        # The least more than half.
+        # Just more than half.
         buy A1 M1 yes 0.000041  -> filled fee 0.00001
         # Two levels of 0.000005 and 0.0000048: 0.00001 if they were added first.
         book M1 yes asks 0.5x0.00004 0.6x1
@@ -127,7 +127,7 @@ fn the_notional_is_rounded_once_against_the_trader() {
         book M1 yes bids 0.3333x1
         sell A1 M1 yes 0.000002     -> filled @0 notional 0 cash 0.999999
         sell A1 M1 yes 0.000001     -> filled @0 notional 0 position 0 @0 closed realised -0.000001
-        # What is exact is not rounded.
+        # Exact results are not rounded.
         book M1 yes bids 0.4x1 asks 0.5x1
         buy A1 M1 yes 0.000002      -> filled @0.5 notional 0.000001 cash 0.999998
         # A millionth of the price: half to even, 0.5000005 and 0.5000015.
@@ -142,7 +142,7 @@ fn the_notional_is_rounded_once_against_the_trader() {
 }
 
 #[test]
-fn a_position_keeps_its_cost_and_what_it_has_made() {
+fn a_position_keeps_its_cost_and_realised_profit() {
     check(
         "
         market M1 Yes No
@@ -153,11 +153,11 @@ fn a_position_keeps_its_cost_and_what_it_has_made() {
         buy A1 M1 yes 4     -> filled notional 2.2 position 7 @0.528571
         book M1 yes bids 0.6x100 asks 0.7x100
         sell A1 M1 yes 7    -> filled position 0 @0 closed realised 0.5
-        # It opens again from nothing, and keeps what it made.
+        # It reopens at zero cost and keeps the realised profit.
         buy A1 M1 yes 10    -> filled position 10 @0.7 open realised 0.5
         sell A1 M1 yes 4    -> filled position 6 @0.7 realised 0.1
         sell A1 M1 yes 6.000001 -> INSUFFICIENT_POSITION held 6 asked 6.000001
-        # The shares of another outcome or account are not there to sell.
+        # Shares of another outcome or account cannot be sold.
         sell A1 M1 no 1     -> INSUFFICIENT_POSITION held 0 asked 1
         sell A2 M1 yes 1    -> INSUFFICIENT_POSITION held 0 asked 1
         sell A1 M1 yes 6    -> filled position 0 @0 closed realised -0.5
@@ -216,7 +216,8 @@ fn a_sale_does_not_end_in_debt() {
     );
 }
 
-/// Play money has no end, but an `i64` has: what would leave it is refused, and the account lives.
+/// Play money has no limit, but an `i64` has: an order that would exceed it is refused, and the
+/// account stays usable.
 #[test]
 fn sums_that_outgrow_their_range_are_refused() {
     check(
@@ -226,7 +227,7 @@ fn sums_that_outgrow_their_range_are_refused() {
         balance 9223372036854
         open A1                     -> opened A1
         buy A1 M1 yes 1000000       -> filled cash 9223371136854
-        # Granted and sold together are past the range here, cash is not.
+        # Granted plus sales would be out of range here; cash would not.
         sell A1 M1 yes 900000       -> filled cash 9223372027854
         sell A1 M1 yes 100000       -> BROKEN
         sell A1 M1 yes 1            -> filled cash 9223372027854.99

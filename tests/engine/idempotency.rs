@@ -1,4 +1,4 @@
-//! The names of orders: one order for each, however often it is asked for.
+//! Named orders execute once, however often they are sent.
 
 use crate::script::check;
 
@@ -24,16 +24,16 @@ fn an_order_is_found_by_any_of_its_names() {
         # A name that is new in a replay does not become a name of the order.
         buy A1 M1 yes 10 name=a,c       -> replay of O1
         buy A1 M1 yes 10 name=c         -> filled cash 990 order O2
-        # Two orders' names name no order.
+        # Names of two different orders conflict.
         buy A1 M1 yes 10 name=a,c       -> IDEMPOTENCY_KEY_REUSE
         # Orders without names are all different.
         buy A1 M1 yes 10                -> filled cash 985 order O3
         buy A1 M1 yes 10                -> filled cash 980 order O4
-        # Each account has names of its own.
+        # Names belong to one account.
         buy A2 M1 yes 10 name=a         -> filled cash 995 order O5
         buy A1 M1 yes 10 name=a         -> replay of O1
         buy A2 M1 yes 10 name=a         -> replay of O5
-        # An entry of a batch is no order of that name, nor another entry.
+        # Entries of a batch have names apart from orders and from each other.
         buy A1 M1 yes 10 name=a#0       -> filled order O6
         buy A1 M1 yes 10 name=a#1       -> filled order O7
         buy A1 M1 yes 10 name=a#0       -> replay of O6
@@ -58,19 +58,19 @@ fn another_request_under_the_same_name_is_refused() {
         buy A1 M1 yes 10 max_bps=100 name=a                 -> IDEMPOTENCY_KEY_REUSE
         buy A1 M1 yes 10 expected=0.5 max_bps=101 name=a    -> IDEMPOTENCY_KEY_REUSE
         buy A1 M1 yes 10 expected=0.5 name=a                -> IDEMPOTENCY_KEY_REUSE
-        # What counts is what was sent: the default bound is not a bound of 500, and yes is not Up.
+        # The request counts as sent: the default bound is not a bound of 500, and yes is not Up.
         buy A1 M2 up 10 expected=0.5 name=b                 -> filled order O2
         buy A1 M2 up 10 expected=0.5 max_bps=500 name=b     -> IDEMPOTENCY_KEY_REUSE
         buy A1 M2 yes 10 expected=0.5 name=b                -> IDEMPOTENCY_KEY_REUSE
         buy A1 M2 UP 10 expected=0.5 name=b                 -> replay of O2
-        # One matching name does not help another that does not match.
+        # One matching name does not excuse another that conflicts.
         buy A1 M2 up 10 expected=0.5 name=a,b               -> IDEMPOTENCY_KEY_REUSE
         "
     ));
 }
 
 #[test]
-fn a_replay_asks_neither_the_market_nor_the_balance() {
+fn a_replay_depends_on_neither_the_market_nor_the_balance() {
     check(&format!(
         "{MARKETS}
         buy A1 M1 yes 1000 name=a       -> filled cash 500 order O1

@@ -1,4 +1,4 @@
-//! Keys: the first one, the cap, and how they end.
+//! Keys: bootstrap, the cap, renaming, rotation and revocation.
 
 use paperbourse::engine::key::OVERLAPPING_KEYS_PER_ACCOUNT_MAX;
 
@@ -11,7 +11,7 @@ fn an_account_is_bootstrapped_once_while_it_has_an_active_key() {
         key A1 K1 bootstrap             -> ACCOUNT_NOT_FOUND
         key token:A1 K1 bootstrap       -> created K1 opens A1
         key token:A1 K2 bootstrap       -> BOOTSTRAP_NOT_ALLOWED
-        # The owner of a token who lost the key makes another one.
+        # The owner of a token may replace a lost key.
         key token:A1 K2                 -> created K2
         revoke A1 K1                    -> revoked K1
         key token:A1 K3 bootstrap       -> BOOTSTRAP_NOT_ALLOWED
@@ -34,12 +34,12 @@ fn an_account_has_at_most_five_active_keys() {
         key A1 K5 by=K1                 -> created K5
         key A1 K6 by=K1                 -> TIER_KEY_LIMIT_EXCEEDED
         key token:A1 K6                 -> TIER_KEY_LIMIT_EXCEEDED
-        # Of both reasons the first is told.
+        # Both rules are broken; the first is reported.
         key token:A1 K6 bootstrap       -> BOOTSTRAP_NOT_ALLOWED
         revoke A1 K2                    -> revoked K2
         key A1 K6 by=K1                 -> created K6
         key A1 K7 by=K1                 -> TIER_KEY_LIMIT_EXCEEDED
-        # The number is the operator's.
+        # The operator sets the limit.
         rules keys 6
         key A1 K7 by=K1                 -> created K7
         rules keys 1
@@ -51,7 +51,7 @@ fn an_account_has_at_most_five_active_keys() {
 }
 
 #[test]
-fn a_key_that_expired_does_not_stand_in_the_way_of_a_bootstrap() {
+fn an_expired_key_does_not_prevent_a_bootstrap() {
     check(
         "
         key token:A1 K1 bootstrap       -> created K1
@@ -66,7 +66,7 @@ fn a_key_that_expired_does_not_stand_in_the_way_of_a_bootstrap() {
 }
 
 #[test]
-fn a_key_ends_alone_or_with_all_that_were_made_with_it() {
+fn a_key_is_revoked_alone_or_with_its_descendants() {
     check(
         "
         rules keys 9
@@ -78,7 +78,7 @@ fn a_key_ends_alone_or_with_all_that_were_made_with_it() {
         key A1 K6 by=K4                 -> created K6
         revoke A1 K3                    -> revoked K3
         revoke A1 K3                    -> already
-        # The chain is followed through a key that ended before.
+        # The chain continues through a revoked key.
         revoke A1 K1 descendants        -> revoked K1 K4 K6
         revoke A1 K1 descendants        -> already
         revoke A1 K5 descendants        -> revoked K5
@@ -87,7 +87,7 @@ fn a_key_ends_alone_or_with_all_that_were_made_with_it() {
     );
 }
 
-/// The clock that ended its overlap may be ahead, and be put right later.
+/// The clock that ended the overlap may have been ahead and be corrected later.
 #[test]
 fn a_key_whose_overlap_is_over_can_still_be_revoked() {
     check(
@@ -121,7 +121,7 @@ fn keys_of_others_are_not_found() {
 }
 
 #[test]
-fn a_key_that_has_ended_makes_no_other_key() {
+fn an_inactive_key_makes_no_other_key() {
     check(
         "
         key token:A1 K1 bootstrap       -> created K1
@@ -154,7 +154,7 @@ fn a_key_is_renamed() {
         rename A2 K1 Desk               -> ACCOUNT_NOT_FOUND
         open A2                         -> opened A2
         rename A2 K1 Desk               -> KEY_NOT_FOUND
-        # One that has ended can be told apart as well.
+        # A revoked key can still be renamed.
         revoke A1 K2                    -> revoked K2
         rename A1 K2 Old by=K1          -> named K2 Old
         ",
@@ -229,11 +229,11 @@ fn whatever_ends_a_key_with_its_descendants_ends_its_successors() {
     for revocation in [
         "revoke A1 K1 descendants           -> revoked K1 K2 K3 K5 K6 K7 K8",
         "revoke A1 K2 descendants           -> revoked K2 K3 K5 K6",
-        // What the old key has made is not the new one's.
+        // Keys made by the old key do not descend from the new one.
         "revoke A1 K4 descendants           -> revoked K5 K6",
         "revoke A1 K7 descendants           -> revoked K7 K8",
         "revoke A1 K1                       -> revoked K1",
-        // The same when its overlap is over.
+        // The same after its overlap.
         "after 60
         revoke A1 K2 descendants            -> revoked K2 K3 K5 K6",
     ] {
@@ -241,7 +241,7 @@ fn whatever_ends_a_key_with_its_descendants_ends_its_successors() {
     }
 }
 
-/// Rotating on and on makes no keys without end.
+/// Repeated rotation cannot create unlimited active keys.
 #[test]
 fn only_so_many_rotated_keys_work_at_a_time() {
     use std::fmt::Write as _;

@@ -1,5 +1,5 @@
-//! The engine from outside: scenarios as text tables, and a naive ledger as the oracle of random
-//! sequences of commands.
+//! The engine from outside: scenarios as text tables, and random sequences of commands with a naive
+//! ledger as their oracle.
 
 mod accounts;
 mod actions;

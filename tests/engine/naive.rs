@@ -1,4 +1,4 @@
-//! The naive shard: lists of what happened, and every number summed up from the start each time.
+//! The naive shard: lists of events, and every number summed up from the start each time.
 //!
 //! It shares no code with the engine: exact fractions for money, sorted maps for books, linear
 //! searches for names. It is slow, and its rules can be checked against the interface by reading.
@@ -7,18 +7,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ratio::Ratio;
 
-/// Millionths, of whatever unit.
+/// Millionths of any unit.
 pub(crate) type Micros = i128;
 
 const ACTIVE_KEYS_MAX: usize = 5;
-/// An account forgets all but this many of its orders, and what was said of them.
+/// An account forgets all but this many of its orders, and their comments.
 pub(crate) const KEPT_ORDERS_MAX: u32 = 6;
 
-/// A market order. Accounts, markets and names are called by small numbers.
+/// A market order. Accounts, markets and names are small numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     pub(crate) account: usize,
-    /// With an access token, which opens the account.
+    /// Sent with an access token, which opens the account.
     pub(crate) by_token: bool,
     pub(crate) market: usize,
     pub(crate) label: &'static str,
@@ -30,7 +30,7 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// Whether a caller that repeats a name repeats the order.
+    /// Whether the two orders are the same request, apart from their names.
     fn is_same_request(&self, other: &Self) -> bool {
         self.market == other.market
             && self.label.to_lowercase() == other.label.to_lowercase()
@@ -41,7 +41,7 @@ impl Order {
     }
 }
 
-/// What a fill tells.
+/// The numbers of a fill.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Fill {
     pub(crate) opens_account: bool,
@@ -56,16 +56,16 @@ pub(crate) struct Fill {
     pub(crate) average: Micros,
 }
 
-/// What a command leads to.
+/// The result of a command.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Outcome {
     Filled(Box<Fill>),
-    /// By its place in the list of fills.
+    /// The index in the list of fills.
     Replay(usize),
     Refused(&'static str),
     Already,
     Done,
-    /// By their places in the list of keys.
+    /// The indices in the list of keys.
     Revoked(BTreeSet<usize>),
 }
 
@@ -80,12 +80,12 @@ pub(crate) struct Book {
 pub(crate) struct Market {
     pub(crate) labels: &'static [&'static str],
     pub(crate) is_open: bool,
-    /// Rate and exponent.
+    /// The rate and the exponent.
     pub(crate) fees: (Micros, i64),
     pub(crate) books: Vec<Option<Book>>,
 }
 
-/// One order that has filled.
+/// A filled order.
 struct Trade {
     order: Order,
     outcome: usize,
@@ -97,7 +97,7 @@ struct Key {
     account: usize,
     created_by: Option<usize>,
     name: Option<usize>,
-    /// When it ends, once it was rotated.
+    /// The end of its overlap, if it was rotated.
     expires_at: Option<i64>,
     is_revoked: bool,
 }
@@ -106,13 +106,13 @@ pub(crate) struct Naive {
     pub(crate) starting_balance: Micros,
     pub(crate) now: i64,
     pub(crate) markets: Vec<Market>,
-    /// Who has an account, oldest first.
+    /// The open accounts, oldest first.
     pub(crate) accounts: Vec<usize>,
     trades: Vec<Trade>,
     keys: Vec<Key>,
-    /// Author and order; none where it was deleted.
+    /// The author and the order; `None` if the comment was deleted.
     comments: Vec<Option<(usize, usize)>>,
-    /// Markets that are settled, and what each of their outcomes pays.
+    /// Settled markets, and the payout of each outcome.
     settled: BTreeMap<usize, Vec<Micros>>,
 }
 
@@ -130,7 +130,7 @@ impl Naive {
         }
     }
 
-    /// start + sales + payouts − purchases − fees.
+    /// Starting balance + sales + payouts − purchases − fees.
     pub(crate) fn cash(&self, account: usize) -> Micros {
         let trades = self.trades.iter().filter(|trade| trade.order.account == account);
         let change = |trade: &Trade| {
@@ -139,7 +139,7 @@ impl Naive {
         self.starting_balance + trades.map(change).sum::<Micros>() + self.payouts(account)
     }
 
-    /// What settled markets have paid, each position rounded down.
+    /// The payouts of settled markets, rounded down for each position.
     fn payouts(&self, account: usize) -> Micros {
         let mut sum = 0;
         for (&market, payouts) in &self.settled {
@@ -152,7 +152,7 @@ impl Naive {
         sum
     }
 
-    /// The market pays and is closed for ever, if anybody has ever traded it.
+    /// Settles a market: it pays and stays closed, if it was ever traded.
     pub(crate) fn settle(&mut self, market: usize, payouts: Vec<Micros>) -> Outcome {
         let is_used = self.trades.iter().any(|trade| trade.order.market == market);
         if !is_used || self.settled.contains_key(&market) {
@@ -162,7 +162,7 @@ impl Naive {
         Outcome::Done
     }
 
-    /// Shares and what they cost: nothing in a market that is settled.
+    /// Shares and their cost; zero in a settled market.
     pub(crate) fn position(
         &self,
         account: usize,
@@ -173,7 +173,7 @@ impl Naive {
         if is_settled { (0, 0) } else { self.bought(account, market, outcome) }
     }
 
-    /// What orders have left, in shares and what they cost.
+    /// Shares and their cost after all orders, before any settlement.
     fn bought(&self, account: usize, market: usize, outcome: usize) -> (Micros, Micros) {
         let (mut shares, mut cost) = (0, 0);
         for trade in &self.trades {
@@ -222,7 +222,7 @@ impl Naive {
         }
     }
 
-    /// The outcome that was traded and the fill, but for what the account has afterwards.
+    /// The traded outcome and the fill, without the account's balance and position after it.
     fn filled(&self, order: &Order) -> Result<(usize, Fill), Outcome> {
         let has_account = self.accounts.contains(&order.account);
         require(has_account || order.by_token, "ACCOUNT_NOT_FOUND")?;
@@ -318,8 +318,7 @@ impl Naive {
         Outcome::Done
     }
 
-    /// What stands in the way of a change to a key of this account by one of its active keys, or by
-    /// the token.
+    /// Why a change to a key of this account, by one of its active keys or the token, is refused.
     fn refuse_change(&self, account: usize, key: usize, with: Option<usize>) -> Option<Outcome> {
         let refused = |code| Some(Outcome::Refused(code));
         if !self.accounts.contains(&account) {
@@ -412,7 +411,7 @@ impl Naive {
             .is_some_and(|maker| maker == ancestor || self.descends(maker, ancestor))
     }
 
-    /// The keys that an account can make keys with.
+    /// The active keys of an account.
     pub(crate) fn active_keys_of(&self, account: usize) -> Vec<usize> {
         let is_active = |key: &Key| key.account == account && self.is_active(key);
         (0..self.keys.len()).filter(|&key| is_active(&self.keys[key])).collect()
@@ -439,7 +438,7 @@ impl Naive {
         }
     }
 
-    /// Whether an order is among the newest of its account.
+    /// Whether the account still keeps the order.
     fn is_kept(&self, order: usize) -> bool {
         let account = self.trades[order].order.account;
         let newer = self.trades[order + 1..].iter();
@@ -459,7 +458,7 @@ impl Market {
         })
     }
 
-    /// The outcome's own book, or the other one's of a binary market with each level turned over.
+    /// The outcome's own book, or the mirror of the other one's in a binary market.
     fn book(&self, outcome: usize) -> Option<Book> {
         if let Some(book) = &self.books[outcome] {
             return Some(book.clone());
@@ -477,7 +476,7 @@ impl Market {
 }
 
 impl Book {
-    /// The best levels, as far as they go, until the quantity is found.
+    /// The best levels up to the quantity, or all of them if there is less.
     fn taken(&self, is_buy: bool, quantity: Micros) -> Vec<(Micros, Micros)> {
         let best_first: Vec<_> =
             if is_buy { self.asks.iter().collect() } else { self.bids.iter().rev().collect() };
@@ -497,7 +496,7 @@ fn require(holds: bool, code: &'static str) -> Result<(), Outcome> {
     if holds { Ok(()) } else { Err(Outcome::Refused(code)) }
 }
 
-/// Dollars for each share, to a millionth, halves to the even one.
+/// Dollars per share, to a millionth, halves to even.
 fn per_share(dollars: Micros, shares: Micros) -> Micros {
     (Ratio::micros(dollars) / Ratio::micros(shares) * Ratio::whole(1_000_000)).nearest_even()
 }
@@ -513,8 +512,8 @@ fn level_fee(rate: Micros, exponent: i64, (price, size): (Micros, Micros)) -> Mi
     (dollars * Ratio::whole(100_000)).nearest_even() * 10
 }
 
-/// How much worse than the reference, in basis points rounded up, unless that is too much. There
-/// is no answer for a reference of 0.
+/// The slippage from the reference, in basis points rounded up, or a refusal if it is too much.
+/// `None` for a reference of 0.
 fn slippage(order: &Order, touch: Micros, value: Ratio) -> Result<Option<i128>, Outcome> {
     let average = value / Ratio::micros(order.quantity);
     let reference = Ratio::micros(order.expected_price.unwrap_or(touch));

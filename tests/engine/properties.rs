@@ -1,4 +1,4 @@
-//! Random sequences of commands, on which the engine and the naive shard must agree.
+//! Random sequences of commands, for which the engine and the naive shard must agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -33,7 +33,7 @@ use crate::world::World;
 pub(crate) struct Pair {
     world: World,
     naive: Naive,
-    /// Every order that was sent, filled or not.
+    /// Every order sent, filled or not.
     sent: Vec<Order>,
 }
 
@@ -55,7 +55,7 @@ impl Pair {
         Self { world, naive: Naive::new(STARTING_BALANCE, markets.to_vec()), sent: Vec::new() }
     }
 
-    /// Does the same to both and compares; tells what a command led to.
+    /// Applies the action to both and compares. Returns the result of a command.
     pub(crate) fn step(&mut self, action: &Action) -> Option<Outcome> {
         let (actual, expected) = self.outcomes(action)?;
         assert_eq!(actual, expected, "{action:?}");
@@ -68,7 +68,7 @@ impl Pair {
         self.world
     }
 
-    /// Runs a command and tells what it led to.
+    /// Runs a command and returns its result.
     fn run<C>(&mut self, command: &C) -> Outcome
     where
         C: Command<Subject: PartialEq + Debug>,
@@ -80,8 +80,8 @@ impl Pair {
         }
     }
 
-    /// What the engine makes of an action, and what the naive shard makes of it; `None` when the
-    /// action is one of the world's, which then has happened in both.
+    /// The results of the action in the engine and in the naive shard. An action that changes the
+    /// world is applied to both and returns `None`.
     fn outcomes(&mut self, action: &Action) -> Option<(Outcome, Outcome)> {
         Some(match action {
             Action::Book { market, outcome, book } => {
@@ -250,18 +250,18 @@ impl Pair {
         }
     }
 
-    /// The account's id; one that nobody has when it is not open.
+    /// The account's id, or an unused id if it is not open.
     fn account(&self, account: usize) -> AccountId {
         let place = self.naive.accounts.iter().position(|&other| other == account);
         self.id(place.unwrap_or(ACCOUNTS + account), AccountId::new)
     }
 
-    /// The id of the record at this place among those of its kind.
+    /// The id of the record with this index among those of its kind.
     fn id<T>(&self, place: usize, of: fn(ShardId, u64) -> Option<T>) -> T {
         of(self.world.state.shard(), place as u64 + 1).expect("a small counter")
     }
 
-    /// Every key has its name, and works as long as it should.
+    /// Every key has its name, and is active for as long as it should be.
     fn check_keys(&self) {
         for place in 0..self.naive.key_count() {
             let key = self.world.state.key(self.id(place, KeyId::new)).expect("few have ended");
@@ -273,7 +273,7 @@ impl Pair {
         assert_eq!(self.world.state.keys().count(), self.naive.key_count());
     }
 
-    /// Money and shares of every account are what the list of fills sums up to.
+    /// Cash and shares of every account equal the sums over the naive shard's fills.
     fn check_sums(&self) {
         let state = &self.world.state;
         assert_eq!(state.accounts().len(), self.naive.accounts.len());
@@ -294,7 +294,7 @@ impl Pair {
             }
         }
         let beyond = self.id(self.naive.order_count(), OrderId::new);
-        assert!(state.order(beyond).is_none(), "no orders but those that filled");
+        assert!(state.order(beyond).is_none(), "the engine has more orders than fills");
     }
 }
 
@@ -339,7 +339,7 @@ fn filled(state: &State, fill: &OrderFilled, opens_account: bool) -> Fill {
     }
 }
 
-/// Who writes comments has an account in another shard.
+/// An author of comments, whose account is in another shard.
 fn writer(author: usize) -> AccountId {
     let shard = ShardId::new(11).expect("below the shard count");
     AccountId::new(shard, author as u64 + 1).expect("a small counter")
@@ -384,7 +384,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// No two byte strings are one record, whatever happens to the bytes.
+    /// No two byte strings decode to the same record, however the bytes are damaged.
     #[test]
     fn a_damaged_record_reads_as_itself_or_not_at_all(
         actions in actions(),
@@ -416,8 +416,8 @@ fn check_record(bytes: &[u8]) {
     }
 }
 
-/// A property is worth what its cases reach: here they fill, walk, replay and are refused for every
-/// reason that they can be.
+/// Guards the property test: its cases must fill, take several levels, replay, and be refused for
+/// every possible reason.
 #[test]
 fn the_random_commands_reach_every_rule() {
     let mut runner = TestRunner::deterministic();

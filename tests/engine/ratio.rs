@@ -1,4 +1,4 @@
-//! Exact fractions, in which the rules of the ledger read as they are written.
+//! Exact fractions, in which the ledger's rules can be written down directly.
 
 use std::cmp::Ordering;
 use std::ops::{Add, Div, Mul, Sub};
@@ -18,29 +18,29 @@ impl Ratio {
         Self { numerator: value, denominator: 1 }
     }
 
-    /// So many millionths.
+    /// A number of millionths.
     pub(crate) fn micros(value: i128) -> Self {
         Self::of(value, 1_000_000)
     }
 
     fn of(numerator: i128, denominator: i128) -> Self {
-        assert_ne!(denominator, 0, "nothing is divided by zero");
+        assert_ne!(denominator, 0, "division by zero");
         let divisor = gcd(numerator.abs(), denominator.abs()) * denominator.signum();
         Self { numerator: numerator / divisor, denominator: denominator / divisor }
     }
 
-    /// The greatest integer that is not above it.
+    /// Rounds down to an integer.
     pub(crate) fn floor(self) -> i128 {
         self.numerator.div_euclid(self.denominator)
     }
 
-    /// The least integer that is not below it.
+    /// Rounds up to an integer.
     pub(crate) fn ceil(self) -> i128 {
         let floor = self.floor();
         if Self::whole(floor) == self { floor } else { floor + 1 }
     }
 
-    /// The nearest integer; of two, the even one.
+    /// Rounds to the nearest integer, halves to even.
     pub(crate) fn nearest_even(self) -> i128 {
         let below = self.floor();
         let to_below = self - Self::whole(below);
@@ -76,7 +76,7 @@ impl Sub for Ratio {
 impl Mul for Ratio {
     type Output = Self;
     fn mul(self, other: Self) -> Self {
-        // Reduced crosswise first, so that the products of small fractions stay small.
+        // Reduce crosswise first, so that products of small fractions stay small.
         let left = Self::of(self.numerator, other.denominator);
         let right = Self::of(other.numerator, self.denominator);
         Self::of(left.numerator * right.numerator, left.denominator * right.denominator)

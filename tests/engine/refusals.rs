@@ -1,10 +1,10 @@
-//! The ladder of refusals: of several reasons a client is told the first.
+//! The order of refusals: an order that breaks several rules is refused for the first one.
 
 use crate::script::check;
 
 /// Each order breaks one rule fewer than the one above it.
 #[test]
-fn a_sale_is_told_the_first_rule_that_it_breaks() {
+fn a_sale_is_refused_for_the_first_rule_it_breaks() {
     check(
         "
         market M0 Yes No
@@ -38,7 +38,7 @@ fn a_sale_is_told_the_first_rule_that_it_breaks() {
 }
 
 #[test]
-fn a_purchase_is_told_the_first_rule_that_it_breaks() {
+fn a_purchase_is_refused_for_the_first_rule_it_breaks() {
     check(
         "
         balance 3
@@ -72,7 +72,7 @@ fn only_an_open_market_takes_orders() {
         status M1 closed
         buy A1 M1 yes 1                 -> MARKET_CLOSED closed
         sell A1 M1 yes 1                -> MARKET_CLOSED closed
-        # A venue reopens what it closed by mistake.
+        # A venue may reopen a market that it closed by mistake.
         status M1 open
         buy A1 M1 yes 1                 -> filled
         status M1 resolved
@@ -84,26 +84,26 @@ fn only_an_open_market_takes_orders() {
 }
 
 #[test]
-fn nothing_fills_on_a_price_that_is_not_fresh() {
+fn nothing_fills_on_a_stale_book() {
     check(
         "
         market M1 Yes No
         market M3 Ann Bob Cid
         open A1                         -> opened A1
         book M1 no bids 0.4x10 asks 0.5x10 stale
-        # Neither on the stale book nor on its mirror, and never on another outcome's of three.
+        # Not on the stale book, nor on its mirror, nor on another outcome's book of three.
         buy A1 M1 no 1                  -> VENUE_UNAVAILABLE
         buy A1 M1 yes 1                 -> VENUE_UNAVAILABLE
         book M3 ann bids 0.4x10 asks 0.5x10
         buy A1 M3 bob 1                 -> VENUE_UNAVAILABLE
-        # A stale book of its own is not replaced by the fresh one of the other outcome.
+        # The other outcome's fresh book does not replace an outcome's own stale one.
         book M1 yes bids 0.5x10 asks 0.6x10 stale
         book M1 no bids 0.4x10 asks 0.5x10
         buy A1 M1 yes 1                 -> VENUE_UNAVAILABLE
         buy A1 M1 no 1                  -> filled 1 @0.5
         book M1 yes bids 0.5x10 asks 0.6x10
         buy A1 M1 yes 1                 -> filled 1 @0.6
-        # A fresh book that is empty is a book.
+        # An empty fresh book counts as a book.
         book M1 yes
         buy A1 M1 yes 1                 -> INSUFFICIENT_LIQUIDITY available 0 asked 1
         ",
@@ -139,22 +139,22 @@ fn slippage_is_compared_exactly() {
 }
 
 #[test]
-fn slippage_is_measured_from_what_the_caller_expected() {
+fn slippage_is_measured_from_the_expected_price() {
     check(
         "
         market M1 Yes No
         open A1                                     -> opened A1
-        # Without a bound, a price that was named allows 500 basis points.
+        # With an expected price and no bound, 500 basis points are allowed.
         book M1 yes asks 0.525x100
         buy A1 M1 yes 10 expected=0.5               -> filled slippage 500
         book M1 yes asks 0.5251x100
         buy A1 M1 yes 10 expected=0.5   -> SLIPPAGE_EXCEEDED price 0.5251 reference 0.5 max_bps 500
         buy A1 M1 yes 10 expected=0.5 max_bps=502   -> filled slippage 502
-        # Neither named: no check, however deep the walk.
+        # With neither there is no check, however many levels the order takes.
         book M1 yes bids 0.9x1 0.01x99 asks 0.1x1 0.99x99
         buy A1 M1 yes 100                           -> filled 100 @0.9811 slippage 88110
         sell A1 M1 yes 100                          -> filled 100 @0.0189 slippage 9790
-        # Better than expected is no slippage.
+        # A better price than expected is no slippage.
         book M1 yes bids 0.4x100 asks 0.5x100
         buy A1 M1 yes 10 expected=0.6 max_bps=0     -> filled @0.5 slippage 0
         sell A1 M1 yes 10 expected=0.3 max_bps=0    -> filled @0.4 slippage 0

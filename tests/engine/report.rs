@@ -1,4 +1,4 @@
-//! What a command led to, as the text that scenarios compare with.
+//! The result of a command as text, for comparison in scenarios.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use paperbourse::engine::payout::PaidPosition;
 use paperbourse::engine::rejection::Rejection;
 use paperbourse::ids::OutcomeIndex;
 
-/// The code that the interface gives a refusal.
+/// The error code of a rejection in the API.
 pub(crate) fn code(rejection: &Rejection) -> &'static str {
     match rejection {
         Rejection::NameReused => "IDEMPOTENCY_KEY_REUSE",
@@ -40,7 +40,7 @@ pub(crate) fn code(rejection: &Rejection) -> &'static str {
     }
 }
 
-/// The code and what the refusal tells besides.
+/// The code of a rejection and its details.
 pub(crate) fn refusal(rejection: &Rejection) -> String {
     let code = code(rejection);
     match rejection {
@@ -65,8 +65,8 @@ pub(crate) fn refusal(rejection: &Rejection) -> String {
     }
 }
 
-/// The events of one command, after they were applied. Orders and comments are called by their
-/// counters, `O1` and `C1`.
+/// The events of one command, after they were applied. Orders and comments are named by their
+/// counters, such as `O1` and `C1`.
 pub(crate) fn happened(state: &State, events: &[Event]) -> String {
     let mut text = String::new();
     let (mut opens, mut ends) = (String::new(), String::new());

@@ -1,5 +1,5 @@
-//! From a state to rows and back. That every scenario goes on from restored states is seen to by
-//! the world that runs them; here are rows that are not those of a state.
+//! From a state to rows and back. [`World`] already runs every scenario on restored states; the
+//! tests here restore rows that belong to no state.
 
 use paperbourse::engine::account::Ledger;
 use paperbourse::engine::command::{CreateKey, OrderNames, Owner, Trade, TradeOrder, WriteComment};
@@ -19,7 +19,7 @@ use paperbourse::money::{FeeRate, Price, Shares, Usd};
 
 use crate::world::World;
 
-/// A state, taken apart.
+/// The rows of a state.
 #[derive(Clone)]
 pub(crate) struct Rows<'a> {
     head: StateHead,
@@ -34,7 +34,7 @@ pub(crate) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// The rows of a state; `finished` are all orders that it ever had.
+    /// The rows of a state; `finished` are all orders it ever had.
     pub(crate) fn of(state: &'a State, finished: &[OrderRow]) -> Self {
         Self {
             head: state.head(),
@@ -85,8 +85,8 @@ fn order_id(counter: u64) -> OrderId {
     OrderId::new(shard(), counter).expect("a small counter")
 }
 
-/// Two accounts: the first has forgotten the order 1 and keeps 2 and 4, with a comment on each; the
-/// second keeps 3. The first has a key and a second one that was made with it.
+/// Two accounts. The first has forgotten order 1 and keeps 2 and 4, with a comment on each; the
+/// second keeps 3. The first has a key, and another made with it.
 pub(crate) fn world() -> World {
     let mut world = World::new();
     world.rules.kept_orders_max = 2;
@@ -105,7 +105,7 @@ pub(crate) fn world() -> World {
             },
             OrderNames::new([NameHash::of_order(name)], Some(name.into())),
         );
-        world.run(&command).expect("it fills");
+        world.run(&command).expect("the order fills");
     }
     for maker in [None, KeyId::new(shard(), 1)] {
         let command = CreateKey {
@@ -121,12 +121,12 @@ pub(crate) fn world() -> World {
                 expires_at: None,
             },
         };
-        world.run(&command).expect("there is room");
+        world.run(&command).expect("the account may have another key");
     }
     for order in [2, 4] {
         let author = AccountId::new(other_shard(), 1).expect("a small counter");
         let command = WriteComment { order: order_id(order), author, content: "well done".into() };
-        world.run(&command).expect("there is such an order");
+        world.run(&command).expect("the order exists");
     }
     world
 }
@@ -135,7 +135,7 @@ pub(crate) fn world() -> World {
 fn rows_of_a_state_are_that_state() {
     let world = world();
     let rows = Rows::of(&world.state, &world.finished);
-    assert_eq!(rows.orders.len(), 4, "the forgotten one is among them");
+    assert_eq!(rows.orders.len(), 4, "the rows include the forgotten order");
     assert_eq!(rows.accounts[0].oldest_order, Some(order_id(2)));
     assert_eq!(rows.restore().as_ref(), Ok(&world.state));
 }
@@ -146,7 +146,7 @@ fn check(change: impl FnOnce(&mut Rows<'_>), expected: &str) {
     let mut rows = Rows::of(&world.state, &world.finished);
     change(&mut rows);
     let restored = rows.restore();
-    let error = restored.err().unwrap_or_else(|| panic!("a state, instead of: {expected}"));
+    let error = restored.err().unwrap_or_else(|| panic!("restored, instead of: {expected}"));
     assert!(error.to_string().contains(expected), "{error}, instead of: {expected}");
 }
 

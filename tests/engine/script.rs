@@ -47,7 +47,7 @@ use paperbourse::money::{FeeRate, Price, Rounding, Shares, Usd};
 use crate::report;
 use crate::world::World;
 
-/// A counter that no record of a scenario reaches.
+/// A counter that no scenario reaches.
 const UNKNOWN: u64 = 9_999;
 
 /// Runs a scenario from an empty shard.
@@ -78,8 +78,8 @@ pub(crate) fn check(script: &str) {
     }
 }
 
-/// A word and the values behind it. What begins with `@` is a field of its own: `filled 10 @0.58`
-/// are the fields `filled` and `filled@`.
+/// A name and the values after it. A value that starts with `@` is a separate field: `filled 10
+/// @0.58` has the fields `filled` and `filled@`.
 type Field<'a> = (String, Vec<&'a str>);
 
 fn fields(text: &str) -> Vec<Field<'_>> {
@@ -106,7 +106,7 @@ fn compare(expected: &str, actual: &str) -> Result<(), String> {
     }
     for (name, values) in &expected {
         let Some((_, found)) = actual.iter().find(|field| field.0 == *name) else {
-            return Err(format!("nothing tells `{name}`"));
+            return Err(format!("no field `{name}`"));
         };
         if !values.is_empty() && values != found {
             return Err(format!("{name}: {} instead of {}", found.join(" "), values.join(" ")));
@@ -118,13 +118,13 @@ fn compare(expected: &str, actual: &str) -> Result<(), String> {
 struct Run {
     world: World,
     keys: HashMap<String, KeyId>,
-    /// Every order's receipt as it was when it filled.
+    /// Every order's receipt at the time of its fill.
     receipts: HashMap<OrderId, OrderReceipt>,
 }
 
 impl Run {
-    /// Runs the command of a line and tells what it led to; `None` when the line was about the
-    /// world, which then has changed.
+    /// Runs the command of a line and returns its result as text. A line that sets up the world
+    /// changes it and returns `None`.
     #[track_caller]
     fn line(&mut self, words: &[&str]) -> Option<String> {
         Some(match words {
@@ -176,7 +176,7 @@ impl Run {
         })
     }
 
-    /// The payout of each outcome, in the order of the market, or for the tokens that are named.
+    /// A decision with the payout of each outcome, in the market's order or by token.
     fn decision(&self, market: &str, payouts: &[&str]) -> Arc<Decision> {
         let listed = self.world.markets.by_condition(market);
         let tokens = listed.iter().flat_map(|market| market.info().outcomes.clone());
@@ -225,8 +225,8 @@ impl Run {
 
     #[track_caller]
     fn book(&self, id: &str, label: &str, levels: &[&str]) {
-        let market = self.world.markets.by_condition(id).expect("a market that was listed");
-        let outcome: OutcomeIndex = market.info().outcome(label).expect("one of its outcomes");
+        let market = self.world.markets.by_condition(id).expect("a listed market");
+        let outcome: OutcomeIndex = market.info().outcome(label).expect("an outcome of the market");
         let (mut bids, mut asks, mut stale, mut side) = (Vec::new(), Vec::new(), false, None);
         for word in levels {
             match (*word, side) {
@@ -278,7 +278,7 @@ impl Run {
             }
             Ok(Verdict::Already(order)) => {
                 let receipt = state.receipt(state.order(order).expect("it has filled"));
-                assert_eq!(receipt, self.receipts[&order], "a replay shows the first answer");
+                assert_eq!(receipt, self.receipts[&order], "another answer");
                 format!("replay of O{}", order.counter())
             }
             Err(rejection) => report::refusal(&rejection),
@@ -310,7 +310,7 @@ impl Run {
         create
     }
 
-    /// Runs a command that is no order and tells what it led to.
+    /// Runs a command that is no order and returns its result as text.
     #[track_caller]
     fn outcome<C>(&mut self, command: &C) -> String
     where
@@ -345,14 +345,14 @@ impl Run {
             .map_or_else(|| AccountId::new(state.shard(), UNKNOWN).expect("an id"), Account::id)
     }
 
-    /// The key that a line called so, or an id that no key has.
+    /// The key with this name, or an id that no key has.
     fn key(&self, name: &str) -> KeyId {
         let unknown = || KeyId::new(self.world.state.shard(), UNKNOWN).expect("an id");
         self.keys.get(name).copied().unwrap_or_else(unknown)
     }
 }
 
-/// The value of an option; `None` when it is not given.
+/// The value of an option; `None` if it is missing.
 #[track_caller]
 fn option<'a>(options: &[&'a str], wanted: &str) -> Option<&'a str> {
     let mut given = options.iter().map(|option| option.split_once('=').expect("name=value"));
@@ -394,7 +394,7 @@ fn seconds_of(text: &str) -> Timestamp {
     Timestamp::from_seconds(text.parse().expect("seconds"))
 }
 
-/// `a` is the name of an order, `a#3` that of the entry 3 of a batch that is called `a`.
+/// `a` is the name of an order, `a#3` that of entry 3 of the batch `a`.
 #[track_caller]
 fn name_hash(name: &str) -> NameHash {
     match name.split_once('#') {
@@ -403,7 +403,7 @@ fn name_hash(name: &str) -> NameHash {
     }
 }
 
-/// The number behind the letter of `O1` and `C1`.
+/// The number in a name such as `O1` or `C1`.
 #[track_caller]
 fn counter(name: &str) -> u64 {
     name[1..].parse().unwrap_or_else(|_| panic!("not a counted name: {name}"))

@@ -1,4 +1,4 @@
-//! What resolved markets pay, in which steps, and what cannot be a settlement.
+//! What resolved markets pay and in which steps, and rows and records that cannot be a settlement.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -32,12 +32,12 @@ fn every_position_is_paid_once_and_closed() {
         buy A1 M1 yes 10        -> filled cash 995
         buy A1 M1 no 4          -> filled cash 992.6
         buy A2 M1 no 3          -> filled cash 998.2
-        # Who has sold everything is owed nothing.
+        # A position that was sold completely is paid nothing.
         buy A3 M1 yes 2         -> filled
         sell A3 M1 yes 2        -> filled cash 999.8
         settle M1 1 0           -> pays A1:0:10:10:1002.6 A1:1:4:0:1002.6 A2:1:3:0:998.2 settled
         settle M1 1 0           -> already
-        # What was said first stands.
+        # The first result stands.
         settle M1 0 1           -> already
         buy A1 M1 yes 1         -> MARKET_CLOSED resolved
         sell A1 M1 yes 1        -> MARKET_CLOSED resolved
@@ -64,7 +64,7 @@ fn a_half_is_rounded_down_to_a_micro_dollar() {
 }
 
 #[test]
-fn payouts_follow_tokens_and_not_their_order() {
+fn payouts_go_by_token_and_not_by_order() {
     check(
         "
         market M1 Yes No
@@ -95,7 +95,7 @@ fn a_market_that_was_never_used_needs_no_settlement() {
 }
 
 #[test]
-fn a_market_that_nobody_holds_any_more_is_settled_without_a_payment() {
+fn a_market_without_open_positions_is_settled_without_a_payment() {
     check(
         "
         market M1 Yes No
@@ -128,12 +128,12 @@ fn a_decision_is_made_once() {
     ));
 }
 
-/// Its decisions are kept by the shard of these tests.
+/// A market whose decision this shard keeps.
 const HOME_MARKET: &str = "M123";
 
-/// Many accounts: a record pays a few of them, and from the first record on nobody trades.
+/// With many accounts, each record pays a few of them; the first record ends trading.
 #[test]
-fn a_long_settlement_takes_several_records_and_lets_no_order_between() {
+fn a_long_settlement_takes_several_records_without_orders_between() {
     let account_count = POSITIONS_PER_RECORD_MAX * 2 + 3;
     let mut script = "
         market M1 Yes No
@@ -150,7 +150,7 @@ fn a_long_settlement_takes_several_records_and_lets_no_order_between() {
         writeln!(script, "buy A{number} M1 yes 1 -> MARKET_CLOSED resolved").unwrap();
         writeln!(script, "sell A{number} M1 yes 10 -> MARKET_CLOSED resolved").unwrap();
     }
-    // What is begun goes on as it began.
+    // A settlement continues with the payouts it began with.
     writeln!(script, "settle M1 0 1 -> pays").unwrap();
     let third = format!(
         "pays A{}:0:10:10:1005 A{}:0:10:10:1005 A{account_count}:0:10:10:1005 settled",
@@ -162,8 +162,8 @@ fn a_long_settlement_takes_several_records_and_lets_no_order_between() {
     check(&script);
 }
 
-/// One account holds both outcomes of a settled market and one of a market that is open; a decision
-/// is kept as well.
+/// Two accounts held both outcomes of a settled market, and hold one of an open market. The shard
+/// also keeps a decision.
 fn world() -> World {
     let mut world = World::new();
     for id in ["M1", "M2", HOME_MARKET] {
@@ -186,12 +186,12 @@ fn world() -> World {
             };
             let owner = Owner::Identity(World::identity(subject));
             let trade = Trade::new(owner, order, OrderNames::default());
-            world.run(&trade).expect("it fills");
+            world.run(&trade).expect("the order fills");
         }
     }
-    let settled = world.run(&Settle(decision("M1"))).expect("it is settled");
+    let settled = world.run(&Settle(decision("M1"))).expect("the market settles");
     assert!(matches!(settled, Verdict::Happens(..)));
-    world.run(&DecideSettlement(decision(HOME_MARKET))).expect("it is decided");
+    world.run(&DecideSettlement(decision(HOME_MARKET))).expect("the decision is new");
     world
 }
 
@@ -207,7 +207,7 @@ fn token(market: &str, label: &str) -> Arc<str> {
 }
 
 #[test]
-fn the_ledger_is_conserved_and_the_rows_tell_what_was_paid() {
+fn the_ledger_is_conserved_and_the_rows_have_the_payouts() {
     let world = world();
     let rows = Rows::of(&world.state, &world.finished);
     for account in &rows.accounts {
@@ -221,14 +221,14 @@ fn the_ledger_is_conserved_and_the_rows_tell_what_was_paid() {
         assert_eq!(account.positions.iter().filter(|position| position.is_open()).count(), 1);
     }
     assert_eq!(rows.settlements.len(), 4);
-    assert!(!world.state.is_unsettled("M1"), "it is settled");
-    assert!(world.state.is_unsettled("M2"), "it is open");
-    assert!(!world.state.is_unsettled("M9"), "it is not known");
+    assert!(!world.state.is_unsettled("M1"), "settled");
+    assert!(world.state.is_unsettled("M2"), "open");
+    assert!(!world.state.is_unsettled("M9"), "unknown");
 }
 
-/// Nobody is told that a market is settled, or how, before that is on disk.
+/// An answer that depends on a settlement waits until the settlement is on disk.
 #[test]
-fn answers_rest_on_the_settlement() {
+fn answers_depend_on_the_settlement() {
     let world = world();
     let stranger = |market: &str| {
         let order = TradeOrder {

@@ -1,9 +1,9 @@
-//! One shard, its markets and a clock that only moves when it is told.
+//! One shard, its markets, and a clock that the test moves.
 //!
-//! Whatever happens here goes the whole way: the events are encoded, decoded again and applied to a
-//! second state that knows nothing else. The two must be equal after each record, and decide every
-//! command alike. Every few records the second one is replaced by what is restored from the rows of
-//! the first, so that all scenarios run on restored states too.
+//! All events are encoded, decoded and applied to a second state that sees only these records. The
+//! two states must be equal after each record and decide every command alike. Every few records the
+//! second state is replaced by one restored from the rows of the first, so that all scenarios also
+//! run on restored states.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -23,21 +23,21 @@ use crate::restore::Rows;
 
 const SHARD: u8 = 5;
 const EPOCH: u64 = 7;
-/// Every so many records the state's hash is written as a record of its own.
+/// The state's hash is recorded once per this many records.
 const RECORDS_PER_CHECK: u64 = 16;
-/// Every so many records the second state is restored from rows.
+/// The second state is restored from rows once per this many records.
 const RECORDS_PER_RESTORE: u64 = 5;
 
 pub(crate) struct World {
     pub(crate) state: State,
-    /// Folded from what the records say.
+    /// Built from the decoded records.
     follower: State,
     pub(crate) markets: Markets,
     pub(crate) rules: Rules,
     pub(crate) now: Timestamp,
     /// Every record, as the journal would hold it.
     pub(crate) records: Vec<Vec<u8>>,
-    /// Every order as it finished, forgotten ones too.
+    /// Every finished order, including forgotten ones.
     pub(crate) finished: Vec<OrderRow>,
 }
 
@@ -55,7 +55,7 @@ impl World {
         }
     }
 
-    /// Somebody whose account lives in this shard.
+    /// An identity whose account is in this shard.
     pub(crate) fn identity(subject: &str) -> Identity {
         let mut digest = [0; 32];
         digest[0] = SHARD;
@@ -103,7 +103,7 @@ impl World {
         self.markets.publish(&market, outcome, Arc::new(book));
     }
 
-    /// Decides a command, and if it happens applies it by both ways.
+    /// Decides a command in both states, and applies its events to both.
     #[track_caller]
     pub(crate) fn run<C>(&mut self, command: &C) -> Result<Verdict<C::Subject>, Rejection>
     where
@@ -114,10 +114,10 @@ impl World {
         let quote = snapshot.as_ref().map(MarketSnapshot::quote);
         let decide = |state: &State| state.decide(command, quote.as_ref(), self.now, &self.rules);
         let verdict = decide(&self.state);
-        assert_eq!(decide(&self.follower), verdict, "equal states decide alike");
+        assert_eq!(decide(&self.follower), verdict, "the two states decide differently");
         let verdict = verdict?;
         if let Verdict::Happens(events, _) = &verdict {
-            assert!(!events.is_empty(), "what happens is at least one event");
+            assert!(!events.is_empty(), "a command that happens has an event");
             self.record(events);
             if self.state.sequence().is_multiple_of(RECORDS_PER_CHECK) {
                 self.record(&[Event::StateChecked { hash: self.state.hash() }]);
@@ -126,7 +126,7 @@ impl World {
         Ok(verdict)
     }
 
-    /// How many orders the accounts of the shard keep.
+    /// The number of orders that the shard's accounts keep.
     pub(crate) fn kept_order_count(&self) -> usize {
         self.state.accounts().map(|account| self.state.orders_of(account.id).count()).sum()
     }
@@ -139,7 +139,7 @@ impl World {
             RecordHeader { shard: self.state.shard(), epoch: EPOCH, sequence, at: self.now };
         let mut bytes = Vec::new();
         record::encode(header, events, &mut bytes);
-        let (read_header, read_events) = record::decode(&bytes).expect("what was written reads");
+        let (read_header, read_events) = record::decode(&bytes).expect("a written record decodes");
         assert_eq!(read_header, header);
         assert_eq!(&*read_events, events);
         self.records.push(bytes);
@@ -154,7 +154,7 @@ impl World {
         }));
         if sequence.is_multiple_of(RECORDS_PER_RESTORE) {
             let restored = Rows::of(&self.state, &self.finished).restore();
-            self.follower = restored.expect("rows of a state are a state");
+            self.follower = restored.expect("rows of a state restore");
             assert_eq!(self.follower, self.state, "states restored after record {sequence}");
         }
     }
