@@ -1,14 +1,14 @@
-//! What an earlier version wrote is read for ever.
+//! Data that an earlier version wrote stays readable for ever.
 //!
-//! `tests/fixtures/golden/v1` is a data directory as version 1 of the format left it, `v2` one of
+//! `tests/fixtures/golden/v1` is a data directory that version 1 of the format wrote, `v2` one of
 //! version 2: records of every kind that the version had, a snapshot with its order file, an
-//! archive, a segment that was written at the end.
-//! Its content is told as text and compared with what was told when it was made. A version that
-//! changes the format adds a directory; it never replaces one. So do kinds of events that came
-//! later: `v1_key_life` has those of keys that are renamed and rotated. The folders that begin with
-//! `pages` hold the same, in segments of version 2, where each block has pages of its own.
+//! archive, and the segment written last. Each is read, and its content as text is compared with a
+//! snapshot from when it was made. A version that changes the format adds a directory and never
+//! replaces one. So do new kinds of events: `v1_key_life` has those of renamed and rotated keys.
+//! The folders that begin with `pages` hold the same in segments of version 2, where each block
+//! has pages of its own.
 //!
-//! `PAPERBOURSE_GOLDEN=DIR cargo test --test golden` writes new ones into an empty directory.
+//! `PAPERBOURSE_GOLDEN=DIR cargo test --test golden` writes new directories into an empty one.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its files has failed")]
 
@@ -43,11 +43,11 @@ use smallvec::smallvec;
 use tempfile::TempDir;
 
 const SHARD: u8 = 5;
-/// The market whose decision this shard keeps, and one that is settled behind the snapshot.
+/// The market whose decision this shard keeps, and one that is settled after the snapshot.
 const SETTLED: [&str; 2] = ["M123", "M131"];
-/// The kinds of events that came with version 2, as `kind` names them.
+/// The kinds of events that version 2 added, as `kind` names them.
 const KINDS_OF_VERSION_2: [&str; 3] = ["market settled", "positions settled", "settlement decided"];
-/// All kinds of events that the first version had, as `kind` names them.
+/// All kinds of events of the first version, as `kind` names them.
 const KINDS: [&str; 10] = [
     "account opened",
     "comment added",
@@ -61,7 +61,7 @@ const KINDS: [&str; 10] = [
     "state checked",
 ];
 
-/// Those of keys that are renamed and rotated.
+/// The kinds of events in the life of renamed and rotated keys.
 const KEY_LIFE_KINDS: [&str; 7] = [
     "account opened",
     "key created",
@@ -110,7 +110,7 @@ fn open(data: &Path) -> Opened {
     snapshot::open(Disk::System, data, &config(), NonZeroUsize::MIN).unwrap()
 }
 
-/// Makes something happen, and waits until it is on disk.
+/// Records and applies events, and waits until they are on disk.
 fn happen(state: &mut State, journal: &Journal, mut events: Vec<Event>) {
     events.insert(0, Event::StateChecked { hash: state.hash() });
     let header = RecordHeader {
@@ -131,7 +131,7 @@ fn happen(state: &mut State, journal: &Journal, mut events: Vec<Event>) {
     journal.wait_blocking(place);
 }
 
-/// Renames and rotates keys, before a snapshot and behind it.
+/// Renames and rotates keys, before and after a snapshot.
 fn write_key_life(data: &Path) {
     let Opened { journal, recovered, folder, .. } = open(data);
     let mut state = recovered.into_shards().swap_remove(usize::from(SHARD)).state;
@@ -159,7 +159,7 @@ fn write_key_life(data: &Path) {
             created_by: Some(of),
             at: at(200),
         };
-        // With an overlap, and at once.
+        // One rotation with an overlap, and one without.
         let next = state.head().keys_ever + 1;
         let later =
             vec![Event::KeyExpirySet { key: rotated, expires_at }, successor(next, rotated)];
@@ -175,7 +175,7 @@ fn write_key_life(data: &Path) {
     }
 }
 
-/// Writes records of every kind, half of them before a snapshot and half behind it.
+/// Writes records of every kind, half of them before a snapshot and half after it.
 fn write(data: &Path) {
     let Opened { journal, recovered, folder, .. } = open(data);
     let mut state = recovered.into_shards().swap_remove(usize::from(SHARD)).state;
@@ -260,7 +260,7 @@ fn opening() -> Vec<Event> {
     events
 }
 
-/// A market is bought and resolved.
+/// The records of a market that is bought and resolved.
 fn settle(state: &State, half: u64, order: u64) -> Vec<Vec<Event>> {
     let market = MarketIndex(u32::try_from(half).unwrap() + 1);
     let condition_id: Arc<str> = SETTLED[market.0 as usize - 1].into();
@@ -302,7 +302,7 @@ fn settle(state: &State, half: u64, order: u64) -> Vec<Vec<Event>> {
     ]
 }
 
-/// Buys two levels, and sells a part of it at every third order.
+/// Buys two levels; every third order sells a part instead.
 fn fill(state: &State, number: u64, market: MarketIndex) -> OrderFilled {
     let row = state.accounts().next().unwrap();
     let outcome = OutcomeIndex(u8::from(number.is_multiple_of(5)));
@@ -359,7 +359,7 @@ fn fill(state: &State, number: u64, market: MarketIndex) -> OrderFilled {
     }
 }
 
-/// An event as the texts have it that were written when an order was one flat list of fields.
+/// An event as text. Older snapshots show an order as one flat list of fields.
 fn event_text(event: &Event) -> String {
     let Event::OrderFilled(filled) = event else { return format!("{event:?}") };
     let OrderFilled { placement, fill, levels, book_sequence, slippage_bps } = &**filled;
@@ -399,8 +399,8 @@ fn comment(number: u64, order: u64) -> Event {
     }
 }
 
-/// Everything that a data directory holds, as text, and the kinds of its events.
-fn told(data: &Path) -> (String, BTreeSet<&'static str>) {
+/// The content of a data directory as text, and the kinds of its events.
+fn content(data: &Path) -> (String, BTreeSet<&'static str>) {
     let mut text = String::new();
     let mut kinds = BTreeSet::new();
     let folder = Folder::new(Disk::System, data);
@@ -409,7 +409,7 @@ fn told(data: &Path) -> (String, BTreeSet<&'static str>) {
     let mut reader = SegmentReader::after(None);
     for number in numbers {
         let path = folder.segment_path(number).unwrap().unwrap();
-        // Segments behind the end hold nothing yet.
+        // Segments after the end are still empty.
         let Ok(batch) = reader.read_closed(&Disk::System, &path, number) else { continue };
         for (position, bytes) in batch.iter() {
             let (header, events) = record::decode(bytes).unwrap();
@@ -425,7 +425,7 @@ fn told(data: &Path) -> (String, BTreeSet<&'static str>) {
     let state = recovered.states().nth(usize::from(SHARD)).unwrap();
     writeln!(text, "{:?}\n{:?}", state.head(), state.markets()).unwrap();
     for row in state.accounts() {
-        // What open orders hold is no fact of its own, and none of these is open.
+        // The snapshots predate `reserved`, which is zero without open orders.
         let account = format!("{row:?}").replace(", reserved: Usd(0)", "");
         writeln!(text, "{account}").unwrap();
         for order in state.orders_of(row.id) {
@@ -467,25 +467,25 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Reads what an earlier version wrote.
+/// Reads the data of an earlier version.
 #[track_caller]
 fn check_read(name: &str, expected_kinds: &[&'static str], snapshot: &str) {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/golden").join(name);
     let folder = TempDir::new().unwrap();
     copy(&golden, folder.path());
-    let (text, kinds) = told(folder.path());
-    assert_eq!(kinds, expected_kinds.iter().copied().collect(), "a kind of event is not in it");
+    let (text, kinds) = content(folder.path());
+    assert_eq!(kinds, expected_kinds.iter().copied().collect(), "other kinds of events");
     insta::assert_snapshot!(snapshot, text);
 }
 
-/// What is written today reads as what was written then.
+/// Data written today reads as the data written then.
 #[track_caller]
 fn check_written(name: &str, write: fn(&Path), snapshot: &str) {
     let folder = TempDir::new().unwrap();
     let chosen = std::env::var_os("PAPERBOURSE_GOLDEN");
     let data = chosen.as_deref().map_or(folder.path(), Path::new).join(name);
     write(&data);
-    let (text, _) = told(&data);
+    let (text, _) = content(&data);
     insta::assert_snapshot!(snapshot, text);
 }
 

@@ -1,7 +1,7 @@
-//! The recorded venue on real recordings, where they are at hand, and on invented ones always.
+//! The recorded venue on real recordings, if they are available, and always on invented ones.
 //!
-//! The program in `tests/oracle` reads the same files on its own; what it calls tradable must be
-//! what the server calls tradable.
+//! The program in `tests/oracle` reads the same files independently; it and the server must agree
+//! on which outcomes are tradable.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -33,7 +33,7 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/venue")
 }
 
-/// Where the real recordings are, or a loud word that they are not.
+/// The folder of the real recordings; `None`, with a message, if there is none.
 fn recordings() -> Option<PathBuf> {
     let path = std::env::var_os("PAPERBOURSE_RECORDINGS").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/polymarket"),
@@ -50,13 +50,13 @@ fn feed() -> Feed {
     Feed::new(Arc::new(Markets::new()), MismatchPolicy::Count)
 }
 
-/// Plays all of a recording at once.
+/// Plays a whole recording at once.
 fn play(directory: &Path) -> (Player, LoadReport) {
     let (recording, report) = Recording::load(directory).unwrap();
     (recording.play(Speed::Max, feed()), report)
 }
 
-/// The markets of the fixtures are named by a repeated byte.
+/// The condition id of a market of the fixtures: a repeated byte.
 fn condition(number: u8) -> String {
     format!("0x{}", format!("{number:02x}").repeat(32))
 }
@@ -68,7 +68,7 @@ fn check_not_playable(report: &LoadReport, expected: &[(&str, NotPlayable)]) {
     assert_eq!(actual, expected);
 }
 
-/// What can be traded, as the oracle prints it.
+/// The tradable outcomes, in the oracle's terms.
 fn tradable(markets: &Markets) -> BTreeSet<(String, String, &'static str)> {
     let mut rows = BTreeSet::new();
     for market in markets.listing().markets() {
@@ -136,7 +136,7 @@ fn every_real_recording_loads() {
     let counts = MarketStatus::ALL.map(|status| report.market_count(status));
     assert_eq!(counts, [1, 293, 5, 943, 295], "hydrating, open, paused, closed, resolved");
     assert_eq!(report.market_with_book_count, 70);
-    assert_eq!(tradable(player.feed().markets()).len(), 140, "both outcomes of the 70");
+    assert_eq!(tradable(player.feed().markets()).len(), 140, "both outcomes of 70 markets");
     check_against_oracle(&directory, player.feed().markets());
 }
 
@@ -154,7 +154,7 @@ fn every_hash_of_a_real_recording_is_reproduced() {
     assert_eq!((counts.level_changes, counts.level_changes_without_book), (24, 26));
 }
 
-/// Books of markets that are not listed are hashed by what they tell themselves.
+/// Books of unlisted markets are hashed by their own fields.
 #[test]
 fn the_books_of_february_are_reproduced() {
     let Some(directory) = recordings() else { return };
@@ -173,14 +173,14 @@ fn the_books_of_february_are_reproduced() {
             tick: book.tick.unwrap(),
             neg_risk: false,
         };
-        let told = book.hash.unwrap();
-        verified += usize::from(hasher.matching(hashed, told, [last_trade_price]).is_some());
+        let hash = book.hash.unwrap();
+        verified += usize::from(hasher.matching(hashed, hash, [last_trade_price]).is_some());
     }
     assert_eq!(verified, 10);
 }
 
 #[test]
-fn markets_known_from_a_recorder_alone_trade_without_a_fee() {
+fn markets_known_only_from_a_recorder_trade_without_a_fee() {
     let Some(directory) = recordings() else { return };
     let text = std::fs::read_to_string(directory.join("clob/books_2026-07-21_markets.json"));
     let rows: Vec<serde_json::Value> = serde_json::from_str(&text.unwrap()).unwrap();
@@ -193,7 +193,7 @@ fn markets_known_from_a_recorder_alone_trade_without_a_fee() {
         assert!(snapshot.info().is_tradable());
         assert_eq!(snapshot.info().fees, Fees::Free);
         for outcome in [OutcomeIndex(0), OutcomeIndex(1)] {
-            // Five rounds of books, and their last one stands.
+            // The last of five rounds of books.
             assert_eq!(market.book(outcome).as_ref().unwrap().sequence, 5);
         }
     }
@@ -267,7 +267,7 @@ fn the_frames_of_the_fixtures_keep_a_book() {
     assert!(market.snapshot().quoted(OutcomeIndex(1)).is_some(), "the other is its mirror");
 }
 
-/// At its own pace a tape ends where it ends at once.
+/// Played at its own pace, a tape ends in the same state as played at once.
 #[tokio::test(start_paused = true)]
 async fn a_tape_plays_at_its_own_pace() {
     let (at_once, _) = play(&fixtures());
@@ -299,7 +299,7 @@ async fn a_tape_plays_at_its_own_pace() {
     assert!(began.elapsed() > second);
 }
 
-/// Whatever the frames are: nothing panics, and no reader sees a crossed book.
+/// Applies any frames: nothing panics, and no reader sees a crossed book.
 fn take_frames(text: &str) {
     let mut feed = feed();
     let outcomes =
@@ -337,7 +337,7 @@ proptest! {
     }
 }
 
-/// Each line of a file, or the whole of it.
+/// The lines of a `.jsonl` file, or the whole text of another file.
 fn rows(path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap();
     if path.extension().is_some_and(|extension| extension == "jsonl") {
@@ -348,7 +348,7 @@ fn rows(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn the_rule_on_every_recorded_resolution() {
+fn every_recorded_resolution_is_decided_by_the_rule() {
     let Some(directory) = recordings() else { return };
     let mut winners = [0; 2];
     for row in rows(&directory.join("gamma/resolved_btc_updown_5m_2026-07-24.jsonl")) {
@@ -358,7 +358,7 @@ fn the_rule_on_every_recorded_resolution() {
             SourceReport::of(resolution::Source::Gamma, &described, &described.info.outcomes);
         let decided = resolution::decide(&[report]);
         let Resolution::Final { payouts, evidence } = decided else { panic!("{decided:?}") };
-        // What the collector read from the same market, a column of its own.
+        // The collector's own reading of the same market, in a separate column.
         let collected = row["outcome_prices"].to_string();
         let first =
             if collected.find('1') < collected.find('0') { Price::ONE } else { Price::ZERO };
@@ -368,7 +368,7 @@ fn the_rule_on_every_recorded_resolution() {
     }
     assert_eq!(winners, [140, 152]);
 
-    // 578 name a winner and 9 show a half: one source alone. The others never resolve.
+    // 578 name a winner and 9 show a half, but by one source alone. The others never resolve.
     let page = directory.join("clob/simplified-markets_page1000.json");
     let page: serde_json::Value = serde_json::from_str(&rows(&page)[0]).unwrap();
     let mut counts = BTreeMap::new();
@@ -403,9 +403,9 @@ fn the_rule_on_every_recorded_resolution() {
     );
 }
 
-/// The closed markets of which Gamma's row and the CLOB service's are recorded, and the old rows.
+/// Closed markets with recorded rows of both Gamma and the CLOB service, and old rows.
 #[test]
-fn the_rule_on_recorded_pairs_and_on_old_rows() {
+fn recorded_pairs_and_old_rows_are_decided_by_the_rule() {
     let Some(directory) = recordings() else { return };
     let row = |name: &str| rows(&directory.join(name)).remove(0);
     for (kind, alone, both) in [
