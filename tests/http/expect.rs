@@ -1,9 +1,9 @@
-//! What an answer should be: shapes, errors, and every error's one form.
+//! Checks of answers: their fields, and the common form of all errors.
 
 use paperbourse_test_support::Response;
 use serde_json::Value;
 
-/// The JSON type of a field, or what its text must look like.
+/// The JSON type of a field, or the format of its text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Integer,
@@ -19,7 +19,7 @@ pub(crate) enum Kind {
     Object,
 }
 
-/// Checks that an object has these fields and no others, each of its type.
+/// Checks that an object has exactly these fields with these types.
 #[track_caller]
 pub(crate) fn check_fields(value: &Value, fields: &[(&str, Kind)]) {
     let object = value.as_object().unwrap_or_else(|| panic!("an object: {value}"));
@@ -59,7 +59,7 @@ fn is_time(text: &str) -> bool {
     text.ends_with('Z') && text.parse::<jiff::Timestamp>().is_ok()
 }
 
-/// Checks an error: its status, its code, and the form that all of them have.
+/// Checks an error: its status, its code, and the common form of all errors.
 #[track_caller]
 pub(crate) fn check_error(response: &Response, status: u16, code: &str) {
     assert_eq!(
@@ -90,12 +90,12 @@ pub(crate) fn check_error(response: &Response, status: u16, code: &str) {
     assert_eq!(response.header("www-authenticate").is_some(), status == 401);
 }
 
-/// Checks a 422: all failing fields in the order of the body, as `body.quantity: greater_than`.
+/// Checks a 422 and its failing fields, in the body's order, such as `body.quantity: greater_than`.
 #[track_caller]
 pub(crate) fn check_invalid(response: &Response, fields: &[&str]) {
     check_error(response, 422, "VALIDATION_FAILED");
     let body = response.json();
-    let told: Vec<String> = body["detail"]
+    let failing: Vec<String> = body["detail"]
         .as_array()
         .unwrap()
         .iter()
@@ -109,17 +109,17 @@ pub(crate) fn check_invalid(response: &Response, fields: &[&str]) {
             format!("{}: {}", steps.join("."), entry["type"].as_str().unwrap())
         })
         .collect();
-    assert_eq!(told, fields, "{body}");
+    assert_eq!(failing, fields, "{body}");
 }
 
-/// What should become of a request with one field of interest.
+/// The expected outcome of a request with one field of interest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outcome<'a> {
-    /// It is carried out.
+    /// The request succeeds.
     Done,
-    /// The field is well-formed; the request is refused for another reason, told by its code.
+    /// The field is well-formed; the request is refused with this code for another reason.
     Refused(u16, &'a str),
-    /// It cannot be used, for these reasons.
+    /// The request is invalid, for these reasons.
     Invalid(&'a [&'a str]),
 }
 

@@ -1,6 +1,6 @@
-//! A real file system that is full: what traders see, and that it passes by itself.
+//! A real, full file system: what traders see, and that the server recovers by itself.
 //!
-//! `PAPERBOURSE_SMALL_DISK` names a file system of about 6 MB of its own. `.ci/run` mounts one.
+//! `PAPERBOURSE_SMALL_DISK` names a separate file system of about 6 MB. `.ci/run` mounts one.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use super::expect::check_error;
 use super::recording::{buy, sell};
 use super::server::Server;
 
-/// A segment is made again so soon after there is room.
+/// How soon after space is freed the server creates a segment again.
 const RECOVERY_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// More trades than two segments of a MiB can hold, each in a block of its own.
+/// More trades than fit into two segments of a MiB, each in a block of its own.
 const TRADES_MAX: usize = 4_096;
 
 #[test]
@@ -34,7 +34,7 @@ fn a_full_disk_refuses_writes_and_passes_by_itself() {
 
     // Prepared segments take a while to use up; the first refusal is exact.
     let mut connection = server.connect();
-    // What one order buys the next one sells, so that the money lasts.
+    // Each order sells what the one before bought, so that the money lasts.
     let order = |number: usize| {
         let order = if number.is_multiple_of(2) { buy(1) } else { sell(1) };
         let name = format!("order-{number}");
@@ -47,21 +47,21 @@ fn a_full_disk_refuses_writes_and_passes_by_itself() {
             break answer;
         }
         answered.push(answer.text);
-        assert!(answered.len() < TRADES_MAX, "the disk is never full");
+        assert!(answered.len() < TRADES_MAX, "the disk does not fill up");
     };
     check_error(&refused, 503, "JOURNAL_FULL");
     assert!(refused.header("retry-after").is_some());
     assert!(!answered.is_empty());
 
-    // Everything that needs no room goes on.
-    let told = account.get("/v1/account/balance").ok(200);
+    // Everything that needs no space keeps working.
+    let before = account.get("/v1/account/balance").ok(200);
     let last = answered.len() - 1;
     assert_eq!(connection.send(&order(last)).text, answered[last]);
     check_error(&connection.send(&order(answered.len())), 503, "JOURNAL_FULL");
-    assert_eq!(account.get("/v1/account/balance").ok(200), told, "a refusal changed something");
+    assert_eq!(account.get("/v1/account/balance").ok(200), before, "a refusal changed something");
     server.get("/v1/health/live").ok(200);
 
-    // Room again: nobody has to do anything.
+    // With free space the server recovers without help.
     std::fs::remove_file(&filler).unwrap();
     let freed = Instant::now();
     loop {
@@ -71,20 +71,20 @@ fn a_full_disk_refuses_writes_and_passes_by_itself() {
             break;
         }
         check_error(&answer, 503, "JOURNAL_FULL");
-        assert!(freed.elapsed() < RECOVERY_TIME_MAX, "it does not recover");
+        assert!(freed.elapsed() < RECOVERY_TIME_MAX, "the server does not recover");
     }
-    let told = account.get("/v1/account/balance").ok(200);
+    let before = account.get("/v1/account/balance").ok(200);
 
     let server = server.crash_and_restart();
     let after = server.send(&Request::get("/v1/account/balance").key(&key)).ok(200);
-    assert_eq!(after, told);
+    assert_eq!(after, before);
     let mut connection = server.connect();
     for (name, text) in answered.iter().enumerate() {
         assert_eq!(&connection.send(&order(name)).text, text, "order {name}");
     }
 }
 
-/// Takes what is left.
+/// Writes a file until the disk is full.
 fn fill(filler: &PathBuf) {
     use std::io::Write;
     let mut file = std::fs::File::create(filler).unwrap();

@@ -1,4 +1,4 @@
-//! Health, the orderly end, and what is there after a crash.
+//! Health, status, orderly shutdown, and recovery after a crash.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use super::server::{Server, shared};
 use super::socket::Socket;
 
 #[test]
-fn health_is_told() {
+fn health_has_its_fields() {
     let alive = [("status", Text), ("timestamp", Time), ("version", Text)];
     for path in ["/v1/health", "/v1/health/live"] {
         check_fields(&shared().get(path).ok(200), &alive);
@@ -25,12 +25,12 @@ fn health_is_told() {
         assert_eq!((&ready["status"], &ready["checks"]), (&json!("ok"), &checks));
     }
     check_invalid(&shared().get("/v1/health/ready?strict=x"), &["query.strict: bool_parsing"]);
-    // Whoever asks, nobody looks at a credential.
+    // Health ignores credentials.
     shared().send(&Request::get("/v1/health").key("nonsense")).ok(200);
 }
 
 #[test]
-fn the_server_is_told_in_numbers() {
+fn the_status_reports_numbers() {
     let status = shared().get("/v1/status").ok(200);
     assert_eq!((&status["status"], &status["venue"]["name"]), (&json!("ok"), &json!("recorded")));
     let listed = shared().get("/v1/markets?limit=200").ok(200).as_array().unwrap().len();
@@ -39,9 +39,9 @@ fn the_server_is_told_in_numbers() {
     assert_eq!(status["journal"]["kept"], "on disk");
     assert!(status["uptime_seconds"].is_u64() && status["websocket"]["connections"].is_u64());
 
-    let told = shared().get("/v1/time").ok(200).as_u64().unwrap();
+    let time = shared().get("/v1/time").ok(200).as_u64().unwrap();
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
-    assert!((now - 60..=now).contains(&told), "{told} is not {now}");
+    assert!((now - 60..=now).contains(&time), "{time} is not {now}");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_crash_loses_nothing_that_was_answered() {
     assert_eq!(after, before);
     let mut kept = send(Request::get("/v1/keys")).ok(200);
     for (row, before) in kept.as_array_mut().unwrap().iter_mut().zip(keys.as_array().unwrap()) {
-        // When a key was used is told for as long as the process lives.
+        // The time of a key's last use is not kept across a restart.
         row["last_used_at"] = before["last_used_at"].clone();
     }
     assert_eq!(kept, keys);
@@ -102,7 +102,7 @@ fn a_crash_loses_nothing_that_was_answered() {
     assert!(new["order_id"].as_u64() > first.json()["order_id"].as_u64());
 }
 
-/// Above its bound of memory a server takes nothing more in, and does everything else.
+/// Above its memory limit a server refuses what adds to its state, and does everything else.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_full_server_refuses_what_adds_to_it_and_nothing_else() {
@@ -138,7 +138,7 @@ fn a_full_server_refuses_what_adds_to_it_and_nothing_else() {
 }
 
 #[test]
-fn the_end_finishes_what_is_in_flight() {
+fn a_shutdown_finishes_requests_in_flight() {
     let mut server = Server::unlimited();
     let (key, request) = {
         let account = server.account();

@@ -1,7 +1,7 @@
 //! The HTTP contract, row by row, against the real binary.
 //!
-//! Every file starts servers on ports of their own, or shares one where accounts keep tests apart.
-//! Prices come from a recording that is written here, so that every fill can be told in advance.
+//! Tests start their own servers, or share one where separate accounts keep them apart. Prices come
+//! from a recording that is written here, so that every fill is known in advance.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Of several things that are wrong, the first by the contract's order is told.
+//! A request with several errors is refused for the first one, in the contract's order.
 
 use paperbourse_test_support::Request;
 use serde_json::{Value, json};
@@ -12,8 +12,7 @@ fn too_large(request: Request) -> Request {
     request.body(vec![b'x'; 64 * 1024 + 1])
 }
 
-/// Route, body size, credential, permission, body: each row has everything wrong from its own place
-/// on.
+/// Route, body size, credential, permission, body: each row is wrong from its own check on.
 #[test]
 fn before_the_operation() {
     let account = shared().account();
@@ -42,7 +41,7 @@ fn before_the_operation() {
     }
 }
 
-/// The head of a trade with this body, and then the body.
+/// The head and the body of a trade, separately.
 fn parted(key: &str, body: &str) -> (Vec<u8>, Vec<u8>) {
     let request = Request::new("POST", "/trade").body(body).key(key);
     let mut head = request.header("expect", "100-continue").to_bytes();
@@ -50,7 +49,7 @@ fn parted(key: &str, body: &str) -> (Vec<u8>, Vec<u8>) {
     (head, body)
 }
 
-/// What is refused without its body is answered before any of it has come.
+/// A request refused regardless of its body is answered before any of the body arrives.
 #[test]
 fn strangers_are_refused_before_they_send_a_body() {
     let server = Server::start(&["--public-rate", "1/1"]);
@@ -79,7 +78,7 @@ fn strangers_are_refused_before_they_send_a_body() {
     }
 }
 
-/// A bot that is refused without a look at its body sends the next request on the same connection.
+/// After a refusal that ignores the body, a bot can send its next request on the same connection.
 #[test]
 fn a_bot_that_is_refused_keeps_its_connection() {
     let server = Server::start(&["--tier", "free=unlimited/2/2/5", "--address-limits", "off"]);
@@ -108,7 +107,7 @@ fn a_key_that_is_revoked_while_its_body_is_on_the_way_is_refused() {
     let (head, body) = parted(key["raw_key"].as_str().unwrap(), &buy(1).to_string());
     let mut connection = shared().connect();
     connection.write(&head);
-    // The key was good when the body was asked for.
+    // The key was still valid when the server requested the body.
     assert_eq!(connection.read(false).status, 100);
     account.delete(format!("/v1/keys/{}", key["id"])).ok(200);
     connection.write(&body);
@@ -118,7 +117,7 @@ fn a_key_that_is_revoked_while_its_body_is_on_the_way_is_refused() {
 
 /// Credential, limit, permission, body.
 #[test]
-fn the_limit_stands_between_credential_and_permission() {
+fn the_limit_is_checked_between_credential_and_permission() {
     let server = Server::start(&["--tier", "free=unlimited/1/2/5", "--address-limits", "off"]);
     let account = server.account_with(&json!({"permissions": ["read"]}), None);
     account.get("/v1/orders").ok(200);
@@ -129,8 +128,8 @@ fn the_limit_stands_between_credential_and_permission() {
     Refused(404, "NOT_FOUND").check(&account.get("/nowhere"));
 }
 
-/// The business rules of a trade: each row breaks its own rule and as many of the later ones as can
-/// be broken with it.
+/// The business rules of a trade: each row breaks its own rule and as many of the later ones as
+/// possible.
 #[test]
 fn rules_of_a_trade() {
     let account = shared().account();
@@ -161,7 +160,7 @@ fn rules_of_a_trade() {
     for (request, outcome) in rows {
         outcome.check(&account.send(request));
     }
-    // 100 at 0.50 and 1,000 at 0.53 cost a cent more than there is.
+    // 100 at 0.50 and 1,000 at 0.53 cost a cent more than the balance.
     let poor = Server::start(&["--starting-balance", "579.99", "--address-limits", "off"]);
     let account = poor.account();
     Refused(400, "INSUFFICIENT_BALANCE").check(&account.post("/trade", &buy(1_100)));

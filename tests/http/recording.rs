@@ -1,4 +1,4 @@
-//! A venue whose every price is known in advance: invented markets, written as a recording.
+//! A venue whose prices are all known in advance: invented markets, written as a recording.
 
 use std::fs;
 use std::path::Path;
@@ -17,15 +17,15 @@ pub(crate) const PAUSED: &str =
     "0x0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d";
 pub(crate) const RESOLVED: &str =
     "0x0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e";
-/// A fee with exponent 3, which nobody computes.
+/// A fee with exponent 3, which is unsupported.
 pub(crate) const ODD_FEE: &str =
     "0x0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f";
-/// Open, and no book was ever told.
+/// Open, but without any book.
 pub(crate) const BOOKLESS: &str =
     "0x1010101010101010101010101010101010101010101010101010101010101010";
-/// How many more markets there are, each with the book of [`PLAIN`].
+/// The number of other markets, each with the book of [`PLAIN`].
 pub(crate) const OTHERS: usize = 60;
-/// All markets.
+/// The number of all markets.
 pub(crate) const MARKETS: usize = 7 + OTHERS;
 
 /// The id of one of the other markets.
@@ -33,7 +33,7 @@ pub(crate) fn other(number: usize) -> String {
     format!("0x{:064x}", 0xffff_0000 + number)
 }
 
-/// The token of an outcome of the market at this place of the list.
+/// The token of an outcome, by the market's index in the list.
 pub(crate) fn token_id(place: usize, outcome: usize) -> String {
     format!("{}", 700_000 + 2 * place + outcome)
 }
@@ -43,7 +43,7 @@ pub(crate) fn buy(quantity: i64) -> Value {
     json!({"market_id": PLAIN, "outcome": "Yes", "side": "BUY", "quantity": quantity})
 }
 
-/// An order that gives some of it back.
+/// An order that sells shares of the same outcome.
 pub(crate) fn sell(quantity: i64) -> Value {
     json!({"market_id": PLAIN, "outcome": "Yes", "side": "SELL", "quantity": quantity})
 }

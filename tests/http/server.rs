@@ -1,4 +1,4 @@
-//! The binary as a process: started on a free port, killed when nobody needs it any more.
+//! The binary as a process: started on a free port, killed when no longer needed.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use super::recording;
 
-/// Limits that no test of something else meets.
+/// Limits that tests of other things never reach.
 const UNLIMITED: [&str; 8] = [
     "--tier",
     "free=unlimited/unlimited/2/5,pro=unlimited/unlimited/10/20",
@@ -86,19 +86,19 @@ impl Server {
         Self::start(&UNLIMITED)
     }
 
-    /// The same with these flags besides.
+    /// A server without limits, with these additional flags.
     pub(crate) fn unlimited_with(flags: &[&str]) -> Self {
         Self::start(&[&UNLIMITED[..], flags].concat())
     }
 
-    /// The same with its data on this file system.
+    /// A server without limits, with its data on this file system.
     pub(crate) fn unlimited_on(disk: &Path) -> Self {
         let folder = TempDir::new_in(disk).unwrap();
         recording::write(&folder.path().join("recording"));
         Self::start_in(Arc::new(folder), &UNLIMITED)
     }
 
-    /// A server that may have so many files open.
+    /// A server that may have this many open files.
     pub(crate) fn with_open_files(open_files_max: u32, flags: &[&str]) -> Self {
         let folder = TempDir::new().unwrap();
         recording::write(&folder.path().join("recording"));
@@ -108,7 +108,7 @@ impl Server {
         Self::start_by(shell, Arc::new(folder), flags)
     }
 
-    /// A server without limits whose venue has described its markets and told no book.
+    /// A server without limits whose venue listed its markets but sent no books.
     pub(crate) fn bookless() -> Self {
         let folder = TempDir::new().unwrap();
         recording::write(&folder.path().join("recording"));
@@ -122,7 +122,7 @@ impl Server {
         Self::start_in(Arc::new(folder), &UNLIMITED)
     }
 
-    /// The first log line with this text, once there is one.
+    /// Waits for the first log line with this text.
     #[track_caller]
     pub(crate) fn logged(&self, text: &str) -> String {
         self.process.logged(text)
@@ -155,12 +155,12 @@ impl Server {
         Self { address, process, folder, issuer }
     }
 
-    /// Ends the process as a crash would, and starts another one on what it left.
+    /// Kills the process as a crash would, and starts another on the same data.
     pub(crate) fn crash_and_restart(self) -> Self {
         self.crash_and_restart_with(&[])
     }
 
-    /// The same with flags besides those of an unlimited server.
+    /// The same, with flags in addition to those of an unlimited server.
     pub(crate) fn crash_and_restart_with(self, flags: &[&str]) -> Self {
         let Self { process, folder, .. } = self;
         process.kill();
@@ -171,12 +171,12 @@ impl Server {
         self.folder.path().join("data")
     }
 
-    /// Sends the signal that asks a process to end.
+    /// Sends the signal for an orderly shutdown.
     pub(crate) fn terminate(&self) {
         self.process.signal("-TERM");
     }
 
-    /// How the process has ended.
+    /// Waits for the process to end.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         self.process.wait()
     }
@@ -194,29 +194,29 @@ impl Server {
         self.send(&Request::get(path))
     }
 
-    /// An access token that is good for an hour.
+    /// An access token that is valid for an hour.
     pub(crate) fn token(&self, subject: &str, tier: Option<Tier>) -> String {
         self.issuer.mint(subject, tier, 3_600, Timestamp::now()).unwrap()
     }
 
-    /// An access token of an hour that ends so many seconds from now.
+    /// An access token that expires in this many seconds.
     pub(crate) fn token_that_ends_in(&self, subject: &str, seconds: i64) -> String {
         let then = Timestamp::from_seconds(Timestamp::now().seconds() + seconds - 3_600);
         self.issuer.mint(subject, None, 3_600, then).unwrap()
     }
 
-    /// An access token that was good for an hour, some hours ago.
+    /// An access token that expired hours ago.
     pub(crate) fn expired_token(&self, subject: &str) -> String {
         let then = Timestamp::from_seconds(Timestamp::now().seconds() - 3 * 3_600);
         self.issuer.mint(subject, None, 3_600, then).unwrap()
     }
 
-    /// An account of its own, with every permission and a free key.
+    /// A new account with a free key that has every permission.
     pub(crate) fn account(&self) -> Account<'_> {
         self.account_with(&json!({"permissions": ["read", "trade", "admin"]}), None)
     }
 
-    /// An account of its own whose first key is asked for like this.
+    /// A new account, bootstrapped with this request.
     #[track_caller]
     pub(crate) fn account_with(&self, request: &Value, tier: Option<Tier>) -> Account<'_> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -234,7 +234,7 @@ impl Server {
     }
 }
 
-/// What `paperbourse token` prints.
+/// The output of `paperbourse token`.
 pub(crate) fn printed_token(data: &Path, subject: &str) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_paperbourse"))
         .args(["token", "--subject", subject, "--data"])
@@ -272,7 +272,7 @@ impl Account<'_> {
         self.server.send(&Request::post("/v1/keys", request).bearer(&self.token)).ok(201)
     }
 
-    /// Buys shares of the first outcome of the plain market; the result.
+    /// Buys shares of the first outcome of the plain market. Returns the result.
     #[track_caller]
     pub(crate) fn buy(&self, quantity: i64) -> Value {
         self.post("/trade", &recording::buy(quantity)).ok(200)

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::server::Server;
 
-/// What came.
+/// A received frame.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Frame {
     Text(Value),
@@ -19,9 +19,9 @@ pub(crate) enum Frame {
     End,
 }
 
-/// The first byte of a frame that is a whole text message.
+/// The first byte of a frame with a whole text message.
 pub(crate) const TEXT: u8 = 0x81;
-/// The same for a message whose rest would follow.
+/// The first byte of a frame with the first part of a text message.
 pub(crate) const TEXT_BEGINS: u8 = 0x01;
 pub(crate) const BINARY: u8 = 0x82;
 pub(crate) const CLOSE: u8 = 0x88;
@@ -31,7 +31,7 @@ pub(crate) struct Socket {
     stream: BufReader<TcpStream>,
 }
 
-/// The request for an upgrade, credential aside.
+/// An upgrade request without a credential.
 pub(crate) fn upgrade(path: &str) -> Request {
     Request::get(path)
         .header("upgrade", "websocket")
@@ -41,7 +41,7 @@ pub(crate) fn upgrade(path: &str) -> Request {
 }
 
 impl Socket {
-    /// Sends the request; the response instead when it is no upgrade.
+    /// Sends the request. Returns the response as an error if it is no upgrade.
     pub(crate) fn open(server: &Server, request: &Request) -> Result<Self, Response> {
         let mut connection = server.connect();
         let response = connection.send(request);
@@ -53,7 +53,7 @@ impl Socket {
         Ok(Self { stream: connection.into_stream() })
     }
 
-    /// A socket of prices that has said hello.
+    /// Opens a price socket and reads its first frame.
     #[track_caller]
     pub(crate) fn prices(server: &Server, key: &str) -> Self {
         let mut socket = Self::open(server, &upgrade("/v1/ws/prices").key(key)).unwrap();
@@ -71,7 +71,7 @@ impl Socket {
         self.say(&json!({"action": "subscribe", "markets": markets}));
     }
 
-    /// Sends a frame with this first byte, masked as a client's must be.
+    /// Sends a frame with this first byte, masked as clients must.
     pub(crate) fn send(&mut self, first: u8, payload: &[u8]) {
         let mut frame = vec![first];
         match (u8::try_from(payload.len()), u16::try_from(payload.len())) {
@@ -88,7 +88,7 @@ impl Socket {
         let mask = [7, 11, 13, 17];
         frame.extend_from_slice(&mask);
         frame.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
-        // A server that has closed need not take it.
+        // The server may have closed the connection already.
         let _ = self.stream.get_mut().write_all(&frame);
     }
 
@@ -130,14 +130,14 @@ impl Socket {
         }
     }
 
-    /// Closes in agreement with the server, which has given up the socket's place by then.
+    /// Closes the socket with a handshake, after which the server has freed its slot.
     #[track_caller]
     pub(crate) fn end(mut self) {
         self.send(CLOSE, &1000_u16.to_be_bytes());
         assert_eq!(self.close_code(), 1000);
     }
 
-    /// The next text frame of this type; others are let pass.
+    /// The next text frame of this type; skips others.
     #[track_caller]
     pub(crate) fn text_of(&mut self, kind: &str) -> Value {
         loop {
@@ -148,7 +148,7 @@ impl Socket {
         }
     }
 
-    /// The code that the server closes with; text frames before it are let pass.
+    /// The code of the server's close frame; skips other frames before it.
     #[track_caller]
     pub(crate) fn close_code(&mut self) -> u16 {
         loop {

@@ -1,4 +1,4 @@
-//! The price socket as a client sees it.
+//! The price socket from the client's side.
 
 use std::time::{Duration, Instant};
 
@@ -20,13 +20,13 @@ fn ws_token(account: &Account<'_>, key: &str) -> String {
     token["token"].as_str().unwrap().to_owned()
 }
 
-/// Opens a socket whatever its credential; the first thing that comes.
+/// Opens a socket with any credential, and returns the first frame.
 fn first_frame(request: &Request) -> Frame {
     Socket::open(shared(), request).unwrap().next()
 }
 
 #[test]
-fn the_first_frame_says_whose_socket_it_is() {
+fn the_first_frame_names_the_account_of_the_socket() {
     let account = shared().account();
     let order = account.buy(1);
     let path = format!("/trades/{}/comments", order["order_id"]);
@@ -72,7 +72,7 @@ fn a_credential_that_is_not_good_enough_is_closed_4001() {
         upgrade(&format!("{PATH}?token={long}")),
         upgrade(&format!("{PATH}?token={of_revoked}")),
         upgrade(&format!("{PATH}?token={of_trades}")),
-        // What stands in the address decides.
+        // A token in the URL takes precedence.
         upgrade(&format!("{PATH}?token=nonsense")).key(&account.key),
     ] {
         assert_eq!(first_frame(&request), Frame::Close(4001));
@@ -80,7 +80,7 @@ fn a_credential_that_is_not_good_enough_is_closed_4001() {
 }
 
 #[test]
-fn what_is_no_upgrade_is_told_so() {
+fn a_request_that_is_no_upgrade_gets_426() {
     let account = shared().account();
     let offer = |request: Request| {
         request.header("upgrade", "websocket").header("connection", "Upgrade").key(&account.key)
@@ -97,10 +97,10 @@ fn what_is_no_upgrade_is_told_so() {
         assert_eq!(response.header("upgrade"), Some("websocket"));
         assert_eq!(response.header("connection"), Some("upgrade"));
         assert_eq!(response.header("sec-websocket-version"), Some("13"));
-        // It was an ordinary request, and the connection goes on.
+        // It was an ordinary request, so the connection stays open.
         connection.send(&Request::get("/v1/health")).ok(200);
     }
-    // None of these has taken a place among the account's sockets.
+    // None of these counted as a socket of the account.
     Socket::prices(shared(), &account.key);
     let head = upgrade_with("HEAD").key(&account.key);
     assert_eq!(shared().send(&head).status, 426);
@@ -112,9 +112,9 @@ fn upgrade_with(method: &'static str) -> Request {
     request.header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
 }
 
-/// A client that has read the close frame may come back at once.
+/// A client that has read the close frame may reconnect at once.
 #[test]
-fn a_place_is_free_before_its_close_frame_is_read() {
+fn a_socket_stops_counting_before_its_close_frame_is_read() {
     let account = shared().account();
     let _other = Socket::prices(shared(), &account.key);
     for _ in 0..30 {
@@ -133,7 +133,7 @@ fn the_tier_caps_the_open_sockets_of_an_account() {
         for key in [&account.key, other_key] {
             assert_eq!(first_frame(&upgrade(PATH).key(key)), Frame::Close(4002), "{tier}");
         }
-        // Another account is not concerned, and a place that is given up is free.
+        // Other accounts are not affected, and a closed socket no longer counts.
         Socket::prices(shared(), &shared().account().key);
         open.pop().unwrap().end();
         Socket::prices(shared(), other_key);
@@ -214,7 +214,7 @@ fn prices_follow_the_market() {
 }
 
 #[test]
-fn a_frame_that_cannot_be_used_is_answered_and_the_socket_stays() {
+fn an_unusable_frame_is_answered_and_the_socket_stays() {
     let account = shared().account();
     let mut socket = Socket::prices(shared(), &account.key);
     for message in [
@@ -260,7 +260,7 @@ fn a_socket_has_at_most_fifty_markets() {
 }
 
 #[test]
-fn a_client_that_breaks_the_rules_is_told_how() {
+fn a_client_that_breaks_the_protocol_gets_the_close_code() {
     let largest = {
         let padding = "x".repeat(16 * 1024 - r#"{"action":"ping","x":""}"#.len());
         format!(r#"{{"action":"ping","x":"{padding}"}}"#)
@@ -288,7 +288,7 @@ fn a_client_that_breaks_the_rules_is_told_how() {
 fn a_client_that_sends_too_much_is_closed_1008() {
     let account = shared().account();
     let mut socket = Socket::prices(shared(), &account.key);
-    // A burst of 50 and 20 a second: nobody takes ten seconds to send these.
+    // The limit is a burst of 50 and then 20 a second; sending these takes no ten seconds.
     for _ in 0..250 {
         socket.send(TEXT, br#"{"action":"ping"}"#);
     }
@@ -312,9 +312,9 @@ fn a_revoked_key_loses_its_sockets_within_a_second() {
     assert!(revoked_at.elapsed() < Duration::from_secs(3), "{:?}", revoked_at.elapsed());
 }
 
-/// Whoever opens and closes sockets without end is told to wait, whatever came of them.
+/// A client that keeps opening and closing sockets is rate limited, whatever their outcome.
 #[test]
-fn sockets_open_at_the_pace_of_their_account_or_address() {
+fn opening_sockets_is_limited_by_account_or_address() {
     let server = Server::start(&[
         "--tier",
         "free=unlimited/unlimited/2/5",
@@ -337,11 +337,11 @@ fn sockets_open_at_the_pace_of_their_account_or_address() {
     };
     let by_key = || upgrade(PATH).key(&account.key);
     assert!(refused_after(by_key()).is_some_and(|count| count >= 100));
-    // The limit is the account's: another key of it changes nothing, another account opens one.
+    // The limit belongs to the account: its other keys share it, other accounts do not.
     let token = ws_token(&account, &account.key);
     assert!(refused_after(upgrade(&format!("{PATH}?token={token}"))).is_some_and(|n| n < 60));
     Socket::prices(&server, &server.account().key);
-    // What never becomes a socket counts among the wrong credentials of the address.
+    // Requests that never become a socket count as failed credentials of the address.
     let trades = upgrade(PATH).key(trades["raw_key"].as_str().unwrap());
     assert!(refused_after(trades).is_some_and(|count| count >= 60));
     for request in [upgrade(PATH), upgrade(PATH).bearer(&account.token), upgrade(PATH).key("no")] {
@@ -349,11 +349,10 @@ fn sockets_open_at_the_pace_of_their_account_or_address() {
     }
 }
 
-/// The tier that an access token entitles to is known until that token ends, and so long lives a
-/// socket that it has opened.
+/// The tier of an access token is known until the token expires, so its sockets live until then.
 #[test]
 fn a_socket_ends_with_the_access_token_behind_it() {
-    // Tokens are good for a minute more than they say.
+    // Tokens are accepted for a minute after they expire.
     for seconds in [2, 8, 30] {
         let account = shared().account();
         let token = shared().token_that_ends_in(&account.subject, seconds - 60);
