@@ -1,6 +1,6 @@
-//! Whose limits a request counts against when it comes through a proxy, and when it only says so.
+//! The address whose limits a request counts against, through a real proxy and a pretended one.
 //!
-//! The tests connect from this machine, so a server that trusts `127.0.0.1` takes them for its
+//! The tests connect from this machine, so a server that trusts `127.0.0.1` treats them as its
 //! proxy.
 
 use paperbourse_test_support::Request;
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::expect::check_error;
 use super::server::Server;
 
-/// The status of a bootstrap with a new identity that the proxy hands on with these lines.
+/// The status of a bootstrap with a new identity that the proxy forwards with these header lines.
 fn bootstrap(server: &Server, subject: &str, lines: &[&str]) -> u16 {
     let token = server.token(subject, None);
     let request = Request::post("/v1/keys/bootstrap", &json!({})).bearer(&token);
@@ -17,7 +17,7 @@ fn bootstrap(server: &Server, subject: &str, lines: &[&str]) -> u16 {
     server.send(&lines.iter().fold(request, forward)).status
 }
 
-/// Each row is sent once, in order; a bucket holds three, and then one a minute.
+/// Sends each row once, in order; a bucket holds three, and refills one a minute.
 #[track_caller]
 fn check(flags: &[&str], rows: &[(&[&str], u16)]) {
     let limits = ["--tier", "free=unlimited/unlimited/2/5", "--bootstrap-rate", "1/3"];
@@ -40,7 +40,7 @@ fn clients_behind_one_proxy_have_buckets_of_their_own() {
             (one, 201),
             (one, 429),
             (other, 201),
-            // What a client writes itself stands before what the proxy knows.
+            // The client's own header comes before the address that the proxy adds.
             (&["198.51.100.7, 203.0.113.1"], 429),
             (&["198.51.100.8", "203.0.113.1"], 429),
             (&["203.0.113.2, 203.0.113.1"], 429),
@@ -53,7 +53,7 @@ fn clients_behind_one_proxy_have_buckets_of_their_own() {
 }
 
 #[test]
-fn a_client_that_only_says_that_it_is_another_is_not_believed() {
+fn a_client_without_a_trusted_proxy_cannot_claim_another_address() {
     for flags in [&[][..], &["--trusted-proxy", "10.0.0.0/8,fd00::/8"]] {
         check(
             flags,
@@ -77,7 +77,7 @@ fn several_proxies_in_a_row_are_walked_through() {
             (&["203.0.113.1", "10.1.2.3"], 201),
             (&["192.0.2.1, 203.0.113.1, 10.0.0.9, 10.0.0.8"], 201),
             (&["203.0.113.1"], 429),
-            // A hop that says nothing useful counts itself.
+            // A hop without a usable header counts as the client.
             (&["nonsense, 10.0.0.7"], 201),
             (&["10.0.0.7"], 201),
             (&["unknown", "10.0.0.7"], 201),
@@ -102,9 +102,9 @@ fn an_ipv6_client_counts_by_its_network() {
     );
 }
 
-/// All three limits go by the address of the client, and none of them by that of the proxy.
+/// All three limits count by the client's address, and none by the proxy's.
 #[test]
-fn every_limit_by_address_is_configurable_and_goes_by_the_client() {
+fn every_limit_by_address_is_configurable_and_counts_by_client() {
     let server = Server::start(&[
         "--tier",
         "free=unlimited/unlimited/2/5",
@@ -131,15 +131,15 @@ fn every_limit_by_address_is_configurable_and_goes_by_the_client() {
             server.send(&request.clone().header("x-forwarded-for", format!("6.6.6.6, {client}")))
         };
         for (request, count, status) in [(&public, 2, 200), (&wrong, 3, 401)] {
-            // Fewer than a second's worth of requests, but a slow machine may add some.
+            // Less than a second's worth of requests, but a slow machine may add some.
             let passed = (0..100).take_while(|_| from(request).status == status).count();
             assert!((count..100).contains(&passed), "{passed} of {count} from {client}");
         }
-        // A socket's token is a credential as well; the bucket is empty, or soon will be.
+        // A socket's token is a credential too; the bucket is empty, or soon will be.
         assert!((0..100).any(|_| from(&socket).status == 429), "sockets from {client}");
         from(&bootstrap(format!("first-of-{client}"))).ok(201);
         check_error(&from(&bootstrap(format!("second-of-{client}"))), 429, "RATE_LIMIT_EXCEEDED");
-        // Whatever else came from there, a good key is served.
+        // A valid key is served, whatever else came from the address.
         for _ in 0..10 {
             from(&valid).ok(200);
         }

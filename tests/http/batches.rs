@@ -51,11 +51,11 @@ fn a_repeated_batch_replays_entry_by_entry() {
     }
     assert_eq!(again, first);
     assert_eq!(account.balance(), "998.5");
-    // The header names entries by their places: without it, or under another, they are new.
+    // The header names entries by index: without it, or under another name, they are new.
     let answer = send(&account, &[buy(1)], "another").ok(200);
     assert!(answer["results"][0].get("is_replay").is_none());
-    // Another order in a place that is taken is a conflict of that entry alone. The second place
-    // was not: its entry had a name of its own.
+    // Another order at a used index is a conflict of that entry alone. The second index was not
+    // used: its entry had a name of its own.
     let answer = send(&account, &[buy(7), buy(1)], "batch").ok(200);
     let errors = [&json!("IDEMPOTENCY_KEY_REUSE"), &Value::Null];
     assert_eq!(column(&answer, "error"), errors);
@@ -70,7 +70,7 @@ fn names_are_shared_with_single_trades() {
     assert_eq!(column(&answer, "is_replay"), [&json!(true), &Value::Null]);
     let replay = account.post("/trade", &named(buy(4), "new"));
     assert_eq!(replay.header("idempotent-replayed"), Some("true"));
-    // A batch's name is not an order's.
+    // A batch's name is not the name of an order.
     send(&account, &[buy(1)], "header").ok(200);
     let request = Request::post("/trade", &buy(9)).header("idempotency-key", "header");
     account.send(request).ok(200);

@@ -1,4 +1,4 @@
-//! Comments on trades: written, listed, taken back.
+//! Comments on trades: written, listed, deleted.
 
 use paperbourse_test_support::Request;
 use serde_json::json;
@@ -7,7 +7,7 @@ use super::expect::Outcome::{self, Done, Invalid, Refused};
 use super::expect::{Kind, check_error, check_fields, check_invalid};
 use super::server::{Account, shared};
 
-/// So many comments may one author have on one order.
+/// The most comments of one author on one order.
 const COMMENTS_OF_AUTHOR: usize = 20;
 
 fn path(account: &Account<'_>) -> String {
@@ -106,7 +106,7 @@ fn a_list_is_a_page_oldest_first() {
 }
 
 #[test]
-fn anybody_with_an_account_comments_and_only_the_author_deletes() {
+fn any_account_comments_and_only_the_author_deletes() {
     let (owner, stranger) = (shared().account(), shared().account());
     let path = path(&owner);
     let comment = stranger.post(&*path, &json!({"content": "not mine"})).ok(200);
@@ -134,7 +134,7 @@ fn one_author_leaves_room_for_others_on_an_order() {
     }
     owner.post(&*path, &body).ok(200);
     stranger.post(&*other_path, &body).ok(200);
-    // What is taken back makes room for one.
+    // Deleting a comment makes room for another.
     stranger.delete(format!("/comments/{}", newest["id"])).ok(200);
     stranger.post(&*path, &body).ok(200);
     check_error(&stranger.post(&*path, &body), 400, "COMMENT_LIMIT_EXCEEDED");

@@ -1,4 +1,4 @@
-//! What holds for every connection, whatever it asks.
+//! What holds for every connection, whatever its requests.
 
 use paperbourse_test_support::{Connection, PATIENCE, Request};
 
@@ -15,7 +15,7 @@ fn head_is_get_without_a_body() {
     let comments = format!("/trades/{order_id}/comments");
     let market = format!("/v1/markets/{PLAIN}");
     let book = format!("{market}/book");
-    // Times are written without needless zeros, so what tells the time now has no steady length.
+    // Timestamps have no trailing zeros, so answers with the current time vary in length.
     for (path, is_steady) in [
         ("/v1/keys", false),
         ("/v1/keys/tiers", true),
@@ -32,7 +32,7 @@ fn head_is_get_without_a_body() {
         ("/v1/orders/9007199254740990", true),
     ] {
         let get = connection.send(&Request::get(path).key(&account.key));
-        // On the same connection: a body that came all the same would be read as the next answer.
+        // On the same connection: an unexpected body would be read as the next answer.
         let head = connection.send(&Request::new("HEAD", path).key(&account.key));
         assert_eq!((head.status, head.text.as_str()), (get.status, ""), "{path}");
         let length = head.header("content-length");
@@ -57,7 +57,7 @@ fn a_request_id_is_echoed_or_made() {
         let made = send(id);
         assert!(!made.is_empty() && made.as_bytes() != id && made.is_ascii(), "{made}");
     }
-    assert_ne!(send(b""), send(b""), "each request has its own");
+    assert_ne!(send(b""), send(b""), "two requests have the same id");
     for path in ["/nowhere", "/trade", "/v1/orders", "/v1/health", "/v1/health/ready"] {
         let response = shared().send(&Request::get(path).header("x-request-id", "mine"));
         assert_eq!(response.header("x-request-id"), Some("mine"), "{path}");
@@ -87,7 +87,7 @@ fn a_connection_serves_many_requests_in_their_order() {
 }
 
 #[test]
-fn a_client_that_asks_for_the_end_gets_it() {
+fn a_client_that_requests_a_close_gets_it() {
     let mut connection = shared().connect();
     let response = connection.send(&Request::get("/v1/markets").header("connection", "close"));
     response.ok(200);
@@ -99,7 +99,7 @@ fn a_client_that_asks_for_the_end_gets_it() {
 }
 
 #[test]
-fn a_body_that_nobody_reads_does_not_become_a_request() {
+fn an_unread_body_does_not_become_a_request() {
     let smuggled = Request::get("/v1/health").to_bytes();
     for path in ["/nowhere", "/v1/health", "/v1/health/ready"] {
         let mut connection = shared().connect();
@@ -134,7 +134,7 @@ fn a_request_names_its_host_once() {
     }
 }
 
-/// Answers of every kind, also those that no handler makes.
+/// Answers of every kind, including those that no handler makes.
 #[test]
 fn no_answer_is_to_be_sniffed() {
     let server = Server::start(&["--connections-max", "2", "--admin-listen", "127.0.0.1:0"]);
@@ -175,7 +175,7 @@ fn a_body_that_is_too_large_is_refused_before_it_is_sent() {
 }
 
 #[test]
-fn a_client_that_waits_to_be_asked_is_asked() {
+fn a_client_that_waits_for_100_continue_gets_it() {
     let account = shared().account();
     let body = buy(1).to_string();
     let request = Request::new("POST", "/trade").body(&*body).key(&account.key);
@@ -188,12 +188,12 @@ fn a_client_that_waits_to_be_asked_is_asked() {
     connection.read(false).ok(200);
 }
 
-/// Two connections, for whoever comes first.
+/// A limit of two connections.
 const CONNECTIONS_OF_TWO: [&str; 6] =
     ["--connections-max", "2", "--connections-per-address", "10", "--address-limits", "off"];
 
-/// A connection that has a place, on which this was answered. The places of others are given up a
-/// moment after they end.
+/// An admitted connection, on which this request was answered. Retries, because ended connections
+/// free their slots a moment later.
 fn served(server: &Server, request: &Request) -> Connection {
     let started = std::time::Instant::now();
     loop {
@@ -201,7 +201,7 @@ fn served(server: &Server, request: &Request) -> Connection {
         if connection.send(request).status == 200 {
             return connection;
         }
-        assert!(started.elapsed() < PATIENCE, "no place");
+        assert!(started.elapsed() < PATIENCE, "no free slot");
     }
 }
 
@@ -216,7 +216,7 @@ fn the_idlest_stranger_makes_room_for_a_newcomer() {
         let mut stranger = served(&server, &markets);
         let mut next = served(&server, &markets);
         assert!(stranger.is_ended());
-        // A head that never ends holds no place either.
+        // An incomplete request head holds no slot either.
         next.write(b"GET /v1/markets HTTP/1.1\r\nhost: x\r\nx-slow: ");
     }
     bot.send(&known).ok(200);
@@ -238,7 +238,7 @@ fn one_address_does_not_get_every_connection() {
 }
 
 #[test]
-fn what_an_operator_may_have_forgotten_is_logged() {
+fn likely_mistakes_of_an_operator_are_logged() {
     let forwarded = Request::get("/v1/markets").header("x-forwarded-for", "192.0.2.1");
     let line = "ignored X-Forwarded-For";
     let server = Server::start(&["--admin-listen", "0.0.0.0:0"]);
@@ -258,7 +258,7 @@ fn what_an_operator_may_have_forgotten_is_logged() {
 }
 
 #[test]
-fn the_connection_past_the_cap_is_told_to_come_back() {
+fn a_connection_above_the_cap_gets_503_with_retry_after() {
     let server = Server::start(&CONNECTIONS_OF_TWO);
     let account = server.account();
     let known = Request::get("/v1/orders").key(&account.key);
@@ -276,6 +276,6 @@ fn the_connection_past_the_cap_is_told_to_come_back() {
     drop(held);
     let started = std::time::Instant::now();
     while server.connect().send(&health).status != 200 {
-        assert!(started.elapsed() < PATIENCE, "the place is not given up");
+        assert!(started.elapsed() < PATIENCE, "the slot is not freed");
     }
 }

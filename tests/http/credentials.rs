@@ -1,4 +1,4 @@
-//! Who may do what: 401 for whoever is not known, 403 for whoever may not.
+//! Authentication and permissions: 401 for unknown callers, 403 for missing permissions.
 
 use paperbourse::http::operation::{Access, Operation, Verb};
 use paperbourse::http::operations::OPERATIONS;
@@ -9,7 +9,7 @@ use super::expect::check_error;
 use super::recording::{PLAIN, buy};
 use super::server::{Server, printed_token, shared};
 
-/// The path of an operation, with things that exist for its parameters.
+/// The path of an operation, with existing things as its parameters.
 fn path_of(operation: &Operation, order_id: &Value) -> String {
     let path = operation.path.as_str();
     let path = path.replace("{condition_id}", PLAIN).replace("{order_id}", &order_id.to_string());
@@ -18,14 +18,15 @@ fn path_of(operation: &Operation, order_id: &Value) -> String {
     path + query
 }
 
-/// Every operation that needs a credential, a socket's aside. Each refuses before it reads a body.
+/// Requests for every operation that needs a credential, except sockets. Each is refused before its
+/// body is read.
 fn guarded_requests() -> impl Iterator<Item = Request> {
     let is_guarded = |access| !matches!(access, Access::Public | Access::Socket);
     let guarded = OPERATIONS.iter().filter(move |operation| is_guarded(operation.access));
     guarded.map(|operation| Request::new(operation.method.as_str(), path_of(operation, &json!(64))))
 }
 
-/// Every operation that needs none.
+/// The paths of all public operations.
 fn public_paths(order_id: &Value) -> impl Iterator<Item = String> {
     let public = OPERATIONS.iter().filter(|operation| operation.access == Access::Public);
     public.map(|operation| {
@@ -35,16 +36,16 @@ fn public_paths(order_id: &Value) -> impl Iterator<Item = String> {
 }
 
 #[test]
-fn what_needs_a_credential_says_so() {
+fn a_missing_credential_is_refused() {
     for request in guarded_requests() {
         check_error(&shared().send(&request), 401, "MISSING_AUTH");
-        // A variable that is not set makes an empty header.
+        // A client's unset variable makes an empty header.
         check_error(&shared().send(&request.key("")), 401, "MISSING_AUTH");
     }
 }
 
 #[test]
-fn a_credential_that_is_wrong_is_refused_everywhere() {
+fn a_wrong_credential_is_refused_everywhere() {
     let server = shared();
     let account = server.account();
     let revoked = account.new_key(&json!({}));
@@ -56,7 +57,7 @@ fn a_credential_that_is_wrong_is_refused_everywhere() {
     let tampered = format!("{}A", account.token);
     let order_id = account.buy(1)["order_id"].clone();
     let public = public_paths(&order_id);
-    // Health is answered before anybody is asked who they are.
+    // Health is answered before authentication.
     let public = public.filter(|path| !path.contains("health")).map(Request::get);
     for request in guarded_requests().chain(public) {
         let check = |request: Request, code| check_error(&server.send(&request), 401, code);
@@ -74,7 +75,7 @@ fn a_credential_that_is_wrong_is_refused_everywhere() {
 }
 
 #[test]
-fn public_routes_need_none() {
+fn public_routes_need_no_credential() {
     let account = shared().account();
     for path in public_paths(&account.buy(1)["order_id"]) {
         shared().get(&*path).ok(200);
@@ -83,7 +84,7 @@ fn public_routes_need_none() {
 }
 
 #[test]
-fn a_token_is_taken_where_the_contract_says() {
+fn a_token_is_accepted_where_the_contract_says() {
     let account = shared().account();
     let order_id = account.buy(1)["order_id"].clone();
     let content = json!({"content": "x"});
@@ -134,7 +135,7 @@ fn a_token_without_an_account_finds_nothing_until_it_writes() {
 }
 
 #[test]
-fn the_key_wins_and_on_bootstrap_the_token() {
+fn the_key_takes_precedence_but_on_bootstrap_the_token() {
     let server = shared();
     let (one, other) = (server.account(), server.account());
     let both = |request: Request| request.key(&one.key).bearer(&other.token);
@@ -145,7 +146,7 @@ fn the_key_wins_and_on_bootstrap_the_token() {
     let bootstrap = Request::post("/v1/keys/bootstrap", &json!({}));
     let token = server.token("beside-a-key", None);
     server.send(&bootstrap.clone().key("nonsense").bearer(&token)).ok(201);
-    // A key alone is no token.
+    // A key cannot replace the token.
     check_error(&server.send(&bootstrap.clone().key(&one.key)), 401, "MISSING_AUTH");
     check_error(&server.send(&bootstrap.bearer(&one.key)), 401, "MISSING_AUTH");
     let bearer = Request::get("/v1/keys").bearer(&one.key);
@@ -153,7 +154,7 @@ fn the_key_wins_and_on_bootstrap_the_token() {
 }
 
 #[test]
-fn a_key_does_what_its_permissions_say() {
+fn a_key_may_do_what_its_permissions_allow() {
     let account = shared().account();
     let order_id = account.buy(1)["order_id"].clone();
     let key = |permission| {

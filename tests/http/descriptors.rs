@@ -1,4 +1,4 @@
-//! A server with fewer descriptors than others want connections.
+//! A server with fewer file descriptors than clients want connections.
 
 use std::net::TcpStream;
 
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use super::recording::PLAIN;
 use super::server::Server;
 
-/// What the process may have open.
+/// The process's limit of open files.
 const OPEN_FILES_MAX: u32 = 600;
-/// Journal that takes several segments, in rounds of a batch.
+/// Rounds of a batch that fill several segments of the journal.
 const ROUNDS: usize = 450;
 
-/// One share bought and sold, again and again.
+/// Buys and sells one share repeatedly.
 fn batch() -> Value {
     let order = |side| json!({"market_id": PLAIN, "outcome": "Yes", "side": side, "quantity": 1});
     let orders: Vec<Value> =
@@ -21,7 +21,7 @@ fn batch() -> Value {
     json!({"orders": orders})
 }
 
-/// Strangers hold as many connections as they get, and the journal still makes its files.
+/// Unknown clients hold as many connections as they get, and the journal can still create files.
 #[test]
 fn idle_connections_leave_files_to_the_journal() {
     let server = Server::with_open_files(
@@ -47,9 +47,9 @@ fn idle_connections_leave_files_to_the_journal() {
         assert_eq!(answer["failed"], 0, "{answer}");
     }
     let segments = std::fs::read_dir(server.data().join("journal")).unwrap().count();
-    // Two are there from the start.
-    assert!(segments > 2, "{segments} segments: nothing had to be made");
-    // Whoever shows a key gets in, in the place of a stranger.
+    // Two exist from the start.
+    assert!(segments > 2, "{segments} segments: none was created");
+    // A client with a key replaces a stranger.
     Connection::open(server.address).send(&Request::get("/v1/orders").key(&account.key)).ok(200);
     drop(strangers);
     server.logged("allowing fewer connections than --connections-max");

@@ -1,4 +1,4 @@
-//! A trade beside callers who leave the workers no idle moment.
+//! A trade while other callers keep the workers constantly busy.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,22 +10,22 @@ use paperbourse_test_support::Request;
 use super::recording::buy;
 use super::server::Server;
 
-/// Connections that always have requests on their way.
+/// Connections that always have requests in flight.
 const CONNECTION_COUNT: usize = 300;
 
 /// Threads that keep them busy.
 const FLOODER_COUNT: usize = 4;
 
-/// Requests that are sent at once.
+/// Requests that are sent together.
 const BATCH: usize = 32;
 
-/// How much is answered from one trade to the next.
+/// The bytes of answers between two trades.
 const BYTES_BETWEEN: u64 = 100_000;
 
 const TRADE_COUNT: usize = 5;
 
-/// For a busy machine. A trade that is left to the worker's first idle moment has no answer before
-/// the flood ends.
+/// Long enough for a busy machine. A trade that had to wait for an idle worker would get no answer
+/// before the flood ends.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(6);
 
 #[test]
@@ -37,7 +37,7 @@ fn a_trade_is_answered_beside_a_flood() {
     connection.send(&order).ok(200);
     let (is_over, answered_bytes) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
-        // Also when an answer does not come at all.
+        // The flood also ends if an answer never arrives.
         let _end = EndFlood(&is_over);
         for _ in 0..FLOODER_COUNT {
             scope.spawn(|| flood(&server, &is_over, &answered_bytes));
@@ -75,7 +75,7 @@ fn flood(server: &Server, is_over: &AtomicBool, answered_bytes: &AtomicU64) {
     let open = |_| {
         let mut stream = TcpStream::connect(server.address).unwrap();
         stream.set_nonblocking(true).unwrap();
-        // Two batches are on their way: with the answers to one, another goes out.
+        // Two batches are in flight: after the answers to one, another is sent.
         stream.write_all(&batch.repeat(2)).unwrap();
         (stream, 0)
     };
@@ -83,7 +83,7 @@ fn flood(server: &Server, is_over: &AtomicBool, answered_bytes: &AtomicU64) {
     while !is_over.load(Ordering::Relaxed) {
         for (stream, unmatched) in &mut connections {
             if let Ok(length) = stream.read(&mut buffer) {
-                assert!(length > 0, "the server has ended a connection");
+                assert!(length > 0, "the server closed a connection");
                 answered_bytes.fetch_add(length as u64, Ordering::Relaxed);
                 *unmatched += length;
                 while *unmatched >= batch_bytes {

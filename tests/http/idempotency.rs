@@ -1,4 +1,4 @@
-//! An order with a name happens once, whichever way the name comes.
+//! A named order executes once, whether its name is in the header or in the body.
 
 use paperbourse_test_support::{Request, Response};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ fn send(account: &Account<'_>, order: &Value, header: &str, client_order_id: &st
     account.send(Request::post("/trade", &order).header("idempotency-key", header))
 }
 
-/// Checks that a response is the first one again, byte for byte, and says so.
+/// Checks that a response repeats the first one, byte for byte, and is marked as a replay.
 #[track_caller]
 fn check_replay(first: &Response, again: &Response) {
     assert_eq!((again.status, &again.text), (200, &first.text));
@@ -70,7 +70,7 @@ fn another_order_under_a_used_name_is_a_conflict() {
         other[field] = value;
         check_error(&send(&account, &other, "name", ""), 409, "IDEMPOTENCY_KEY_REUSE");
     }
-    // The same order, written in another way.
+    // The same order, written differently.
     for (field, value) in [
         ("outcome", json!("YES")),
         ("quantity", json!("10.0")),
@@ -96,7 +96,7 @@ fn names_of_two_orders_are_a_conflict() {
 }
 
 #[test]
-fn an_empty_name_is_none() {
+fn an_empty_name_is_no_name() {
     let account = shared().account();
     for _ in 0..2 {
         let response = send(&account, &buy(10), "", "");
@@ -106,9 +106,9 @@ fn an_empty_name_is_none() {
     assert_eq!(account.balance(), "990");
 }
 
-/// Neither of two headers may be dropped in silence: an order would be executed again under it.
+/// Neither of two headers may be ignored: a retry with only that one would execute again.
 #[test]
-fn two_headers_are_no_name() {
+fn two_headers_are_refused() {
     let account = shared().account();
     for (path, body) in [("/trade", buy(10)), ("/v1/orders/batch", json!({"orders": [buy(10)]}))] {
         let request = Request::post(path, &body).header("idempotency-key", "one");
@@ -124,7 +124,7 @@ fn names_belong_to_one_account() {
     send(&one, &buy(10), "shared", "").ok(200);
     let response = send(&other, &buy(20), "shared", "");
     assert_eq!(response.ok(200)["quantity"], 20);
-    // And not to one key: another key of the account replays.
+    // Names do not belong to a key: another key of the account replays.
     let key = one.new_key(&json!({}));
     let request = Request::post("/trade", &buy(10)).header("idempotency-key", "shared");
     let again = shared().send(&request.key(key["raw_key"].as_str().unwrap()));
@@ -132,7 +132,7 @@ fn names_belong_to_one_account() {
 }
 
 #[test]
-fn many_at_once_are_one_order() {
+fn many_concurrent_requests_are_one_order() {
     let account = shared().account();
     let request = Request::post("/trade", &buy(10)).header("idempotency-key", "race");
     let request = request.key(&account.key);

@@ -1,4 +1,4 @@
-//! Every route of keys for every kind of credential and every set of permissions.
+//! Every key route with every kind of credential and every set of permissions.
 
 use paperbourse_test_support::Request;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ fn permission_sets() -> Vec<Vec<&'static str>> {
         .collect()
 }
 
-/// What each route of one key asks for; the path of the key comes first.
+/// A request for each route of one key.
 fn changes(key: &Value) -> [Request; 3] {
     let path = format!("/v1/keys/{}", key["id"]);
     [
@@ -36,7 +36,7 @@ fn a_key_changes_itself_and_with_admin_the_others() {
             let account = shared().account();
             let request = json!({"permissions": permissions});
             let [caller, other] = [(); 2].map(|()| account.new_key(&request));
-            // A key that may less than the caller is another's as well.
+            // A key with fewer permissions than the caller is still another key.
             let change = changes(&other)[route].clone().key(raw(&caller));
             let response = shared().send(&change);
             let alive =
@@ -88,7 +88,7 @@ fn a_key_makes_what_it_has_and_with_admin_anything() {
 }
 
 #[test]
-fn a_list_is_for_who_may_read() {
+fn a_list_needs_the_read_permission() {
     let account = shared().account();
     for permissions in permission_sets() {
         let caller = account.new_key(&json!({"permissions": permissions}));

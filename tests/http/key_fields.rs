@@ -1,4 +1,4 @@
-//! Each field of a request for a key, at both operations that make one.
+//! Each field of a request for a key, for both operations that create one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +10,7 @@ use super::expect::Outcome::{self, Done, Invalid, Refused};
 use super::expect::check_invalid;
 use super::server::{Server, shared};
 
-/// Asks for a key in both ways, each time for an account that has none.
+/// Requests a key with both operations, each time for an account without keys.
 #[track_caller]
 fn check(server: &Server, body: &Value, outcome: Outcome<'_>) {
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -91,7 +91,7 @@ fn permissions() {
 }
 
 #[test]
-fn what_is_not_said_has_a_default() {
+fn missing_fields_have_defaults() {
     let server = shared();
     let nothing: [&[u8]; 4] =
         [b"", b"{}", b" \r\n", br#"{"name":null,"tier":null,"permissions":null}"#];
@@ -106,7 +106,7 @@ fn what_is_not_said_has_a_default() {
 }
 
 #[test]
-fn every_failing_field_is_told() {
+fn every_failing_field_is_reported() {
     let token = shared().token("fails-everywhere", None);
     let body = json!({"name": "n".repeat(101), "tier": "x", "permissions": ["y"]});
     let response = shared().send(&Request::post("/v1/keys/bootstrap", &body).bearer(&token));

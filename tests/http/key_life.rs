@@ -1,4 +1,4 @@
-//! Names of keys, and keys that take the place of others.
+//! Renaming and rotating keys.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ fn path(key: &Value) -> String {
     format!("/v1/keys/{}", key["id"])
 }
 
-/// Rotates a key with the account's token; the new one.
+/// Rotates a key with the account's token. Returns the new key.
 #[track_caller]
 fn rotated(account: &Account<'_>, key: &Value, body: &Value) -> Value {
     let request = Request::post(format!("{}/rotate", path(key)), body).bearer(&account.token);
@@ -37,13 +37,13 @@ fn row(account: &Account<'_>, key: &Value) -> Value {
 }
 
 #[test]
-fn a_key_gets_another_name() {
+fn a_key_is_renamed() {
     let account = shared().account();
     let key = account.new_key(&json!({"name": "old", "permissions": ["trade"]}));
     for name in [json!("new"), json!("new"), json!(""), json!("💹".repeat(100)), json!(null)] {
         let renamed = account.patch(path(&key), &json!({"name": name})).ok(200);
         assert_eq!(renamed["name"], name);
-        assert_eq!(renamed, row(&account, &key), "as in the list");
+        assert_eq!(renamed, row(&account, &key), "the list shows another row");
     }
     let never_used = row(&account, &key);
     check_fields(
@@ -62,7 +62,7 @@ fn a_key_gets_another_name() {
         ],
     );
     let own = shared().send(&Request::patch(path(&key), &json!({"name": "mine"})).key(raw(&key)));
-    assert!(own.ok(200)["last_used_at"].is_string(), "renaming is a use");
+    assert!(own.ok(200)["last_used_at"].is_string(), "renaming is not counted as a use");
     check_invalid(&account.patch(path(&key), &json!({})), &["body.name: missing"]);
     check_invalid(
         &account.patch("/v1/keys/x", &json!({"name": "x".repeat(101)})),
@@ -101,12 +101,12 @@ fn a_rotated_key_has_a_successor_and_an_end() {
         assert!(seconds(&row_of_new["created_at"]) <= Timestamp::now().seconds());
         shared().send(&Request::get("/v1/orders").key(raw(&new))).ok(200);
     }
-    // Both know the account's money.
+    // Both keys can read the balance.
     account.buy(1);
 }
 
 #[test]
-fn a_rotated_key_works_on_but_manages_no_keys() {
+fn a_rotated_key_keeps_working_but_manages_no_keys() {
     let account = shared().account();
     let old = json!({"id": account.key_id});
     let new = rotated(&account, &old, &json!({}));
@@ -133,7 +133,7 @@ fn a_rotated_key_works_on_but_manages_no_keys() {
     by_new(Request::patch(&*own, &json!({"name": "old"}))).ok(200);
     let bootstrap = Request::post("/v1/keys/bootstrap", &json!({})).bearer(&account.token);
     check_error(&shared().send(&bootstrap), 400, "BOOTSTRAP_NOT_ALLOWED");
-    // It may end itself.
+    // It may revoke itself.
     account.delete(own).ok(200);
     check_error(&account.get("/v1/orders"), 401, "KEY_DEACTIVATED");
     let ended = by_new(Request::post(format!("{}/rotate", path(&old)), &json!({})));
@@ -172,7 +172,7 @@ fn a_successor_takes_the_place_of_its_key_among_five() {
     let rows = shared().send(&Request::get("/v1/keys").bearer(&account.token)).ok(200);
     assert!(rows.as_array().unwrap().iter().all(|row| row["is_active"] == true));
     assert_eq!(rows.as_array().unwrap().len(), 10);
-    // Twenty may overlap: five do.
+    // Up to twenty may overlap; five do here.
     let mut newest = successors[0].clone();
     for _ in 5..20 {
         newest = rotated(&account, &newest, &json!({}));
@@ -188,13 +188,13 @@ fn a_successor_takes_the_place_of_its_key_among_five() {
 }
 
 #[test]
-fn nobody_gets_a_higher_tier_by_rotating() {
+fn rotating_gives_no_higher_tier() {
     let request = json!({"tier": "free", "permissions": ["admin"]});
     let account = shared().account_with(&request, Some(Tier::Pro));
     let pro = account.new_key(&json!({"tier": "pro", "permissions": ["read"]}));
     let rotate = || Request::post(format!("{}/rotate", path(&pro)), &json!({}));
     check_error(&account.send(rotate()), 403, "TIER_NOT_AUTHORIZED");
-    // Whoever is entitled to less by now gets no new key of the tier, but its holder does.
+    // A token now entitled to less cannot rotate a key of the tier, but the key itself can.
     let lesser = shared().token(&account.subject, None);
     check_error(&shared().send(&rotate().bearer(&lesser)), 403, "TIER_NOT_AUTHORIZED");
     let new = shared().send(&rotate().key(raw(&pro))).ok(200);
@@ -231,7 +231,7 @@ fn names_and_ends_outlive_a_crash() {
     server.send(&create.key(raw(&new))).ok(201);
 }
 
-/// A key, one that it made, one that this one made, the first's successor and one that it made.
+/// A key, its child and grandchild, the key's successor, and a child of the successor.
 fn family(account: &Account<'_>, overlap_seconds: u32) -> [Value; 5] {
     let request = json!({"tier": "pro", "permissions": ["read"]});
     let make =
@@ -242,8 +242,8 @@ fn family(account: &Account<'_>, overlap_seconds: u32) -> [Value; 5] {
     [root, make(&child), child, make(&successor), successor]
 }
 
-/// Sockets and connections, opened before, of every key on whichever worker took them: all fail
-/// with the next request, and the sockets are closed within a second.
+/// Open connections of every key, on any worker, fail with the next request, and open sockets are
+/// closed within a second.
 #[test]
 fn whatever_ends_a_key_ends_it_everywhere_at_once() {
     for (overlap_seconds, query, ended, code) in [
@@ -293,7 +293,7 @@ fn whatever_ends_a_key_ends_it_everywhere_at_once() {
         for (socket, _) in sockets.iter_mut().filter(|(_, is_ended)| *is_ended) {
             assert_eq!(socket.close_code(), 4001);
         }
-        // A second by the contract; the rest is for a machine that is busy with other tests.
+        // A second by the contract, with slack for a machine that is busy with other tests.
         assert!(ended_at.elapsed() < Duration::from_secs(3), "{:?}", ended_at.elapsed());
         for (mut socket, _) in sockets.into_iter().filter(|(_, is_ended)| !is_ended) {
             socket.say(&json!({"action": "ping"}));

@@ -1,4 +1,4 @@
-//! The life of keys: the first, further ones, and their end.
+//! The life of keys: bootstrap, further keys, and revocation.
 
 use paperbourse::limits::tier::Tier;
 use paperbourse_test_support::{Request, Response};
@@ -19,7 +19,7 @@ fn ids(rows: &Value) -> Vec<u64> {
     rows.as_array().unwrap().iter().map(|row| row["id"].as_u64().unwrap()).collect()
 }
 
-/// Makes a key with a key.
+/// Creates a key with another key.
 fn make(with: &str, request: &Value) -> Response {
     shared().send(&Request::post("/v1/keys", request).key(with))
 }
@@ -35,7 +35,7 @@ fn bootstrap_is_for_the_first_active_key() {
     check_error(&bootstrap(shared(), &account.token), 400, "BOOTSTRAP_NOT_ALLOWED");
     let delete = Request::delete(format!("/v1/keys/{}", second["id"])).bearer(&account.token);
     shared().send(&delete).ok(200);
-    // With no key left it opens the same account again.
+    // Without an active key, bootstrap creates one for the same account.
     let third = bootstrap(shared(), &account.token).ok(201);
     let rows = Request::get("/v1/keys").bearer(&account.token);
     let expected = [&json!(account.key_id), &second["id"], &third["id"]];
@@ -54,7 +54,7 @@ fn an_account_has_at_most_five_active_keys() {
     one_more().ok(201);
     check_error(&one_more(), 400, "TIER_KEY_LIMIT_EXCEEDED");
     let rows = account.get("/v1/keys").ok(200);
-    assert_eq!(rows.as_array().unwrap().len(), 6, "ended keys are listed");
+    assert_eq!(rows.as_array().unwrap().len(), 6, "revoked keys are listed too");
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_key_gives_no_more_than_it_has() {
         }
     }
     let trader = server.account_with(&json!({"permissions": ["trade"]}), None);
-    // What is not said is more than it has.
+    // The defaults are more than the key has.
     check_error(&make(&trader.key, &json!({})), 403, "INSUFFICIENT_PERMISSION");
 }
 
@@ -156,7 +156,7 @@ fn who_may_revoke_which_key() {
     super::expect::check_invalid(&flag, &["query.descendants: bool_parsing"]);
 }
 
-/// A key that made one that made one, and a sibling.
+/// A key with a child and a grandchild, and an unrelated key.
 fn family(account: &Account<'_>) -> [Value; 4] {
     let request = json!({"permissions": ["read"]});
     let parent = account.new_key(&request);
@@ -166,7 +166,7 @@ fn family(account: &Account<'_>) -> [Value; 4] {
 }
 
 #[test]
-fn descendants_end_with_their_maker_when_asked() {
+fn descendants_are_revoked_with_their_maker_on_request() {
     for (query, still_active) in [
         ("", [false, true, true, true]),
         ("?descendants=false", [false, true, true, true]),
@@ -187,7 +187,7 @@ fn descendants_end_with_their_maker_when_asked() {
 }
 
 #[test]
-fn a_token_for_sockets_lives_a_minute() {
+fn a_socket_token_lives_a_minute() {
     let account = shared().account();
     let token = account.post("/v1/keys/ws-token", &json!({})).ok(200);
     super::expect::check_fields(

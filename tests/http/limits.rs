@@ -1,4 +1,4 @@
-//! Rate limits as clients meet them: windows of keys and buckets of addresses.
+//! Rate limits from the client's side: windows of keys and buckets of addresses.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::recording::PLAIN;
 use super::server::{Server, shared};
 
 const UNLIMITED: u64 = 2_147_483_647;
-/// An end for loops that send until they are refused.
+/// The most requests of a loop that sends until it is refused.
 const REQUESTS_MAX: usize = 2_000;
 
 fn now_seconds() -> u64 {
@@ -24,7 +24,7 @@ fn number_of(response: &Response, name: &str) -> u64 {
     value.parse().unwrap()
 }
 
-/// Sends the same request so often on one connection, all of it before the first answer is read.
+/// Sends the same request this many times on one connection before it reads the first answer.
 fn burst(server: &Server, request: &Request, count: usize) -> Vec<Response> {
     let mut connection = server.connect();
     connection.write(&request.to_bytes().repeat(count));
@@ -49,11 +49,11 @@ fn the_second_lets_five_through_and_retry_after_is_enough() {
         assert_eq!(body["detail"], "Rate limit exceeded. Retry after 1s.");
         assert_eq!(number_of(response, "retry-after"), 1);
         assert_eq!(number_of(response, "x-ratelimit-remaining-per-second"), 0);
-        // A refusal takes nothing.
+        // A refusal does not count.
         assert_eq!(number_of(response, "x-ratelimit-remaining"), 295);
         assert!(number_of(response, "x-ratelimit-reset") <= now_seconds() + 2);
     }
-    // The one wait that is part of the contract.
+    // This wait is part of the contract.
     std::thread::sleep(Duration::from_secs(1));
     server.send(&request).ok(200);
 }
@@ -78,13 +78,13 @@ fn the_minute_counts_as_well() {
     assert!((1..=60).contains(&wait) && wait + (now_seconds() - started) >= 59, "{wait}");
     let reset = number_of(&refused, "x-ratelimit-reset");
     assert!((started + 60..=now_seconds() + 61).contains(&reset), "{reset}");
-    // A key of its own has windows of its own.
+    // Another key has separate windows.
     let other = account.new_key(&json!({}));
     let other = other["raw_key"].as_str().unwrap();
     server.send(&Request::get("/v1/orders").key(other)).ok(200);
 }
 
-/// The key and the one that takes its place count in the same windows, in overlap and without.
+/// A key and its successor share their windows, with an overlap and without.
 #[test]
 fn a_rotated_key_hands_on_its_windows() {
     for overlap_seconds in [600, 0] {
@@ -112,14 +112,14 @@ fn a_rotated_key_hands_on_its_windows() {
             orders(third_raw).ok(200);
         }
         check_error(&orders(third_raw), 429, "RATE_LIMIT_EXCEEDED");
-        // What is made beside them has windows of its own.
+        // Other keys have separate windows.
         let other = account.new_key(&json!({}));
         orders(other["raw_key"].as_str().unwrap()).ok(200);
     }
 }
 
 #[test]
-fn every_answer_past_the_credential_tells_the_limits() {
+fn every_answer_after_authentication_has_the_limits() {
     let account = shared().account();
     let reads = account.new_key(&json!({"permissions": ["read"]}));
     let reads = reads["raw_key"].as_str().unwrap();
@@ -150,8 +150,8 @@ fn every_answer_past_the_credential_tells_the_limits() {
         account.get("/nowhere"),
         account.get("/v1/health"),
     ] {
-        let told = response.headers.iter().any(|(name, _)| name.starts_with("x-ratelimit"));
-        assert!(!told, "{response:?}");
+        let is_limited = response.headers.iter().any(|(name, _)| name.starts_with("x-ratelimit"));
+        assert!(!is_limited, "{response:?}");
     }
 }
 
@@ -166,13 +166,13 @@ fn a_token_is_limited_for_its_account_at_its_entitled_tier() {
         response.ok(200);
         assert_eq!(response.header("x-ratelimit-tier"), Some("pro"));
     }
-    // Another token of the same identity changes nothing.
+    // Another token of the same identity shares the limit.
     check_error(&get(&token(Some(Tier::Pro))), 429, "RATE_LIMIT_EXCEEDED");
     get(&server.token("somebody-else", None)).ok(200);
 }
 
 #[test]
-fn a_token_that_brings_a_higher_tier_is_limited_at_that_one() {
+fn a_token_with_a_higher_tier_is_limited_at_that_tier() {
     let tiers = "free=unlimited/3/2/5,pro=unlimited/6/2/5";
     let server = Server::start(&["--tier", tiers, "--address-limits", "off"]);
     let get = |tier| {
@@ -203,7 +203,7 @@ fn a_batch_is_one_request() {
     check_error(&account.post("/v1/orders/batch", &batch), 429, "RATE_LIMIT_EXCEEDED");
 }
 
-/// Sends until the server refuses; how many were answered otherwise.
+/// Sends until the server refuses. Returns the number of other answers.
 #[track_caller]
 fn until_refused(server: &Server, request: &Request) -> usize {
     let mut connection = server.connect();
@@ -231,9 +231,9 @@ fn public_reads_without_a_credential_are_limited_by_address() {
     }
 }
 
-/// Whatever opens an account draws from the same bucket, and nothing else does.
+/// Requests that open an account share a bucket with each other, and with no other requests.
 #[test]
-fn accounts_are_opened_at_the_pace_of_their_address() {
+fn opening_accounts_is_limited_by_address() {
     let server = Server::start(&["--tier", "free=unlimited/unlimited/2/5"]);
     let owner = server.account();
     let comments = format!("/trades/{}/comments", owner.buy(1)["order_id"]);
@@ -246,7 +246,7 @@ fn accounts_are_opened_at_the_pace_of_their_address() {
     let send = |subject: &str, request: &Request| {
         server.send(&request.clone().bearer(&server.token(subject, None)))
     };
-    // With the owner's own account these are the five of the burst.
+    // Together with the owner's account these are the burst of five.
     for (number, (request, status)) in operations.iter().enumerate() {
         send(&format!("in-time-{number}"), request).ok(*status);
     }
@@ -254,7 +254,7 @@ fn accounts_are_opened_at_the_pace_of_their_address() {
         let refused = send(&format!("too-soon-{number}"), request);
         check_error(&refused, 429, "RATE_LIMIT_EXCEEDED");
         assert!((30..=60).contains(&number_of(&refused, "retry-after")), "{refused:?}");
-        // An account that is open already waits for nobody.
+        // An open account is not limited.
         if number > 0 {
             send("in-time-0", request).ok(*status);
         }
@@ -268,9 +268,9 @@ fn accounts_are_opened_at_the_pace_of_their_address() {
     );
 }
 
-/// Ten keys at once for each account, whoever asks and whether they are made or rotated.
+/// A burst of ten keys per account, whoever requests them, whether created or rotated.
 #[test]
-fn keys_are_made_at_the_pace_of_their_account() {
+fn creating_keys_is_limited_by_account() {
     let server =
         Server::start(&["--tier", "free=unlimited/unlimited/2/5", "--address-limits", "off"]);
     let account = server.account();
@@ -278,7 +278,7 @@ fn keys_are_made_at_the_pace_of_their_account() {
     let rotate = |id: &serde_json::Value| {
         Request::post(format!("/v1/keys/{id}/rotate"), &json!({"overlap_seconds": 0}))
     };
-    // The bootstrap has made one.
+    // The bootstrap created one.
     let mut newest = account.post("/v1/keys", &json!({})).ok(201);
     for _ in 0..4 {
         newest = by_token(rotate(&newest["id"])).ok(200);
@@ -297,7 +297,7 @@ fn keys_are_made_at_the_pace_of_their_account() {
         check_error(&refused, 429, "RATE_LIMIT_EXCEEDED");
         assert!((1..=6).contains(&number_of(&refused, "retry-after")), "{refused:?}");
     }
-    // All else goes on, for this account and for others.
+    // Everything else keeps working, for this account and others.
     account.patch(format!("/v1/keys/{}", newest["id"]), &json!({"name": "x"})).ok(200);
     account.post("/v1/keys/ws-token", &json!({})).ok(200);
     account.delete(format!("/v1/keys/{}", newest["id"])).ok(200);
@@ -305,7 +305,7 @@ fn keys_are_made_at_the_pace_of_their_account() {
 }
 
 #[test]
-fn wrong_credentials_are_slowed_down_and_good_ones_are_not() {
+fn wrong_credentials_are_limited_and_valid_ones_are_not() {
     let server = Server::start(&["--tier", "free=unlimited/unlimited/2/5"]);
     let account = server.account();
     let wrong = Request::get("/v1/orders").key("nonsense");

@@ -1,4 +1,4 @@
-//! Requests that are no good before anybody looks at what they ask for.
+//! Requests that are malformed, whatever operation they are for.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 const BATCH_BYTES_MAX: usize = 256 * 1024;
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// An order in a body of exactly so many bytes.
+/// An order in a body of exactly this many bytes.
 fn padded(bytes: usize) -> Vec<u8> {
     let mut body = buy(1).to_string().into_bytes();
     body.resize(bytes, b' ');
@@ -72,7 +72,7 @@ fn bodies_that_are_not_json() {
 fn bodies_that_are_too_large() {
     let account = shared().account();
     let send = |path: &str, body: Vec<u8>, is_chunked: bool| -> Response {
-        // The first key of an account takes the token, everything else the key.
+        // The bootstrap needs the token, everything else the key.
         let request = Request::new("POST", path).body(body).bearer(&account.token);
         account.send(if is_chunked { request.chunked() } else { request })
     };
@@ -112,7 +112,7 @@ fn heads_that_are_too_large() {
 }
 
 #[test]
-fn what_is_not_http_is_told_and_ended() {
+fn bytes_that_are_not_http_get_an_answer_and_a_close() {
     for bytes in [&b"nonsense\r\n\r\n"[..], b"GET /v1/health HTTP/1.1\r\nno colon\r\n\r\n"] {
         let mut connection = shared().connect();
         connection.write(bytes);

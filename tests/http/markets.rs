@@ -25,7 +25,7 @@ fn level(price: &str, size: &str) -> (String, String) {
 }
 
 #[test]
-fn a_row_tells_what_the_market_is_and_costs() {
+fn a_row_describes_the_market_and_its_fee() {
     let rows = shared().get("/v1/markets?limit=1&offset=1").ok(200);
     let row = &rows[0];
     check_fields(
@@ -69,7 +69,7 @@ fn a_list_is_a_page_and_filtered() {
     let list = |query: &str| shared().get(format!("/v1/markets{query}")).ok(200);
     let all = list("?limit=200");
     assert_eq!(ids(&all).len(), MARKETS);
-    // The most traded first, and then as the venue lists them.
+    // By volume, then in the venue's order.
     assert_eq!(ids(&all)[..3], [DEEP, PLAIN, WITH_FEE]);
     assert_eq!(ids(&list("")), ids(&all)[..50]);
     assert_eq!(ids(&list("?limit=2&offset=1")), [PLAIN, WITH_FEE]);
@@ -102,7 +102,7 @@ fn a_list_is_a_page_and_filtered() {
 }
 
 #[test]
-fn status_is_told() {
+fn the_status_of_a_market_is_shown() {
     for (market, active, closed, accepting) in [
         (PLAIN, true, false, true),
         (PAUSED, true, false, false),

@@ -1,4 +1,4 @@
-//! Orders read back: one, by name, in pages.
+//! Reading orders: by id, by name, in pages.
 
 use paperbourse_test_support::Request;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Each record of the interface: exactly its fields, each of its type.
+//! Each record of the API: exactly its fields, with their types.
 
 use paperbourse_test_support::Request;
 use serde_json::{Value, json};
@@ -77,7 +77,7 @@ fn key_list_row() {
     assert_eq!((&rows[2]["id"], &rows[2]["created_by"]), (&made["id"], &rows[0]["id"]));
 }
 
-/// The numbers of `/trade`, for a fill that is known in advance.
+/// The numbers of `/trade` for a fill that is known in advance.
 #[test]
 fn trade_result_and_position() {
     let account = shared().account();

@@ -1,4 +1,4 @@
-//! One answer of each operation and of each kind of error, as it stands on the wire.
+//! One answer of each operation and each kind of error, as on the wire.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::recording::{BOOKLESS, PAUSED, PLAIN, WITH_FEE, buy, sell, token_id};
 use super::server::{Server, shared};
 
-/// What differs from run to run.
+/// The fields that differ from run to run.
 const CHANGING: [&str; 14] = [
     "id",
     "order_id",
@@ -25,7 +25,7 @@ const CHANGING: [&str; 14] = [
     "user_id",
     "emit_ts_ms",
 ];
-/// What stands outside of the body and does not differ.
+/// The headers that do not differ between runs.
 const HEADERS: [&str; 9] = [
     "content-type",
     "x-polysim-code",

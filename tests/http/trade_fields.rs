@@ -1,4 +1,4 @@
-//! Each field of a trade at its bounds, just inside and just outside.
+//! Each field of a trade, just inside and just outside its bounds.
 
 use paperbourse_test_support::Request;
 use serde_json::{Value, json};
@@ -185,7 +185,7 @@ fn expected_price() {
     check_all(
         "expected_price",
         &[
-            // In the range, and any price is infinitely worse than nothing.
+            // In range, but any price is infinitely worse than 0.
             ("0", Refused(400, "SLIPPAGE_EXCEEDED")),
             ("-0.0000001", Refused(400, "SLIPPAGE_EXCEEDED")),
             ("0.000001", Refused(400, "SLIPPAGE_EXCEEDED")),
@@ -252,7 +252,7 @@ fn idempotency_key() {
 }
 
 #[test]
-fn every_failing_field_is_told() {
+fn every_failing_field_is_reported() {
     let account = shared().account();
     let response = account.post("/trade", &json!({}));
     check_invalid(

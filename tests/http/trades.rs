@@ -1,4 +1,4 @@
-//! What trades do to money and shares, to the cent, and when they are refused.
+//! How trades change cash and shares, to the last digit, and when they are refused.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ fn order(market: &str, outcome: &str, side: &str, quantity: &Value) -> Value {
 }
 
 #[test]
-fn an_account_starts_with_a_thousand_dollars_or_what_the_operator_says() {
+fn an_account_starts_with_a_thousand_dollars_or_as_configured() {
     assert_eq!(Server::start(&[]).account().balance(), "1000");
     let rich = Server::start(&["--starting-balance", "12.345678"]);
     assert_eq!(rich.account().balance(), "12.345678");
@@ -25,7 +25,7 @@ fn a_fee_follows_the_curve_level_by_level() {
     assert_eq!((&result["fee"], &result["notional"]), (&json!(1.87275), &json!(76.5)));
     assert_eq!(result["account_balance"], 921.62725);
     assert_eq!(result["position"]["outcome"], "Up");
-    // The fee is no part of what the position cost.
+    // The fee is no part of the position's cost.
     assert_eq!(result["position"]["avg_entry_price"], 0.51);
 }
 
@@ -77,7 +77,7 @@ fn slippage_is_compared_exactly() {
         (json!(0.51), json!(0), true),
         (json!(0.509_999), json!(0), false),
         (json!(0.509_999), json!(1), true),
-        // 500 bps when only the price is named.
+        // 500 bps if only the price is given.
         (json!(0.485_715), json!(null), true),
         (json!(0.485_714), json!(null), false),
         (json!(0.255), json!(10_000), true),
@@ -106,7 +106,7 @@ fn a_refused_trade_changes_nothing() {
         assert_eq!(account.post("/trade", &order).status, 400);
     }
     assert_eq!(account.balance(), before);
-    // The name of a refusal is free for a corrected retry.
+    // After a refusal the name is free for a corrected retry.
     let mut order = buy(1);
     order["client_order_id"] = json!("again");
     assert!(account.post("/trade", &order).header("idempotent-replayed").is_none());
