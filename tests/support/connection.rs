@@ -29,7 +29,7 @@ impl Connection {
         Self::try_open(address).unwrap()
     }
 
-    /// Connects, unless nobody listens.
+    /// Connects, or returns an error if nothing listens.
     pub fn try_open(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -37,12 +37,12 @@ impl Connection {
         Ok(Self { stream: BufReader::new(stream) })
     }
 
-    /// The port at this end, which tells connections apart at the other end.
+    /// The local port, which identifies the connection at the other end.
     pub fn port(&self) -> u16 {
         self.stream.get_ref().local_addr().unwrap().port()
     }
 
-    /// Writes bytes that the server has to read.
+    /// Writes bytes that the server must read.
     #[track_caller]
     pub fn write(&mut self, bytes: &[u8]) {
         self.stream.get_mut().write_all(bytes).unwrap();
@@ -50,7 +50,7 @@ impl Connection {
 
     /// Writes bytes that the server may no longer want to read.
     pub fn try_write(&mut self, bytes: &[u8]) {
-        // A server that has answered closes, and the rest of a body finds nobody.
+        // A server may answer and close before it has read the whole body.
         let _ = self.stream.get_mut().write_all(bytes);
     }
 
@@ -61,7 +61,7 @@ impl Connection {
         self.read(request.is_head())
     }
 
-    /// Sends a request and reads its response. After an error nobody knows what was done.
+    /// Sends a request and reads its response. After an error its outcome is unknown.
     pub fn try_send(&mut self, request: &Request) -> io::Result<Response> {
         self.stream.get_mut().write_all(&request.to_bytes())?;
         self.try_read(request.is_head())
@@ -75,7 +75,7 @@ impl Connection {
         response
     }
 
-    /// The next response. That to a `HEAD` has no body, whatever length it declares.
+    /// The next response. A response to `HEAD` has no body, whatever length it declares.
     #[track_caller]
     pub fn read(&mut self, is_head: bool) -> Response {
         self.try_read(is_head).unwrap_or_else(|error| panic!("no response: {error}"))
@@ -101,9 +101,9 @@ impl Connection {
         Ok(response)
     }
 
-    /// Whether the server has ended the connection without another byte.
+    /// Whether the server has closed the connection without sending another byte.
     pub fn is_ended(&mut self) -> bool {
-        // A reset is an end as well.
+        // A reset counts as closed.
         self.stream.fill_buf().is_ok_and(<[u8]>::is_empty) || self.has_failed()
     }
 
@@ -111,7 +111,7 @@ impl Connection {
         self.stream.get_ref().take_error().is_ok_and(|error| error.is_some())
     }
 
-    /// The stream, with what has been read from it already.
+    /// The stream, with any buffered bytes.
     pub fn into_stream(self) -> BufReader<TcpStream> {
         self.stream
     }

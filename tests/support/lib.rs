@@ -1,7 +1,7 @@
-//! What the tests of the server and the load generator share: HTTP/1.1 as it is on the wire, and
-//! the server as a process of its own.
+//! Code shared by the server's tests and the load generator: an HTTP/1.1 client that works on the
+//! bytes of the wire, and the server as a process.
 //!
-//! It does not use the server's own code, so that neither side can hide a mistake of the other.
+//! It does not use the server's code, so that neither side can hide a mistake of the other.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

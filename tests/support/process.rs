@@ -1,4 +1,4 @@
-//! The server as a process of its own: started on a free port, killed with its owner.
+//! The server as a process: started on a free port, killed when dropped.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// A start that takes longer has failed.
 const START_TIME_MAX: Duration = Duration::from_mins(1);
 
-/// A program without the choices that the caller's environment would make for it.
+/// A command without the settings of the caller's environment.
 pub fn command(program: &str) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
@@ -21,22 +21,22 @@ pub fn command(program: &str) -> Command {
     command
 }
 
-/// A server that is ready, and is killed when this is dropped.
+/// A ready server, which is killed when this is dropped.
 #[derive(Debug)]
 pub struct ServerProcess {
     process: Process,
-    /// Where it listens.
+    /// The address that it listens on.
     pub address: SocketAddr,
 }
 
-/// A server that has been started, ready or not, and is killed when this is dropped.
+/// A started server, ready or not, which is killed when this is dropped.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
     log: Arc<Log>,
 }
 
-/// What a process has logged.
+/// The log of a process.
 #[derive(Default, Debug)]
 struct Log {
     state: Mutex<LogState>,
@@ -50,7 +50,7 @@ struct LogState {
 }
 
 impl ServerProcess {
-    /// Starts a server on this data folder and waits until it says that it is ready.
+    /// Starts a server on this data folder and waits until it is ready.
     #[track_caller]
     pub fn start(program: &str, data: &Path, arguments: &[&str]) -> Self {
         let mut command = command(program);
@@ -58,18 +58,18 @@ impl ServerProcess {
         Process::spawn(&mut command).ready()
     }
 
-    /// Its process number.
+    /// The process id.
     pub fn id(&self) -> u32 {
         self.process.child.id()
     }
 
-    /// Sends it a signal, such as `-TERM`.
+    /// Sends the process a signal, such as `-TERM`.
     #[track_caller]
     pub fn signal(&self, name: &str) {
         self.process.signal(name);
     }
 
-    /// Waits until it has ended and its log is complete.
+    /// Waits until the process has ended and its log is complete.
     pub fn wait(&mut self) -> ExitStatus {
         self.process.wait()
     }
@@ -79,13 +79,13 @@ impl ServerProcess {
         self.process.log.lines_with(text)
     }
 
-    /// The first log line with this text, once there is one.
+    /// Waits for the first log line with this text.
     #[track_caller]
     pub fn logged(&self, text: &str) -> String {
         self.process.wait_for_line(|line| line.contains(text))
     }
 
-    /// Ends it as an operator would, and returns what it logged.
+    /// Interrupts the server as an operator would, and returns its log.
     #[track_caller]
     pub fn interrupt(mut self) -> Vec<String> {
         self.signal("-INT");
@@ -95,22 +95,22 @@ impl ServerProcess {
         lines
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Terminates the server and waits for its end.
     #[track_caller]
     pub fn terminate(mut self) {
         self.signal("-TERM");
         let status = self.wait();
-        assert!(status.success(), "an orderly end: {status}");
+        assert!(status.success(), "not an orderly shutdown: {status}");
     }
 
-    /// Ends it as a crash would.
+    /// Kills the server, as in a crash.
     pub fn kill(self) {
         drop(self);
     }
 }
 
 impl Process {
-    /// Starts it and reads its log to the end, so that it never waits for a reader.
+    /// Starts the process and reads its log to the end, so that it never blocks on a full pipe.
     #[track_caller]
     pub fn spawn(command: &mut Command) -> Self {
         let child = command.stdout(Stdio::piped()).spawn();
@@ -129,7 +129,7 @@ impl Process {
         Self { child, log }
     }
 
-    /// Waits until it says that it is ready.
+    /// Waits until the log reports that the server is ready.
     #[track_caller]
     pub fn ready(self) -> ServerProcess {
         const ADDRESS: &str = "listening on http://";
@@ -140,32 +140,32 @@ impl Process {
         ServerProcess { process: self, address }
     }
 
-    /// Sends it a signal, such as `-TERM`.
+    /// Sends the process a signal, such as `-TERM`.
     #[track_caller]
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([name, &self.child.id().to_string()]).status();
         assert!(sent.unwrap().success());
     }
 
-    /// Waits until it has ended and its log is complete.
+    /// Waits until the process has ended and its log is complete.
     pub fn wait(&mut self) -> ExitStatus {
         let status = self.child.wait().unwrap();
         self.log.wait_for_end();
         status
     }
 
-    /// What it has logged so far.
+    /// The log lines so far.
     pub fn log_lines(&self) -> Vec<String> {
         self.log.lines_with("")
     }
 
-    /// Waits for its first log line.
+    /// Waits for the first log line.
     #[track_caller]
     pub fn wait_for_sign_of_life(&self) {
         self.wait_for_line(|_| true);
     }
 
-    /// Its standard error, if that is a pipe and nobody has taken it.
+    /// The standard error, if it is a pipe that was not taken yet.
     pub fn take_stderr(&mut self) -> Option<ChildStderr> {
         self.child.stderr.take()
     }
@@ -183,7 +183,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already, which is as good.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

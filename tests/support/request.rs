@@ -1,10 +1,10 @@
-//! A request, from its parts to its bytes.
+//! An HTTP request and its bytes on the wire.
 
 use std::io::Write as _;
 
 use serde_json::Value;
 
-/// A request that has not been sent yet. It can be sent again, to the byte.
+/// A request. Sending it again sends the same bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request {
     method: &'static str,
@@ -47,7 +47,7 @@ impl Request {
         self.body(body.to_string())
     }
 
-    /// With these bytes as a body, which claims to be JSON.
+    /// With these bytes as a body, declared as JSON.
     #[must_use]
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = body.into();
@@ -97,7 +97,7 @@ impl Request {
         self.method == "HEAD"
     }
 
-    /// As it is on the wire.
+    /// The bytes on the wire.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes =
             format!("{} {} HTTP/1.1\r\nhost: test\r\n", self.method, self.path).into_bytes();

@@ -1,4 +1,4 @@
-//! A response with everything that was on the wire.
+//! A whole HTTP response.
 
 use serde_json::Value;
 
@@ -33,7 +33,7 @@ impl Response {
         self.header("content-length").map_or(0, |text| text.parse().unwrap())
     }
 
-    /// The value of a header; `None` if it is missing, a panic if it is there twice.
+    /// The value of a header; `None` if it is missing. Panics if there are two.
     #[track_caller]
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut values = self.headers.iter().filter(|(known, _)| known == name);
@@ -53,7 +53,7 @@ impl Response {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The body as JSON, once the status is the expected one.
+    /// The body as JSON, after checking the status.
     #[track_caller]
     pub fn ok(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.text);
