@@ -42,7 +42,7 @@ async fn a_payout_holds_back_all_that_shows_it_or_rests_on_it() {
     held.waits("the positions", key(get("/v1/account/positions")), 200).await;
     held.waits("the settlements", key(get("/v1/account/settlements")), 200).await;
     held.waits("an order in the market", buy(ann, MARKET, "Yes"), 400).await;
-    held.waits("somebody else's order in it", buy(bob, MARKET, "Yes"), 400).await;
+    held.waits("another account's order in it", buy(bob, MARKET, "Yes"), 400).await;
     held.waits("an order that the payout could pay for", buy(ann, OTHER_MARKET, "Yes"), 200).await;
     held.waits("the balance in another shard", balance(cat), 200).await;
     held.waits("its settlements", get("/v1/account/settlements").key(&cat.key), 200).await;

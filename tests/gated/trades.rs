@@ -196,7 +196,7 @@ async fn a_comment_holds_back_what_shows_its_order() {
     held.waits("the deletion", gone().key(&ann.key), 200).await;
     held.waits("the list without it", get(&*comments), 200).await;
     held.waits("deleting it again", gone().key(&ann.key), 404).await;
-    held.waits("somebody else's try", gone().key(&cat.key), 404).await;
+    held.waits("another account's attempt", gone().key(&cat.key), 404).await;
     held.answers(get("/v1/account/balance").key(&ann.key), 200).await;
     let answers = held.release().await;
     assert_eq!(answers[1].response.json(), json!([answers_second(&world, &comments).await]));

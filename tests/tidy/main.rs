@@ -1,4 +1,4 @@
-//! What no lint can see: the shape of the house. The rules stand in `src/README.md`.
+//! Checks of the structure of the sources that no lint can make. The rules are in `src/README.md`.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read the sources has failed")]
 
@@ -16,7 +16,7 @@ const MEDIAN_LINES_MAX: usize = 250;
 
 struct Source {
     path: PathBuf,
-    /// Relative to the package, with `/`.
+    /// The path relative to the package, with `/`.
     name: String,
     text: String,
 }
@@ -104,14 +104,14 @@ fn arrows_run_downward() {
             }
         }
     }
-    report("a module may use what stands above it on the map, never what stands below", &broken);
+    report("a module may use those above it on the map, never those below", &broken);
 }
 
-/// The files of these modules lean on each other in one direction.
+/// Modules whose files depend on each other in one direction only.
 const UNTANGLED: [&str; 1] = ["engine"];
 
 #[test]
-fn files_form_no_circle() {
+fn files_form_no_cycle() {
     let modules = production::modules();
     for untangled in UNTANGLED {
         let mut files: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
@@ -122,14 +122,14 @@ fn files_form_no_circle() {
             files.insert(name, used);
         }
         assert!(files.len() > 1, "{untangled} has files");
-        // What leans on nothing that is left is no part of a circle.
+        // A file that uses no remaining file is not part of a cycle.
         while let Some(bottom) =
             files.iter().find(|(_, used)| !used.iter().any(|used| files.contains_key(&**used)))
         {
             let bottom = *bottom.0;
             files.remove(bottom);
         }
-        let circle: Vec<String> = files
+        let cycle: Vec<String> = files
             .iter()
             .map(|(name, used)| {
                 let used: Vec<&str> =
@@ -137,11 +137,11 @@ fn files_form_no_circle() {
                 format!("{name} uses {}", used.join(", "))
             })
             .collect();
-        report("files of one module do not use each other in a circle", &circle);
+        report("files of one module do not use each other in a cycle", &cycle);
     }
 }
 
-/// What pure modules may name of the standard library. Everything else reaches out, or waits.
+/// What pure modules may use of the standard library. Everything else does I/O, or blocks.
 const PURE_STD: [&str; 23] = [
     "array",
     "borrow",
@@ -168,7 +168,7 @@ const PURE_STD: [&str; 23] = [
     "vec",
 ];
 
-/// Crates that compute and do nothing else; `loom` is there in models only.
+/// Crates that only compute; `loom` is only used in models.
 const PURE_CRATES: [&str; 12] = [
     "arc_swap",
     "crc32c",
@@ -184,7 +184,7 @@ const PURE_CRATES: [&str; 12] = [
     "triomphe",
 ];
 
-/// What a pure module names all the same, and why that is harmless.
+/// Exceptions for pure modules, and why each is harmless.
 const EXCEPTIONS: [(&str, &str, &str); 9] = [
     ("auth/identity/oidc/key_set", "aws_lc_rs::signature", "parses public keys"),
     ("auth/identity/oidc/key_set", "jsonwebtoken", "parses public keys"),
@@ -217,7 +217,7 @@ fn pure_modules_stay_pure() {
     let mut broken = Vec::new();
     for module in modules.iter().filter(|module| is_pure(&module.name)) {
         for path in &module.named {
-            // Each pure module is looked at, so what it reaches by others is looked at too.
+            // Pure modules are all checked, so what one reaches through another is checked too.
             let is_allowed = match path[0].as_str() {
                 "crate" => is_pure(&production::module_of(&modules, &path[1..])),
                 "std" => is_pure_std(&path[1..]),
@@ -239,18 +239,18 @@ fn pure_modules_stay_pure() {
             }
         }
     }
-    report("a pure module gets time, chance and the world as arguments", &broken);
-    assert_eq!(excepted.len(), EXCEPTIONS.len(), "an exception that nothing needs: {excepted:?}");
+    report("a pure module gets time, randomness and I/O as arguments", &broken);
+    assert_eq!(excepted.len(), EXCEPTIONS.len(), "unused exceptions; in use: {excepted:?}");
 }
 
-/// Addresses are numbers, and durations too.
+/// Whether this path of the standard library is pure: addresses and durations are just numbers.
 fn is_pure_std(path: &[String]) -> bool {
     let second = path.get(1).map_or("", String::as_str);
     match path[0].as_str() {
         "net" => ["IpAddr", "Ipv4Addr", "Ipv6Addr"].contains(&second),
         "sync" => ["Arc", "atomic"].contains(&second),
         "time" => second == "Duration",
-        // As a type it is an argument; made here it would be chance.
+        // Fine as the type of an argument; creating one here would be random.
         "hash" => second != "RandomState" || path.len() == 2,
         "println!" | "print!" | "eprintln!" | "eprint!" | "dbg!" => false,
         name if name.ends_with('!') => true,
@@ -281,11 +281,11 @@ fn files_and_lines_are_short() {
     if median > MEDIAN_LINES_MAX {
         broken.push(format!("the median file of src has {median} lines"));
     }
-    report("a file is one noun, a line fits the screen", &broken);
+    report("files and lines are short", &broken);
 }
 
 #[test]
-fn every_module_says_what_it_is_for() {
+fn every_module_documents_its_purpose() {
     let mut broken = Vec::new();
     for source in sources(&["src", "benches", "tests", "perf"]) {
         let first = source.text.lines().next().unwrap_or_default();
@@ -294,7 +294,7 @@ fn every_module_says_what_it_is_for() {
             broken.push(source.name);
         }
     }
-    report("a module begins with what it is responsible for", &broken);
+    report("a module begins with its responsibility", &broken);
 }
 
 #[test]
@@ -317,11 +317,11 @@ fn every_rule_of_the_journal_names_a_test() {
     }
     rules.dedup();
     assert_eq!(rules, (1..=24).collect::<Vec<_>>(), "the table in src/journal.rs has every rule");
-    report("each rule is held by a test", &broken);
+    report("each rule names an existing test", &broken);
 }
 
 #[test]
-fn nothing_is_left_for_later() {
+fn no_unfinished_work_is_left() {
     // Spelled in halves, so that this file does not report itself.
     let marks = [
         concat!("TO", "DO"),
@@ -339,7 +339,7 @@ fn nothing_is_left_for_later() {
             }
         }
     }
-    report("what is on main is finished", &broken);
+    report("unfinished work", &broken);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The code that ends up in the server, as the compiler sees it: the modules that `lib.rs` leads to
-//! without those that only tests have, and what each of them names.
+//! The code of the server as the compiler sees it: the modules reachable from `lib.rs` that are not
+//! only for tests, and the paths that each of them uses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,10 +13,10 @@ use crate::root;
 
 /// A module with a file of its own.
 pub(crate) struct Module {
-    /// Where it stands in the crate: `engine/trade`; empty for the root.
+    /// Its path in the crate, such as `engine/trade`; empty for the root.
     pub(crate) name: String,
     pub(crate) file: String,
-    /// The paths in it: `["tokio", "spawn"]`, or `["crate", "engine", "State"]`.
+    /// The paths it uses, such as `["tokio", "spawn"]` or `["crate", "engine", "State"]`.
     pub(crate) named: BTreeSet<Vec<String>>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn modules() -> Vec<Module> {
         let mut reader =
             Reader { names: &names, crates: &crates, module, aliases, named: BTreeSet::new() };
         let name = reader.module.join("/");
-        // The imports first: a path may begin with one.
+        // Imports first, because a path may begin with one.
         for _ in 0..2 {
             reader.named.clear();
             reader.visit_file(&content);
@@ -41,7 +41,7 @@ pub(crate) fn modules() -> Vec<Module> {
     parsed.into_iter().map(module).collect()
 }
 
-/// The module that a path inside the crate leads to: the longest part of it that is one.
+/// The module of a path inside the crate: its longest prefix that is a module.
 pub(crate) fn module_of(modules: &[Module], path: &[String]) -> String {
     let parts = (0..=path.len()).rev().map(|length| path[..length].join("/"));
     let mut found = parts.filter(|name| modules.iter().any(|module| module.name == *name));
@@ -63,7 +63,7 @@ fn crates() -> BTreeSet<String> {
     crates
 }
 
-/// Parses a module and those that it declares.
+/// Parses a module and the modules it declares.
 fn parse(file: String, module: &[String], found: &mut Vec<(String, Vec<String>, syn::File)>) {
     let text = fs::read_to_string(root().join(&file)).unwrap();
     let content = syn::parse_file(&text).unwrap_or_else(|error| panic!("{file}: {error}"));
@@ -84,7 +84,7 @@ fn parse(file: String, module: &[String], found: &mut Vec<(String, Vec<String>, 
     }
 }
 
-/// Whether nothing but a test has what stands behind these attributes.
+/// Whether an item with these attributes is only compiled for tests.
 fn is_for_tests(attributes: &[Attribute]) -> bool {
     fn needs_test(meta: &Meta) -> bool {
         let of = |list: &syn::MetaList| {
@@ -124,15 +124,15 @@ fn attributes(item: &Item) -> &[Attribute] {
 struct Reader<'n> {
     names: &'n [String],
     crates: &'n BTreeSet<String>,
-    /// Where the reader is, inline modules included.
+    /// The current module, including inline modules.
     module: Vec<String>,
-    /// What the imports of the file call things.
+    /// The names that the file's imports introduce, and their paths.
     aliases: BTreeMap<String, Vec<String>>,
     named: BTreeSet<Vec<String>>,
 }
 
 impl Reader<'_> {
-    /// Notes a path of at least two names. One name alone is the file's own, or came by an import.
+    /// Records a path of at least two names. A single name is local or imported.
     fn name(&mut self, path: &[String]) {
         if path.len() > 1
             && let Some(path) = self.resolved(path)
@@ -141,7 +141,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A path from the root of its crate; `None` for what begins with a name of the file itself.
+    /// The path from the root of its crate; `None` if it begins with a local name.
     fn resolved(&self, path: &[String]) -> Option<Vec<String>> {
         let (head, rest) = path.split_first()?;
         let supers = path.iter().take_while(|name| *name == "super").count();
@@ -273,7 +273,7 @@ impl<'a> Visit<'a> for Reader<'_> {
 
     fn visit_macro(&mut self, macro_: &'a syn::Macro) {
         if let Some(name) = macro_.path.get_ident() {
-            // A macro without a path is of the standard library, or the file's own.
+            // A macro without a path is local or from the standard library.
             let path = vec!["std".into(), format!("{name}!")];
             self.named.insert(path);
         }
