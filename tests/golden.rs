@@ -490,34 +490,34 @@ fn check_written(name: &str, write: fn(&Path), snapshot: &str) {
 }
 
 #[test]
-fn what_version_1_wrote_is_read() {
+fn data_of_version_1_is_read() {
     check_read("v1", &KINDS, "golden");
 }
 
 #[test]
-fn what_version_2_wrote_is_read() {
+fn data_of_version_2_is_read() {
     let kinds: Vec<_> = KINDS.into_iter().chain(KINDS_OF_VERSION_2).collect();
     check_read("v2", &kinds, "golden_2");
 }
 
 #[test]
-fn what_was_written_on_pages_is_read() {
+fn data_written_on_pages_is_read() {
     let kinds: Vec<_> = KINDS.into_iter().chain(KINDS_OF_VERSION_2).collect();
     check_read("pages", &kinds, "golden_pages");
     check_read("pages_key_life", &KEY_LIFE_KINDS, "key_life_pages");
 }
 
 #[test]
-fn what_is_written_today_reads_the_same() {
+fn data_written_today_reads_the_same() {
     check_written("pages", write, "golden_pages");
 }
 
 #[test]
-fn what_was_written_of_the_life_of_keys_is_read() {
+fn the_life_of_keys_is_read() {
     check_read("v1_key_life", &KEY_LIFE_KINDS, "key_life");
 }
 
 #[test]
-fn what_is_written_today_of_the_life_of_keys_reads_the_same() {
+fn the_life_of_keys_written_today_reads_the_same() {
     check_written("pages_key_life", write_key_life, "key_life_pages");
 }

@@ -257,7 +257,7 @@ fn a_record_that_contradicts_an_earlier_one_is_refused() {
 }
 
 #[test]
-fn a_key_changes_as_long_as_it_is_kept_and_ends_once() {
+fn a_key_changes_while_it_is_kept_and_ends_once() {
     let key = |counter| KeyId::new(restore::shard(), counter).expect("a small counter");
     let add = |events: Vec<Event>| move |history: &mut History| history.push(events);
     let ends = |counter| Event::KeyExpirySet { key: key(counter), expires_at: Timestamp::EPOCH };

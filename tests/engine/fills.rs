@@ -167,7 +167,7 @@ fn a_position_keeps_its_cost_and_realised_profit() {
 }
 
 #[test]
-fn cost_leaves_in_proportion_and_to_the_last_micro() {
+fn a_sale_reduces_cost_in_proportion_to_the_last_micro() {
     check(
         "
         market M1 Yes No
@@ -219,7 +219,7 @@ fn a_sale_does_not_end_in_debt() {
 /// Play money has no limit, but an `i64` has: an order that would exceed it is refused, and the
 /// account stays usable.
 #[test]
-fn sums_that_outgrow_their_range_are_refused() {
+fn sums_out_of_range_are_refused() {
     check(
         "
         market M1 Yes No

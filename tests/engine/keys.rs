@@ -162,7 +162,7 @@ fn a_key_is_renamed() {
 }
 
 #[test]
-fn a_rotated_key_works_on_and_manages_nothing() {
+fn a_rotated_key_keeps_working_but_manages_nothing() {
     check(
         "
         key token:A1 K1 bootstrap               -> created K1
@@ -214,7 +214,7 @@ fn a_rotated_key_does_not_count_and_its_successor_takes_its_place() {
 }
 
 #[test]
-fn whatever_ends_a_key_with_its_descendants_ends_its_successors() {
+fn ending_a_key_with_its_descendants_ends_its_successors() {
     let family = "
         rules keys 9
         key token:A1 K1 bootstrap           -> created K1
@@ -243,7 +243,7 @@ fn whatever_ends_a_key_with_its_descendants_ends_its_successors() {
 
 /// Repeated rotation cannot create unlimited active keys.
 #[test]
-fn only_so_many_rotated_keys_work_at_a_time() {
+fn the_number_of_overlapping_keys_is_limited() {
     use std::fmt::Write as _;
     let mut script = "key token:A1 K1 bootstrap -> created K1\n".to_owned();
     for number in 1..=OVERLAPPING_KEYS_PER_ACCOUNT_MAX {

@@ -386,7 +386,7 @@ proptest! {
 
     /// No two byte strings decode to the same record, however the bytes are damaged.
     #[test]
-    fn a_damaged_record_reads_as_itself_or_not_at_all(
+    fn a_damaged_record_never_decodes_as_another(
         actions in actions(),
         damages in prop::collection::vec((any::<usize>(), any::<usize>(), any::<u8>()), 200),
         cut in any::<usize>(),

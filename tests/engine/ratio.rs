@@ -103,7 +103,7 @@ impl Ord for Ratio {
 }
 
 #[test]
-fn fractions_round_as_their_names_say() {
+fn fractions_round_as_named() {
     for (numerator, denominator, floor, ceil, nearest) in [
         (7, 2, 3, 4, 4),
         (5, 2, 2, 3, 2),

@@ -132,7 +132,7 @@ pub(crate) fn world() -> World {
 }
 
 #[test]
-fn rows_of_a_state_are_that_state() {
+fn rows_of_a_state_restore_it() {
     let world = world();
     let rows = Rows::of(&world.state, &world.finished);
     assert_eq!(rows.orders.len(), 4, "the rows include the forgotten order");
@@ -151,7 +151,7 @@ fn check(change: impl FnOnce(&mut Rows<'_>), expected: &str) {
 }
 
 #[test]
-fn heads_and_markets_that_do_not_fit_are_errors() {
+fn inconsistent_heads_and_markets_are_errors() {
     check(|rows| rows.head.hash = StateHash::from_u64(1), "the head says 0000000000000001");
     check(|rows| rows.head.accounts_ever = 3, "2 of 3 accounts");
     check(|rows| rows.head.accounts_ever = u64::MAX, "accounts");
@@ -164,7 +164,7 @@ fn heads_and_markets_that_do_not_fit_are_errors() {
 }
 
 #[test]
-fn accounts_that_do_not_fit_are_errors() {
+fn inconsistent_accounts_are_errors() {
     check(|rows| rows.accounts.swap(0, 1), "is not the next one of the shard");
     check(|rows| rows.accounts.truncate(1), "order 197 is of no account");
     check(
@@ -214,7 +214,7 @@ fn accounts_that_do_not_fit_are_errors() {
 }
 
 #[test]
-fn keys_that_do_not_fit_are_errors() {
+fn inconsistent_keys_are_errors() {
     let of_no_account = "is of no account, or was made with a key of none";
     let nobody = AccountId::new(shard(), 1 << 40).expect("an id");
     let stranger = AccountId::new(other_shard(), 1).expect("an id");
@@ -232,7 +232,7 @@ fn keys_that_do_not_fit_are_errors() {
 }
 
 #[test]
-fn orders_that_do_not_fit_are_errors() {
+fn inconsistent_orders_are_errors() {
     let nobody = AccountId::new(shard(), 1 << 40).expect("an id");
     let stranger = AccountId::new(other_shard(), 1).expect("an id");
     check(|rows| rows.orders.swap(1, 3), "is on no order");
@@ -268,7 +268,7 @@ fn orders_that_do_not_fit_are_errors() {
 }
 
 #[test]
-fn comments_that_do_not_fit_are_errors() {
+fn inconsistent_comments_are_errors() {
     let id = |counter| CommentId::new(shard(), counter).expect("a small counter");
     check(|rows| rows.comments.swap(0, 1), "comes behind a newer one");
     check(|rows| rows.comments[1].id = rows.comments[0].id, "comes behind a newer one");

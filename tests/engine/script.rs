@@ -1,12 +1,12 @@
-//! Scenarios as text: a command on each line, and behind `->` what it must lead to.
+//! Scenarios as text: a command on each line, and its expected result after `->`.
 //!
 //! ```text
-//! balance 1000                        what accounts start with that are opened below
-//! rules keys 2                        how many active keys an account may have
-//! rules orders 2                      how many finished orders of an account are kept
+//! balance 1000                        starting balance of accounts opened below
+//! rules keys 2                        the most active keys of an account
+//! rules orders 2                      the most finished orders that an account keeps
 //! market M1 Yes No                    an open market without fees and without books
 //! status M1 closed                    fees M1 0.07 ^1 | free | unsupported
-//! book M1 yes bids 0.57x100 asks 0.58x5 0.6x100        `stale` at the end: not fresh
+//! book M1 yes bids 0.57x100 asks 0.58x5 0.6x100        may end with `stale`
 //! after 60                            seconds pass
 //! open A1                             -> opened A1
 //! buy A1 M1 yes 10 expected=0.57 max_bps=100 name=a,b  -> filled 10 @0.58 cash 994.2
@@ -20,9 +20,9 @@
 //! settle M1 1 0                       -> pays A1:0:10:10:1004.2 settled
 //! ```
 //!
-//! `token:A1` is the bearer of A1's access token, whose account need not exist. An outcome is a
-//! list of fields, a word and its values; a row names the fields that it is about, and each of
-//! them must read as the row says. Lines that begin with `#` are comments.
+//! `token:A1` is the bearer of A1's access token, whose account need not exist. A result is a list
+//! of fields, each a name and its values. A line lists only the fields that it checks, and those
+//! must match. Lines that begin with `#` are comments.
 
 use std::collections::HashMap;
 use std::fmt::Debug;

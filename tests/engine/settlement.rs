@@ -268,7 +268,7 @@ fn check_rows(change: impl FnOnce(&mut Rows<'_>), expected: &str) {
 }
 
 #[test]
-fn rows_that_do_not_fit_are_errors() {
+fn inconsistent_settlement_rows_are_errors() {
     let strange = "is none of the markets, or pays what it cannot";
     check_rows(|rows| rows.settled[0].0 = MarketIndex(9), strange);
     check_rows(|rows| rows.settled[0].1.payouts.push(Price::ZERO), strange);
@@ -324,7 +324,7 @@ fn check_settled(change: impl FnOnce(&mut PositionsSettled), expected: &str) {
 }
 
 #[test]
-fn records_that_do_not_follow_are_refused() {
+fn contradictory_settlement_records_are_refused() {
     let one = Usd::from_micros(1);
     let nobody = AccountId::from_raw(6_405).expect("an id");
     check_settled(

@@ -17,7 +17,7 @@ async fn second_key(world: &World, person: &Person) -> Person {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bootstrap_holds_back_all_that_knows_the_account() {
+async fn a_bootstrap_holds_back_all_that_shows_the_account() {
     let world = World::new().await;
     let (bob, dan) = (&world.bob, &world.dan);
     let by_dan = |request: Request| request.bearer(&dan.token);

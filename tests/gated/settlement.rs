@@ -20,7 +20,7 @@ async fn shown_balance(world: &World, person: &Person) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_payout_holds_back_all_that_shows_it_or_rests_on_it() {
+async fn a_payout_holds_back_all_that_shows_it_or_depends_on_it() {
     let world = World::new().await;
     let (ann, bob, cat) = (&world.ann, &world.bob, &world.cat);
     world.done(buy(ann, MARKET, "Yes"), 200).await;

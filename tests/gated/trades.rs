@@ -26,7 +26,7 @@ fn next_order(order: u64) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_trade_holds_back_all_that_shows_it_or_rests_on_it() {
+async fn a_trade_holds_back_all_that_shows_it_or_depends_on_it() {
     let world = World::new().await;
     let (ann, bob, cat) = (&world.ann, &world.bob, &world.cat);
     let earlier = world.done(buy(ann, 1, "earlier"), 200).await;
@@ -127,7 +127,7 @@ async fn ann_account(world: &World) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_trade_of_a_token_opens_an_account_that_nobody_sees_yet() {
+async fn the_first_trade_of_a_token_opens_an_account_that_stays_hidden() {
     let world = World::new().await;
     let (ann, bob, cat, dan) = (&world.ann, &world.bob, &world.cat, &world.dan);
     let by_dan = |request: Request| request.bearer(&dan.token);
@@ -210,7 +210,7 @@ async fn answers_second(world: &World, comments: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn prices_go_on_while_the_disk_stands_still() {
+async fn prices_continue_while_the_disk_stalls() {
     let world = World::new().await;
     let mut socket = world.done(upgrade("/v1/ws/prices").key(&world.ann.key), 101).await;
     socket.send_frame(&json!({"action": "subscribe", "markets": [MARKET]})).await;

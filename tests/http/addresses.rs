@@ -69,7 +69,7 @@ fn a_client_without_a_trusted_proxy_cannot_claim_another_address() {
 }
 
 #[test]
-fn several_proxies_in_a_row_are_walked_through() {
+fn a_chain_of_trusted_proxies_is_followed() {
     check(
         &["--trusted-proxy", "127.0.0.1", "--trusted-proxy", "10.0.0.0/8"],
         &[

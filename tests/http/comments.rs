@@ -151,7 +151,7 @@ fn a_token_comments_as_the_account_that_it_opens() {
 }
 
 #[test]
-fn what_does_not_exist_is_not_found() {
+fn missing_orders_and_comments_are_not_found() {
     let account = shared().account();
     let body = json!({"content": "x"});
     let not_found = |code| Refused(404, code);

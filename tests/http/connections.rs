@@ -43,7 +43,7 @@ fn head_is_get_without_a_body() {
 }
 
 #[test]
-fn a_request_id_is_echoed_or_made() {
+fn a_request_id_is_echoed_or_generated() {
     let longest = "x".repeat(64);
     let send = |id: &[u8]| {
         let response = shared().send(&Request::get("/v1/markets").header("x-request-id", id));
@@ -136,7 +136,7 @@ fn a_request_names_its_host_once() {
 
 /// Answers of every kind, including those that no handler makes.
 #[test]
-fn no_answer_is_to_be_sniffed() {
+fn no_answer_allows_content_sniffing() {
     let server = Server::start(&["--connections-max", "2", "--admin-listen", "127.0.0.1:0"]);
     let line = server.logged("metrics on http://");
     let admin = line.split(['/', ' ']).find_map(|word| word.parse().ok()).unwrap();
@@ -206,7 +206,7 @@ fn served(server: &Server, request: &Request) -> Connection {
 }
 
 #[test]
-fn the_idlest_stranger_makes_room_for_a_newcomer() {
+fn the_idlest_stranger_is_replaced_by_a_new_connection() {
     let server = Server::start(&CONNECTIONS_OF_TWO);
     let account = server.account();
     let known = Request::get("/v1/orders").key(&account.key);

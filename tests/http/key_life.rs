@@ -161,7 +161,7 @@ fn without_an_overlap_the_old_key_ends_at_once() {
 }
 
 #[test]
-fn a_successor_takes_the_place_of_its_key_among_five() {
+fn a_successor_replaces_its_key_among_five() {
     let account = shared().account();
     let mut keys = vec![json!({"id": account.key_id})];
     keys.extend((0..4).map(|_| account.new_key(&json!({}))));
@@ -202,7 +202,7 @@ fn rotating_gives_no_higher_tier() {
 }
 
 #[test]
-fn names_and_ends_outlive_a_crash() {
+fn key_names_and_expiries_survive_a_crash() {
     let server = Server::unlimited();
     let (subject, key, token, rows, new) = {
         let account = server.account();
@@ -245,7 +245,7 @@ fn family(account: &Account<'_>, overlap_seconds: u32) -> [Value; 5] {
 /// Open connections of every key, on any worker, fail with the next request, and open sockets are
 /// closed within a second.
 #[test]
-fn whatever_ends_a_key_ends_it_everywhere_at_once() {
+fn an_ended_key_fails_everywhere_at_once() {
     for (overlap_seconds, query, ended, code) in [
         (600, Some(""), [true, false, false, false, false], "KEY_DEACTIVATED"),
         (600, Some("?descendants=true"), [true; 5], "KEY_DEACTIVATED"),

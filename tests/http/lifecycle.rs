@@ -105,7 +105,7 @@ fn a_crash_loses_nothing_that_was_answered() {
 /// Above its memory limit a server refuses what adds to its state, and does everything else.
 #[test]
 #[cfg(target_os = "linux")]
-fn a_full_server_refuses_what_adds_to_it_and_nothing_else() {
+fn a_full_server_only_refuses_what_adds_to_its_state() {
     let server = Server::unlimited();
     let account = server.account_with(&json!({"permissions": ["read", "trade", "admin"]}), None);
     let named = Request::post("/trade", &buy(10)).header("idempotency-key", "named");

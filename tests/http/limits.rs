@@ -59,7 +59,7 @@ fn the_second_lets_five_through_and_retry_after_is_enough() {
 }
 
 #[test]
-fn the_minute_counts_as_well() {
+fn the_minute_is_limited_too() {
     let server = Server::start(&["--tier", "free=unlimited/3/2/5", "--address-limits", "off"]);
     let account = server.account();
     let started = now_seconds();
@@ -86,7 +86,7 @@ fn the_minute_counts_as_well() {
 
 /// A key and its successor share their windows, with an overlap and without.
 #[test]
-fn a_rotated_key_hands_on_its_windows() {
+fn a_rotated_key_passes_on_its_windows() {
     for overlap_seconds in [600, 0] {
         let flags = ["--tier", "free=unlimited/6/2/5", "--address-limits", "off"];
         let server = Server::start(&flags);

@@ -122,7 +122,7 @@ fn bytes_that_are_not_http_get_an_answer_and_a_close() {
 }
 
 #[test]
-fn paths_that_lead_nowhere() {
+fn unknown_paths() {
     let account = shared().account();
     for path in [
         "/",
@@ -146,7 +146,7 @@ fn paths_that_lead_nowhere() {
 }
 
 #[test]
-fn methods_that_a_path_does_not_take() {
+fn unsupported_methods() {
     for (method, path, allow) in [
         ("GET", "/trade", "POST"),
         ("PUT", "/trade", "POST"),

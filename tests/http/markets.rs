@@ -170,7 +170,7 @@ fn a_book_is_cut_to_a_depth() {
 }
 
 #[test]
-fn books_that_are_not_there() {
+fn missing_books() {
     check_error(&shared().get("/v1/markets/0xnone/book"), 404, "MARKET_NOT_FOUND");
     let unknown = shared().get(format!("/v1/markets/{PLAIN}/book?outcome=Maybe"));
     check_error(&unknown, 404, "OUTCOME_NOT_FOUND");
@@ -183,7 +183,7 @@ fn books_that_are_not_there() {
 }
 
 #[test]
-fn prices_come_in_the_order_asked() {
+fn prices_come_in_the_requested_order() {
     let account = shared().account();
     let wanted = [WITH_FEE, "0xnone", PLAIN, BOOKLESS, PLAIN];
     let rows = account.post("/v1/prices/batch", &json!({"market_ids": wanted})).ok(200);

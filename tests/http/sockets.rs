@@ -52,7 +52,7 @@ fn the_first_frame_names_the_account_of_the_socket() {
 }
 
 #[test]
-fn a_credential_that_is_not_good_enough_is_closed_4001() {
+fn an_insufficient_credential_is_closed_4001() {
     let account = shared().account();
     let trades = account.new_key(&json!({"permissions": ["trade"]}));
     let trades = trades["raw_key"].as_str().unwrap();
@@ -351,7 +351,7 @@ fn opening_sockets_is_limited_by_account_or_address() {
 
 /// The tier of an access token is known until the token expires, so its sockets live until then.
 #[test]
-fn a_socket_ends_with_the_access_token_behind_it() {
+fn a_socket_closes_when_its_access_token_expires() {
     // Tokens are accepted for a minute after they expire.
     for seconds in [2, 8, 30] {
         let account = shared().account();

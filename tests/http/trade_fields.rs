@@ -138,7 +138,7 @@ fn quantity() {
 }
 
 #[test]
-fn the_largest_quantity_fills_where_the_book_holds_it() {
+fn the_largest_quantity_fills_on_a_deep_book() {
     let account = shared().account();
     let mut order = buy(1_000_000);
     order["market_id"] = json!(DEEP);

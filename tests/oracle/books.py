@@ -1,6 +1,6 @@
-"""What a recording says: its markets, and their order books after the whole tape.
+"""Reads a recording: its markets, and their order books after the whole tape.
 
-A second reading of the recorded files, written apart from the server's. Sizes and prices are
+Written independently of the server's reader. Sizes and prices are
 fractions, a book is {"BUY": {price: size}, "SELL": {price: size}, "newest": side of the last change}.
 """
 import glob, json, os
@@ -25,7 +25,7 @@ def rows(directory):
                 try:
                     found += opened(json.loads(part, parse_float=F, parse_int=F))
                 except ValueError:
-                    pass  # A word of the socket, or a malformed row.
+                    pass  # Plain text of the socket, or a malformed row.
             if not any("changes" in row for row in found):  # Frames of the old format.
                 for row in found:
                     yield path, row
@@ -38,7 +38,7 @@ def array(value):
 
 
 def schedule(enabled, fees, rate="rate", exponent="exponent"):
-    """(rate, exponent), or None when it is not one that the exchange computes."""
+    """(rate, exponent), or None if the exchange does not support the schedule."""
     if enabled is False or fees is None:
         return F(0), 1
     rate, exponent = F(fees[rate]), F(fees[exponent])
@@ -72,7 +72,7 @@ def described(row):
         free = row.get("taker_base_fee") == 0
         return 3, dict(id=row["condition_id"], outcomes=outcomes, status="open" if is_open else "shut",
                        rate=(F(0), 1) if free else None, known=free)
-    if row.get("event_type") == "new_market":  # Takes no orders until something else describes it.
+    if row.get("event_type") == "new_market":  # Takes no orders until another row describes it.
         outcomes = list(zip(row["outcomes"], row["assets_ids"]))
         return 4, dict(id=row["market"], outcomes=outcomes, status="shut", rate=None, known=False, closed=False)
     return None
@@ -95,7 +95,7 @@ def happened(row):
 
 
 def load(directory):
-    """The markets by id and the books by token, as they stand when the tape has ended."""
+    """The markets by id and the books by token at the end of the tape."""
     ranked, tape, clock, books = {}, [], {}, {}
     for path, row in rows(directory):
         try:
@@ -146,7 +146,7 @@ def load(directory):
     return markets, books
 
 
-# What an order finds.
+# What orders see.
 
 def quoted(books, market, index, side):
     """The levels that an order takes, best first: the token's own, else the other's mirrored."""
@@ -173,7 +173,7 @@ def uncrossed(book):
 
 
 def tradable(markets, books):
-    """A row for each outcome that can be traded, with what stands in its book."""
+    """A row for each tradable outcome, with its book."""
     for market in markets.values():
         for index, (label, _) in enumerate(market["outcomes"]):
             asks, source = quoted(books, market, index, "BUY")

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""What orders must fill at on recorded books, computed a second time with exact fractions.
+"""Computes the expected fills of orders on recorded books, independently and in exact fractions.
 
     fills.py DIR --list
     fills.py DIR STARTING_BALANCE < orders.jsonl > results.jsonl
 
-DIR is a recording (DIR/gamma, DIR/clob, DIR/ws), as `books.py` beside this file reads it: its whole
-tape is played first and the last state stands. `--list` prints every market that can be traded, one JSON object for each outcome:
+DIR is a recording (DIR/gamma, DIR/clob, DIR/ws), which `books.py` reads: the whole tape is played
+first, and orders see its last state. `--list` prints every tradable market, one JSON object per
+outcome:
     {"market_id", "outcome", "book": "own" | "mirrored", "asks", "bids", "rate"}
-with asks and bids as [[price, size], ...], best first. Otherwise one account with STARTING_BALANCE dollars (decimal text) executes the orders in turn:
+with asks and bids as [[price, size], ...], best first. Otherwise one account with STARTING_BALANCE
+dollars (decimal text) executes the orders in turn:
     {"market_id", "outcome", "side": "BUY" | "SELL", "quantity": "decimal text"}
 and each gives one line, a fill or a refusal that changes nothing. Numbers are trimmed decimal text:
     {"levels": [[price, size], ...], "price", "notional", "fee", "balance",
@@ -33,7 +35,7 @@ def text(x):
 
 
 def fill(markets, books, account, market_id, outcome, side, quantity):
-    """One order by the rules of the exchange, in their order; changes the account if it fills."""
+    """Executes an order by the exchange's rules, in their order. A fill changes the account."""
     market = markets.get(market_id)
     if market is None:
         return "MARKET_NOT_FOUND"

@@ -137,7 +137,7 @@ fn start(data: &Path) -> ServerProcess {
 }
 
 #[test]
-fn orders_of_sixteen_connections_that_race_a_settlement_leave_nothing_open() {
+fn orders_that_race_a_settlement_leave_no_position_open() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     // Open the accounts before the markets start.
