@@ -78,8 +78,8 @@ pub(crate) fn check(script: &str) {
     }
 }
 
-/// A name and the values after it. A value that starts with `@` is a separate field: `filled 10
-/// @0.58` has the fields `filled` and `filled@`.
+/// A name and the values after it. A value that starts with `@` is a separate field:
+/// `filled 10 @0.58` has the fields `filled` and `filled@`.
 type Field<'a> = (String, Vec<&'a str>);
 
 fn fields(text: &str) -> Vec<Field<'_>> {

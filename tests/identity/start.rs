@@ -46,8 +46,8 @@ fn a_supabase_user_opens_an_account_at_the_tier_that_the_project_sets() {
     let bootstrap = |token: &str, tier: &str| {
         let body = json!({"tier": tier});
         let answer = Client::with_token(server.address, token).post("/v1/keys/bootstrap", &body);
-        let body = answer.json();
-        (answer.status, body["error"].as_str().unwrap_or("none").to_owned())
+        let answered = answer.json();
+        (answer.status, answered["error"].as_str().unwrap_or("none").to_owned())
     };
     for (algorithm, secret, changes, tier, expected) in [
         ("HS256", &b"another secret of more than 32 bytes"[..], json!({}), "free", "INVALID_TOKEN"),
