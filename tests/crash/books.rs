@@ -170,8 +170,8 @@ impl Books {
         self.check_keys(connection);
     }
 
-    /// Balance and positions after all fills. Each fill must continue exactly where the previous one
-    /// ended: a lost order, or one executed twice, would break the chain.
+    /// Balance and positions after all fills. Each fill must continue exactly where the previous
+    /// one ended: a lost order, or one executed twice, would break the chain.
     fn added_up(&self) -> (i64, Holdings) {
         let mut balance = STARTING_BALANCE_MICROS;
         let mut holdings = Holdings::new();
