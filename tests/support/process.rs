@@ -76,7 +76,7 @@ impl ServerProcess {
 
     /// The log lines with this text so far.
     pub fn log_lines(&self, text: &str) -> Vec<String> {
-        self.process.log.lines_with(text)
+        self.process.log_lines(text)
     }
 
     /// Waits for the first log line with this text.
@@ -90,7 +90,7 @@ impl ServerProcess {
     pub fn interrupt(mut self) -> Vec<String> {
         self.signal("-INT");
         let status = self.wait();
-        let lines = self.process.log_lines();
+        let lines = self.process.log_lines("");
         assert!(status.success(), "{status}: {lines:?}");
         lines
     }
@@ -154,9 +154,9 @@ impl Process {
         status
     }
 
-    /// The log lines so far.
-    pub fn log_lines(&self) -> Vec<String> {
-        self.log.lines_with("")
+    /// The log lines with this text so far.
+    pub fn log_lines(&self, text: &str) -> Vec<String> {
+        self.log.lines_with(text)
     }
 
     /// Waits for the first log line.

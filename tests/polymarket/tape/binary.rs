@@ -41,7 +41,7 @@ impl Recording {
         let status = self.0.wait();
         let mut errors = String::new();
         self.0.take_stderr().unwrap().read_to_string(&mut errors).unwrap();
-        (status, self.0.log_lines().join("\n"), errors)
+        (status, self.0.log_lines("").join("\n"), errors)
     }
 }
 
