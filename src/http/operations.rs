@@ -66,7 +66,7 @@ pub static OPERATIONS: [Operation; 29] = [
         Later(|call| Box::pin(comments::delete(call))),
     )
     .errors(&["ACCOUNT_NOT_FOUND", "COMMENT_NOT_FOUND", "JOURNAL_FULL", "SERVER_FULL"])
-    .summary("delete your own comment"),
+    .summary("delete one of your own comments"),
     Operation::post(
         "/v1/orders/batch",
         Key(Trade),
@@ -74,38 +74,41 @@ pub static OPERATIONS: [Operation; 29] = [
     )
     .batch_body()
     .errors(&["BATCH_LIMIT_EXCEEDED"])
-    .summary("place several orders, each on its own; the tier limits how many"),
+    .summary("place several independent orders; the tier limits how many"),
     Operation::get("/v1/orders", Key(Read), Later(|call| Box::pin(orders::list(call))))
         .query(&["client_order_id", "market_id", "side", "status", "limit", "offset"])
         .summary("list the account's orders, newest first; a `client_order_id` selects one"),
     Operation::get("/v1/orders/{order_id}", Key(Read), Later(|call| Box::pin(orders::get(call))))
         .errors(&["ORDER_NOT_FOUND"])
-        .summary("show one order"),
+        .summary("get one order"),
     Operation::post("/v1/prices/batch", Key(Read), Now(prices::list))
         .batch_body()
         .errors(&["BATCH_LIMIT_EXCEEDED"])
-        .summary("show the prices of several `market_ids`: the tier's batch limit, at most 50"),
+        .summary(
+            "get the prices of up to 50 `market_ids`, or of fewer if the tier's batch limit is \
+             lower",
+        ),
     Operation::get("/v1/markets", Public, Now(markets::list))
         .query(&["limit", "offset", "q", "search", "category", "active_only", "hot_only"])
         .summary("list markets; `search` is an alias of `q`"),
     Operation::get("/v1/markets/{condition_id}", Public, Now(markets::get))
         .errors(&["MARKET_NOT_FOUND"])
-        .summary("show one market"),
+        .summary("get one market"),
     Operation::get("/v1/markets/{condition_id}/book", Public, Now(books::get_by_label))
         .query(&["outcome", "depth"])
         .errors(&["MARKET_NOT_FOUND", "OUTCOME_NOT_FOUND", "BOOK_UNAVAILABLE"])
-        .summary("show the book of an outcome, by label; the best level is last"),
+        .summary("get the book of an outcome by its label, best level last"),
     Operation::get("/v1/book", Public, Now(books::get_by_token))
         .query(&["token_id", "depth"])
         .errors(&["TOKEN_NOT_FOUND", "BOOK_UNAVAILABLE"])
-        .summary("show the book of an outcome, by token; the best level is last"),
+        .summary("get the book of an outcome by its token, best level last"),
     Operation::get(
         "/v1/account/balance",
         KeyOrToken(Some(Read)),
         Later(|call| Box::pin(account::balance(call))),
     )
     .errors(&["ACCOUNT_NOT_FOUND"])
-    .summary("show cash and the value of the positions"),
+    .summary("get cash and the value of the positions"),
     Operation::get(
         "/v1/account/positions",
         KeyOrToken(Some(Read)),
@@ -113,7 +116,7 @@ pub static OPERATIONS: [Operation; 29] = [
     )
     .query(&["status"])
     .errors(&["ACCOUNT_NOT_FOUND"])
-    .summary("list positions with their average prices"),
+    .summary("list positions and their average entry prices"),
     Operation::get(
         "/v1/account/settlements",
         KeyOrToken(Some(Read)),
@@ -121,7 +124,7 @@ pub static OPERATIONS: [Operation; 29] = [
     )
     .query(&["market_id", "from", "to", "limit", "cursor"])
     .errors(&["ACCOUNT_NOT_FOUND"])
-    .summary("list what resolved markets paid"),
+    .summary("list the payouts of resolved markets"),
     Operation::post("/v1/keys/bootstrap", Token, Later(|call| Box::pin(keys::create(call, true))))
         .makes_account()
         .makes_key()
@@ -137,7 +140,7 @@ pub static OPERATIONS: [Operation; 29] = [
     .errors(&["TIER_KEY_LIMIT_EXCEEDED", "TIER_NOT_AUTHORIZED", "JOURNAL_FULL", "SERVER_FULL"])
     .summary("create another key with a `name`, `tier` and `permissions`"),
     Operation::get("/v1/keys", KeyOrToken(Some(Read)), Later(|call| Box::pin(keys::list(call))))
-        .summary("list the account's keys; without `admin`, only the caller's"),
+        .summary("list the account's keys; without `admin`, a key sees only itself"),
     Operation::get("/v1/keys/tiers", Public, Now(|call| Ok(keys::list_tiers(call))))
         .summary("list the limits of each tier"),
     Operation::post("/v1/keys/ws-token", KeyOrToken(None), Now(socket::create_token))
@@ -149,7 +152,10 @@ pub static OPERATIONS: [Operation; 29] = [
         Later(|call| Box::pin(keys::rename(call))),
     )
     .errors(&["ACCOUNT_NOT_FOUND", "KEY_NOT_FOUND", "JOURNAL_FULL", "SERVER_FULL"])
-    .summary("change its `name`, or remove it with `null`; without `admin`, only the caller's key"),
+    .summary(
+        "rename a key, or remove its `name` with `null`; without `admin`, a key can rename only \
+         itself",
+    ),
     Operation::delete(
         "/v1/keys/{key_id}",
         KeyOrToken(None),
@@ -158,8 +164,8 @@ pub static OPERATIONS: [Operation; 29] = [
     .query(&["descendants"])
     .errors(&["ACCOUNT_NOT_FOUND", "KEY_NOT_FOUND", "JOURNAL_FULL", "SERVER_FULL"])
     .summary(
-        "revoke a key, with `?descendants=true` also the keys made with it; without `admin`, only \
-         the caller's key",
+        "revoke a key, with `?descendants=true` also the keys it created; without `admin`, a key \
+         can revoke only itself",
     ),
     Operation::post(
         "/v1/keys/{key_id}/rotate",
@@ -178,25 +184,26 @@ pub static OPERATIONS: [Operation; 29] = [
         "SERVER_FULL",
     ])
     .summary(
-        "replace a key; the old one works for another `overlap_seconds`; without `admin`, only the \
-         caller's key",
+        "replace a key, which keeps working for another `overlap_seconds`; without `admin`, a key \
+         can replace only itself",
     ),
     Operation::get("/v1/ws/prices", Socket, Run::Socket)
         .query(&["token"])
         .errors(&["UPGRADE_REQUIRED"])
         .summary("open a WebSocket that takes `subscribe`, `unsubscribe` and `ping`"),
     Operation::get("/v1/status", Public, Now(|call| Ok(status::status(call)))).summary(
-        "show the number of markets and sockets, the journal, and how fresh the venue's books are",
+        "get the number of markets and sockets, the state of the journal, and the freshness of the \
+         venue's books",
     ),
     Operation::get("/v1/time", Public, Now(|call| Ok(status::time(call))))
-        .summary("show the time in seconds since 1970"),
+        .summary("get the Unix time, in seconds"),
     Operation::get("/v1/health", Public, Health(|_, _| Ok(health::health())))
-        .summary("show that the process is alive"),
+        .summary("check that the process is alive"),
     Operation::get("/v1/health/live", Public, Health(|_, _| Ok(health::live())))
         .summary("the same, with the status `alive`"),
     Operation::get("/v1/health/ready", Public, Health(health::ready))
         .query(&["strict"])
-        .summary("show whether it can serve: 503 while starting and draining"),
+        .summary("check that the server is ready; 503 while it starts or drains"),
 ];
 
 #[cfg(test)]
