@@ -8,6 +8,7 @@
 //! touched book is proven or contradicted, and leaves the resync to [`super::follow`].
 
 pub mod counts;
+mod token;
 pub mod verify;
 
 use std::collections::{HashMap, HashSet};
@@ -17,14 +18,15 @@ use smallvec::SmallVec;
 
 pub use counts::FeedCounts;
 
-use verify::{HashedBook, Verifier};
+use token::Token;
+use verify::Verifier;
 
 use super::follow::books::{Books, Finding, Findings};
 use super::{BookReplaced, LevelChanged, Top, VenueChange, VenueEvent};
-use crate::ids::{OutcomeIndex, Timestamp};
-use crate::market::book::{Book, Ladder, LastTrade, Side};
+use crate::ids::Timestamp;
+use crate::market::book::{Ladder, LastTrade};
 use crate::market::catalogue::{MarketInfo, MarketStatus};
-use crate::market::{MARKETS_MAX, Market, Markets};
+use crate::market::{MARKETS_MAX, Markets};
 use crate::money::{Price, Shares};
 
 /// The most tokens with a book: two for each market.
@@ -48,33 +50,6 @@ pub struct Feed {
     tokens: HashMap<Arc<str>, Token, foldhash::fast::RandomState>,
     verifier: Option<Box<dyn Verifier>>,
     counts: FeedCounts,
-}
-
-/// The state of a token's book, and where to publish it.
-struct Token {
-    market: Arc<Market>,
-    outcome: OutcomeIndex,
-    /// The venue's levels, crossed ones included; `None` until the first full book.
-    ladder: Option<Ladder>,
-    /// The side of the newest added level; if the book is crossed, this side is right.
-    newest_side: Option<Side>,
-    updated_at: Timestamp,
-    /// The venue's own timestamp of the newest change, which its hash covers.
-    venue_time: Timestamp,
-    hash: Option<Box<str>>,
-    last_trade: Option<LastTrade>,
-    /// The price of the market's newest trade in either token; the hashes of both cover it.
-    market_trade_price: Option<Price>,
-    /// The previous such price, which a hash may still cover.
-    previous_trade_price: Option<Price>,
-    tick: Option<Price>,
-    /// Whether a hash has ever matched, which shows that everything that hashes cover is known.
-    has_matched: bool,
-    /// The newest hash, if it did not match: a trade may arrive after the book that it caused, and
-    /// explain the mismatch.
-    unmatched_hash: Option<Box<str>>,
-    sequence: u64,
-    stale: bool,
 }
 
 /// When something happened.
@@ -428,125 +403,6 @@ fn token_of<'a>(
         tokens.insert(token_id.clone(), Token::new(market.clone(), outcome));
     }
     tokens.get_mut(token_id)
-}
-
-impl Token {
-    fn new(market: Arc<Market>, outcome: OutcomeIndex) -> Self {
-        Self {
-            market,
-            outcome,
-            ladder: None,
-            newest_side: None,
-            updated_at: Timestamp::EPOCH,
-            venue_time: Timestamp::EPOCH,
-            hash: None,
-            last_trade: None,
-            market_trade_price: None,
-            previous_trade_price: None,
-            tick: None,
-            has_matched: false,
-            unmatched_hash: None,
-            sequence: 0,
-            stale: false,
-        }
-    }
-
-    fn note_market_price(&mut self, price: Price) {
-        if self.market_trade_price != Some(price) {
-            self.previous_trade_price = self.market_trade_price.replace(price);
-        }
-    }
-
-    /// Compares the book with the venue's hash.
-    fn check(
-        &mut self,
-        hash: Option<Box<str>>,
-        token_id: &str,
-        verifier: &mut Option<Box<dyn Verifier>>,
-        counts: &mut FeedCounts,
-    ) -> Finding {
-        self.unmatched_hash = None;
-        self.hash = hash;
-        let (Some(hash), Some(ladder)) = (&self.hash, &self.ladder) else {
-            return Finding::Unproven;
-        };
-        let info = self.market.info();
-        let book = HashedBook {
-            market: &info.condition_id,
-            token_id,
-            at: self.venue_time,
-            ladder,
-            order_size_min: info.order_size_min,
-            tick: self.tick.unwrap_or(info.tick),
-            neg_risk: info.neg_risk,
-        };
-        let newest = self.market_trade_price;
-        let candidates = [newest, self.previous_trade_price];
-        let candidate_count = if self.previous_trade_price.is_some() { 2 } else { 1 };
-        let is_verified = verifier
-            .as_mut()
-            .is_some_and(|verifier| verifier.verifies(book, hash, &candidates[..candidate_count]));
-        if is_verified {
-            counts.hashes_verified += 1;
-            self.has_matched = true;
-            Finding::Proven
-        } else if verifier.is_none() || (newest.is_none() && !self.has_matched) {
-            counts.hashes_unchecked += 1;
-            Finding::Unproven
-        } else {
-            counts.hashes_mismatched += 1;
-            self.unmatched_hash = self.hash.take();
-            Finding::Contradicted
-        }
-    }
-
-    /// Compares the best prices with the venue's.
-    fn check_top(&self, top: Top, counts: &mut FeedCounts) -> Finding {
-        let Some(ladder) = &self.ladder else { return Finding::Unproven };
-        let sides = [(top.bid, ladder.best_bid()), (top.ask, ladder.best_ask())];
-        let mut finding = Finding::Unproven;
-        for (venue, ours) in sides {
-            let Some(venue) = venue else { continue };
-            if ours.map(|level| level.price) != Some(venue) {
-                counts.tops_mismatched += 1;
-                return Finding::Contradicted;
-            }
-            finding = Finding::Agrees;
-        }
-        finding
-    }
-
-    /// Publishes the book, if there is one, without its crossed levels.
-    fn publish(&mut self, markets: &Markets, counts: &mut FeedCounts) {
-        let Some(ladder) = &self.ladder else { return };
-        self.sequence += 1;
-        let uncrossed = ladder.is_crossed().then(|| uncrossed(ladder, self.newest_side));
-        counts.crossed += u64::from(uncrossed.is_some());
-        let hash = if uncrossed.is_some() { None } else { self.hash.clone() };
-        let mut book = Book::new(uncrossed.unwrap_or_else(|| ladder.clone()), self.updated_at);
-        book.sequence = self.sequence;
-        book.hash = hash;
-        book.last_trade = self.last_trade;
-        book.stale = self.stale;
-        markets.publish(&self.market, self.outcome, Arc::new(book));
-    }
-}
-
-/// Removes the crossed levels, which a trade has consumed and no update has removed yet: those
-/// opposite the newest level, or on both sides if it is unknown which level is newest.
-fn uncrossed(ladder: &Ladder, newest_side: Option<Side>) -> Ladder {
-    let (Some(bid), Some(ask)) = (ladder.best_bid(), ladder.best_ask()) else {
-        unreachable!("a crossed ladder has both sides");
-    };
-    let mut bids = ladder.bids().to_vec();
-    let mut asks = ladder.asks().to_vec();
-    if newest_side != Some(Side::Buy) {
-        bids.retain(|level| level.price < ask.price);
-    }
-    if newest_side != Some(Side::Sell) {
-        asks.retain(|level| level.price > bid.price);
-    }
-    Ladder::from_levels(bids, asks).expect("some levels of a ladder are a ladder")
 }
 
 #[cfg(test)]

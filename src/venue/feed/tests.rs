@@ -4,7 +4,8 @@ use std::fmt::Write;
 use proptest::prelude::*;
 
 use super::*;
-use crate::market::book::Level;
+use crate::ids::OutcomeIndex;
+use crate::market::book::{Book, Level, Side};
 use crate::market::catalogue::{MarketStatus, Outcome};
 use crate::venue::polymarket::hash::{BookHasher, HASH_TEXT_BYTES};
 
