@@ -6,6 +6,7 @@
 
 pub mod book;
 pub mod catalogue;
+pub mod growth;
 pub mod price;
 pub mod quote;
 pub mod walk;

@@ -1,5 +1,8 @@
 //! The book of one outcome: resting size by price, and the venue's changes to it.
 
+use std::sync::Arc;
+
+use super::growth::Numbers;
 use crate::ids::Timestamp;
 use crate::money::{Price, Shares};
 
@@ -71,17 +74,36 @@ pub struct Book {
     /// The book may differ from what the venue shows now. Readers see the flag, and nothing fills
     /// on it.
     pub stale: bool,
+    /// Growths of books of different eras cannot be compared.
+    pub era: u32,
+    /// How much each level has grown in this era; `None` if none has, or nobody keeps track.
+    pub growth: Option<Arc<Numbers>>,
 }
 
 impl Book {
     /// A book with these levels, without trades, the first of its sequence.
     pub fn new(ladder: Ladder, updated_at: Timestamp) -> Self {
-        Self { ladder, sequence: 1, updated_at, hash: None, last_trade: None, stale: false }
+        Self {
+            ladder,
+            sequence: 1,
+            updated_at,
+            hash: None,
+            last_trade: None,
+            stale: false,
+            era: 0,
+            growth: None,
+        }
     }
 
     /// The levels of both sides.
     pub fn ladder(&self) -> &Ladder {
         &self.ladder
+    }
+
+    /// The sum of a level's growths in this era, in micro-shares: of a bid for a buy, of an ask for
+    /// a sell. A level that shrinks keeps it; see [`super::growth`].
+    pub fn grown(&self, side: Side, price: Price) -> i64 {
+        self.growth.as_ref().map_or(0, |numbers| numbers.of(side, price))
     }
 }
 
@@ -251,81 +273,4 @@ fn sorted_side(
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn level(price_micros: i64, size: i64) -> Level {
-        Level { price: Price::from_micros(price_micros), size: Shares::from_micros(size) }
-    }
-
-    #[test]
-    fn the_best_level_is_last() {
-        let ladder = Ladder::from_levels(
-            vec![level(480_000, 5), level(470_000, 5), level(490_000, 0)],
-            vec![level(510_000, 5), level(520_000, 5)],
-        )
-        .unwrap();
-        assert_eq!(ladder.best_bid(), Some(level(480_000, 5)));
-        assert_eq!(ladder.best_ask(), Some(level(510_000, 5)));
-        assert_eq!(ladder.taken_by(Side::Buy), ladder.asks());
-        assert!(!ladder.is_crossed());
-        let mirror = ladder.mirrored();
-        assert_eq!(mirror.best_bid(), Some(level(490_000, 5)));
-        assert_eq!(mirror.best_ask(), Some(level(520_000, 5)));
-        assert_eq!(mirror.mirrored(), ladder);
-    }
-
-    #[test]
-    fn invalid_levels_are_refused() {
-        for (bids, expected) in [
-            (vec![level(0, 1)], LadderError::Price { price: Price::ZERO }),
-            (vec![level(1_000_000, 1)], LadderError::Price { price: Price::ONE }),
-            (
-                vec![level(500_000, -1)],
-                LadderError::Size {
-                    price: Price::from_micros(500_000),
-                    size: Shares::from_micros(-1),
-                },
-            ),
-            (
-                vec![level(500_000, 1), level(500_000, 2)],
-                LadderError::Duplicate { price: Price::from_micros(500_000) },
-            ),
-            (vec![level(500_000, 1); LEVELS_PER_SIDE_MAX + 1], LadderError::TooLong),
-        ] {
-            assert_eq!(Ladder::from_levels(bids, Vec::new()), Err(expected));
-        }
-    }
-
-    proptest! {
-        /// A naive book made of two sorted maps.
-        #[test]
-        fn changes_agree_with_sorted_maps(
-            changes in prop::collection::vec((any::<bool>(), 1_i64..40, 0_i64..4), 0..200),
-        ) {
-            let mut ladder = Ladder::default();
-            let mut maps = [BTreeMap::new(), BTreeMap::new()];
-            for (is_bid, price, size) in changes {
-                let side = if is_bid { Side::Buy } else { Side::Sell };
-                let map = &mut maps[usize::from(is_bid)];
-                let before = map.clone();
-                if size == 0 { map.remove(&price); } else { map.insert(price, size); }
-                let changed = ladder
-                    .set(side, Price::from_micros(price * 100), Shares::from_micros(size))
-                    .unwrap();
-                prop_assert_eq!(changed, *map != before);
-            }
-            let expected = |map: &BTreeMap<i64, i64>| -> Vec<Level> {
-                map.iter().map(|(&price, &size)| level(price * 100, size)).collect()
-            };
-            let mut asks = expected(&maps[0]);
-            asks.reverse();
-            prop_assert_eq!(ladder.bids(), expected(&maps[1]));
-            prop_assert_eq!(ladder.asks(), asks);
-        }
-    }
-}
+mod tests;
