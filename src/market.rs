@@ -7,6 +7,7 @@
 pub mod book;
 pub mod catalogue;
 pub mod growth;
+pub mod interest;
 pub mod price;
 pub mod quote;
 pub mod walk;

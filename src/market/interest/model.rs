@@ -1,0 +1,85 @@
+//! Model checks: every interleaving in which a shard lets an order rest while the feed publishes a
+//! book that fills it. Run by `.ci/models`.
+
+use loom::model::Builder;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicUsize, Ordering, fence};
+use loom::thread;
+
+use super::*;
+
+const OUTCOME: OutcomeIndex = OutcomeIndex(0);
+
+/// The books of an outcome by sequence: the best ask of each.
+const ASKS: [Price; 3] =
+    [Price::from_micros(600_000), Price::from_micros(500_000), Price::from_micros(450_000)];
+
+/// The interest of one outcome, and the sequence of the newest book.
+struct Shared {
+    interest: Interest,
+    newest: AtomicUsize,
+}
+
+impl Shared {
+    /// Publishes the next book and returns the shards that it may concern.
+    fn publish(&self, sequence: usize) -> ShardSet {
+        self.newest.store(sequence, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        self.interest.reached_by(OUTCOME, Side::Buy, ASKS[sequence])
+    }
+
+    /// Lets orders rest whose best limit is this, and returns the sequence of the book on which the
+    /// shard judges them.
+    fn rest(&self, shard: ShardId, limit: Price) -> usize {
+        self.interest.set_best(OUTCOME, Side::Buy, shard, Some(limit));
+        fence(Ordering::SeqCst);
+        self.newest.load(Ordering::Relaxed)
+    }
+}
+
+/// Each shard's limits, set one after the other while the feed publishes books. A book that reaches
+/// the last limit is either seen by the shard or wakes it.
+fn check(limits: &'static [&[i64]], book_count: usize) {
+    let mut model = Builder::new();
+    model.preemption_bound = model.preemption_bound.or(Some(3));
+    model.check(move || {
+        let shared = Arc::new(Shared { interest: Interest::new(1), newest: AtomicUsize::new(0) });
+        let threads: Vec<_> = ShardId::all()
+            .zip(limits)
+            .map(|(shard, limits)| {
+                let shared = Arc::clone(&shared);
+                let judge = move || {
+                    let limits = limits.iter().map(|&micros| Price::from_micros(micros));
+                    let judged = limits.map(|limit| (limit, shared.rest(shard, limit)));
+                    (shard, judged.last().expect("some order rests"))
+                };
+                thread::spawn(judge)
+            })
+            .collect();
+        let woken: Vec<ShardSet> = (1..=book_count).map(|it| shared.publish(it)).collect();
+        for thread in threads {
+            let (shard, (limit, judged)) = thread.join().expect("the shard has not panicked");
+            for (sequence, woken) in (1..).zip(&woken) {
+                let is_reached = ASKS[sequence] <= limit;
+                let is_missed = sequence > judged && !woken.contains(shard);
+                assert!(!(is_reached && is_missed), "{shard:?} misses book {sequence}");
+            }
+        }
+    });
+}
+
+#[test]
+fn an_order_that_comes_to_rest_misses_no_book() {
+    check(&[&[500_000]], 1);
+    check(&[&[500_000]], 2);
+}
+
+#[test]
+fn a_limit_that_rises_misses_no_book() {
+    check(&[&[400_000, 450_000]], 2);
+}
+
+#[test]
+fn two_shards_miss_no_book() {
+    check(&[&[500_000], &[450_000]], 2);
+}
