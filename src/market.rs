@@ -6,6 +6,7 @@
 
 pub mod book;
 pub mod catalogue;
+pub mod crossing;
 pub mod growth;
 pub mod interest;
 pub mod price;
@@ -13,8 +14,8 @@ pub mod quote;
 pub mod walk;
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use parking_lot::Mutex;
@@ -23,6 +24,8 @@ use tokio::sync::Notify;
 
 use book::Book;
 use catalogue::{DescriptionFlaw, MarketInfo, MarketStatus, Outcome};
+use crossing::Crossings;
+use interest::Interest;
 use quote::{Quote, QuotedBook};
 
 use crate::ids::OutcomeIndex;
@@ -53,6 +56,9 @@ pub struct Markets {
     /// The outcomes of markets traded before the start, by condition id: orders and positions refer
     /// to outcomes by index.
     traded: HashMap<Arc<str>, Vec<Outcome>, foldhash::fast::RandomState>,
+    /// Who has orders resting, by condition id, of listed markets and of those still to be listed.
+    interests: Mutex<HashMap<Arc<str>, Arc<Interest>, foldhash::fast::RandomState>>,
+    crossings: Crossings,
 }
 
 /// The payout of each token.
@@ -76,6 +82,12 @@ pub struct Market {
     is_changed: AtomicBool,
     /// Set while its newest description has other tokens.
     is_withheld: AtomicBool,
+    /// Set once orders have come to rest in it.
+    interest: OnceLock<Arc<Interest>>,
+    /// Set after `interest`; see [`Market::interest`].
+    has_interest: AtomicBool,
+    /// Set while the market waits to be looked at again. Only used under the lock of that list.
+    waits: AtomicBool,
 }
 
 /// The result of listing markets.
@@ -158,10 +170,14 @@ impl Markets {
             }
             if let Some(market) = known {
                 market.note_withheld(!is_aligned, &condition_id);
+                let was_tradable = market.info().is_tradable();
                 if market.describe(info) {
                     self.mark_resolved(market);
                 }
                 self.mark_changed(market);
+                if !was_tradable && market.info().is_tradable() {
+                    self.look_again(market);
+                }
             } else {
                 if markets.len() >= MARKETS_MAX {
                     return Err(ListError::TooMany);
@@ -179,6 +195,8 @@ impl Markets {
         let is_leaving: HashSet<*const Market> = leaving.iter().map(Arc::as_ptr).collect();
         markets.retain(|market| !is_leaving.contains(&Arc::as_ptr(market)));
         self.listing.store(Arc::new(Listing::of(markets)));
+        self.attach_interests(added.values());
+        self.forget_interests(&leaving);
         Ok(Listed { left: leaving, withheld_count })
     }
 
@@ -311,6 +329,9 @@ impl Market {
             books,
             is_changed: AtomicBool::new(false),
             is_withheld: AtomicBool::new(false),
+            interest: OnceLock::new(),
+            has_interest: AtomicBool::new(false),
+            waits: AtomicBool::new(false),
         }
     }
 
@@ -322,6 +343,21 @@ impl Market {
     /// The current book of an outcome, if one is known.
     pub fn book(&self, outcome: OutcomeIndex) -> Guard<Option<Arc<Book>>> {
         self.books[outcome.index()].load()
+    }
+
+    /// Who has orders resting in it; `None` if nobody ever had.
+    ///
+    /// The feed asks after it has published a book. A runner that lets the first order rest creates
+    /// the interest, fences, and reads the books again. Storing a book is a sequentially consistent
+    /// operation, and so is this load, so one of the two sees the other without a fence here.
+    #[inline]
+    pub fn interest(&self) -> Option<&Arc<Interest>> {
+        if self.has_interest.load(Ordering::SeqCst) { self.interest.get() } else { None }
+    }
+
+    fn attach(&self, interest: &Arc<Interest>) {
+        self.interest.get_or_init(|| interest.clone());
+        self.has_interest.store(true, Ordering::SeqCst);
     }
 
     /// Description and books for one decision.
