@@ -1,6 +1,7 @@
 //! Keeps the books: applies a venue's events in order and publishes what readers see.
 //!
 //! All changes of an event take effect together, and each book that it touches is published once.
+//! A book whose levels reach resting orders is queued for their shards; see [`Markets::crossings`].
 //! Books are checked against the venue's hashes where it sends any. The feed performs no I/O and
 //! reads no clock; it counts, and its driver logs the counts.
 //!
@@ -9,6 +10,7 @@
 
 pub mod counts;
 mod token;
+mod tracking;
 pub mod verify;
 
 use std::collections::{HashMap, HashSet};
@@ -159,9 +161,8 @@ impl Feed {
                 }
                 Finding::Proven
             }
-            known => {
-                let is_repeated = !token.stale && known.as_ref() == Some(&update.ladder);
-                token.ladder = Some(update.ladder);
+            _ => {
+                let is_repeated = token.replace_levels(update.ladder, time.effective);
                 token.newest_side = None;
                 (token.updated_at, token.venue_time) = (at, time.venue);
                 token.stale = false;
@@ -192,8 +193,9 @@ impl Feed {
     fn change_levels(&mut self, time: EventTime, changes: &[LevelChanged]) -> Findings {
         let mut touched: SmallVec<[&LevelChanged; 2]> = SmallVec::new();
         for change in changes {
-            let Some(Token { ladder: Some(ladder), newest_side, updated_at, .. }) =
-                self.tokens.get_mut(&change.token_id)
+            let Some(Token {
+                market, ladder: Some(ladder), newest_side, updated_at, tracking, ..
+            }) = self.tokens.get_mut(&change.token_id)
             else {
                 self.counts.level_changes_without_book += 1;
                 continue;
@@ -202,8 +204,12 @@ impl Feed {
                 self.counts.late += 1;
                 continue;
             }
+            tracking.prepare(market, ladder);
             match ladder.set(change.side, change.price, change.size) {
                 Ok(changed) => {
+                    if changed {
+                        tracking.set(change.side, change.price, change.size, time.effective);
+                    }
                     self.counts.level_changes += 1;
                     let is_removal = change.size == Shares::ZERO;
                     self.counts.removals_of_nothing += u64::from(is_removal && !changed);

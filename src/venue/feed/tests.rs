@@ -9,15 +9,15 @@ use crate::market::book::{Book, Level, Side};
 use crate::market::catalogue::{MarketStatus, Outcome};
 use crate::venue::polymarket::hash::{BookHasher, HASH_TEXT_BYTES};
 
-fn price(micros: i64) -> Price {
+pub(super) fn price(micros: i64) -> Price {
     Price::from_micros(micros)
 }
 
-fn level(price_micros: i64, size_micros: i64) -> Level {
+pub(super) fn level(price_micros: i64, size_micros: i64) -> Level {
     Level { price: price(price_micros), size: Shares::from_micros(size_micros) }
 }
 
-fn info(condition_id: &str) -> MarketInfo {
+pub(super) fn info(condition_id: &str) -> MarketInfo {
     let outcomes = ["Yes", "No"].map(|label| Outcome {
         label: label.into(),
         token_id: format!("{condition_id}-{label}").into(),
@@ -25,18 +25,18 @@ fn info(condition_id: &str) -> MarketInfo {
     MarketInfo::bare(condition_id, outcomes)
 }
 
-fn at(millis: i64, change: VenueChange) -> VenueEvent {
+pub(super) fn at(millis: i64, change: VenueChange) -> VenueEvent {
     VenueEvent { at: Timestamp::from_millis(millis), change }
 }
 
-fn feed_with(policy: MismatchPolicy) -> Feed {
+pub(super) fn feed_with(policy: MismatchPolicy) -> Feed {
     let mut feed = Feed::new(Arc::new(Markets::new()), policy);
     feed.verify_with(BookHasher::default());
     feed.apply(at(0, VenueChange::Listed(vec![info("m")])));
     feed
 }
 
-fn book_event(token_id: &str, bids: &[Level], asks: &[Level]) -> VenueChange {
+pub(super) fn book_event(token_id: &str, bids: &[Level], asks: &[Level]) -> VenueChange {
     VenueChange::Book(BookReplaced {
         token_id: token_id.into(),
         ladder: Ladder::from_levels(bids.to_vec(), asks.to_vec()).unwrap(),
@@ -46,7 +46,7 @@ fn book_event(token_id: &str, bids: &[Level], asks: &[Level]) -> VenueChange {
     })
 }
 
-fn change(token_id: &str, side: Side, level: Level) -> LevelChanged {
+pub(super) fn change(token_id: &str, side: Side, level: Level) -> LevelChanged {
     LevelChanged {
         token_id: token_id.into(),
         side,
@@ -57,7 +57,7 @@ fn change(token_id: &str, side: Side, level: Level) -> LevelChanged {
     }
 }
 
-fn trade(token_id: &str, price_micros: i64) -> VenueChange {
+pub(super) fn trade(token_id: &str, price_micros: i64) -> VenueChange {
     VenueChange::Traded {
         token_id: token_id.into(),
         price: price(price_micros),
@@ -66,7 +66,7 @@ fn trade(token_id: &str, price_micros: i64) -> VenueChange {
     }
 }
 
-fn published(feed: &Feed, outcome: u8) -> Option<Arc<Book>> {
+pub(super) fn published(feed: &Feed, outcome: u8) -> Option<Arc<Book>> {
     let market = feed.markets().by_condition("m").unwrap();
     market.book(OutcomeIndex(outcome)).clone()
 }

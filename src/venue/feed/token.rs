@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::counts::FeedCounts;
+use super::tracking::{Published, Tracking};
 use super::verify::{HashedBook, Verifier};
 use crate::ids::{OutcomeIndex, Timestamp};
 use crate::market::book::{Book, Ladder, LastTrade, Side};
@@ -37,6 +38,7 @@ pub(super) struct Token {
     pub(super) unmatched_hash: Option<Box<str>>,
     pub(super) sequence: u64,
     pub(super) stale: bool,
+    pub(super) tracking: Tracking,
 }
 
 impl Token {
@@ -57,6 +59,7 @@ impl Token {
             unmatched_hash: None,
             sequence: 0,
             stale: false,
+            tracking: Tracking::new(),
         }
     }
 
@@ -64,6 +67,21 @@ impl Token {
         if self.market_trade_price != Some(price) {
             self.previous_trade_price = self.market_trade_price.replace(price);
         }
+    }
+
+    /// Replaces all levels. Returns whether the book was fresh and had exactly these.
+    pub(super) fn replace_levels(&mut self, ladder: Ladder, at: Timestamp) -> bool {
+        let known = self.ladder.replace(ladder);
+        let (Some(known), Some(ladder)) = (known.filter(|_| !self.stale), &self.ladder) else {
+            self.tracking.restart();
+            return false;
+        };
+        if known == *ladder {
+            return true;
+        }
+        self.tracking.prepare(&self.market, &known);
+        self.tracking.replace(ladder, at);
+        false
     }
 
     /// Compares the book with the venue's hash.
@@ -130,14 +148,18 @@ impl Token {
         let Some(ladder) = &self.ladder else { return };
         self.sequence += 1;
         let uncrossed = ladder.is_crossed().then(|| uncrossed(ladder, self.newest_side));
-        counts.crossed += u64::from(uncrossed.is_some());
-        let hash = if uncrossed.is_some() { None } else { self.hash.clone() };
+        let is_uncrossed = uncrossed.is_some();
+        counts.crossed += u64::from(is_uncrossed);
+        let hash = if is_uncrossed { None } else { self.hash.clone() };
         let mut book = Book::new(uncrossed.unwrap_or_else(|| ladder.clone()), self.updated_at);
         book.sequence = self.sequence;
         book.hash = hash;
         book.last_trade = self.last_trade;
         book.stale = self.stale;
+        self.tracking.describe(&mut book);
         markets.publish(&self.market, self.outcome, Arc::new(book));
+        let (market, outcome, stale) = (&self.market, self.outcome, self.stale);
+        self.tracking.published(markets, &Published { market, outcome, stale, is_uncrossed });
     }
 }
 
