@@ -36,14 +36,42 @@ pub(super) fn create_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(DIRECTORY_MODE).create(path)
 }
 
+/// An open file that holds a lock.
+struct LockedFile(File);
+
+/// Closing the file is not enough: a process that was forked meanwhile shares the lock until it
+/// runs its own program.
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
 /// The open file holds the lock.
 pub(super) fn lock(path: &Path) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
     let mut options = OpenOptions::new();
     options.create(true).truncate(false).write(true).mode(FILE_MODE);
     let file = options.open(path)?;
     match file.try_lock() {
-        Ok(()) => Ok(Some(Box::new(file))),
+        Ok(()) => Ok(Some(Box::new(LockedFile(file)))),
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(source)) => Err(source),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dropped_lock_is_free_although_a_forked_process_still_has_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let held = lock(&path).unwrap().unwrap();
+        let forked = held.downcast_ref::<LockedFile>().unwrap().0.try_clone().unwrap();
+        assert!(lock(&path).unwrap().is_none(), "it is held");
+        drop(held);
+        assert!(lock(&path).unwrap().is_some(), "it is free");
+        drop(forked);
     }
 }
