@@ -18,7 +18,7 @@ use clap::{Args, ValueEnum};
 
 use self::identity::IdentityArgs;
 use self::venue::VenueArgs;
-use crate::engine::KEPT_ORDERS_MAX_DEFAULT;
+use crate::engine::{KEPT_ORDERS_MAX_DEFAULT, OPEN_ORDERS_MAX_DEFAULT};
 use crate::http::forwarded::TrustedProxy;
 use crate::limits::bucket::{AccountRates, AddressRules, BucketRule, Rate};
 use crate::limits::tier::{Tier, TierSetting, Tiers};
@@ -96,6 +96,11 @@ pub struct ServeArgs {
     #[arg(long, env = "PAPERBOURSE_KEEP_ORDERS", default_value_t = KEPT_ORDERS_MAX_DEFAULT,
           value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub keep_orders: u32,
+
+    /// How many orders of an account may be open at once
+    #[arg(long, env = "PAPERBOURSE_OPEN_ORDERS", default_value_t = OPEN_ORDERS_MAX_DEFAULT,
+          value_name = "N")]
+    pub open_orders: u32,
 
     /// Whether to answer a write only when it is on disk; `never` is for benchmarks
     #[arg(

@@ -10,23 +10,34 @@
 //! [`State::replay`], which returns the contradiction as an error instead.
 
 pub mod account;
+pub mod cancel;
 pub mod command;
 pub mod comment;
 pub mod contradiction;
 pub mod event;
 pub mod fee;
 pub mod fill;
+pub mod fill_log;
+pub mod fills;
+pub mod heartbeats;
 pub mod idempotency;
 pub mod key;
+pub mod ledger;
+pub mod life;
+pub mod matching;
+pub mod open_orders;
 pub mod order;
 pub mod orders;
+pub mod payload;
 pub mod payout;
+pub mod place;
 pub mod position;
 pub mod rejection;
 pub mod restore;
 pub mod rows;
 pub mod settlement;
 pub mod state_hash;
+pub mod terms;
 pub mod view;
 
 mod accounts;
@@ -37,7 +48,9 @@ mod decide;
 mod key_row;
 mod keys;
 mod markets;
+mod order_life;
 mod order_table;
+mod resting;
 mod rules;
 mod slab;
 mod slippage;
@@ -45,7 +58,7 @@ mod state;
 mod used_market;
 
 pub use decide::{Command, Given, Verdict};
-pub use rules::{KEPT_ORDERS_MAX_DEFAULT, Rules};
+pub use rules::{KEPT_ORDERS_MAX_DEFAULT, OPEN_ORDERS_MAX_DEFAULT, Rules};
 pub use state::State;
 pub use used_market::UsedMarket;
 

@@ -17,6 +17,9 @@ pub(crate) enum Fault {
     /// Orders are restored from a snapshot with other idempotency keys, and the state hash does not
     /// cover them.
     IdempotencyNotRestored,
+    /// Open orders are restored from a snapshot without what they hold back. It follows from the
+    /// orders, so no hash covers it.
+    ReserveNotRestored,
     /// A read is answered before the state it observed is durable.
     ReadAnsweredEarly,
     /// A refusal is answered before the state it depends on is durable.

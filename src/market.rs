@@ -378,6 +378,8 @@ impl Market {
             info.payouts.clone_from(&before.payouts);
             info.evidence.clone_from(&before.evidence);
         }
+        // Not every source says when the books are cleared.
+        info.books_cleared_at = info.books_cleared_at.or(before.books_cleared_at);
         let is_resolved = info.status == MarketStatus::Resolved;
         self.info.store(Arc::new(info));
         is_resolved && !was_resolved

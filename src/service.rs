@@ -8,8 +8,10 @@ mod accounts;
 #[cfg(test)]
 mod clocks;
 mod comments;
+mod executions;
 mod keys;
 mod markets;
+pub mod matcher;
 mod orders;
 pub mod settlement;
 
@@ -17,7 +19,7 @@ pub use access::{Admission, Caller, Denied, Makes, SocketCaller, TokenCaller};
 pub use accounts::{Balance, MarkedPosition, PositionStatus};
 pub use keys::{KeyListing, NewKey, NewKeyRequest};
 pub use markets::{MarketFilter, OutcomeSnapshot, is_hot};
-pub use orders::{OrderList, OrderRequest, OrderStatus, OrdersRequest};
+pub use orders::{CancelRequest, OrderList, OrderRequest, OrdersRequest, PlaceRequest};
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -37,7 +39,7 @@ use crate::limits::bucket::{AccountRates, AddressRules};
 use crate::limits::tier::{Tier, Tiers};
 use crate::limits::window::KeyLimiter;
 use crate::market::Markets;
-use crate::shard::{Refusal, Shards};
+use crate::shard::{OpenOrderBoard, Refusal, Shards};
 use access::AccessLimits;
 
 /// All keys of the server, each with its rate limiter.
@@ -175,6 +177,11 @@ impl Service {
     /// The markets.
     pub fn markets(&self) -> &Arc<Markets> {
         &self.markets
+    }
+
+    /// The open orders of all accounts, counted.
+    pub fn open_orders(&self) -> &OpenOrderBoard {
+        self.shards.open_orders()
     }
 
     /// The limits of each tier.

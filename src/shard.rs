@@ -9,6 +9,9 @@
 
 mod core;
 pub mod facts;
+mod fills;
+mod limits;
+mod matching;
 #[cfg(all(test, paperbourse_loom))]
 mod model;
 mod primitives;
@@ -25,6 +28,10 @@ use std::task::{Context, Poll, ready};
 use parking_lot::Mutex;
 
 use self::core::{Core, Environment};
+use fills::FillFollowers;
+pub use fills::{FOLLOWERS_MAX, FillFollower, FillSignal};
+pub use limits::OpenOrderBoard;
+use matching::Unmatched;
 use queue::{CombiningQueue, Offered, Suspended, Turn};
 use ticket::Ticket;
 
@@ -140,15 +147,26 @@ impl Shards {
         room: Arc<Room>,
         observer: Observer,
     ) -> Self {
+        let environment = Environment {
+            journal,
+            markets,
+            rules,
+            clock,
+            room,
+            observer,
+            open_orders: OpenOrderBoard::default(),
+            unmatched: Unmatched::default(),
+            fill_followers: FillFollowers::default(),
+        };
         let shards = recovered
             .into_shards()
             .into_iter()
-            .map(|shard| Shard {
-                queue: CombiningQueue::new(QUEUE_CAPACITY),
-                core: Mutex::new(Core::new(shard.state, shard.decided_at)),
+            .map(|shard| {
+                let mut core = Core::new(shard.state, shard.decided_at);
+                core.publish_limits(&environment);
+                Shard { queue: CombiningQueue::new(QUEUE_CAPACITY), core: Mutex::new(core) }
             })
             .collect();
-        let environment = Environment { journal, markets, rules, clock, room, observer };
         Self { shards, environment }
     }
 
@@ -237,6 +255,26 @@ impl Shards {
             Offered::Turn(turn) => self.serve(shard_id, turn),
         }
         TaskWait { waiters, state: TaskState::Queued(ticket) }
+    }
+
+    /// Runs or queues a task whose result nobody waits for. False if the queue is full.
+    fn post(
+        self: &Arc<Self>,
+        shard_id: ShardId,
+        task: impl FnOnce(&mut Core, &Environment) + Send + 'static,
+    ) -> bool {
+        let shard = &self.shards[shard_id.index()];
+        if let Some(turn) = shard.queue.try_turn() {
+            abort_on_panic(|| task(&mut shard.core.lock(), &self.environment));
+            self.serve(shard_id, turn);
+            return true;
+        }
+        match shard.queue.offer(Box::new(task)) {
+            Offered::Full(_) => return false,
+            Offered::Queued => {}
+            Offered::Turn(turn) => self.serve(shard_id, turn),
+        }
+        true
     }
 
     /// Runs the queued tasks. After [`TASKS_PER_TURN_MAX`] the rest moves to a task of its own, so

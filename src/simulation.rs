@@ -16,14 +16,24 @@
 //!
 //! - [`world`] decides what happens to the disk and when a process ends.
 //! - [`process`] is the server, which runs only when called.
-//! - [`markets`] have books that never change, so that the cost of every order is known in advance.
+//! - [`markets`] have books that never change, so that the cost of every market order is known in
+//!   advance.
 //! - [`clients`] send orders, comments, key operations and reads, and resend unanswered orders.
+//! - [`resting`] are orders that rest, in markets whose books move.
 //! - [`auditor`] records every answer and compares it with what each start recovers.
 //!
 //! The seed determines everything except the journal's id. The id is only ever compared, directly
 //! or in checksums, and `a_seed_always_runs_the_same` shows that nothing depends on it.
 //!
 //! For each fault in [`crate::faults`], a test checks that the simulation detects it.
+
+macro_rules! ensure {
+    ($condition:expr, $($text:tt)*) => {
+        if !$condition {
+            return Err(format!($($text)*));
+        }
+    };
+}
 
 mod answers;
 mod auditor;
@@ -32,6 +42,7 @@ mod command;
 mod history;
 mod markets;
 mod process;
+mod resting;
 mod totals;
 mod world;
 
@@ -158,6 +169,7 @@ each_fault_is_noticed! {
     crc_unchecked: CrcUnchecked,
     snapshot_renamed_before_sync: SnapshotRenamedBeforeSync,
     idempotency_not_restored: IdempotencyNotRestored,
+    reserve_not_restored: ReserveNotRestored,
     read_answered_early: ReadAnsweredEarly,
     rejection_answered_early: RejectionAnsweredEarly,
     handed_over_answered_early: HandedOverAnsweredEarly,

@@ -27,8 +27,14 @@ const PREFIX: &str = "paperbourse_";
 pub struct Metrics {
     /// Responses by the first digit of their status, 1 to 5.
     responses: [Counter; 5],
-    /// Orders filled.
+    /// Orders filled when they were placed.
     pub orders_filled: Counter,
+    /// Orders that came to rest when they were placed.
+    pub orders_rested: Counter,
+    /// Orders that had to fill at once and filled nothing.
+    pub orders_killed: Counter,
+    /// Open orders cancelled by their accounts.
+    pub orders_cancelled: Counter,
     /// Orders sent again and answered with their first result.
     pub orders_replayed: Counter,
     /// Orders rejected by a rule.
@@ -100,10 +106,24 @@ pub struct Gauges {
     pub connections: usize,
     /// Open sockets.
     pub sockets: usize,
+    /// Those of them that stream executions.
+    pub execution_sockets: usize,
+    /// Fills sent to execution sockets.
+    pub fill_frames: u64,
+    /// Times an execution socket was told that fills are no longer kept.
+    pub gap_frames: u64,
     /// Known markets.
     pub markets: usize,
     /// Resolved markets that are not settled yet.
     pub markets_unsettled: usize,
+    /// Open orders.
+    pub open_orders: usize,
+    /// Fills of open orders since the start.
+    pub resting_fills: u64,
+    /// Books that may fill open orders and wait for the shards.
+    pub crossings: usize,
+    /// Books that found no room among those; their markets were looked at later.
+    pub crossings_overflowed: u64,
     /// API keys, including ended ones that are kept.
     pub keys: usize,
     /// Seconds since the start.
@@ -129,6 +149,9 @@ impl Metrics {
         for Self {
             responses,
             orders_filled,
+            orders_rested,
+            orders_killed,
+            orders_cancelled,
             orders_replayed,
             orders_rejected,
             comments_added,
@@ -140,6 +163,9 @@ impl Metrics {
                 sum.add(part);
             }
             sum.orders_filled.add(orders_filled);
+            sum.orders_rested.add(orders_rested);
+            sum.orders_killed.add(orders_killed);
+            sum.orders_cancelled.add(orders_cancelled);
             sum.orders_replayed.add(orders_replayed);
             sum.orders_rejected.add(orders_rejected);
             sum.comments_added.add(comments_added);
@@ -163,7 +189,22 @@ impl Metrics {
             out.sample("http_responses_total", &format!("{{class=\"{class}xx\"}}"), count.get());
         }
         for (name, help, counter) in [
-            ("orders_filled_total", "Orders filled.", &self.orders_filled),
+            ("orders_filled_total", "Orders filled when they were placed.", &self.orders_filled),
+            (
+                "orders_rested_total",
+                "Orders that came to rest when they were placed.",
+                &self.orders_rested,
+            ),
+            (
+                "orders_killed_total",
+                "Orders that had to fill at once and filled nothing.",
+                &self.orders_killed,
+            ),
+            (
+                "orders_cancelled_total",
+                "Open orders cancelled by their accounts.",
+                &self.orders_cancelled,
+            ),
             (
                 "orders_replayed_total",
                 "Orders sent again and answered with their first result.",
@@ -184,27 +225,7 @@ impl Metrics {
         ] {
             out.value(name, "counter", help, counter.get());
         }
-        let help = "Jumps of the system clock.";
-        out.value("system_clock_jumps_total", "counter", help, gauges.clock_jumps);
-        for (name, help, value) in [
-            ("connections", "Open client connections.", gauges.connections as u64),
-            ("websocket_connections", "Open client WebSockets.", gauges.sockets as u64),
-            ("markets", "Markets in the catalogue.", gauges.markets as u64),
-            (
-                "unsettled_markets",
-                "Resolved markets with positions left to pay.",
-                gauges.markets_unsettled as u64,
-            ),
-            ("api_keys", "API keys, ended ones that are kept included.", gauges.keys as u64),
-            ("uptime_seconds", "Time since the server started.", gauges.uptime_seconds),
-            (
-                "system_clock_offset_seconds",
-                "Difference between the system clock and the server's time after a clock jump.",
-                gauges.clock_off_seconds,
-            ),
-        ] {
-            out.value(name, "gauge", help, value);
-        }
+        out.gauges(&gauges);
         if let Some(journal) = journal {
             for (name, help, histogram, unit) in [
                 (
@@ -241,6 +262,56 @@ impl Metrics {
 struct Page(String);
 
 impl Page {
+    fn gauges(&mut self, gauges: &Gauges) {
+        for (name, help, value) in [
+            ("execution_fills_total", "Fills sent to execution sockets.", gauges.fill_frames),
+            (
+                "execution_gaps_total",
+                "Times that an execution socket had missed fills that are no longer kept.",
+                gauges.gap_frames,
+            ),
+            ("system_clock_jumps_total", "Jumps of the system clock.", gauges.clock_jumps),
+            ("resting_fills_total", "Fills of open orders.", gauges.resting_fills),
+            (
+                "crossings_overflowed_total",
+                "Books that may fill open orders and found the queue full.",
+                gauges.crossings_overflowed,
+            ),
+        ] {
+            self.value(name, "counter", help, value);
+        }
+        for (name, help, value) in [
+            ("connections", "Open client connections.", gauges.connections as u64),
+            ("websocket_connections", "Open client WebSockets.", gauges.sockets as u64),
+            (
+                "execution_websocket_connections",
+                "Open client WebSockets that stream executions.",
+                gauges.execution_sockets as u64,
+            ),
+            ("markets", "Markets in the catalogue.", gauges.markets as u64),
+            (
+                "unsettled_markets",
+                "Resolved markets with positions left to pay.",
+                gauges.markets_unsettled as u64,
+            ),
+            ("open_orders", "Open orders.", gauges.open_orders as u64),
+            (
+                "crossings_waiting",
+                "Books that may fill open orders and have not reached the shards.",
+                gauges.crossings as u64,
+            ),
+            ("api_keys", "API keys, ended ones that are kept included.", gauges.keys as u64),
+            ("uptime_seconds", "Time since the server started.", gauges.uptime_seconds),
+            (
+                "system_clock_offset_seconds",
+                "Difference between the system clock and the server's time after a clock jump.",
+                gauges.clock_off_seconds,
+            ),
+        ] {
+            self.value(name, "gauge", help, value);
+        }
+    }
+
     fn head(&mut self, name: &str, kind: &str, help: &str) {
         let _ = writeln!(self.0, "# HELP {PREFIX}{name} {help}\n# TYPE {PREFIX}{name} {kind}");
     }

@@ -1,9 +1,11 @@
-//! The price socket: the upgrade from HTTP, the caps on sockets, and the price stream.
+//! The sockets: the upgrade from HTTP, the caps on sockets, the stream of prices and that of an
+//! account's fills.
 //!
-//! `GET /v1/ws/prices` becomes a socket ([`upgrade`]). A caller that may not have one is still
-//! upgraded and then refused with a close code ([`connection::refuse`]), since browsers show
-//! scripts no other reason. [`protocol`] defines the messages, [`fanout`] decides who receives
-//! what, and [`connection`] runs one task per socket.
+//! `GET /v1/ws/prices` and `GET /v1/ws/executions` become sockets ([`upgrade`]). A caller that may
+//! not have one is still upgraded and then refused with a close code ([`connection::refuse`]),
+//! since browsers show scripts no other reason. [`connection`] runs one task per socket, of either
+//! kind. What a socket says is defined in [`protocol`] and [`execution_frame`]; [`fanout`] decides
+//! who receives which prices, and [`executions`] reads an account's fills.
 //!
 //! Choices that a client might wonder about:
 //!
@@ -20,9 +22,12 @@
 pub mod close;
 pub mod connection;
 pub mod counts;
+pub mod execution_frame;
+pub mod executions;
 pub mod fanout;
 mod frame;
 pub mod price_frame;
+pub mod prices;
 pub mod protocol;
 pub mod subscriptions;
 

@@ -6,11 +6,14 @@
 //! snapshot from when it was made. A version that changes the format adds a directory and never
 //! replaces one. So do new kinds of events: `v1_key_life` has those of renamed and rotated keys.
 //! The folders that begin with `pages` hold the same in segments of version 2, where each block
-//! has pages of its own.
+//! has pages of its own. `resting` has orders that rest, and snapshots of version 3.
 //!
 //! `PAPERBOURSE_GOLDEN=DIR cargo test --test golden` writes new directories into an empty one.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its files has failed")]
+
+#[path = "golden/resting.rs"]
+mod resting;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -22,7 +25,7 @@ use std::time::Duration;
 use paperbourse::disk::Disk;
 use paperbourse::engine::State;
 use paperbourse::engine::command::Identity;
-use paperbourse::engine::event::{Event, OrderFilled};
+use paperbourse::engine::event::{Event, OrderFilled, OrderPlaced, RestingFilled};
 use paperbourse::engine::fill::{Fill, Placement};
 use paperbourse::engine::idempotency::{Fingerprint, NameHash};
 use paperbourse::engine::key::{KeyGrant, Permissions};
@@ -30,6 +33,10 @@ use paperbourse::engine::order::OrderRow;
 use paperbourse::engine::payout::{
     Decision, PaidPosition, Payouts, PositionsSettled, SettledMarket,
 };
+use paperbourse::engine::position::Position;
+use paperbourse::engine::rows::AccountRow;
+use paperbourse::engine::terms::{EndReason, OrderKind, Terms, TimeInForce};
+use paperbourse::engine::view::ROWS_PER_READ_MAX;
 use paperbourse::ids::{
     AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex, Place, ShardId, Timestamp,
 };
@@ -72,6 +79,19 @@ const KEY_LIFE_KINDS: [&str; 7] = [
     "state checked",
 ];
 
+/// The kinds of events in the life of orders that rest.
+const RESTING_KINDS: [&str; 9] = [
+    "account opened",
+    "heartbeat set",
+    "key created",
+    "market introduced",
+    "order admitted",
+    "order ended",
+    "order placed",
+    "resting filled",
+    "state checked",
+];
+
 fn config() -> JournalConfig {
     JournalConfig {
         segment_bytes: 32 << 10,
@@ -92,6 +112,11 @@ const fn kind(event: &Event) -> &'static str {
         Event::KeyForgotten { .. } => "key forgotten",
         Event::MarketIntroduced { .. } => "market introduced",
         Event::OrderFilled(_) => "order filled",
+        Event::OrderPlaced(_) => "order placed",
+        Event::OrderAdmitted { .. } => "order admitted",
+        Event::RestingFilled(_) => "resting filled",
+        Event::OrderEnded { .. } => "order ended",
+        Event::HeartbeatSet { .. } => "heartbeat set",
         Event::OrderForgotten { .. } => "order forgotten",
         Event::CommentAdded { .. } => "comment added",
         Event::CommentDeleted { .. } => "comment deleted",
@@ -323,8 +348,7 @@ fn fill(state: &State, number: u64, market: MarketIndex) -> OrderFilled {
     let (quantity, notional): (Shares, _) =
         (levels.iter().map(|level: &Level| level.size).sum(), Usd::from_micros(notional));
     let fee = Usd::from_micros(12_340);
-    let before =
-        position.unwrap_or(paperbourse::engine::position::Position::empty(market, outcome));
+    let before = position.unwrap_or(Position::empty(market, outcome));
     let after = before.after_fill(side, quantity, notional).unwrap();
     let balance = row.ledger.after_fill(side, notional, fee).unwrap().cash();
     let name = |kind: &str| NameHash::of_order(&format!("{kind} {number}"));
@@ -425,15 +449,29 @@ fn content(data: &Path) -> (String, BTreeSet<&'static str>) {
     let state = recovered.states().nth(usize::from(SHARD)).unwrap();
     writeln!(text, "{:?}\n{:?}", state.head(), state.markets()).unwrap();
     for row in state.accounts() {
-        // The snapshots predate `reserved`, which is zero without open orders.
+        // The snapshots predate `reserved` and what follows `order_count_ever`, which are nothing
+        // without open orders.
         let account = format!("{row:?}").replace(", reserved: Usd(0)", "");
+        let account = account.replace(", fill_surplus: 0, heartbeat_ms: None", "");
         writeln!(text, "{account}").unwrap();
         for order in state.orders_of(row.id) {
-            let OrderRow { placement, fill, level_count, slippage_bps } = &order;
+            let OrderRow { placement, fill, level_count, slippage_bps, life } = &order;
             let levels = format!("level_count: {level_count}");
             let order = order_text(["OrderRow", "id"], placement, fill, &levels, *slippage_bps);
             writeln!(text, "  {order}").unwrap();
+            if let Some(life) = life {
+                writeln!(text, "    {life:?}").unwrap();
+            }
         }
+        if state.fill_logs().next().is_none() {
+            check_fills(state, &row);
+        }
+    }
+    for order in state.open_orders() {
+        writeln!(text, "open {order:?}").unwrap();
+    }
+    for log in state.fill_logs() {
+        writeln!(text, "{log:?}").unwrap();
     }
     for key in state.keys() {
         writeln!(text, "{key:?}").unwrap();
@@ -452,6 +490,16 @@ fn content(data: &Path) -> (String, BTreeSet<&'static str>) {
         writeln!(text, "{:?} {:?}", decided.decision, decided.at).unwrap();
     }
     (text, kinds)
+}
+
+/// Each kept order is a fill, and has the number of the order.
+fn check_fills(state: &State, account: &AccountRow<'_>) {
+    let orders: Vec<OrderId> = state.orders_of(account.id).map(|row| row.placement.order).collect();
+    let page = state.observe_fills(account.id, 0, usize::MAX).value.unwrap();
+    let newest = account.order_count_ever;
+    assert_eq!((page.oldest, page.newest), (newest + 1 - orders.len() as u64, newest));
+    let numbered: Vec<_> = page.rows.iter().map(|row| (row.number, row.order)).collect();
+    assert!((page.oldest..).zip(orders).take(ROWS_PER_READ_MAX).eq(numbered));
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -520,4 +568,14 @@ fn the_life_of_keys_is_read() {
 #[test]
 fn the_life_of_keys_written_today_reads_the_same() {
     check_written("pages_key_life", write_key_life, "key_life_pages");
+}
+
+#[test]
+fn orders_that_rest_are_read() {
+    check_read("resting", &RESTING_KINDS, "resting");
+}
+
+#[test]
+fn orders_that_rest_written_today_read_the_same() {
+    check_written("resting", resting::write_resting, "resting");
 }

@@ -1,5 +1,7 @@
 //! One account: its money, its positions, its keys.
 
+mod open;
+
 use std::collections::VecDeque;
 use std::hash::BuildHasher as _;
 
@@ -7,14 +9,16 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use smallvec::SmallVec;
 
-use super::fill::{Fill, Placement};
+use super::fill::Fill;
+use super::ledger::Ledger;
 use super::payout::{PaidPosition, SETTLEMENTS_PER_ACCOUNT_MAX, Settlement, Settlements, payout};
 use super::position::Position;
+use super::resting::Resting;
 use super::slab::PackedSlot;
 use super::state_hash::{StateHash, Term, TermKind};
 use crate::ids::{AccountId, MarketIndex, OutcomeIndex, Timestamp};
 use crate::market::book::Side;
-use crate::money::{Price, Usd};
+use crate::money::{Price, Shares, Usd};
 
 /// Up to this many positions are searched linearly; beyond it, through an index.
 const POSITIONS_SEARCHED_MAX: usize = 16;
@@ -65,6 +69,8 @@ struct Activity {
     positions: SmallVec<[Position; POSITIONS_INLINE]>,
     /// The settlements of positions in resolved markets; most accounts have none.
     settlements: Option<Box<Settlements>>,
+    /// Open orders; most accounts never have one.
+    resting: Option<Box<Resting>>,
 }
 
 const _: () = assert!(size_of::<Activity>() == 3 * 64, "an active account has three cache lines");
@@ -129,6 +135,7 @@ impl Account {
                 kept_order_count: activity.finished.len(),
                 positions: &activity.positions,
                 position_of: activity.position_of.as_deref(),
+                resting: activity.resting.as_deref(),
             },
         }
     }
@@ -149,14 +156,14 @@ impl Account {
         self.activity.as_ref().map(|activity| activity.finished.iter()).unwrap_or_default().copied()
     }
 
-    /// Applies a fill and returns the change of the state hash. Fails if the fill contradicts the
-    /// account, which is then in an undefined state.
+    /// Applies a fill and returns the change of the state hash; `finishes` says whether it finishes
+    /// its order. Fails if the fill contradicts the account, which is then in an undefined state.
     pub(super) fn fill(
         &mut self,
-        placement: &Placement,
+        (market, outcome, side): (MarketIndex, OutcomeIndex, Side),
         fill: &Fill,
+        finishes: bool,
     ) -> Result<StateHash, &'static str> {
-        let &Placement { market, outcome, side, .. } = placement;
         let mut change = StateHash::default();
         let activity = self.activity.get_or_insert_default();
         let before = activity.ledger(self.granted);
@@ -168,7 +175,12 @@ impl Account {
         if fill.balance < Usd::ZERO {
             return Err("leaves a debt");
         }
-        let order_count = activity.order_count_ever.checked_add(1).ok_or("is one too many")?;
+        if fill.balance < after.reserved {
+            return Err("spends what open orders hold back");
+        }
+        let finished = u64::from(finishes);
+        let order_count =
+            activity.order_count_ever.checked_add(finished).ok_or("is one too many")?;
         change -= money_term(self.id, &before, activity.order_count_ever);
         change += money_term(self.id, &after, order_count);
         activity.set_ledger(after);
@@ -185,6 +197,10 @@ impl Account {
         }
         if after.cost != fill.position_cost {
             return Err("does not conserve cost");
+        }
+        let resting = activity.resting.as_deref();
+        if resting.is_some_and(|it| after.shares < it.reserved_shares(market, outcome)) {
+            return Err("sells what open orders hold back");
         }
         change += after.term(self.id);
         match known {
@@ -298,10 +314,21 @@ impl Account {
             .finish()
     }
 
-    /// The term of the account's money in the state hash.
+    /// The term of the account's money, orders and fills in the state hash.
     pub(super) fn term(&self) -> StateHash {
-        money_term(self.id, &self.ledger(), self.order_count_ever())
+        let mut term = money_term(self.id, &self.ledger(), self.order_count_ever());
+        term += fills_term(self.id, self.fill_surplus());
+        term
     }
+}
+
+/// The term of the number of an account's fills in the state hash: nothing for an account whose
+/// orders all filled at once, since it had as many fills as orders.
+fn fills_term(account: AccountId, fill_surplus: i64) -> StateHash {
+    if fill_surplus == 0 {
+        return StateHash::default();
+    }
+    Term::new(TermKind::Fills).pair(account.get(), fill_surplus.cast_unsigned()).finish()
 }
 
 /// The term of an account's money, and of the number of orders it ever finished, in the state hash.
@@ -370,13 +397,14 @@ pub(super) struct Holdings<'a> {
     pub(super) kept_order_count: usize,
     positions: &'a [Position],
     position_of: Option<&'a HashTable<u32>>,
+    resting: Option<&'a Resting>,
 }
 
 impl Holdings<'_> {
     /// The holdings of an account that has not traded.
     pub(super) fn opened_with(granted: Usd) -> Self {
         let ledger = Ledger { granted, ..Ledger::default() };
-        Self { ledger, kept_order_count: 0, positions: &[], position_of: None }
+        Self { ledger, kept_order_count: 0, positions: &[], position_of: None, resting: None }
     }
 
     /// The position in an outcome; empty if there is none.
@@ -386,6 +414,22 @@ impl Holdings<'_> {
             Some(index) => self.positions[index],
             None => Position::empty(market, outcome),
         }
+    }
+
+    /// The shares of a position that a new order can sell: those that no open order holds back.
+    #[inline]
+    pub(super) fn available(&self, position: &Position) -> Shares {
+        match self.resting {
+            None => position.shares,
+            Some(resting) => {
+                position.shares - resting.reserved_shares(position.market, position.outcome)
+            }
+        }
+    }
+
+    /// How many orders of the account are open.
+    pub(super) fn open_order_count(&self) -> usize {
+        self.resting.map_or(0, |resting| resting.open.len())
     }
 }
 
@@ -409,80 +453,4 @@ fn find(
 /// colliding ones.
 fn position_hash(market: MarketIndex, outcome: OutcomeIndex) -> u64 {
     FixedState::with_seed(0).hash_one((market, outcome))
-}
-
-/// An account's money, by source and use. Cash is the sum.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Ledger {
-    /// Play money granted: at the start, and deposits.
-    pub granted: Usd,
-    /// Notional paid for shares.
-    pub purchases: Usd,
-    /// Notional received for shares.
-    pub sales: Usd,
-    /// Fees paid.
-    pub fees: Usd,
-    /// Received for shares of resolved markets.
-    pub payouts: Usd,
-    /// The part of the cash reserved for open orders: the sum of what each may still spend. It
-    /// follows from those orders and is not journaled. No order stays open yet, so it is 0.
-    pub reserved: Usd,
-}
-
-impl Ledger {
-    /// What a new order can spend.
-    #[inline]
-    pub fn available(&self) -> Usd {
-        self.cash() - self.reserved
-    }
-
-    /// All cash, including what is reserved.
-    #[inline]
-    pub fn cash(&self) -> Usd {
-        self.checked_cash().expect("every change of a ledger checks its cash")
-    }
-
-    /// Like [`Self::cash`], but `None` if it exceeds the range of an `i64`.
-    #[inline]
-    pub(super) fn checked_cash(&self) -> Option<Usd> {
-        self.narrow_cash().or_else(|| self.wide_cash())
-    }
-
-    /// The cash, or `None` if an intermediate sum exceeds the range, which does not occur in
-    /// practice.
-    #[inline]
-    fn narrow_cash(&self) -> Option<Usd> {
-        let received = self.granted.checked_add(self.sales)?.checked_add(self.payouts)?;
-        received.checked_sub(self.purchases)?.checked_sub(self.fees)
-    }
-
-    /// Adds the terms in an `i128`: the sum of two may exceed the range of an `i64` while the cash
-    /// does not.
-    #[cold]
-    fn wide_cash(&self) -> Option<Usd> {
-        let wide = |sum: Usd| i128::from(sum.micros());
-        let received = wide(self.granted) + wide(self.sales) + wide(self.payouts);
-        let spent = wide(self.purchases) + wide(self.fees);
-        i64::try_from(received - spent).ok().map(Usd::from_micros)
-    }
-
-    /// The ledger after a payout; `None` if a sum or the cash exceeds its range.
-    pub fn after_payout(mut self, payout: Usd) -> Option<Self> {
-        self.payouts = self.payouts.checked_add(payout)?;
-        self.checked_cash()?;
-        Some(self)
-    }
-
-    /// The ledger after a fill; `None` if a sum or the cash exceeds its range.
-    #[inline]
-    pub fn after_fill(mut self, side: Side, notional: Usd, fee: Usd) -> Option<Self> {
-        let sum = match side {
-            Side::Buy => &mut self.purchases,
-            Side::Sell => &mut self.sales,
-        };
-        *sum = sum.checked_add(notional)?;
-        self.fees = self.fees.checked_add(fee)?;
-        self.checked_cash()?;
-        Some(self)
-    }
 }

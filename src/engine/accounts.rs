@@ -9,6 +9,7 @@ use super::command::{Identity, OpenAccount, Owner};
 use super::contradiction::{Flaw, NOT_NEXT};
 use super::decide::{Command, Given, IDS_EXHAUSTED, Verdict};
 use super::event::Event;
+use super::heartbeats::heartbeat_term;
 use super::rejection::Rejection;
 use super::rules::Rules;
 use super::state::State;
@@ -133,6 +134,10 @@ impl State {
     pub(super) fn insert_account(&mut self, account: Account) {
         self.hash += account.identity_term();
         self.hash += account.term();
+        self.hash += heartbeat_term(account.id, account.heartbeat_ms());
+        if account.heartbeat_ms().is_some() {
+            self.silent_at.insert(account.id, Timestamp::EPOCH);
+        }
         for position in account.positions() {
             self.hash += position.term(account.id);
         }

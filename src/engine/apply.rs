@@ -66,6 +66,15 @@ impl State {
                 self.introduce_market(*index, condition_id, outcomes, position_in_log)
             }
             Event::OrderFilled(fill) => self.fill_order(fill, position_in_log),
+            Event::OrderPlaced(placed) => self.place_new_order(placed, position_in_log),
+            Event::OrderAdmitted { order } => self.admit_order(*order, position_in_log),
+            Event::RestingFilled(filled) => self.fill_resting(filled, position_in_log),
+            Event::OrderEnded { order, reason, at } => {
+                self.end_order(*order, *reason, *at, position_in_log)
+            }
+            Event::HeartbeatSet { account, interval_ms } => {
+                self.set_heartbeat(*account, *interval_ms, position_in_log)
+            }
             Event::OrderForgotten { order } => self.forget_order(*order, position_in_log),
             Event::CommentAdded { comment, order, author, content, at } => {
                 let comment = Comment {

@@ -6,9 +6,11 @@ use smallvec::SmallVec;
 
 use super::idempotency::{Fingerprint, NAMES_PER_ORDER_MAX, NameHash};
 use super::key::KeyGrant;
+use super::open_orders::Priority;
+use super::payload::NewOrder;
 use super::payout::Decision;
-use crate::ids::{AccountId, CommentId, KeyId, OrderId, ShardId};
-use crate::market::book::Side;
+use crate::ids::{AccountId, CommentId, KeyId, OrderId, OutcomeIndex, ShardId, Timestamp};
+use crate::market::book::{Book, Side};
 use crate::money::{Price, Shares};
 
 /// Opens an account for an identity, unless it has one.
@@ -196,27 +198,108 @@ impl TradeOrder {
     /// Two requests with the same fingerprint are the same order. It covers the trading fields as
     /// they were sent, ignoring the case of the outcome.
     pub fn fingerprint(&self) -> Fingerprint {
-        let outcome: SmallVec<[u8; 32]> = if self.outcome.is_ascii() {
-            self.outcome.bytes().map(|byte| byte.to_ascii_lowercase()).collect()
-        } else {
-            self.outcome.to_lowercase().into_bytes().into()
-        };
-        let side = [u8::from(self.side == Side::Sell)];
-        let quantity = self.quantity.micros().to_le_bytes();
-        let expected_price = self.expected_price.map(|price| price.micros().to_le_bytes());
-        let max_slippage_bps = self.max_slippage_bps.map(u16::to_le_bytes);
-        let sent = [
-            (b'm', self.market_id.as_bytes()),
-            (b'o', &outcome[..]),
-            (b's', &side[..]),
-            (b'q', &quantity[..]),
-        ];
-        let optional = [
-            expected_price.as_ref().map(|bytes| (b'e', &bytes[..])),
-            max_slippage_bps.as_ref().map(|bytes| (b'x', &bytes[..])),
-        ];
-        Fingerprint::of_fields(sent.into_iter().chain(optional.into_iter().flatten()))
+        Fingerprint::of_order(
+            (&self.market_id, &self.outcome, self.side),
+            Some(self.quantity),
+            (self.expected_price, self.max_slippage_bps),
+            &[],
+        )
     }
+}
+
+/// Places an order of any kind.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PlaceOrder {
+    /// The owner of the order.
+    pub owner: Owner,
+    order: NewOrder,
+    names: OrderNames,
+    fingerprint: Fingerprint,
+}
+
+impl PlaceOrder {
+    /// Creates the command. The order is hashed here, which saves the shard the work.
+    pub fn new(owner: Owner, order: NewOrder, names: OrderNames) -> Self {
+        let fingerprint = order.fingerprint();
+        Self { owner, order, names, fingerprint }
+    }
+
+    /// The order as the caller wrote it.
+    pub const fn order(&self) -> &NewOrder {
+        &self.order
+    }
+
+    /// Names by which the caller can find or repeat the order.
+    pub const fn names(&self) -> &OrderNames {
+        &self.names
+    }
+
+    /// The fingerprint of the order; see [`NewOrder::fingerprint`].
+    pub const fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+}
+
+/// Cancels an open order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CancelOrder {
+    /// The account that the order belongs to.
+    pub account: AccountId,
+    /// The order.
+    pub order: OrderId,
+}
+
+/// Cancels some of an account's open orders. Repeat it until none is left.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CancelOrders {
+    /// The account.
+    pub account: AccountId,
+    /// Only orders in the market with this condition id.
+    pub market_id: Option<Box<str>>,
+    /// Only orders in the outcome with this token.
+    pub token_id: Option<Box<str>>,
+}
+
+/// Ends some of the shard's orders that have expired. Repeat it until none is left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ExpireOrders;
+
+/// Ends some of the shard's open orders in a market whose books the venue clears. Repeat it until
+/// none is left.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClearBooks {
+    /// The market's condition id.
+    pub market_id: Arc<str>,
+    /// When the venue clears the books: orders placed later stay.
+    pub at: Timestamp,
+}
+
+/// Notes that an account is alive. Once it is silent for longer than its interval allows, its open
+/// orders are cancelled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Beat {
+    /// The account.
+    pub account: AccountId,
+    /// How often the account beats, in milliseconds; within
+    /// [`INTERVAL_MS`](super::heartbeats::INTERVAL_MS).
+    pub interval_ms: u32,
+}
+
+/// Cancels some open orders of the shard's accounts whose heartbeat stopped. Repeat it until none
+/// is left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EndSilent;
+
+/// Fills the shard's orders that a market's books cross, at most some. Repeat it with the cursor
+/// that it returns until there is none.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MatchOrders {
+    /// The market's condition id.
+    pub market_id: Arc<str>,
+    /// The outcome and its book, as it was published; `None` for the newest books of all outcomes.
+    pub book: Option<(OutcomeIndex, Arc<Book>)>,
+    /// Where the previous visit stopped.
+    pub after: Option<Priority>,
 }
 
 /// The names of an order within its account.

@@ -1,7 +1,7 @@
 //! The cost or proceeds of a fill, and whether the account can pay.
 
-use super::account::Ledger;
 use super::fee::level_fee;
+use super::ledger::Ledger;
 use super::rejection::Rejection;
 use crate::market::book::Side;
 use crate::market::catalogue::Fees;
@@ -32,14 +32,27 @@ impl Cost {
 
     /// The ledger afterwards. A sale can be rejected too: the fee of a sale worth a few
     /// micro-dollars may exceed its proceeds.
+    #[inline]
     pub(super) fn charge(&self, side: Side, ledger: Ledger) -> Result<Ledger, Rejection> {
+        self.charge_with_reserve(side, ledger, Usd::ZERO)
+    }
+
+    /// The same for an order whose rest will reserve cash. The ledger afterwards does not include
+    /// the reserve.
+    #[inline]
+    pub(super) fn charge_with_reserve(
+        &self,
+        side: Side,
+        ledger: Ledger,
+        reserve: Usd,
+    ) -> Result<Ledger, Rejection> {
         let available = ledger.available();
         let broken = || Rejection::Broken { rule: "an account's sums outgrow their range" };
         let needed = match side {
             Side::Buy => self.notional.checked_add(self.fee),
             Side::Sell => self.fee.checked_sub(self.notional),
-        }
-        .ok_or_else(broken)?;
+        };
+        let needed = needed.and_then(|needed| needed.checked_add(reserve)).ok_or_else(broken)?;
         if needed > available {
             return Err(Rejection::InsufficientBalance { needed, available });
         }

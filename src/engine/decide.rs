@@ -15,6 +15,9 @@ pub trait Command {
     /// The result for the caller.
     type Answer;
 
+    /// Whether the command moves a deadline of the shard without an event that does.
+    const MOVES_TIMERS: bool = false;
+
     /// The market whose quote the decision needs, if any.
     fn market_id(&self) -> Option<&str> {
         None
@@ -29,6 +32,9 @@ pub trait Command {
 
     /// Reads the answer after the events were applied. `is_new` is false if there were none.
     fn answer(state: &State, subject: Self::Subject, is_new: bool) -> Self::Answer;
+
+    /// Updates what the state remembers without journaling it, after the events were applied.
+    fn remember(_state: &mut State, _subject: &Self::Subject) {}
 
     /// The newest record that the answer depends on if the command changes nothing.
     fn depends_on(&self, state: &State) -> Place;

@@ -9,7 +9,9 @@ use super::fill::{Fill, Placement};
 use super::key::KeyGrant;
 use super::payout::{Decision, Payouts, PositionsSettled};
 use super::state_hash::StateHash;
+use super::terms::{EndReason, Terms};
 use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, Timestamp};
+use crate::market::book::Level;
 use crate::market::walk::Fills;
 use crate::money::Usd;
 
@@ -83,6 +85,31 @@ pub enum Event {
     },
     /// An order was placed and filled.
     OrderFilled(Box<OrderFilled>),
+    /// An order was placed that may rest, or that need not fill completely.
+    OrderPlaced(Box<OrderPlaced>),
+    /// An open order that was placed while its book was stale has met its first fresh book.
+    OrderAdmitted {
+        /// The order.
+        order: OrderId,
+    },
+    /// An open order filled, in part or completely.
+    RestingFilled(Box<RestingFilled>),
+    /// An open order ended before it was filled. What it held back is free again.
+    OrderEnded {
+        /// The order.
+        order: OrderId,
+        /// Why it ended.
+        reason: EndReason,
+        /// The time of the decision.
+        at: Timestamp,
+    },
+    /// An account began, changed or ended its heartbeat.
+    HeartbeatSet {
+        /// The account.
+        account: AccountId,
+        /// How often it beats, in milliseconds; `None` if it no longer does.
+        interval_ms: Option<u32>,
+    },
     /// The oldest finished order of an account, with its names and comments, was removed because
     /// the account had too many.
     OrderForgotten {
@@ -135,6 +162,12 @@ pub enum Event {
 }
 
 impl Event {
+    /// Whether the event may open, fill or end an order that rests.
+    #[inline]
+    pub const fn concerns_open_orders(&self) -> bool {
+        matches!(self, Self::OrderPlaced(_) | Self::RestingFilled(_) | Self::OrderEnded { .. })
+    }
+
     /// Whether the event adds to the state.
     pub const fn takes_memory(&self) -> bool {
         match self {
@@ -143,6 +176,7 @@ impl Event {
             | Self::KeyRenamed { .. }
             | Self::MarketIntroduced { .. }
             | Self::OrderFilled(_)
+            | Self::OrderPlaced(_)
             | Self::CommentAdded { .. }
             | Self::SettlementDecided { .. } => true,
             Self::KeyExpirySet { .. }
@@ -151,6 +185,11 @@ impl Event {
             | Self::OrderForgotten { .. }
             | Self::CommentDeleted { .. }
             | Self::StateChecked { .. }
+            // What open orders bring about was accepted when they were placed.
+            | Self::OrderAdmitted { .. }
+            | Self::RestingFilled(_)
+            | Self::OrderEnded { .. }
+            | Self::HeartbeatSet { .. }
             // Payouts must go through even without memory; opened positions bound their number.
             | Self::PositionsSettled(_)
             | Self::MarketSettled { .. } => false,
@@ -172,4 +211,38 @@ pub struct OrderFilled {
     /// How much worse than the reference price the fill was, in whole basis points rounded up;
     /// `None` if the reference price was 0, for which no ratio exists.
     pub slippage_bps: Option<u32>,
+}
+
+/// An order that was placed and then filled, rested or ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OrderPlaced {
+    /// The order's market, side and names.
+    pub placement: Placement,
+    /// What the order asks for.
+    pub terms: Terms,
+    /// What it took when it was placed, and what the account had then. The quantity is 0 if it took
+    /// nothing.
+    pub fill: Fill,
+    /// The levels taken, best price first.
+    pub levels: Fills,
+    /// The sequence of the book at that time; 0 if there was none.
+    pub book_sequence: u64,
+    /// How much worse than the reference price the fill was, in whole basis points rounded up;
+    /// `None` if there was no reference price above 0.
+    pub slippage_bps: Option<u32>,
+    /// Why the order ended at once. `None` if it filled or rests.
+    pub end: Option<EndReason>,
+}
+
+/// A fill of an open order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RestingFilled {
+    /// The order.
+    pub order: OrderId,
+    /// What this fill gave, and what the account had afterwards.
+    pub fill: Fill,
+    /// The best level that the venue displayed within the order's limit.
+    pub displayed: Level,
+    /// The sequence of the book that displayed it.
+    pub book_sequence: u64,
 }

@@ -50,9 +50,9 @@ pub struct Fill {
 }
 
 impl Fill {
-    /// notional / quantity, to six decimals.
+    /// notional / quantity, to six decimals; 0 if nothing filled.
     pub fn price(&self) -> Price {
-        self.notional.per_share(self.quantity).expect("a fill is of more than no shares")
+        self.notional.per_share(self.quantity).unwrap_or(Price::ZERO)
     }
 
     /// Cost per share of the position afterwards; 0 if it is closed.

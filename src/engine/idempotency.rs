@@ -5,6 +5,9 @@ use std::fmt;
 use aws_lc_rs::digest::{SHA256, digest};
 use smallvec::SmallVec;
 
+use crate::market::book::Side;
+use crate::money::{Price, Shares};
+
 /// The most names of an order: one from a header or a batch, one from the body.
 pub const NAMES_PER_ORDER_MAX: usize = 2;
 
@@ -61,15 +64,37 @@ impl fmt::Debug for NameHash {
 pub struct Fingerprint(u128);
 
 impl Fingerprint {
-    /// The fingerprint of an order with these fields, each with its tag. Absent fields are left
-    /// out, so fields added in the future do not change the fingerprints of existing orders.
-    pub(super) fn of_fields<'a>(fields: impl IntoIterator<Item = (u8, &'a [u8])>) -> Self {
+    /// The fingerprint of an order with these fields, and with others that have their own tags.
+    /// Absent fields are left out, so fields added in the future do not change the fingerprints of
+    /// existing orders.
+    #[inline]
+    pub(super) fn of_order(
+        (market_id, outcome, side): (&str, &str, Side),
+        quantity: Option<Shares>,
+        (expected_price, max_slippage_bps): (Option<Price>, Option<u16>),
+        others: &[(u8, [u8; 8])],
+    ) -> Self {
         let mut message = Message::new();
-        for (tag, value) in fields {
-            let length = u32::try_from(value.len()).expect("a field of a bounded body");
-            message.push(tag);
-            message.extend_from_slice(&length.to_le_bytes());
-            message.extend_from_slice(value);
+        add_field(&mut message, b'm', market_id.as_bytes());
+        if outcome.is_ascii() {
+            add_field(&mut message, b'o', outcome.as_bytes());
+            let outcome_at = message.len() - outcome.len();
+            message[outcome_at..].make_ascii_lowercase();
+        } else {
+            add_field(&mut message, b'o', outcome.to_lowercase().as_bytes());
+        }
+        add_field(&mut message, b's', &[u8::from(side == Side::Sell)]);
+        if let Some(quantity) = quantity {
+            add_field(&mut message, b'q', &quantity.micros().to_le_bytes());
+        }
+        if let Some(price) = expected_price {
+            add_field(&mut message, b'e', &price.micros().to_le_bytes());
+        }
+        if let Some(bps) = max_slippage_bps {
+            add_field(&mut message, b'x', &bps.to_le_bytes());
+        }
+        for (tag, value) in others {
+            add_field(&mut message, *tag, value);
         }
         Self(first_half(&message))
     }
@@ -91,6 +116,14 @@ impl fmt::Debug for Fingerprint {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Fingerprint({:032x})", self.0)
     }
+}
+
+/// Adds a field with its tag and its length.
+#[inline]
+fn add_field(message: &mut Message, tag: u8, value: &[u8]) {
+    let [a, b, c, d] = u32::try_from(value.len()).expect("a field of a bounded body").to_le_bytes();
+    message.extend_from_slice(&[tag, a, b, c, d]);
+    message.extend_from_slice(value);
 }
 
 fn first_half(message: &[u8]) -> u128 {
@@ -117,14 +150,17 @@ mod tests {
     #[test]
     fn the_hashes_are_pinned() {
         let long = "x".repeat(300);
-        let names = [NameHash::of_order("a"), NameHash::of_order(&long)];
-        let fields = [(b'm', long.as_bytes()), (b'o', b"yes".as_slice())];
-        let [short, long] = names;
+        let [short, named] = [NameHash::of_order("a"), NameHash::of_order(&long)];
         assert_eq!(short.0, 0xba23_8817_fccf_1d9a_3b9b_8784_b50f_7b9f);
-        assert_eq!(long.0, 0xc58c_4f7c_067c_1907_a381_ab17_07f0_0089);
+        assert_eq!(named.0, 0xc58c_4f7c_067c_1907_a381_ab17_07f0_0089);
         let of_batch = NameHash::of_batch_entry("a", 1);
         assert_eq!(of_batch.0, 0x780d_da20_6e52_c5b4_1fdb_8ec3_35f9_397b);
-        let fingerprint = Fingerprint::of_fields(fields);
-        assert_eq!(fingerprint.0, 0x7799_f44c_8b8b_dfee_2235_985b_8aae_8c2e);
+        let fingerprint = Fingerprint::of_order(
+            (&long, "Yes", Side::Sell),
+            Some(Shares::from_micros(5_000_000)),
+            (Some(Price::from_micros(530_000)), Some(250)),
+            &[(b'k', 1_i64.to_le_bytes())],
+        );
+        assert_eq!(fingerprint.0, 0x0459_15a1_9974_7e62_be91_14e7_a27b_e245);
     }
 }

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use super::contradiction::{Flaw, NOT_NEXT};
 use super::event::Event;
+use super::rejection::Rejection;
 use super::state::State;
 use super::used_market::UsedMarket;
-use crate::ids::MarketIndex;
-use crate::market::quote::Quote;
+use crate::ids::{MarketIndex, OutcomeIndex};
+use crate::market::catalogue::{Fees, MarketStatus};
+use crate::market::quote::{Quote, QuotedBook};
 
 impl State {
     /// The index of the next market introduced to this shard.
@@ -41,6 +43,67 @@ impl State {
         self.markets.push(market);
         self.introductions.push(position_in_log);
         Some(())
+    }
+}
+
+/// The market and outcome of an order, open to orders.
+pub(super) struct OpenMarket<'a, 'q> {
+    pub(super) quote: &'a Quote<'q>,
+    pub(super) outcome: OutcomeIndex,
+    /// The shard's index, if it has used the market.
+    pub(super) used: Option<MarketIndex>,
+    /// The shard's index, or the next one.
+    pub(super) index: MarketIndex,
+}
+
+impl<'a, 'q> OpenMarket<'a, 'q> {
+    /// Finds the market and the outcome, and checks that they take orders, in the order of the API.
+    #[inline]
+    pub(super) fn of(
+        state: &State,
+        quote: Option<&'a Quote<'q>>,
+        market_id: &str,
+        label: &str,
+    ) -> Result<Self, Rejection> {
+        let used = state.market_of.get(market_id).copied();
+        if used.is_some_and(|market| state.settled.contains_key(&market)) {
+            return Err(Rejection::MarketClosed { status: MarketStatus::Resolved });
+        }
+        let Some(quote) = quote else {
+            return Err(Rejection::MarketNotFound { market_id: market_id.into() });
+        };
+        debug_assert_eq!(**quote.condition_id, *market_id, "the market that the order names");
+        let Some(outcome) = quote.outcome(label) else {
+            return Err(Rejection::OutcomeNotFound {
+                outcome: label.into(),
+                labels: quote.outcomes.iter().map(|outcome| outcome.label.clone()).collect(),
+            });
+        };
+        if !quote.status.is_tradable() {
+            return Err(Rejection::MarketClosed { status: quote.status });
+        }
+        if quote.fees == Fees::Unsupported {
+            return Err(Rejection::FeesUnsupported);
+        }
+        let index = used.unwrap_or_else(|| state.next_market());
+        Ok(Self { quote, outcome, used, index })
+    }
+
+    /// The book that the outcome trades on, if it is known to be fresh.
+    #[inline]
+    pub(super) fn fresh_book(&self) -> Option<QuotedBook<'q>> {
+        self.quote.book(self.outcome).filter(|quoted| !quoted.book.stale)
+    }
+
+    /// Checks that the market still has the tokens with which the shard first used it.
+    #[inline]
+    pub(super) fn check_tokens(&self, state: &State) -> Result<(), Rejection> {
+        match self.used {
+            Some(used) if !state.used_market(used).is_still(self.quote.outcomes) => {
+                Err(Rejection::MarketChanged)
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -2,23 +2,27 @@
 
 use std::sync::Arc;
 
-use super::event::OrderFilled;
+use super::event::{OrderFilled, OrderPlaced};
 use super::fill::{Fill, Placement};
 use super::idempotency::{Fingerprint, NAMES_PER_ORDER_MAX, NameHash};
-use super::slab::Row;
+use super::life::Life;
+use super::slab::{PackedSlot, Row};
 use super::state_hash::{StateHash, Term, TermKind};
 use super::used_market::UsedMarket;
 use crate::faults::{self, Fault};
-use crate::ids::{AccountId, MarketIndex, OrderId, OutcomeIndex};
+use crate::ids::{AccountId, MarketIndex, OrderId, OutcomeIndex, Timestamp};
 use crate::market::book::Side;
+use crate::money::{FeeRate, Shares, Usd};
 
-/// A filled order as its shard stores it, immutable. There are many, so this is packed;
-/// [`OrderRow`] is the unpacked form.
+/// An order as it was placed, and what it took then. There are many, so this is packed;
+/// [`OrderRow`] is the unpacked form. Only its life changes, which is stored apart.
 #[derive(Clone, Debug)]
 pub struct Order {
     id: OrderId,
-    fill: Fill,
-    /// The log position of the fill's record; 0 if it has been durable since before the start.
+    /// What the order took when it was placed, without the fee rate.
+    fill: FillAtPlacement,
+    /// The log position of the newest record that changed the order; 0 if it has been durable since
+    /// before the start.
     position_in_log: u64,
     client_order_id: Option<Box<str>>,
     fingerprint: Fingerprint,
@@ -27,10 +31,25 @@ pub struct Order {
     account: u32,
     market: MarketIndex,
     slippage_bps: u32,
+    fee_rate_micros: u32,
+    /// The slot of the order's life; `None` if it filled completely when it was placed.
+    pub(super) life: Option<PackedSlot>,
     level_count: u16,
     outcome: OutcomeIndex,
     /// The side, whether there is a slippage, and the number of names.
     flags: u8,
+}
+
+/// A [`Fill`] without its fee rate.
+#[derive(Clone, Copy, Debug)]
+struct FillAtPlacement {
+    quantity: Shares,
+    notional: Usd,
+    fee: Usd,
+    balance: Usd,
+    position_shares: Shares,
+    position_cost: Usd,
+    at: Timestamp,
 }
 
 const _: () = assert!(size_of::<Option<Order>>() <= 160, "a million orders are 160 MB");
@@ -63,10 +82,18 @@ impl Order {
         Self::new(placement, client_order_id, *fill, level_count, *slippage_bps, position_in_log)
     }
 
-    /// Packs a row; `None` if a field is out of range.
+    /// Packs the order of an event; `None` if a field is out of range.
+    pub(super) fn placed(placed: &OrderPlaced, position_in_log: u64) -> Option<Self> {
+        let OrderPlaced { placement, fill, levels, slippage_bps, .. } = placed;
+        let client_order_id = placement.client_order_id.clone();
+        let level_count = u16::try_from(levels.len()).ok()?;
+        Self::new(placement, client_order_id, *fill, level_count, *slippage_bps, position_in_log)
+    }
+
+    /// Packs a row without its life; `None` if a field is out of range.
     pub(super) fn pack(mut row: OrderRow, position_in_log: u64) -> Option<Self> {
         let client_order_id = row.placement.client_order_id.take();
-        let OrderRow { placement, fill, level_count, slippage_bps } = row;
+        let OrderRow { placement, fill, level_count, slippage_bps, life: _ } = row;
         Self::new(&placement, client_order_id, fill, level_count, slippage_bps, position_in_log)
     }
 
@@ -82,11 +109,21 @@ impl Order {
         if placement.account.shard() != placement.order.shard() {
             return None;
         }
-        // The order's term in the state hash has 32 bits for the rate.
-        u32::try_from(fill.fee_rate.micros()).ok()?;
+        let Fill { quantity, notional, fee, fee_rate, .. } = fill;
+        let Fill { balance, position_shares, position_cost, at, .. } = fill;
         Some(Self {
             id: placement.order,
-            fill,
+            fill: FillAtPlacement {
+                quantity,
+                notional,
+                fee,
+                balance,
+                position_shares,
+                position_cost,
+                at,
+            },
+            fee_rate_micros: u32::try_from(fee_rate.micros()).ok()?,
+            life: None,
             position_in_log,
             client_order_id,
             fingerprint: placement.fingerprint,
@@ -100,8 +137,8 @@ impl Order {
         })
     }
 
-    /// The unpacked order.
-    pub fn row(&self) -> OrderRow {
+    /// The unpacked order, with its life.
+    pub(super) fn row(&self, life: Option<&Life>) -> OrderRow {
         let placement = Placement {
             order: self.id,
             account: self.account(),
@@ -113,7 +150,16 @@ impl Order {
             client_order_id: self.client_order_id.clone(),
         };
         let (level_count, slippage_bps) = (self.level_count, self.slippage_bps());
-        OrderRow { placement, fill: self.fill, level_count, slippage_bps }
+        OrderRow { placement, fill: self.fill(), level_count, slippage_bps, life: life.copied() }
+    }
+
+    /// What the order took when it was placed.
+    #[inline]
+    fn fill(&self) -> Fill {
+        let FillAtPlacement { quantity, notional, fee, balance, .. } = self.fill;
+        let FillAtPlacement { position_shares, position_cost, at, .. } = self.fill;
+        let fee_rate = FeeRate::from_micros(self.fee_rate_micros.into());
+        Fill { quantity, notional, fee, fee_rate, balance, position_shares, position_cost, at }
     }
 
     /// The order's id.
@@ -131,9 +177,24 @@ impl Order {
         self.market
     }
 
+    /// The outcome's index in the market.
+    pub const fn outcome(&self) -> OutcomeIndex {
+        self.outcome
+    }
+
+    /// When the order was placed.
+    pub const fn placed_at(&self) -> Timestamp {
+        self.fill.at
+    }
+
     /// Buy or sell.
     pub const fn side(&self) -> Side {
         if self.flags & FLAG_SELL == 0 { Side::Buy } else { Side::Sell }
+    }
+
+    /// The name from the request's body.
+    pub(super) fn client_order_id(&self) -> Option<&str> {
+        self.client_order_id.as_deref()
     }
 
     /// The hash of the trading fields as sent.
@@ -149,32 +210,38 @@ impl Order {
         self.position_in_log
     }
 
+    /// Notes that the record at this position changed the order.
+    pub(super) const fn touch(&mut self, position_in_log: u64) {
+        self.position_in_log = position_in_log;
+    }
+
     fn slippage_bps(&self) -> Option<u32> {
         (self.flags & FLAG_SLIPPAGE != 0).then_some(self.slippage_bps)
     }
 
-    /// The order's receipt; `market` must be the order's market.
-    pub(super) fn receipt(&self, market: &UsedMarket) -> OrderReceipt {
+    /// The order's receipt; `market` must be the order's market, and `life` its life.
+    pub(super) fn receipt(&self, market: &UsedMarket, life: Option<&Life>) -> OrderReceipt {
         OrderReceipt {
             order: self.id,
             account: self.account(),
             market_id: market.condition_id.clone(),
             outcome: market.label(self.outcome),
             side: self.side(),
-            fill: self.fill,
+            fill: self.fill(),
             level_count: self.level_count,
             slippage_bps: self.slippage_bps(),
             client_order_id: self.client_order_id.clone(),
+            life: life.copied().map(Box::new),
         }
     }
 
-    /// The order's term in the state hash, including its names. An order never changes, so the term
-    /// is added once and subtracted when the order is forgotten.
+    /// The order's term in the state hash, including its names but not its life. It never changes,
+    /// so it is added once and subtracted when the order is forgotten.
     pub(super) fn term(&self) -> StateHash {
         let fill = &self.fill;
         let place =
             u64::from(self.market.0) << 16 | u64::from(self.outcome.0) << 8 | u64::from(self.flags);
-        let rates = u64::from(self.slippage_bps) << 32 | fill.fee_rate.micros().cast_unsigned();
+        let rates = u64::from(self.slippage_bps) << 32 | u64::from(self.fee_rate_micros);
         // With this fault injected, something other than the hash must detect it.
         let is_nameless = faults::is_on(Fault::IdempotencyNotRestored);
         let [first, second] =
@@ -212,21 +279,30 @@ fn flags(side: Side, slippage_bps: Option<u32>, names: &[NameHash]) -> u8 {
         | if side == Side::Sell { FLAG_SELL } else { 0 }
 }
 
-/// A filled order without its comments, as snapshots write and read it.
+/// An order without its comments, as snapshots write and read it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrderRow {
-    /// The order's terms.
+    /// The order's market, side and names.
     pub placement: Placement,
-    /// The fill.
+    /// What it took when it was placed.
     pub fill: Fill,
-    /// The number of levels taken.
+    /// The number of levels taken then.
     pub level_count: u16,
     /// The slippage in basis points; `None` if the reference price was 0.
     pub slippage_bps: Option<u32>,
+    /// Its life, unless it filled completely when it was placed.
+    pub life: Option<Life>,
+}
+
+impl OrderRow {
+    /// Whether the order is open.
+    pub fn is_open(&self) -> bool {
+        self.life.is_some_and(|life| life.is_open())
+    }
 }
 
 /// Everything that an answer about an order shows. The first answer and every replay are written
-/// from it, so they are identical byte for byte.
+/// from what never changes, so they are identical byte for byte.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrderReceipt {
     /// The order's id.
@@ -239,12 +315,14 @@ pub struct OrderReceipt {
     pub outcome: Arc<str>,
     /// Buy or sell.
     pub side: Side,
-    /// The fill.
+    /// What the order took when it was placed.
     pub fill: Fill,
-    /// The number of levels taken.
+    /// The number of levels taken then.
     pub level_count: u16,
     /// The slippage in basis points; `None` if the reference price was 0.
     pub slippage_bps: Option<u32>,
     /// The name from the request's body.
     pub client_order_id: Option<Box<str>>,
+    /// The order's life, unless it filled completely when it was placed.
+    pub life: Option<Box<Life>>,
 }

@@ -8,14 +8,18 @@ use hashbrown::hash_table::Entry;
 use smallvec::SmallVec;
 
 use super::idempotency::{NAMES_PER_ORDER_MAX, NameHash};
+use super::life::Life;
 use super::order::Order;
-use super::slab::Table;
+use super::slab::{PackedSlot, Slab, Table};
 use crate::ids::{AccountId, OrderId};
 
-/// The kept orders. The names of an order are stored in its row; the name index holds only slots.
+/// The orders of a shard. The names of an order are stored in its row; the name index holds only
+/// slots. Most orders filled when they were placed and have no life of their own, so lives are
+/// stored apart.
 #[derive(Clone, Debug)]
 pub(super) struct OrderTable {
     rows: Table<Order>,
+    lives: Slab<Life>,
     by_name: HashTable<NameEntry>,
     hasher: RandomState,
 }
@@ -63,7 +67,12 @@ impl Tag {
 
 impl OrderTable {
     pub(super) fn new() -> Self {
-        Self { rows: Table::new(), by_name: HashTable::new(), hasher: RandomState::default() }
+        Self {
+            rows: Table::new(),
+            lives: Slab::new(),
+            by_name: HashTable::new(),
+            hasher: RandomState::default(),
+        }
     }
 
     pub(super) const fn len(&self) -> usize {
@@ -87,6 +96,32 @@ impl OrderTable {
         Some(&self.rows[entry.slot()])
     }
 
+    /// The life of the order in this slot, unless it filled completely when it was placed.
+    pub(super) fn life(&self, slot: u32) -> Option<&Life> {
+        self.rows[slot].life.map(|life| &self.lives[life.get()])
+    }
+
+    /// The life of an order of this table, unless it filled completely when it was placed.
+    #[inline]
+    pub(super) fn life_of(&self, order: &Order) -> Option<&Life> {
+        order.life.map(|life| &self.lives[life.get()])
+    }
+
+    pub(super) fn life_mut(&mut self, slot: u32) -> Option<&mut Life> {
+        self.rows[slot].life.map(|life| &mut self.lives[life.get()])
+    }
+
+    /// Adds an order that has a life; see [`Self::insert`].
+    pub(super) fn insert_with_life(&mut self, mut order: Order, life: Life) -> Option<u32> {
+        order.life = Some(PackedSlot::new(self.lives.insert(life)));
+        self.insert(order)
+    }
+
+    /// Notes that the record at this position changed the order in this slot.
+    pub(super) fn touch(&mut self, slot: u32, position_in_log: u64) {
+        self.rows[slot].touch(position_in_log);
+    }
+
     /// Adds an order with a new id and returns its slot. `None` if another order of the account has
     /// one of its names; the table is then in an undefined state.
     pub(super) fn insert(&mut self, order: Order) -> Option<u32> {
@@ -107,7 +142,8 @@ impl OrderTable {
         Some(slot)
     }
 
-    pub(super) fn remove(&mut self, slot: u32) -> Order {
+    /// Removes an order and returns it with its life.
+    pub(super) fn remove(&mut self, slot: u32) -> (Order, Option<Life>) {
         let account = self.rows[slot].account();
         for (index, &name) in self.rows[slot].names().iter().enumerate() {
             let tag = Tag::of(&self.hasher, (account, name));
@@ -117,7 +153,9 @@ impl OrderTable {
                 Err(_) => unreachable!("every name of a kept order is in the index"),
             };
         }
-        self.rows.remove(slot)
+        let order = self.rows.remove(slot);
+        let life = order.life.map(|life| self.lives.remove(life.get()));
+        (order, life)
     }
 }
 

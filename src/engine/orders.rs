@@ -1,4 +1,5 @@
-//! Orders: the ordered checks, the fill, and which orders an account keeps.
+//! Market orders that fill completely: the ordered checks, the fill, and which orders an account
+//! keeps. [`super::place`] places all other orders.
 
 use smallvec::SmallVec;
 
@@ -9,8 +10,11 @@ use super::cost::Cost;
 use super::decide::{Command, Given, IDS_EXHAUSTED, Verdict};
 use super::event::{Event, Events, OrderFilled};
 use super::fill::{Fill, Placement};
+use super::fill_log::LoggedFill;
 use super::idempotency::Fingerprint;
-use super::markets::introduction;
+use super::life::Life;
+use super::markets::{OpenMarket, introduction};
+use super::open_orders::BookSide;
 use super::order::{Order, OrderReceipt};
 use super::position::Position;
 use super::rejection::Rejection;
@@ -18,9 +22,7 @@ use super::rules::Rules;
 use super::slippage::Slippage;
 use super::state::State;
 use crate::ids::{AccountId, OrderId, Place};
-use crate::market::book::Side;
-use crate::market::catalogue::{Fees, MarketStatus};
-use crate::market::quote::Quote;
+use crate::market::book::{Level, Side};
 use crate::money::{Shares, Usd};
 
 /// How many orders of its account a trade forgets at most. More than one, so that an account's
@@ -60,36 +62,12 @@ impl Command for Trade {
             return Ok(Verdict::Already(earlier));
         }
 
-        let used = state.market_of.get(&*order.market_id).copied();
-        if used.is_some_and(|market| state.settled.contains_key(&market)) {
-            return Err(Rejection::MarketClosed { status: MarketStatus::Resolved });
-        }
-        let Some(quote) = quote else {
-            return Err(Rejection::MarketNotFound { market_id: order.market_id.clone() });
-        };
-        debug_assert_eq!(**quote.condition_id, *order.market_id, "the market that the order names");
-        let Some(outcome) = quote.outcome(&order.outcome) else {
-            return Err(outcome_not_found(quote, order));
-        };
-        if !quote.status.is_tradable() {
-            return Err(Rejection::MarketClosed { status: quote.status });
-        }
-        if quote.fees == Fees::Unsupported {
-            return Err(Rejection::FeesUnsupported);
-        }
-        let Some(quoted) = quote.book(outcome).filter(|quoted| !quoted.book.stale) else {
-            return Err(Rejection::VenueUnavailable);
-        };
-
-        if let Some(used) = used
-            && !state.used_market(used).is_still(quote.outcomes)
-        {
-            return Err(Rejection::MarketChanged);
-        }
-
-        let index = used.unwrap_or_else(|| state.next_market());
+        let market = OpenMarket::of(state, quote, &order.market_id, &order.outcome)?;
+        let quoted = market.fresh_book().ok_or(Rejection::VenueUnavailable)?;
+        market.check_tokens(state)?;
+        let OpenMarket { quote, outcome, used, index } = market;
         let held = holdings.position(index, outcome);
-        let available = held.available();
+        let available = holdings.available(&held);
         if order.side == Side::Sell && order.quantity > available {
             return Err(Rejection::InsufficientPosition { held: available, asked: order.quantity });
         }
@@ -98,8 +76,8 @@ impl Command for Trade {
             let available = order.quantity - walk.shortfall;
             return Err(Rejection::InsufficientLiquidity { available, asked: order.quantity });
         }
-        let slippage = Slippage::of(order, &walk);
-        slippage.check(order, &walk)?;
+        let slippage = Slippage::of(order.side, order.quantity, order.expected_price, &walk);
+        slippage.check(order.expected_price, order.max_slippage_bps, &walk)?;
         let cost = Cost::of(order.side, &walk, quote.fees);
         let ledger = cost.charge(order.side, holdings.ledger)?;
         let Some(position) = held.after_fill(order.side, order.quantity, cost.notional) else {
@@ -173,7 +151,7 @@ impl Command for Trade {
 impl State {
     /// The receipt of an order.
     pub fn receipt(&self, order: &Order) -> OrderReceipt {
-        order.receipt(self.used_market(order.market()))
+        order.receipt(self.used_market(order.market()), self.orders.life_of(order))
     }
 
     /// Places, fills and finishes an order; a market order does all three at once.
@@ -182,22 +160,28 @@ impl State {
         filled: &OrderFilled,
         position_in_log: u64,
     ) -> Result<(), Flaw> {
-        let OrderFilled { placement, fill, .. } = filled;
+        let OrderFilled { placement, fill, levels, .. } = filled;
         let flaw = |flaw| Flaw::order(placement.order, flaw);
         self.take_order_id(placement.order).map_err(flaw)?;
-        check_fill(filled).map_err(flaw)?;
+        if levels.is_empty() {
+            return Err(flaw("takes nothing"));
+        }
+        check_fill(fill, levels).map_err(flaw)?;
         let account = self.check_placement(placement).map_err(flaw)?;
         let order = Order::filled(filled, position_in_log);
         let order = order.ok_or(flaw("has numbers out of range"))?;
         // Before the account, so that the name index is read while the account's memory is fetched.
         let order = self.place_order(order).ok_or(flaw("has a name that is used"))?;
-        self.fill_account(account, placement, fill, position_in_log).map_err(flaw)?;
+        let &Placement { market, outcome, side, .. } = placement;
+        let on = BookSide { market, outcome, side };
+        self.fill_position(account, on, fill, true, position_in_log).map_err(flaw)?;
+        self.log_fill(account, || LoggedFill::new(placement.order, 1, on, *fill));
         self.accounts[account].finish_order(order);
         Ok(())
     }
 
     /// Checks that the id is the shard's next one, and advances the counter.
-    fn take_order_id(&mut self, order: OrderId) -> Result<(), &'static str> {
+    pub(super) fn take_order_id(&mut self, order: OrderId) -> Result<(), &'static str> {
         let is_next = Some(order.counter()) == self.orders_ever.checked_add(1);
         if order.shard() != self.shard || !is_next {
             return Err(NOT_NEXT);
@@ -207,7 +191,7 @@ impl State {
     }
 
     /// Checks the market and outcome of an order, and returns the slot of its account.
-    fn check_placement(&self, placement: &Placement) -> Result<u32, &'static str> {
+    pub(super) fn check_placement(&self, placement: &Placement) -> Result<u32, &'static str> {
         let market = self.markets.get(placement.market.0 as usize);
         if market.is_none_or(|market| placement.outcome.index() >= market.outcomes.len()) {
             return Err("is in no market");
@@ -224,29 +208,47 @@ impl State {
         self.orders.insert(order)
     }
 
-    /// Applies a fill to the account's money and position.
-    fn fill_account(
+    /// Applies a fill to the account's money and position; `finishes` says whether it finishes its
+    /// order.
+    pub(super) fn fill_position(
         &mut self,
         slot: u32,
-        placement: &Placement,
+        on: BookSide,
         fill: &Fill,
+        finishes: bool,
         position_in_log: u64,
     ) -> Result<(), &'static str> {
+        let BookSide { market, outcome, side } = on;
         let account = &mut self.accounts[slot];
-        self.hash += account.fill(placement, fill)?;
+        self.hash += account.fill((market, outcome, side), fill, finishes)?;
         account.position_in_log = position_in_log;
-        let position = (placement.market, slot, placement.outcome);
+        let position = (market, slot, outcome);
         if fill.position_shares == Shares::ZERO {
             self.open_positions.remove(&position);
-        } else if placement.side == Side::Buy && fill.position_shares == fill.quantity {
+        } else if side == Side::Buy && fill.position_shares == fill.quantity {
             self.open_positions.insert(position);
         }
         Ok(())
     }
 
+    /// Adds an order with its life and returns its slot; `None` if one of its names is taken.
+    pub(super) fn place_order_with_life(&mut self, order: Order, life: Life) -> Option<u32> {
+        self.hash += order.term();
+        self.hash += life.term(order.id());
+        self.orders.insert_with_life(order, life)
+    }
+
     /// Appends a finished order to the account in this slot; `None` if one of its names is taken.
-    pub(super) fn insert_order(&mut self, order: Order, account_slot: u32) -> Option<()> {
-        let slot = self.place_order(order)?;
+    pub(super) fn insert_order(
+        &mut self,
+        order: Order,
+        life: Option<Life>,
+        account_slot: u32,
+    ) -> Option<()> {
+        let slot = match life {
+            Some(life) => self.place_order_with_life(order, life)?,
+            None => self.place_order(order)?,
+        };
         self.accounts[account_slot].finish_order(slot);
         Some(())
     }
@@ -259,7 +261,11 @@ impl State {
             return Err(Flaw::order(id, "is not the oldest that its account keeps"));
         }
         account.position_in_log = position_in_log;
-        self.hash -= self.orders.remove(slot).term();
+        let (order, life) = self.orders.remove(slot);
+        self.hash -= order.term();
+        if let Some(life) = life {
+            self.hash -= life.term(id);
+        }
         for comment in self.comments_of.remove(&id).unwrap_or_default().ids {
             let comment = self.comments.remove(&comment).expect("every listed comment is kept");
             self.hash -= comment.term();
@@ -271,7 +277,7 @@ impl State {
 
 /// Adds an event for each order that the account forgets to make room for a new one: the oldest, at
 /// most [`FORGOTTEN_PER_TRADE_MAX`].
-fn forget_oldest(
+pub(super) fn forget_oldest(
     state: &State,
     account: &Account,
     kept_count: usize,
@@ -288,7 +294,7 @@ fn forget_oldest(
 }
 
 /// The earlier order with the request's names, if the requests are the same.
-fn replayed(
+pub(super) fn replayed(
     state: &State,
     account: AccountId,
     names: &OrderNames,
@@ -304,15 +310,8 @@ fn replayed(
     Ok(Some(first.id()))
 }
 
-fn outcome_not_found(quote: &Quote<'_>, order: &TradeOrder) -> Rejection {
-    Rejection::OutcomeNotFound {
-        outcome: order.outcome.clone(),
-        labels: quote.outcomes.iter().map(|outcome| outcome.label.clone()).collect(),
-    }
-}
-
 /// Checks invariants of the result before anything changes.
-fn audit(balance: Usd, position: &Position) -> Result<(), Rejection> {
+pub(super) fn audit(balance: Usd, position: &Position) -> Result<(), Rejection> {
     let rule = if balance < Usd::ZERO {
         "a fill leaves a debt"
     } else if position.shares < Shares::ZERO {
@@ -327,10 +326,9 @@ fn audit(balance: Usd, position: &Position) -> Result<(), Rejection> {
     Err(Rejection::Broken { rule })
 }
 
-/// Checks invariants of a fill that do not depend on the state. Displayed sums and prices are
-/// computed from these numbers.
-fn check_fill(filled: &OrderFilled) -> Result<(), &'static str> {
-    let OrderFilled { fill, levels, .. } = filled;
+/// Checks invariants of what an order took that do not depend on the state. Displayed sums and
+/// prices are computed from these numbers.
+pub(super) fn check_fill(fill: &Fill, levels: &[Level]) -> Result<(), &'static str> {
     let mut taken = Shares::ZERO;
     for level in levels {
         if level.size <= Shares::ZERO {
@@ -338,7 +336,7 @@ fn check_fill(filled: &OrderFilled) -> Result<(), &'static str> {
         }
         taken = taken.checked_add(level.size).ok_or("takes more than there can be")?;
     }
-    if taken != fill.quantity || taken == Shares::ZERO {
+    if taken != fill.quantity {
         return Err("is not what it took");
     }
     if !(0..=fill.quantity.micros()).contains(&fill.notional.micros()) {

@@ -26,12 +26,6 @@ impl Position {
         Self { market, outcome, shares: Shares::ZERO, cost: Usd::ZERO, realised: Usd::ZERO }
     }
 
-    /// The shares that a new order can sell: all, since no order stays open yet to reserve any.
-    #[inline]
-    pub const fn available(&self) -> Shares {
-        self.shares
-    }
-
     /// Whether the position holds shares.
     pub fn is_open(&self) -> bool {
         self.shares > Shares::ZERO

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use super::payload::PayloadFlaw;
+use super::terms::OrderStatus;
 use crate::ids::Timestamp;
 use crate::market::catalogue::MarketStatus;
 use crate::money::{Price, Shares, Usd};
@@ -75,6 +77,79 @@ pub enum Rejection {
         needed: Usd,
         /// The available cash.
         available: Usd,
+    },
+    /// Fields of the order do not go together.
+    #[error("{0}")]
+    Payload(PayloadFlaw),
+    /// The limit price is not on the market's price grid.
+    #[error("the price {price} is not a multiple of the tick {tick} between {tick} and 1 - {tick}")]
+    OffTick {
+        /// The price in the request.
+        price: Price,
+        /// The market's tick.
+        tick: Price,
+    },
+    /// The quantity is below the market's minimum.
+    #[error(
+        "the quantity {asked} is below the market's minimum of {quantity_min} shares; only a sale \
+         of all that is held may be smaller"
+    )]
+    BelowMinimum {
+        /// The order's quantity.
+        asked: Shares,
+        /// The market's minimum.
+        quantity_min: Shares,
+    },
+    /// The amount does not buy the smallest quantity.
+    #[error("the amount {amount} does not buy 0.0001 shares")]
+    AmountTooSmall {
+        /// The amount in the request.
+        amount: Usd,
+    },
+    /// The book does not fill the order within its price.
+    #[error(
+        "the book offers {available} of {asked} shares at {price} or better, and the order must \
+         fill completely"
+    )]
+    NotFilledWithinPrice {
+        /// The shares in the book within the price.
+        available: Shares,
+        /// The order's quantity.
+        asked: Shares,
+        /// The order's worst price.
+        price: Price,
+    },
+    /// The book does not offer enough to spend the amount.
+    #[error(
+        "the book offers shares for {offered} of the {amount} dollars{}, and the order must fill \
+         completely",
+        within(*.price)
+    )]
+    AmountNotSpent {
+        /// The dollars that can be spent.
+        offered: Usd,
+        /// The order's amount.
+        amount: Usd,
+        /// The order's worst price, if it has one.
+        price: Option<Price>,
+    },
+    /// A post-only order would take liquidity.
+    #[error("the order is post-only and would fill at {touch}")]
+    PostOnlyWouldCross {
+        /// The best price on the other side.
+        touch: Price,
+    },
+    /// The account has too many open orders.
+    #[error("an account may have {open_orders_max} open orders; cancel one")]
+    OpenOrderLimitExceeded {
+        /// The limit.
+        open_orders_max: u32,
+    },
+    /// The order is not open.
+    #[error("the order cannot be cancelled: it is {}", .status.as_str())]
+    NotCancellable {
+        /// The order's status.
+        status: OrderStatus,
     },
     /// The identity has no account, or no account has this id.
     #[error("no such account; POST /v1/keys/bootstrap opens one")]
@@ -161,6 +236,10 @@ pub enum Rejection {
 
 fn list(labels: &[Arc<str>]) -> String {
     labels.iter().map(|label| format!("{label:?}")).collect::<Vec<_>>().join(", ")
+}
+
+fn within(price: Option<Price>) -> String {
+    price.map_or_else(String::new, |price| format!(" at {price} or better"))
 }
 
 const fn describe(status: MarketStatus) -> &'static str {

@@ -4,18 +4,25 @@
 //! them together against the head's counts and hash. An error names the row that does not fit. A
 //! restored state depends on no place in the journal: all of it is durable.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::account::Account;
 use super::comment::{COMMENTS_PER_ORDER_MAX, Comment};
+use super::fill_log::{FillLog, LoggedFill};
+use super::heartbeats::INTERVAL_MS;
 use super::key::Key;
+use super::ledger::Ledger;
+use super::life::Life;
 use super::order::{Order, OrderRow};
 use super::payout::{Decision, Payouts, Settlement};
 use super::position::Position;
 use super::rows::{AccountRow, StateHead};
 use super::state::State;
 use super::state_hash::StateHash;
+use super::terms::Reserve;
 use super::used_market::UsedMarket;
+use crate::faults::{self, Fault};
 use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, Timestamp};
 use crate::money::{Shares, Usd};
 
@@ -52,8 +59,8 @@ pub enum RestoreError {
     },
 }
 
-/// Builds a state from rows: first markets, then accounts, then keys, orders, comments, settlements
-/// and decisions. Do not use it after an error.
+/// Builds a state from rows: first markets, then accounts, then keys, orders, comments,
+/// settlements, decisions and logs of fills. Do not use it after an error.
 #[derive(Debug)]
 pub struct Restorer {
     head: StateHead,
@@ -160,8 +167,16 @@ impl Restorer {
         let granted = row.ledger.granted;
         let mut account = Account::opened(row.id, digest, issuer, subject, granted, row.opened_at);
         if row.order_count_ever > 0 || row.ledger.cash() != granted || !row.positions.is_empty() {
-            account.set_ledger(row.ledger);
+            // The open orders bring what they hold back.
+            account.set_ledger(Ledger { reserved: Usd::ZERO, ..row.ledger });
             account.set_order_count_ever(row.order_count_ever);
+        }
+        account.set_fill_surplus(row.fill_surplus);
+        if let Some(interval_ms) = row.heartbeat_ms {
+            if !INTERVAL_MS.contains(&interval_ms) {
+                return Err(error("has a heartbeat out of range"));
+            }
+            account.set_heartbeat_ms(Some(interval_ms));
         }
         for position in row.positions {
             check_position(state, position).map_err(error)?;
@@ -192,7 +207,7 @@ impl Restorer {
     /// Adds an order, after those of its account that finished before it. Skips an order that
     /// finished before the oldest that the account keeps, since it was forgotten.
     pub fn order(&mut self, row: OrderRow) -> Result<(), RestoreError> {
-        let OrderRow { placement, fill, .. } = &row;
+        let OrderRow { placement, .. } = &row;
         let id = placement.order;
         let error = |flaw| RestoreError::Row { kind: "order", id: id.get(), flaw };
         let state = &mut self.state;
@@ -210,18 +225,74 @@ impl Restorer {
         if kept_count as u64 == state.accounts[account].order_count_ever() {
             return Err(error("is one more than its account has finished"));
         }
-        if state.order(id).is_some() {
-            return Err(error("came before"));
+        check_order(state, &row).map_err(error)?;
+        if row.is_open() {
+            return Err(error("is open, and listed as finished"));
         }
-        let market = state.markets.get(placement.market.0 as usize);
-        if market.is_none_or(|market| placement.outcome.index() >= market.outcomes.len()) {
-            return Err(error("is in no market"));
+        let life = row.life;
+        let order = Order::pack(row, 0).ok_or_else(|| error("has numbers out of range"))?;
+        state.insert_order(order, life, account).ok_or_else(|| error("has a name that is used"))
+    }
+
+    /// Adds an open order. All of them come before the first comment.
+    pub fn open_order(&mut self, row: OrderRow) -> Result<(), RestoreError> {
+        let id = row.placement.order;
+        let error = |flaw| RestoreError::Row { kind: "open order", id: id.get(), flaw };
+        let state = &mut self.state;
+        if id.shard() != state.shard || id.counter() > state.orders_ever {
+            return Err(error("is none that the shard has given"));
         }
-        if fill.quantity <= Shares::ZERO {
-            return Err(error("is for no shares"));
+        let account = state.account_slot(row.placement.account);
+        let account = account.ok_or_else(|| error("is of no account"))?;
+        check_order(state, &row).map_err(error)?;
+        let life = row.life.filter(Life::is_open).ok_or_else(|| error("is finished"))?;
+        let settled = state.settled.get(&row.placement.market);
+        if settled.is_some_and(|settled| settled.is_paid) {
+            return Err(error("is in a market that is paid"));
         }
         let order = Order::pack(row, 0).ok_or_else(|| error("has numbers out of range"))?;
-        state.insert_order(order, account).ok_or_else(|| error("has a name that is used"))
+        let slot = state.place_order_with_life(order, life);
+        let slot = slot.ok_or_else(|| error("has a name that is used"))?;
+        state.open_order(account, slot).map_err(error)?;
+        if faults::is_on(Fault::ReserveNotRestored) {
+            let on = state.priority_of(slot).on;
+            state.accounts[account].release(on, life.reserve(on.side), Reserve::default());
+        }
+        Ok(())
+    }
+
+    /// Adds the log of an account's fills, oldest first.
+    pub fn fill_log(
+        &mut self,
+        account: AccountId,
+        began_after: u64,
+        fills: VecDeque<LoggedFill>,
+    ) -> Result<(), RestoreError> {
+        let error = |flaw| RestoreError::Row { kind: "log of account", id: account.get(), flaw };
+        let state = &mut self.state;
+        let slot = state.account_slot(account).ok_or_else(|| error("is of no account"))?;
+        for LoggedFill { order, part, market, outcome, fill, .. } in &fills {
+            let market = state.markets.get(market.0 as usize);
+            if market.is_none_or(|market| outcome.index() >= market.outcomes.len()) {
+                return Err(error("has a fill in no market"));
+            }
+            if order.shard() != state.shard || order.counter() > state.orders_ever {
+                return Err(error("has a fill of an order that the shard has not given"));
+            }
+            if *part == 0 || fill.quantity <= Shares::ZERO {
+                return Err(error("has a fill of nothing"));
+            }
+        }
+        let account = &mut state.accounts[slot];
+        if account.fill_log().is_some() {
+            return Err(error("came before"));
+        }
+        let fill_count = account.fill_count_ever();
+        let log = FillLog::restored(began_after, fills, fill_count)
+            .ok_or_else(|| error("has more or fewer fills than its account counts"))?;
+        state.hash += log.term(account.id, fill_count);
+        account.set_fill_log(log);
+        Ok(())
     }
 
     /// Adds the next comment, in id order and after the order that it is on.
@@ -267,6 +338,26 @@ impl Restorer {
         }
         Ok(state)
     }
+}
+
+/// Checks what a finished and an open order have in common.
+fn check_order(state: &State, row: &OrderRow) -> Result<(), &'static str> {
+    let OrderRow { placement, fill, life, .. } = row;
+    if state.order(placement.order).is_some() {
+        return Err("came before");
+    }
+    let market = state.markets.get(placement.market.0 as usize);
+    if market.is_none_or(|market| placement.outcome.index() >= market.outcomes.len()) {
+        return Err("is in no market");
+    }
+    let quantity_min = i64::from(life.is_none());
+    if fill.quantity.micros() < quantity_min {
+        return Err("is for no shares");
+    }
+    if life.is_some_and(|life| !life.is_consistent() || fill.quantity > life.progress.filled) {
+        return Err("has a life that contradicts itself");
+    }
+    Ok(())
 }
 
 fn check_position(state: &State, position: &Position) -> Result<(), &'static str> {

@@ -3,10 +3,11 @@
 //! The rows of each kind come in a fixed order, so that equal states give equal bytes. Rows hold no
 //! places in the journal, since a restored state is durable as a whole.
 
-use super::account::{Account, Ledger};
+use super::account::Account;
 use super::comment::Comment;
 use super::key::Key;
-use super::order::{Order, OrderRow};
+use super::ledger::Ledger;
+use super::order::OrderRow;
 use super::payout::{SettledMarket, Settlement};
 use super::position::Position;
 use super::state::State;
@@ -61,6 +62,10 @@ pub struct AccountRow<'a> {
     pub oldest_order: Option<OrderId>,
     /// The number of orders ever finished, including forgotten ones.
     pub order_count_ever: u64,
+    /// The number of fills ever, less that of orders ever finished.
+    pub fill_surplus: i64,
+    /// How often it sends a heartbeat, in milliseconds; `None` if it does not.
+    pub heartbeat_ms: Option<u32>,
 }
 
 impl State {
@@ -77,9 +82,9 @@ impl State {
         }
     }
 
-    /// The number of orders kept.
+    /// The number of finished orders kept.
     pub fn orders_kept(&self) -> u64 {
-        self.orders.len() as u64
+        (self.orders.len() - self.open.len()) as u64
     }
 
     /// The markets that the shard has used, by index.
@@ -119,6 +124,8 @@ impl State {
             positions: account.positions(),
             oldest_order: account.orders().next().map(|slot| self.orders[slot].id()),
             order_count_ever: account.order_count_ever(),
+            fill_surplus: account.fill_surplus(),
+            heartbeat_ms: account.heartbeat_ms(),
         }
     }
 
@@ -135,12 +142,35 @@ impl State {
     /// The orders that an account keeps, in the order in which they finished.
     pub fn orders_of(&self, account: AccountId) -> impl Iterator<Item = OrderRow> {
         let slots = self.account(account).into_iter().flat_map(Account::orders);
-        slots.map(|slot| self.orders[slot].row())
+        slots.map(|slot| self.row_of(slot))
+    }
+
+    /// The `count` orders of an account that finished last, or as many of them as it keeps, in the
+    /// order in which they finished.
+    pub fn newest_orders_of(
+        &self,
+        account: AccountId,
+        count: usize,
+    ) -> impl Iterator<Item = OrderRow> {
+        let account = self.account(account);
+        let older = account.map_or(0, |it| it.kept_order_count().saturating_sub(count));
+        let slots = account.into_iter().flat_map(Account::orders).skip(older);
+        slots.map(|slot| self.row_of(slot))
+    }
+
+    /// The open orders, in the order of accounts and then of ids.
+    pub fn open_orders(&self) -> impl Iterator<Item = OrderRow> {
+        let slots = self.accounts.iter().flat_map(|(_, account)| account.open_orders());
+        slots.map(|slot| self.row_of(slot))
+    }
+
+    fn row_of(&self, slot: u32) -> OrderRow {
+        self.orders[slot].row(self.orders.life(slot))
     }
 
     /// The unpacked order with this id, if it is kept.
     pub fn order_row(&self, order: OrderId) -> Option<OrderRow> {
-        self.order(order).map(Order::row)
+        self.orders.slot(order).map(|slot| self.row_of(slot))
     }
 }
 
@@ -157,6 +187,8 @@ impl PartialEq for State {
             && self.decisions().eq(other.decisions())
             && self.orders.len() == other.orders.len()
             && self.accounts().eq(other.accounts())
+            && self.open_orders().eq(other.open_orders())
+            && self.fill_logs().eq(other.fill_logs())
             && self.accounts().all(|account| orders(self, account.id) == orders(other, account.id))
             && self.keys().eq(other.keys())
             && self.comments == other.comments

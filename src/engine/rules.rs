@@ -5,6 +5,9 @@ use crate::money::Usd;
 /// The default of [`Rules::kept_orders_max`].
 pub const KEPT_ORDERS_MAX_DEFAULT: u32 = 100_000;
 
+/// The default of [`Rules::open_orders_max`].
+pub const OPEN_ORDERS_MAX_DEFAULT: u32 = 1_000;
+
 /// The operator's settings for accounts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rules {
@@ -15,6 +18,8 @@ pub struct Rules {
     /// How many finished orders an account keeps, with their names and comments; the oldest are
     /// forgotten first. At least 1.
     pub kept_orders_max: u32,
+    /// The most open orders of an account.
+    pub open_orders_max: u32,
 }
 
 impl Default for Rules {
@@ -23,6 +28,7 @@ impl Default for Rules {
             starting_balance: Usd::from_micros(1_000_000_000),
             active_keys_max: 5,
             kept_orders_max: KEPT_ORDERS_MAX_DEFAULT,
+            open_orders_max: OPEN_ORDERS_MAX_DEFAULT,
         }
     }
 }

@@ -2,15 +2,17 @@
 //!
 //! The decision, with each token's payout and its source, is journaled once, in the shard derived
 //! from the market's id. Then each shard that has used the market settles it: its first record
-//! closes the market to orders, each record pays a bounded number of open positions, and the last
-//! one marks the market as paid. What is left to pay is part of the state, so the settler repeats
-//! the command until nothing is left, across crashes too.
+//! closes the market to orders, the next ones end a bounded number of open orders and then pay a
+//! bounded number of open positions, and the last one marks the market as paid. What is left to do
+//! is part of the state, so the settler repeats the command until nothing is left, across crashes
+//! too.
 
 use std::sync::Arc;
 
 use smallvec::smallvec;
 
 use super::account::Account;
+use super::cancel::{ENDED_PER_RECORD_MAX, ended};
 use super::command::{DecideSettlement, Settle};
 use super::contradiction::Flaw;
 use super::decide::{Command, Given, Verdict};
@@ -20,6 +22,7 @@ use super::payout::{
 };
 use super::rejection::Rejection;
 use super::state::State;
+use super::terms::EndReason;
 use crate::ids::{MarketIndex, OutcomeIndex, Place, Timestamp};
 use crate::money::Price;
 
@@ -75,6 +78,9 @@ impl Command for Settle {
                 decision.payouts_of(state.used_market(market)).ok_or(Rejection::MarketChanged)?
             }
         };
+        if let Some(events) = end_orders(state, market, &payouts, given.now) {
+            return Ok(Verdict::Happens(events, Payment::Part));
+        }
         let mut events = Events::new();
         let mut positions: Vec<PaidPosition> = Vec::new();
         let mut open = state.open_positions_of(market);
@@ -127,6 +133,28 @@ impl Command for Settle {
     }
 }
 
+/// The record that ends some of the market's open orders, which hold back what is to be paid.
+/// `None` if there are none.
+fn end_orders(
+    state: &State,
+    market: MarketIndex,
+    payouts: &Payouts,
+    at: Timestamp,
+) -> Option<Events> {
+    let mut open = state.open.of_market(market).map(|slot| state.orders[slot].id()).peekable();
+    open.peek()?;
+    let mut events = Events::new();
+    if !state.settled.contains_key(&market) {
+        // Pays nobody yet, but closes the market to new orders.
+        let (payouts, positions) = (payouts.clone(), Vec::new());
+        let closed = PositionsSettled { market, payouts, positions, at };
+        events.push(Event::PositionsSettled(Box::new(closed)));
+    }
+    let ends = open.take(ENDED_PER_RECORD_MAX);
+    events.extend(ends.map(|order| ended(order, EndReason::Resolved, at)));
+    Some(events)
+}
+
 impl State {
     /// The open positions of a market, by account.
     fn open_positions_of(
@@ -161,6 +189,9 @@ impl State {
     ) -> Result<(), Flaw> {
         let market = settled.market;
         self.settle_market(market, &settled.payouts, false, position_in_log)?;
+        if !settled.positions.is_empty() && self.open.of_market(market).next().is_some() {
+            return Err(Flaw::market(market, "is paid, and orders in it are open"));
+        }
         for paid in &settled.positions {
             let flaw = |flaw| Flaw::account(paid.account, flaw);
             let slot = self.account_slot(paid.account).ok_or(flaw("is not there to be paid"))?;
@@ -197,6 +228,9 @@ impl State {
         if is_paid && self.open_positions_of(market).next().is_some() {
             return flaw("is paid, and somebody holds it");
         }
+        if is_paid && self.open.of_market(market).next().is_some() {
+            return flaw("is paid, and orders in it are open");
+        }
         if let Some(before) = self.settled.get(&market) {
             if before.is_paid {
                 return flaw("was settled before");
@@ -223,10 +257,12 @@ impl State {
         self.decisions.values()
     }
 
-    /// The condition ids of the markets with open positions, without duplicates.
+    /// The condition ids of the markets with open positions or open orders, without duplicates.
     pub fn held_markets(&self) -> impl Iterator<Item = &Arc<str>> {
+        let held = self.open_positions.iter().map(|(market, ..)| *market);
         let mut markets: Vec<MarketIndex> =
-            self.open_positions.iter().map(|(market, ..)| *market).collect();
+            held.chain(self.open_sides().map(|on| on.market)).collect();
+        markets.sort_unstable();
         markets.dedup();
         markets.into_iter().map(|market| &self.used_market(market).condition_id)
     }

@@ -4,7 +4,7 @@ use super::command::TradeOrder;
 use super::rejection::Rejection;
 use crate::market::book::Side;
 use crate::market::walk::Walk;
-use crate::money::{Notional, Price, div_ceil};
+use crate::money::{Notional, Price, Shares, div_ceil};
 
 /// The adverse difference between a fill's notional and its notional at the reference price, both
 /// exact, in 10⁻¹² dollars.
@@ -12,25 +12,38 @@ pub(super) struct Slippage {
     reference: Option<Price>,
     adverse: i128,
     at_reference: i128,
+    quantity: Shares,
 }
 
 impl Slippage {
-    pub(super) fn of(order: &TradeOrder, walk: &Walk) -> Self {
+    /// The slippage of a walk over this quantity.
+    #[inline]
+    pub(super) fn of(
+        side: Side,
+        quantity: Shares,
+        expected_price: Option<Price>,
+        walk: &Walk,
+    ) -> Self {
         let touch = walk.fills.first().map(|level| level.price);
-        let reference = order.expected_price.or(touch);
-        let at_reference = Notional::of(reference.unwrap_or(Price::ZERO), order.quantity).picos();
+        let reference = expected_price.or(touch);
+        let at_reference = Notional::of(reference.unwrap_or(Price::ZERO), quantity).picos();
         let difference = walk.notional.picos() - at_reference;
-        let adverse = match order.side {
+        let adverse = match side {
             Side::Buy => difference,
             Side::Sell => -difference,
         };
-        Self { reference, adverse, at_reference }
+        Self { reference, adverse, at_reference, quantity }
     }
 
     /// Rejects a fill strictly worse than the bound. There is no bound if the caller gave neither a
     /// price nor a bound. A reference of 0 rejects every purchase: any price is infinitely worse.
-    pub(super) fn check(&self, order: &TradeOrder, walk: &Walk) -> Result<(), Rejection> {
-        let bound = match (order.max_slippage_bps, order.expected_price) {
+    pub(super) fn check(
+        &self,
+        expected_price: Option<Price>,
+        max_slippage_bps: Option<u16>,
+        walk: &Walk,
+    ) -> Result<(), Rejection> {
+        let bound = match (max_slippage_bps, expected_price) {
             (Some(bound), _) => bound,
             (None, Some(_)) => TradeOrder::MAX_SLIPPAGE_BPS_DEFAULT,
             (None, None) => return Ok(()),
@@ -41,7 +54,7 @@ impl Slippage {
         if self.adverse > 0
             && self.adverse_in_bps() > self.at_reference.wrapping_mul(i128::from(bound))
         {
-            let average = walk.notional.floor().per_share(order.quantity);
+            let average = walk.notional.floor().per_share(self.quantity);
             return Err(Rejection::SlippageExceeded {
                 price: average.unwrap_or(Price::ZERO),
                 reference,

@@ -60,6 +60,16 @@ pub enum TermKind {
     Settlement = 14,
     /// A market that the shard settles or has settled.
     SettledMarket = 15,
+    /// The terms, progress and end of an order that did not simply fill.
+    Life = 16,
+    /// How many fills an account ever had, where that differs from the orders that it finished.
+    Fills = 17,
+    /// An account's heartbeat.
+    Heartbeat = 18,
+    /// The beginning of an account's log of fills.
+    FillLog = 19,
+    /// A fill in an account's log.
+    LoggedFill = 20,
 }
 
 /// Folds the fields of one item into a term. The function is part of the journal's format.

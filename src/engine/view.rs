@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
-use super::account::{Account, Ledger};
+use super::account::Account;
 use super::comment::Comment;
 use super::idempotency::NameHash;
 use super::key::Key;
+use super::ledger::Ledger;
+use super::life::Life;
 use super::order::OrderReceipt;
 use super::payout::Settlement;
 use super::position::Position;
 use super::state::State;
+use super::terms::OrderStatus;
 use crate::ids::{AccountId, KeyId, OrderId, OutcomeIndex, Place, Timestamp};
 use crate::market::book::Side;
 
@@ -74,16 +77,19 @@ pub struct OrderFilter {
     pub market_id: Option<Box<str>>,
     /// Only orders on this side.
     pub side: Option<Side>,
+    /// Only orders at this stage.
+    pub status: Option<OrderStatus>,
 }
 
-/// A page of an account's orders, newest first.
+/// A page of an account's orders: the open ones, newest first, then the finished ones, the last
+/// finished first.
 #[derive(Clone, PartialEq, Debug)]
 pub struct OrderPage {
     /// The orders that match the filter.
     pub orders: Vec<OrderReceipt>,
-    /// How many orders, counted from the newest, have been examined: the offset of the next read.
+    /// How many orders, counted from the first, have been examined: the offset of the next read.
     pub examined_count: usize,
-    /// Whether there are older orders.
+    /// Whether there are orders after these.
     pub has_more: bool,
 }
 
@@ -182,8 +188,8 @@ impl State {
         }
     }
 
-    /// Orders of an account that match the filter, newest first, after the `offset` newest; at most
-    /// `limit`.
+    /// Orders of an account that match the filter, after the first `offset`; at most `limit`. With
+    /// a status, only the open or only the finished orders count.
     pub fn observe_orders(
         &self,
         account: AccountId,
@@ -195,23 +201,37 @@ impl State {
             return Observed::nothing(Place::START);
         };
         let limit = limit.min(ROWS_PER_READ_MAX);
-        let mut orders = Vec::new();
-        let total = account.kept_order_count();
+        let is_among = |is_open| {
+            filter.status.is_none_or(|status| is_open == (status == OrderStatus::Pending))
+        };
+        let open_count = if is_among(true) { account.open_order_count() } else { 0 };
+        let finished_count = if is_among(false) { account.kept_order_count() } else { 0 };
+        let total = open_count + finished_count;
         let mut examined_count = offset.min(total);
-        let newest_first = account.orders().rev().skip(offset).take(ORDERS_PER_READ_MAX);
-        for order in newest_first.map(|slot| &self.orders[slot]) {
+        let open = account.open_orders().rev().take(open_count).skip(offset);
+        let finished = account.orders().rev().take(finished_count);
+        let finished = finished.skip(offset.saturating_sub(open_count));
+        let mut orders = Vec::new();
+        for slot in open.chain(finished).take(ORDERS_PER_READ_MAX) {
             if orders.len() == limit {
                 break;
             }
             examined_count += 1;
-            let market = self.used_market(order.market());
-            let is_market = filter.market_id.as_ref().is_none_or(|id| **id == *market.condition_id);
-            if is_market && filter.side.is_none_or(|side| side == order.side()) {
-                orders.push(self.receipt(order));
+            if self.order_matches(slot, filter) {
+                orders.push(self.receipt(&self.orders[slot]));
             }
         }
         let page = OrderPage { orders, examined_count, has_more: examined_count < total };
         Observed { value: Some(page), place: self.place_at(account.position_in_log) }
+    }
+
+    fn order_matches(&self, slot: u32, filter: &OrderFilter) -> bool {
+        let order = &self.orders[slot];
+        filter.fits(
+            &self.used_market(order.market()).condition_id,
+            order.side(),
+            self.orders.life(slot),
+        )
     }
 
     /// Settlements of an account that match the filter, newest position first, from the position
@@ -302,6 +322,21 @@ impl State {
         let mut keys: Vec<Key> = newest.map(|key| self.unpacked(key)).collect();
         keys.reverse();
         Observed { value: Some(keys), place: self.place_at(account.position_in_log) }
+    }
+}
+
+impl OrderFilter {
+    /// Whether the filter selects the order of this receipt.
+    pub fn matches(&self, receipt: &OrderReceipt) -> bool {
+        self.fits(&receipt.market_id, receipt.side, receipt.life.as_deref())
+    }
+
+    fn fits(&self, market_id: &str, of_side: Side, life: Option<&Life>) -> bool {
+        self.market_id.as_deref().is_none_or(|id| id == market_id)
+            && self.side.is_none_or(|side| side == of_side)
+            && self
+                .status
+                .is_none_or(|status| status == life.map_or(OrderStatus::Filled, Life::status))
     }
 }
 

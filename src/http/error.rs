@@ -2,6 +2,7 @@
 //!
 //! `{"detail": …, "error": CODE, "message": text}` and the header `X-Polysim-Code: CODE`. `detail`
 //! repeats the text, except for a request that fails validation, where it lists the failing fields.
+//! Two errors have another code in the header than in the body; see [`ApiError::header_code`].
 
 mod refusals;
 
@@ -166,6 +167,13 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, "BATCH_LIMIT_EXCEEDED", message)
     }
 
+    /// The cancellation of all orders was not confirmed.
+    pub fn confirmation_required() -> Self {
+        let message = "This cancels all open orders: send the header X-Confirm-Cancel-All: true, \
+                       or ?confirm=true.";
+        Self::new(StatusCode::BAD_REQUEST, "CONFIRMATION_REQUIRED", message)
+    }
+
     /// No outcome has this token.
     pub fn token_not_found() -> Self {
         let message = "No outcome has this token; GET /v1/markets lists them.";
@@ -249,11 +257,21 @@ impl ApiError {
         out
     }
 
+    /// The code in the header. Clients that read the header know two errors by other names than
+    /// those that read the body.
+    pub fn header_code(&self) -> &'static str {
+        match self.code {
+            "INVALID_POST_ONLY_ORDER" => "POST_ONLY_WOULD_CROSS",
+            "INVALID_ORDER_MIN_SIZE" => "ORDER_BELOW_MIN_SIZE",
+            code => code,
+        }
+    }
+
     /// The response.
     pub fn into_reply(self) -> Reply {
         let mut reply = Reply::json(self.status, self.body());
         let headers = &mut reply.headers;
-        headers.insert(CODE_HEADER, HeaderValue::from_static(self.code));
+        headers.insert(CODE_HEADER, HeaderValue::from_static(self.header_code()));
         if let Some(seconds) = self.retry_after_seconds {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }

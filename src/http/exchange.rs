@@ -19,6 +19,7 @@ use crate::telemetry::{Gauges, Metrics, Throttle};
 use crate::venue::VenueStatus;
 use crate::venue::follow::status::LiveStatus;
 use crate::ws::counts::SocketCounts;
+use crate::ws::executions::ExecutionCounts;
 use crate::ws::fanout::Fanout;
 
 /// Connections that may be sent a refusal at the same time.
@@ -36,6 +37,8 @@ pub struct Exchange {
     pub journal: Arc<Journal>,
     /// Sends prices to subscribers.
     pub fanout: Arc<Fanout>,
+    /// What the execution sockets have sent.
+    pub executions: ExecutionCounts,
     /// Open sockets of each account.
     pub sockets: Arc<SocketCounts>,
     /// Which venue prices come from, and how it does.
@@ -49,7 +52,13 @@ impl Exchange {
     pub fn new(service: Service, journal: Arc<Journal>, venue: VenueStatus) -> Self {
         let fanout = Arc::new(Fanout::new(service.markets().clone()));
         let (sockets, began) = (Arc::default(), Instant::now());
-        Self { service, journal, fanout, sockets, venue, began }
+        let executions = ExecutionCounts::default();
+        Self { service, journal, fanout, executions, sockets, venue, began }
+    }
+
+    /// How many sockets are open.
+    pub fn socket_count(&self) -> usize {
+        self.fanout.socket_count() + self.service.fill_follower_count()
     }
 }
 
@@ -165,10 +174,17 @@ impl Server {
         };
         let exchange = self.exchange();
         if let Some(exchange) = exchange {
-            gauges.sockets = exchange.fanout.socket_count();
+            gauges.sockets = exchange.socket_count();
+            gauges.execution_sockets = exchange.service.fill_follower_count();
+            gauges.fill_frames = exchange.executions.fills();
+            gauges.gap_frames = exchange.executions.gaps();
             let markets = exchange.service.markets();
             gauges.markets = markets.listing().markets().len();
             gauges.markets_unsettled = markets.unsettled_count();
+            gauges.crossings = markets.crossings_waiting();
+            gauges.crossings_overflowed = markets.crossings_overflowed_count();
+            gauges.open_orders = exchange.service.open_orders().count();
+            gauges.resting_fills = exchange.service.open_orders().fill_count();
             gauges.keys = exchange.service.key_count();
         }
         let journal = exchange.and_then(|exchange| exchange.journal.metrics());

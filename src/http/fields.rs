@@ -36,11 +36,13 @@ impl<'a, 'e> Fields<'a, 'e> {
     }
 
     /// The raw value; `None` if it is absent or null.
+    #[inline]
     pub(super) fn optional(&self, name: &str) -> Option<RawText<'a>> {
         self.object.get(name)
     }
 
     /// The raw value; an error if it is absent or null.
+    #[inline]
     pub(super) fn required(&mut self, name: &'static str) -> Option<RawText<'a>> {
         let value = self.object.get(name);
         if value.is_none() {
@@ -115,6 +117,7 @@ impl<'a, 'e> Fields<'a, 'e> {
     }
 
     /// A number in millionths. A JSON number is rounded; numeric text must be exact.
+    #[inline]
     pub(super) fn micros(
         &mut self,
         name: &'static str,
@@ -127,6 +130,7 @@ impl<'a, 'e> Fields<'a, 'e> {
     }
 
     /// A whole number, or text of one. `5.0` is whole.
+    #[inline]
     pub(super) fn integer(
         &mut self,
         name: &'static str,
@@ -143,6 +147,33 @@ impl<'a, 'e> Fields<'a, 'e> {
             Err((_, message)) => Err(("int_parsing", message)),
         };
         result.map_err(|(kind, message)| self.note(name, kind, message)).ok()
+    }
+
+    /// True or false.
+    pub(super) fn flag(&mut self, name: &'static str, value: RawText<'a>) -> Option<bool> {
+        match value.get() {
+            "true" => Some(true),
+            "false" => Some(false),
+            _ => {
+                self.note(name, "bool_type", "should be true or false");
+                None
+            }
+        }
+    }
+
+    /// One of several words, ignoring case.
+    pub(super) fn choice<T: Copy>(
+        &mut self,
+        name: &'static str,
+        value: RawText<'a>,
+        choices: &[(&str, T)],
+    ) -> Option<T> {
+        let text = json::text(value).unwrap_or_default();
+        let choice = choices.iter().find(|(word, _)| text.eq_ignore_ascii_case(word));
+        if choice.is_none() {
+            self.note(name, "enum", enum_message(choices));
+        }
+        choice.map(|(_, value)| *value)
     }
 
     /// A list of `min` to `max` elements.
@@ -199,8 +230,15 @@ impl Range {
     }
 }
 
+/// The message about a text that is none of these words.
+pub(super) fn enum_message<T>(choices: &[(&str, T)]) -> String {
+    let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+    format!("should be one of {}", words.join(", "))
+}
+
 /// Reads a JSON number, rounded because it may carry float noise, or numeric text, which must be
 /// exact.
+#[inline]
 fn number(value: RawText<'_>, noise: Rounding) -> Result<i64, Mistake> {
     let result = match value.get().as_bytes().first() {
         Some(b'-' | b'0'..=b'9') => micros_from_text(value.get(), noise),

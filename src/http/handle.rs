@@ -95,9 +95,10 @@ async fn answer(
     if slot.note_request(context.moment.monotonic_ns) {
         warn_of_forwarding(server, peer, head);
     }
-    if let Run::Socket = operation.run {
+    if let Run::Socket(stream) = operation.run {
         let head = std::mem::replace(head, Request::new(()).into_parts().0);
-        return Box::pin(socket::open(worker, exchange, slot, operation, head, context)).await;
+        let row = (operation, stream);
+        return Box::pin(socket::open(worker, exchange, slot, row, head, context)).await;
     }
     let presented = presented(head, operation.access);
     let mut caller = service.identify(&presented, address, context.moment).await?;
@@ -123,7 +124,7 @@ async fn answer(
         Run::Trade => trade::trade(&call).await,
         Run::Now(run) => run(&call),
         Run::Later(run) => run(&call).await,
-        Run::Health(_) | Run::Socket => unreachable!("answered before"),
+        Run::Health(_) | Run::Socket(_) => unreachable!("answered before"),
     }
 }
 

@@ -7,6 +7,7 @@ use hyper::Method;
 
 use super::call::{Answer, Call};
 use super::exchange::Server;
+use super::operations::socket::Stream;
 use super::query::Query;
 use crate::engine::key::Permission;
 use crate::service::Makes;
@@ -42,7 +43,7 @@ pub(super) enum Run {
     /// Without any checks, even while the server is starting.
     Health(fn(&Server, Query<'_>) -> Answer),
     /// As an upgrade, which checks its own credential.
-    Socket,
+    Socket(Stream),
     /// As part of the request's own future, which saves the hottest operation an allocation.
     Trade,
     /// Synchronously, from memory.

@@ -9,22 +9,26 @@ pub mod batch;
 pub mod books;
 pub mod comments;
 pub mod health;
+pub mod heartbeats;
 pub mod keys;
 pub mod markets;
+pub mod order_fields;
 pub mod orders;
 pub mod prices;
 pub(super) mod socket;
 pub mod status;
 pub mod trade;
 
+use self::orders::{cancel, list, place};
 use super::operation::Access::{Key, KeyOrToken, Public, Socket, Token};
 use super::operation::Operation;
 use super::operation::Run::{self, Health, Later, Now};
 use crate::engine::key::Permission::{Read, Trade};
+use socket::Stream;
 
 /// The table, searched from the top. A path without a parameter stands before those that would take
 /// its last segment for one, and the trade, the most frequent operation, stands first.
-pub static OPERATIONS: [Operation; 29] = [
+pub static OPERATIONS: [Operation; 37] = [
     Operation::post("/trade", KeyOrToken(Some(Trade)), Run::Trade)
         .makes_account()
         .errors(&[
@@ -75,12 +79,83 @@ pub static OPERATIONS: [Operation; 29] = [
     .batch_body()
     .errors(&["BATCH_LIMIT_EXCEEDED"])
     .summary("place several independent orders; the tier limits how many"),
-    Operation::get("/v1/orders", Key(Read), Later(|call| Box::pin(orders::list(call))))
+    Operation::post("/v1/orders", Key(Trade), Later(|call| Box::pin(place::place(call))))
+        .errors(&[
+            "IDEMPOTENCY_KEY_REUSE",
+            "INVALID_ORDER_PAYLOAD",
+            "INVALID_ORDER_EXPIRATION",
+            "INVALID_POST_ONLY_ORDER_TYPE",
+            "MARKET_NOT_FOUND",
+            "OUTCOME_NOT_FOUND",
+            "MARKET_CLOSED",
+            "INVALID_ORDER_MIN_TICK_SIZE",
+            "INVALID_ORDER_MIN_SIZE",
+            "VENUE_UNAVAILABLE",
+            "INVALID_QUANTITY",
+            "INSUFFICIENT_POSITION",
+            "OPEN_ORDER_LIMIT_EXCEEDED",
+            "INVALID_POST_ONLY_ORDER",
+            "INSUFFICIENT_LIQUIDITY",
+            "FOK_ORDER_NOT_FILLED_ERROR",
+            "SLIPPAGE_EXCEEDED",
+            "INSUFFICIENT_BALANCE",
+            "JOURNAL_FULL",
+            "SERVER_FULL",
+        ])
+        .summary("place a market or limit order; a limit order may rest"),
+    Operation::get("/v1/orders", Key(Read), Later(|call| Box::pin(list::list(call))))
         .query(&["client_order_id", "market_id", "side", "status", "limit", "offset"])
-        .summary("list the account's orders, newest first; a `client_order_id` selects one"),
-    Operation::get("/v1/orders/{order_id}", Key(Read), Later(|call| Box::pin(orders::get(call))))
+        .summary(
+            "list the account's orders: the open ones, newest first, then the finished ones, the \
+             last finished first; a `client_order_id` selects one",
+        ),
+    Operation::get("/v1/orders/{order_id}", Key(Read), Later(|call| Box::pin(list::get(call))))
         .errors(&["ORDER_NOT_FOUND"])
         .summary("get one order"),
+    Operation::delete(
+        "/v1/orders/{order_id}",
+        Key(Trade),
+        Later(|call| Box::pin(cancel::cancel(call))),
+    )
+    .errors(&["ORDER_NOT_FOUND", "ORDER_NOT_CANCELLABLE", "JOURNAL_FULL"])
+    .summary("cancel an open order"),
+    Operation::post(
+        "/v1/cancel-all",
+        Key(Trade),
+        Later(|call| Box::pin(cancel::cancel_all_confirmed(call))),
+    )
+    .query(&["confirm"])
+    .errors(&["CONFIRMATION_REQUIRED", "JOURNAL_FULL"])
+    .summary(
+        "cancel all open orders; needs the header `X-Confirm-Cancel-All: true` or `?confirm=true`",
+    ),
+    Operation::delete(
+        "/v1/cancel-all",
+        Key(Trade),
+        Later(|call| Box::pin(cancel::cancel_all(call))),
+    )
+    .errors(&["JOURNAL_FULL"])
+    .summary("the same, without a confirmation"),
+    Operation::delete(
+        "/v1/cancel-market-orders",
+        Key(Trade),
+        Later(|call| Box::pin(cancel::cancel_in_market(call))),
+    )
+    .query(&["market", "asset_id"])
+    .errors(&["JOURNAL_FULL"])
+    .summary(
+        "cancel the open orders in a `market` (a condition id), in an outcome (its token as \
+         `asset_id`), or in both; the body may name them instead",
+    ),
+    Operation::post("/v1/heartbeats", Key(Trade), Later(|call| Box::pin(heartbeats::beat(call))))
+        .errors(&["JOURNAL_FULL"])
+        .summary(
+            "keep the open orders alive: once these stop for longer than `interval_ms` and a \
+             quarter, all are cancelled",
+        ),
+    Operation::post("/heartbeats", Key(Trade), Later(|call| Box::pin(heartbeats::beat(call))))
+        .errors(&["JOURNAL_FULL"])
+        .summary("the same"),
     Operation::post("/v1/prices/batch", Key(Read), Now(prices::list))
         .batch_body()
         .errors(&["BATCH_LIMIT_EXCEEDED"])
@@ -187,10 +262,14 @@ pub static OPERATIONS: [Operation; 29] = [
         "replace a key, which keeps working for another `overlap_seconds`; without `admin`, a key \
          can replace only itself",
     ),
-    Operation::get("/v1/ws/prices", Socket, Run::Socket)
+    Operation::get("/v1/ws/prices", Socket, Run::Socket(Stream::Prices))
         .query(&["token"])
         .errors(&["UPGRADE_REQUIRED"])
         .summary("open a WebSocket that takes `subscribe`, `unsubscribe` and `ping`"),
+    Operation::get("/v1/ws/executions", Socket, Run::Socket(Stream::Executions))
+        .query(&["token"])
+        .errors(&["UPGRADE_REQUIRED"])
+        .summary("open a WebSocket with every fill of the account; it takes `resume` and `ping`"),
     Operation::get("/v1/status", Public, Now(|call| Ok(status::status(call)))).summary(
         "get the number of markets and sockets, the state of the journal, and the freshness of the \
          venue's books",

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::fields::check_length;
+use super::fields::{check_length, enum_message};
 use super::invalid::{FieldError, Invalid, Location};
 use super::operation::Operation;
 use crate::ids::Timestamp;
@@ -160,8 +160,7 @@ impl<'a> Query<'a> {
         let text = self.get(name)?;
         let choice = choices.iter().find(|(word, _)| text.eq_ignore_ascii_case(word));
         if choice.is_none() {
-            let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
-            self.note(name, "enum", format!("should be one of {}", words.join(", ")));
+            self.note(name, "enum", enum_message(choices));
         }
         choice.map(|(_, value)| *value)
     }

@@ -4,20 +4,23 @@
 //! digests. JSON field names and event kinds are an interface that scripts rely on. Prices, sizes
 //! and amounts of money are strings in JSON.
 
+mod order;
+
 use std::fmt;
 use std::sync::Arc;
 
 use serde::Serialize;
+
+pub use order::{FillRow, LevelRow, PlacedRow, RestingFillRow};
 
 use super::text::Text;
 use crate::engine::UsedMarket;
 use crate::engine::event::{Event, OrderFilled};
 use crate::engine::key::Permission;
 use crate::engine::payout::PositionsSettled;
-use crate::ids::{KeyId, MarketIndex, OutcomeIndex, Timestamp};
+use crate::ids::{KeyId, MarketIndex, Timestamp};
 use crate::journal::record::RecordHeader;
-use crate::market::book::Side;
-use crate::money::{FeeRate, Price, Shares, Usd};
+use crate::money::{Price, Shares, Usd};
 
 /// A record.
 #[derive(Debug, Serialize)]
@@ -106,6 +109,16 @@ pub enum EventRow<'a> {
     MarketIntroduced { market_index: u32, market_id: &'a str, outcomes: Vec<OutcomeRow<'a>> },
     /// [`Event::OrderFilled`].
     OrderFilled(Box<FillRow<'a>>),
+    /// [`Event::OrderPlaced`].
+    OrderPlaced(Box<PlacedRow<'a>>),
+    /// [`Event::OrderAdmitted`].
+    OrderAdmitted { order: u64 },
+    /// [`Event::RestingFilled`].
+    RestingFilled(Box<RestingFillRow>),
+    /// [`Event::OrderEnded`].
+    OrderEnded { order: u64, reason: &'static str, at: Text<Timestamp> },
+    /// [`Event::HeartbeatSet`].
+    HeartbeatSet { account: u64, interval_ms: Option<u32> },
     /// [`Event::OrderForgotten`].
     OrderForgotten { order: u64 },
     /// [`Event::CommentAdded`].
@@ -144,6 +157,11 @@ pub const fn kind(event: &Event) -> &'static str {
         Event::KeyExpirySet { .. } => "key_expiry_set",
         Event::MarketIntroduced { .. } => "market_introduced",
         Event::OrderFilled(_) => "order_filled",
+        Event::OrderPlaced(_) => "order_placed",
+        Event::OrderAdmitted { .. } => "order_admitted",
+        Event::RestingFilled(_) => "resting_filled",
+        Event::OrderEnded { .. } => "order_ended",
+        Event::HeartbeatSet { .. } => "heartbeat_set",
         Event::OrderForgotten { .. } => "order_forgotten",
         Event::CommentAdded { .. } => "comment_added",
         Event::CommentDeleted { .. } => "comment_deleted",
@@ -195,44 +213,6 @@ pub struct OutcomeRow<'a> {
     pub token_id: &'a str,
 }
 
-/// A price level of a fill.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct LevelRow {
-    /// Dollars per share.
-    pub price: Text<Price>,
-    /// Shares.
-    pub size: Text<Shares>,
-}
-
-/// A fill.
-#[derive(Debug, Serialize)]
-#[expect(missing_docs, reason = "the fields are those of the event")]
-pub struct FillRow<'a> {
-    pub order: u64,
-    pub account: u64,
-    pub market_index: u32,
-    /// None when the record that names the market is gone.
-    pub market_id: Option<Text<Arc<str>>>,
-    pub outcome_index: u8,
-    /// None when the record that names the market is gone.
-    pub outcome: Option<Text<Arc<str>>>,
-    pub side: &'static str,
-    pub quantity: Text<Shares>,
-    pub notional: Text<Usd>,
-    pub fee: Text<Usd>,
-    pub fee_rate: Text<FeeRate>,
-    pub levels: Vec<LevelRow>,
-    pub book_sequence: u64,
-    pub balance: Text<Usd>,
-    pub position_shares: Text<Shares>,
-    pub position_cost: Text<Usd>,
-    pub slippage_bps: Option<u32>,
-    /// Number of idempotency keys of the order.
-    pub name_count: usize,
-    pub client_order_id: Option<&'a str>,
-    pub at: Text<Timestamp>,
-}
-
 impl<'a> EventRow<'a> {
     /// Describes an event, see [`RecordRow::new`].
     fn new(event: &'a Event, market: &mut impl FnMut(MarketIndex) -> Option<UsedMarket>) -> Self {
@@ -275,7 +255,24 @@ impl<'a> EventRow<'a> {
             }
             Event::OrderFilled(filled) => {
                 let market = market(filled.placement.market);
-                Self::OrderFilled(Box::new(FillRow::new(filled, market)))
+                let OrderFilled { placement, fill, levels, book_sequence, slippage_bps } =
+                    &**filled;
+                let taken = (fill, &levels[..], *book_sequence, *slippage_bps);
+                Self::OrderFilled(Box::new(FillRow::new(placement, taken, market)))
+            }
+            Event::OrderPlaced(placed) => {
+                let market = market(placed.placement.market);
+                Self::OrderPlaced(Box::new(PlacedRow::new(placed, market)))
+            }
+            Event::OrderAdmitted { order } => Self::OrderAdmitted { order: order.get() },
+            Event::RestingFilled(filled) => {
+                Self::RestingFilled(Box::new(RestingFillRow::new(filled)))
+            }
+            Event::OrderEnded { order, reason, at } => {
+                Self::OrderEnded { order: order.get(), reason: reason.as_str(), at: Text(*at) }
+            }
+            Event::HeartbeatSet { account, interval_ms } => {
+                Self::HeartbeatSet { account: account.get(), interval_ms: *interval_ms }
             }
             Event::OrderForgotten { order } => Self::OrderForgotten { order: order.get() },
             Event::CommentAdded { comment, order, author, content, at } => Self::CommentAdded {
@@ -328,42 +325,6 @@ impl SettledRow {
             payouts: settled.payouts.iter().copied().map(Text).collect(),
             positions: paid.collect(),
             at: Text(settled.at),
-        }
-    }
-}
-
-impl<'a> FillRow<'a> {
-    fn new(filled: &'a OrderFilled, market: Option<UsedMarket>) -> Self {
-        let OrderFilled { placement, fill, .. } = filled;
-        let OutcomeIndex(outcome_index) = placement.outcome;
-        let label = |market: &UsedMarket| {
-            market.outcomes.get(placement.outcome.index()).map(|(label, _)| label.clone())
-        };
-        Self {
-            order: placement.order.get(),
-            account: placement.account.get(),
-            market_index: placement.market.0,
-            outcome_index,
-            outcome: market.as_ref().and_then(label).map(Text),
-            market_id: market.map(|market| Text(market.condition_id)),
-            side: placement.side.as_str(),
-            quantity: Text(fill.quantity),
-            notional: Text(fill.notional),
-            fee: Text(fill.fee),
-            fee_rate: Text(fill.fee_rate),
-            levels: filled
-                .levels
-                .iter()
-                .map(|level| LevelRow { price: Text(level.price), size: Text(level.size) })
-                .collect(),
-            book_sequence: filled.book_sequence,
-            balance: Text(fill.balance),
-            position_shares: Text(fill.position_shares),
-            position_cost: Text(fill.position_cost),
-            slippage_bps: filled.slippage_bps,
-            name_count: placement.names.len(),
-            client_order_id: placement.client_order_id.as_deref(),
-            at: Text(fill.at),
         }
     }
 }
@@ -422,6 +383,20 @@ impl fmt::Display for EventRow<'_> {
                 Ok(())
             }
             Self::OrderFilled(fill) => fill.fmt(formatter),
+            Self::OrderPlaced(placed) => placed.fmt(formatter),
+            Self::OrderAdmitted { order } => {
+                write!(formatter, "admitted order {order} to a fresh book")
+            }
+            Self::RestingFilled(fill) => fill.fmt(formatter),
+            Self::OrderEnded { order, reason, .. } => {
+                write!(formatter, "ended order {order}: {reason}")
+            }
+            Self::HeartbeatSet { account, interval_ms: Some(interval_ms) } => {
+                write!(formatter, "account {account} sends a heartbeat every {interval_ms} ms")
+            }
+            Self::HeartbeatSet { account, interval_ms: None } => {
+                write!(formatter, "account {account} no longer sends a heartbeat")
+            }
             Self::OrderForgotten { order } => write!(formatter, "forgot order {order}"),
             Self::CommentAdded { comment, order, author, content, .. } => write!(
                 formatter,
@@ -466,38 +441,6 @@ impl fmt::Display for MarketName<'_> {
         match self {
             Self(_, Some(Text(market_id))) => write!(formatter, "{}", market_id.escape_debug()),
             Self(index, None) => write!(formatter, "market {index}"),
-        }
-    }
-}
-
-impl fmt::Display for FillRow<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { order, account, quantity, notional, fee, balance, .. } = self;
-        let verb = if self.side == Side::Buy.as_str() { "buys" } else { "sells" };
-        write!(formatter, "filled order {order}: account {account} {verb} {quantity} of ")?;
-        match &self.outcome {
-            Some(Text(label)) => write!(formatter, "{label:?}")?,
-            None => write!(formatter, "outcome {}", self.outcome_index)?,
-        }
-        write!(formatter, " in {}", MarketName(self.market_index, self.market_id.as_ref()))?;
-        match self.levels.as_slice() {
-            [level] => write!(formatter, " at {}", level.price)?,
-            [first, .., last] => {
-                let count = self.levels.len();
-                write!(formatter, " at {} to {} in {count} levels", first.price, last.price)?;
-            }
-            [] => {}
-        }
-        write!(formatter, ", notional {notional}, fee {fee}, balance {balance}")?;
-        let Self { position_shares, position_cost, .. } = self;
-        write!(formatter, ", holds {position_shares} that cost {position_cost}")?;
-        if let Some(name) = self.client_order_id {
-            write!(formatter, ", client order id {name:?}")?;
-        }
-        match self.name_count {
-            0 => Ok(()),
-            1 => write!(formatter, ", 1 name"),
-            count => write!(formatter, ", {count} names"),
         }
     }
 }

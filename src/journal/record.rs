@@ -25,6 +25,7 @@
 
 pub(crate) mod field;
 pub(crate) mod kind;
+pub(crate) mod life;
 pub(crate) mod order;
 mod settlement;
 

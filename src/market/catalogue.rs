@@ -46,6 +46,8 @@ pub struct MarketInfo {
     pub neg_risk: bool,
     /// Its scheduled end; it may close earlier or later.
     pub end_date: Option<Timestamp>,
+    /// When the venue clears its books of resting orders, at the start of a game.
+    pub books_cleared_at: Option<Timestamp>,
     /// Dollars traded in the last 24 hours.
     pub volume_24h: Option<Usd>,
     /// Total dollars traded.
@@ -73,6 +75,7 @@ impl MarketInfo {
             order_size_min: Shares::from_micros(5 * MICROS_PER_UNIT),
             neg_risk: false,
             end_date: None,
+            books_cleared_at: None,
             volume_24h: None,
             volume_total: None,
             payouts: Vec::new(),

@@ -94,6 +94,26 @@ impl Markets {
         }
     }
 
+    /// The listed markets in which orders rest, each with the shards that have them.
+    pub fn interested(&self) -> Vec<(Arc<Market>, ShardSet)> {
+        let interests = self.interests.lock();
+        let listing = self.listing.load();
+        let interested = interests.iter().filter_map(|(condition_id, interest)| {
+            let shards = interest.anywhere();
+            let market = listing.by_condition(condition_id)?;
+            (!shards.is_empty()).then(|| (market.clone(), shards))
+        });
+        interested.collect()
+    }
+
+    /// Waits while so many crossings wait that the queue could overflow. A tape can wait for the
+    /// matches; a live venue cannot.
+    pub async fn crossings_room(&self) {
+        while self.crossings_waiting() > CROSSINGS_MAX / 2 {
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// Queues a published book whose levels reach resting orders. If too many wait, the market is
     /// put on the list of those to look at again instead. Only the feed calls this.
     pub fn cross(&self, crossing: Crossing) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::book::Book;
+use super::book::{Book, Side};
 use super::catalogue::{self, Fees, MarketInfo, MarketStatus, Outcome};
 use super::walk::Liquidity;
 use crate::ids::OutcomeIndex;
@@ -38,6 +38,25 @@ pub struct QuotedBook<'a> {
     pub liquidity: Liquidity<'a>,
     /// The book itself, of either outcome.
     pub book: &'a Book,
+}
+
+impl QuotedBook<'_> {
+    /// How much a level that a taker on this side takes has ever grown. Only numbers of the same
+    /// [era](Self::era) can be compared.
+    pub fn grown(&self, taker: Side, price: Price) -> Shares {
+        // A taker of asks takes the mirror's bids.
+        let (side, price) = if self.liquidity.is_mirrored() {
+            (taker, price.complement())
+        } else {
+            (taker.opposite(), price)
+        };
+        Shares::from_micros(self.book.grown(side, price))
+    }
+
+    /// The era of the numbers of [`Self::grown`].
+    pub fn era(&self) -> u64 {
+        u64::from(self.book.era) << 1 | u64::from(self.liquidity.is_mirrored())
+    }
 }
 
 impl<'a> Quote<'a> {
@@ -74,7 +93,36 @@ impl<'a> Quote<'a> {
         let book = self.books[1 - outcome.index()]?;
         Some(QuotedBook { liquidity: Liquidity::mirror_of(book.ladder()), book })
     }
+
+    /// The books that the outcomes trade on, in the order of the outcomes.
+    pub fn all_books(&self) -> QuotedBooks<'_> {
+        let outcomes = (0..=u8::MAX).take(self.books.len()).map(OutcomeIndex);
+        let mut books = QuotedBooks::new();
+        for outcome in outcomes {
+            if let Some(quoted) = self.book(outcome) {
+                books.push((outcome, quoted));
+            }
+        }
+        books
+    }
+
+    /// The outcomes that trade on this book of `outcome`, in order: that one, and the other one if
+    /// it trades on the mirror.
+    pub fn books_with<'b>(&self, outcome: OutcomeIndex, book: &'b Book) -> QuotedBooks<'b> {
+        let own = QuotedBook { liquidity: Liquidity::own(book.ladder()), book };
+        let mut books = QuotedBooks::new();
+        books.push((outcome, own));
+        if self.books.len() == 2 && self.books[1 - outcome.index()].is_none() {
+            let other = OutcomeIndex(1 - outcome.0);
+            let mirror = QuotedBook { liquidity: Liquidity::mirror_of(book.ladder()), book };
+            books.insert(usize::from(other.0 > outcome.0), (other, mirror));
+        }
+        books
+    }
 }
+
+/// Outcomes with the books that they trade on.
+pub type QuotedBooks<'a> = SmallVec<[(OutcomeIndex, QuotedBook<'a>); 2]>;
 
 #[cfg(test)]
 mod tests {

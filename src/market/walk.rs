@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::book::{Ladder, Level, Side};
-use crate::money::{Notional, Price, Shares};
+use crate::money::{MICROS_PER_UNIT, Notional, Price, Shares, Usd};
 
 /// The levels taken. Most orders take one or two, and few take more than fit inline.
 pub type Fills = SmallVec<[Level; 8]>;
@@ -17,6 +17,13 @@ pub struct Walk {
     pub notional: Notional,
     /// The unfilled quantity, 0 if everything was filled.
     pub shortfall: Shares,
+}
+
+impl Walk {
+    /// The walk of an order that takes nothing.
+    pub fn nothing(quantity: Shares) -> Self {
+        Self { fills: Fills::new(), notional: Notional::ZERO, shortfall: quantity }
+    }
 }
 
 /// The levels that an outcome trades on.
@@ -73,6 +80,65 @@ impl<'a> Liquidity<'a> {
         }
         Walk { fills, notional, shortfall }
     }
+
+    /// Takes up to `quantity` shares at `limit` or better, best price first.
+    pub fn walk_within(self, taker: Side, quantity: Shares, limit: Option<Price>) -> Walk {
+        let mut walk = Walk::nothing(quantity);
+        for level in self.within(taker, limit) {
+            let size = level.size.min(walk.shortfall);
+            if size == Shares::ZERO {
+                break;
+            }
+            walk.fills.push(Level { price: level.price, size });
+            walk.notional += Notional::of(level.price, size);
+            walk.shortfall -= size;
+        }
+        walk
+    }
+
+    /// The levels that a taker on this side takes at `limit` or better, best first.
+    pub fn within(self, taker: Side, limit: Option<Price>) -> impl Iterator<Item = Level> + 'a {
+        self.taken_by(taker).take_while(move |level| match (limit, taker) {
+            (None, _) => true,
+            (Some(limit), Side::Buy) => level.price <= limit,
+            (Some(limit), Side::Sell) => level.price >= limit,
+        })
+    }
+
+    /// What a buyer gets for an amount of dollars at `limit` or better.
+    pub fn affordable(self, amount: Usd, limit: Option<Price>) -> Affordable {
+        let budget = i128::from(amount.micros()) * i128::from(MICROS_PER_UNIT);
+        let mut left = budget;
+        let mut shares: i64 = 0;
+        let mut is_spent = false;
+        for level in self.within(Side::Buy, limit) {
+            let cost = Notional::of(level.price, level.size).picos();
+            if cost > left {
+                let part = left / i128::from(level.price.micros());
+                // Below the size of the level, since the whole of it costs more.
+                shares = shares.saturating_add(i64::try_from(part).unwrap_or(i64::MAX));
+                is_spent = true;
+                break;
+            }
+            left -= cost;
+            shares = shares.saturating_add(level.size.micros());
+        }
+        is_spent |= left == 0;
+        let whole = shares - shares % QUANTUM_MICROS;
+        Affordable { quantity: Shares::from_micros(whole), is_spent }
+    }
+}
+
+/// Orders by amount buy a multiple of this many micro-shares.
+const QUANTUM_MICROS: i64 = 100;
+
+/// What an amount of dollars buys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Affordable {
+    /// The most shares that cost no more than the amount, in steps of 0.0001.
+    pub quantity: Shares,
+    /// Whether the amount ended before the book did.
+    pub is_spent: bool,
 }
 
 #[cfg(test)]
@@ -130,6 +196,51 @@ mod tests {
                 mirror.walk(taker, quantity),
                 Liquidity::own(&mirrored).walk(taker, quantity)
             );
+        }
+    }
+
+    #[test]
+    fn a_limit_ends_the_walk() {
+        let asks = vec![level(52, 7), level(51, 2), level(60, 1)];
+        let ladder = Ladder::from_levels(vec![level(47, 3), level(48, 5)], asks).unwrap();
+        let own = Liquidity::own(&ladder);
+        let taken = |taker, quantity: i64, limit: i64| {
+            let quantity = Shares::from_micros(quantity * 1_000_000);
+            let walk = own.walk_within(taker, quantity, Some(level(limit, 0).price));
+            (walk.fills.to_vec(), walk.shortfall.micros() / 1_000_000)
+        };
+        assert_eq!(taken(Side::Buy, 4, 52), (vec![level(51, 2), level(52, 2)], 0));
+        assert_eq!(taken(Side::Buy, 20, 52), (vec![level(51, 2), level(52, 7)], 11));
+        assert_eq!(taken(Side::Buy, 20, 50), (vec![], 20));
+        assert_eq!(taken(Side::Sell, 20, 48), (vec![level(48, 5)], 15));
+        let all = own.walk_within(Side::Buy, Shares::from_micros(9_500_000), None);
+        assert_eq!(all, own.walk(Side::Buy, Shares::from_micros(9_500_000)));
+    }
+
+    #[test]
+    fn an_amount_buys_the_most_shares_that_cost_no_more() {
+        let ladder = Ladder::from_levels(vec![], vec![level(52, 7), level(51, 2)]).unwrap();
+        let own = Liquidity::own(&ladder);
+        let mirror = ladder.mirrored();
+        for (amount, limit, quantity, is_spent) in [
+            // 1 / 0.51 = 1.96078…
+            (1_000_000, None, 1_960_700, true),
+            (1_020_000, None, 2_000_000, true),
+            // 2 shares for 1.02, then 0.98 / 0.52 = 1.88461…
+            (2_000_000, None, 3_884_600, true),
+            (4_660_000, None, 9_000_000, true),
+            (5_000_000, None, 9_000_000, false),
+            (2_000_000, Some(51), 2_000_000, false),
+            (2_000_000, Some(50), 0, false),
+            (50, None, 0, true),
+            (52, None, 100, true),
+        ] {
+            let limit = limit.map(|limit| level(limit, 0).price);
+            let expected = Affordable { quantity: Shares::from_micros(quantity), is_spent };
+            let amount = Usd::from_micros(amount);
+            assert_eq!(own.affordable(amount, limit), expected, "{amount} {limit:?}");
+            let mirrored = Liquidity::mirror_of(&mirror).affordable(amount, limit);
+            assert_eq!(mirrored, expected, "{amount} {limit:?}");
         }
     }
 

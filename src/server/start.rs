@@ -28,6 +28,7 @@ use crate::ids::Timestamp;
 use crate::journal::{Journal, JournalConfig, MemoryJournal, SyncMode};
 use crate::market::Markets;
 use crate::market::catalogue::Outcome;
+use crate::service::matcher::Matcher;
 use crate::service::settlement::{Decisions, Settler};
 use crate::service::{Parts, Service, key_observer, key_table};
 use crate::shard::{Room, Shards};
@@ -82,6 +83,7 @@ pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
     let rules = Rules {
         starting_balance: arguments.starting_balance,
         kept_orders_max: arguments.keep_orders,
+        open_orders_max: arguments.open_orders,
         ..Rules::default()
     };
     let room = watch_memory(arguments);
@@ -96,6 +98,7 @@ pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
     ));
     let settler = Settler::new(markets.clone(), shards.clone(), &journal, decisions.unpaid);
     tokio::spawn(settler.run());
+    tokio::spawn(Matcher::new(markets.clone(), shards.clone(), Clock::System).run());
     let service = Service::new(Parts {
         markets,
         shards,

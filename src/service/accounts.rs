@@ -1,7 +1,7 @@
 //! Balances, positions and settlements of an account.
 
 use super::{Caller, RequestContext, Service, ServiceError};
-use crate::engine::account::Ledger;
+use crate::engine::ledger::Ledger;
 use crate::engine::rejection::Rejection;
 use crate::engine::view::{PositionRow, SettlementFilter, SettlementPage};
 use crate::market::price::{MarketPrices, OutcomePrice};

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::facts::{Facts, Subscribers};
-use super::{Observer, Refusal, Room};
+use super::fills::FillFollowers;
+use super::limits::{OpenOrderBoard, Published};
+use super::{Observer, Refusal, Room, Unmatched};
 use crate::clock::Clock;
 use crate::engine::event::{Event, Events};
 use crate::engine::rejection::Rejection;
@@ -36,6 +38,9 @@ pub(super) struct Environment {
     pub(super) clock: Clock,
     pub(super) room: Arc<Room>,
     pub(super) observer: Observer,
+    pub(super) open_orders: OpenOrderBoard,
+    pub(super) unmatched: Unmatched,
+    pub(super) fill_followers: FillFollowers,
 }
 
 /// The mutable part of a shard, owned by the thread that has its turn.
@@ -48,6 +53,7 @@ pub(super) struct Core {
     /// The encoded record; reused to avoid allocations.
     record: Vec<u8>,
     pub(super) subscribers: Subscribers,
+    published: Published,
 }
 
 impl Core {
@@ -58,7 +64,13 @@ impl Core {
             checked_segment: None,
             record: Vec::new(),
             subscribers: Subscribers::default(),
+            published: Published::default(),
         }
+    }
+
+    /// Publishes what others must know about the open orders of a recovered state.
+    pub(super) fn publish_limits(&mut self, environment: &Environment) {
+        self.published.publish_all(&self.state, environment);
     }
 
     /// Decides a command and commits its events. The clock and the book are read here, at the
@@ -75,13 +87,26 @@ impl Core {
         match state.decide(command, quote.as_ref(), now, &environment.rules) {
             Err(rejection) => self.refuse(command, rejection.into()),
             Ok(Verdict::Already(subject)) => {
+                self.remember::<C>(&subject, environment);
+                let state = &self.state;
                 let answer = C::answer(state, subject, false);
                 Observed { value: Ok(answer), place: command.depends_on(state) }
             }
             Ok(Verdict::Happens(events, subject)) => match self.commit(events, now, environment) {
                 Err(refusal) => self.refuse(command, refusal),
-                Ok(place) => Observed { value: Ok(C::answer(&self.state, subject, true)), place },
+                Ok(place) => {
+                    self.remember::<C>(&subject, environment);
+                    Observed { value: Ok(C::answer(&self.state, subject, true)), place }
+                }
             },
+        }
+    }
+
+    /// Updates what the shard remembers without journaling it.
+    fn remember<C: Command>(&mut self, subject: &C::Subject, environment: &Environment) {
+        C::remember(&mut self.state, subject);
+        if C::MOVES_TIMERS {
+            environment.open_orders.note(&self.state);
         }
     }
 
@@ -120,6 +145,10 @@ impl Core {
             (environment.observer)(event, &self.state);
         }
         self.state.apply(&events, place);
+        if events.iter().any(Event::concerns_open_orders) {
+            self.published.follow(&events, &self.state, environment);
+        }
+        environment.fill_followers.wake(&events, &self.state);
         if !self.subscribers.is_empty() {
             let (shard, events) = (self.state.shard(), Arc::new(events));
             self.subscribers.publish(&Facts { shard, sequence, place, events });

@@ -4,6 +4,7 @@ use super::auditor::Auditor;
 use super::clients::{Clients, Request};
 use super::command::Done;
 use super::process::{Answer, Noted};
+use super::resting::{self, venue::Venue};
 use super::totals::Totals;
 use crate::engine::orders::Traded;
 use crate::engine::rejection::Rejection;
@@ -15,9 +16,13 @@ pub(super) fn deliver(
     answer: Answer,
     noted: Noted,
     clients: &mut Clients,
+    venue: &Venue,
     auditor: &mut Auditor,
     totals: &mut Totals,
 ) -> Result<(), String> {
+    if request.is_about_resting() {
+        return resting::answers::deliver(request, answer, noted, clients, venue, auditor, totals);
+    }
     let unexpected = |what: &dyn std::fmt::Debug| Err(format!("{request:?} was answered {what:?}"));
     match (request, answer) {
         (Request::Trade(numbers), Answer::Orders(answers)) => {
@@ -123,6 +128,7 @@ fn deliver_done(
             auditor.saw_rotated(old, overlap_seconds);
             clients.made_key(key.id, trader);
         }
+        (Request::Beat { .. }, Done::Nothing) => {}
         (&Request::RevokeKey { key, .. }, Done::Nothing) => {
             auditor.saw_revoked(key);
         }

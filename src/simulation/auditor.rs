@@ -7,14 +7,6 @@
 //!   share and micro-dollar: none is lost and none is counted twice;
 //! - a recovered shard is in a state that it was in before, and in none older than an answer.
 
-macro_rules! ensure {
-    ($condition:expr, $($text:tt)*) => {
-        if !$condition {
-            return Err(format!($($text)*));
-        }
-    };
-}
-
 mod keys;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +20,9 @@ use super::clients::{Clients, KEPT_ORDERS_MAX, Request, START_MICROS, TRADER_COU
 use super::history::History;
 use super::markets::{MARKETS, payout_micros};
 use super::process::Noted;
+use super::resting::books::RestingBooks;
+use super::resting::venue::Venue;
+use super::totals::Totals;
 use crate::engine::State;
 use crate::engine::comment::Comment;
 use crate::engine::key::Key;
@@ -91,6 +86,7 @@ pub(super) struct Auditor {
     pub(super) rotations: BTreeMap<KeyId, bool>,
     /// Markets that the settler reported as fully paid.
     settled: BTreeSet<usize>,
+    pub(super) resting: RestingBooks,
     /// How many answers were compared.
     pub(super) compared: u64,
 }
@@ -106,6 +102,7 @@ impl Auditor {
             names: BTreeMap::new(),
             rotations: BTreeMap::new(),
             settled: BTreeSet::new(),
+            resting: RestingBooks::default(),
             compared: 0,
         }
     }
@@ -271,6 +268,9 @@ impl Auditor {
             Request::RevokeKey { key, .. } | Request::RotateKey { key, overlap_seconds: 0, .. } => {
                 self.keys.entry(key).and_modify(|entry| entry.may_be_gone = true);
             }
+            Request::Cancel { trader, order } => self.resting.asked_to_cancel(trader, order),
+            Request::CancelAll { trader, .. } => self.resting.asked_to_cancel_all(trader),
+            Request::Beat { trader } => self.resting.asked_to_beat(trader),
             _ => {}
         }
     }
@@ -325,6 +325,8 @@ impl Auditor {
         &mut self,
         recovered: &Recovered,
         clients: &Clients,
+        venue: &Venue,
+        totals: &mut Totals,
     ) -> Result<(), String> {
         let states: Vec<&State> = recovered.states().collect();
         for (trader, book) in self.books.iter().enumerate() {
@@ -334,6 +336,7 @@ impl Auditor {
         self.check_comments(&states)?;
         self.check_keys(&states)?;
         self.check_settlements(&states)?;
+        self.compared += self.resting.recovered(&states, clients, venue, totals)?;
         for (state, &acknowledged) in states.iter().zip(&self.sequences) {
             let (shard, sequence) = (state.shard(), state.sequence());
             ensure!(
@@ -349,8 +352,8 @@ impl Auditor {
             );
             hashes.truncate(at + 1);
         }
-        if clients.all_answered() {
-            for trader in 0..TRADER_COUNT {
+        for trader in 0..TRADER_COUNT {
+            if clients.traders[trader].all_answered() {
                 self.settle(trader, states[clients.traders[trader].shard().index()])?;
             }
         }

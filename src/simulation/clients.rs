@@ -8,25 +8,31 @@ use std::ops::Range;
 
 use super::command::Command;
 use super::markets::{Fill, LASTING_COUNT, MARKETS};
+use super::resting::orders::RestingClients;
+use super::resting::venue::Venue;
 use crate::disk::simulated::random::Random;
 use crate::engine::command::{
-    CreateKey, DeleteComment, Identity, OrderNames, Owner, RenameKey, RevokeKey, RotateKey, Trade,
-    TradeOrder, WriteComment,
+    Beat, CreateKey, DeleteComment, Identity, OrderNames, Owner, RenameKey, RevokeKey, RotateKey,
+    Trade, TradeOrder, WriteComment,
 };
 use crate::engine::idempotency::NameHash;
 use crate::engine::key::{KeyGrant, OVERLAP_SECONDS_MAX, Permissions};
-use crate::ids::{AccountId, CommentId, KeyId, OrderId, ShardId};
+use crate::ids::{AccountId, CommentId, KeyId, OrderId, ShardId, Timestamp};
 use crate::limits::tier::Tier;
 use crate::market::book::Side;
 use crate::money::Shares;
 
-/// The shards of the traders; two traders share one.
-pub(super) const SHARDS: [u8; TRADER_COUNT] = [3, 3, 17, 40];
+/// The shards of the traders and then of the resters; some share one.
+pub(super) const SHARDS: [u8; RESTERS.end] = [3, 3, 17, 40, 3, 17, 17];
 
+/// Traders with market orders.
 pub(super) const TRADER_COUNT: usize = 4;
 
-/// How many orders the server keeps per account.
-pub(super) const KEPT_ORDERS_MAX: u32 = 12;
+/// Traders with orders that rest; see [`super::resting`].
+pub(super) const RESTERS: Range<usize> = TRADER_COUNT..TRADER_COUNT + 3;
+
+/// How many finished orders the server keeps per account.
+pub(super) const KEPT_ORDERS_MAX: u32 = 20;
 
 /// How many unanswered orders an account may have.
 pub(super) const UNANSWERED_MAX: usize = 8;
@@ -107,9 +113,38 @@ pub(super) enum Request {
     ReadKeys {
         trader: usize,
     },
+    /// An order that may rest, by number.
+    Place(usize),
+    Cancel {
+        trader: usize,
+        order: OrderId,
+    },
+    CancelAll {
+        trader: usize,
+        /// The newest order that the trader knows of.
+        newest: Option<OrderId>,
+    },
+    Beat {
+        trader: usize,
+    },
+    ReadResting {
+        trader: usize,
+        order: OrderId,
+    },
 }
 
 impl Request {
+    /// Whether the answer is about orders that rest.
+    pub(super) const fn is_about_resting(&self) -> bool {
+        matches!(
+            self,
+            Self::Place(_)
+                | Self::Cancel { .. }
+                | Self::CancelAll { .. }
+                | Self::ReadResting { .. }
+        )
+    }
+
     /// The shard that decides the request, and the trader whose orders its answer may depend on.
     pub(super) fn about(&self, clients: &Clients) -> (ShardId, usize) {
         let of_trader = |trader: usize| (clients.traders[trader].shard(), trader);
@@ -124,7 +159,12 @@ impl Request {
             | Request::RevokeKey { trader, .. }
             | Request::ReadAccount { trader }
             | Request::ReadOrder { trader, .. }
-            | Request::ReadKeys { trader } => of_trader(trader),
+            | Request::ReadKeys { trader }
+            | Request::Cancel { trader, .. }
+            | Request::CancelAll { trader, .. }
+            | Request::Beat { trader }
+            | Request::ReadResting { trader, .. } => of_trader(trader),
+            Request::Place(number) => of_trader(clients.resting.orders[number].trader),
         }
     }
 }
@@ -169,6 +209,11 @@ impl Trader {
         }
     }
 
+    /// Whether every order that the trader ever sent has been answered.
+    pub(super) fn all_answered(&self) -> bool {
+        self.unanswered.is_empty() && self.in_flight == 0
+    }
+
     fn recent(&self, random: &mut Random) -> Option<(OrderId, usize)> {
         let count = self.recent.len();
         if count == 0 { None } else { Some(self.recent[random.below(count)]) }
@@ -187,6 +232,7 @@ pub(super) struct Clients {
     repeatable: Option<Request>,
     /// How many of the resolving markets are resolved; they resolve in order.
     resolved_count: usize,
+    pub(super) resting: RestingClients,
 }
 
 /// Comments and keys to delete or use are picked from this many of the newest.
@@ -195,7 +241,7 @@ const REMEMBERED_MAX: usize = 8;
 impl Clients {
     pub(super) fn new() -> Self {
         Self {
-            traders: (0..TRADER_COUNT).map(Trader::new).collect(),
+            traders: (0..RESTERS.end).map(Trader::new).collect(),
             orders: Vec::new(),
             is_answered: Vec::new(),
             comments: Vec::new(),
@@ -203,6 +249,7 @@ impl Clients {
             keys_requested: 0,
             repeatable: None,
             resolved_count: 0,
+            resting: RestingClients::default(),
         }
     }
 
@@ -217,13 +264,20 @@ impl Clients {
                         trader.unanswered.push(number);
                     }
                 }
+            } else if let Request::Place(number) = request {
+                let order = &self.resting.orders[number];
+                let trader = &mut self.traders[order.trader];
+                trader.in_flight -= 1;
+                if !order.is_answered {
+                    trader.unanswered.push(number);
+                }
             }
         }
     }
 
     /// Whether every order ever sent has been answered.
     pub(super) fn all_answered(&self) -> bool {
-        self.traders.iter().all(|trader| trader.unanswered.is_empty() && trader.in_flight == 0)
+        self.traders.iter().all(Trader::all_answered)
     }
 
     /// Resolves the next market; `None` if all are resolved.
@@ -250,14 +304,15 @@ impl Clients {
     }
 
     /// Resends an unanswered order.
-    pub(super) fn resend(&mut self, trader: usize, random: &mut Random) -> Option<Request> {
-        let trader = &mut self.traders[trader];
+    pub(super) fn resend(&mut self, index: usize, random: &mut Random) -> Option<Request> {
+        let trader = &mut self.traders[index];
         if trader.unanswered.is_empty() {
             return None;
         }
         let number = trader.unanswered.swap_remove(random.below(trader.unanswered.len()));
         trader.in_flight += 1;
-        Some(Request::Trade(vec![number]))
+        let rests = RESTERS.contains(&index);
+        Some(if rests { Request::Place(number) } else { Request::Trade(vec![number]) })
     }
 
     /// The next request, sometimes a repetition of the last one.
@@ -382,10 +437,20 @@ impl Clients {
     }
 
     /// The next requests of several clients, all for the shard of the first.
-    pub(super) fn next_together(&mut self, random: &mut Random) -> Vec<Request> {
+    pub(super) fn next_together(
+        &mut self,
+        venue: &Venue,
+        now: Timestamp,
+        random: &mut Random,
+    ) -> Vec<Request> {
         let mut requests: Vec<Request> = Vec::new();
         for _ in 0..2 + random.below(4) {
-            let Some(request) = self.next(random) else { continue };
+            let next = if random.one_in(2) {
+                self.next_resting(venue, now, random)
+            } else {
+                self.next(random)
+            };
+            let Some(request) = next else { continue };
             let (shard, _) = request.about(self);
             if requests.first().is_none_or(|first| first.about(self).0 == shard) {
                 requests.push(request);
@@ -449,6 +514,10 @@ impl Clients {
                 };
                 let create = CreateKey { owner, is_bootstrap: false, created_by, grant };
                 (self.traders[trader].shard(), Command::CreateKey(create))
+            }
+            Request::Beat { trader } => {
+                let beat = Beat { account: account(trader), interval_ms: 1_000 };
+                (self.traders[trader].shard(), Command::Beat(beat))
             }
             Request::RevokeKey { trader, key } => {
                 let account = account(trader);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::engine::command::{
-    CreateKey, DeleteComment, RenameKey, RevokeKey, RotateKey, WriteComment,
+    Beat, CreateKey, DeleteComment, RenameKey, RevokeKey, RotateKey, WriteComment,
 };
 use crate::engine::comment::Comment;
 use crate::engine::key::Key;
@@ -19,6 +19,7 @@ pub(super) enum Command {
     RenameKey(RenameKey),
     RotateKey(RotateKey),
     RevokeKey(RevokeKey),
+    Beat(Beat),
 }
 
 /// The answer to a command that succeeded.
@@ -45,6 +46,7 @@ impl Command {
             Self::CreateKey(it) => shards.execute(shard, it, waiters).await.map(key),
             Self::RenameKey(it) => shards.execute(shard, it, waiters).await.map(key),
             Self::RotateKey(it) => shards.execute(shard, it, waiters).await.map(key),
+            Self::Beat(it) => shards.execute(shard, it, waiters).await.map(|_| Done::Nothing),
             Self::RevokeKey(it) => shards.execute(shard, it, waiters).await.map(|()| Done::Nothing),
         }
     }

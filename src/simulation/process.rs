@@ -15,23 +15,30 @@ use super::clients::{Clients, Request, SHARDS};
 use super::command::Done;
 use super::history::History;
 use super::markets::{self, MARKETS};
+use super::resting::venue::RESTING_MARKETS;
 use crate::clock::Clock;
 use crate::disk::DiskError;
 use crate::disk::simulated::random::Random;
 use crate::engine::Rules;
 use crate::engine::account::Account;
+use crate::engine::cancel::{Cancelled, CancelledOrders};
+use crate::engine::command::{CancelOrder, CancelOrders, Owner};
 use crate::engine::comment::Comment;
 use crate::engine::key::Key;
 use crate::engine::order::OrderReceipt;
 use crate::engine::orders::Traded;
 use crate::engine::payout::Decision;
+use crate::engine::place::Placed;
 use crate::engine::view::{AccountPage, Observed};
 use crate::ids::{Place, ShardId, Timestamp};
 use crate::journal::{Journal, Steps, Waiters};
 use crate::market::Markets;
+use crate::service::matcher::Matcher;
 use crate::service::settlement::{Decisions, Settler};
 use crate::shard::{Refusal, Room, Shards};
 use crate::snapshot::Recovered;
+use crate::venue::feed::{Feed, MismatchPolicy};
+use crate::venue::{VenueChange, VenueEvent};
 
 /// The answer to a request.
 pub(super) enum Answer {
@@ -41,6 +48,9 @@ pub(super) enum Answer {
     Order(Option<OrderReceipt>),
     Comments(Option<Vec<Comment>>),
     Keys(Option<Vec<Key>>),
+    Placed(Result<Placed, Refusal>),
+    Cancelled(Result<Cancelled, Refusal>),
+    CancelledAll(Result<CancelledOrders, Refusal>),
     /// Nothing was executed or read: too many requests are in flight.
     Busy,
 }
@@ -92,6 +102,9 @@ pub(super) struct Process {
     pub(super) jumps: u64,
     pub(super) markets: Arc<Markets>,
     settler: Pin<Box<dyn Future<Output = ()>>>,
+    /// Publishes the books of the markets in which orders rest.
+    feed: Feed,
+    matcher: Matcher,
     /// Runs only the settler, with a paused clock.
     runtime: Runtime,
 }
@@ -119,6 +132,8 @@ impl Process {
         let (shards, waiters) = (Arc::new(shards), journal.register());
         let settler = Settler::new(markets.clone(), shards.clone(), &journal, decisions.unpaid);
         let settler = Box::pin(settler.work());
+        let feed = Feed::new(markets.clone(), MismatchPolicy::Count);
+        let matcher = Matcher::new(markets.clone(), shards.clone(), clock.clone());
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
         let runtime = runtime.expect("a runtime of this thread");
         let pending = VecDeque::new();
@@ -132,7 +147,42 @@ impl Process {
             jumps: 0,
             markets,
             settler,
+            feed,
+            matcher,
             runtime,
+        }
+    }
+
+    /// Publishes what the venue reports.
+    pub(super) fn publish(&mut self, change: VenueChange) {
+        self.feed.apply(VenueEvent { at: self.clock.now(), change });
+    }
+
+    /// Takes the books that may fill resting orders to their shards.
+    pub(super) fn match_orders(&mut self, history: &Arc<Mutex<History>>) {
+        loop {
+            let crossings = pin!(self.markets.crossings());
+            let mut context = Context::from_waker(Waker::noop());
+            let Poll::Ready(crossings) = crossings.poll(&mut context) else { break };
+            for crossing in crossings {
+                self.matcher.take(&crossing);
+            }
+        }
+        self.note_states(history);
+    }
+
+    /// Ends orders that are due, and looks again where matches were refused.
+    pub(super) fn tick(&mut self, history: &Arc<Mutex<History>>) {
+        self.matcher.tick();
+        self.note_states(history);
+    }
+
+    /// Notes the newest state of every shard that acts without a request.
+    fn note_states(&self, history: &Arc<Mutex<History>>) {
+        let ids = MARKETS.iter().map(|market| market.id).chain(RESTING_MARKETS);
+        let shards = SHARDS.map(|shard| ShardId::new(shard).expect("a shard"));
+        for shard in ids.map(Decision::home).chain(shards) {
+            poll_ready(&mut self.peek(shard, [0; 32], history.clone()));
         }
     }
 
@@ -212,6 +262,9 @@ impl Process {
             let is_refused = match &answer {
                 Answer::Orders(answers) => answers.iter().all(Result::is_err),
                 Answer::Command(answer) => answer.is_err(),
+                Answer::Placed(answer) => answer.is_err(),
+                Answer::Cancelled(answer) => answer.is_err(),
+                Answer::CancelledAll(answer) => answer.is_err(),
                 _ => true,
             };
             if is_refused && noted != before {
@@ -234,10 +287,7 @@ impl Process {
                 assert!(polled.is_pending(), "the settler never returns");
             }
         });
-        let homes = MARKETS.iter().map(|market| Decision::home(market.id));
-        for shard in homes.chain(SHARDS.map(|shard| ShardId::new(shard).expect("a shard"))) {
-            poll_ready(&mut self.peek(shard, [0; 32], history.clone()));
-        }
+        self.note_states(history);
     }
 
     /// Drops a random request in flight, as if its client had stopped waiting.
@@ -274,7 +324,29 @@ impl Process {
                     read.await.map_or(Answer::Busy, Answer::Account)
                 })
             }
-            Request::ReadOrder { trader, order } => {
+            Request::Place(number) => {
+                let identity =
+                    clients.traders[clients.resting.orders[number].trader].identity.clone();
+                let command = clients.resting.command(number, Owner::Identity(identity));
+                Box::pin(
+                    async move { Answer::Placed(shards.execute(shard, command, &waiters).await) },
+                )
+            }
+            Request::Cancel { trader, order } => {
+                let account = account_of(trader).expect("the trader has an account");
+                let command = CancelOrder { account, order };
+                Box::pin(async move {
+                    Answer::Cancelled(shards.execute(shard, command, &waiters).await)
+                })
+            }
+            Request::CancelAll { trader, .. } => {
+                let account = account_of(trader).expect("the trader has an account");
+                let command = CancelOrders { account, market_id: None, token_id: None };
+                Box::pin(async move {
+                    Answer::CancelledAll(shards.execute(shard, command, &waiters).await)
+                })
+            }
+            Request::ReadOrder { trader, order } | Request::ReadResting { trader, order } => {
                 let account = account_of(trader).expect("the trader has an account");
                 Box::pin(async move {
                     let read = shards

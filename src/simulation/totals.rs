@@ -84,6 +84,26 @@ totals! {
     settled: "markets settled",
     /// Orders sent after their market was resolved.
     refused_resolved: "orders refused in resolved markets",
+    /// Orders that may rest, answered for the first time.
+    placed: "limit orders placed",
+    /// Orders that a start found and no answer had reported.
+    found_unanswered: "of them found without an answer",
+    /// Runs in which an account forgot its oldest finished orders.
+    forgotten: "runs that forgot some",
+    /// Fills of orders that rested.
+    filled_later: "fills of resting orders",
+    /// Orders that their trader cancelled.
+    cancelled: "orders cancelled",
+    /// Cancels that came after the order had ended.
+    cancelled_too_late: "cancels too late",
+    /// Orders that ended at their time.
+    expired: "orders expired",
+    /// Orders that ended because their account fell silent.
+    silent: "ended by a missing heartbeat",
+    /// Orders that ended with their market.
+    ended_with_market: "ended with their market",
+    /// Post-only orders that waited for a book, which crossed them.
+    crossed_fresh_book: "crossed by their first fresh book",
     /// Requests refused because the journal was full.
     journal_full: "refused by a full journal",
     /// Answers compared with known facts.

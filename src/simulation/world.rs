@@ -10,15 +10,18 @@ use std::time::Duration;
 
 use super::answers::deliver;
 use super::auditor::Auditor;
-use super::clients::{Clients, KEPT_ORDERS_MAX, START_MICROS, TRADER_COUNT};
+use super::clients::{Clients, KEPT_ORDERS_MAX, RESTERS, Request, START_MICROS};
 use super::markets::MARKETS;
 use super::process::Process;
+use super::resting::orders::OPEN_ORDERS_MAX;
+use super::resting::venue::Venue;
 use super::totals::Totals;
 use crate::clock::Clock;
 use crate::disk::simulated::random::Random;
 use crate::disk::simulated::{Faults, SimulatedDisk, When};
 use crate::disk::{Disk, DiskError};
 use crate::engine::Rules;
+use crate::ids::Timestamp;
 use crate::journal::{JournalConfig, OpenError};
 use crate::money::Usd;
 use crate::snapshot::{
@@ -54,6 +57,7 @@ pub(super) struct World {
     /// The difference between the clock and the true time.
     jumped_nanos: i64,
     clients: Clients,
+    venue: Venue,
     auditor: Auditor,
     totals: Totals,
     /// The disk faults planned for this process.
@@ -70,6 +74,7 @@ impl World {
             nanos: Arc::new(AtomicI64::new(1_800_000_000_000_000_000)),
             jumped_nanos: 0,
             clients: Clients::new(),
+            venue: Venue::new(),
             auditor: Auditor::new(),
             totals: Totals::default(),
             planned: Faults::default(),
@@ -109,7 +114,7 @@ impl World {
             self.choose_faults(&[15, 60, 250, 1000]);
         }
         let mut condition = Condition::Running;
-        for _ in 0..self.random.below(100) {
+        for _ in 0..self.random.below(150) {
             condition = if self.random.one_in(25) {
                 self.snapshot(&mut process, &mut upkeep)?
             } else {
@@ -186,11 +191,14 @@ impl World {
             Err(error) if disk_error(&error).is_some() => return Ok(None),
             Err(error) => return Err(format!("the server does not start: {error}")),
         };
-        self.auditor.recovered(&opened.recovered, &self.clients)?;
+        let (auditor, totals) = (&mut self.auditor, &mut self.totals);
+        auditor.recovered(&opened.recovered, &self.clients, &self.venue, totals)?;
+        self.clients.begin_life(&opened.recovered.states().collect::<Vec<_>>());
         self.totals.recoveries += 1;
         let rules = Rules {
             starting_balance: Usd::from_micros(START_MICROS),
             kept_orders_max: KEPT_ORDERS_MAX,
+            open_orders_max: OPEN_ORDERS_MAX,
             ..Rules::default()
         };
         let mut process = Process::new(
@@ -202,6 +210,9 @@ impl World {
             self.auditor.history.clone(),
         );
         process.jumps = self.totals.clock_jumps;
+        for change in self.venue.opening(&mut self.random) {
+            process.publish(change);
+        }
         let config = SnapshotConfig {
             journal_bytes: 1,
             interval: Duration::MAX,
@@ -216,6 +227,18 @@ impl World {
         let Some(market) = self.clients.resolve() else { return };
         let resolved = MARKETS[market].resolved(market);
         process.markets.list(vec![resolved]).expect("it is listed");
+    }
+
+    /// The books in which orders rest move.
+    fn move_books(&mut self, process: &mut Process) -> Result<(), String> {
+        for _ in 0..=self.random.below(3) {
+            let change = self.venue.step(&mut self.random);
+            process.publish(change);
+        }
+        if !self.random.one_in(4) {
+            process.match_orders(&self.auditor.history);
+        }
+        self.auditor.check_history()
     }
 
     /// Runs the settler for a while.
@@ -235,9 +258,16 @@ impl World {
         if self.random.one_in(MARKET_RESOLVED_ONE_IN) {
             self.resolve_market(process);
         }
-        match self.random.below(20) {
+        if self.random.one_in(MARKET_RESOLVED_ONE_IN)
+            && let Some(change) = self.venue.resolve()
+        {
+            process.publish(change);
+        }
+        let now = Timestamp::from_nanos(self.nanos.load(Ordering::Relaxed));
+        match self.random.below(36) {
             0 => {
-                let requests = self.clients.next_together(&mut self.random);
+                let (clients, random) = (&mut self.clients, &mut self.random);
+                let requests = clients.next_together(&self.venue, now, random);
                 for request in &requests {
                     self.auditor.requested(request);
                 }
@@ -255,14 +285,21 @@ impl World {
             }
             1..11 => {
                 self.deliver_answers(process)?;
-                if let Some(request) = self.clients.next(&mut self.random) {
-                    self.auditor.requested(&request);
-                    process.submit(request, &mut self.clients, &self.auditor.history)?;
-                    self.auditor.check_history()?;
-                    self.deliver_answers(process)?;
-                }
+                let request = self.clients.next(&mut self.random);
+                self.request(process, request)?;
             }
-            11..16 => return self.flush(process),
+            20..26 => {
+                self.deliver_answers(process)?;
+                let (clients, random) = (&mut self.clients, &mut self.random);
+                let request = clients.next_resting(&self.venue, now, random);
+                self.request(process, request)?;
+            }
+            26..31 => self.move_books(process)?,
+            31 => {
+                process.tick(&self.auditor.history);
+                self.auditor.check_history()?;
+            }
+            11..16 | 32..36 => return self.flush(process),
             16 if self.random.one_in(2) => self.settle(process)?,
             16..18 => {
                 if process.make_segment().is_err() {
@@ -274,6 +311,14 @@ impl World {
             _ => self.empty_disk(),
         }
         Ok(Condition::Running)
+    }
+
+    fn request(&mut self, process: &mut Process, request: Option<Request>) -> Result<(), String> {
+        let Some(request) = request else { return Ok(()) };
+        self.auditor.requested(&request);
+        process.submit(request, &mut self.clients, &self.auditor.history)?;
+        self.auditor.check_history()?;
+        self.deliver_answers(process)
     }
 
     /// Flushes the journal, and usually delivers the answers. Sometimes the process will end before
@@ -289,8 +334,8 @@ impl World {
     fn deliver_answers(&mut self, process: &mut Process) -> Result<(), String> {
         while let Some((pending, answer)) = process.next_answer() {
             let (clients, auditor) = (&mut self.clients, &mut self.auditor);
-            let totals = &mut self.totals;
-            deliver(&pending.request, answer, pending.noted, clients, auditor, totals)?;
+            let (venue, totals) = (&self.venue, &mut self.totals);
+            deliver(&pending.request, answer, pending.noted, clients, venue, auditor, totals)?;
         }
         Ok(())
     }
@@ -384,7 +429,7 @@ impl World {
             if round == ROUNDS_MAX {
                 return Err("orders stay unanswered without any fault".to_owned());
             }
-            for trader in 0..TRADER_COUNT {
+            for trader in 0..RESTERS.end {
                 if let Some(request) = self.clients.resend(trader, &mut self.random) {
                     process.submit(request, &mut self.clients, &self.auditor.history)?;
                 }

@@ -18,7 +18,7 @@ use super::pace::{Pace, Stopped};
 use super::replay::{ReplayError, ShardState};
 use super::state;
 use crate::disk::{DiskError, temporary_name};
-use crate::ids::{OrderId, ShardId};
+use crate::ids::ShardId;
 use crate::journal::{ChainMark, LogId, OpenError, SegmentReader};
 
 /// Orders that no account keeps stay in the order files until there are more of them than kept ones
@@ -121,11 +121,15 @@ pub(super) fn fold(
             Some(snapshot) => snapshot.shard(shard)?,
             None => ShardState::new(shard),
         };
-        let written_before = if rewrites_orders { 0 } else { folded.state.head().orders_ever };
+        let written_before: Vec<u64> = if rewrites_orders {
+            Vec::new()
+        } else {
+            folded.state.accounts().map(|account| account.order_count_ever).collect()
+        };
         closed.records.replay(&mut folded, || Ok::<_, FoldError>(pace.step()?))?;
 
         section.clear();
-        order_rows += encode_orders(&folded, written_before, &mut section, pace)?;
+        order_rows += encode_orders(&folded, &written_before, &mut section, pace)?;
         orders_kept += folded.state.orders_kept();
         orders.section(&section, || Ok::<_, FoldError>(pace.step()?))?;
         section.clear();
@@ -171,23 +175,26 @@ fn read_closed(
     Ok(Closed { records, chain, log })
 }
 
-/// Writes the kept orders after the first `written_before`. Returns their number.
+/// Writes the kept orders that finished after those written before, given as the number of orders
+/// that each account had ever finished. Returns how many it writes.
 fn encode_orders(
     folded: &ShardState,
-    written_before: u64,
+    written_before: &[u64],
     out: &mut Vec<u8>,
     pace: &mut dyn Pace,
 ) -> Result<u64, FoldError> {
     let state = &folded.state;
     let mut rows = 0;
-    for counter in written_before + 1..=state.head().orders_ever {
-        let id = OrderId::new(state.shard(), counter).expect("the id was assigned");
-        if let Some(order) = state.order_row(id) {
+    let before = written_before.iter().copied().chain(std::iter::repeat(0));
+    for (account, before) in state.accounts().zip(before) {
+        let finished = account.order_count_ever.saturating_sub(before);
+        let finished = usize::try_from(finished).unwrap_or(usize::MAX);
+        for order in state.newest_orders_of(account.id, finished) {
             state::encode_order(&order, out);
             rows += 1;
-        }
-        if counter % ROWS_PER_STEP as u64 == 0 {
-            pace.step()?;
+            if rows % ROWS_PER_STEP as u64 == 0 {
+                pace.step()?;
+            }
         }
     }
     Ok(rows)

@@ -141,7 +141,7 @@ impl Snapshot {
         let mut rows = Vec::new();
         for container in &self.orders {
             container.read(shard.index(), &mut rows)?;
-            reading.orders(&rows).map_err(wrong)?;
+            reading.orders(container.version(), &rows).map_err(wrong)?;
         }
         reading.finish().map_err(wrong)
     }

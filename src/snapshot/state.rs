@@ -6,40 +6,58 @@
 //! │ sequence │ accounts  │ keys     │ orders   │ comments │ state │ epoch    │ time of the│ rows
 //! │ u64      │ ever u64  │ ever u64 │ ever u64 │ ever u64 │ hash  │ u64      │ newest i64 │
 //! └──────────┴───────────┴──────────┴──────────┴──────────┴───────┴──────────┴────────────┴──────
-//! rows: seven lists, each a count u64 and its rows
+//! rows: nine lists, each a count u64 and its rows
 //!   markets     body of a MarketIntroduced
 //!   settled     body of a MarketSettled with time 0; whether it is paid u8
 //!   accounts    body of an AccountOpened; purchases, sales, fees, payouts i64;
-//!               orders ever u64; oldest kept order u64, 0 for none;
+//!               orders ever u64; oldest kept order u64, 0 for none; fills less orders i64;
+//!               heartbeat interval u32, 0 for none;
 //!               count of positions u32; for each: market u32, outcome u8,
 //!               shares, cost, realised i64
 //!   keys        body of a KeyCreated; revoked at (flag u8, i64); kept maker u64, 0 for none
+//!   open orders an order and its life
 //!   comments    body of a CommentAdded
 //!   settlements account u64, place of the position u32, shares, cost, payout i64,
 //!               payout a share i64, time i64
 //!   decisions   body of a SettlementDecided
+//!   fill logs   account u64, fills before the log u64, count of fills u32; for each:
+//!               order u64, number within the order u32, market u32, outcome u8, side u8,
+//!               quantity, notional, fee, fee rate, balance, position shares, position cost i64,
+//!               time i64
 //!
 //! version 1 has no settlements, no decisions, and no row in the list of settled markets
+//! version 2 has no open orders, no lives, no count of fills, and no fill logs
 //!
-//! section of an order file: rows up to its end
+//! section of an order file: finished orders up to its end, those of an account in the order in
+//! which they finished
+//!
+//! an order
 //!   order u64, account u64, market u32, outcome u8, side u8, names u8, has slippage u8,
 //!   slippage u32, levels u16, 0 u16, quantity, notional, fee, fee rate, balance,
 //!   position shares, position cost i64, time i64, fingerprint 16, names × 16,
-//!   client order id (flag u8, text)
+//!   client order id (flag u8, text), has life u8, life
+//!
+//! a life
+//!   kind u8, time in force u8, is post-only u8, awaited book u8, quantity i64,
+//!   price (flag u8, i64), expiry (flag u8, i64), filled, notional, fee i64,
+//!   newest fill i64, fills u32, awaits book u8, reason u8, end (flag u8, i64)
 //! ```
 //!
 //! Bodies, texts and numbers are encoded as in the journal's records ([`crate::journal::record`])
 //! and read as strictly. When the state is assembled, each row is checked against the others, and
 //! the whole against its hash.
 
+use std::collections::VecDeque;
+
 use smallvec::SmallVec;
 
 use super::replay::ShardState;
-use crate::engine::account::Ledger;
 use crate::engine::command::Identity;
 use crate::engine::event::Event;
 use crate::engine::fill::Placement;
+use crate::engine::fill_log::{FillLogRow, LoggedFill};
 use crate::engine::idempotency::{Fingerprint, NameHash};
+use crate::engine::ledger::Ledger;
 use crate::engine::order::OrderRow;
 use crate::engine::payout::Settlement;
 use crate::engine::position::Position;
@@ -107,6 +125,7 @@ pub(super) fn encode(shard: &ShardState, out: &mut Vec<u8>) {
         fields.optional_time(key.revoked_at);
         fields.u64(key.kept_maker.map_or(0, KeyId::get));
     });
+    list(&mut fields, state.open_orders(), |fields, order| encode_order(&order, fields.0));
     list(&mut fields, state.comments(), |fields, comment| {
         fields.event(&Event::CommentAdded {
             comment: comment.id,
@@ -129,6 +148,7 @@ pub(super) fn encode(shard: &ShardState, out: &mut Vec<u8>) {
         let (decision, at) = (decided.decision.clone(), decided.at);
         fields.event(&Event::SettlementDecided { decision, at });
     });
+    list(&mut fields, state.fill_logs(), |fields, log| write_fill_log(fields, &log));
 }
 
 /// Writes a list, preceded by its count, which is filled in after the rows.
@@ -176,6 +196,8 @@ fn write_account(fields: &mut Fields<'_>, account: &AccountRow<'_>) {
     }
     fields.u64(account.order_count_ever);
     fields.u64(account.oldest_order.map_or(0, OrderId::get));
+    fields.i64(account.fill_surplus);
+    fields.u32(account.heartbeat_ms.unwrap_or(0));
     fields.length(account.positions.len());
     for position in account.positions {
         fields.u32(position.market.0);
@@ -186,7 +208,11 @@ fn write_account(fields: &mut Fields<'_>, account: &AccountRow<'_>) {
     }
 }
 
-fn read_account(reader: &mut Reader<'_>, restorer: &mut Restorer) -> Result<(), ShardError> {
+fn read_account(
+    reader: &mut Reader<'_>,
+    version: u32,
+    restorer: &mut Restorer,
+) -> Result<(), ShardError> {
     let opened = read_event(reader, kind::ACCOUNT_OPENED)?;
     let Event::AccountOpened { account, identity, granted, at } = opened else {
         unreachable!("an event of the kind that was asked for")
@@ -202,6 +228,8 @@ fn read_account(reader: &mut Reader<'_>, restorer: &mut Restorer) -> Result<(), 
     };
     let order_count_ever = reader.u64("count of orders")?;
     let oldest_order = optional_id(reader, "oldest order", OrderId::from_raw)?;
+    let fill_surplus = if version > 2 { reader.i64("fills less orders")? } else { 0 };
+    let heartbeat_ms = if version > 2 { reader.u32("heartbeat interval")? } else { 0 };
     let count = reader.u32("count of positions")?;
     let mut positions = Vec::new();
     for _ in 0..count {
@@ -225,6 +253,8 @@ fn read_account(reader: &mut Reader<'_>, restorer: &mut Restorer) -> Result<(), 
         positions: &positions,
         oldest_order,
         order_count_ever,
+        fill_surplus,
+        heartbeat_ms: Some(heartbeat_ms).filter(|&interval_ms| interval_ms != 0),
     })?)
 }
 
@@ -299,7 +329,9 @@ impl<'a> Reading<'a> {
             let is_paid = reader.flag("whether the market is paid")?;
             Ok(restorer.settled(market, &payouts, is_paid)?)
         })?;
-        read_list(&mut reader, "count of accounts", |reader| read_account(reader, &mut restorer))?;
+        read_list(&mut reader, "count of accounts", |reader| {
+            read_account(reader, version, &mut restorer)
+        })?;
         read_list(&mut reader, "count of keys", |reader| {
             let created = read_event(reader, kind::KEY_CREATED)?;
             let Event::KeyCreated { key, account, grant, created_by, at } = created else {
@@ -321,13 +353,13 @@ impl<'a> Reading<'a> {
         Ok(Self { reader, restorer, version, epoch, decided_at })
     }
 
-    /// Reads the shard's section of an order file. Call it for each file, oldest first. Returns the
-    /// number of orders read.
-    pub(super) fn orders(&mut self, bytes: &[u8]) -> Result<u64, ShardError> {
+    /// Reads the shard's section of an order file. Call it for each file, oldest first, with the
+    /// format version of that file. Returns the number of orders read.
+    pub(super) fn orders(&mut self, version: u32, bytes: &[u8]) -> Result<u64, ShardError> {
         let mut reader = Reader::new(bytes);
         let mut rows = 0;
         while !reader.is_empty() {
-            self.restorer.order(read_order(&mut reader)?)?;
+            self.restorer.order(read_order(&mut reader, version)?)?;
             rows += 1;
         }
         Ok(rows)
@@ -336,6 +368,11 @@ impl<'a> Reading<'a> {
     /// Reads the rest and assembles the state.
     pub(super) fn finish(self) -> Result<ShardState, ShardError> {
         let Self { mut reader, mut restorer, version, epoch, decided_at } = self;
+        if version > 2 {
+            read_list(&mut reader, "count of open orders", |reader| {
+                Ok(restorer.open_order(read_order(reader, version)?)?)
+            })?;
+        }
         read_list(&mut reader, "count of comments", |reader| {
             let added = read_event(reader, kind::COMMENT_ADDED)?;
             let Event::CommentAdded { comment, order, author, content, at } = added else {
@@ -364,14 +401,51 @@ impl<'a> Reading<'a> {
                 Ok(restorer.decision(&decision, at)?)
             })?;
         }
+        if version > 2 {
+            read_list(&mut reader, "count of fill logs", |reader| {
+                read_fill_log(reader, &mut restorer)
+            })?;
+        }
         reader.end("end of the state")?;
         Ok(ShardState { state: restorer.finish()?, epoch, decided_at })
     }
 }
 
-/// Encodes a finished order.
+fn write_fill_log(fields: &mut Fields<'_>, log: &FillLogRow<'_>) {
+    fields.u64(log.account.get());
+    fields.u64(log.began_after);
+    fields.length(log.fills.len());
+    for LoggedFill { order, part, market, outcome, side, fill } in log.fills {
+        fields.u64(order.get());
+        fields.u32(*part);
+        fields.u32(market.0);
+        fields.u8(outcome.0);
+        fields.side(*side);
+        fields.fill(fill);
+    }
+}
+
+fn read_fill_log(reader: &mut Reader<'_>, restorer: &mut Restorer) -> Result<(), ShardError> {
+    let account = reader.id("account", AccountId::from_raw)?;
+    let began_after = reader.u64("fills before the log")?;
+    let count = reader.u32("count of fills")?;
+    let mut fills = VecDeque::new();
+    for _ in 0..count {
+        fills.push_back(LoggedFill {
+            order: reader.id("order", OrderId::from_raw)?,
+            part: reader.u32("number of the fill within its order")?,
+            market: MarketIndex(reader.u32("market index")?),
+            outcome: OutcomeIndex(reader.u8("outcome index")?),
+            side: reader.side()?,
+            fill: reader.fill("fill")?,
+        });
+    }
+    Ok(restorer.fill_log(account, began_after, fills)?)
+}
+
+/// Encodes an order with its life.
 pub(super) fn encode_order(order: &OrderRow, out: &mut Vec<u8>) {
-    let OrderRow { placement, fill, level_count, slippage_bps } = order;
+    let OrderRow { placement, fill, level_count, slippage_bps, life } = order;
     let mut fields = Fields(out);
     fields.order_head(placement, *slippage_bps);
     fields.u16(*level_count);
@@ -379,9 +453,13 @@ pub(super) fn encode_order(order: &OrderRow, out: &mut Vec<u8>) {
     fields.fill(fill);
     fields.order_names(placement);
     fields.optional_text(placement.client_order_id.as_deref());
+    fields.u8(u8::from(life.is_some()));
+    if let Some(life) = life {
+        fields.life(life);
+    }
 }
 
-fn read_order(reader: &mut Reader<'_>) -> Result<OrderRow, RecordError> {
+fn read_order(reader: &mut Reader<'_>, version: u32) -> Result<OrderRow, RecordError> {
     let order = reader.id("order", OrderId::from_raw)?;
     let account = reader.id("account", AccountId::from_raw)?;
     let market = MarketIndex(reader.u32("market index")?);
@@ -402,5 +480,7 @@ fn read_order(reader: &mut Reader<'_>) -> Result<OrderRow, RecordError> {
     let client_order_id = reader.optional_text("client order id")?;
     let placement =
         Placement { order, account, market, outcome, side, fingerprint, names, client_order_id };
-    Ok(OrderRow { placement, fill, level_count, slippage_bps })
+    let has_life = version > 2 && reader.flag("whether the order has a life")?;
+    let life = if has_life { Some(reader.life()?) } else { None };
+    Ok(OrderRow { placement, fill, level_count, slippage_bps, life })
 }

@@ -13,10 +13,11 @@ use super::pace::Pace;
 use super::*;
 use crate::disk::Disk;
 use crate::engine::command::Identity;
-use crate::engine::event::{Event, OrderFilled};
+use crate::engine::event::{Event, OrderFilled, OrderPlaced, RestingFilled};
 use crate::engine::fill::{Fill, Placement};
 use crate::engine::idempotency::{Fingerprint, NameHash};
 use crate::engine::key::{KeyGrant, Permissions};
+use crate::engine::terms::{EndReason, OrderKind, Terms, TimeInForce};
 use crate::ids::{
     AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex, Place, SHARD_COUNT, ShardId,
     Timestamp,
@@ -166,10 +167,8 @@ impl World {
                 outcomes: vec![("Yes".into(), "1".into()), ("No".into(), "2".into())],
             });
         }
-        let rows = state.orders_of(account);
-        let count = i64::try_from(rows.count()).unwrap() + 1;
         let cent = Usd::from_micros(10_000);
-        let cash = state.accounts().find(|row| row.id == account).unwrap().ledger.cash();
+        let (cash, shares, cost) = self.holdings(account);
         events.push(Event::OrderFilled(Box::new(OrderFilled {
             placement: Placement {
                 order,
@@ -190,8 +189,8 @@ impl World {
                 fee: Usd::ZERO,
                 fee_rate: FeeRate::ZERO,
                 balance: cash - cent,
-                position_shares: Shares::from_micros(1_000_000 * count),
-                position_cost: Usd::from_micros(10_000 * count),
+                position_shares: shares + Shares::from_micros(1_000_000),
+                position_cost: cost + cent,
                 at: at(self.turn),
             },
             levels: smallvec![Level {
@@ -203,6 +202,91 @@ impl World {
         })));
         self.happen(shard, &events);
         order
+    }
+
+    /// The account's cash, and the shares and cost of its position.
+    fn holdings(&self, account: AccountId) -> (Usd, Shares, Usd) {
+        let state = &self.shards[account.shard().index()].state;
+        let row = state.accounts().find(|row| row.id == account).unwrap();
+        let position = row.positions.first();
+        let position = position.map_or((Shares::ZERO, Usd::ZERO), |it| (it.shares, it.cost));
+        (row.ledger.cash(), position.0, position.1)
+    }
+
+    /// Places an order for two shares at two cents that rests. The account has bought before.
+    fn rest(&mut self, account: AccountId) -> OrderId {
+        let shard = account.shard();
+        let order = OrderId::new(shard, self.shards[shard.index()].state.head().orders_ever + 1);
+        let order = order.unwrap();
+        let waits = self.turn.is_multiple_of(3);
+        let is_dated = self.turn.is_multiple_of(2);
+        let placed = OrderPlaced {
+            placement: Placement {
+                order,
+                account,
+                market: MarketIndex(0),
+                outcome: OutcomeIndex(0),
+                side: Side::Buy,
+                fingerprint: Fingerprint::from_bytes([8; 16]),
+                names: smallvec![NameHash::of_order(&format!("order {}", self.turn))],
+                client_order_id: None,
+            },
+            terms: Terms {
+                kind: OrderKind::Limit,
+                time_in_force: if is_dated {
+                    TimeInForce::GoodTilDate(at(self.turn + 1_000_000))
+                } else {
+                    TimeInForce::GoodTilCancelled
+                },
+                post_only: !is_dated,
+                awaited_book: waits,
+                quantity: Shares::from_micros(2_000_000),
+                price: Some(Price::from_micros(20_000)),
+            },
+            fill: self.fill(account, 0, 0),
+            levels: smallvec![],
+            book_sequence: 0,
+            slippage_bps: Some(0),
+            end: None,
+        };
+        self.happen(shard, &[Event::OrderPlaced(Box::new(placed))]);
+        if waits && !is_dated {
+            self.happen(shard, &[Event::OrderAdmitted { order }]);
+        }
+        order
+    }
+
+    /// A purchase of this many micro-shares for this many micro-dollars.
+    fn fill(&self, account: AccountId, shares: i64, dollars: i64) -> Fill {
+        let (cash, held, cost) = self.holdings(account);
+        let notional = Usd::from_micros(dollars);
+        Fill {
+            quantity: Shares::from_micros(shares),
+            notional,
+            fee: Usd::ZERO,
+            fee_rate: FeeRate::ZERO,
+            balance: cash - notional,
+            position_shares: held + Shares::from_micros(shares),
+            position_cost: cost + notional,
+            at: at(self.turn),
+        }
+    }
+
+    /// Fills one share of an open order, or ends it. Those that wait for their book end.
+    fn go_on(&mut self, account: AccountId, order: OrderId) {
+        let life = self.shards[order.shard().index()].state.order_row(order).unwrap().life;
+        let event = if life.unwrap().awaits_book || self.turn.is_multiple_of(5) {
+            Event::OrderEnded { order, reason: EndReason::User, at: at(self.turn) }
+        } else {
+            let price = Price::from_micros(20_000);
+            Event::RestingFilled(Box::new(RestingFilled {
+                order,
+                fill: self.fill(account, 1_000_000, 20_000),
+                displayed: Level { price, size: Shares::from_micros(1_000_000) },
+                book_sequence: self.turn,
+            }))
+        };
+        self.happen(order.shard(), &[event]);
     }
 
     fn comment(&mut self, order: OrderId, author: AccountId) -> CommentId {
@@ -224,6 +308,16 @@ impl World {
             }
             let account = accounts[usize::try_from(turn).unwrap() % accounts.len()];
             let order = self.buy(account);
+            if turn % 3 == 0 {
+                self.rest(account);
+            }
+            let state = &self.shards[order.shard().index()].state;
+            let open = state.open_orders().next().map(|row| row.placement);
+            if let Some(Placement { account, order, .. }) = open
+                && turn % 2 == 0
+            {
+                self.go_on(account, order);
+            }
             if turn % 7 == 0 {
                 let comment = self.comment(order, accounts[0]);
                 if turn % 14 == 0 {
@@ -270,13 +364,14 @@ fn a_shard_survives_a_round_trip_and_a_truncated_one_is_refused() {
         let mut bytes = Vec::new();
         state::encode(shard, &mut bytes);
         let mut orders = Vec::new();
-        for counter in 1..=shard.state.head().orders_ever {
-            let id = OrderId::new(shard.state.shard(), counter).unwrap();
-            state::encode_order(&shard.state.order_row(id).unwrap(), &mut orders);
+        for account in shard.state.accounts() {
+            for order in shard.state.orders_of(account.id) {
+                state::encode_order(&order, &mut orders);
+            }
         }
         let read = |bytes: &[u8], orders: &[u8]| {
             let mut reading = state::Reading::begin(shard.state.shard(), VERSION, bytes)?;
-            reading.orders(orders)?;
+            reading.orders(container::VERSION, orders)?;
             reading.finish()
         };
         let again = read(&bytes, &orders).unwrap();
@@ -297,4 +392,7 @@ fn a_shard_survives_a_round_trip_and_a_truncated_one_is_refused() {
         }
     }
     assert_eq!(world.shards.len(), SHARD_COUNT);
+    let rows = || world.shards.iter().flat_map(|shard| shard.state.open_orders());
+    assert!(rows().any(|row| row.life.unwrap().awaits_book));
+    assert!(rows().any(|row| row.life.unwrap().progress.fill_count > 0));
 }

@@ -216,6 +216,7 @@ impl Player {
             if let Some(due) = began.checked_add(delay) {
                 tokio::time::sleep_until(due).await;
             }
+            self.feed.markets().crossings_room().await;
             let event = self.tape.next().expect("the next event was checked above");
             self.feed.apply(event);
         }

@@ -19,6 +19,8 @@ pub enum CloseReason {
     TooBig,
     /// The server has reached its limit of sockets.
     Busy,
+    /// The peer does not take what is written to it.
+    TooSlow,
     /// The credential is not, or no longer, valid.
     BadCredential,
     /// The account has reached its tier's limit of open sockets.
@@ -36,7 +38,7 @@ impl CloseReason {
             Self::NotUtf8 => 1007,
             Self::TooMuch => 1008,
             Self::TooBig => 1009,
-            Self::Busy => 1013,
+            Self::Busy | Self::TooSlow => 1013,
             Self::BadCredential => 4001,
             Self::TooManySockets => 4002,
         }
@@ -53,6 +55,7 @@ impl CloseReason {
             Self::TooMuch => "too many frames",
             Self::TooBig => "frame above 16 KiB or fragmented message",
             Self::Busy => "too many sockets on this server, try again later",
+            Self::TooSlow => "the peer reads too slowly",
             Self::BadCredential => "the credential is not valid",
             Self::TooManySockets => "too many open sockets for this tier",
         }

@@ -1,10 +1,10 @@
-//! The life of one price socket, from the upgrade to the end of the stream.
+//! The life of one socket of any kind, from the upgrade to the end of the stream.
 //!
-//! One task reads, writes and watches the clock concurrently. The three share a small [`Shared`]
-//! state: the reader puts replies there, the writer takes them. So a peer that does not read is
-//! still heard, and only its own writer waits for it:
+//! One task reads, writes, watches the clock and fetches what is to be sent, concurrently. They
+//! share a small [`Shared`] state: the reader puts replies there, the writer takes them. So a peer
+//! that does not read is still heard, and only its own writer waits for it:
 //!
-//! - prices are never queued: the writer asks for the newest whenever it can write;
+//! - what a socket says besides replies is up to its [`Protocol`], which bounds it;
 //! - replies queue in [`REPLY_BYTES_MAX`] bytes, beyond which the socket is closed;
 //! - a write that makes no progress for [`Times::write_stall_max`] ends the socket.
 //!
@@ -13,6 +13,7 @@
 //! everything: closing a stream with unread bytes resets it, which may lose the close frame.
 
 use std::future::Future;
+use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
@@ -20,23 +21,38 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
 use super::close::CloseReason;
 use super::counts::OpenSocket;
-use super::fanout::{Fanout, Mailbox};
-use super::frame::{ClientFrame, FrameReader, ReadEnd, put_close, put_ping, put_pong, put_text};
-use super::protocol::{Reply, Request, unknown_markets_message};
-use super::subscriptions::Subscriptions;
+use super::frame::{ClientFrame, FrameReader, ReadEnd, put_close, put_ping, put_pong};
 use crate::ids::{AccountId, Timestamp};
 
 /// Size limit of the replies that a peer has not read, in bytes. The acknowledgements of fifty
 /// markets added one by one in a single burst take about half of it.
 pub const REPLY_BYTES_MAX: usize = 256 * 1024;
 
-/// The writer stops adding frames to a batch at this size, in bytes.
-const WRITE_BYTES_GOAL: usize = 16 * 1024;
+/// A protocol stops adding frames to a batch at about this size, in bytes.
+pub(super) const WRITE_BYTES_GOAL: usize = 16 * 1024;
+
+/// What one kind of socket says and answers.
+pub(super) trait Protocol: Send {
+    /// Called first. A socket that has something to say at once adds it to the replies.
+    fn begin(&mut self, _replies: &mut Vec<u8>) {}
+
+    /// Answers a text frame.
+    fn answer(&mut self, text: &[u8], now: Timestamp, replies: &mut Vec<u8>);
+
+    /// Takes what to write next, including the replies; empty if nothing is due.
+    fn take(&mut self, replies: &mut Vec<u8>) -> Vec<u8>;
+
+    /// The server is shutting down. Returns whether the socket has something left to fetch and to
+    /// write; the future that fetches it then ends when all of it is taken.
+    fn finish(&mut self) -> bool {
+        false
+    }
+}
 
 /// The intervals and timeouts of a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,6 +66,8 @@ pub struct Times {
     pub watch_interval: Duration,
     /// A write that makes no progress for this long ends the socket.
     pub write_stall_max: Duration,
+    /// Time to send what is left when the server shuts down.
+    pub finish_max: Duration,
     /// Time for the last write and the close frame.
     pub close_max: Duration,
     /// Time for the peer to close its side afterwards.
@@ -64,6 +82,7 @@ impl Default for Times {
             // Together with `close_max`, ends a revoked credential's socket within a second.
             watch_interval: Duration::from_millis(400),
             write_stall_max: Duration::from_secs(10),
+            finish_max: Duration::from_secs(2),
             close_max: Duration::from_millis(500),
             linger_max: Duration::from_secs(1),
         }
@@ -92,42 +111,45 @@ pub enum Ended {
     Gone,
     /// The peer sent nothing for [`Times::silence_max`].
     Silent,
-    /// A write made no progress for [`Times::write_stall_max`].
-    Stalled,
 }
 
-/// Streams prices until the socket ends. The server is shutting down once `shutdown` is true or its
-/// sender is dropped.
-pub async fn serve_prices<S>(
+/// Runs a socket until it ends. `wake` wakes its writer, and `fetching` gets what the protocol has
+/// to say. The server is shutting down once `shutdown` is true or its sender is dropped.
+pub(super) async fn serve<S, P>(
     stream: S,
     peer: Peer,
-    fanout: &Arc<Fanout>,
+    (protocol, wake, fetching): (P, Arc<Notify>, impl Future<Output = Ended> + Send),
     shutdown: watch::Receiver<bool>,
     times: Times,
 ) -> Ended
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
+    P: Protocol,
 {
-    let Some(subscriptions) = fanout.open() else {
-        return refuse(stream, CloseReason::Busy, times).await;
-    };
     let (read_half, mut write_half) = tokio::io::split(stream);
     let mut frames = FrameReader::new(read_half);
-    let Peer { account_id, open, allow, is_valid } = peer;
+    let Peer { account_id: _, open, allow, is_valid } = peer;
     let (ended, is_close_sent) = {
-        let connection = Connection::new(account_id, subscriptions, times);
+        let connection = Connection::new(protocol, wake, times);
         let mut writing = pin!(connection.write(&mut write_half));
-        let ended = {
+        let mut fetching = pin!(fetching);
+        let mut ended = {
             let reading = pin!(connection.read(&mut frames, allow));
             let watching = pin!(connection.watch(&*is_valid, shutdown));
-            first_of([writing.as_mut(), watching, reading]).await
+            first_of([writing.as_mut(), watching, reading, fetching.as_mut()]).await
         };
+        let is_left = ended == Ended::Closed(CloseReason::GoingAway)
+            && connection.shared.lock().protocol.finish();
+        if is_left {
+            let finishing = first_of([writing.as_mut(), fetching]);
+            ended = timeout(times.finish_max, finishing).await.unwrap_or(ended);
+        }
         // Before the close frame: a peer that has read it may reconnect at once.
         drop(open);
         let mut is_close_sent = false;
         if let Ended::Closed(reason) = ended {
             connection.shared.lock().close = Some(reason);
-            connection.mailbox.wake();
+            connection.wake.notify_one();
             let last = timeout(times.close_max, writing).await;
             is_close_sent = matches!(last, Ok(Ended::Closed(_)));
         }
@@ -159,7 +181,9 @@ where
 }
 
 /// Polls in the given order until one of the futures is ready.
-async fn first_of(mut futures: [Pin<&mut (dyn Future<Output = Ended> + Send)>; 3]) -> Ended {
+async fn first_of<const N: usize>(
+    mut futures: [Pin<&mut (dyn Future<Output = Ended> + Send)>; N],
+) -> Ended {
     std::future::poll_fn(|context| {
         for future in &mut futures {
             if let Poll::Ready(ended) = future.as_mut().poll(context) {
@@ -181,32 +205,33 @@ async fn linger<R: AsyncRead + Unpin>(mut stream: R, linger_max: Duration) {
     let _ = timeout(linger_max, drained).await;
 }
 
-struct Connection {
-    shared: Mutex<Shared>,
-    mailbox: Arc<Mailbox>,
+struct Connection<P> {
+    shared: Mutex<Shared<P>>,
+    wake: Arc<Notify>,
     opened_at: Instant,
     times: Times,
 }
 
 /// State shared by reader, writer and watcher; locked only briefly, never across an await.
-struct Shared {
-    subscriptions: Subscriptions,
+struct Shared<P> {
+    protocol: P,
     /// Complete frames, ready to be written.
     replies: Vec<u8>,
     /// When the last frame from the peer was complete.
     heard_at: Instant,
+    /// When the peer last took something of what is being written; `None` if nothing is.
+    taken_at: Option<Instant>,
     /// Set once; the writer then sends a close frame and ends.
     close: Option<CloseReason>,
 }
 
-impl Connection {
-    fn new(account_id: AccountId, subscriptions: Subscriptions, times: Times) -> Self {
+impl<P: Protocol> Connection<P> {
+    fn new(mut protocol: P, wake: Arc<Notify>, times: Times) -> Self {
         let opened_at = Instant::now();
-        let mailbox = subscriptions.mailbox().clone();
-        let mut shared =
-            Shared { subscriptions, replies: Vec::new(), heard_at: opened_at, close: None };
-        shared.reply(&Reply::connected(account_id));
-        Self { shared: Mutex::new(shared), mailbox, opened_at, times }
+        let mut replies = Vec::new();
+        protocol.begin(&mut replies);
+        let shared = Shared { protocol, replies, heard_at: opened_at, taken_at: None, close: None };
+        Self { shared: Mutex::new(shared), wake, opened_at, times }
     }
 
     /// Reads frames until the peer breaks a rule or is gone.
@@ -229,7 +254,7 @@ impl Connection {
             let mut shared = self.shared.lock();
             shared.heard_at = now;
             match frame {
-                ClientFrame::Text(text) => shared.answer(&text, Timestamp::now()),
+                ClientFrame::Text(text) => shared.answer(&text),
                 ClientFrame::Ping(payload) => put_pong(&mut shared.replies, &payload),
                 ClientFrame::Pong => {}
             }
@@ -239,33 +264,21 @@ impl Connection {
             let has_reply = !shared.replies.is_empty();
             drop(shared);
             if has_reply {
-                self.mailbox.wake();
+                self.wake.notify_one();
             }
         }
     }
 
-    /// Writes whatever is pending until a close is requested. Each iteration is one batch: replies
-    /// first, then the newest frame of each market that is due.
+    /// Writes whatever is pending until a close is requested. Each iteration is one batch.
     async fn write<W: AsyncWrite + Unpin + Send>(&self, stream: &mut W) -> Ended {
         loop {
-            let (batch, close) = self.shared.lock().collect();
+            let (batch, close) = self.shared.lock().take();
             if batch.is_empty() {
-                self.mailbox.woken().await;
+                self.wake.notified().await;
                 continue;
             }
-            let mut rest = &batch[..];
-            while !rest.is_empty() {
-                match timeout(self.times.write_stall_max, stream.write(rest)).await {
-                    Ok(Ok(0) | Err(_)) => return Ended::Gone,
-                    Ok(Ok(len)) => rest = &rest[len..],
-                    Err(_) => return Ended::Stalled,
-                }
-            }
-            let flushed = timeout(self.times.write_stall_max, stream.flush()).await;
-            match flushed {
-                Ok(Ok(())) => {}
-                Ok(Err(_)) => return Ended::Gone,
-                Err(_) => return Ended::Stalled,
+            if self.write_all(&batch, stream).await.is_err() {
+                return Ended::Gone;
             }
             if let Some(reason) = close {
                 // The close frame is out; a peer that has gone by now misses nothing.
@@ -275,8 +288,27 @@ impl Connection {
         }
     }
 
-    /// Pings the peer, and ends the socket if the peer is silent, its credential is no longer
-    /// valid, or the server is shutting down.
+    /// Writes and flushes a batch, and notes when the peer takes some of it.
+    async fn write_all<W: AsyncWrite + Unpin + Send>(
+        &self,
+        mut rest: &[u8],
+        stream: &mut W,
+    ) -> io::Result<()> {
+        while !rest.is_empty() {
+            self.shared.lock().taken_at = Some(Instant::now());
+            match stream.write(rest).await? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                len => rest = &rest[len..],
+            }
+        }
+        self.shared.lock().taken_at = Some(Instant::now());
+        stream.flush().await?;
+        self.shared.lock().taken_at = None;
+        Ok(())
+    }
+
+    /// Pings the peer, and ends the socket if the peer is silent or does not read, its credential
+    /// is no longer valid, or the server is shutting down.
     async fn watch(
         &self,
         is_valid: &(dyn Fn() -> bool + Send + Sync),
@@ -297,66 +329,33 @@ impl Connection {
             if now - shared.heard_at >= self.times.silence_max {
                 return Ended::Silent;
             }
+            let stall_max = self.times.write_stall_max;
+            if shared.taken_at.is_some_and(|taken_at| now - taken_at >= stall_max) {
+                return Ended::Closed(CloseReason::TooSlow);
+            }
             if now - pinged_at >= self.times.ping_interval {
                 pinged_at = now;
                 put_ping(&mut shared.replies);
                 drop(shared);
-                self.mailbox.wake();
+                self.wake.notify_one();
             }
         }
     }
 }
 
-impl Shared {
+impl<P: Protocol> Shared<P> {
     /// Everything for the next write, and the reason if it ends in a close frame.
-    fn collect(&mut self) -> (Vec<u8>, Option<CloseReason>) {
-        let mut batch = std::mem::take(&mut self.replies);
+    fn take(&mut self) -> (Vec<u8>, Option<CloseReason>) {
         if let Some(reason) = self.close {
+            let mut batch = std::mem::take(&mut self.replies);
             put_close(&mut batch, reason);
             return (batch, Some(reason));
         }
-        while batch.len() < WRITE_BYTES_GOAL
-            && let Some(next) = self.subscriptions.next_frame()
-        {
-            put_text(&mut batch, &next.frame.json(next.conflated));
-        }
-        (batch, None)
+        (self.protocol.take(&mut self.replies), None)
     }
 
-    /// Handles a text frame.
-    fn answer(&mut self, text: &[u8], now: Timestamp) {
-        match Request::parse(text) {
-            Ok(Request::Subscribe(condition_ids)) => self.subscribe(&condition_ids, now),
-            Ok(Request::Unsubscribe(condition_ids)) => {
-                self.subscriptions.unsubscribe(&condition_ids);
-                self.acknowledge();
-            }
-            Ok(Request::Ping) => self.reply(&Reply::pong(now)),
-            Err(error) => self.reply(&Reply::Error { message: &error.to_string() }),
-        }
-    }
-
-    fn subscribe(&mut self, condition_ids: &[String], now: Timestamp) {
-        match self.subscriptions.subscribe(condition_ids, now) {
-            Ok(unknown) => {
-                if !unknown.is_empty() {
-                    let message = unknown_markets_message(&unknown);
-                    self.reply(&Reply::Error { message: &message });
-                }
-                self.acknowledge();
-            }
-            Err(error) => self.reply(&Reply::Error { message: &error.to_string() }),
-        }
-    }
-
-    fn acknowledge(&mut self) {
-        let markets = self.subscriptions.condition_ids().collect();
-        let json = Reply::Subscribed { markets }.to_json();
-        put_text(&mut self.replies, &[&json]);
-    }
-
-    fn reply(&mut self, reply: &Reply<'_>) {
-        put_text(&mut self.replies, &[&reply.to_json()]);
+    fn answer(&mut self, text: &[u8]) {
+        self.protocol.answer(text, Timestamp::now(), &mut self.replies);
     }
 }
 

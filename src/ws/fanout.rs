@@ -73,7 +73,7 @@ pub(super) struct SocketId(u64);
 #[derive(Default)]
 pub(super) struct Mailbox {
     dirty: AtomicU64,
-    wake: Notify,
+    wake: Arc<Notify>,
 }
 
 impl Fanout {
@@ -236,19 +236,14 @@ impl Mailbox {
         }
     }
 
-    /// Wakes the socket for another reason.
-    pub(super) fn wake(&self) {
-        self.wake.notify_one();
+    /// What wakes the socket.
+    pub(super) const fn wake_up(&self) -> &Arc<Notify> {
+        &self.wake
     }
 
     /// Takes all bits.
     pub(super) fn take(&self) -> u64 {
         self.dirty.swap(0, Ordering::AcqRel)
-    }
-
-    /// Waits until the socket is woken. Wake-ups may be spurious.
-    pub(super) async fn woken(&self) {
-        self.wake.notified().await;
     }
 }
 

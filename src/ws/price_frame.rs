@@ -111,7 +111,7 @@ struct TokenFields<'a> {
 }
 
 /// A quantity written as a JSON string.
-struct Text<T>(T);
+pub(super) struct Text<T>(pub(super) T);
 
 impl<'a> Fields<'a> {
     fn of(info: &'a MarketInfo, prices: &'a MarketPrices, seq: u64, now: Timestamp) -> Self {

@@ -1,4 +1,5 @@
-//! The messages of the price socket: what a client may send, and what the server replies. Pure.
+//! The messages of the price socket, and those that both sockets have in common: what a client may
+//! send, and what the server replies. Pure.
 //!
 //! A client frame is one JSON object with an `action` (or `type`), whose value is case-insensitive:
 //!
@@ -17,6 +18,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use super::frame::put_text;
 use crate::ids::{AccountId, Timestamp};
 
 /// Longest id of a market, in bytes.
@@ -125,11 +127,28 @@ pub enum Reply<'a> {
         user_id: u64,
         /// [`PROTOCOL_VERSION`].
         protocol_version: &'static str,
+        /// On the execution socket, the number of the account's newest fill.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        seq: Option<u64>,
     },
     /// The reply to a successful subscribe or unsubscribe.
     Subscribed {
-        /// All markets that the socket is now subscribed to, in the order of subscription.
-        markets: Vec<&'a str>,
+        /// All markets that the socket is now subscribed to, in the order of subscription; `None`
+        /// on the execution socket, which has no markets.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        markets: Option<Vec<&'a str>>,
+    },
+    /// The reply to a resume. The fills after this number follow.
+    Resumed {
+        /// The number.
+        after: u64,
+    },
+    /// Fills that are no longer kept, and so will not be sent.
+    Gap {
+        /// The number of the first one.
+        from: u64,
+        /// The number of the last one.
+        to: u64,
     },
     /// The reply to a ping.
     Pong {
@@ -145,8 +164,8 @@ pub enum Reply<'a> {
 
 impl Reply<'_> {
     /// The first frame of a socket of this account.
-    pub fn connected(account_id: AccountId) -> Self {
-        Self::Connected { user_id: account_id.get(), protocol_version: PROTOCOL_VERSION }
+    pub fn connected(account_id: AccountId, seq: Option<u64>) -> Self {
+        Self::Connected { user_id: account_id.get(), protocol_version: PROTOCOL_VERSION, seq }
     }
 
     /// The reply to a ping at this time.
@@ -157,6 +176,11 @@ impl Reply<'_> {
     /// The message as JSON text.
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("strings and integers always have a JSON text")
+    }
+
+    /// Appends the message as a frame.
+    pub(super) fn put(&self, frames: &mut Vec<u8>) {
+        put_text(frames, &[&self.to_json()]);
     }
 }
 
@@ -244,13 +268,20 @@ mod tests {
         let account_id = AccountId::new(ShardId::new(7).unwrap(), 3).unwrap();
         for (reply, expected) in [
             (
-                Reply::connected(account_id),
+                Reply::connected(account_id, None),
                 r#"{"type":"connected","user_id":199,"protocol_version":"1.0"}"#,
             ),
             (
-                Reply::Subscribed { markets: vec!["b", "a\""] },
+                Reply::Subscribed { markets: Some(vec!["b", "a\""]) },
                 r#"{"type":"subscribed","markets":["b","a\""]}"#,
             ),
+            (
+                Reply::connected(account_id, Some(7)),
+                r#"{"type":"connected","user_id":199,"protocol_version":"1.0","seq":7}"#,
+            ),
+            (Reply::Subscribed { markets: None }, r#"{"type":"subscribed"}"#),
+            (Reply::Resumed { after: 5 }, r#"{"type":"resumed","after":5}"#),
+            (Reply::Gap { from: 6, to: 9 }, r#"{"type":"gap","from":6,"to":9}"#),
             (Reply::pong(Timestamp::from_millis(1_234)), r#"{"type":"pong","ts":1234}"#),
             (
                 Reply::Error { message: &unknown_markets_message(&["a"]) },

@@ -2,7 +2,8 @@
 //!
 //! The real binary runs under load and is killed without warning, round after round. After each
 //! restart the clients compare the server with their own books, which they keep from the answers
-//! alone.
+//! alone. Some traders place orders that rest and fill while the venue's books move: theirs are
+//! compared row by row, since a fill has no answer.
 //!
 //! Killing a process does not test the disk, because the kernel keeps what was written. So `trace`
 //! watches the server's system calls: each answer must leave after the sync that covers it.
@@ -14,6 +15,7 @@
 mod books;
 mod load;
 mod random;
+mod resting;
 mod rounds;
 mod server;
 #[cfg(target_os = "linux")]

@@ -12,11 +12,15 @@ use serde_json::json;
 use crate::books::Books;
 use crate::load::{Kind, Load, Sent, Trader, assert_replay, id};
 use crate::random::Random;
+use crate::resting::{Rester, RestingBooks};
 use crate::server::{start, start_and_kill, token};
 
 const ROUNDS_DEFAULT: usize = 5;
 const CONNECTION_COUNT: usize = 16;
 const TRADER_COUNT: usize = 6;
+/// Traders with orders that rest, and the connections that act for them.
+const RESTER_COUNT: usize = 2;
+const RESTER_CONNECTION_COUNT: usize = 6;
 /// The server is killed after a random number of answers in this range.
 const ANSWERS_MIN: usize = 20;
 const ANSWERS_MAX: usize = 1_500;
@@ -32,6 +36,7 @@ const SNAPSHOT_TIME_MAX: Duration = Duration::from_secs(30);
 #[derive(Default, Debug)]
 struct Totals {
     fills: usize,
+    resting: RestingTotals,
     writes_answered: usize,
     writes_unanswered: usize,
     orders_sent_again: usize,
@@ -44,11 +49,24 @@ struct Totals {
     half_snapshots: usize,
 }
 
+#[derive(Default, Debug)]
+pub(crate) struct RestingTotals {
+    pub(crate) placed: usize,
+    /// Those that filled, in part or completely, after they had been placed.
+    pub(crate) filled_later: usize,
+    pub(crate) cancelled: usize,
+    /// Cancels that came after the last fill.
+    pub(crate) cancelled_too_late: usize,
+    pub(crate) still_open: usize,
+    pub(crate) reads_compared: usize,
+}
+
 struct Run {
     random: Random,
     totals: Totals,
     /// The books of all rounds so far, which must stay true.
     books: Vec<Books>,
+    resting: Vec<RestingBooks>,
     newest_snapshot: Option<String>,
 }
 
@@ -68,6 +86,7 @@ fn acknowledged_writes_survive_kills() {
         random: Random::new(seed),
         totals: Totals::default(),
         books: Vec::new(),
+        resting: Vec::new(),
         newest_snapshot: None,
     };
     let started = Instant::now();
@@ -80,6 +99,8 @@ fn acknowledged_writes_survive_kills() {
     drop(server);
     eprintln!("{rounds} rounds in {:.1?}: {:#?}", started.elapsed(), run.totals);
     assert!(run.totals.fills > rounds, "almost nothing was traded");
+    assert!(run.totals.resting.filled_later > 0, "nothing that rested was filled");
+    assert!(run.totals.resting.cancelled > rounds, "almost nothing was cancelled");
 }
 
 impl Run {
@@ -90,8 +111,9 @@ impl Run {
         server: ServerProcess,
         end: fn(ServerProcess),
     ) -> ServerProcess {
-        let traders: Vec<_> =
-            (0..TRADER_COUNT).map(|number| bootstrap(data, &server, round, number)).collect();
+        let traders: Vec<_> = (0..TRADER_COUNT + RESTER_COUNT)
+            .map(|number| bootstrap(data, &server, round, number))
+            .collect();
         let mut sent = self.load_until(end, round, &traders, server);
         if self.random.below(KILLED_STARTS_ONE_IN) == 0 {
             self.totals.starts_killed += 1;
@@ -106,13 +128,21 @@ impl Run {
         let mut connection = Connection::open(server.address);
         self.send_again(&mut sent, &mut connection);
         self.replay(&sent, &mut connection);
-        for trader in &traders {
+        for trader in &traders[TRADER_COUNT..] {
+            let mut books = RestingBooks::of(trader, &sent);
+            books.check(&mut connection);
+            books.count(&mut self.totals.resting);
+            self.resting.push(books);
+        }
+        for trader in &traders[..TRADER_COUNT] {
             let books = Books::of(trader, &sent);
             books.check(&mut connection);
             self.totals.fills += books.fill_count();
             self.books.push(books);
         }
         self.random.pick(&self.books).expect("just pushed").check(&mut connection);
+        let earlier = self.random.below(self.resting.len());
+        self.resting[earlier].check(&mut connection);
         server
     }
 
@@ -135,31 +165,30 @@ impl Run {
         traders: &[Trader],
         server: ServerProcess,
     ) -> Vec<Sent> {
-        let mut connection = Connection::open(server.address);
-        let list = Request::get("/v1/markets?limit=200").key(&traders[0].key);
-        let markets: Vec<String> = connection
-            .done(&list)
-            .json()
-            .as_array()
-            .expect("a list")
-            .iter()
-            .map(|market| market["condition_id"].as_str().expect("text").into())
-            .collect();
+        let markets = lasting_markets(&mut Connection::open(server.address));
         let answers = ANSWERS_MIN + self.random.below(ANSWERS_MAX - ANSWERS_MIN);
         let delay = self.delay();
         let (answered, answers_seen) = channel();
         let sent: Vec<Sent> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..CONNECTION_COUNT)
+            let threads: Vec<_> = (0..CONNECTION_COUNT + RESTER_CONNECTION_COUNT)
                 .map(|number| {
+                    let rester = number.checked_sub(CONNECTION_COUNT);
+                    let trader = match rester {
+                        None => number % TRADER_COUNT,
+                        Some(rester) => TRADER_COUNT + rester % RESTER_COUNT,
+                    };
                     let load = Load {
                         address: server.address,
-                        trader: &traders[number % TRADER_COUNT],
+                        trader: &traders[trader],
                         label: format!("r{round}-c{number}"),
                         markets: &markets,
                         random: Random::new(self.random.next()),
                         answered: answered.clone(),
                     };
-                    scope.spawn(move || load.run())
+                    scope.spawn(move || match rester {
+                        None => load.run(),
+                        Some(_) => Rester::new(load).run(),
+                    })
                 })
                 .collect();
             drop(answered);
@@ -179,7 +208,7 @@ impl Run {
 
     /// Retries every unanswered order under the same names.
     fn send_again(&mut self, sent: &mut [Sent], connection: &mut Connection) {
-        let is_order = |kind: &Kind| matches!(kind, Kind::Trade | Kind::Batch);
+        let is_order = |kind: &Kind| matches!(kind, Kind::Trade | Kind::Batch | Kind::Place);
         for sent in sent.iter_mut().filter(|sent| sent.answer.is_none() && is_order(&sent.kind)) {
             let answer = connection.send(&sent.request);
             self.totals.orders_sent_again += 1;
@@ -189,9 +218,9 @@ impl Run {
         }
     }
 
-    /// Every filled order gets its first answer again, byte for byte.
+    /// Every order gets its first answer again, byte for byte, whatever became of it.
     fn replay(&mut self, sent: &[Sent], connection: &mut Connection) {
-        for sent in sent.iter().filter(|sent| sent.kind == Kind::Trade) {
+        for sent in sent.iter().filter(|sent| matches!(sent.kind, Kind::Trade | Kind::Place)) {
             let Some(first) = sent.answer.as_ref().filter(|answer| answer.status == 200) else {
                 continue;
             };
@@ -204,6 +233,15 @@ impl Run {
     fn delay(&mut self) -> Duration {
         Duration::from_micros(self.random.below(DELAY_MICROS_MAX) as u64)
     }
+}
+
+/// The markets without an end. The others may resolve, and the books know nothing of payouts.
+fn lasting_markets(connection: &mut Connection) -> Vec<String> {
+    let mut get = |path: &str| connection.done(&Request::get(path)).json();
+    let list = get("/v1/markets?limit=200");
+    let ids = list.as_array().expect("a list").iter().map(|market| &market["condition_id"]);
+    let ids = ids.map(|id| String::from(id.as_str().expect("text")));
+    ids.filter(|id| get(&format!("/v1/markets/{id}"))["end_date"].is_null()).collect()
 }
 
 /// Waits until the journal has no closed segments left: only the one being written and the prepared

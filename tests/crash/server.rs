@@ -49,6 +49,8 @@ fn command(data: &Path, wrapper: &[&str]) -> Command {
     command
         .args(&words[1..])
         .args(["serve", "--listen", "127.0.0.1:0", "--venue", "simulated"])
+        // The faster the books move, the more resting orders fill.
+        .args(["--venue-speed", "30"])
         .args(["--tier", "free=unlimited/unlimited/2/5", "--address-limits", "off"])
         .args(["--key-rate", "unlimited"])
         .args(["--journal-segment-bytes", &SEGMENT_BYTES.to_string()])

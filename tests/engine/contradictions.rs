@@ -117,7 +117,7 @@ fn an_impossible_fill_is_refused() {
             filled.levels.clear();
             filled.fill.quantity = shares(0);
         },
-        "order 133 is not what it took",
+        "order 133 takes nothing",
     );
     check_fill(
         3,
@@ -296,7 +296,7 @@ fn a_state_is_checked_right_before_the_check_event() {
 
 /// Damage to a history that no checksum detects.
 #[derive(Clone, Debug)]
-enum Damage {
+pub(crate) enum Damage {
     /// Eight bytes of a record change.
     Number { record: usize, at: usize, value: i64 },
     /// Eight bytes of a record are overwritten with those of another record.
@@ -309,7 +309,7 @@ enum Damage {
     Event { from: usize, record: usize },
 }
 
-fn damages() -> impl Strategy<Value = Damage> {
+pub(crate) fn damages() -> impl Strategy<Value = Damage> {
     let index = any::<usize>;
     let value = prop_oneof![
         prop::sample::select(vec![0, 1, -1, 64, i64::MAX, i64::MIN, (1 << 53) - 59]),
@@ -330,7 +330,7 @@ fn damages() -> impl Strategy<Value = Damage> {
 }
 
 /// The history after the damage; `None` if a record no longer decodes.
-fn damaged(records: &[Vec<u8>], damage: &Damage) -> Option<History> {
+pub(crate) fn damaged(records: &[Vec<u8>], damage: &Damage) -> Option<History> {
     let mut records = records.to_vec();
     let count = records.len();
     // Fields are aligned to four bytes, after the record's header.
@@ -369,7 +369,7 @@ fn damaged(records: &[Vec<u8>], damage: &Damage) -> Option<History> {
 }
 
 /// Reads everything that answers can show.
-fn read(state: &State) {
+pub(crate) fn read(state: &State) {
     for account in state.accounts() {
         account.ledger.cash();
         for position in account.positions {
@@ -378,7 +378,8 @@ fn read(state: &State) {
         }
         state.observe_account(account.id, 0);
         state.observe_keys(account.id);
-        for order in state.orders_of(account.id) {
+        let open = state.open_orders().filter(|row| row.placement.account == account.id);
+        for order in state.orders_of(account.id).chain(open) {
             let kept = state.order(order.placement.order).expect("an order of the account");
             let receipt = state.receipt(kept);
             receipt.fill.price();

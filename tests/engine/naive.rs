@@ -258,7 +258,8 @@ impl Naive {
         let value = levels.iter().fold(Ratio::ZERO, |sum, &(price, size)| {
             sum + Ratio::micros(price) * Ratio::micros(size)
         });
-        let slippage = slippage(order, levels[0].0, value)?;
+        let bounds = (order.expected_price, order.max_slippage_bps);
+        let slippage = slippage((order.is_buy, order.quantity), bounds, levels[0].0, value)?;
         let dollars = value * Ratio::whole(1_000_000);
         let notional = if order.is_buy { dollars.ceil() } else { dollars.floor() };
         let fee = levels.iter().map(|&level| level_fee(rate, exponent, level)).sum();
@@ -459,7 +460,7 @@ impl Market {
     }
 
     /// The outcome's own book, or the mirror of the other one's in a binary market.
-    fn book(&self, outcome: usize) -> Option<Book> {
+    pub(crate) fn book(&self, outcome: usize) -> Option<Book> {
         if let Some(book) = &self.books[outcome] {
             return Some(book.clone());
         }
@@ -492,7 +493,7 @@ impl Book {
     }
 }
 
-fn require(holds: bool, code: &'static str) -> Result<(), Outcome> {
+pub(crate) fn require(holds: bool, code: &'static str) -> Result<(), Outcome> {
     if holds { Ok(()) } else { Err(Outcome::Refused(code)) }
 }
 
@@ -502,7 +503,7 @@ fn per_share(dollars: Micros, shares: Micros) -> Micros {
 }
 
 /// shares × rate × (p(1−p))^exponent dollars, half to even at five decimals.
-fn level_fee(rate: Micros, exponent: i64, (price, size): (Micros, Micros)) -> Micros {
+pub(crate) fn level_fee(rate: Micros, exponent: i64, (price, size): (Micros, Micros)) -> Micros {
     let price = Ratio::micros(price);
     let weight = (0..exponent).fold(Ratio::ONE, |power, _| power * (price * (Ratio::ONE - price)));
     if rate == 0 {
@@ -514,14 +515,19 @@ fn level_fee(rate: Micros, exponent: i64, (price, size): (Micros, Micros)) -> Mi
 
 /// The slippage from the reference, in basis points rounded up, or a refusal if it is too much.
 /// `None` for a reference of 0.
-fn slippage(order: &Order, touch: Micros, value: Ratio) -> Result<Option<i128>, Outcome> {
-    let average = value / Ratio::micros(order.quantity);
-    let reference = Ratio::micros(order.expected_price.unwrap_or(touch));
-    let adverse = if order.is_buy { average - reference } else { reference - average };
-    let default_bound = order.expected_price.map(|_| 500);
-    let bound = order.max_slippage_bps.or(default_bound);
+pub(crate) fn slippage(
+    (is_buy, quantity): (bool, Micros),
+    (expected_price, max_slippage_bps): (Option<Micros>, Option<u16>),
+    touch: Micros,
+    value: Ratio,
+) -> Result<Option<i128>, Outcome> {
+    let average = value / Ratio::micros(quantity);
+    let reference = Ratio::micros(expected_price.unwrap_or(touch));
+    let adverse = if is_buy { average - reference } else { reference - average };
+    let default_bound = expected_price.map(|_| 500);
+    let bound = max_slippage_bps.or(default_bound);
     if reference == Ratio::ZERO {
-        require(!order.is_buy, "SLIPPAGE_EXCEEDED")?;
+        require(!is_buy, "SLIPPAGE_EXCEEDED")?;
         return Ok(None);
     }
     let bps = adverse / reference * Ratio::whole(10_000);

@@ -408,7 +408,8 @@ proptest! {
     }
 }
 
-fn check_record(bytes: &[u8]) {
+/// Bytes that decode are the bytes of what they decode to.
+pub(crate) fn check_record(bytes: &[u8]) {
     if let Ok((header, events)) = record::decode(bytes) {
         let mut again = Vec::new();
         record::encode(header, &events, &mut again);

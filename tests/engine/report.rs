@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use paperbourse::engine::State;
-use paperbourse::engine::event::{Event, OrderFilled};
+use paperbourse::engine::event::{Event, OrderFilled, OrderPlaced, RestingFilled};
+use paperbourse::engine::payload::PayloadFlaw;
 use paperbourse::engine::payout::PaidPosition;
 use paperbourse::engine::rejection::Rejection;
 use paperbourse::ids::OutcomeIndex;
@@ -36,6 +37,18 @@ pub(crate) fn code(rejection: &Rejection) -> &'static str {
         Rejection::CommentNotOwn => "COMMENT_NOT_OWN",
         Rejection::CommentLimitExceeded { .. } => "COMMENT_LIMIT_EXCEEDED",
         Rejection::AuthorLimitExceeded { .. } => "AUTHOR_LIMIT_EXCEEDED",
+        Rejection::Payload(PayloadFlaw::Expiration) => "INVALID_ORDER_EXPIRATION",
+        Rejection::Payload(PayloadFlaw::PostOnly) => "INVALID_POST_ONLY_ORDER_TYPE",
+        Rejection::Payload(_) => "INVALID_ORDER_PAYLOAD",
+        Rejection::OffTick { .. } => "INVALID_ORDER_MIN_TICK_SIZE",
+        Rejection::BelowMinimum { .. } => "INVALID_ORDER_MIN_SIZE",
+        Rejection::AmountTooSmall { .. } => "AMOUNT_TOO_SMALL",
+        Rejection::NotFilledWithinPrice { .. } | Rejection::AmountNotSpent { .. } => {
+            "FOK_ORDER_NOT_FILLED_ERROR"
+        }
+        Rejection::PostOnlyWouldCross { .. } => "INVALID_POST_ONLY_ORDER",
+        Rejection::OpenOrderLimitExceeded { .. } => "OPEN_ORDER_LIMIT_EXCEEDED",
+        Rejection::NotCancellable { .. } => "ORDER_NOT_CANCELLABLE",
         Rejection::Broken { .. } => "BROKEN",
     }
 }
@@ -60,6 +73,10 @@ pub(crate) fn refusal(rejection: &Rejection) -> String {
             format!("{code} needed {needed} available {available}")
         }
         Rejection::OutcomeNotFound { labels, .. } => format!("{code} of {}", labels.join(" ")),
+        Rejection::PostOnlyWouldCross { touch } => format!("{code} touch {touch}"),
+        Rejection::NotCancellable { status } => {
+            format!("{code} {}", status.as_str().to_lowercase())
+        }
         Rejection::Broken { rule } => format!("{code} {rule}"),
         _ => code.to_owned(),
     }
@@ -103,6 +120,20 @@ pub(crate) fn happened(state: &State, events: &[Event]) -> String {
             }
             Event::MarketIntroduced { .. } | Event::StateChecked { .. } => {}
             Event::OrderFilled(fill) => text += &filled(state, fill),
+            Event::OrderPlaced(order) => text += &placed(state, order),
+            Event::OrderAdmitted { order } => {
+                write!(text, "admitted O{} ", order.counter()).expect("a string grows");
+            }
+            Event::RestingFilled(filled) => text += &rested(filled),
+            Event::OrderEnded { order, reason, .. } => {
+                write!(text, "ended O{} {} ", order.counter(), reason.as_str().to_uppercase())
+                    .expect("a string grows");
+            }
+            Event::HeartbeatSet { account, interval_ms } => {
+                let interval = interval_ms.map_or("none".into(), |it| it.to_string());
+                write!(text, "heartbeat A{} {interval} ", account.counter())
+                    .expect("a string grows");
+            }
             Event::CommentAdded { comment, .. } => {
                 write!(text, "commented C{} ", comment.counter()).expect("a string grows");
             }
@@ -155,4 +186,34 @@ fn filled(state: &State, filled: &OrderFilled) -> String {
         filled.placement.order.counter(),
         receipt.outcome,
     )
+}
+
+/// An order that was placed, with what it took and what became of the rest.
+fn placed(state: &State, placed: &OrderPlaced) -> String {
+    let receipt = state.receipt(state.order(placed.placement.order).expect("it was placed"));
+    let life = receipt.life.as_deref().expect("such an order has a life");
+    let levels: Vec<String> =
+        placed.levels.iter().map(|level| format!("{}x{}", level.price, level.size)).collect();
+    let end = placed.end.map_or_else(|| "NONE".to_owned(), |end| end.as_str().to_uppercase());
+    format!(
+        "{} O{} taken {} notional {} fee {} cash {} remaining {} end {end} awaits {} levels {} \
+         slippage {} of {} ",
+        life.status().as_str().to_lowercase(),
+        receipt.order.counter(),
+        placed.fill.quantity,
+        placed.fill.notional,
+        placed.fill.fee,
+        placed.fill.balance,
+        life.remaining(),
+        if life.awaits_book { "YES" } else { "NO" },
+        levels.join(" "),
+        receipt.slippage_bps.map_or_else(|| "NONE".to_owned(), |bps| bps.to_string()),
+        receipt.outcome,
+    )
+}
+
+/// A fill of an open order, as `O1:quantity:notional:fee`.
+fn rested(filled: &RestingFilled) -> String {
+    let RestingFilled { order, fill, .. } = filled;
+    format!("fill O{}:{}:{}:{} ", order.counter(), fill.quantity, fill.notional, fill.fee)
 }

@@ -1,11 +1,12 @@
 //! From a state to rows and back. [`World`] already runs every scenario on restored states; the
 //! tests here restore rows that belong to no state.
 
-use paperbourse::engine::account::Ledger;
 use paperbourse::engine::command::{CreateKey, OrderNames, Owner, Trade, TradeOrder, WriteComment};
 use paperbourse::engine::comment::Comment;
+use paperbourse::engine::fill_log::FillLogRow;
 use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::{Key, KeyGrant, Permissions};
+use paperbourse::engine::ledger::Ledger;
 use paperbourse::engine::order::OrderRow;
 use paperbourse::engine::payout::{Decided, SettledMarket, Settlement};
 use paperbourse::engine::restore::{RestoreError, Restorer};
@@ -28,9 +29,11 @@ pub(crate) struct Rows<'a> {
     pub(crate) accounts: Vec<AccountRow<'a>>,
     keys: Vec<Key>,
     orders: Vec<OrderRow>,
+    pub(crate) open: Vec<OrderRow>,
     comments: Vec<Comment>,
     pub(crate) settlements: Vec<(AccountId, u32, Settlement)>,
     pub(crate) decisions: Vec<Decided>,
+    fill_logs: Vec<FillLogRow<'a>>,
 }
 
 impl<'a> Rows<'a> {
@@ -43,9 +46,11 @@ impl<'a> Rows<'a> {
             accounts: state.accounts().collect(),
             keys: state.keys().collect(),
             orders: finished.to_vec(),
+            open: state.open_orders().collect(),
             comments: state.comments().cloned().collect(),
             settlements: state.settlements().map(|(id, at, it)| (id, at, *it)).collect(),
             decisions: state.decisions().cloned().collect(),
+            fill_logs: state.fill_logs().collect(),
         }
     }
 
@@ -58,12 +63,16 @@ impl<'a> Rows<'a> {
         self.accounts.into_iter().try_for_each(|account| restorer.account(account))?;
         self.keys.into_iter().try_for_each(|key| restorer.key(key))?;
         self.orders.into_iter().try_for_each(|order| restorer.order(order))?;
+        self.open.into_iter().try_for_each(|order| restorer.open_order(order))?;
         self.comments.into_iter().try_for_each(|comment| restorer.comment(comment))?;
         for (account, position, settlement) in self.settlements {
             restorer.settlement(account, position, settlement)?;
         }
         for Decided { decision, at, .. } in self.decisions {
             restorer.decision(&decision, at)?;
+        }
+        for FillLogRow { account, began_after, fills } in self.fill_logs {
+            restorer.fill_log(account, began_after, fills.clone())?;
         }
         restorer.finish()
     }

@@ -1,15 +1,18 @@
 //! One shard, its markets, and a clock that the test moves.
 //!
 //! All events are encoded, decoded and applied to a second state that sees only these records. The
-//! two states must be equal after each record and decide every command alike. Every few records the
-//! second state is replaced by one restored from the rows of the first, so that all scenarios also
-//! run on restored states.
+//! two states must be equal after each record and decide every command alike. Every few records a
+//! third state is restored from the rows of the first, and must agree too, so that all scenarios
+//! also run on restored states. What a state remembers without journaling it is lost there, and
+//! only matches depend on that.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use paperbourse::engine::command::Identity;
-use paperbourse::engine::event::Event;
+use paperbourse::engine::command::{Identity, MatchOrders};
+use paperbourse::engine::event::{Event, Events};
+use paperbourse::engine::matching::{EVENTS_PER_VISIT_MAX, Matched};
 use paperbourse::engine::order::OrderRow;
 use paperbourse::engine::rejection::Rejection;
 use paperbourse::engine::{Command, Rules, State, Verdict};
@@ -17,6 +20,7 @@ use paperbourse::ids::{OutcomeIndex, Place, ShardId, Timestamp};
 use paperbourse::journal::record::{self, RecordHeader};
 use paperbourse::market::book::{Book, Ladder, Level};
 use paperbourse::market::catalogue::{MarketInfo, Outcome};
+use paperbourse::market::growth::Growth;
 use paperbourse::market::{MarketSnapshot, Markets};
 
 use crate::restore::Rows;
@@ -25,13 +29,17 @@ const SHARD: u8 = 5;
 const EPOCH: u64 = 7;
 /// The state's hash is recorded once per this many records.
 const RECORDS_PER_CHECK: u64 = 16;
-/// The second state is restored from rows once per this many records.
+/// The third state is restored from rows once per this many records.
 const RECORDS_PER_RESTORE: u64 = 5;
 
 pub(crate) struct World {
     pub(crate) state: State,
     /// Built from the decoded records.
     follower: State,
+    /// Restored from rows, and continued with the decoded records.
+    restored: State,
+    /// How much the levels of each outcome's books have grown.
+    growths: BTreeMap<(String, u8), Growth>,
     pub(crate) markets: Markets,
     pub(crate) rules: Rules,
     pub(crate) now: Timestamp,
@@ -47,6 +55,8 @@ impl World {
         Self {
             state: State::new(shard),
             follower: State::new(shard),
+            restored: State::new(shard),
+            growths: BTreeMap::new(),
             markets: Markets::new(),
             rules: Rules::default(),
             now: Timestamp::from_seconds(1_800_000_000),
@@ -87,7 +97,7 @@ impl World {
     /// Publishes the next book of an outcome.
     #[track_caller]
     pub(crate) fn publish(
-        &self,
+        &mut self,
         id: &str,
         outcome: OutcomeIndex,
         bids: Vec<Level>,
@@ -97,15 +107,62 @@ impl World {
         let market = self.markets.by_condition(id).unwrap_or_else(|| panic!("no market {id}"));
         let ladder = Ladder::from_levels(bids, asks).expect("levels of a book");
         let before = market.book(outcome).as_ref().map_or(0, |book| book.sequence);
+        let key = (id.to_owned(), outcome.0);
+        let growth = self.growths.entry(key).or_insert_with(|| Growth::starting_from(&ladder));
+        growth.replace(&ladder, self.now);
         let mut book = Book::new(ladder, self.now);
+        book.growth = growth.numbers();
         book.sequence = before + 1;
         book.stale = stale;
         self.markets.publish(&market, outcome, Arc::new(book));
     }
 
-    /// Decides a command in both states, and applies its events to both.
+    /// Decides a command in all states, and applies its events to them.
     #[track_caller]
     pub(crate) fn run<C>(&mut self, command: &C) -> Result<Verdict<C::Subject>, Rejection>
+    where
+        C: Command<Subject: PartialEq + Debug>,
+    {
+        self.decide(command, true)
+    }
+
+    /// Runs a match to its end, as the shard's runner would, and returns the events of each visit.
+    #[track_caller]
+    pub(crate) fn run_match(&mut self, mut command: MatchOrders) -> Vec<Events> {
+        let mut visits = Vec::new();
+        loop {
+            let verdict = self.decide(&command, false).expect("a match is not refused");
+            let (events, subject) = match verdict {
+                Verdict::Happens(events, subject) => (Some(events), subject),
+                Verdict::Already(subject) => (None, subject),
+            };
+            let Matched { fill_count, next } = MatchOrders::answer(&self.state, subject, true);
+            let is_fill = |event: &&Event| matches!(event, Event::RestingFilled(_));
+            assert_eq!(events.iter().flatten().filter(is_fill).count(), fill_count);
+            assert!(events.as_ref().is_none_or(|it| it.len() <= EVENTS_PER_VISIT_MAX));
+            visits.extend(events);
+            match next {
+                Some(next) => command.after = Some(next),
+                None => return visits,
+            }
+            assert!(visits.len() < 1_000, "a match that does not end");
+        }
+    }
+
+    /// Loses what is not journaled, as a restart does.
+    pub(crate) fn restart(&mut self) {
+        let restored = Rows::of(&self.state, &self.finished).restore();
+        self.state = restored.expect("rows of a state restore");
+        self.follower = self.state.clone();
+        self.restored = self.state.clone();
+    }
+
+    #[track_caller]
+    fn decide<C>(
+        &mut self,
+        command: &C,
+        is_known_to_rows: bool,
+    ) -> Result<Verdict<C::Subject>, Rejection>
     where
         C: Command<Subject: PartialEq + Debug>,
     {
@@ -115,10 +172,16 @@ impl World {
         let decide = |state: &State| state.decide(command, quote.as_ref(), self.now, &self.rules);
         let verdict = decide(&self.state);
         assert_eq!(decide(&self.follower), verdict, "the two states decide differently");
+        if is_known_to_rows {
+            assert_eq!(decide(&self.restored), verdict, "a restored state decides differently");
+        }
         let verdict = verdict?;
-        if let Verdict::Happens(events, _) = &verdict {
+        if let Verdict::Happens(events, subject) = &verdict {
             assert!(!events.is_empty(), "a command that happens has an event");
             self.record(events);
+            for state in [&mut self.state, &mut self.follower, &mut self.restored] {
+                C::remember(state, subject);
+            }
             if self.state.sequence().is_multiple_of(RECORDS_PER_CHECK) {
                 self.record(&[Event::StateChecked { hash: self.state.hash() }]);
             }
@@ -145,17 +208,25 @@ impl World {
         self.records.push(bytes);
 
         self.state.apply(events, place);
-        self.follower.apply(&read_events, place);
-        assert_eq!(self.follower.hash(), self.state.hash(), "hashes after record {sequence}");
-        assert_eq!(self.follower, self.state, "states after record {sequence}");
-        self.finished.extend(events.iter().filter_map(|event| match event {
-            Event::OrderFilled(fill) => self.state.order_row(fill.placement.order),
-            _ => None,
+        for (state, name) in [(&mut self.follower, "follower"), (&mut self.restored, "restored")] {
+            state.apply(&read_events, place);
+            assert_eq!(state.hash(), self.state.hash(), "{name}: hash after record {sequence}");
+            assert!(*state == self.state, "{name}: state after record {sequence}");
+        }
+        self.finished.extend(events.iter().filter_map(|event| {
+            let order = match event {
+                Event::OrderFilled(filled) => filled.placement.order,
+                Event::OrderPlaced(placed) => placed.placement.order,
+                Event::RestingFilled(filled) => filled.order,
+                Event::OrderEnded { order, .. } => *order,
+                _ => return None,
+            };
+            self.state.order_row(order).filter(|row| !row.is_open())
         }));
         if sequence.is_multiple_of(RECORDS_PER_RESTORE) {
             let restored = Rows::of(&self.state, &self.finished).restore();
-            self.follower = restored.expect("rows of a state restore");
-            assert_eq!(self.follower, self.state, "states restored after record {sequence}");
+            self.restored = restored.expect("rows of a state restore");
+            assert!(self.restored == self.state, "states restored after record {sequence}");
         }
     }
 }

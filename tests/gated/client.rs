@@ -1,6 +1,8 @@
 //! A client for one request. It only writes and reads bytes, so a test sees an answer at the moment
 //! the server sends it.
 
+use std::time::Duration;
+
 use paperbourse_test_support::{Request, Response};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
@@ -25,7 +27,7 @@ pub(crate) fn delete(path: impl Into<String>) -> Request {
     Request::delete(path)
 }
 
-/// An upgrade to the price socket.
+/// An upgrade to a socket.
 pub(crate) fn upgrade(path: impl Into<String>) -> Request {
     get(path)
         .header("connection", "upgrade")
@@ -78,6 +80,12 @@ impl Answer {
         let mut frame = vec![0x81, 0x80 | length.expect("a short frame"), 0, 0, 0, 0];
         frame.extend_from_slice(text.as_bytes());
         self.io.write_all(&frame).await.expect("the server reads");
+    }
+
+    /// Checks that no frame arrives while no task can continue.
+    pub(crate) async fn has_no_frame(&mut self) {
+        let early = tokio::time::timeout(Duration::from_millis(1), self.io.read_u8()).await;
+        assert!(early.is_err(), "a frame while the record is held");
     }
 
     /// The next frame that is not a ping.

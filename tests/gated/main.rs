@@ -10,7 +10,9 @@
 //! stalls.
 
 mod client;
+mod executions;
 mod keys;
+mod resting;
 mod settlement;
 mod trades;
 mod world;

@@ -21,7 +21,7 @@ fn buy(person: &Person, quantity: u32, client_order_id: &str) -> Request {
 }
 
 /// The id of the next order in the shard of this one.
-fn next_order(order: u64) -> u64 {
+pub(crate) fn next_order(order: u64) -> u64 {
     order + SHARD_COUNT as u64
 }
 
@@ -98,7 +98,12 @@ async fn a_trade_holds_back_all_that_shows_it_or_depends_on_it() {
 }
 
 /// Requests that do not depend on Ann's record are answered while it is held.
-async fn free_of_ann(held: &crate::world::Held<'_>, ann: &Person, bob: &Person, cat: &Person) {
+pub(crate) async fn free_of_ann(
+    held: &crate::world::Held<'_>,
+    ann: &Person,
+    bob: &Person,
+    cat: &Person,
+) {
     for path in ["/v1/health", "/v1/health/ready", "/v1/keys/tiers", "/v1/markets"] {
         held.answers(get(path), 200).await;
     }

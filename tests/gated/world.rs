@@ -4,6 +4,7 @@
 //! a millisecond ends exactly when no task can continue: a request without an answer by then waits
 //! for the disk, however fast or slow the machine is.
 
+use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,19 +17,21 @@ use paperbourse::engine::Rules;
 use paperbourse::http::connection::{Deadlines, serve_connection};
 use paperbourse::http::exchange::{ConnectionSlot, Exchange, Server, Worker};
 use paperbourse::http::handle::handle;
-use paperbourse::ids::{OutcomeIndex, Place, ShardId, Timestamp};
+use paperbourse::ids::{Place, ShardId, Timestamp};
 use paperbourse::journal::{Gate, Journal, JournalConfig, MemoryJournal};
 use paperbourse::limits::bucket::AccountRates;
 use paperbourse::limits::tier::{Tier, Tiers};
 use paperbourse::market::Markets;
-use paperbourse::market::book::{Book, Ladder, Level};
+use paperbourse::market::book::{Ladder, Level};
 use paperbourse::market::catalogue::{MarketInfo, MarketStatus, Outcome};
 use paperbourse::money::{Price, Shares};
+use paperbourse::service::matcher::Matcher;
 use paperbourse::service::settlement::Settler;
 use paperbourse::service::{Parts, Service, key_observer, key_table};
 use paperbourse::shard::Shards;
 use paperbourse::snapshot::Recovered;
-use paperbourse::venue::VenueStatus;
+use paperbourse::venue::feed::{Feed, MismatchPolicy};
+use paperbourse::venue::{BookReplaced, VenueChange, VenueEvent, VenueStatus};
 use paperbourse_test_support::{Request, Response};
 use serde_json::{Value, json};
 use tokio::io::{DuplexStream, duplex};
@@ -55,7 +58,7 @@ pub(crate) struct World {
     gate: Gate,
     journal: Arc<Journal>,
     worker: Arc<Worker>,
-    exchange: Arc<Exchange>,
+    feed: RefCell<Feed>,
     /// Has a key.
     pub(crate) ann: Person,
     /// Has a key, in the same shard as Ann.
@@ -92,15 +95,16 @@ impl World {
         let (memory, gate) = MemoryJournal::gated(&JournalConfig::default());
         gate.release();
         let journal = Arc::new(Journal::from(memory));
-        let exchange = Arc::new(exchange(issuer, &journal));
+        let (exchange, feed) = exchange(issuer, &journal);
+        let (exchange, feed) = (Arc::new(exchange), RefCell::new(feed));
         tokio::spawn({
             let exchange = exchange.clone();
             async move { exchange.fanout.run().await }
         });
         let server = Arc::new(Server::new(1_000));
-        server.open(exchange.clone());
+        server.open(exchange);
         let worker = Arc::new(Worker::new(server));
-        let mut world = Self { gate, journal, worker, exchange, ann, bob, cat, dan };
+        let mut world = Self { gate, journal, worker, feed, ann, bob, cat, dan };
         world.ann = world.bootstrapped(&world.ann).await;
         world.bob = world.bootstrapped(&world.bob).await;
         world.cat = world.bootstrapped(&world.cat).await;
@@ -155,14 +159,20 @@ impl World {
 
     /// Publishes a book with this best ask.
     pub(crate) fn publish_ask(&self, ask_micros: i64) {
-        publish(self.exchange.service.markets(), MARKET, ask_micros);
+        self.feed.borrow_mut().apply(at_this_time(book(MARKET, ask_micros)));
+    }
+
+    /// The same, and the orders that it reaches fill.
+    pub(crate) async fn cross(&self, ask_micros: i64) {
+        self.publish_ask(ask_micros);
+        until_idle().await;
     }
 
     /// The venue reports that Yes has won, and the settler runs until it has to wait.
     pub(crate) async fn resolve(&self) {
         let (status, payouts) = (MarketStatus::Resolved, vec![Price::ONE, Price::ZERO]);
         let resolved = MarketInfo { status, payouts, ..info(MARKET) };
-        self.exchange.service.markets().list(vec![resolved]).expect("few markets");
+        self.feed.borrow_mut().apply(at_this_time(VenueChange::Listed(vec![resolved])));
         until_idle().await;
     }
 }
@@ -241,11 +251,12 @@ pub(crate) fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is not a whole number"))
 }
 
-fn exchange(issuer: EmbeddedIssuer, journal: &Arc<Journal>) -> Exchange {
+fn exchange(issuer: EmbeddedIssuer, journal: &Arc<Journal>) -> (Exchange, Feed) {
     let markets = Arc::new(Markets::new());
+    let mut feed = Feed::new(markets.clone(), MismatchPolicy::Count);
     for id in [MARKET, OTHER_MARKET] {
-        markets.list(vec![info(id)]).expect("few markets");
-        publish(&markets, id, 500_000);
+        feed.apply(at_this_time(VenueChange::Listed(vec![info(id)])));
+        feed.apply(at_this_time(book(id, 500_000)));
     }
     let mut tiers = Tiers::default();
     tiers.set("free=unlimited/unlimited/2/5".parse().expect("limits of a tier"));
@@ -261,6 +272,7 @@ fn exchange(issuer: EmbeddedIssuer, journal: &Arc<Journal>) -> Exchange {
         key_observer(keys.clone(), tiers.clone()),
     ));
     tokio::spawn(Settler::new(markets.clone(), shards.clone(), journal, Vec::new()).run());
+    tokio::spawn(Matcher::new(markets.clone(), shards.clone(), Clock::System).run());
     let service = Service::new(Parts {
         markets,
         shards,
@@ -272,7 +284,7 @@ fn exchange(issuer: EmbeddedIssuer, journal: &Arc<Journal>) -> Exchange {
         address_rules: None,
         account_rates: AccountRates::UNLIMITED,
     });
-    Exchange::new(service, journal.clone(), VenueStatus::default())
+    (Exchange::new(service, journal.clone(), VenueStatus::default()), feed)
 }
 
 fn info(id: &str) -> MarketInfo {
@@ -281,11 +293,21 @@ fn info(id: &str) -> MarketInfo {
     MarketInfo::bare(id, outcomes)
 }
 
-fn publish(markets: &Markets, id: &str, ask_micros: i64) {
+fn at_this_time(change: VenueChange) -> VenueEvent {
+    VenueEvent { at: Timestamp::now(), change }
+}
+
+/// The book of Yes with this best ask.
+fn book(id: &str, ask_micros: i64) -> VenueChange {
     let level =
         |price| Level { price: Price::from_micros(price), size: Shares::from_micros(100_000_000) };
     let asks = vec![level(600_000), level(ask_micros)];
     let ladder = Ladder::from_levels(vec![level(400_000)], asks).expect("levels of a book");
-    let market = markets.by_condition(id).expect("the market is listed");
-    markets.publish(&market, OutcomeIndex(0), Arc::new(Book::new(ladder, Timestamp::now())));
+    VenueChange::Book(BookReplaced {
+        token_id: format!("{id}-Yes").into(),
+        ladder,
+        hash: None,
+        last_trade_price: None,
+        tick: None,
+    })
 }

@@ -5,7 +5,7 @@ use paperbourse_test_support::{Request, Response};
 use serde_json::{Value, json};
 
 use super::expect::{check_error, check_invalid};
-use super::recording::{buy, sell};
+use super::recording::{buy, limit, sell};
 use super::server::{Account, shared};
 
 fn send(account: &Account<'_>, orders: &[Value], name: &str) -> Response {
@@ -36,6 +36,31 @@ fn entries_are_independent_and_keep_their_order() {
     assert_eq!(column(&answer, "order_id")[1], 0);
     assert_eq!(column(&answer, "client_order_id")[4], "last");
     assert_eq!(account.balance(), "996.42");
+}
+
+#[test]
+fn a_batch_takes_orders_of_any_kind() {
+    let account = shared().account();
+    let mut post_only = limit("BUY", 10, "0.6");
+    post_only["post_only"] = json!(true);
+    let mut by_amount = buy(1);
+    by_amount["quantity"] = Value::Null;
+    by_amount["amount"] = json!(5);
+    let mut unsized_order = limit("BUY", 10, "0.4");
+    unsized_order["quantity"] = Value::Null;
+    let orders = [buy(10), limit("BUY", 10, "0.4"), post_only, by_amount, unsized_order];
+    let first = send(&account, &orders, "mixed").ok(200);
+    assert_eq!(column(&first, "status"), ["FILLED", "PENDING", "REJECTED", "FILLED", "REJECTED"]);
+    assert_eq!(column(&first, "order_type"), ["market", "limit", "limit", "market", "limit"]);
+    assert_eq!(column(&first, "quantity"), ["10", "10", "10", "10", "0"]);
+    let errors = column(&first, "error");
+    assert_eq!(errors[2], "INVALID_POST_ONLY_ORDER");
+    assert_eq!(errors[4], "INVALID_ORDER_PAYLOAD");
+    let again = send(&account, &orders, "mixed").ok(200);
+    let is_replay =
+        [true, true, false, true, false].map(|flag| if flag { json!(true) } else { Value::Null });
+    assert_eq!(column(&again, "is_replay"), is_replay.iter().collect::<Vec<_>>());
+    assert_eq!(account.balance(), "990");
 }
 
 #[test]
@@ -106,7 +131,7 @@ fn the_tier_caps_the_batch() {
 fn a_malformed_entry_stops_the_whole_batch() {
     let account = shared().account();
     let mut other_kind = buy(1);
-    other_kind["price"] = json!("0.5");
+    other_kind["price"] = json!("5");
     let orders = [buy(1), json!({"side": "UP"}), json!(7), buy(0), other_kind];
     check_invalid(
         &send(&account, &orders, "two words"),
@@ -118,7 +143,7 @@ fn a_malformed_entry_stops_the_whole_batch() {
             "body.orders.1.quantity: missing",
             "body.orders.2: model_attributes_type",
             "body.orders.3.quantity: greater_than",
-            "body.orders.4.price: unsupported",
+            "body.orders.4.price: less_than_equal",
         ],
     );
     assert_eq!(account.balance(), "1000");

@@ -101,7 +101,9 @@ fn a_token_is_accepted_where_the_contract_says() {
         shared().send(&request.bearer(&account.token)).ok(status);
     }
     for request in [
+        Request::post("/v1/orders", &buy(1)),
         Request::post("/v1/orders/batch", &json!({"orders": [buy(1)]})),
+        Request::delete("/v1/cancel-all"),
         Request::post("/v1/prices/batch", &json!({"market_ids": [PLAIN]})),
         Request::get("/v1/orders"),
         Request::get(format!("/v1/orders/{order_id}")),

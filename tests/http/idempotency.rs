@@ -110,7 +110,11 @@ fn an_empty_name_is_no_name() {
 #[test]
 fn two_headers_are_refused() {
     let account = shared().account();
-    for (path, body) in [("/trade", buy(10)), ("/v1/orders/batch", json!({"orders": [buy(10)]}))] {
+    for (path, body) in [
+        ("/trade", buy(10)),
+        ("/v1/orders", buy(10)),
+        ("/v1/orders/batch", json!({"orders": [buy(10)]})),
+    ] {
         let request = Request::post(path, &body).header("idempotency-key", "one");
         let response = account.send(request.header("idempotency-key", "two"));
         check_invalid(&response, &["header.idempotency-key: string_pattern_mismatch"]);

@@ -7,10 +7,12 @@
 
 mod addresses;
 mod batches;
+mod cancels;
 mod comments;
 mod connections;
 mod credentials;
 mod descriptors;
+mod executions;
 mod expect;
 mod flood;
 mod full_disk;
@@ -25,6 +27,7 @@ mod malformed;
 mod markets;
 mod order_of_checks;
 mod orders;
+mod placing;
 mod recording;
 mod records;
 mod secrets;

@@ -47,9 +47,14 @@ fn bodies_that_are_not_json() {
         (very_deep.as_bytes(), "json_invalid"),
         (b"nonsense", "json_invalid"),
     ];
-    for path in
-        ["/trade", "/v1/keys", "/v1/orders/batch", "/v1/prices/batch", "/trades/64/comments"]
-    {
+    for path in [
+        "/trade",
+        "/v1/keys",
+        "/v1/orders",
+        "/v1/orders/batch",
+        "/v1/prices/batch",
+        "/trades/64/comments",
+    ] {
         let check = |body: &[u8], kind: &str| {
             println!("{path} {}", String::from_utf8_lossy(&body[..body.len().min(80)]));
             let response = account.send(Request::new("POST", path).body(body));
@@ -160,9 +165,11 @@ fn unsupported_methods() {
         ("PATCH", "/v1/keys/64/rotate", "POST"),
         ("POST", "/v1/keys/tiers", "GET, HEAD"),
         ("GET", "/v1/keys/ws-token", "POST"),
-        ("POST", "/v1/orders", "GET, HEAD"),
+        ("DELETE", "/v1/orders", "GET, HEAD, POST"),
         ("GET", "/v1/orders/batch", "POST"),
-        ("DELETE", "/v1/orders/64", "GET, HEAD"),
+        ("POST", "/v1/orders/64", "GET, HEAD, DELETE"),
+        ("GET", "/v1/cancel-all", "POST, DELETE"),
+        ("POST", "/v1/cancel-market-orders", "DELETE"),
         ("GET", "/v1/prices/batch", "POST"),
         ("POST", "/v1/markets", "GET, HEAD"),
         ("POST", "/v1/markets/x", "GET, HEAD"),

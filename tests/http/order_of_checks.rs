@@ -169,6 +169,90 @@ fn rules_of_a_trade() {
     Refused(400, "SLIPPAGE_EXCEEDED").check(&account.post("/trade", &slipping));
 }
 
+/// A limit order that breaks every rule, with these fields changed.
+fn broken(market: &str, outcome: &str, fields: &Value) -> Request {
+    let mut order = json!({"market_id": market, "outcome": outcome, "side": "SELL",
+        "order_type": "limit", "quantity": 1, "price": "0.505", "time_in_force": "FAK",
+        "expected_price": 0.3, "max_slippage_bps": 0});
+    for (name, value) in fields.as_object().unwrap() {
+        order[name] = value.clone();
+    }
+    Request::post("/v1/orders", &order)
+}
+
+/// A post-only purchase that would fill.
+fn crossing() -> Value {
+    json!({"post_only": true, "side": "BUY", "quantity": 10, "price": "0.6",
+        "time_in_force": "GTC"})
+}
+
+/// The rules of an order of any kind, in the same way.
+#[test]
+fn rules_of_an_order() {
+    // No order of any account may rest.
+    let server = Server::unlimited_with(&["--open-orders", "0"]);
+    let account = server.account();
+    let taken = Request::post("/v1/orders", &buy(1)).header("idempotency-key", "taken");
+    account.send(taken).ok(200);
+    let reused = broken("0xnone", "Maybe", &json!({"amount": 1}));
+    let check = |request: Request, status, code| {
+        Refused(status, code).check(&account.send(request));
+    };
+    check(reused.header("idempotency-key", "taken"), 409, "IDEMPOTENCY_KEY_REUSE");
+    for (fields, code) in [
+        (json!({"amount": 1}), "INVALID_ORDER_PAYLOAD"),
+        (json!({"quantity": null}), "INVALID_ORDER_PAYLOAD"),
+        (json!({"price": null}), "INVALID_ORDER_PAYLOAD"),
+        (json!({"time_in_force": "GTD", "expiration": 1}), "INVALID_ORDER_EXPIRATION"),
+        (json!({"post_only": true}), "INVALID_POST_ONLY_ORDER_TYPE"),
+    ] {
+        check(broken("0xnone", "Maybe", &fields), 400, code);
+    }
+    check(broken("0xnone", "Maybe", &json!({})), 404, "MARKET_NOT_FOUND");
+    check(broken(PAUSED, "Maybe", &json!({})), 404, "OUTCOME_NOT_FOUND");
+    check(broken(PAUSED, "Yes", &json!({})), 400, "MARKET_CLOSED");
+    for (fields, status, code) in [
+        (json!({}), 400, "INVALID_ORDER_MIN_TICK_SIZE"),
+        (json!({"price": "0.5"}), 400, "ORDER_BELOW_MIN_SIZE"),
+        (json!({"price": "0.5", "quantity": 10}), 503, "VENUE_UNAVAILABLE"),
+    ] {
+        check(broken(BOOKLESS, "Yes", &fields), status, code);
+    }
+    let mut sale = crossing();
+    sale["side"] = json!("SELL");
+    sale["price"] = json!("0.4");
+    check(broken(PLAIN, "Yes", &sale), 400, "INSUFFICIENT_POSITION");
+    check(broken(PLAIN, "Yes", &crossing()), 400, "OPEN_ORDER_LIMIT_EXCEEDED");
+}
+
+/// The last rules of an order: what the book offers, and what the account can pay.
+#[test]
+fn rules_of_an_order_that_could_fill() {
+    let account = shared().account();
+    let market = |quantity: Value, amount: Value, price: Value| {
+        json!({"side": "BUY", "order_type": "market", "time_in_force": "FOK",
+            "quantity": quantity, "amount": amount, "price": price})
+    };
+    let resting = |price: &str| {
+        let (side, quantity) = ("BUY", 5_000);
+        json!({"side": side, "quantity": quantity, "time_in_force": "GTC", "price": price})
+    };
+    let (none, many, cap) = (Value::Null, json!(5_000), json!("0.5"));
+    for (fields, code) in [
+        (crossing(), "POST_ONLY_WOULD_CROSS"),
+        (market(many.clone(), none.clone(), none.clone()), "INSUFFICIENT_LIQUIDITY"),
+        (market(many.clone(), none.clone(), cap.clone()), "FOK_ORDER_NOT_FILLED_ERROR"),
+        (market(none.clone(), many.clone(), none.clone()), "INSUFFICIENT_LIQUIDITY"),
+        (market(none.clone(), many, cap), "FOK_ORDER_NOT_FILLED_ERROR"),
+        (market(none.clone(), json!("0.00001"), none), "INVALID_QUANTITY"),
+        (resting("0.99"), "SLIPPAGE_EXCEEDED"),
+        (resting("0.4"), "INSUFFICIENT_BALANCE"),
+    ] {
+        Refused(400, code).check(&account.send(broken(PLAIN, "Yes", &fields)));
+    }
+    assert_eq!(account.balance(), "1000");
+}
+
 fn trade(order: &Value) -> Request {
     Request::post("/trade", order)
 }

@@ -48,6 +48,12 @@ pub(crate) fn sell(quantity: i64) -> Value {
     json!({"market_id": PLAIN, "outcome": "Yes", "side": "SELL", "quantity": quantity})
 }
 
+/// A limit order for the same outcome.
+pub(crate) fn limit(side: &str, quantity: i64, price: &str) -> Value {
+    json!({"market_id": PLAIN, "outcome": "Yes", "side": side, "order_type": "limit",
+           "quantity": quantity, "price": price})
+}
+
 /// Writes the recording into a folder.
 pub(crate) fn write(folder: &Path) {
     fs::create_dir_all(folder.join("gamma")).unwrap();

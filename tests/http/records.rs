@@ -178,6 +178,12 @@ fn order_rows() {
             ("fee", Decimal),
             ("cancelled_at", Null),
             ("cancelled_reason", Null),
+            ("expires_at", Null),
+            ("filled_quantity", Decimal),
+            ("remaining_quantity", Decimal),
+            ("making_amount", Decimal),
+            ("taking_amount", Decimal),
+            ("trade_ids", List),
         ],
     );
     let list = account.get("/v1/orders").ok(200);
@@ -215,6 +221,13 @@ fn batch_rows() {
             ("account_balance", Decimal),
             ("position", Object),
             ("client_order_id", Null),
+            ("time_in_force", Text),
+            ("limit_price", Null),
+            ("filled_quantity", Decimal),
+            ("remaining_quantity", Decimal),
+            ("making_amount", Decimal),
+            ("taking_amount", Decimal),
+            ("trade_ids", List),
         ],
     );
     check_fields(
@@ -259,6 +272,8 @@ fn balance_and_positions() {
             ("unrealized_pnl", Decimal),
             ("total_value", Decimal),
             ("starting_balance", Decimal),
+            ("reserved", Decimal),
+            ("available", Decimal),
         ],
     );
     assert_eq!(

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use paperbourse_test_support::{Request, Response};
 use serde_json::{Value, json};
 
-use super::recording::{BOOKLESS, PAUSED, PLAIN, WITH_FEE, buy, sell, token_id};
+use super::recording::{BOOKLESS, PAUSED, PLAIN, WITH_FEE, buy, limit, sell, token_id};
 use super::server::{Server, shared};
 
 /// The fields that differ from run to run.
-const CHANGING: [&str; 14] = [
+const CHANGING: [&str; 16] = [
     "id",
     "order_id",
     "account_id",
@@ -19,6 +19,8 @@ const CHANGING: [&str; 14] = [
     "last_used_at",
     "created_by",
     "filled_at",
+    "cancelled_at",
+    "trade_ids",
     "token",
     "timestamp",
     "version",
@@ -63,10 +65,11 @@ fn redacted(text: &str) -> String {
         out.push_str(field);
         rest = value;
         let name = field[..colon].rsplit('"').next().unwrap_or_default();
-        let is_scalar = !value.starts_with(['{', '[', 'n']);
+        let is_scalar = !value.starts_with(['{', '[', 'n']) || name == "trade_ids";
         if CHANGING.contains(&name) && is_scalar {
             let end = match value.strip_prefix('"') {
                 Some(inner) => inner.find('"').unwrap() + 2,
+                None if name == "trade_ids" => value.find(']').unwrap() + 1,
                 None => value.find([',', '}']).unwrap(),
             };
             write!(out, "[{name}]").unwrap();
@@ -127,6 +130,34 @@ fn orders() {
     transcript.note("GET /v1/orders", &account.get("/v1/orders?limit=2"));
     transcript.note("GET /v1/account/balance", &account.get("/v1/account/balance"));
     transcript.note("GET /v1/account/positions", &account.get("/v1/account/positions"));
+    insta::assert_snapshot!(transcript.0);
+}
+
+#[test]
+fn resting_orders() {
+    let account = shared().account();
+    let mut transcript = Transcript::default();
+    let mut order = limit("BUY", 150, "0.5");
+    order["client_order_id"] = json!("mine");
+    let placed = account.post("/v1/orders", &order);
+    transcript.note("POST /v1/orders", &placed);
+    transcript.note("POST /v1/orders, again", &account.post("/v1/orders", &order));
+    let mut killed = limit("BUY", 150, "0.5");
+    killed["time_in_force"] = json!("IOC");
+    transcript.note("POST /v1/orders, in part", &account.post("/v1/orders", &killed));
+    transcript.note("POST /v1/orders, a trade", &account.post("/v1/orders", &buy(10)));
+    let path = format!("/v1/orders/{}", placed.json()["order_id"]);
+    transcript.note("GET /v1/orders/{id}", &account.get(&*path));
+    transcript.note("DELETE /v1/orders/{id}", &account.delete(&*path));
+    transcript.note("DELETE /v1/orders/{id}, again", &account.delete(&*path));
+    let unconfirmed = account.post("/v1/cancel-all", &json!({}));
+    transcript.note("POST /v1/cancel-all", &unconfirmed);
+    transcript.note("DELETE /v1/cancel-all", &account.delete("/v1/cancel-all"));
+    let in_market = account.delete("/v1/cancel-market-orders");
+    transcript.note("DELETE /v1/cancel-market-orders", &in_market);
+    let mut post_only = limit("BUY", 10, "0.6");
+    post_only["post_only"] = json!(true);
+    transcript.note("POST /v1/orders, crossing", &account.post("/v1/orders", &post_only));
     insta::assert_snapshot!(transcript.0);
 }
 

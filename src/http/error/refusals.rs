@@ -6,6 +6,7 @@ use super::ApiError;
 use crate::auth::identity::{TokenError, TokenFlaw};
 use crate::auth::key_table::KeyError;
 use crate::auth::policy::PolicyError;
+use crate::engine::payload::PayloadFlaw;
 use crate::engine::rejection::Rejection;
 use crate::limits::retry_after_seconds;
 use crate::service::{Denied, ServiceError};
@@ -77,6 +78,22 @@ impl From<Rejection> for ApiError {
             Rejection::InsufficientLiquidity { .. } => (S::BAD_REQUEST, "INSUFFICIENT_LIQUIDITY"),
             Rejection::SlippageExceeded { .. } => (S::BAD_REQUEST, "SLIPPAGE_EXCEEDED"),
             Rejection::InsufficientBalance { .. } => (S::BAD_REQUEST, "INSUFFICIENT_BALANCE"),
+            Rejection::Payload(flaw) => (S::BAD_REQUEST, payload_code(*flaw)),
+            Rejection::OffTick { .. } => (S::BAD_REQUEST, "INVALID_ORDER_MIN_TICK_SIZE"),
+            Rejection::BelowMinimum { .. } => (S::BAD_REQUEST, "INVALID_ORDER_MIN_SIZE"),
+            Rejection::AmountTooSmall { .. } => (S::BAD_REQUEST, "INVALID_QUANTITY"),
+            Rejection::NotFilledWithinPrice { .. }
+            | Rejection::AmountNotSpent { price: Some(_), .. } => {
+                (S::BAD_REQUEST, "FOK_ORDER_NOT_FILLED_ERROR")
+            }
+            Rejection::AmountNotSpent { price: None, .. } => {
+                (S::BAD_REQUEST, "INSUFFICIENT_LIQUIDITY")
+            }
+            Rejection::PostOnlyWouldCross { .. } => (S::BAD_REQUEST, "INVALID_POST_ONLY_ORDER"),
+            Rejection::OpenOrderLimitExceeded { .. } => {
+                (S::BAD_REQUEST, "OPEN_ORDER_LIMIT_EXCEEDED")
+            }
+            Rejection::NotCancellable { .. } => (S::BAD_REQUEST, "ORDER_NOT_CANCELLABLE"),
             Rejection::AccountNotFound => (S::NOT_FOUND, "ACCOUNT_NOT_FOUND"),
             Rejection::KeyNotFound => (S::NOT_FOUND, "KEY_NOT_FOUND"),
             Rejection::BootstrapNotAllowed => (S::BAD_REQUEST, "BOOTSTRAP_NOT_ALLOWED"),
@@ -99,6 +116,18 @@ impl From<Rejection> for ApiError {
         };
         let retry_after_seconds = (status == S::SERVICE_UNAVAILABLE).then_some(1);
         Self { retry_after_seconds, ..Self::new(status, code, sentence(&rejection.to_string())) }
+    }
+}
+
+const fn payload_code(flaw: PayloadFlaw) -> &'static str {
+    match flaw {
+        PayloadFlaw::NoSize
+        | PayloadFlaw::TwoSizes
+        | PayloadFlaw::AmountNotTaken
+        | PayloadFlaw::NoPrice
+        | PayloadFlaw::MarketGtd => "INVALID_ORDER_PAYLOAD",
+        PayloadFlaw::Expiration => "INVALID_ORDER_EXPIRATION",
+        PayloadFlaw::PostOnly => "INVALID_POST_ONLY_ORDER_TYPE",
     }
 }
 

@@ -1,6 +1,8 @@
 use super::*;
 use crate::engine::command::TradeOrder;
+use crate::engine::payload::PayloadFlaw;
 use crate::engine::rejection::Rejection;
+use crate::engine::terms::OrderStatus;
 use crate::http::operation::Verb;
 use crate::http::operations::trade::read_trade;
 use crate::ids::Timestamp;
@@ -9,13 +11,17 @@ use crate::money::{Price, Shares, Usd};
 
 /// Status, headers and body of one error, as a client sees them.
 fn shown(error: ApiError) -> String {
+    let header_code = error.header_code();
     let Reply { status, body, headers } = error.into_reply();
     let parsed: serde_json::Value = serde_json::from_slice(&body).unwrap();
-    assert_eq!(parsed["error"], headers[CODE_HEADER].to_str().unwrap());
+    assert_eq!(headers[CODE_HEADER], header_code);
     if !parsed["detail"].is_array() {
         assert_eq!(parsed["detail"], parsed["message"]);
     }
     let mut text = status.as_u16().to_string();
+    if parsed["error"] != header_code {
+        text += &[" ", CODE_HEADER.as_str(), ": ", header_code].concat();
+    }
     for name in [RETRY_AFTER, ALLOW, CONNECTION, WWW_AUTHENTICATE] {
         if let Some(value) = headers.get(&name) {
             text += &[" ", name.as_str(), ": ", value.to_str().unwrap()].concat();
@@ -53,6 +59,7 @@ fn errors_of_the_edge() {
         invalid.into(),
         malformed.into(),
         ApiError::batch_limit_exceeded(6, 5),
+        ApiError::confirmation_required(),
         ApiError::token_not_found(),
         ApiError::book_unavailable(),
         ApiError::upgrade_required(),
@@ -66,6 +73,8 @@ fn errors_of_the_edge() {
 #[test]
 fn rejections_of_the_engine() {
     let shares = Shares::from_micros;
+    let price = Price::from_micros(505_000);
+    let offered = Usd::from_micros(8);
     let rejections = vec![
         Rejection::NameReused,
         Rejection::MarketNotFound { market_id: "0x\"a".into() },
@@ -87,6 +96,22 @@ fn rejections_of_the_engine() {
             needed: Usd::from_micros(5_300_001),
             available: Usd::from_micros(5_300_000),
         },
+        Rejection::Payload(PayloadFlaw::NoSize),
+        Rejection::Payload(PayloadFlaw::TwoSizes),
+        Rejection::Payload(PayloadFlaw::AmountNotTaken),
+        Rejection::Payload(PayloadFlaw::NoPrice),
+        Rejection::Payload(PayloadFlaw::MarketGtd),
+        Rejection::Payload(PayloadFlaw::Expiration),
+        Rejection::Payload(PayloadFlaw::PostOnly),
+        Rejection::OffTick { price, tick: Price::from_micros(10_000) },
+        Rejection::BelowMinimum { asked: shares(4_000_000), quantity_min: shares(5_000_000) },
+        Rejection::AmountTooSmall { amount: Usd::from_micros(1) },
+        Rejection::NotFilledWithinPrice { available: shares(7), asked: shares(8), price },
+        Rejection::AmountNotSpent { offered, amount: Usd::from_micros(9), price: None },
+        Rejection::AmountNotSpent { offered, amount: Usd::from_micros(9), price: Some(price) },
+        Rejection::PostOnlyWouldCross { touch: price },
+        Rejection::OpenOrderLimitExceeded { open_orders_max: 1_000 },
+        Rejection::NotCancellable { status: OrderStatus::Filled },
         Rejection::AccountNotFound,
         Rejection::KeyNotFound,
         Rejection::BootstrapNotAllowed,

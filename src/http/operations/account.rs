@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::trade::MARKET_ID_CHARACTERS_MAX;
+use super::order_fields::MARKET_ID_CHARACTERS_MAX;
 use crate::engine::payout::Settlement;
 use crate::engine::view::{SettlementFilter, SettlementPage, SettlementRow};
 use crate::http::call::{Answer, Call};
@@ -72,6 +72,10 @@ struct BalanceAnswer {
     unrealized_pnl: Decimal,
     total_value: Decimal,
     starting_balance: Decimal,
+    /// The part of the balance that open orders hold back.
+    reserved: Decimal,
+    /// The rest of it.
+    available: Decimal,
 }
 
 #[derive(Serialize)]
@@ -119,6 +123,8 @@ impl BalanceAnswer {
             unrealized_pnl: balance.profit().into(),
             total_value: balance.total().into(),
             starting_balance: balance.ledger.granted.into(),
+            reserved: balance.ledger.reserved.into(),
+            available: balance.ledger.available().into(),
         }
     }
 }
@@ -184,7 +190,7 @@ fn result(payout_per_share: Price) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::account::Ledger;
+    use crate::engine::ledger::Ledger;
     use crate::engine::position::Position;
     use crate::engine::view;
     use crate::http::invalid::tests::errors_of;
@@ -295,12 +301,18 @@ mod tests {
     #[test]
     fn a_balance_counts_positions() {
         let usd = |dollars: i64| Usd::from_micros(dollars * 1_000_000);
-        let ledger = Ledger { granted: usd(1_000), purchases: usd(300), ..Ledger::default() };
+        let ledger = Ledger {
+            granted: usd(1_000),
+            purchases: usd(300),
+            reserved: usd(40),
+            ..Ledger::default()
+        };
         let balance = Balance { ledger, position_value: usd(250) };
         assert_eq!(
             serde_json::to_string(&BalanceAnswer::of(&balance)).unwrap(),
             "{\"balance\":\"700\",\"currency\":\"USD\",\"unrealized_pnl\":\"-50\",\
-             \"total_value\":\"950\",\"starting_balance\":\"1000\"}"
+             \"total_value\":\"950\",\"starting_balance\":\"1000\",\"reserved\":\"40\",\
+             \"available\":\"660\"}"
         );
     }
 }

@@ -1,42 +1,42 @@
-//! `POST /v1/orders/batch`: market orders that succeed or fail independently.
+//! `POST /v1/orders/batch`: orders that succeed or fail independently.
 
 use serde::Serialize;
 
-use super::trade::{IDEMPOTENCY_KEY, read_idempotency_key, read_order};
+use super::order_fields::{IDEMPOTENCY_KEY, read_idempotency_key};
+use super::orders::answer::OrderAnswer;
+use super::orders::place::{count_placed, read_new_order};
+use super::trade::read_order;
 use crate::engine::command::{OrderNames, TradeOrder};
 use crate::engine::idempotency::NameHash;
 use crate::engine::order::OrderReceipt;
+use crate::engine::payload::NewOrder;
+use crate::engine::terms::OrderKind;
 use crate::http::call::{Answer, Call};
 use crate::http::error::ApiError;
 use crate::http::fields::Fields;
 use crate::http::invalid::{FieldError, Invalid, Location, unless_invalid};
 use crate::http::json::read::{Object, RawText};
-use crate::http::json::value::{Decimal, Time};
+use crate::http::json::value::Decimal;
 use crate::http::reply::Reply;
-use crate::service::{OrderRequest, PositionStatus};
+use crate::service::PlaceRequest;
 
 /// The most entries of a batch, whatever the caller's tier allows.
 pub const BATCH_ENTRIES_MAX: usize = 100;
 
-/// Fields of an entry that belong to other kinds of orders.
-const OTHER_KINDS: [&str; 3] = ["order_type", "price", "amount"];
+/// An entry with one of these fields is read as `POST /v1/orders` reads it, any other one as
+/// `POST /trade` does.
+const FIELDS_OF_ANY_KIND: [&str; 5] =
+    ["order_type", "price", "amount", "time_in_force", "post_only"];
 
 pub(in crate::http) async fn place_batch(call: &Call<'_>) -> Answer {
     let requests = read_batch(&call.body, call.header(&IDEMPOTENCY_KEY).as_deref())?;
-    let outcomes = call.service().trade_all(&call.caller, &requests, call.context).await?;
-    let metrics = call.metrics;
-    let outcomes: Vec<_> = outcomes
-        .into_iter()
-        .map(|outcome| {
-            match &outcome {
-                Ok((_, false)) => metrics.orders_filled.increment(),
-                Ok((_, true)) => metrics.orders_replayed.increment(),
-                Err(_) => metrics.orders_rejected.increment(),
-            }
-            outcome.map_err(ApiError::from)
-        })
-        .collect();
-    Ok(Reply::ok(&BatchAnswer::of(&requests, &outcomes)))
+    let outcomes = call.service().place_all(&call.caller, &requests, call.context).await?;
+    let outcomes = outcomes.into_iter().map(|outcome| {
+        let outcome = outcome.map_err(ApiError::from);
+        count_placed(call.metrics, &outcome);
+        outcome
+    });
+    Ok(Reply::ok(&BatchAnswer::of(&requests, &outcomes.collect::<Vec<_>>())))
 }
 
 /// Reads the body and the `Idempotency-Key` header, and returns the entries in order. The header
@@ -46,7 +46,7 @@ pub(in crate::http) async fn place_batch(call: &Call<'_>) -> Answer {
 pub fn read_batch(
     body: &[u8],
     idempotency_key: Option<&[u8]>,
-) -> Result<Vec<OrderRequest>, Invalid> {
+) -> Result<Vec<PlaceRequest>, Invalid> {
     let mut errors = Vec::new();
     let header = read_idempotency_key(idempotency_key, &mut errors);
     let entries = match Object::of_body(body) {
@@ -72,7 +72,7 @@ pub fn read_batch(
                 (None, None) => None,
             };
             let names = OrderNames::new(name, client_order_id);
-            Some(OrderRequest { order, names })
+            Some(PlaceRequest { order, names })
         });
         read.collect()
     });
@@ -83,7 +83,7 @@ fn read_entry(
     entry: RawText<'_>,
     location: Location,
     errors: &mut Vec<FieldError>,
-) -> Option<(TradeOrder, Option<Box<str>>)> {
+) -> Option<(NewOrder, Option<Box<str>>)> {
     let object = match Object::of_value(entry, &location) {
         Ok(object) => object,
         Err(error) => {
@@ -92,16 +92,30 @@ fn read_entry(
         }
     };
     let mut fields = Fields::new(object, location, errors);
-    let mut is_other_kind = false;
-    for name in OTHER_KINDS {
-        if fields.optional(name).is_some() {
-            is_other_kind = true;
-            let message = "batches take market orders as POST /trade does, without this field";
-            fields.note(name, "unsupported", message);
-        }
+    if FIELDS_OF_ANY_KIND.iter().any(|name| fields.optional(name).is_some()) {
+        return read_new_order(&mut fields);
     }
-    // Other errors of such an entry would follow from the rules for its own kind.
-    if is_other_kind { None } else { read_order(&mut fields) }
+    let (order, name) = read_order(&mut fields)?;
+    Some((market_order(order), name))
+}
+
+/// A trade as an order of any kind, with the same fingerprint.
+fn market_order(trade: TradeOrder) -> NewOrder {
+    let TradeOrder { market_id, outcome, side, quantity, expected_price, max_slippage_bps } = trade;
+    NewOrder {
+        market_id,
+        outcome,
+        side,
+        kind: OrderKind::Market,
+        quantity: Some(quantity),
+        amount: None,
+        price: None,
+        time_in_force: None,
+        expiration: None,
+        post_only: false,
+        expected_price,
+        max_slippage_bps,
+    }
 }
 
 /// The answer, in the order of the request.
@@ -114,41 +128,10 @@ struct BatchAnswer<'a> {
 
 #[derive(Serialize)]
 #[serde(untagged)]
+#[expect(clippy::large_enum_variant, reason = "most entries of a batch are placed")]
 enum BatchResult<'a> {
-    Filled(FilledOrder<'a>),
+    Placed(OrderAnswer<'a>),
     Rejected(RejectedOrder<'a>),
-}
-
-/// An order that filled, now or before.
-#[derive(Serialize)]
-struct FilledOrder<'a> {
-    order_id: u64,
-    status: &'static str,
-    order_type: &'static str,
-    side: &'static str,
-    outcome: &'a str,
-    price: Decimal,
-    quantity: Decimal,
-    notional: Decimal,
-    fee: Decimal,
-    filled_at: Time,
-    price_source: &'static str,
-    slippage_bps: Option<u32>,
-    book_walk_levels: u32,
-    account_balance: Decimal,
-    position: FilledPosition<'a>,
-    client_order_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    is_replay: Option<bool>,
-}
-
-#[derive(Serialize)]
-struct FilledPosition<'a> {
-    market_id: &'a str,
-    outcome: &'a str,
-    quantity: Decimal,
-    avg_entry_price: Decimal,
-    status: &'static str,
 }
 
 /// An order that was refused. Clients of this API take any row with an `error` as refused.
@@ -170,11 +153,11 @@ struct RejectedOrder<'a> {
 
 impl<'a> BatchAnswer<'a> {
     fn of(
-        requests: &'a [OrderRequest],
+        requests: &'a [PlaceRequest],
         outcomes: &'a [Result<(OrderReceipt, bool), ApiError>],
     ) -> Self {
         let results = requests.iter().zip(outcomes).map(|(request, outcome)| match outcome {
-            Ok((receipt, is_replay)) => BatchResult::Filled(FilledOrder::of(receipt, *is_replay)),
+            Ok((receipt, is_replay)) => BatchResult::Placed(OrderAnswer::of(receipt, *is_replay)),
             Err(error) => BatchResult::Rejected(RejectedOrder::of(request, error)),
         });
         let succeeded = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
@@ -182,46 +165,16 @@ impl<'a> BatchAnswer<'a> {
     }
 }
 
-impl<'a> FilledOrder<'a> {
-    fn of(receipt: &'a OrderReceipt, is_replay: bool) -> Self {
-        Self {
-            order_id: receipt.order.get(),
-            status: "FILLED",
-            order_type: "market",
-            side: receipt.side.as_str(),
-            outcome: &receipt.outcome,
-            price: receipt.fill.price().into(),
-            quantity: receipt.fill.quantity.into(),
-            notional: receipt.fill.notional.into(),
-            fee: receipt.fill.fee.into(),
-            filled_at: Time(receipt.fill.at),
-            price_source: "book_walk",
-            slippage_bps: receipt.slippage_bps,
-            book_walk_levels: receipt.level_count.into(),
-            account_balance: receipt.fill.balance.into(),
-            position: FilledPosition {
-                market_id: &receipt.market_id,
-                outcome: &receipt.outcome,
-                quantity: receipt.fill.position_shares.into(),
-                avg_entry_price: receipt.fill.average_entry_price().into(),
-                status: PositionStatus::of(receipt.fill.position_shares).as_str(),
-            },
-            client_order_id: receipt.client_order_id.as_deref(),
-            is_replay: is_replay.then_some(true),
-        }
-    }
-}
-
 impl<'a> RejectedOrder<'a> {
-    fn of(request: &'a OrderRequest, error: &'a ApiError) -> Self {
+    fn of(request: &'a PlaceRequest, error: &'a ApiError) -> Self {
         Self {
             order_id: 0,
             status: "REJECTED",
-            order_type: "market",
+            order_type: request.order.kind.as_str(),
             side: request.order.side.as_str(),
             outcome: &request.order.outcome,
             price: Decimal::ZERO,
-            quantity: request.order.quantity.into(),
+            quantity: request.order.quantity.map_or(Decimal::ZERO, Into::into),
             notional: Decimal::ZERO,
             fee: Decimal::ZERO,
             client_order_id: request.names.client_order_id(),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use hyper::StatusCode;
 
-use super::trade::{MARKET_ID_CHARACTERS_MAX, OUTCOME_CHARACTERS_MAX};
+use super::order_fields::{MARKET_ID_CHARACTERS_MAX, OUTCOME_CHARACTERS_MAX};
 use crate::http::call::{Answer, Call};
 use crate::http::invalid::Invalid;
 use crate::http::json::write::{JsonObject, write_list};

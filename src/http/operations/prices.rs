@@ -3,7 +3,7 @@
 
 use hyper::StatusCode;
 
-use super::trade::MARKET_ID_CHARACTERS_MAX;
+use super::order_fields::MARKET_ID_CHARACTERS_MAX;
 use crate::http::call::{Answer, Call};
 use crate::http::fields::{Fields, check_length};
 use crate::http::invalid::{Invalid, Location, unless_invalid};

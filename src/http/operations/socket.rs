@@ -1,4 +1,4 @@
-//! The price socket: the token that opens it, and its upgrade.
+//! The sockets: the token that opens one, and the upgrade.
 //!
 //! A browser reveals nothing to its scripts but a close code, so a caller with an insufficient
 //! credential is upgraded anyway and then closed. Only requests that are not upgrades, and those
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use hyper::Request;
 use hyper::http::request::Parts;
 use serde::Serialize;
+use tokio::sync::watch;
 
 use crate::auth::ws_token::WS_TOKEN_SECONDS;
 use crate::http::call::{Answer, Call};
@@ -19,11 +20,23 @@ use crate::http::operation::Operation;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::ids::Timestamp;
+use crate::journal::Waiters;
 use crate::limits::bucket::{BucketRule, TokenBucket};
 use crate::service::{Denied, RequestContext, ServiceError, SocketCaller};
 use crate::ws::close::CloseReason;
-use crate::ws::connection::{Peer, Times, refuse, serve_prices};
+use crate::ws::connection::{Peer, Times, refuse};
+use crate::ws::executions::serve_executions;
+use crate::ws::prices::serve_prices;
 use crate::ws::{Upgrading, upgrade};
+
+/// What a socket streams.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::http) enum Stream {
+    /// The prices of markets that the client subscribes to.
+    Prices,
+    /// The fills of the account.
+    Executions,
+}
 
 /// The most characters of a socket token.
 const TOKEN_CHARACTERS_MAX: usize = 4_096;
@@ -43,7 +56,7 @@ pub(in crate::http) async fn open(
     worker: &Worker,
     exchange: &Arc<Exchange>,
     slot: &Arc<ConnectionSlot>,
-    operation: &'static Operation,
+    (operation, stream): (&'static Operation, Stream),
     head: Parts,
     context: RequestContext<'_>,
 ) -> Answer {
@@ -65,7 +78,14 @@ pub(in crate::http) async fn open(
     };
     let mut request = Request::from_parts(head, ());
     let (response, upgrading) = upgrade(&mut request).map_err(|_| ApiError::upgrade_required())?;
-    tokio::spawn(serve(upgrading, peer, exchange.clone(), slot.clone(), worker.server.shutdown()));
+    let serving = Serving {
+        stream,
+        exchange: exchange.clone(),
+        waiters: context.waiters.clone(),
+        slot: slot.clone(),
+        shutdown: worker.server.shutdown(),
+    };
+    tokio::spawn(serving.run(upgrading, peer));
     let (head, _) = response.into_parts();
     Ok(Reply { status: head.status, body: Vec::new(), headers: head.headers })
 }
@@ -85,20 +105,37 @@ fn admit(exchange: &Arc<Exchange>, caller: SocketCaller) -> Result<Peer, CloseRe
     })
 }
 
-async fn serve(
-    upgrading: Upgrading,
-    peer: Result<Peer, CloseReason>,
+/// A socket that is about to open.
+struct Serving {
+    stream: Stream,
     exchange: Arc<Exchange>,
+    waiters: Arc<Waiters>,
     slot: Arc<ConnectionSlot>,
-    shutdown: tokio::sync::watch::Receiver<bool>,
-) {
-    let Some(stream) = upgrading.stream().await else { return };
-    let times = Times::default();
-    let ended = match peer {
-        Ok(peer) => serve_prices(stream, peer, &exchange.fanout, shutdown, times).await,
-        Err(reason) => refuse(stream, reason, times).await,
-    };
-    tracing::debug!(?ended, "socket closed");
-    // The socket counts as a connection until here.
-    drop(slot);
+    shutdown: watch::Receiver<bool>,
+}
+
+impl Serving {
+    async fn run(self, upgrading: Upgrading, peer: Result<Peer, CloseReason>) {
+        let Self { stream, exchange, waiters, slot, shutdown } = self;
+        let Some(io) = upgrading.stream().await else { return };
+        let times = Times::default();
+        let ended = match (peer, stream) {
+            (Ok(peer), Stream::Prices) => {
+                serve_prices(io, peer, &exchange.fanout, shutdown, times).await
+            }
+            (Ok(peer), Stream::Executions) => {
+                match exchange.service.follow_fills(peer.account_id, &waiters) {
+                    Some(follower) => {
+                        let from = (follower, &exchange.executions);
+                        serve_executions(io, peer, from, shutdown, times).await
+                    }
+                    None => refuse(io, CloseReason::Busy, times).await,
+                }
+            }
+            (Err(reason), _) => refuse(io, reason, times).await,
+        };
+        tracing::debug!(?stream, ?ended, "socket closed");
+        // The socket counts as a connection until here.
+        drop(slot);
+    }
 }

@@ -24,7 +24,7 @@ pub(in crate::http) fn status(call: &Call<'_>) -> Reply {
         version: env!("CARGO_PKG_VERSION"),
         uptime_seconds: exchange.began.elapsed().as_secs(),
         markets: Markets { listed: listing.markets().len(), tradable: fresh.count() },
-        websocket: Sockets { connections: exchange.fanout.socket_count() },
+        websocket: Sockets { connections: exchange.socket_count() },
         journal: Journal {
             kept: if journal.is_some() { "on disk" } else { "in memory" },
             unflushed_ms: unflushed_ms.map(|ms| u64::try_from(ms).unwrap_or(u64::MAX)),

@@ -3,32 +3,22 @@
 use std::borrow::Cow;
 
 use hyper::StatusCode;
-use hyper::header::{HeaderName, HeaderValue};
-use smallvec::SmallVec;
+use hyper::header::HeaderValue;
 
-use crate::engine::command::{OrderNames, TradeOrder};
-use crate::engine::idempotency::NameHash;
+use super::order_fields::{
+    IDEMPOTENCY_KEY, REPLAYED, read_client_order_id, read_expected_price, read_market_id,
+    read_max_slippage_bps, read_named, read_outcome, read_quantity, read_side,
+};
+use crate::engine::command::TradeOrder;
 use crate::engine::order::OrderReceipt;
 use crate::http::call::{Answer, Call};
 use crate::http::error::ApiError;
-use crate::http::fields::{Fields, Range};
-use crate::http::invalid::{FieldError, Invalid, Location, unless_invalid};
-use crate::http::json::read::{Object, RawText};
+use crate::http::fields::Fields;
+use crate::http::invalid::Invalid;
 use crate::http::json::write::write_text;
 use crate::http::reply::Reply;
-use crate::market::book::Side;
-use crate::money::{MICROS_PER_UNIT, Price, Rounding, Shares, write_micros};
+use crate::money::write_micros;
 use crate::service::{OrderRequest, PositionStatus};
-
-/// The most characters of a market id.
-pub const MARKET_ID_CHARACTERS_MAX: usize = 256;
-/// The most characters of an outcome's label.
-pub const OUTCOME_CHARACTERS_MAX: usize = 200;
-/// The most characters of a client's name for an order, in the header or the body.
-pub const ORDER_NAME_CHARACTERS_MAX: usize = 256;
-
-pub(super) static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 pub(in crate::http) async fn trade(call: &Call<'_>) -> Answer {
     let request = read_trade(&call.body, call.header(&IDEMPOTENCY_KEY).as_deref())?;
@@ -52,53 +42,20 @@ pub(in crate::http) async fn trade(call: &Call<'_>) -> Answer {
 
 /// Reads the body and the `Idempotency-Key` header.
 pub fn read_trade(body: &[u8], idempotency_key: Option<&[u8]>) -> Result<OrderRequest, Invalid> {
-    let mut errors = Vec::new();
-    let header = read_idempotency_key(idempotency_key, &mut errors);
-    let order = match Object::of_body(body) {
-        Ok(object) => {
-            let mut fields = Fields::new(object, Location::body(), &mut errors);
-            read_order(&mut fields)
-        }
-        Err(error) => {
-            errors.push(error);
-            None
-        }
-    };
-    let request = order.map(|(order, client_order_id)| {
-        let names = [header, client_order_id.as_deref()].into_iter().flatten();
-        let hashes: SmallVec<[_; 2]> = names.map(NameHash::of_order).collect();
-        OrderRequest { order, names: OrderNames::new(hashes, client_order_id) }
-    });
-    unless_invalid(errors, request)
+    read_named(body, idempotency_key, read_order, |order, names| OrderRequest { order, names })
 }
 
 /// Reads the order and its name from the body. Invalid fields add errors, and optional ones are
 /// then left out.
+#[inline]
 pub(super) fn read_order(fields: &mut Fields<'_, '_>) -> Option<(TradeOrder, Option<Box<str>>)> {
-    let market_id = fields
-        .required("market_id")
-        .and_then(|value| fields.bounded_text("market_id", value, 1, MARKET_ID_CHARACTERS_MAX));
-    let outcome = fields
-        .required("outcome")
-        .and_then(|value| fields.bounded_text("outcome", value, 1, OUTCOME_CHARACTERS_MAX));
-    let side = fields.required("side").and_then(|value| read_side(fields, value));
-    let quantity = fields.required("quantity").and_then(|value| {
-        let max = TradeOrder::QUANTITY_MAX.micros();
-        let range = Range { above: Some(0), min: 0, max };
-        fields.micros("quantity", value, Rounding::TowardZero, &range).map(Shares::from_micros)
-    });
-    let expected_price = optional(fields, "expected_price", |fields, value| {
-        let range = Range { above: None, min: 0, max: Price::ONE.micros() };
-        fields.micros("expected_price", value, Rounding::HalfEven, &range).map(Price::from_micros)
-    });
-    let max_slippage_bps = optional(fields, "max_slippage_bps", |fields, value| {
-        let range = Range { above: None, min: 0, max: 10_000 * MICROS_PER_UNIT };
-        let bps = fields.integer("max_slippage_bps", value, &range)?;
-        Some(u16::try_from(bps).expect("at most 10,000"))
-    });
-    let client_order_id = optional(fields, "client_order_id", |fields, value| {
-        fields.bounded_text("client_order_id", value, 0, ORDER_NAME_CHARACTERS_MAX)
-    });
+    let market_id = read_market_id(fields);
+    let outcome = read_outcome(fields);
+    let side = read_side(fields);
+    let quantity = fields.required("quantity").and_then(|value| read_quantity(fields, value));
+    let expected_price = read_expected_price(fields);
+    let max_slippage_bps = read_max_slippage_bps(fields);
+    let client_order_id = read_client_order_id(fields);
     let order = TradeOrder {
         market_id: market_id?.into(),
         outcome: outcome?.into(),
@@ -107,51 +64,7 @@ pub(super) fn read_order(fields: &mut Fields<'_, '_>) -> Option<(TradeOrder, Opt
         expected_price,
         max_slippage_bps,
     };
-    let name = client_order_id.filter(|name| !name.is_empty()).map(Cow::into);
-    Some((order, name))
-}
-
-fn read_side(fields: &mut Fields<'_, '_>, value: RawText<'_>) -> Option<Side> {
-    match value.get() {
-        "\"BUY\"" => Some(Side::Buy),
-        "\"SELL\"" => Some(Side::Sell),
-        _ => {
-            fields.note("side", "enum", "should be BUY or SELL");
-            None
-        }
-    }
-}
-
-/// An optional field; null means absent.
-fn optional<'a, 'e, T>(
-    fields: &mut Fields<'a, 'e>,
-    name: &str,
-    read: impl FnOnce(&mut Fields<'a, 'e>, RawText<'a>) -> Option<T>,
-) -> Option<T> {
-    fields.optional(name).and_then(|value| read(fields, value))
-}
-
-/// The name in the header; an empty one counts as absent, an invalid one adds an error.
-pub(super) fn read_idempotency_key<'h>(
-    header: Option<&'h [u8]>,
-    errors: &mut Vec<FieldError>,
-) -> Option<&'h str> {
-    let value = header.filter(|value| !value.is_empty())?;
-    let is_visible = value.iter().all(u8::is_ascii_graphic);
-    if is_visible && value.len() <= ORDER_NAME_CHARACTERS_MAX {
-        return std::str::from_utf8(value).ok();
-    }
-    let (kind, message) = if is_visible {
-        ("string_too_long", "should have at most 256 characters")
-    } else {
-        ("string_pattern_mismatch", "should be visible ASCII characters without spaces")
-    };
-    errors.push(FieldError {
-        location: Location::of("header").field("idempotency-key"),
-        kind,
-        message: message.into(),
-    });
-    None
+    Some((order, client_order_id.map(Cow::into)))
 }
 
 /// Writes the answer to a trade or to its replay.

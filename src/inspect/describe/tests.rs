@@ -57,7 +57,7 @@ fn a_record_is_one_line_and_an_unknown_market_shows_its_index() {
         line.contains("; filled order 197: account 69 sells 0.000003 of outcome 1 in market 9")
     );
     assert!(line.contains("; forgot key 133; named key 133 \"desk\"; "), "{line}");
-    assert!(line.ends_with("; settled market 2"), "{line}");
+    assert!(line.contains("; settled market 2; placed order 197: "), "{line}");
     assert!(line.chars().all(|character| !character.is_control()));
     let json = serde_json::to_value(&row).unwrap();
     assert_eq!(json["position"], 1234);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::RecordError;
 use super::kind;
+use super::life::end_reason_code;
 use crate::engine::command::Identity;
 use crate::engine::event::Event;
 use crate::engine::key::{KEY_PREFIX_BYTES_MAX, KeyGrant, Permissions};
@@ -33,12 +34,7 @@ impl Fields<'_> {
                 self.u64(account.get());
                 self.u64(created_by.map_or(0, KeyId::get));
                 self.i64(at.nanos());
-                self.optional_time(grant.expires_at);
-                self.0.extend_from_slice(&grant.hash);
-                self.u8(tier_code(grant.tier));
-                self.u8(grant.permissions.bits());
-                self.text(&grant.prefix);
-                self.optional_text(grant.name.as_deref());
+                self.grant(grant);
                 kind::KEY_CREATED
             }
             Event::KeyRevoked { key, at } => {
@@ -74,6 +70,29 @@ impl Fields<'_> {
                 self.order_filled(filled);
                 kind::ORDER_FILLED
             }
+            Event::OrderPlaced(placed) => {
+                self.order_placed(placed);
+                kind::ORDER_PLACED
+            }
+            Event::OrderAdmitted { order } => {
+                self.u64(order.get());
+                kind::ORDER_ADMITTED
+            }
+            Event::RestingFilled(filled) => {
+                self.resting_filled(filled);
+                kind::RESTING_FILLED
+            }
+            Event::OrderEnded { order, reason, at } => {
+                self.u64(order.get());
+                self.u8(end_reason_code(*reason));
+                self.i64(at.nanos());
+                kind::ORDER_ENDED
+            }
+            Event::HeartbeatSet { account, interval_ms } => {
+                self.u64(account.get());
+                self.u32(interval_ms.unwrap_or(0));
+                kind::HEARTBEAT_SET
+            }
             Event::OrderForgotten { order } => {
                 self.u64(order.get());
                 kind::ORDER_FORGOTTEN
@@ -100,6 +119,15 @@ impl Fields<'_> {
                 self.market_settled(*market, payouts, *at)
             }
         }
+    }
+
+    fn grant(&mut self, grant: &KeyGrant) {
+        self.optional_time(grant.expires_at);
+        self.0.extend_from_slice(&grant.hash);
+        self.u8(tier_code(grant.tier));
+        self.u8(grant.permissions.bits());
+        self.text(&grant.prefix);
+        self.optional_text(grant.name.as_deref());
     }
 
     pub(crate) fn u8(&mut self, value: u8) {
@@ -231,6 +259,20 @@ impl<'a> Reader<'a> {
                 Event::MarketIntroduced { index, condition_id, outcomes }
             }
             kind::ORDER_FILLED => Event::OrderFilled(self.order_filled()?),
+            kind::ORDER_PLACED => Event::OrderPlaced(self.order_placed()?),
+            kind::ORDER_ADMITTED => {
+                Event::OrderAdmitted { order: self.id("order", OrderId::from_raw)? }
+            }
+            kind::RESTING_FILLED => Event::RestingFilled(self.resting_filled()?),
+            kind::ORDER_ENDED => Event::OrderEnded {
+                order: self.id("order", OrderId::from_raw)?,
+                reason: self.end_reason()?,
+                at: self.timestamp("time")?,
+            },
+            kind::HEARTBEAT_SET => Event::HeartbeatSet {
+                account: self.id("account", AccountId::from_raw)?,
+                interval_ms: Some(self.u32("heartbeat interval")?).filter(|&it| it != 0),
+            },
             kind::COMMENT_ADDED => Event::CommentAdded {
                 comment: self.id("comment", CommentId::from_raw)?,
                 order: self.id("order", OrderId::from_raw)?,

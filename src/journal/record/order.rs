@@ -79,6 +79,11 @@ impl Fields<'_> {
         }
     }
 
+    /// Buy or sell.
+    pub(crate) fn side(&mut self, side: Side) {
+        self.u8(side_code(side));
+    }
+
     /// What a fill gave: [`FILL_BYTES`], as one piece.
     #[inline]
     pub(crate) fn fill(&mut self, fill: &Fill) {

@@ -4,12 +4,14 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::engine::command::Identity;
-use crate::engine::event::OrderFilled;
+use crate::engine::event::{OrderFilled, OrderPlaced, RestingFilled};
 use crate::engine::fill::{Fill, Placement};
 use crate::engine::idempotency::{Fingerprint, NameHash};
 use crate::engine::key::{KeyGrant, Permissions};
+use crate::engine::matching::EVENTS_PER_VISIT_MAX;
 use crate::engine::payout::{Decision, EVIDENCE_BYTES_MAX, PaidPosition, PositionsSettled};
 use crate::engine::state_hash::StateHash;
+use crate::engine::terms::{EndReason, OrderKind, Terms, TimeInForce};
 use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex};
 use crate::journal::RECORD_BYTES_MAX;
 use crate::limits::tier::Tier;
@@ -82,7 +84,7 @@ pub(crate) fn every_kind() -> Vec<Event> {
         slippage_bps: None,
         ..fill.clone()
     };
-    vec![
+    let mut events = vec![
         Event::AccountOpened {
             account,
             identity: Identity { digest: [9; 32], issuer: "i".into(), subject: "ß".into() },
@@ -103,8 +105,8 @@ pub(crate) fn every_kind() -> Vec<Event> {
             condition_id: "0xab".into(),
             outcomes: vec![("Yes".into(), "1".into()), ("No".into(), "".into())],
         },
-        Event::OrderFilled(Box::new(fill)),
-        Event::OrderFilled(Box::new(plain_fill)),
+        Event::OrderFilled(Box::new(fill.clone())),
+        Event::OrderFilled(Box::new(plain_fill.clone())),
         Event::CommentAdded { comment, order, author: account, content: "nice".into(), at },
         Event::CommentDeleted { comment },
         Event::StateChecked { hash: StateHash::from_u64(u64::MAX) },
@@ -113,6 +115,14 @@ pub(crate) fn every_kind() -> Vec<Event> {
         Event::KeyRenamed { key, name: Some("desk".into()) },
         Event::KeyRenamed { key, name: None },
         Event::KeyExpirySet { key, expires_at: at },
+    ];
+    events.extend(of_settlements(account, at));
+    events.extend(of_resting_orders(&plain_fill, &fill));
+    events
+}
+
+fn of_settlements(account: AccountId, at: Timestamp) -> [Event; 3] {
+    [
         Event::SettlementDecided {
             decision: Arc::new(Decision {
                 condition_id: "0xab".into(),
@@ -139,6 +149,65 @@ pub(crate) fn every_kind() -> Vec<Event> {
             at,
         },
     ]
+}
+
+/// The events of orders that may rest, with these two orders' placements and fills.
+fn of_resting_orders(plain: &OrderFilled, named: &OrderFilled) -> Vec<Event> {
+    let OrderFilled { placement, fill, levels, .. } = named.clone();
+    let order = placement.order;
+    let displayed = levels[0];
+    let terms = Terms {
+        kind: OrderKind::Limit,
+        time_in_force: TimeInForce::GoodTilDate(Timestamp::from_seconds(7)),
+        post_only: false,
+        awaited_book: false,
+        quantity: Shares::from_micros(9),
+        price: Some(Price::from_micros(530_000)),
+    };
+    let placed = OrderPlaced {
+        placement,
+        terms,
+        fill,
+        levels,
+        book_sequence: 11,
+        slippage_bps: Some(12),
+        end: None,
+    };
+    let waits = OrderPlaced {
+        placement: plain.placement.clone(),
+        terms: Terms {
+            time_in_force: TimeInForce::GoodTilCancelled,
+            post_only: true,
+            awaited_book: true,
+            ..terms
+        },
+        levels: smallvec![],
+        book_sequence: 0,
+        slippage_bps: None,
+        ..placed.clone()
+    };
+    let killed = |kind, time_in_force, price, end| OrderPlaced {
+        terms: Terms { kind, time_in_force, price, ..terms },
+        end: Some(end),
+        ..placed.clone()
+    };
+    let market = killed(OrderKind::Market, TimeInForce::FillAndKill, None, EndReason::FakNotFilled);
+    let limit =
+        killed(OrderKind::Limit, TimeInForce::FillOrKill, terms.price, EndReason::FokNotFilled);
+    let resting = RestingFilled { order, fill, displayed, book_sequence: 13 };
+    let mut events: Vec<Event> = [placed, waits, market, limit]
+        .map(|placed| Event::OrderPlaced(Box::new(placed)))
+        .into_iter()
+        .collect();
+    events.push(Event::OrderAdmitted { order });
+    events.push(Event::RestingFilled(Box::new(resting)));
+    let at = fill.at;
+    events.extend(EndReason::ALL.map(|reason| Event::OrderEnded { order, reason, at }));
+    let account = AccountId::from_raw(69).unwrap();
+    events.extend(
+        [Some(10_000), None].map(|interval_ms| Event::HeartbeatSet { account, interval_ms }),
+    );
+    events
 }
 
 fn encoded(events: &[Event]) -> Vec<u8> {
@@ -190,6 +259,22 @@ fn the_longest_record_fits() {
     let bytes = encoded(&events).len();
     assert!(bytes <= RECORD_BYTES_MAX, "{bytes}");
 
+    // The same order, of which a part rests.
+    let Event::OrderPlaced(placed) = every[18].clone() else { panic!("an order") };
+    let Event::OrderFilled(fill) = events[5].clone() else { panic!("a fill") };
+    let OrderFilled { placement, levels, .. } = *fill;
+    let mut events = events;
+    events[5] = Event::OrderPlaced(Box::new(OrderPlaced { placement, levels, ..*placed }));
+    let bytes = encoded(&events).len();
+    assert!(bytes <= RECORD_BYTES_MAX, "{bytes}");
+
+    // As many fills as one visit of a match writes.
+    let fills = std::iter::repeat_n(every[23].clone(), EVENTS_PER_VISIT_MAX);
+    let events: Vec<Event> = std::iter::once(every[9].clone()).chain(fills).collect();
+    assert!(matches!(events[1], Event::RestingFilled(_)));
+    let bytes = encoded(&events).len();
+    assert!(bytes <= RECORD_BYTES_MAX, "{bytes}");
+
     let payout = |_| (long(ID_BYTES_MAX).into(), Price::ONE);
     let decision = Decision {
         condition_id: long(ID_BYTES_MAX).into(),
@@ -204,11 +289,13 @@ fn the_longest_record_fits() {
 /// The bytes are the format: a change of these numbers is a change of what is on disks.
 #[test]
 fn the_format_is_pinned() {
-    let [first_version, key_life, settlement] =
-        [0..12, 12..15, 15..18].map(|range| encoded(&every_kind()[range]));
+    let [first_version, key_life, settlement, resting] =
+        [0..12, 12..15, 15..18, 18..37].map(|range| encoded(&every_kind()[range]));
+    assert_eq!(every_kind().len(), 37);
     assert_eq!(crc32c::crc32c(&first_version), 4_139_319_612);
     assert_eq!(crc32c::crc32c(&key_life), 70_980_373);
     assert_eq!(crc32c::crc32c(&settlement), 563_179_161);
+    assert_eq!(crc32c::crc32c(&resting), 443_241_761);
 }
 
 #[test]

@@ -52,6 +52,7 @@ impl TapePlayer {
             if let Some(due) = began.checked_add(ratio.delay(start, at)) {
                 tokio::time::sleep_until(due).await;
             }
+            self.replay.feed().markets().crossings_room().await;
             self.replay.take(&line);
         }
         tracing::info!(totals = %self, "tape played to its end");

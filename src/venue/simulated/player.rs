@@ -38,6 +38,7 @@ impl Player {
                 began.checked_add(delay).unwrap_or_else(|| began + Duration::from_secs(1 << 30));
             sleep_until(due).await;
             for event in events {
+                self.feed.markets().crossings_room().await;
                 self.feed.apply(event);
             }
         }

@@ -12,7 +12,9 @@ use crate::market::book::{Book, Ladder, Side};
 use crate::market::catalogue::{MarketInfo, Outcome};
 use crate::money::{Price, Shares};
 use crate::ws::counts::SocketCounts;
+use crate::ws::fanout::Fanout;
 use crate::ws::frame::CLIENT_FRAME_BYTES_MAX;
+use crate::ws::prices::serve_prices;
 
 /// A server with sixty markets, `m0` to `m59`, and one client.
 struct World {
@@ -395,8 +397,10 @@ async fn a_slow_reader_gets_the_newest() {
 async fn a_peer_that_takes_nothing_is_dropped() {
     let mut world = world(16);
     let opened_at = Instant::now();
-    assert_eq!((&mut world.ended).await.unwrap(), Ended::Stalled);
-    assert_eq!(opened_at.elapsed(), Times::default().write_stall_max);
+    let ended = (&mut world.ended).await.unwrap();
+    assert_eq!(ended, Ended::Closed(CloseReason::TooSlow));
+    let times = Times::default();
+    assert_eq!(opened_at.elapsed(), times.write_stall_max + times.close_max);
     assert_eq!(world.fanout.socket_count(), 0);
 }
 

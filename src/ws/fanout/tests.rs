@@ -128,7 +128,7 @@ fn a_socket_is_woken_once_until_it_takes_its_bits() {
     drain(&mut socket);
     let mailbox = socket.mailbox().clone();
     let is_woken = || {
-        let mut woken = std::pin::pin!(mailbox.woken());
+        let mut woken = std::pin::pin!(mailbox.wake_up().notified());
         woken.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
     };
     assert!(is_woken(), "by the subscription");
@@ -376,7 +376,7 @@ fn nothing_is_lost_between_threads() {
                 subscribe(&mut socket, [0]);
                 let (mut change, mut seq, mut is_first) = (0, 0, true);
                 while change < CHANGES {
-                    runtime().block_on(socket.mailbox().woken());
+                    runtime().block_on(socket.mailbox().wake_up().notified());
                     for seen in drain(&mut socket) {
                         let is_newer = seen.seq > seq || (is_first && seen.seq == seq);
                         assert!(seen.change >= change && is_newer, "{seen:?} {change} {seq}");

@@ -1,9 +1,10 @@
 use super::super::trade::tests::{receipt, with};
 use super::*;
+use crate::engine::payload::NamedTimeInForce;
 use crate::engine::rejection::Rejection;
 use crate::http::invalid::tests::errors_of;
 use crate::market::book::Side;
-use crate::money::Shares;
+use crate::money::{Price, Shares};
 
 #[test]
 fn a_batch_names_its_unnamed_entries() {
@@ -25,14 +26,14 @@ fn a_batch_names_its_unnamed_entries() {
     );
     let unnamed = read_batch(body.as_bytes(), None).unwrap();
     assert!(unnamed[0].names.hashes().is_empty());
-    assert_eq!(unnamed[2].order.quantity, Shares::from_micros(3_000_000));
+    assert_eq!(unnamed[2].order.quantity, Some(Shares::from_micros(3_000_000)));
 }
 
 #[test]
 fn errors_name_their_place_in_the_batch() {
     let good = &*with("", "");
     let orders = |orders: &[&str]| format!("{{\"orders\":[{}]}}", orders.join(","));
-    let limit = r#"{"order_type":"limit","price":"0.5","market_id":"m"}"#;
+    let limit = r#"{"order_type":"limit","price":"2","market_id":"m"}"#;
     let doubled = r#"{"side":"BUY","side":"BUY"}"#;
     for (body, expected) in [
         ("{}".to_owned(), &["body.orders: missing"][..]),
@@ -48,8 +49,9 @@ fn errors_name_their_place_in_the_batch() {
         (
             orders(&[limit, &with("outcome", "1")]),
             &[
-                "body.orders.0.order_type: unsupported",
-                "body.orders.0.price: unsupported",
+                "body.orders.0.outcome: missing",
+                "body.orders.0.side: missing",
+                "body.orders.0.price: less_than_equal",
                 "body.orders.1.outcome: string_type",
             ],
         ),
@@ -63,23 +65,40 @@ fn errors_name_their_place_in_the_batch() {
 }
 
 #[test]
-fn a_replay_is_the_same_order_with_a_flag() {
-    let shown = |is_replay| serde_json::to_string(&FilledOrder::of(&receipt(), is_replay)).unwrap();
-    assert_eq!(shown(true), shown(false).replace(r#"b"}"#, r#"b","is_replay":true}"#));
-    insta::assert_snapshot!(shown(false));
+fn an_entry_is_of_any_kind_if_it_has_a_field_that_a_trade_has_not() {
+    let read = |field: &str| {
+        let entry = with("", "").replacen('{', &format!("{{{field},"), 1);
+        let body = format!("{{\"orders\":[{entry}]}}");
+        read_batch(body.as_bytes(), None).unwrap().remove(0).order
+    };
+    let trade = read(r#""expiration":"never""#);
+    assert_eq!((trade.kind, trade.expiration), (OrderKind::Market, None));
+    let limit = read(r#""order_type":"limit","expiration":7"#);
+    assert_eq!((limit.kind, limit.expiration.is_some()), (OrderKind::Limit, true));
+    assert_eq!(read(r#""price":"0.5""#).price, Some(Price::from_micros(500_000)));
+    assert!(read(r#""amount":5"#).amount.is_some());
+    assert!(read(r#""post_only":true"#).post_only);
+    let killed = read(r#""time_in_force":"IOC""#);
+    assert_eq!(killed.time_in_force, Some(NamedTimeInForce::Fak));
+    // A trade takes a side only in upper case.
+    let lower = with("side", "\"buy\"");
+    for (field, is_read) in [("", false), (r#""order_type":"market","#, true)] {
+        let body = format!("{{\"orders\":[{}]}}", lower.replacen('{', &format!("{{{field}"), 1));
+        assert_eq!(read_batch(body.as_bytes(), None).is_ok(), is_read, "{body}");
+    }
 }
 
 #[test]
 fn a_batch_shows_each_entry() {
-    let order = TradeOrder {
+    let order = market_order(TradeOrder {
         market_id: "0xabc".into(),
         outcome: "Maybe".into(),
         side: Side::Sell,
         quantity: Shares::from_micros(2_500_000),
         expected_price: None,
         max_slippage_bps: None,
-    };
-    let request = |name: Option<&str>| OrderRequest {
+    });
+    let request = |name: Option<&str>| PlaceRequest {
         order: order.clone(),
         names: OrderNames::new([], name.map(Into::into)),
     };

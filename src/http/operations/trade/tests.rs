@@ -1,12 +1,17 @@
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use super::super::order_fields::{
+    MARKET_ID_CHARACTERS_MAX, ORDER_NAME_CHARACTERS_MAX, OUTCOME_CHARACTERS_MAX,
+};
 use super::*;
 use crate::engine::fill::Fill;
+use crate::engine::idempotency::NameHash;
 use crate::http::invalid::tests::errors_of;
 use crate::http::json::write::written;
 use crate::ids::{AccountId, OrderId, Timestamp};
-use crate::money::{FeeRate, Usd};
+use crate::market::book::Side;
+use crate::money::{FeeRate, Price, Shares, Usd};
 
 /// Ten shares bought at 0.53, with a name that needs escapes.
 pub(in crate::http) fn receipt() -> OrderReceipt {
@@ -29,6 +34,7 @@ pub(in crate::http) fn receipt() -> OrderReceipt {
         level_count: 2,
         slippage_bps: Some(12),
         client_order_id: Some("a\\b".into()),
+        life: None,
     }
 }
 

@@ -13,6 +13,7 @@ use super::{
     Description, Raw, WireError, checked_id, expected, flag, is_hydrated, list, micros, object,
     outcomes, payouts_of, scalar, shown, time,
 };
+use crate::ids::Timestamp;
 use crate::market::catalogue::{Fees, MarketInfo, MarketStatus};
 use crate::money::{FeeRate, Price, Rounding, Usd};
 use crate::venue::polymarket::resolution::Stage;
@@ -64,6 +65,10 @@ struct MarketObject<'a> {
     fee_schedule: Raw<'a>,
     #[serde(borrow)]
     end_date: Raw<'a>,
+    #[serde(borrow)]
+    game_start_time: Raw<'a>,
+    #[serde(borrow)]
+    clear_book_on_start: Raw<'a>,
     #[serde(borrow)]
     updated_at: Raw<'a>,
     #[serde(borrow)]
@@ -171,6 +176,7 @@ pub fn market(text: &str) -> Result<Description, WireError> {
     info.image_url = shown(object.image).or_else(|| shown(object.icon));
     info.event_title = shown(event.and_then(|event| event.title));
     info.end_date = shown(object.end_date).and_then(|text| time(&text));
+    info.books_cleared_at = object.books_cleared_at()?;
     info.volume_24h = dollars(object.volume24hr);
     info.volume_total = dollars(object.volume_num).or_else(|| dollars(object.volume));
     Ok(Description {
@@ -193,6 +199,15 @@ impl<'a> MarketObject<'a> {
             Some(_) => return Err(expected("version", "v1 or v2")),
         };
         Ok((field, list(field, raw)?))
+    }
+
+    /// When the venue clears the books, if it does.
+    fn books_cleared_at(&self) -> Result<Option<Timestamp>, WireError> {
+        if flag("clearBookOnStart", self.clear_book_on_start)? != Some(true) {
+            return Ok(None);
+        }
+        let Some(text) = scalar("gameStartTime", self.game_start_time)? else { return Ok(None) };
+        time(&text).map(Some).ok_or_else(|| expected("gameStartTime", "a time"))
     }
 
     fn accepts_orders(&self) -> Result<bool, WireError> {

@@ -78,3 +78,20 @@ fn no_text_exceeds_its_limit() {
         assert_eq!(info.event_title.is_some(), is_shown, "a title of {bytes} bytes");
     }
 }
+
+#[test]
+fn books_are_cleared_at_the_start_of_a_game_if_the_venue_says_so() {
+    let cleared = |fields: &str| parse(fields).map(|market| market.info.books_cleared_at);
+    let start = r#""gameStartTime":"2026-03-11 16:00:00+00""#;
+    assert_eq!(
+        cleared(&format!(r#"{start},"clearBookOnStart":true"#)),
+        Ok(Some(Timestamp::from_seconds(1_773_244_800)))
+    );
+    assert_eq!(cleared(&format!(r#"{start},"clearBookOnStart":false"#)), Ok(None));
+    assert_eq!(cleared(start), Ok(None));
+    assert_eq!(cleared(r#""clearBookOnStart":true"#), Ok(None));
+    assert_eq!(
+        cleared(r#""gameStartTime":"soon","clearBookOnStart":true"#),
+        Err("field gameStartTime: expected a time".to_owned())
+    );
+}

@@ -1,0 +1,174 @@
+//! The fills of an account, numbered from 1 without a hole.
+//!
+//! An account whose orders all filled when they were placed needs no log: its n-th finished order
+//! is its n-th fill. From the first [`OrderPlaced`](super::event::OrderPlaced) on, that no longer
+//! holds, so from then on the account logs each fill. Those before it still follow from the kept
+//! orders.
+
+use std::sync::Arc;
+
+use super::account::Account;
+use super::fill::Fill;
+use super::fill_log::{FillLog, FillLogRow, LOGGED_FILLS_MAX, LoggedFill};
+use super::order::Order;
+use super::state::State;
+use super::view::{Observed, ROWS_PER_READ_MAX};
+use crate::ids::{AccountId, OrderId, Place};
+use crate::market::book::Side;
+
+/// A fill of an account, with the venue's names for its market and outcome.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FillRow {
+    /// The number of the fill within the account, from 1.
+    pub number: u64,
+    /// The order that filled.
+    pub order: OrderId,
+    /// The number of the fill among those of its order, from 1.
+    pub part: u32,
+    /// The market's condition id.
+    pub market_id: Arc<str>,
+    /// The outcome's label.
+    pub outcome: Arc<str>,
+    /// Buy or sell.
+    pub side: Side,
+    /// What the fill gave, and what the account had afterwards.
+    pub fill: Fill,
+    /// The order's name from the request's body; `None` if there is none, or if the order was
+    /// forgotten.
+    pub client_order_id: Option<Box<str>>,
+}
+
+/// Consecutive fills of an account, and which ones are kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FillPage {
+    /// The number of the oldest fill that is kept; one above `newest` if none is.
+    pub oldest: u64,
+    /// The number of the newest fill; 0 if there was none.
+    pub newest: u64,
+    /// Fills without a hole, oldest first.
+    pub rows: Vec<FillRow>,
+}
+
+impl FillPage {
+    /// The page of an account that never had a fill.
+    pub const EMPTY: Self = Self { oldest: 1, newest: 0, rows: Vec::new() };
+}
+
+impl Account {
+    /// The number of the oldest fill that is kept; one above the newest if none is.
+    fn oldest_fill(&self) -> u64 {
+        let next = self.fill_count_ever() + 1;
+        let (logged_count, began_after) = match self.fill_log() {
+            Some(log) => (log.fills.len() as u64, log.began_after),
+            None => (0, next - 1),
+        };
+        let oldest_logged = next - logged_count;
+        let oldest_order = self.order_count_ever() + 1 - self.kept_order_count() as u64;
+        // The orders from before the log count only while the log is whole.
+        if oldest_logged == began_after + 1 {
+            oldest_order.min(oldest_logged)
+        } else {
+            oldest_logged
+        }
+    }
+
+    /// The logged fill with this number.
+    fn logged_fill(&self, number: u64) -> Option<&LoggedFill> {
+        let log = self.fill_log()?;
+        let newer_count = usize::try_from(self.fill_count_ever().checked_sub(number)?).ok()?;
+        log.fills.get(log.fills.len().checked_sub(newer_count + 1)?)
+    }
+}
+
+impl State {
+    /// The logs of all accounts that have one, by account.
+    pub fn fill_logs(&self) -> impl Iterator<Item = FillLogRow<'_>> {
+        self.accounts.iter().filter_map(|(_, account)| {
+            let FillLog { began_after, fills } = account.fill_log()?;
+            Some(FillLogRow { account: account.id, began_after: *began_after, fills })
+        })
+    }
+
+    /// Begins the account's log, if it has not begun. Call it before the account's first order that
+    /// need not fill at once.
+    pub(super) fn begin_fill_log(&mut self, account: u32) {
+        let account = &mut self.accounts[account];
+        if account.fill_log().is_none() {
+            let log = FillLog::new(account.fill_count_ever());
+            self.hash += log.beginning_term(account.id);
+            account.set_fill_log(log);
+        }
+    }
+
+    /// Logs the account's newest fill, which it has counted already.
+    #[inline]
+    pub(super) fn log_fill(&mut self, account: u32, fill: impl FnOnce() -> LoggedFill) {
+        let account = &mut self.accounts[account];
+        if account.fill_log().is_none() {
+            return;
+        }
+        let (id, number) = (account.id, account.fill_count_ever());
+        if let Some(log) = account.fill_log_mut() {
+            let fill = fill();
+            self.hash += fill.term(id, number);
+            if let Some(forgotten) = log.push(fill) {
+                self.hash -= forgotten.term(id, number - LOGGED_FILLS_MAX as u64);
+            }
+        }
+    }
+
+    /// The fills of an account from the one after number `after` on, oldest first; at most `limit`.
+    /// Fills that are no longer kept are left out.
+    pub fn observe_fills(
+        &self,
+        account: AccountId,
+        after: u64,
+        limit: usize,
+    ) -> Observed<Option<FillPage>> {
+        let Some(account) = self.account(account) else {
+            return Observed { value: None, place: Place::START };
+        };
+        let (oldest, newest) = (account.oldest_fill(), account.fill_count_ever());
+        let numbers = oldest.max(after.saturating_add(1))..=newest;
+        let rows = numbers.take(limit.min(ROWS_PER_READ_MAX));
+        let rows = rows.map(|number| self.fill_row(account, number)).collect();
+        // Every record with a fill changes its account.
+        let place = self.place_at(account.position_in_log);
+        Observed { value: Some(FillPage { oldest, newest, rows }), place }
+    }
+
+    /// The fill with this number, which must be kept.
+    fn fill_row(&self, account: &Account, number: u64) -> FillRow {
+        if let Some(logged) = account.logged_fill(number) {
+            let market = self.used_market(logged.market);
+            let client_order_id = self.order(logged.order).and_then(Order::client_order_id);
+            return FillRow {
+                number,
+                order: logged.order,
+                part: logged.part,
+                market_id: market.condition_id.clone(),
+                outcome: market.label(logged.outcome),
+                side: logged.side,
+                fill: logged.fill,
+                client_order_id: client_order_id.map(Into::into),
+            };
+        }
+        let newer_count = account.order_count_ever() - number;
+        let slot =
+            usize::try_from(newer_count).ok().and_then(|count| account.orders().nth_back(count));
+        let receipt = self.receipt(&self.orders[slot.expect("a kept fill has a row")]);
+        FillRow {
+            number,
+            order: receipt.order,
+            part: 1,
+            market_id: receipt.market_id,
+            outcome: receipt.outcome,
+            side: receipt.side,
+            fill: receipt.fill,
+            client_order_id: receipt.client_order_id,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

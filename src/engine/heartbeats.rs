@@ -1,0 +1,161 @@
+//! Heartbeats: an account that sends them has its open orders cancelled once they stop.
+//!
+//! Only the interval is journaled, where it changes. When the newest beat came is working memory;
+//! after a start every account has a whole interval.
+
+use smallvec::smallvec;
+
+use super::cancel::{ENDED_PER_RECORD_MAX, ended};
+use super::command::{Beat, EndSilent};
+use super::contradiction::{Flaw, NOT_KEPT};
+use super::decide::{Command, Given, Verdict};
+use super::event::{Event, Events};
+use super::rejection::Rejection;
+use super::state::State;
+use super::state_hash::{StateHash, Term, TermKind};
+use super::terms::EndReason;
+use crate::ids::{AccountId, Place, Timestamp};
+
+/// The shortest and the longest interval, in milliseconds.
+pub const INTERVAL_MS: std::ops::RangeInclusive<u32> = 1_000..=60_000;
+
+/// How long after its newest beat an account counts as silent: the interval, and a quarter of it or
+/// a second.
+pub const fn patience_ms(interval_ms: u32) -> i64 {
+    let quarter = interval_ms / 4;
+    interval_ms as i64 + if quarter > 1_000 { quarter as i64 } else { 1_000 }
+}
+
+/// When an account counts as silent.
+const fn deadline(beat_at: Timestamp, interval_ms: u32) -> Timestamp {
+    Timestamp::from_nanos(beat_at.nanos().saturating_add(patience_ms(interval_ms) * 1_000_000))
+}
+
+impl Command for Beat {
+    /// When the account counts as silent, unless it beats again.
+    type Subject = (AccountId, Timestamp);
+    type Answer = Timestamp;
+
+    const MOVES_TIMERS: bool = true;
+
+    fn decide(
+        &self,
+        state: &State,
+        given: Given<'_, '_>,
+    ) -> Result<Verdict<(AccountId, Timestamp)>, Rejection> {
+        let Self { account, interval_ms } = *self;
+        let row = state.account(account).ok_or(Rejection::AccountNotFound)?;
+        let subject = (account, deadline(given.now, interval_ms));
+        if row.heartbeat_ms() == Some(interval_ms) {
+            return Ok(Verdict::Already(subject));
+        }
+        let event = Event::HeartbeatSet { account, interval_ms: Some(interval_ms) };
+        Ok(Verdict::Happens(smallvec![event], subject))
+    }
+
+    fn answer(_: &State, (_, deadline): (AccountId, Timestamp), _: bool) -> Timestamp {
+        deadline
+    }
+
+    fn remember(state: &mut State, &(account, deadline): &(AccountId, Timestamp)) {
+        state.silent_at.insert(account, deadline);
+    }
+
+    fn depends_on(&self, state: &State) -> Place {
+        state.account_place(self.account)
+    }
+}
+
+impl Command for EndSilent {
+    /// Whether there is more to do, and the accounts of which nothing is known since the start.
+    type Subject = (bool, Vec<(AccountId, Timestamp)>);
+    type Answer = bool;
+
+    const MOVES_TIMERS: bool = true;
+
+    fn decide(
+        &self,
+        state: &State,
+        given: Given<'_, '_>,
+    ) -> Result<Verdict<(bool, Vec<(AccountId, Timestamp)>)>, Rejection> {
+        let now = given.now;
+        let mut events = Events::new();
+        let mut begun = Vec::new();
+        for (&account, &silent_at) in &state.silent_at {
+            let row = state.account(account).ok_or(Rejection::AccountNotFound)?;
+            let Some(interval_ms) = row.heartbeat_ms() else { continue };
+            if silent_at == Timestamp::EPOCH {
+                begun.push((account, deadline(now, interval_ms)));
+            } else if silent_at <= now {
+                let mut orders = row.open_orders().map(|slot| state.orders[slot].id());
+                let room = ENDED_PER_RECORD_MAX.saturating_sub(events.len());
+                let ends = orders.by_ref().take(room);
+                events.extend(ends.map(|order| ended(order, EndReason::Heartbeat, now)));
+                if orders.next().is_some() || events.len() >= ENDED_PER_RECORD_MAX {
+                    return Ok(Verdict::Happens(events, (true, begun)));
+                }
+                events.push(Event::HeartbeatSet { account, interval_ms: None });
+            }
+        }
+        Ok(if events.is_empty() {
+            Verdict::Already((false, begun))
+        } else {
+            Verdict::Happens(events, (false, begun))
+        })
+    }
+
+    fn answer(_: &State, (has_more, _): (bool, Vec<(AccountId, Timestamp)>), _: bool) -> bool {
+        has_more
+    }
+
+    fn remember(state: &mut State, (_, begun): &(bool, Vec<(AccountId, Timestamp)>)) {
+        for &(account, deadline) in begun {
+            state.silent_at.insert(account, deadline);
+        }
+    }
+
+    fn depends_on(&self, _: &State) -> Place {
+        Place::START
+    }
+}
+
+impl State {
+    /// When the next account counts as silent. The epoch if that has yet to be set after a start.
+    pub(super) fn next_silence(&self) -> Option<Timestamp> {
+        self.silent_at.values().min().copied()
+    }
+
+    pub(super) fn set_heartbeat(
+        &mut self,
+        account: AccountId,
+        interval_ms: Option<u32>,
+        position_in_log: u64,
+    ) -> Result<(), Flaw> {
+        let flaw = |flaw| Flaw::account(account, flaw);
+        let slot = self.account_slot(account).ok_or(flaw(NOT_KEPT))?;
+        if interval_ms.is_some_and(|interval_ms| !INTERVAL_MS.contains(&interval_ms)) {
+            return Err(flaw("has a heartbeat out of range"));
+        }
+        let before = self.accounts[slot].heartbeat_ms();
+        if before == interval_ms {
+            return Err(flaw("already has this heartbeat"));
+        }
+        self.hash -= heartbeat_term(account, before);
+        self.hash += heartbeat_term(account, interval_ms);
+        self.accounts[slot].set_heartbeat_ms(interval_ms);
+        self.accounts[slot].position_in_log = position_in_log;
+        match interval_ms {
+            Some(_) => self.silent_at.insert(account, Timestamp::EPOCH),
+            None => self.silent_at.remove(&account),
+        };
+        Ok(())
+    }
+}
+
+/// The term of an account's heartbeat in the state hash: nothing for an account without one.
+pub(super) fn heartbeat_term(account: AccountId, interval_ms: Option<u32>) -> StateHash {
+    let term = |interval_ms: u32| {
+        Term::new(TermKind::Heartbeat).pair(account.get(), interval_ms.into()).finish()
+    };
+    interval_ms.map_or_else(StateHash::default, term)
+}

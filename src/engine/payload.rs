@@ -1,0 +1,304 @@
+//! An order as the caller wrote it, with every optional field, and the rules on which fields go
+//! together.
+
+use smallvec::SmallVec;
+
+use super::idempotency::Fingerprint;
+use super::terms::{OrderKind, TimeInForce};
+use crate::ids::Timestamp;
+use crate::market::book::Side;
+use crate::money::{Price, Shares, Usd};
+
+/// An order of any kind, as the caller wrote it. Each field is within its range; whether they go
+/// together is decided by [`NewOrder::plan`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NewOrder {
+    /// The market's condition id.
+    pub market_id: Box<str>,
+    /// The label of the outcome, as the caller wrote it.
+    pub outcome: Box<str>,
+    /// Buy or sell.
+    pub side: Side,
+    /// Market or limit.
+    pub kind: OrderKind,
+    /// Above 0, at most a million shares.
+    pub quantity: Option<Shares>,
+    /// Dollars to spend, above 0.
+    pub amount: Option<Usd>,
+    /// The limit, or the worst price of a market order.
+    pub price: Option<Price>,
+    /// How long the order may wait, if the caller said so.
+    pub time_in_force: Option<NamedTimeInForce>,
+    /// When a good-til-date order expires.
+    pub expiration: Option<Timestamp>,
+    /// Whether the order must not take liquidity when it is placed.
+    pub post_only: bool,
+    /// The price that the caller saw; the reference for slippage.
+    pub expected_price: Option<Price>,
+    /// How much worse than the reference price the fill may be, 0 to 10,000.
+    pub max_slippage_bps: Option<u16>,
+}
+
+/// A time in force by name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NamedTimeInForce {
+    /// Good til cancelled.
+    Gtc,
+    /// Good til date.
+    Gtd,
+    /// Fill or kill.
+    Fok,
+    /// Fill and kill, also called immediate or cancel.
+    Fak,
+}
+
+/// Fields that do not go together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PayloadFlaw {
+    /// Neither a quantity nor an amount.
+    #[error("an order needs a quantity, or a market buy an amount")]
+    NoSize,
+    /// Both a quantity and an amount.
+    #[error("send either a quantity or an amount, not both")]
+    TwoSizes,
+    /// An amount with a sale or a limit order.
+    #[error("only a market buy takes an amount; send a quantity")]
+    AmountNotTaken,
+    /// A limit order without a price.
+    #[error("a limit order needs a price")]
+    NoPrice,
+    /// A market order that should wait until a date.
+    #[error("a market order cannot be GTD; send FOK or FAK")]
+    MarketGtd,
+    /// A good-til-date order without an expiration in the future.
+    #[error("a GTD order needs an expiration, in unix seconds, that lies in the future")]
+    Expiration,
+    /// Post-only on an order that cannot rest.
+    #[error("only a GTC or GTD limit order can be post-only")]
+    PostOnly,
+}
+
+/// What a well-formed order asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Plan {
+    /// Take what the book offers.
+    Market {
+        /// How much.
+        size: Size,
+        /// The worst acceptable price.
+        cap: Option<Price>,
+        /// Whether a part is enough.
+        is_partial_fine: bool,
+    },
+    /// Trade at the limit or better.
+    Limit {
+        /// How much.
+        quantity: Shares,
+        /// The limit price.
+        price: Price,
+        /// How long to wait.
+        time_in_force: TimeInForce,
+        /// Whether to refuse if it would take liquidity.
+        post_only: bool,
+    },
+}
+
+/// How much to trade.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Size {
+    /// This many shares.
+    Quantity(Shares),
+    /// The most shares that cost no more than this, without the fee.
+    Amount(Usd),
+}
+
+impl NewOrder {
+    /// Checks that the fields go together, at this time.
+    pub fn plan(&self, now: Timestamp) -> Result<Plan, PayloadFlaw> {
+        let size = match (self.quantity, self.amount) {
+            (Some(_), Some(_)) => return Err(PayloadFlaw::TwoSizes),
+            (None, None) => return Err(PayloadFlaw::NoSize),
+            (None, Some(_)) if self.side == Side::Sell || self.kind == OrderKind::Limit => {
+                return Err(PayloadFlaw::AmountNotTaken);
+            }
+            (Some(quantity), None) => Size::Quantity(quantity),
+            (None, Some(amount)) => Size::Amount(amount),
+        };
+        match (self.kind, size) {
+            (OrderKind::Limit, Size::Quantity(quantity)) => self.plan_limit(quantity, now),
+            (_, size) => self.plan_market(size),
+        }
+    }
+
+    fn plan_market(&self, size: Size) -> Result<Plan, PayloadFlaw> {
+        if self.post_only {
+            return Err(PayloadFlaw::PostOnly);
+        }
+        let is_partial_fine = match self.time_in_force {
+            // Clients send GTC with market orders; there is nothing to wait for.
+            None | Some(NamedTimeInForce::Gtc | NamedTimeInForce::Fok) => false,
+            Some(NamedTimeInForce::Fak) => true,
+            Some(NamedTimeInForce::Gtd) => return Err(PayloadFlaw::MarketGtd),
+        };
+        Ok(Plan::Market { size, cap: self.price, is_partial_fine })
+    }
+
+    fn plan_limit(&self, quantity: Shares, now: Timestamp) -> Result<Plan, PayloadFlaw> {
+        let price = self.price.ok_or(PayloadFlaw::NoPrice)?;
+        let time_in_force = match self.time_in_force {
+            None | Some(NamedTimeInForce::Gtc) => TimeInForce::GoodTilCancelled,
+            Some(NamedTimeInForce::Gtd) => {
+                let at = self.expiration.filter(|&at| at > now).ok_or(PayloadFlaw::Expiration)?;
+                TimeInForce::GoodTilDate(at)
+            }
+            Some(NamedTimeInForce::Fok) => TimeInForce::FillOrKill,
+            Some(NamedTimeInForce::Fak) => TimeInForce::FillAndKill,
+        };
+        if self.post_only && !time_in_force.may_rest() {
+            return Err(PayloadFlaw::PostOnly);
+        }
+        Ok(Plan::Limit { quantity, price, time_in_force, post_only: self.post_only })
+    }
+
+    /// Two requests with the same fingerprint are the same order. A field at its default counts as
+    /// absent, so a market order has the fingerprint of the same order at `POST /trade`.
+    pub fn fingerprint(&self) -> Fingerprint {
+        let is_default = match (self.kind, self.time_in_force) {
+            (_, None) => true,
+            (OrderKind::Market, Some(name)) => name != NamedTimeInForce::Fak,
+            (OrderKind::Limit, Some(name)) => name == NamedTimeInForce::Gtc,
+        };
+        let time_in_force = self.time_in_force.filter(|_| !is_default);
+        let is_gtd = self.time_in_force == Some(NamedTimeInForce::Gtd);
+        let expiration = self.expiration.filter(|_| is_gtd);
+        let mut extra: SmallVec<[(u8, [u8; 8]); 6]> = SmallVec::new();
+        if self.kind == OrderKind::Limit {
+            extra.push((b'k', 1_i64.to_le_bytes()));
+        }
+        let numbers = [
+            (b'a', self.amount.map(Usd::micros)),
+            (b'p', self.price.map(Price::micros)),
+            (b't', time_in_force.map(|name| name as i64)),
+            (b'g', expiration.map(Timestamp::nanos)),
+            (b'y', self.post_only.then_some(1)),
+        ];
+        extra.extend(
+            numbers.into_iter().filter_map(|(tag, number)| Some((tag, number?.to_le_bytes()))),
+        );
+        Fingerprint::of_order(
+            (&self.market_id, &self.outcome, self.side),
+            self.quantity,
+            (self.expected_price, self.max_slippage_bps),
+            &extra,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::command::TradeOrder;
+
+    fn order(kind: OrderKind) -> NewOrder {
+        NewOrder {
+            market_id: "0xa".into(),
+            outcome: "Yes".into(),
+            side: Side::Buy,
+            kind,
+            quantity: Some(Shares::from_micros(5_000_000)),
+            amount: None,
+            price: Some(Price::from_micros(400_000)),
+            time_in_force: None,
+            expiration: None,
+            post_only: false,
+            expected_price: None,
+            max_slippage_bps: None,
+        }
+    }
+
+    #[track_caller]
+    fn check(order: &NewOrder, expected: Result<&str, PayloadFlaw>) {
+        let now = Timestamp::from_seconds(100);
+        let plan = order.plan(now).map(|plan| match plan {
+            Plan::Market { is_partial_fine: false, .. } => "market FOK",
+            Plan::Market { .. } => "market FAK",
+            Plan::Limit { time_in_force, .. } => time_in_force.as_str(),
+        });
+        assert_eq!(plan, expected, "{order:?}");
+    }
+
+    #[test]
+    fn fields_that_do_not_go_together_are_refused() {
+        use NamedTimeInForce::{Fak, Fok, Gtc, Gtd};
+        let [market, limit] = [OrderKind::Market, OrderKind::Limit].map(order);
+        let amount = Some(Usd::from_micros(1));
+        let with = |base: &NewOrder, name| NewOrder { time_in_force: Some(name), ..base.clone() };
+        let until = |order: NewOrder, at| NewOrder {
+            expiration: Some(Timestamp::from_seconds(at)),
+            ..order
+        };
+        let post_only = |order: NewOrder| NewOrder { post_only: true, ..order };
+        check(&market, Ok("market FOK"));
+        check(&with(&market, Gtc), Ok("market FOK"));
+        check(&with(&market, Fak), Ok("market FAK"));
+        check(&until(with(&market, Gtd), 101), Err(PayloadFlaw::MarketGtd));
+        check(&post_only(market.clone()), Err(PayloadFlaw::PostOnly));
+        check(&NewOrder { amount, ..market.clone() }, Err(PayloadFlaw::TwoSizes));
+        check(&NewOrder { quantity: None, ..market.clone() }, Err(PayloadFlaw::NoSize));
+        let by_amount = NewOrder { amount, quantity: None, ..market.clone() };
+        check(&by_amount, Ok("market FOK"));
+        let sale = NewOrder { side: Side::Sell, ..by_amount.clone() };
+        check(&sale, Err(PayloadFlaw::AmountNotTaken));
+        let limited = NewOrder { kind: OrderKind::Limit, ..by_amount };
+        check(&limited, Err(PayloadFlaw::AmountNotTaken));
+        check(&NewOrder { price: None, ..market }, Ok("market FOK"));
+
+        check(&limit, Ok("GTC"));
+        check(&NewOrder { price: None, ..limit.clone() }, Err(PayloadFlaw::NoPrice));
+        check(&with(&limit, Fok), Ok("FOK"));
+        check(&with(&limit, Fak), Ok("FAK"));
+        check(&with(&limit, Gtd), Err(PayloadFlaw::Expiration));
+        check(&until(with(&limit, Gtd), 100), Err(PayloadFlaw::Expiration));
+        check(&until(with(&limit, Gtd), 101), Ok("GTD"));
+        check(&until(with(&limit, Gtc), 1), Ok("GTC"));
+        check(&post_only(limit.clone()), Ok("GTC"));
+        check(&post_only(until(with(&limit, Gtd), 101)), Ok("GTD"));
+        check(&post_only(with(&limit, Fak)), Err(PayloadFlaw::PostOnly));
+    }
+
+    #[test]
+    fn a_field_at_its_default_does_not_change_the_fingerprint() {
+        let market = NewOrder { price: None, ..order(OrderKind::Market) };
+        let trade = TradeOrder {
+            market_id: "0xa".into(),
+            outcome: "YES".into(),
+            side: Side::Buy,
+            quantity: Shares::from_micros(5_000_000),
+            expected_price: None,
+            max_slippage_bps: None,
+        };
+        assert_eq!(market.fingerprint(), trade.fingerprint());
+        let name = |name| Some(name);
+        let gtc = NewOrder { time_in_force: name(NamedTimeInForce::Gtc), ..market.clone() };
+        assert_eq!(gtc.fingerprint(), market.fingerprint());
+        let limit = order(OrderKind::Limit);
+        let gtc = NewOrder { time_in_force: name(NamedTimeInForce::Gtc), ..limit.clone() };
+        assert_eq!(gtc.fingerprint(), limit.fingerprint());
+        let late = NewOrder { expiration: Some(Timestamp::from_seconds(9)), ..limit.clone() };
+        assert_eq!(late.fingerprint(), limit.fingerprint(), "only GTD has an expiration");
+        let mut seen = vec![market.fingerprint(), limit.fingerprint()];
+        let gtd = NewOrder { time_in_force: name(NamedTimeInForce::Gtd), ..late };
+        for other in [
+            NewOrder { kind: OrderKind::Market, ..limit.clone() },
+            NewOrder { amount: Some(Usd::from_micros(5_000_000)), ..market.clone() },
+            NewOrder { time_in_force: name(NamedTimeInForce::Fak), ..market },
+            NewOrder { time_in_force: name(NamedTimeInForce::Fok), ..limit.clone() },
+            NewOrder { expiration: Some(Timestamp::from_seconds(10)), ..gtd.clone() },
+            NewOrder { post_only: true, ..limit },
+            gtd,
+        ] {
+            assert!(!seen.contains(&other.fingerprint()), "{other:?}");
+            seen.push(other.fingerprint());
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The part of an account that only accounts with resting orders have.
+
+use std::collections::BTreeMap;
+
+use smallvec::SmallVec;
+
+use super::fill_log::FillLog;
+use super::open_orders::BookSide;
+use crate::ids::{MarketIndex, OutcomeIndex};
+use crate::market::book::Side;
+use crate::money::{Price, Shares};
+
+/// An account's open orders, and what follows from them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Resting {
+    /// The slots of the open orders, by the counter of the order.
+    pub(super) open: BTreeMap<u64, u32>,
+    /// How many fills the account ever had, less the orders that it ever finished.
+    pub(super) fill_surplus: i64,
+    /// How often the account sends a heartbeat, in milliseconds.
+    pub(super) heartbeat_ms: Option<u32>,
+    /// The fills since the account's first order that need not fill at once.
+    pub(super) fill_log: Option<FillLog>,
+    on: BTreeMap<BookSide, OnSide>,
+}
+
+/// An account's open orders on one side of a book.
+#[derive(Clone, Debug, Default)]
+struct OnSide {
+    count: u32,
+    /// The shares that open sales hold back.
+    reserved: Shares,
+    used: UsedLevels,
+}
+
+/// The displayed sizes that an account's resting orders have used.
+///
+/// This is working memory: neither journaled nor part of the state hash. After a restart every
+/// displayed size counts as new. There is at most one entry for each price.
+pub(super) type UsedLevels = SmallVec<[UsedLevel; 1]>;
+
+/// A level of the venue's book that an account's resting orders have taken from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct UsedLevel {
+    /// The level's price.
+    pub(super) price: Price,
+    /// What was left of the displayed size after the newest fill.
+    pub(super) left: Shares,
+    /// How much the level had ever grown by then; see [`crate::market::book::Book`].
+    pub(super) grown: Shares,
+    /// The era of `grown`.
+    pub(super) era: u64,
+}
+
+impl Resting {
+    /// Adds an open order with the shares that it holds back; `None` if the sum exceeds its range.
+    pub(super) fn insert(
+        &mut self,
+        counter: u64,
+        slot: u32,
+        on: BookSide,
+        shares: Shares,
+    ) -> Option<()> {
+        self.open.insert(counter, slot);
+        let side = self.on.entry(on).or_default();
+        side.count += 1;
+        side.reserved = side.reserved.checked_add(shares)?;
+        Some(())
+    }
+
+    /// Changes the shares that an open order holds back.
+    pub(super) fn release(&mut self, on: BookSide, shares: Shares) {
+        if let Some(side) = self.on.get_mut(&on) {
+            side.reserved -= shares;
+        }
+    }
+
+    /// Removes an open order that holds back nothing any more.
+    pub(super) fn remove(&mut self, counter: u64, on: BookSide) {
+        self.open.remove(&counter);
+        if let Some(side) = self.on.get_mut(&on) {
+            side.count -= 1;
+            if side.count == 0 {
+                self.on.remove(&on);
+            }
+        }
+    }
+
+    /// The shares of an outcome that open sales hold back.
+    pub(super) fn reserved_shares(&self, market: MarketIndex, outcome: OutcomeIndex) -> Shares {
+        let on = BookSide { market, outcome, side: Side::Sell };
+        self.on.get(&on).map_or(Shares::ZERO, |side| side.reserved)
+    }
+
+    /// The displayed sizes that orders on one side of a book have used.
+    pub(super) fn used(&self, on: BookSide) -> &[UsedLevel] {
+        self.on.get(&on).map_or(&[], |side| &side.used)
+    }
+
+    /// Adds displayed sizes that a new order has used to those that others have, as long as there
+    /// are orders on that side of the book.
+    pub(super) fn note_used(&mut self, on: BookSide, levels: &[UsedLevel]) {
+        if let Some(side) = self.on.get_mut(&on) {
+            for &level in levels {
+                note_used(&mut side.used, level);
+            }
+        }
+    }
+
+    /// Remembers the displayed sizes that orders on one side of a book have used, as long as there
+    /// are such orders.
+    pub(super) fn remember(&mut self, on: BookSide, used: UsedLevels) {
+        if let Some(side) = self.on.get_mut(&on) {
+            side.used = used;
+        }
+    }
+}
+
+/// Notes what is left of a level after a fill.
+pub(super) fn note_used(used: &mut UsedLevels, level: UsedLevel) {
+    // Levels of an earlier era say nothing any more.
+    used.retain(|known| known.price != level.price && known.era == level.era);
+    used.push(level);
+}
+
+/// What an account's resting orders may take of a displayed level: what was left after their newest
+/// fill there, and what the level has grown since, but at most what is displayed.
+pub(super) fn free_size(
+    used: &[UsedLevel],
+    price: Price,
+    shown: Shares,
+    grown: Shares,
+    era: u64,
+) -> Shares {
+    match used.iter().find(|level| level.price == price && level.era == era) {
+        Some(level) => {
+            let growth = grown.micros().saturating_sub(level.grown.micros()).max(0);
+            shown.min(Shares::from_micros(level.left.micros().saturating_add(growth)))
+        }
+        None => shown,
+    }
+}

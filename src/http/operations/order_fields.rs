@@ -1,0 +1,131 @@
+//! Reads the fields that every order has, wherever it is placed, and its names.
+
+use std::borrow::Cow;
+
+use hyper::header::HeaderName;
+use smallvec::SmallVec;
+
+use crate::engine::command::{OrderNames, TradeOrder};
+use crate::engine::idempotency::NameHash;
+use crate::http::fields::{Fields, Range};
+use crate::http::invalid::{FieldError, Invalid, Location, unless_invalid};
+use crate::http::json::read::{Object, RawText};
+use crate::market::book::Side;
+use crate::money::{MICROS_PER_UNIT, Price, Rounding, Shares};
+
+/// The most characters of a market id.
+pub const MARKET_ID_CHARACTERS_MAX: usize = 256;
+/// The most characters of an outcome's label.
+pub const OUTCOME_CHARACTERS_MAX: usize = 200;
+/// The most characters of a client's name for an order, in the header or the body.
+pub const ORDER_NAME_CHARACTERS_MAX: usize = 256;
+
+/// The header with a name for the order.
+pub(super) static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// The header that marks a repeated answer.
+pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// The range of a price.
+pub(super) const PRICES: Range = Range { above: None, min: 0, max: Price::ONE.micros() };
+
+/// Reads the body of a request for one order, with the names from the body and the header. `make`
+/// makes the request of them.
+#[inline]
+pub(super) fn read_named<T, R>(
+    body: &[u8],
+    idempotency_key: Option<&[u8]>,
+    read: impl FnOnce(&mut Fields<'_, '_>) -> Option<(T, Option<Box<str>>)>,
+    make: impl FnOnce(T, OrderNames) -> R,
+) -> Result<R, Invalid> {
+    let mut errors = Vec::new();
+    let header = read_idempotency_key(idempotency_key, &mut errors);
+    let order = match Object::of_body(body) {
+        Ok(object) => read(&mut Fields::new(object, Location::body(), &mut errors)),
+        Err(error) => {
+            errors.push(error);
+            None
+        }
+    };
+    let named = order.map(|(order, client_order_id)| {
+        let names = [header, client_order_id.as_deref()].into_iter().flatten();
+        let hashes: SmallVec<[_; 2]> = names.map(NameHash::of_order).collect();
+        make(order, OrderNames::new(hashes, client_order_id))
+    });
+    unless_invalid(errors, named)
+}
+
+#[inline]
+pub(super) fn read_market_id<'a>(fields: &mut Fields<'a, '_>) -> Option<Cow<'a, str>> {
+    let value = fields.required("market_id")?;
+    fields.bounded_text("market_id", value, 1, MARKET_ID_CHARACTERS_MAX)
+}
+
+#[inline]
+pub(super) fn read_outcome<'a>(fields: &mut Fields<'a, '_>) -> Option<Cow<'a, str>> {
+    let value = fields.required("outcome")?;
+    fields.bounded_text("outcome", value, 1, OUTCOME_CHARACTERS_MAX)
+}
+
+/// The side, which `POST /trade` takes only in upper case.
+#[inline]
+pub(super) fn read_side(fields: &mut Fields<'_, '_>) -> Option<Side> {
+    match fields.required("side")?.get() {
+        "\"BUY\"" => Some(Side::Buy),
+        "\"SELL\"" => Some(Side::Sell),
+        _ => {
+            fields.note("side", "enum", "should be BUY or SELL");
+            None
+        }
+    }
+}
+
+#[inline]
+pub(super) fn read_quantity<'a>(fields: &mut Fields<'a, '_>, value: RawText<'a>) -> Option<Shares> {
+    let range = Range { above: Some(0), min: 0, max: TradeOrder::QUANTITY_MAX.micros() };
+    fields.micros("quantity", value, Rounding::TowardZero, &range).map(Shares::from_micros)
+}
+
+#[inline]
+pub(super) fn read_expected_price(fields: &mut Fields<'_, '_>) -> Option<Price> {
+    let value = fields.optional("expected_price")?;
+    fields.micros("expected_price", value, Rounding::HalfEven, &PRICES).map(Price::from_micros)
+}
+
+#[inline]
+pub(super) fn read_max_slippage_bps(fields: &mut Fields<'_, '_>) -> Option<u16> {
+    let value = fields.optional("max_slippage_bps")?;
+    let range = Range { above: None, min: 0, max: 10_000 * MICROS_PER_UNIT };
+    let bps = fields.integer("max_slippage_bps", value, &range)?;
+    Some(u16::try_from(bps).expect("at most 10,000"))
+}
+
+/// The name in the body; an empty one counts as absent.
+#[inline]
+pub(super) fn read_client_order_id<'a>(fields: &mut Fields<'a, '_>) -> Option<Cow<'a, str>> {
+    let value = fields.optional("client_order_id")?;
+    let name = fields.bounded_text("client_order_id", value, 0, ORDER_NAME_CHARACTERS_MAX)?;
+    (!name.is_empty()).then_some(name)
+}
+
+/// The name in the header; an empty one counts as absent, an invalid one adds an error.
+pub(super) fn read_idempotency_key<'h>(
+    header: Option<&'h [u8]>,
+    errors: &mut Vec<FieldError>,
+) -> Option<&'h str> {
+    let value = header.filter(|value| !value.is_empty())?;
+    let is_visible = value.iter().all(u8::is_ascii_graphic);
+    if is_visible && value.len() <= ORDER_NAME_CHARACTERS_MAX {
+        return std::str::from_utf8(value).ok();
+    }
+    let (kind, message) = if is_visible {
+        ("string_too_long", "should have at most 256 characters")
+    } else {
+        ("string_pattern_mismatch", "should be visible ASCII characters without spaces")
+    };
+    errors.push(FieldError {
+        location: Location::of("header").field("idempotency-key"),
+        kind,
+        message: message.into(),
+    });
+    None
+}

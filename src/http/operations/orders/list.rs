@@ -1,0 +1,166 @@
+//! The account's orders, one by its id or a list.
+
+use serde::Serialize;
+
+use super::stage::{Amounts, Stage};
+use crate::engine::idempotency::NameHash;
+use crate::engine::order::OrderReceipt;
+use crate::engine::terms::OrderStatus;
+use crate::engine::view::OrderFilter;
+use crate::http::call::{Answer, Call};
+use crate::http::invalid::Invalid;
+use crate::http::json::value::{Decimal, Time};
+use crate::http::operations::order_fields::{MARKET_ID_CHARACTERS_MAX, ORDER_NAME_CHARACTERS_MAX};
+use crate::http::query::Query;
+use crate::http::reply::Reply;
+use crate::ids::OrderId;
+use crate::market::book::Side;
+use crate::service::{OrderList, OrdersRequest};
+
+/// The most rows in a list.
+const ROWS_MAX: usize = 200;
+
+const STATUSES: [(&str, OrderStatus); 5] = [
+    ("PENDING", OrderStatus::Pending),
+    ("OPEN", OrderStatus::Pending),
+    ("FILLED", OrderStatus::Filled),
+    ("CANCELLED", OrderStatus::Cancelled),
+    ("EXPIRED", OrderStatus::Expired),
+];
+
+pub(in crate::http) async fn list(call: &Call<'_>) -> Answer {
+    let request = read_orders(call.query())?;
+    let list = call.service().orders(&call.caller, request, call.context).await?;
+    Ok(Reply::ok(&OrdersAnswer::of(&list)))
+}
+
+pub(in crate::http) async fn get(call: &Call<'_>) -> Answer {
+    let order = call.id(OrderId::from_raw)?;
+    let receipt = call.service().order(&call.caller, order, call.context).await?;
+    Ok(Reply::ok(&OrderRow::of(&receipt)))
+}
+
+fn read_orders(mut query: Query<'_>) -> Result<OrdersRequest, Invalid> {
+    let page = query.page(50, ROWS_MAX);
+    let status = query.choice("status", &STATUSES);
+    let market_id = query.text("market_id", 1, MARKET_ID_CHARACTERS_MAX).map(Into::into);
+    let side = query.choice("side", &[("BUY", Side::Buy), ("SELL", Side::Sell)]);
+    let name = query.text("client_order_id", 0, ORDER_NAME_CHARACTERS_MAX);
+    let name = name.filter(|name| !name.is_empty()).map(|name| NameHash::of_order(&name));
+    let filter = OrderFilter { market_id, side, status };
+    query.finish(OrdersRequest { name, filter, page })
+}
+
+/// A page, and whether orders follow that may match.
+#[derive(Serialize)]
+struct OrdersAnswer<'a> {
+    orders: Vec<OrderRow<'a>>,
+    next_cursor: Option<&'a str>,
+    has_more: bool,
+    total_hint: Option<u64>,
+}
+
+/// An order as it is now.
+#[derive(Serialize)]
+struct OrderRow<'a> {
+    order_id: u64,
+    market_id: &'a str,
+    side: &'static str,
+    outcome: &'a str,
+    order_type: &'static str,
+    limit_price: Option<Decimal>,
+    quantity: Decimal,
+    time_in_force: &'static str,
+    status: &'static str,
+    client_order_id: Option<&'a str>,
+    created_at: Time,
+    filled_at: Option<Time>,
+    fill_price: Option<Decimal>,
+    notional: Decimal,
+    fee: Decimal,
+    cancelled_at: Option<Time>,
+    cancelled_reason: Option<&'static str>,
+    expires_at: Option<Time>,
+    #[serde(flatten)]
+    amounts: Amounts,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hold_reason: Option<&'static str>,
+}
+
+impl<'a> OrdersAnswer<'a> {
+    fn of(list: &'a OrderList) -> Self {
+        let orders = list.orders.iter().map(OrderRow::of).collect();
+        Self { orders, next_cursor: None, has_more: list.has_more, total_hint: None }
+    }
+}
+
+impl<'a> OrderRow<'a> {
+    fn of(receipt: &'a OrderReceipt) -> Self {
+        let stage = Stage::now(receipt);
+        let end = stage.end();
+        Self {
+            order_id: receipt.order.get(),
+            market_id: &receipt.market_id,
+            side: receipt.side.as_str(),
+            outcome: &receipt.outcome,
+            order_type: stage.kind().as_str(),
+            limit_price: stage.limit_price().map(Into::into),
+            quantity: stage.quantity().into(),
+            time_in_force: stage.time_in_force().as_str(),
+            status: stage.status().as_str(),
+            client_order_id: receipt.client_order_id.as_deref(),
+            created_at: Time(receipt.fill.at),
+            filled_at: stage.filled_at().map(Time),
+            fill_price: stage.fill_price().map(Into::into),
+            notional: stage.notional().into(),
+            fee: stage.fee().into(),
+            cancelled_at: end.map(|end| Time(end.at)),
+            cancelled_reason: end.map(|end| end.reason.as_str()),
+            expires_at: stage.time_in_force().expires_at().map(Time),
+            amounts: stage.amounts(),
+            hold_reason: stage.hold_reason(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::invalid::tests::errors_of;
+    use crate::http::operations::trade::tests::receipt;
+    use crate::http::query::tests::query;
+    use crate::service::Page;
+
+    #[test]
+    fn orders_are_filtered() {
+        let read = |text| read_orders(query("GET /v1/orders", Some(text)));
+        assert_eq!(
+            read("status=open&side=sell&market_id=0xa&client_order_id="),
+            Ok(OrdersRequest {
+                page: Page { limit: 50, offset: 0 },
+                filter: OrderFilter {
+                    market_id: Some("0xa".into()),
+                    side: Some(Side::Sell),
+                    status: Some(OrderStatus::Pending),
+                },
+                name: None,
+            })
+        );
+        let named = read("client_order_id=a+b").unwrap();
+        assert_eq!(named.name, Some(NameHash::of_order("a b")));
+        assert_eq!(
+            errors_of(&read("status=done&side=HOLD")),
+            ["query.status: enum", "query.side: enum"]
+        );
+    }
+
+    #[test]
+    fn a_list_says_whether_there_is_more() {
+        let shown = |list: &OrderList| serde_json::to_string(&OrdersAnswer::of(list)).unwrap();
+        assert_eq!(
+            shown(&OrderList::default()),
+            r#"{"orders":[],"next_cursor":null,"has_more":false,"total_hint":null}"#
+        );
+        insta::assert_snapshot!(shown(&OrderList { orders: vec![receipt()], has_more: true }));
+    }
+}

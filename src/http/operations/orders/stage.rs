@@ -1,0 +1,177 @@
+//! An order at one moment of its life, in the terms of the API.
+
+use serde::{Serialize, Serializer};
+
+use crate::engine::life::{End, Progress};
+use crate::engine::order::OrderReceipt;
+use crate::engine::terms::{OrderKind, OrderStatus, TimeInForce};
+use crate::http::json::value::Decimal;
+use crate::ids::{OrderId, Timestamp};
+use crate::market::book::Side;
+use crate::money::{Price, Shares, Usd};
+
+/// The most fills of an order that an answer names.
+const TRADE_IDS_MAX: u32 = 100;
+
+/// An order as it was placed, or as it is now.
+pub(super) struct Stage<'a> {
+    receipt: &'a OrderReceipt,
+    progress: Progress,
+    end: Option<End>,
+    awaits_book: bool,
+}
+
+impl<'a> Stage<'a> {
+    /// The order as it was placed. This uses only what never changes, so that the answer to a
+    /// repeated request repeats the first one, whatever became of the order.
+    pub(super) fn at_placement(receipt: &'a OrderReceipt) -> Self {
+        let fill = &receipt.fill;
+        let progress = if fill.quantity > Shares::ZERO {
+            Progress {
+                filled: fill.quantity,
+                notional: fill.notional,
+                fee: fill.fee,
+                fill_count: 1,
+                filled_at: fill.at,
+            }
+        } else {
+            Progress::default()
+        };
+        let life = receipt.life.as_deref();
+        Self {
+            receipt,
+            progress,
+            end: life.and_then(|life| life.end).filter(|end| end.reason.is_at_placement()),
+            awaits_book: life.is_some_and(|life| life.terms.awaited_book),
+        }
+    }
+
+    /// The order as it is now.
+    pub(super) fn now(receipt: &'a OrderReceipt) -> Self {
+        match receipt.life.as_deref() {
+            Some(life) => Self {
+                receipt,
+                progress: life.progress,
+                end: life.end,
+                awaits_book: life.awaits_book,
+            },
+            None => Self::at_placement(receipt),
+        }
+    }
+
+    pub(super) fn status(&self) -> OrderStatus {
+        OrderStatus::of(self.progress.filled, self.asked(), self.end.map(|end| end.reason))
+    }
+
+    pub(super) fn kind(&self) -> OrderKind {
+        self.receipt.life.as_ref().map_or(OrderKind::Market, |life| life.terms.kind)
+    }
+
+    pub(super) fn time_in_force(&self) -> TimeInForce {
+        let life = self.receipt.life.as_ref();
+        life.map_or(TimeInForce::FillOrKill, |life| life.terms.time_in_force)
+    }
+
+    /// The price of a limit order.
+    pub(super) fn limit_price(&self) -> Option<Price> {
+        self.worst_price().filter(|_| self.kind() == OrderKind::Limit)
+    }
+
+    /// The worst price that the order accepts, if it has one.
+    pub(super) fn worst_price(&self) -> Option<Price> {
+        self.receipt.life.as_ref().and_then(|life| life.terms.price)
+    }
+
+    /// The quantity that the order asks for.
+    fn asked(&self) -> Shares {
+        let life = self.receipt.life.as_ref();
+        life.map_or(self.receipt.fill.quantity, |life| life.terms.quantity)
+    }
+
+    /// The order's quantity. One that may fill in part at once counts as having asked for what it
+    /// got.
+    pub(super) fn quantity(&self) -> Shares {
+        match self.status() {
+            OrderStatus::Filled => self.progress.filled,
+            OrderStatus::Pending | OrderStatus::Cancelled | OrderStatus::Expired => self.asked(),
+        }
+    }
+
+    /// The quantities of an order that got only a part of what it asked for, and counts as filled.
+    pub(super) fn partial_fill(&self) -> Option<(Shares, Shares)> {
+        let (filled, asked) = (self.progress.filled, self.asked());
+        (self.status() == OrderStatus::Filled && filled < asked).then_some((filled, asked))
+    }
+
+    pub(super) fn notional(&self) -> Usd {
+        self.progress.notional
+    }
+
+    pub(super) fn fee(&self) -> Usd {
+        self.progress.fee
+    }
+
+    /// The average price of the fills.
+    pub(super) fn fill_price(&self) -> Option<Price> {
+        self.progress.notional.per_share(self.progress.filled)
+    }
+
+    /// The time of the newest fill.
+    pub(super) fn filled_at(&self) -> Option<Timestamp> {
+        (self.progress.fill_count > 0).then_some(self.progress.filled_at)
+    }
+
+    /// How the order ended, if it counts as cancelled or expired.
+    pub(super) fn end(&self) -> Option<End> {
+        self.end.filter(|_| self.status() != OrderStatus::Filled)
+    }
+
+    /// Why the order cannot fill yet.
+    pub(super) fn hold_reason(&self) -> Option<&'static str> {
+        let is_held = self.awaits_book && self.status() == OrderStatus::Pending;
+        is_held.then_some("venue_outage")
+    }
+
+    pub(super) fn amounts(&self) -> Amounts {
+        let Progress { filled, notional, fill_count, .. } = self.progress;
+        let (shares, dollars): (Decimal, Decimal) = (filled.into(), notional.into());
+        let (making_amount, taking_amount) = match self.receipt.side {
+            Side::Buy => (dollars, shares),
+            Side::Sell => (shares, dollars),
+        };
+        Amounts {
+            filled_quantity: shares,
+            remaining_quantity: (self.quantity() - filled).into(),
+            making_amount,
+            taking_amount,
+            trade_ids: TradeIds { order: self.receipt.order, fill_count },
+        }
+    }
+}
+
+/// How far an order has filled, as part of every answer about it.
+#[derive(Serialize)]
+pub(super) struct Amounts {
+    filled_quantity: Decimal,
+    remaining_quantity: Decimal,
+    /// What the account gave: dollars for a purchase, shares for a sale.
+    making_amount: Decimal,
+    /// What it got.
+    taking_amount: Decimal,
+    trade_ids: TradeIds,
+}
+
+/// The ids of an order's fills, the oldest first: the order's id and the number of the fill. Of
+/// many fills, the newest.
+struct TradeIds {
+    order: OrderId,
+    fill_count: u32,
+}
+
+impl Serialize for TradeIds {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let order = self.order.get();
+        let first = self.fill_count.saturating_sub(TRADE_IDS_MAX) + 1;
+        serializer.collect_seq((first..=self.fill_count).map(|number| format!("{order}-{number}")))
+    }
+}

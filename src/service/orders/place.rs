@@ -1,0 +1,97 @@
+//! Placing orders: one market order, one order of any kind, or a batch.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+
+use crate::engine::command::{OrderNames, PlaceOrder, Trade, TradeOrder};
+use crate::engine::order::OrderReceipt;
+use crate::engine::orders::Traded;
+use crate::engine::payload::NewOrder;
+use crate::engine::place::Placed;
+use crate::service::{Caller, Denied, RequestContext, Service, ServiceError};
+use crate::shard::Refusal;
+
+/// A market order to place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OrderRequest {
+    /// What to buy or sell.
+    pub order: TradeOrder,
+    /// Names by which the caller can find or repeat the order.
+    pub names: OrderNames,
+}
+
+/// An order of any kind to place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PlaceRequest {
+    /// The order as the caller wrote it.
+    pub order: NewOrder,
+    /// Names by which the caller can find or repeat the order.
+    pub names: OrderNames,
+}
+
+impl Service {
+    /// Places a market order. It is executed or queued before this returns; the returned future
+    /// resolves when the result is durable. The flag is true for a replay.
+    pub fn trade(
+        &self,
+        caller: &Caller,
+        request: OrderRequest,
+        context: RequestContext<'_>,
+    ) -> Result<impl Future<Output = Result<(OrderReceipt, bool), Refusal>>, Denied> {
+        let OrderRequest { order, names } = request;
+        let owner = caller.owner()?;
+        let shard = owner.shard();
+        let command = Trade::new(owner, order, names);
+        let mut executed = self.shards.execute(shard, command, context.waiters);
+        Ok(poll_fn(move |context| {
+            let traded = Pin::new(&mut executed).poll(context);
+            traded.map(|answer| answer.map(|Traded { receipt, is_replay }| (receipt, is_replay)))
+        }))
+    }
+
+    /// Places an order of any kind. The flag is true for a replay.
+    pub async fn place(
+        &self,
+        caller: &Caller,
+        request: PlaceRequest,
+        context: RequestContext<'_>,
+    ) -> Result<(OrderReceipt, bool), ServiceError> {
+        let PlaceRequest { order, names } = request;
+        let owner = caller.owner()?;
+        let shard = owner.shard();
+        let command = PlaceOrder::new(owner, order, names);
+        Ok(placed(self.shards.execute(shard, command, context.waiters).await)?)
+    }
+
+    /// Places the orders of a batch in sequence. Each succeeds or fails on its own.
+    pub async fn place_all(
+        &self,
+        caller: &Caller,
+        requests: &[PlaceRequest],
+        context: RequestContext<'_>,
+    ) -> Result<Vec<Result<(OrderReceipt, bool), Refusal>>, ServiceError> {
+        self.check_batch(caller, requests.len())?;
+        let owner = caller.owner()?;
+        let commands = requests
+            .iter()
+            .cloned()
+            .map(|PlaceRequest { order, names }| PlaceOrder::new(owner.clone(), order, names))
+            .collect();
+        let answers = self.shards.execute_all(owner.shard(), commands, context.waiters).await?;
+        Ok(answers.into_iter().map(placed).collect())
+    }
+
+    /// Refuses a batch with more entries than the caller's tier allows.
+    pub fn check_batch(&self, caller: &Caller, count: usize) -> Result<(), ServiceError> {
+        let tier = caller.tier();
+        let batch_max = self.tiers.get(tier).batch_max;
+        if count > batch_max as usize {
+            return Err(ServiceError::BatchTooLong { count, batch_max, tier });
+        }
+        Ok(())
+    }
+}
+
+fn placed(answer: Result<Placed, Refusal>) -> Result<(OrderReceipt, bool), Refusal> {
+    answer.map(|Placed { receipt, is_replay }| (receipt, is_replay))
+}

@@ -1,0 +1,112 @@
+//! Reading orders: by id, by name, in pages.
+
+use crate::engine::idempotency::NameHash;
+use crate::engine::order::OrderReceipt;
+use crate::engine::rejection::Rejection;
+use crate::engine::view::OrderFilter;
+use crate::ids::OrderId;
+use crate::service::{Caller, Page, RequestContext, Service, ServiceError};
+
+/// Selects orders of an account.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OrdersRequest {
+    /// Only the order with this name.
+    pub name: Option<NameHash>,
+    /// Only orders that match this filter.
+    pub filter: OrderFilter,
+    /// The page to return; ignored with a name.
+    pub page: Page,
+}
+
+/// Orders: the open ones, newest first, then the finished ones, the last finished first.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct OrderList {
+    /// The orders of this page.
+    pub orders: Vec<OrderReceipt>,
+    /// Whether orders follow that may match.
+    pub has_more: bool,
+}
+
+impl Service {
+    /// An order of the caller's account.
+    pub async fn order(
+        &self,
+        caller: &Caller,
+        order: Option<OrderId>,
+        context: RequestContext<'_>,
+    ) -> Result<OrderReceipt, ServiceError> {
+        let account = caller.account()?;
+        let order = order.ok_or(Rejection::OrderNotFound)?;
+        let found = self
+            .shards
+            .observe(order.shard(), context.waiters, move |state| {
+                state.observe_order(account, order)
+            })
+            .await?;
+        found.ok_or_else(|| Rejection::OrderNotFound.into())
+    }
+
+    /// Orders of the caller's account. A name selects at most one order.
+    pub async fn orders(
+        &self,
+        caller: &Caller,
+        request: OrdersRequest,
+        context: RequestContext<'_>,
+    ) -> Result<OrderList, ServiceError> {
+        let OrdersRequest { name, filter, page } = request;
+        let Some(name) = name else {
+            return self.orders_in_pages(caller, filter, page, context).await;
+        };
+        let found = self.order_named(caller, name, context).await?;
+        let orders = found.into_iter().filter(|receipt| filter.matches(receipt)).collect();
+        Ok(OrderList { orders, has_more: false })
+    }
+
+    /// The order of the caller's account with this name.
+    async fn order_named(
+        &self,
+        caller: &Caller,
+        name: NameHash,
+        context: RequestContext<'_>,
+    ) -> Result<Option<OrderReceipt>, ServiceError> {
+        let account = caller.account()?;
+        Ok(self
+            .shards
+            .observe(account.shard(), context.waiters, move |state| {
+                state.observe_named(account, name)
+            })
+            .await?)
+    }
+
+    /// A page of the orders that match the filter, in as many reads of the shard as that takes.
+    async fn orders_in_pages(
+        &self,
+        caller: &Caller,
+        filter: OrderFilter,
+        page: Page,
+        context: RequestContext<'_>,
+    ) -> Result<OrderList, ServiceError> {
+        let Page { limit, offset } = page;
+        let account = caller.account()?;
+        let mut list = OrderList { orders: Vec::new(), has_more: true };
+        let mut examined_count = 0;
+        let mut skipped = 0;
+        while list.has_more && list.orders.len() < limit {
+            let wanted = (offset - skipped) + (limit - list.orders.len());
+            let filter = filter.clone();
+            let page = self
+                .shards
+                .observe(account.shard(), context.waiters, move |state| {
+                    state.observe_orders(account, &filter, examined_count, wanted)
+                })
+                .await?
+                .ok_or(Rejection::AccountNotFound)?;
+            examined_count = page.examined_count;
+            list.has_more = page.has_more;
+            let skip_count = (offset - skipped).min(page.orders.len());
+            skipped += skip_count;
+            list.orders.extend(page.orders.into_iter().skip(skip_count));
+        }
+        Ok(list)
+    }
+}

@@ -1,0 +1,469 @@
+//! The auditor's books of orders that rest, in plain integers: what answers showed and what starts
+//! recovered, both of which must stay true.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::orders::{OPEN_ORDERS_MAX, RestingClients, RestingOrder};
+use super::venue::{RESTING_MARKETS, Venue, resting_payout_micros};
+use crate::engine::State;
+use crate::engine::account::Account;
+use crate::engine::cancel::{Cancelled, CancelledOrders};
+use crate::engine::life::{End, Life};
+use crate::engine::order::OrderReceipt;
+use crate::engine::terms::{EndReason, OrderStatus};
+use crate::ids::{AccountId, OrderId};
+use crate::market::book::Side;
+use crate::money::{Price, Usd};
+use crate::simulation::clients::{Clients, KEPT_ORDERS_MAX, RESTERS, START_MICROS};
+use crate::simulation::totals::Totals;
+
+/// An order as far as it is known.
+struct Known {
+    number: usize,
+    /// Its newest life that was shown.
+    receipt: OrderReceipt,
+}
+
+/// What is known about one trader.
+#[derive(Default)]
+struct Book {
+    account: Option<AccountId>,
+    orders: BTreeMap<OrderId, Known>,
+    id_of: BTreeMap<usize, OrderId>,
+    /// The orders whose end is part of the totals.
+    counted: BTreeSet<OrderId>,
+    /// Orders whose end an answer reported, and how they ended.
+    ended: BTreeMap<OrderId, OrderStatus>,
+    /// Orders that the trader asked to cancel.
+    cancels: BTreeSet<OrderId>,
+    /// Whether the trader asked to cancel all.
+    has_cancelled_all: bool,
+    /// Whether the trader ever sent a heartbeat.
+    has_beaten: bool,
+    /// Every order up to this one has ended.
+    ended_up_to: Option<OrderId>,
+}
+
+#[derive(Default)]
+pub(in crate::simulation) struct RestingBooks {
+    books: [Book; RESTERS.end - RESTERS.start],
+}
+
+impl RestingBooks {
+    fn book(&mut self, trader: usize) -> &mut Book {
+        &mut self.books[trader - RESTERS.start]
+    }
+
+    pub(in crate::simulation) fn asked_to_cancel(&mut self, trader: usize, order: OrderId) {
+        self.book(trader).cancels.insert(order);
+    }
+
+    pub(in crate::simulation) fn asked_to_cancel_all(&mut self, trader: usize) {
+        self.book(trader).has_cancelled_all = true;
+    }
+
+    pub(in crate::simulation) fn asked_to_beat(&mut self, trader: usize) {
+        self.book(trader).has_beaten = true;
+    }
+
+    /// Records an order that an answer showed, new or again.
+    pub(in crate::simulation) fn saw(
+        &mut self,
+        number: usize,
+        receipt: &OrderReceipt,
+        resting: &RestingClients,
+        venue: &Venue,
+    ) -> Result<(), String> {
+        let sent = &resting.orders[number];
+        self.book(sent.trader).note(number, receipt, sent, venue).map(|_| ())
+    }
+
+    /// Records an order that was read.
+    pub(in crate::simulation) fn saw_reread(
+        &mut self,
+        trader: usize,
+        receipt: &OrderReceipt,
+        resting: &RestingClients,
+        venue: &Venue,
+    ) -> Result<(), String> {
+        let known = self.book(trader).orders.get(&receipt.order);
+        let number = known.ok_or_else(|| format!("{receipt:?} is unknown"))?.number;
+        self.saw(number, receipt, resting, venue)
+    }
+
+    pub(in crate::simulation) fn saw_cancelled(
+        &mut self,
+        trader: usize,
+        cancelled: &Cancelled,
+        resting: &RestingClients,
+        venue: &Venue,
+    ) -> Result<(), String> {
+        let Cancelled { receipt, released } = cancelled;
+        self.saw_reread(trader, receipt, resting, venue)?;
+        let life = life(receipt)?;
+        let before = Life { end: None, ..*life };
+        ensure!(
+            life.end.is_some_and(|end| end.reason == EndReason::User)
+                && (released.cash.micros(), released.shares.micros())
+                    == held_back(receipt.side, &before),
+            "a cancel was answered {cancelled:?}"
+        );
+        let again = self.book(trader).ended.insert(receipt.order, OrderStatus::Cancelled);
+        ensure!(again.is_none(), "order {} was cancelled after it had ended", receipt.order);
+        Ok(())
+    }
+
+    /// Records that all open orders up to `newest` were cancelled.
+    pub(in crate::simulation) fn saw_all_cancelled(
+        &mut self,
+        trader: usize,
+        newest: Option<OrderId>,
+        cancelled: &CancelledOrders,
+    ) -> Result<(), String> {
+        let book = self.book(trader);
+        ensure!(!cancelled.has_more, "a few orders took several records to cancel");
+        for &order in &cancelled.orders {
+            let again = book.ended.insert(order, OrderStatus::Cancelled);
+            ensure!(again.is_none(), "order {order} was cancelled after it had ended");
+        }
+        book.ended_up_to = book.ended_up_to.max(newest);
+        Ok(())
+    }
+
+    /// Records that an order had ended when it was to be cancelled.
+    pub(in crate::simulation) fn saw_ended(
+        &mut self,
+        trader: usize,
+        order: OrderId,
+        status: OrderStatus,
+    ) -> Result<(), String> {
+        ensure!(status != OrderStatus::Pending, "an open order cannot be cancelled");
+        let before = self.book(trader).ended.insert(order, status);
+        ensure!(
+            before.is_none_or(|before| before == status),
+            "order {order} ended as {before:?} and as {status:?}"
+        );
+        Ok(())
+    }
+
+    /// Checks what a start recovered: nothing that was shown may be missing or other than it was,
+    /// and every account adds up to its orders. Returns how many orders were compared.
+    pub(in crate::simulation) fn recovered(
+        &mut self,
+        states: &[&State],
+        clients: &Clients,
+        venue: &Venue,
+        totals: &mut Totals,
+    ) -> Result<u64, String> {
+        let mut compared = 0;
+        for (trader, book) in RESTERS.zip(&mut self.books) {
+            let state = states[clients.traders[trader].shard().index()];
+            let checked = book.recovered(trader, state, clients, venue, totals);
+            compared += checked.map_err(|error| format!("trader {trader}: {error}"))?;
+        }
+        Ok(compared)
+    }
+}
+
+impl Book {
+    /// Checks an order against what is known, and keeps the newer of the two. Returns whether it is
+    /// at least as new.
+    fn note(
+        &mut self,
+        number: usize,
+        receipt: &OrderReceipt,
+        sent: &RestingOrder,
+        venue: &Venue,
+    ) -> Result<bool, String> {
+        let order = receipt.order;
+        ensure!(!sent.is_refused, "order {number} was refused, and is {receipt:?}");
+        let account = *self.account.get_or_insert(receipt.account);
+        ensure!(receipt.account == account, "{receipt:?} is of another account");
+        self.check_alone(receipt, sent, venue)?;
+        let id = *self.id_of.entry(number).or_insert(order);
+        ensure!(id == order, "order {number} is {id} and {order}");
+        let Some(known) = self.orders.get_mut(&order) else {
+            self.orders.insert(order, Known { number, receipt: receipt.clone() });
+            return Ok(true);
+        };
+        ensure!(known.number == number, "order {order} is {} and {number}", known.number);
+        let is_newer = age(receipt) >= age(&known.receipt);
+        let (older, newer) =
+            if is_newer { (&known.receipt, receipt) } else { (receipt, &known.receipt) };
+        ensure!(continues(older, newer)?, "order {order} was {older:?} and is {newer:?}");
+        if is_newer {
+            known.receipt = receipt.clone();
+        }
+        Ok(is_newer)
+    }
+
+    /// Checks what an order says by itself.
+    fn check_alone(
+        &self,
+        receipt: &OrderReceipt,
+        sent: &RestingOrder,
+        venue: &Venue,
+    ) -> Result<(), String> {
+        let life = life(receipt)?;
+        let Life { terms, progress, end, .. } = life;
+        let asked = &sent.order;
+        ensure!(
+            *receipt.market_id == *asked.market_id
+                && receipt.side == asked.side
+                && Some(terms.quantity) == asked.quantity
+                && terms.price == asked.price
+                && terms.time_in_force.expires_at() == asked.expiration,
+            "{asked:?} became {receipt:?}"
+        );
+        let filled = progress.filled.micros();
+        let is_late = |at| progress.fill_count > 0 && progress.filled_at >= at;
+        ensure!(!terms.time_in_force.expires_at().is_some_and(is_late), "filled late: {receipt:?}");
+        if !terms.awaited_book {
+            // It filled at its own limit and without a fee, except for what it took at once. The
+            // parts add up to the whole, to the micro-dollar.
+            let rested = terms.quantity.micros() - receipt.fill.quantity.micros();
+            let left = terms.quantity.micros() - filled;
+            let [rested, left] = [rested, left].map(|it| at_limit(receipt.side, life, it));
+            ensure!(
+                progress.notional.micros() == receipt.fill.notional.micros() + rested - left
+                    && progress.fee == receipt.fill.fee,
+                "filled beside its limit: {receipt:?}"
+            );
+        }
+        // What it took at once was rounded by itself.
+        let sign = if receipt.side == Side::Buy { 1 } else { -1 };
+        let beyond = sign * (progress.notional.micros() - at_limit(receipt.side, life, filled));
+        ensure!(beyond <= 1, "beyond its limit: {receipt:?}");
+        let order = receipt.order;
+        let is_allowed = match end.map(|end| end.reason) {
+            None => true,
+            Some(EndReason::User) => self.has_cancelled_all || self.cancels.contains(&order),
+            Some(EndReason::Heartbeat) => self.has_beaten,
+            Some(EndReason::GtdExpired) => {
+                let expires_at = terms.time_in_force.expires_at();
+                expires_at.is_some_and(|at| end.is_some_and(|end| end.at >= at))
+            }
+            Some(EndReason::FakNotFilled) => !terms.time_in_force.may_rest(),
+            Some(EndReason::PostOnlyWouldCross | EndReason::InsufficientBalance) => {
+                terms.awaited_book
+            }
+            Some(EndReason::Resolved) => venue.is_resolved(sent.market),
+            Some(_) => false,
+        };
+        ensure!(is_allowed, "ended without a reason: {receipt:?}");
+        let ended_as = self.ended.get(&order);
+        if let (Some(status), false) = (ended_as, life.is_open()) {
+            ensure!(life.status() == *status, "ended as {status:?}: {receipt:?}");
+        }
+        Ok(())
+    }
+
+    fn recovered(
+        &mut self,
+        trader: usize,
+        state: &State,
+        clients: &Clients,
+        venue: &Venue,
+        totals: &mut Totals,
+    ) -> Result<u64, String> {
+        let Some(account) = state.account_of(&clients.traders[trader].identity.digest) else {
+            ensure!(self.orders.is_empty() && self.ended.is_empty(), "the account is lost");
+            return Ok(0);
+        };
+        let finished = state.orders_of(account.id());
+        let open = state.open_orders().filter(|row| row.placement.account == account.id());
+        let rows: Vec<_> = finished.chain(open).collect();
+        let fills_before = self.fill_count();
+        for row in &rows {
+            let order = row.placement.order;
+            let number = clients.resting.number_of(&row.placement.names);
+            let number = number.ok_or_else(|| format!("order {order} was never sent: {row:?}"))?;
+            let receipt = state.receipt(state.order(order).expect("its row was just read"));
+            let sent = &clients.resting.orders[number];
+            totals.found_unanswered += u64::from(!self.orders.contains_key(&order));
+            let is_as_new = self.note(number, &receipt, sent, venue)?;
+            ensure!(is_as_new, "order {order} has lost what was shown of it: {receipt:?}");
+            let must_have_ended = self.ended.contains_key(&order)
+                || self.ended_up_to.is_some_and(|newest| order <= newest);
+            ensure!(!(row.is_open() && must_have_ended), "order {order} is open again");
+        }
+        let found: BTreeSet<OrderId> = rows.iter().map(|row| row.placement.order).collect();
+        for (order, known) in self.orders.iter().filter(|(order, _)| !found.contains(order)) {
+            let has_ended = !life(&known.receipt)?.is_open();
+            ensure!(has_ended, "order {order} is lost, last seen as {:?}", known.receipt);
+        }
+        totals.forgotten |= u64::from(found.len() < self.orders.len());
+        let kept = rows.iter().filter(|row| !row.is_open()).count();
+        ensure!(
+            kept == self.orders.len() - (rows.len() - kept) || kept >= KEPT_ORDERS_MAX as usize - 1,
+            "only {kept} finished orders are kept"
+        );
+        ensure!(rows.len() - kept <= OPEN_ORDERS_MAX as usize, "too many orders are open");
+        totals.filled_later += self.fill_count() - fills_before;
+        self.count_ends(totals)?;
+        self.check_sums(account, state)?;
+        Ok(rows.len() as u64)
+    }
+
+    /// Counts the ends that are newly known.
+    fn count_ends(&mut self, totals: &mut Totals) -> Result<(), String> {
+        for (order, known) in &self.orders {
+            let life = life(&known.receipt)?;
+            if life.is_open() || !self.counted.insert(*order) {
+                continue;
+            }
+            match life.end.map(|end| end.reason) {
+                Some(EndReason::GtdExpired) => totals.expired += 1,
+                Some(EndReason::Heartbeat) => totals.silent += 1,
+                Some(EndReason::Resolved) => totals.ended_with_market += 1,
+                Some(EndReason::PostOnlyWouldCross) => totals.crossed_fresh_book += 1,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// How often orders filled after they had been placed.
+    fn fill_count(&self) -> u64 {
+        let fills = self.orders.values().map(|known| {
+            let count = known.receipt.life.as_ref().map_or(0, |life| life.progress.fill_count);
+            u64::from(count) - u64::from(known.receipt.fill.quantity.micros() > 0)
+        });
+        fills.sum()
+    }
+
+    /// Checks that the account is what its orders add up to. Every order is known here, even the
+    /// forgotten ones as they ended.
+    fn check_sums(&self, account: &Account, state: &State) -> Result<(), String> {
+        let (mut purchases, mut sales, mut fees, mut reserved) = (0, 0, 0, 0);
+        let (mut finished, mut fills) = (0, 0);
+        let mut net = [0; RESTING_MARKETS.len()];
+        let mut for_sale = [0; RESTING_MARKETS.len()];
+        let mut is_open = [false; RESTING_MARKETS.len()];
+        for known in self.orders.values() {
+            let life = life(&known.receipt)?;
+            let market = market_index(&known.receipt.market_id);
+            let (notional, filled) =
+                (life.progress.notional.micros(), life.progress.filled.micros());
+            let is_buy = known.receipt.side == Side::Buy;
+            *(if is_buy { &mut purchases } else { &mut sales }) += notional;
+            net[market] += if is_buy { filled } else { -filled };
+            fees += life.progress.fee.micros();
+            let (cash, shares) = held_back(known.receipt.side, life);
+            (reserved, for_sale[market]) = (reserved + cash, for_sale[market] + shares);
+            is_open[market] |= life.is_open();
+            finished += u64::from(!life.is_open());
+            fills += u64::from(life.progress.fill_count);
+        }
+        let (mut payouts, mut paid) = (0, [None; RESTING_MARKETS.len()]);
+        for (_, number, row) in state.settlements().filter(|(id, ..)| *id == account.id()) {
+            let position = &account.positions()[number as usize];
+            let market = market_index(&state.used_market(position.market).condition_id);
+            payouts += row.payout.micros();
+            paid[market] = Some((row.shares.micros(), row.payout.micros()));
+        }
+        for (market, paid) in paid.iter().enumerate() {
+            let Some(paid) = *paid else { continue };
+            let owed = net[market] * resting_payout_micros(market) / 1_000_000;
+            ensure!(paid == (net[market], owed), "paid {paid:?} for {} shares", net[market]);
+            ensure!(!is_open[market], "paid while orders are open in market {market}");
+            net[market] = 0;
+        }
+        for (market, settled) in state.settled_markets() {
+            let id = &state.used_market(market).condition_id;
+            let Some(index) = RESTING_MARKETS.iter().position(|market| **market == **id) else {
+                continue;
+            };
+            ensure!(!(settled.is_paid && is_open[index]), "orders are open in settled {id}");
+        }
+        let ledger = account.ledger();
+        let found = [
+            ledger.granted,
+            ledger.purchases,
+            ledger.sales,
+            ledger.fees,
+            ledger.payouts,
+            ledger.reserved,
+        ];
+        let found = found.map(Usd::micros);
+        let expected = [START_MICROS, purchases, sales, fees, payouts, reserved];
+        ensure!(found == expected, "the account has {found:?}, its orders add up to {expected:?}");
+        let cash = START_MICROS + sales + payouts - purchases - fees;
+        ensure!(
+            ledger.cash().micros() == cash && ledger.available().micros() == cash - reserved,
+            "{cash} less {reserved} became {ledger:?}"
+        );
+        let mut held = [0; RESTING_MARKETS.len()];
+        for position in account.positions() {
+            let id = &state.used_market(position.market).condition_id;
+            held[market_index(id)] += position.shares.micros();
+        }
+        ensure!(held == net, "the account holds {held:?}, its orders add up to {net:?}");
+        let is_covered = held.iter().zip(for_sale).all(|(&held, for_sale)| held >= for_sale);
+        ensure!(is_covered, "the account holds {held:?} and offers {for_sale:?}");
+        ensure!(
+            (account.order_count_ever(), account.fill_count_ever()) == (finished, fills),
+            "the account counts {} orders and {} fills, not {finished} and {fills}",
+            account.order_count_ever(),
+            account.fill_count_ever()
+        );
+        Ok(())
+    }
+}
+
+fn life(receipt: &OrderReceipt) -> Result<&Life, String> {
+    receipt.life.as_deref().ok_or_else(|| format!("a limit order has no life: {receipt:?}"))
+}
+
+/// Orders what is shown of one order by time.
+fn age(receipt: &OrderReceipt) -> (u32, bool, bool) {
+    receipt.life.as_ref().map_or((0, false, false), |life| {
+        (life.progress.fill_count, life.end.is_some(), !life.awaits_book)
+    })
+}
+
+/// Whether an order that was `older` may be `newer` later. What it was at first never changes, so
+/// every replay repeats the first answer.
+fn continues(older: &OrderReceipt, newer: &OrderReceipt) -> Result<bool, String> {
+    let (before, after) = (*life(older)?, *life(newer)?);
+    let at_first = |receipt: &OrderReceipt| OrderReceipt { life: None, ..receipt.clone() };
+    let is_at_placement = |end: Option<End>| end.filter(|end| end.reason.is_at_placement());
+    let has_grown = if before.progress.fill_count == after.progress.fill_count {
+        before.progress == after.progress
+    } else {
+        before.progress.filled < after.progress.filled
+            && before.progress.notional <= after.progress.notional
+            && before.progress.fee <= after.progress.fee
+            && before.end.is_none()
+    };
+    Ok(at_first(older) == at_first(newer)
+        && before.terms == after.terms
+        && is_at_placement(before.end) == is_at_placement(after.end)
+        && (before.end.is_none() || before.end == after.end)
+        && (before.awaits_book || !after.awaits_book)
+        && has_grown)
+}
+
+/// The dollars and the shares that an order holds back.
+fn held_back(side: Side, life: &Life) -> (i64, i64) {
+    if !life.is_open() {
+        return (0, 0);
+    }
+    let left = life.terms.quantity.micros() - life.progress.filled.micros();
+    match side {
+        Side::Buy => (at_limit(side, life, left), 0),
+        Side::Sell => (0, left),
+    }
+}
+
+/// What this many micro-shares cost or yield at the limit, rounded in the venue's favour.
+fn at_limit(side: Side, life: &Life, micro_shares: i64) -> i64 {
+    let price = life.terms.price.map_or(0, Price::micros);
+    let picos = i128::from(price) * i128::from(micro_shares);
+    let micros = if side == Side::Buy { (picos + 999_999) / 1_000_000 } else { picos / 1_000_000 };
+    i64::try_from(micros).expect("less than the largest amount")
+}
+
+fn market_index(id: &str) -> usize {
+    RESTING_MARKETS.iter().position(|market| *market == id).expect("one of the traded markets")
+}

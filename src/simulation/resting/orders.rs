@@ -1,0 +1,205 @@
+//! What the traders send.
+//!
+//! A server remembers only the newest finished orders of an account, and so do the names. So that
+//! nothing is forgotten that is not yet known, a trader places few orders during a process, and
+//! none while earlier ones are unanswered. Then all orders that finish during two processes are
+//! kept until the second ends.
+
+use super::venue::{RESTING_MARKETS, Venue};
+use crate::disk::simulated::random::Random;
+use crate::engine::State;
+use crate::engine::account::Account;
+use crate::engine::command::{OrderNames, Owner, PlaceOrder};
+use crate::engine::idempotency::NameHash;
+use crate::engine::payload::{NamedTimeInForce, NewOrder};
+use crate::engine::terms::OrderKind;
+use crate::ids::{OrderId, Timestamp};
+use crate::market::book::Side;
+use crate::money::{Price, Shares};
+use crate::simulation::clients::{Clients, RESTERS, Request};
+
+/// The most open orders of an account.
+pub(in crate::simulation) const OPEN_ORDERS_MAX: u32 = 4;
+
+/// How many orders a trader may place during a process.
+const PLACED_PER_LIFE_MAX: usize = 4;
+
+/// An order that may rest, resent byte for byte.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in crate::simulation) struct RestingOrder {
+    pub(in crate::simulation) trader: usize,
+    pub(in crate::simulation) market: usize,
+    /// The order as sent.
+    pub(in crate::simulation) order: NewOrder,
+    /// Its one or two names.
+    pub(in crate::simulation) names: Vec<NameHash>,
+    pub(in crate::simulation) is_answered: bool,
+    /// Whether it was refused for good.
+    pub(in crate::simulation) is_refused: bool,
+    /// Whether a start has found it before it was answered.
+    is_found: bool,
+}
+
+/// A trader's recent orders.
+#[derive(Default)]
+pub(in crate::simulation) struct Rester {
+    /// Those that the server surely keeps, with their numbers.
+    known: Vec<(OrderId, usize)>,
+    /// The newest order that an answer reported.
+    newest: Option<OrderId>,
+    placed_count: usize,
+}
+
+#[derive(Default)]
+pub(in crate::simulation) struct RestingClients {
+    pub(in crate::simulation) orders: Vec<RestingOrder>,
+    resters: [Rester; RESTERS.end - RESTERS.start],
+}
+
+impl RestingClients {
+    fn rester(&mut self, trader: usize) -> &mut Rester {
+        &mut self.resters[trader - RESTERS.start]
+    }
+
+    /// Records that an answer reported the order.
+    pub(in crate::simulation) fn placed(&mut self, order: OrderId, number: usize) {
+        let sent = &mut self.orders[number];
+        sent.is_answered = true;
+        let rester = &mut self.resters[sent.trader - RESTERS.start];
+        if rester.known.iter().all(|(known, _)| *known != order) {
+            rester.known.push((order, number));
+        }
+        rester.newest = rester.newest.max(Some(order));
+    }
+
+    /// The order with one of these names.
+    pub(in crate::simulation) fn number_of(&self, names: &[NameHash]) -> Option<usize> {
+        self.orders.iter().position(|order| order.names.iter().any(|name| names.contains(name)))
+    }
+
+    pub(in crate::simulation) fn command(&self, number: usize, owner: Owner) -> PlaceOrder {
+        let RestingOrder { order, names, .. } = &self.orders[number];
+        let client_order_id = number.is_multiple_of(2).then(|| format!("rests {number}").into());
+        PlaceOrder::new(owner, order.clone(), OrderNames::new(names.clone(), client_order_id))
+    }
+}
+
+impl Clients {
+    /// Prepares the traders for a process that starts with these states.
+    pub(in crate::simulation) fn begin_life(&mut self, states: &[&State]) {
+        for trader in RESTERS {
+            let state = states[self.traders[trader].shard().index()];
+            let account = state.account_of(&self.traders[trader].identity.digest).map(Account::id);
+            let resting = &mut self.resting;
+            let rester = &mut resting.resters[trader - RESTERS.start];
+            // Those that are open are kept at least until they finish, and then for a while.
+            rester
+                .known
+                .retain(|(order, _)| state.order_row(*order).is_some_and(|row| row.is_open()));
+            self.traders[trader].unanswered.retain(|&number| {
+                let sent = &mut resting.orders[number];
+                let is_named = |&name| {
+                    account.is_some_and(|account| state.order_named(account, name).is_some())
+                };
+                let is_found = sent.names.iter().any(is_named);
+                // Later on it might be forgotten, and placed once more.
+                let is_given_up = is_found && std::mem::replace(&mut sent.is_found, is_found);
+                sent.is_answered |= is_given_up;
+                !is_given_up
+            });
+            // Each of them may be placed now.
+            rester.placed_count = self.traders[trader].unanswered.len();
+        }
+    }
+
+    /// The next request of a trader with orders that rest.
+    pub(in crate::simulation) fn next_resting(
+        &mut self,
+        venue: &Venue,
+        now: Timestamp,
+        random: &mut Random,
+    ) -> Option<Request> {
+        let trader = RESTERS.start + random.below(RESTERS.len());
+        if random.one_in(2) {
+            return self
+                .resend(trader, random)
+                .or_else(|| self.new_resting(trader, venue, now, random));
+        }
+        let account = self.traders[trader].account;
+        let rester = self.resting.rester(trader);
+        let count = rester.known.len();
+        let chosen = (count > 0).then(|| rester.known[random.below(count)]);
+        let newest = rester.newest;
+        account?;
+        match random.below(12) {
+            0..3 => chosen.map(|(order, _)| Request::ReadResting { trader, order }),
+            3..6 => {
+                let (_, number) = chosen?;
+                self.traders[trader].in_flight += 1;
+                Some(Request::Place(number))
+            }
+            6..9 => chosen.map(|(order, _)| Request::Cancel { trader, order }),
+            9 => Some(Request::CancelAll { trader, newest }),
+            10 if random.one_in(3) => Some(Request::Beat { trader }),
+            _ => None,
+        }
+    }
+
+    fn new_resting(
+        &mut self,
+        trader: usize,
+        venue: &Venue,
+        now: Timestamp,
+        random: &mut Random,
+    ) -> Option<Request> {
+        let rester = self.resting.rester(trader);
+        if rester.placed_count == PLACED_PER_LIFE_MAX {
+            return None;
+        }
+        rester.placed_count += 1;
+        let number = self.resting.orders.len();
+        let market = random.below(RESTING_MARKETS.len());
+        let side = if random.one_in(3) { Side::Sell } else { Side::Buy };
+        let offset = i64::try_from(random.below(9)).expect("a few cents") - 4;
+        let cents = venue.middle(market) + offset;
+        let quantity = 5_000_000 + i64::try_from(random.below(60_000_000)).expect("few shares");
+        let (time_in_force, expiration) = match random.below(5) {
+            0 => (Some(NamedTimeInForce::Fak), None),
+            1 => {
+                let nanos = 1 + i64::try_from(random.below(20_000)).expect("seconds") * 1_000_000;
+                let at = Timestamp::from_nanos(now.nanos() + nanos);
+                (Some(NamedTimeInForce::Gtd), Some(at))
+            }
+            _ => (None, None),
+        };
+        let order = NewOrder {
+            market_id: RESTING_MARKETS[market].into(),
+            outcome: "Yes".into(),
+            side,
+            kind: OrderKind::Limit,
+            quantity: Some(Shares::from_micros(quantity)),
+            amount: None,
+            price: Some(Price::from_micros(cents * 10_000)),
+            time_in_force,
+            expiration,
+            post_only: time_in_force.is_none() && random.one_in(5),
+            expected_price: None,
+            max_slippage_bps: None,
+        };
+        let mut names = vec![NameHash::of_order(&format!("rests {number}"))];
+        if number.is_multiple_of(3) {
+            names.push(NameHash::of_batch_entry(&format!("rests {number}"), 1));
+        }
+        self.resting.orders.push(RestingOrder {
+            trader,
+            market,
+            order,
+            names,
+            is_answered: false,
+            is_refused: false,
+            is_found: false,
+        });
+        self.traders[trader].in_flight += 1;
+        Some(Request::Place(number))
+    }
+}

@@ -1,0 +1,157 @@
+//! The messages of the execution socket. Pure.
+//!
+//! A client frame is one JSON object with an `action` (or `type`), as on the price socket:
+//!
+//! ```json
+//! {"action": "resume", "after": 41}
+//! {"action": "ping"}
+//! {"action": "subscribe"}
+//! ```
+//!
+//! A socket follows all fills of its account, so `subscribe` is acknowledged and changes nothing.
+//! The server sends a frame for each fill:
+//!
+//! ```json
+//! {"type":"fill","seq":42,"order_id":7,"trade_id":"7-1","market_id":"0x…","side":"BUY",
+//!  "outcome":"Yes","price":"0.41","quantity":"3","notional":"1.23","fee":"0",
+//!  "filled_at":"2026-07-20T20:18:06.07Z","client_order_id":null,"account_balance":"998.77"}
+//! ```
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::frame::put_text;
+use super::price_frame::Text;
+use crate::engine::fills::FillRow;
+use crate::ids::Timestamp;
+use crate::money::{Price, Shares, Usd};
+
+/// A client's request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExecutionRequest {
+    /// Send every fill after this number, then new ones.
+    Resume(u64),
+    /// Acknowledge, and go on.
+    Subscribe,
+    /// Reply with a `pong` and the server's time.
+    Ping,
+}
+
+/// Why a client frame cannot be used. The text goes into the `error` frame.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecutionRequestError {
+    /// It is not JSON.
+    #[error("invalid JSON: {0}")]
+    InvalidJson(#[from] serde_json::Error),
+    /// It is JSON, but not an object.
+    #[error("a frame must be a JSON object")]
+    NotAnObject,
+    /// Neither `action` nor `type` is present.
+    #[error("action is missing: use resume or ping")]
+    MissingAction,
+    /// The action is unknown or not a string.
+    #[error("unknown action: use resume or ping")]
+    UnknownAction,
+    /// `after` is missing.
+    #[error("after is missing: give the seq of the last fill that you have, or 0")]
+    MissingAfter,
+    /// `after` is not a number of a fill.
+    #[error("after must be a whole number, 0 or above")]
+    InvalidAfter,
+}
+
+impl ExecutionRequest {
+    /// Parses the text of a client frame.
+    pub fn parse(text: &[u8]) -> Result<Self, ExecutionRequestError> {
+        let Value::Object(mut fields) = serde_json::from_slice(text)? else {
+            return Err(ExecutionRequestError::NotAnObject);
+        };
+        let mut take = |name| fields.remove(name).filter(|value| !value.is_null());
+        let action = take("action").or_else(|| take("type"));
+        let action = action.ok_or(ExecutionRequestError::MissingAction)?;
+        match action.as_str().map(str::to_ascii_lowercase).as_deref() {
+            Some("resume") => {
+                let after = take("after").ok_or(ExecutionRequestError::MissingAfter)?;
+                after.as_u64().map(Self::Resume).ok_or(ExecutionRequestError::InvalidAfter)
+            }
+            Some("subscribe") => Ok(Self::Subscribe),
+            Some("ping") => Ok(Self::Ping),
+            _ => Err(ExecutionRequestError::UnknownAction),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct FillFields<'a> {
+    r#type: &'static str,
+    seq: u64,
+    order_id: u64,
+    trade_id: String,
+    market_id: &'a str,
+    side: &'static str,
+    outcome: &'a str,
+    price: Text<Price>,
+    quantity: Text<Shares>,
+    notional: Text<Usd>,
+    fee: Text<Usd>,
+    filled_at: Text<Timestamp>,
+    client_order_id: Option<&'a str>,
+    account_balance: Text<Usd>,
+}
+
+/// Appends the frame of a fill.
+pub(super) fn put_fill(frames: &mut Vec<u8>, row: &FillRow) {
+    let fields = FillFields {
+        r#type: "fill",
+        seq: row.number,
+        order_id: row.order.get(),
+        trade_id: format!("{}-{}", row.order.get(), row.part),
+        market_id: &row.market_id,
+        side: row.side.as_str(),
+        outcome: &row.outcome,
+        price: Text(row.fill.price()),
+        quantity: Text(row.fill.quantity),
+        notional: Text(row.fill.notional),
+        fee: Text(row.fill.fee),
+        filled_at: Text(row.fill.at),
+        client_order_id: row.client_order_id.as_deref(),
+        account_balance: Text(row.fill.balance),
+    };
+    let json = serde_json::to_vec(&fields).expect("strings and integers always have a JSON text");
+    put_text(frames, &[&json]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn client_frames() {
+        let unknown = "unknown action: use resume or ping";
+        let missing = "after is missing: give the seq of the last fill that you have, or 0";
+        let invalid = "after must be a whole number, 0 or above";
+        for (text, expected) in [
+            (r#"{"action":"resume","after":0}"#, "Resume(0)"),
+            (r#"{"type":"RESUME","after":18446744073709551615}"#, "Resume(18446744073709551615)"),
+            (r#"{"action":"resume"}"#, missing),
+            (r#"{"action":"resume","after":null}"#, missing),
+            (r#"{"action":"resume","after":-1}"#, invalid),
+            (r#"{"action":"resume","after":1.5}"#, invalid),
+            (r#"{"action":"resume","after":"1"}"#, invalid),
+            (r#"{"action":"resume","after":18446744073709551616}"#, invalid),
+            (r#"{"action":"subscribe","markets":["a"]}"#, "Subscribe"),
+            (r#"{"type":"Ping"}"#, "Ping"),
+            (r#"{"action":"unsubscribe"}"#, unknown),
+            (r#"{"action":7}"#, unknown),
+            ("{}", "action is missing: use resume or ping"),
+            ("[]", "a frame must be a JSON object"),
+            ("x", "invalid JSON: expected value at line 1 column 1"),
+        ] {
+            let read = match ExecutionRequest::parse(text.as_bytes()) {
+                Ok(request) => format!("{request:?}"),
+                Err(error) => error.to_string(),
+            };
+            assert_eq!(read, expected, "{text}");
+        }
+    }
+}
