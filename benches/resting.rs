@@ -111,6 +111,8 @@ struct World {
     state: State,
     infos: Vec<MarketInfo>,
     book: Book,
+    /// The era of the newest book that crosses orders.
+    era: u32,
 }
 
 impl World {
@@ -125,7 +127,7 @@ impl World {
             run(&mut state, &OpenAccount(identity), None);
         }
         let infos = (0..MARKET_COUNT).map(info).collect();
-        let mut world = Self { state, infos, book: Book::new(ladder(), NOW) };
+        let mut world = Self { state, infos, book: Book::new(ladder(), NOW), era: 0 };
         for number in 0..resting_count {
             let cents = 40 + i64::try_from(number / MARKET_COUNT % 8).expect("a small number");
             world.place(number % ACCOUNT_COUNT, number % MARKET_COUNT, cents);
@@ -135,7 +137,7 @@ impl World {
 
     fn place(&mut self, account_number: u64, market_number: u64, cents: i64) -> OrderId {
         let order = limit_order(account_number, market_number, cents);
-        let Self { state, infos, book } = self;
+        let Self { state, infos, book, .. } = self;
         let info = &infos[usize::try_from(market_number).expect("a small number")];
         let events = run(state, &order, Some(&Quote::new(info, [Some(&*book), None])));
         let Some(Event::OrderPlaced(placed)) = events.last() else { panic!("it rests") };
@@ -152,7 +154,7 @@ impl World {
                 .map(|number| limit_order(number, number * 7 % MARKET_COUNT, 45))
                 .collect();
             let first = self.state.head().orders_ever + 1;
-            let Self { state, infos, book } = self;
+            let Self { state, infos, book, .. } = self;
             let began = Instant::now();
             for (number, order) in (0..).zip(&orders) {
                 let info = &infos[number * 7 % 1_000];
@@ -179,10 +181,13 @@ impl World {
     /// accounts.
     fn match_orders(&mut self, count: u64) -> Duration {
         let mut elapsed = Duration::ZERO;
-        let mut crossing = Book::new(crossing_ladder(), NOW);
-        crossing.sequence = 2;
-        let crossing = Arc::new(crossing);
         for round in 0..count {
+            let mut crossing = Book::new(crossing_ladder(), NOW);
+            crossing.sequence = 2;
+            // What the level showed in an earlier era may be used again.
+            self.era += 1;
+            crossing.era = self.era;
+            let crossing = Arc::new(crossing);
             let market_number = round % MARKET_COUNT;
             for number in 0..FILLED_COUNT {
                 self.place((round + number) % ACCOUNT_COUNT, market_number, 50);
