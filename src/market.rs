@@ -7,6 +7,7 @@
 pub mod book;
 pub mod catalogue;
 pub mod crossing;
+mod delay;
 pub mod growth;
 pub mod interest;
 pub mod price;
@@ -23,8 +24,9 @@ use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use book::Book;
-use catalogue::{DescriptionFlaw, MarketInfo, MarketStatus, Outcome};
+use catalogue::{DescriptionFlaw, MarketInfo, MarketStatus, Outcome, TAKER_DELAY_MS_MAX};
 use crossing::Crossings;
+use delay::DelayScale;
 use interest::Interest;
 use quote::{Quote, QuotedBook};
 
@@ -59,6 +61,7 @@ pub struct Markets {
     /// Who has orders resting, by condition id, of listed markets and of those still to be listed.
     interests: Mutex<HashMap<Arc<str>, Arc<Interest>, foldhash::fast::RandomState>>,
     crossings: Crossings,
+    delays: Arc<DelayScale>,
 }
 
 /// The payout of each token.
@@ -88,6 +91,9 @@ pub struct Market {
     has_interest: AtomicBool,
     /// Set while the market waits to be looked at again. Only used under the lock of that list.
     waits: AtomicBool,
+    /// Set once the venue stated a longer delay than [`TAKER_DELAY_MS_MAX`].
+    is_delay_cut: AtomicBool,
+    delays: Arc<DelayScale>,
 }
 
 /// The result of listing markets.
@@ -137,6 +143,19 @@ impl Markets {
         self
     }
 
+    /// The same; no order waits for the venue's delay, whatever the markets and the speed.
+    #[must_use]
+    pub fn without_delays(mut self) -> Self {
+        self.delays = Arc::new(DelayScale::off());
+        self
+    }
+
+    /// From now on the venue's time passes this fast, in millionths of real time; 0 if no order
+    /// waits for the venue, as at the end of a tape. It is real time until this is called.
+    pub fn set_delay_speed(&self, speed_micros: u64) {
+        self.delays.set_speed(speed_micros);
+    }
+
     /// The current markets.
     pub fn listing(&self) -> Guard<Arc<Listing>> {
         self.listing.load()
@@ -168,8 +187,11 @@ impl Markets {
             if let Some(payouts) = self.decided.get(&condition_id) {
                 resolve(&mut info, payouts);
             }
+            let stated_delay_ms = info.taker_delay_ms;
+            info.taker_delay_ms = stated_delay_ms.min(TAKER_DELAY_MS_MAX);
             if let Some(market) = known {
                 market.note_withheld(!is_aligned, &condition_id);
+                market.note_delay(stated_delay_ms, &condition_id);
                 let was_tradable = market.info().is_tradable();
                 if market.describe(info) {
                     self.mark_resolved(market);
@@ -182,8 +204,9 @@ impl Markets {
                 if markets.len() >= MARKETS_MAX {
                     return Err(ListError::TooMany);
                 }
-                let market = Arc::new(Market::new(info));
+                let market = Arc::new(Market::scaled(info, self.delays.clone()));
                 market.note_withheld(!is_aligned, &condition_id);
+                market.note_delay(stated_delay_ms, &condition_id);
                 if market.info().status == MarketStatus::Resolved {
                     self.mark_resolved(&market);
                 }
@@ -323,6 +346,10 @@ impl Listing {
 impl Market {
     /// A market without books.
     pub fn new(info: MarketInfo) -> Self {
+        Self::scaled(info, Arc::default())
+    }
+
+    fn scaled(info: MarketInfo, delays: Arc<DelayScale>) -> Self {
         let books = info.outcomes.iter().map(|_| ArcSwapOption::empty()).collect();
         Self {
             info: ArcSwap::from_pointee(info),
@@ -332,6 +359,8 @@ impl Market {
             interest: OnceLock::new(),
             has_interest: AtomicBool::new(false),
             waits: AtomicBool::new(false),
+            is_delay_cut: AtomicBool::new(false),
+            delays,
         }
     }
 
@@ -362,8 +391,10 @@ impl Market {
 
     /// Description and books for one decision.
     pub fn snapshot(&self) -> MarketSnapshot {
+        let info = self.info.load();
         MarketSnapshot {
-            info: self.info.load(),
+            taker_delay_ms: self.delays.wall_ms(info.taker_delay_ms),
+            info,
             books: self.books.iter().map(ArcSwapOption::load).collect(),
         }
     }
@@ -383,6 +414,18 @@ impl Market {
         let is_resolved = info.status == MarketStatus::Resolved;
         self.info.store(Arc::new(info));
         is_resolved && !was_resolved
+    }
+
+    /// Logs once that the venue states a longer delay than it is given here.
+    fn note_delay(&self, stated_ms: u32, condition_id: &str) {
+        if stated_ms > TAKER_DELAY_MS_MAX && !self.is_delay_cut.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                market = condition_id,
+                stated_ms,
+                cut_ms = TAKER_DELAY_MS_MAX,
+                "the venue's delay of marketable orders is too long and was cut"
+            );
+        }
     }
 
     /// Records whether the newest description has other tokens, and logs it once.
@@ -421,6 +464,8 @@ fn resolve(info: &mut MarketInfo, decided: &DecidedPayouts) {
 pub struct MarketSnapshot {
     info: Guard<Arc<MarketInfo>>,
     books: SmallVec<[Guard<Option<Arc<Book>>>; 2]>,
+    /// In milliseconds of wall time.
+    taker_delay_ms: u32,
 }
 
 impl MarketSnapshot {
@@ -432,7 +477,9 @@ impl MarketSnapshot {
     /// The market as a decision needs it.
     #[inline]
     pub fn quote(&self) -> Quote<'_> {
-        Quote::new(&self.info, self.books.iter().map(|book| book.as_deref()))
+        let mut quote = Quote::new(&self.info, self.books.iter().map(|book| book.as_deref()));
+        quote.taker_delay_ms = self.taker_delay_ms;
+        quote
     }
 
     /// The book that an outcome trades on; see [`Quote::book`].

@@ -299,6 +299,79 @@ async fn a_tape_plays_at_its_own_pace() {
     assert!(began.elapsed() > second);
 }
 
+/// Of one source the newest description counts that states a delay; of several, the longest delay.
+/// Orders wait at the speed of the recording, and not at all at its end.
+#[tokio::test(start_paused = true)]
+async fn recorded_delays_pass_at_the_speed_of_the_recording() {
+    let gamma = |number: u8, day: u8, fields: &str| {
+        format!(
+            r#"{{"conditionId":"{}","outcomes":"[\"Up\",\"Down\"]","active":true,
+                "clobTokenIds":"[\"{number}1\",\"{number}2\"]","acceptingOrders":true,
+                "enableOrderBook":true,"updatedAt":"2026-11-0{day}T00:00:00Z"{fields}}}"#,
+            condition(number)
+        )
+        .replace('\n', "")
+    };
+    let compact = |number: u8, fields: &str| {
+        let (id, tokens) = (condition(number), [1, 2].map(|place| format!("{number}{place}")));
+        let [up, down] = tokens;
+        format!(
+            r#"{{"c":"{id}","t":[{{"t":"{up}","o":"Up"}},{{"t":"{down}","o":"Down"}}]{fields}}}"#
+        )
+    };
+    let long = |number: u8, fields: &str| {
+        format!(r#"{{"condition_id":"{}","tokens":[]{fields}}}"#, condition(number))
+    };
+    let rows = [
+        gamma(1, 2, r#","secondsDelay":3"#),
+        gamma(1, 1, r#","secondsDelay":5"#),
+        gamma(2, 1, r#","secondsDelay":"0.5""#),
+        gamma(2, 2, ""),
+        gamma(3, 1, ""),
+        compact(3, r#","itode":true"#),
+        long(3, r#","seconds_delay":0"#),
+        gamma(4, 1, r#","secondsDelay":0"#),
+        long(4, r#","seconds_delay":"2""#),
+        gamma(5, 1, r#","secondsDelay":60"#),
+        gamma(6, 1, ""),
+    ];
+    let (early, late) = ((1, 1_795_317_300_000_i64), (2, 1_795_317_310_000));
+    let frames = [early, late].map(|(place, at_ms)| {
+        format!(
+            r#"{{"event_type":"book","asset_id":"1{place}","market":"{}","timestamp":"{at_ms}",
+                "bids":[],"asks":[]}}"#,
+            condition(1)
+        )
+        .replace('\n', "")
+    });
+    let folder = tempfile::tempdir().unwrap();
+    for (name, lines) in [("gamma", &rows[..]), ("ws", &frames)] {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+        let path = folder.path().join(name).join("rows.jsonl");
+        std::fs::write(path, lines.join("\n")).unwrap();
+    }
+    let delays = |player: &Player| {
+        [1, 2, 3, 4, 5, 6].map(|number| {
+            let market = player.feed().markets().by_condition(&condition(number)).unwrap();
+            (market.info().taker_delay_ms, market.snapshot().quote().taker_delay_ms)
+        })
+    };
+    let stated = [3_000, 500, 250, 2_000, 10_000, 0];
+    for (speed, divisor) in [("1", 1), ("10", 10)] {
+        let (recording, report) = Recording::load(folder.path()).unwrap();
+        assert!(report.malformed.is_empty(), "{:?}", report.malformed);
+        let mut player = recording.play(speed.parse().unwrap(), feed());
+        assert_eq!(delays(&player), stated.map(|ms| (ms, ms / divisor)), "at {speed}");
+        let is_playing = tokio::time::timeout(std::time::Duration::from_millis(900), player.run());
+        assert!(is_playing.await.is_err(), "ten seconds of the recording take longer");
+        assert_eq!(delays(&player), stated.map(|ms| (ms, ms / divisor)), "at {speed}");
+        player.run().await;
+        assert_eq!(delays(&player), stated.map(|ms| (ms, 0)), "at the end");
+    }
+    let (player, _) = play(folder.path());
+    assert_eq!(delays(&player), stated.map(|ms| (ms, 0)), "played at once");
+}
+
 /// Applies any frames: nothing panics, and no reader sees a crossed book.
 fn take_frames(text: &str) {
     let mut feed = feed();

@@ -17,6 +17,9 @@ pub const LABEL_BYTES_MAX: usize = 200;
 /// Longest text that is only displayed, such as a question or an address, in bytes.
 pub const SHOWN_TEXT_BYTES_MAX: usize = 2_048;
 
+/// Longest delay of marketable orders, in milliseconds of the venue's time; longer ones are cut.
+pub const TAKER_DELAY_MS_MAX: u32 = 10_000;
+
 /// Everything known about a market except its books. Immutable: each change makes a new value.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MarketInfo {
@@ -48,6 +51,10 @@ pub struct MarketInfo {
     pub end_date: Option<Timestamp>,
     /// When the venue clears its books of resting orders, at the start of a game.
     pub books_cleared_at: Option<Timestamp>,
+    /// How long the venue holds a marketable order before it matches it, in milliseconds of the
+    /// venue's time; 0 if it holds none. As the venue states it in a description; at most
+    /// [`TAKER_DELAY_MS_MAX`] in a listed market.
+    pub taker_delay_ms: u32,
     /// Dollars traded in the last 24 hours.
     pub volume_24h: Option<Usd>,
     /// Total dollars traded.
@@ -76,6 +83,7 @@ impl MarketInfo {
             neg_risk: false,
             end_date: None,
             books_cleared_at: None,
+            taker_delay_ms: 0,
             volume_24h: None,
             volume_total: None,
             payouts: Vec::new(),

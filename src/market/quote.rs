@@ -27,6 +27,9 @@ pub struct Quote<'a> {
     pub tick: Price,
     /// The smallest order that may rest.
     pub order_size_min: Shares,
+    /// How long a marketable order is held before it is matched, in milliseconds of wall time; 0
+    /// if it is matched at once. [`MarketInfo::taker_delay_ms`] at the speed of the venue's time.
+    pub taker_delay_ms: u32,
     /// One for each outcome; `None` if no book is known.
     books: SmallVec<[Option<&'a Book>; 2]>,
 }
@@ -60,7 +63,8 @@ impl QuotedBook<'_> {
 }
 
 impl<'a> Quote<'a> {
-    /// Creates a quote from the terms of a market and the books of its outcomes, in order.
+    /// Creates a quote from the terms of a market and the books of its outcomes, in order. The
+    /// venue's time passes as the wall clock's does.
     #[inline]
     pub fn new(info: &'a MarketInfo, books: impl IntoIterator<Item = Option<&'a Book>>) -> Self {
         Self {
@@ -70,6 +74,7 @@ impl<'a> Quote<'a> {
             fees: info.fees,
             tick: info.tick,
             order_size_min: info.order_size_min,
+            taker_delay_ms: info.taker_delay_ms,
             books: books.into_iter().collect(),
         }
     }
@@ -143,11 +148,13 @@ mod tests {
 
     #[test]
     fn a_quote_carries_the_terms_of_its_market() {
-        let info = MarketInfo { status: MarketStatus::Paused, ..info(&["Yes", "No"]) };
+        let status = MarketStatus::Paused;
+        let info = MarketInfo { status, taker_delay_ms: 3_000, ..info(&["Yes", "No"]) };
         let quote = Quote::new(&info, [None, None]);
         assert_eq!((&**quote.condition_id, quote.status), ("0xa", MarketStatus::Paused));
         assert_eq!((quote.fees, quote.outcomes), (Fees::Free, &info.outcomes[..]));
         assert_eq!((quote.tick, quote.order_size_min), (info.tick, info.order_size_min));
+        assert_eq!(quote.taker_delay_ms, 3_000);
         assert_eq!(quote.outcome("no"), Some(OutcomeIndex(1)));
     }
 

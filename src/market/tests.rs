@@ -215,3 +215,77 @@ async fn a_changed_market_is_listed_once_until_the_list_is_taken() {
     markets.publish(&market, OutcomeIndex(1), book(420_000));
     assert_eq!(markets.changes().await.len(), 1);
 }
+
+#[test]
+fn a_quote_has_the_delay_of_its_market_in_wall_time() {
+    let delayed = |ms| MarketInfo { taker_delay_ms: ms, ..info("0xa", MarketStatus::Open) };
+    let markets = Markets::new();
+    let listed = |ms| {
+        markets.list(vec![delayed(ms)]).unwrap();
+        let market = markets.by_condition("0xa").unwrap();
+        let quoted = market.snapshot().quote().taker_delay_ms;
+        (market.info().taker_delay_ms, quoted)
+    };
+    assert_eq!(listed(0), (0, 0));
+    assert_eq!(listed(250), (250, 250));
+    // The newest description counts, and each is cut.
+    assert_eq!(listed(10_001), (10_000, 10_000));
+    assert_eq!(listed(3_000), (3_000, 3_000));
+    markets.set_delay_speed(10_000_000);
+    assert_eq!(listed(3_000), (3_000, 300), "at ten times real time");
+    markets.set_delay_speed(0);
+    assert_eq!(listed(3_000), (3_000, 0), "at the end of a tape");
+
+    let off = Markets::new().without_delays();
+    off.list(vec![delayed(3_000)]).unwrap();
+    off.set_delay_speed(1_000_000);
+    let market = off.by_condition("0xa").unwrap();
+    assert_eq!(market.snapshot().quote().taker_delay_ms, 0);
+}
+
+/// Counts the events that are logged.
+struct Counter(AtomicUsize);
+
+impl tracing::Subscriber for Counter {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let names: Vec<_> = event.metadata().fields().iter().map(|field| field.name()).collect();
+        assert_eq!(names, ["message", "market", "stated_ms", "cut_ms"]);
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn a_delay_that_is_cut_is_logged_once_for_each_market() {
+    let counter = Arc::new(Counter(AtomicUsize::new(0)));
+    tracing::subscriber::with_default(counter.clone(), || {
+        let markets = Markets::new();
+        for (id, ms, count) in [
+            ("0xa", 10_000, 0),
+            ("0xa", 10_001, 1),
+            ("0xa", 60_000, 1),
+            ("0xa", 250, 1),
+            ("0xa", 60_000, 1),
+            ("0xb", u32::MAX, 2),
+        ] {
+            let info = MarketInfo { taker_delay_ms: ms, ..info(id, MarketStatus::Open) };
+            markets.list(vec![info]).unwrap();
+            assert_eq!(counter.0.load(Ordering::Relaxed), count, "{id} {ms}");
+        }
+    });
+}

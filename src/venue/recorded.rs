@@ -178,6 +178,7 @@ impl Recording {
         let start = self.tape.first().map_or(Timestamp::EPOCH, |event| event.at);
         feed.apply(VenueEvent { at: start, change: VenueChange::Listed(self.listed) });
         let mut tape = self.tape.into_iter();
+        feed.markets().set_delay_speed(speed.micros());
         let speed = match speed {
             Speed::Max => {
                 for event in tape.by_ref() {
@@ -220,6 +221,7 @@ impl Player {
             let event = self.tape.next().expect("the next event was checked above");
             self.feed.apply(event);
         }
+        self.feed.markets().set_delay_speed(0);
     }
 }
 

@@ -29,6 +29,15 @@ pub struct SpeedError;
 impl Speed {
     /// As fast as it was recorded.
     pub const REAL_TIME: Self = Self::Times(Ratio { micros: MICROS_PER_UNIT });
+
+    /// How fast the venue's time passes once somebody can see it, in millionths of real time; 0 if
+    /// it stands still.
+    pub fn micros(self) -> u64 {
+        match self {
+            Self::Max => 0,
+            Self::Times(ratio) => ratio.micros(),
+        }
+    }
 }
 
 impl FromStr for Speed {
@@ -46,6 +55,11 @@ impl FromStr for Speed {
 }
 
 impl Ratio {
+    /// The factor in millionths, above 0.
+    pub fn micros(self) -> u64 {
+        self.micros.unsigned_abs()
+    }
+
     /// How long after the start of playback an event is due; 0 for events before the start of the
     /// recording.
     pub fn delay(self, start: Timestamp, at: Timestamp) -> Duration {

@@ -91,6 +91,8 @@ pub struct Description {
     pub updated_at: Option<Timestamp>,
     /// Whether it states the taker's fee.
     pub is_fee_stated: bool,
+    /// Whether it states how long marketable orders are held.
+    pub is_delay_stated: bool,
     /// The payouts that a closed market shows, if a market can resolve to them. They are not final:
     /// see [`super::resolution`].
     pub shown_payouts: Option<Vec<Price>>,
@@ -123,6 +125,30 @@ fn micros(field: &'static str, raw: Raw<'_>, rounding: Rounding) -> Result<Optio
     let micros = micros_from_text(&text, rounding)
         .map_err(|error| WireError::Field { field, problem: error.into() })?;
     Ok(Some(micros))
+}
+
+/// Milliseconds, from a number or a string that contains a number of units; `None` if it is missing
+/// or null. Rounded to the nearest.
+fn delay_ms(
+    field: &'static str,
+    raw: Raw<'_>,
+    micros_per_ms: i64,
+) -> Result<Option<u32>, WireError> {
+    let Some(micros) = micros(field, raw, Rounding::HalfEven)? else { return Ok(None) };
+    if micros < 0 {
+        return Err(expected(field, "a delay of 0 or more"));
+    }
+    let ms = micros.saturating_add(micros_per_ms / 2) / micros_per_ms;
+    Ok(Some(u32::try_from(ms).unwrap_or(u32::MAX)))
+}
+
+/// The delay of marketable orders in milliseconds: as stated in milliseconds, else in seconds.
+fn taker_delay_ms(
+    (ms_field, ms): (&'static str, Raw<'_>),
+    (seconds_field, seconds): (&'static str, Raw<'_>),
+) -> Result<Option<u32>, WireError> {
+    let ms = delay_ms(ms_field, ms, 1_000_000)?;
+    Ok(ms.or(delay_ms(seconds_field, seconds, 1_000)?))
 }
 
 /// A flag; `None` if it is missing or null.

@@ -48,9 +48,11 @@ impl Descriptions {
         match known {
             Some(newer) if newer.updated_at > description.updated_at => {
                 fill_texts(&mut newer.info, &description.info);
+                fill_delay(newer, &description);
             }
             Some(older) => {
                 fill_texts(&mut description.info, &older.info);
+                fill_delay(&mut description, older);
                 *older = description;
             }
             None => *known = Some(description),
@@ -100,6 +102,18 @@ fn complement(description: &mut Description, other: &Description) {
     if !description.is_fee_stated && other.is_fee_stated {
         info.fees = other.info.fees;
         description.is_fee_stated = true;
+    }
+    // No source states every delay, and 0 may mean that this one knows of none.
+    info.taker_delay_ms = info.taker_delay_ms.max(other.info.taker_delay_ms);
+    description.is_delay_stated |= other.is_delay_stated;
+}
+
+/// Takes the delay of marketable orders from another description by the same source, if only that
+/// one states it.
+fn fill_delay(description: &mut Description, other: &Description) {
+    if !description.is_delay_stated && other.is_delay_stated {
+        description.info.taker_delay_ms = other.info.taker_delay_ms;
+        description.is_delay_stated = true;
     }
 }
 
@@ -204,6 +218,7 @@ pub(super) fn recorder_row(text: &str) -> Result<Description, RecorderRowError> 
         info,
         updated_at: None,
         is_fee_stated: false,
+        is_delay_stated: false,
         shown_payouts: None,
         has_named_winner: false,
         stage: Stage::Unreported,

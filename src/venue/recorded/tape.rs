@@ -19,6 +19,7 @@ pub struct TapePlayer {
 impl TapePlayer {
     /// With [`Speed::Max`] this plays the whole tape; at other speeds [`Self::run`] does.
     pub fn start(tape: Tape, speed: Speed, feed: Feed) -> Self {
+        feed.markets().set_delay_speed(speed.micros());
         let mut player = Self { tape, replay: Replay::new(feed), speed: None };
         match speed {
             Speed::Max => {
@@ -55,6 +56,7 @@ impl TapePlayer {
             self.replay.feed().markets().crossings_room().await;
             self.replay.take(&line);
         }
+        self.feed().markets().set_delay_speed(0);
         tracing::info!(totals = %self, "tape played to its end");
     }
 }

@@ -21,6 +21,7 @@ impl Player {
     /// Publishes the opening of the tape; [`Player::run`] plays the rest.
     pub fn new(seed: u64, start: Timestamp, ratio: Ratio, mut feed: Feed) -> Self {
         let tape = SimulatedVenue::new(seed, start);
+        feed.markets().set_delay_speed(ratio.micros());
         for event in tape.opening() {
             feed.apply(event);
         }

@@ -8,7 +8,10 @@ use proptest::prelude::*;
 use super::*;
 use crate::market::book::{Ladder, Level, Side};
 use crate::market::catalogue::{FeeExponent, Fees, MarketInfo};
+use crate::market::{Market, Markets};
 use crate::money::{MICROS_PER_UNIT, Price, Shares};
+use crate::venue::feed::{Feed, MismatchPolicy};
+use crate::venue::speed::Speed;
 
 const START: Timestamp = Timestamp::from_seconds(1_800_000_000);
 
@@ -413,4 +416,19 @@ fn trades_alone_do_not_empty_a_book() {
             assert!(is_deep || script.slug != DEEP_MARKET_SLUG, "{shares}");
         }
     }
+}
+
+/// The markets hold no orders. The time of one that did would pass as the venue's does.
+#[test]
+fn orders_would_wait_at_the_speed_of_the_venue() {
+    let markets = Arc::new(Markets::new());
+    let feed = Feed::new(markets.clone(), MismatchPolicy::Count);
+    let Ok(Speed::Times(ratio)) = "4".parse() else { panic!("a number is a speed") };
+    let _player = Player::new(DEFAULT_SEED, START, ratio, feed);
+    let is_held = |market: &Arc<Market>| market.info().taker_delay_ms > 0;
+    assert!(!markets.listing().markets().iter().any(is_held));
+    let held = MarketInfo { taker_delay_ms: 1_000, ..MarketInfo::bare_yes_no("0xa") };
+    markets.list(vec![held]).unwrap();
+    let market = markets.by_condition("0xa").unwrap();
+    assert_eq!(market.snapshot().quote().taker_delay_ms, 250);
 }

@@ -45,6 +45,7 @@ pub fn resolution(text: &str, gamma: &Description) -> Result<Option<Description>
             info,
             updated_at: None,
             is_fee_stated: false,
+            is_delay_stated: false,
             shown_payouts: payouts,
             has_named_winner: false,
             stage: Stage::Unreported,

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::clob::set_grid;
 use super::{
     Description, Raw, WireError, checked_id, expected, flag, is_hydrated, list, micros, object,
-    outcomes, payouts_of, scalar, shown, time,
+    outcomes, payouts_of, scalar, shown, taker_delay_ms, time,
 };
 use crate::ids::Timestamp;
 use crate::market::catalogue::{Fees, MarketInfo, MarketStatus};
@@ -69,6 +69,10 @@ struct MarketObject<'a> {
     game_start_time: Raw<'a>,
     #[serde(borrow)]
     clear_book_on_start: Raw<'a>,
+    #[serde(borrow)]
+    taker_delay_ms: Raw<'a>,
+    #[serde(borrow)]
+    seconds_delay: Raw<'a>,
     #[serde(borrow)]
     updated_at: Raw<'a>,
     #[serde(borrow)]
@@ -177,12 +181,15 @@ pub fn market(text: &str) -> Result<Description, WireError> {
     info.event_title = shown(event.and_then(|event| event.title));
     info.end_date = shown(object.end_date).and_then(|text| time(&text));
     info.books_cleared_at = object.books_cleared_at()?;
+    let taker_delay_ms = object.taker_delay_ms()?;
+    info.taker_delay_ms = taker_delay_ms.unwrap_or(0);
     info.volume_24h = dollars(object.volume24hr);
     info.volume_total = dollars(object.volume_num).or_else(|| dollars(object.volume));
     Ok(Description {
         info,
         updated_at: shown(object.updated_at).and_then(|text| time(&text)),
         is_fee_stated: fees.is_some(),
+        is_delay_stated: taker_delay_ms.is_some(),
         shown_payouts,
         has_named_winner: false,
         stage: Stage::of(shown(object.uma_resolution_status).as_deref()),
@@ -208,6 +215,14 @@ impl<'a> MarketObject<'a> {
         }
         let Some(text) = scalar("gameStartTime", self.game_start_time)? else { return Ok(None) };
         time(&text).map(Some).ok_or_else(|| expected("gameStartTime", "a time"))
+    }
+
+    /// How long marketable orders are held, if stated. Gamma does not state it for markets on which
+    /// way a price goes; see [`super::clob::compact_market`]. The name of the field in milliseconds
+    /// is the one that the venue's own clients would give it; no answer with it was seen.
+    fn taker_delay_ms(&self) -> Result<Option<u32>, WireError> {
+        let seconds = ("secondsDelay", self.seconds_delay);
+        taker_delay_ms(("takerDelayMs", self.taker_delay_ms), seconds)
     }
 
     fn accepts_orders(&self) -> Result<bool, WireError> {

@@ -444,6 +444,7 @@ fn new_market(text: &str) -> Result<NewMarket, WireError> {
         info,
         updated_at: (at != NO_TIMESTAMP).then_some(at),
         is_fee_stated: fees.is_some(),
+        is_delay_stated: false,
         shown_payouts: None,
         has_named_winner: false,
         stage: Stage::Unreported,

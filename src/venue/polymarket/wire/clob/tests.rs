@@ -27,3 +27,33 @@ fn anything_but_an_array_of_books_is_refused() {
         assert!(books(body).is_err(), "{}", String::from_utf8_lossy(body));
     }
 }
+
+#[test]
+fn both_descriptions_state_the_delay_of_marketable_orders() {
+    let shown = |market: Result<Description, WireError>| {
+        let delay = market.map(|it| (it.info.taker_delay_ms, it.is_delay_stated));
+        delay.map_err(|error| error.to_string())
+    };
+    for (fields, expected) in [
+        ("", Ok((0, true))),
+        (r#","itode":false"#, Ok((0, true))),
+        (r#","itode":true"#, Ok((250, true))),
+        (r#","itode":true,"sd":0"#, Ok((250, true))),
+        (r#","itode":true,"sd":3"#, Ok((3_000, true))),
+        (r#","sd":"0.5""#, Ok((500, true))),
+        (r#","sd":-3"#, Err("field sd: expected a delay of 0 or more".to_owned())),
+        (r#","itode":250"#, Err("field itode: expected true or false".to_owned())),
+    ] {
+        assert_eq!(shown(compact_market(&format!(r#"{{"c":"0xa"{fields}}}"#))), expected);
+    }
+    for (fields, expected) in [
+        ("", Ok((0, false))),
+        (r#","seconds_delay":0"#, Ok((0, true))),
+        (r#","seconds_delay":"0.25""#, Ok((250, true))),
+        (r#","seconds_delay":0,"taker_delay_ms":150"#, Ok((150, true))),
+        (r#","seconds_delay":[]"#, Err("field seconds_delay: expected a string or a number")),
+    ] {
+        let market = long_market(&format!(r#"{{"condition_id":"0xa"{fields}}}"#));
+        assert_eq!(shown(market), expected.map_err(str::to_owned));
+    }
+}

@@ -95,3 +95,34 @@ fn books_are_cleared_at_the_start_of_a_game_if_the_venue_says_so() {
         Err("field gameStartTime: expected a time".to_owned())
     );
 }
+
+#[test]
+fn the_delay_of_marketable_orders_is_read_in_every_form() {
+    let delay = |fields: &str| {
+        let market = parse(&format!(r#""slug":"a"{fields}"#))?;
+        Ok((market.info.taker_delay_ms, market.is_delay_stated))
+    };
+    for (fields, expected) in [
+        ("", Ok((0, false))),
+        (r#","secondsDelay":null"#, Ok((0, false))),
+        (r#","secondsDelay":"""#, Ok((0, false))),
+        (r#","secondsDelay":0"#, Ok((0, true))),
+        (r#","secondsDelay":3"#, Ok((3_000, true))),
+        (r#","secondsDelay":"3""#, Ok((3_000, true))),
+        (r#","secondsDelay":0.25"#, Ok((250, true))),
+        (r#","secondsDelay":"0.25""#, Ok((250, true))),
+        (r#","secondsDelay":0.0006"#, Ok((1, true))),
+        (r#","secondsDelay":60"#, Ok((60_000, true))),
+        (r#","secondsDelay":1e30"#, Ok((u32::MAX, true))),
+        (r#","takerDelayMs":150"#, Ok((150, true))),
+        (r#","takerDelayMs":"150","secondsDelay":0"#, Ok((150, true))),
+        (r#","takerDelayMs":null,"secondsDelay":2"#, Ok((2_000, true))),
+        // An order that should have waited must not fill at once.
+        (r#","secondsDelay":-1"#, Err("field secondsDelay: expected a delay of 0 or more")),
+        (r#","takerDelayMs":-150"#, Err("field takerDelayMs: expected a delay of 0 or more")),
+        (r#","secondsDelay":true"#, Err("field secondsDelay: expected a string or a number")),
+        (r#","secondsDelay":"soon""#, Err("field secondsDelay: not a decimal number")),
+    ] {
+        assert_eq!(delay(fields), expected.map_err(str::to_owned), "{fields}");
+    }
+}

@@ -1,0 +1,85 @@
+//! How long the venue's delay of marketable orders lasts on the wall clock.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Real time, in millionths: the speed of a venue that is followed live.
+const REAL_TIME_MICROS: u64 = 1_000_000;
+
+/// Converts delays from the venue's time to the wall clock's. All markets share one.
+#[derive(Debug)]
+pub(super) struct DelayScale {
+    /// How fast the venue's time passes, in millionths of real time; 0 if no order waits.
+    speed_micros: AtomicU64,
+    /// Whether delays are off, whatever the speed.
+    is_off: bool,
+}
+
+impl Default for DelayScale {
+    /// The venue's time passes as real time does.
+    fn default() -> Self {
+        Self { speed_micros: AtomicU64::new(REAL_TIME_MICROS), is_off: false }
+    }
+}
+
+impl DelayScale {
+    /// No order ever waits.
+    pub(super) fn off() -> Self {
+        Self { is_off: true, ..Self::default() }
+    }
+
+    /// See [`super::Markets::set_delay_speed`].
+    pub(super) fn set_speed(&self, speed_micros: u64) {
+        self.speed_micros.store(speed_micros, Ordering::Relaxed);
+    }
+
+    /// How many milliseconds of wall time pass during this many of the venue's time, rounded to
+    /// the nearest; 0 if no order waits.
+    #[inline]
+    pub(super) fn wall_ms(&self, venue_ms: u32) -> u32 {
+        // Most markets have no delay.
+        if venue_ms == 0 || self.is_off {
+            return 0;
+        }
+        match self.speed_micros.load(Ordering::Relaxed) {
+            REAL_TIME_MICROS => venue_ms,
+            0 => 0,
+            speed => {
+                let venue_nanos = u64::from(venue_ms) * REAL_TIME_MICROS;
+                let wall_ms = venue_nanos.saturating_add(speed / 2) / speed;
+                u32::try_from(wall_ms).unwrap_or(u32::MAX)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_pass_in_the_time_of_the_venue() {
+        for (speed_micros, venue_ms, wall_ms) in [
+            (1_000_000, 250, 250),
+            (1_000_000, u32::MAX, u32::MAX),
+            (10_000_000, 250, 25),
+            (10_000_000, 3_000, 300),
+            (10_000_000, 0, 0),
+            (500_000, 250, 500),
+            // Rounded to the nearest.
+            (3_000_000, 250, 83),
+            (3_000_000, 251, 84),
+            (1_000_000_000, 250, 0),
+            (u64::MAX, u32::MAX, 0),
+            (1, 10_000, u32::MAX),
+            // Nobody waits for a tape that has ended.
+            (0, 10_000, 0),
+        ] {
+            let scale = DelayScale::default();
+            scale.set_speed(speed_micros);
+            assert_eq!(scale.wall_ms(venue_ms), wall_ms, "{venue_ms} ms at {speed_micros}");
+            let off = DelayScale::off();
+            off.set_speed(speed_micros);
+            assert_eq!(off.wall_ms(venue_ms), 0);
+        }
+    }
+}
