@@ -26,6 +26,7 @@
 //! | `answer` | gamma, clob | `get`, and a payload or `error` | the answer to this request |
 //! | `listed` | gamma | `ids` | the markets to follow, from the answers before it |
 //! | `described` | gamma | `ids`, `second`, `third` | described; CLOB `second`, data API `third` |
+//! | `delay` | clob | `ids` | how long these hold marketable orders, from the answers before it |
 //! | `follow` | ws | `socket`, `tokens` | this socket carries these tokens from now on |
 //! | `open` | ws | `socket`, `connection` | a connection was opened |
 //! | `frame` | ws | `socket`, and a payload | a text frame other than `PONG` |

@@ -6,6 +6,7 @@
 mod auditor;
 mod connector;
 mod crowd;
+mod delays;
 mod follows;
 mod listings;
 mod misbehaves;

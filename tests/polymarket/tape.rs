@@ -2,7 +2,7 @@
 //! resolutions result.
 
 mod binary;
-mod taped;
+pub(crate) mod taped;
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -42,6 +42,12 @@ pub enum Request {
         /// It was just announced and is not followed yet.
         is_new: bool,
     },
+    /// Fetch what the venue says only about single markets: how long this one holds marketable
+    /// orders.
+    Delay {
+        /// The market's condition id.
+        condition_id: Arc<str>,
+    },
     /// From now on, poll the descriptions of these markets, by condition id.
     Unresolved(Arc<[Arc<str>]>),
     /// Write a line to the log.

@@ -7,6 +7,7 @@
 mod budget;
 mod catalogue;
 mod config;
+mod delays;
 mod handshake;
 mod log;
 mod replay;
@@ -29,6 +30,7 @@ pub use replay::{Replay, ReplayCounts};
 pub use tap::Tap;
 
 use catalogue::{Cataloguer, URGENT_MAX, Urgent};
+use delays::{DELAYS_MAX, Delays};
 use rest::{Rest, RestError};
 use socket::{Handle, Lost, QUEUE_BYTES_MAX, Received};
 
@@ -63,6 +65,8 @@ enum Event {
     Listed(Vec<Description>),
     /// Descriptions that were requested.
     Described(Vec<Described>),
+    /// The CLOB service's description of a market, for its delay of marketable orders.
+    Delay(Box<Description>),
     /// Books that were requested.
     Books(Answered),
 }
@@ -93,13 +97,21 @@ pub struct Live {
     queue_bytes: Arc<Semaphore>,
     events: mpsc::Sender<Event>,
     urgent: mpsc::Sender<Urgent>,
+    delays: mpsc::Sender<Arc<str>>,
     unresolved: watch::Sender<Arc<[Arc<str>]>>,
     /// Taken when it starts to run.
-    receivers: Option<(mpsc::Receiver<Event>, mpsc::Receiver<Urgent>)>,
+    receivers: Option<Receivers>,
     /// Requests to the book endpoint in flight.
     pending_asks: usize,
     /// Requests to the book endpoint so far.
     ask_count: u64,
+}
+
+/// The other ends of the senders of a [`Live`].
+struct Receivers {
+    events: mpsc::Receiver<Event>,
+    urgent: mpsc::Receiver<Urgent>,
+    delays: mpsc::Receiver<Arc<str>>,
 }
 
 impl Live {
@@ -113,6 +125,7 @@ impl Live {
         let config = Arc::new(config);
         let (events, event_receiver) = mpsc::channel(EVENTS_MAX);
         let (urgent, urgent_receiver) = mpsc::channel(URGENT_MAX);
+        let (delays, delay_receiver) = mpsc::channel(DELAYS_MAX);
         Self {
             follower: follower(feed, config.filter.clone(), config.timing.clone()),
             status: LiveStatus::default(),
@@ -126,15 +139,21 @@ impl Live {
             queue_bytes: Arc::new(Semaphore::new(QUEUE_BYTES_MAX)),
             events,
             urgent,
+            delays,
             unresolved: watch::Sender::new(Arc::default()),
-            receivers: Some((event_receiver, urgent_receiver)),
+            receivers: Some(Receivers {
+                events: event_receiver,
+                urgent: urgent_receiver,
+                delays: delay_receiver,
+            }),
             pending_asks: 0,
             ask_count: 0,
         }
     }
 
     async fn follow(&mut self) {
-        let Some((mut events, urgent)) = self.receivers.take() else { return };
+        let Some(receivers) = self.receivers.take() else { return };
+        let Receivers { mut events, urgent, delays } = receivers;
         let cataloguer = Cataloguer {
             rest: self.rest.clone(),
             config: self.config.clone(),
@@ -143,9 +162,16 @@ impl Live {
             announced: Vec::new(),
             events: self.events.clone(),
         };
+        let delays = Delays {
+            rest: self.rest.clone(),
+            config: self.config.clone(),
+            wanted: delays,
+            events: self.events.clone(),
+        };
         self.tap.begin(&self.config);
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn(cataloguer.run());
+        tasks.spawn(delays.run());
         let mut sweep = tokio::time::interval(self.config.timing.sweep_interval);
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -191,6 +217,10 @@ impl Live {
                     ids(|described| described.data.is_some()),
                 );
                 self.follower.described(all, now());
+            }
+            Event::Delay(description) => {
+                self.tap.delay(&description.info.condition_id);
+                self.follower.delay_described(&description, now());
             }
             Event::Books(Answered { ask, asked, asked_at, received_at, answer }) => {
                 self.tap.books(ask, asked_at, received_at, &answer);
@@ -241,6 +271,8 @@ impl Live {
                 Request::Describe { condition_id, is_new: false } => {
                     let _ = self.urgent.try_send(Urgent::Followed(condition_id));
                 }
+                // There is room for as many as are followed at once.
+                Request::Delay { condition_id } => drop(self.delays.try_send(condition_id)),
                 Request::Unresolved(ids) => drop(self.unresolved.send_replace(ids)),
                 Request::Log(notice) => log::log(&notice),
             }

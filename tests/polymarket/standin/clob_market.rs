@@ -46,7 +46,7 @@ pub(crate) fn long(state: &State, place: usize) -> String {
         "minimum_tick_size": number(&market.tick_size),
         "neg_risk": market.neg_risk,
         "is_50_50_outcome": market.payout == Some(Payout::Half),
-        "seconds_delay": 0,
+        "seconds_delay": seconds_delay(market).unwrap_or(json!(0)),
         "maker_base_fee": 0,
         "taker_base_fee": 0,
         "tokens": tokens,
@@ -79,12 +79,24 @@ pub(crate) fn compact(state: &State, place: usize) -> String {
     if market.neg_risk {
         body["nr"] = json!(true);
     }
+    if market.holds_takers {
+        body["itode"] = json!(true);
+    }
+    if let Some(delay) = seconds_delay(market) {
+        body["sd"] = delay;
+    }
     let schedule = market.description.as_ref().map(|known| known.field("feeSchedule"));
     if let Some(schedule @ Value::Object(_)) = schedule {
         let (exponent, is_taker_only) = (&schedule["exponent"], &schedule["takerOnly"]);
         body["fd"] = json!({"r": schedule["rate"], "e": exponent, "to": is_taker_only});
     }
     body.to_string()
+}
+
+/// Gamma's delay of marketable orders, if it states one.
+fn seconds_delay(market: &Market) -> Option<Value> {
+    let delay = market.description.as_ref()?.field("secondsDelay");
+    (!delay.is_null()).then(|| delay.clone())
 }
 
 fn is_set(market: &Market, flag: &str) -> bool {

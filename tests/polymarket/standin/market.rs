@@ -15,6 +15,8 @@ pub(crate) struct Market {
     pub(crate) tick_size: String,
     pub(crate) min_order_size: String,
     pub(crate) neg_risk: bool,
+    /// Whether the CLOB says that it holds marketable orders.
+    pub(crate) holds_takers: bool,
     /// With three decimals, or empty. Both tokens share it, as recorded hashes show.
     pub(crate) last_trade_price: String,
     /// Gamma's description.
@@ -86,6 +88,7 @@ impl Market {
             tick_size: seed.tick_size.clone(),
             min_order_size: seed.min_order_size.clone(),
             neg_risk: seed.neg_risk,
+            holds_takers: seed.holds_takers,
             last_trade_price: seed.last_trade_price.clone(),
             description: seed.description.clone(),
             hydration_left: 0,

@@ -36,6 +36,8 @@ pub(crate) struct MarketSeed {
     pub(crate) tick_size: String,
     pub(crate) min_order_size: String,
     pub(crate) neg_risk: bool,
+    /// Whether the CLOB says that it holds marketable orders, which Gamma does not say.
+    pub(crate) holds_takers: bool,
     pub(crate) last_trade_price: String,
     /// Gamma's description; `None` for a market that only the CLOB knows.
     pub(crate) description: Option<Description>,
@@ -89,6 +91,16 @@ impl MarketSeed {
         seed
     }
 
+    /// The same on which way a price goes, where marketable orders are held.
+    pub(crate) fn up_or_down(number: usize) -> Self {
+        let mut seed = Self::invented(number);
+        seed.outcomes = vec!["Up".to_owned(), "Down".to_owned()];
+        seed.holds_takers = true;
+        let outcomes = json!(seed.outcomes).to_string();
+        seed.describe(|fields| drop(fields.insert("outcomes".to_owned(), outcomes.into())));
+        seed
+    }
+
     /// A market with these ids, without books.
     pub(crate) fn named(condition_id: &str, token_ids: Vec<String>, outcomes: Vec<String>) -> Self {
         let description = invented_description(condition_id, &token_ids, &outcomes);
@@ -100,6 +112,7 @@ impl MarketSeed {
             tick_size: "0.01".to_owned(),
             min_order_size: "5".to_owned(),
             neg_risk: false,
+            holds_takers: false,
             last_trade_price: String::new(),
             description: Some(Description::of_fields(description)),
             compact: None,

@@ -30,22 +30,22 @@ use crate::standin::{Sent, StandIn};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The tokens of an invented market.
-pub(super) fn both(number: usize) -> [String; 2] {
+pub(crate) fn both(number: usize) -> [String; 2] {
     [token_id(number, 0), token_id(number, 1)]
 }
 
 /// The tokens of the first `market_count` invented markets.
-pub(super) fn tokens(market_count: usize) -> Vec<String> {
+pub(crate) fn tokens(market_count: usize) -> Vec<String> {
     (0..market_count).flat_map(both).collect()
 }
 
-pub(super) fn feed() -> Feed {
+pub(crate) fn feed() -> Feed {
     Feed::new(Arc::new(Markets::new()), MismatchPolicy::Distrust)
 }
 
 /// Everything published that was seen.
 #[derive(Default, Debug)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     /// By token and sequence number.
     books: BTreeMap<(String, u64), Arc<Book>>,
     /// By condition id, in order.
@@ -67,13 +67,13 @@ impl Seen {
     }
 
     /// The newest book of each token.
-    pub(super) fn last_books(&self) -> BTreeMap<String, Arc<Book>> {
+    pub(crate) fn last_books(&self) -> BTreeMap<String, Arc<Book>> {
         self.books.iter().map(|((token, _), book)| (token.clone(), book.clone())).collect()
     }
 
     /// Asserts that a tape published everything that was seen, in the same places, and nothing
     /// after it.
-    pub(super) fn check_played(&self, played: &Self) {
+    pub(crate) fn check_played(&self, played: &Self) {
         assert!(self.books.len() > 100, "{} books", self.books.len());
         for (place, book) in &self.books {
             assert_eq!(played.books.get(place), Some(book), "{place:?}");
@@ -91,15 +91,15 @@ impl Seen {
 }
 
 /// The newest book of each token.
-pub(super) fn last_books(markets: &Markets) -> BTreeMap<String, Arc<Book>> {
+pub(crate) fn last_books(markets: &Markets) -> BTreeMap<String, Arc<Book>> {
     let mut seen = Seen::default();
     markets.listing().markets().iter().for_each(|market| seen.look_at(market));
     seen.last_books()
 }
 
 /// A connector that is being recorded.
-pub(super) struct Taped {
-    pub(super) venue: StandIn,
+pub(crate) struct Taped {
+    pub(crate) venue: StandIn,
     connector: Connector,
     recorder: Recorder,
     folder: TempDir,
@@ -109,22 +109,22 @@ pub(super) struct Taped {
 }
 
 /// The results of a recording.
-pub(super) struct Recorded {
-    pub(super) folder: TempDir,
-    pub(super) totals: TapeTotals,
-    pub(super) seen: Seen,
-    pub(super) sent: Vec<Sent>,
+pub(crate) struct Recorded {
+    pub(crate) folder: TempDir,
+    pub(crate) totals: TapeTotals,
+    pub(crate) seen: Seen,
+    pub(crate) sent: Vec<Sent>,
 }
 
 impl Taped {
-    pub(super) fn start(venue: StandIn, market_count: usize, limits: TapeLimits) -> Self {
+    pub(crate) fn start(venue: StandIn, market_count: usize, limits: TapeLimits) -> Self {
         let folder = TempDir::new().unwrap();
         let path = folder.path().to_owned();
         Self { folder, ..Self::start_in(venue, market_count, limits, &path) }
     }
 
     /// Records into the caller's folder.
-    pub(super) fn start_in(
+    pub(crate) fn start_in(
         venue: StandIn,
         market_count: usize,
         limits: TapeLimits,
@@ -152,21 +152,25 @@ impl Taped {
         Self { venue, connector, recorder, folder, seen, looks, looking }
     }
 
-    pub(super) fn status(&self) -> LiveSnapshot {
+    pub(crate) fn markets(&self) -> &Markets {
+        &self.connector.markets
+    }
+
+    pub(crate) fn status(&self) -> LiveSnapshot {
         self.connector.status()
     }
 
-    pub(super) fn status_of(&self, number: usize) -> Option<MarketStatus> {
+    pub(crate) fn status_of(&self, number: usize) -> Option<MarketStatus> {
         let market = self.connector.markets.by_condition(&condition_id(number))?;
         Some(market.info().status)
     }
 
-    pub(super) fn is_fresh(&self, token: &str) -> bool {
+    pub(crate) fn is_fresh(&self, token: &str) -> bool {
         self.connector.fresh(token).is_some()
     }
 
     /// Whether each of these books is fresh and equals the venue's newest.
-    pub(super) fn is_settled(&self, tokens: &[String]) -> bool {
+    pub(crate) fn is_settled(&self, tokens: &[String]) -> bool {
         tokens.iter().all(|token| {
             let newest = self.venue.published(token).pop();
             let levels = newest.as_ref().map(levels_of_state);
@@ -176,7 +180,7 @@ impl Taped {
 
     /// Waits until the condition holds.
     #[track_caller]
-    pub(super) fn until<'a>(
+    pub(crate) fn until<'a>(
         &'a self,
         what: &'a str,
         condition: impl Fn(&Self) -> bool + 'a,
@@ -195,7 +199,7 @@ impl Taped {
         }
     }
 
-    pub(super) async fn finish(self) -> Recorded {
+    pub(crate) async fn finish(self) -> Recorded {
         let Self { venue, connector, recorder, folder, seen, looking, .. } = self;
         let markets = connector.markets.clone();
         drop(connector);
@@ -211,24 +215,24 @@ impl Taped {
 }
 
 /// An owned line of a tape.
-pub(super) struct OwnedLine {
-    pub(super) kind: String,
-    pub(super) ns: i64,
-    pub(super) get: String,
-    pub(super) payload: Option<Vec<u8>>,
+pub(crate) struct OwnedLine {
+    pub(crate) kind: String,
+    pub(crate) ns: i64,
+    pub(crate) get: String,
+    pub(crate) payload: Option<Vec<u8>>,
 }
 
 /// The lines of a tape, and everything it publishes.
-pub(super) struct Played {
-    pub(super) lines: Vec<OwnedLine>,
-    pub(super) seen: Seen,
-    pub(super) report: TapeReport,
-    pub(super) counts: ReplayCounts,
-    pub(super) feed_counts: FeedCounts,
+pub(crate) struct Played {
+    pub(crate) lines: Vec<OwnedLine>,
+    pub(crate) seen: Seen,
+    pub(crate) report: TapeReport,
+    pub(crate) counts: ReplayCounts,
+    pub(crate) feed_counts: FeedCounts,
 }
 
 impl Played {
-    pub(super) fn of(folder: &Path) -> Self {
+    pub(crate) fn of(folder: &Path) -> Self {
         let mut tape = Tape::open(folder).unwrap().expect("the folder holds a tape");
         let mut replay = Replay::new(feed());
         let (mut lines, mut seen) = (Vec::new(), Seen::default());

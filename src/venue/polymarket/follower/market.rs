@@ -24,6 +24,10 @@ pub(super) struct Followed {
     /// Whether the newest description names other tokens.
     has_other_tokens: bool,
     pub(super) is_subscribed: bool,
+    /// How long Gamma says that marketable orders are held, in milliseconds.
+    listed_delay_ms: u32,
+    /// The same, by the CLOB service. It is asked once.
+    own_delay_ms: u32,
 }
 
 /// Gamma's description of a market and, if it is closed, those of the other services.
@@ -45,6 +49,8 @@ impl From<Description> for Described {
 impl Followed {
     pub(super) fn new(description: Description, now: Timestamp) -> Self {
         Self {
+            listed_delay_ms: description.info.taker_delay_ms,
+            own_delay_ms: 0,
             info: description.info,
             described_at: description.updated_at.map(|at| at.min(now)),
             tick_reported_at: None,
@@ -73,6 +79,19 @@ impl Followed {
             self.tick_reported_at = Some(at);
         }
         is_changed
+    }
+
+    /// Takes the delay of marketable orders from the CLOB service, which states some that Gamma
+    /// does not. Returns whether it has changed.
+    pub(super) fn set_delay(&mut self, delay_ms: u32) -> bool {
+        self.own_delay_ms = delay_ms;
+        let delay_ms = self.taker_delay_ms();
+        std::mem::replace(&mut self.info.taker_delay_ms, delay_ms) != delay_ms
+    }
+
+    /// The longest delay that is stated: a source that states none may not know of it.
+    fn taker_delay_ms(&self) -> u32 {
+        self.listed_delay_ms.max(self.own_delay_ms)
     }
 
     /// Closes the market because a socket reports a winner. Returns whether it was open.
@@ -138,6 +157,10 @@ impl Followed {
             (info.tick, info.order_size_min) = (known.tick, known.order_size_min);
             info.neg_risk = known.neg_risk;
         }
+        if description.is_delay_stated {
+            self.listed_delay_ms = description.info.taker_delay_ms;
+        }
+        info.taker_delay_ms = self.taker_delay_ms();
         let is_changed = info != self.info;
         self.info = info;
         is_changed

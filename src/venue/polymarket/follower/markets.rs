@@ -124,6 +124,17 @@ impl<B: Books> Follower<B> {
         }
     }
 
+    /// Takes the CLOB service's description of a market, of which only the delay of marketable
+    /// orders is used.
+    pub fn delay_described(&mut self, description: &Description, now: Stamp) {
+        let info = &description.info;
+        let Some(market) = self.markets.get_mut(&info.condition_id) else { return };
+        if market.set_delay(info.taker_delay_ms) {
+            let info = market.info.clone();
+            self.publish(vec![info], now.time);
+        }
+    }
+
     /// A socket reports a winner: closes the market, and asks the catalogue to confirm.
     pub(super) fn ended(&mut self, message: &MarketResolved<'_>, received: Stamp) {
         let condition_id = message.market;
@@ -172,8 +183,13 @@ impl<B: Books> Follower<B> {
         for description in descriptions {
             let condition_id = description.info.condition_id.clone();
             let status = description.info.status;
+            let has_unlisted_delay = may_have_unlisted_delay(&description.info);
             self.markets.insert(condition_id.clone(), Followed::new(description, now.time));
             if !status.is_closed() {
+                if has_unlisted_delay {
+                    let condition_id = condition_id.clone();
+                    self.trust.request(Request::Delay { condition_id });
+                }
                 self.subscribe(&condition_id, now);
             }
         }
@@ -212,4 +228,13 @@ impl<B: Books> Follower<B> {
         let ids = self.markets.keys().chain(&self.held).cloned().collect();
         self.trust.request(Request::Unresolved(ids));
     }
+}
+
+/// Whether the venue may hold marketable orders in a market without Gamma stating it. It does so in
+/// selected markets on which way a price goes, with the outcomes Up and Down. No field of Gamma's
+/// says which of them are selected.
+fn may_have_unlisted_delay(info: &MarketInfo) -> bool {
+    let is_either =
+        |label: &str| ["up", "down"].iter().any(|name| label.eq_ignore_ascii_case(name));
+    info.outcomes.len() == 2 && info.outcomes.iter().all(|outcome| is_either(&outcome.label))
 }

@@ -7,7 +7,7 @@ use crate::ids::{OutcomeIndex, Timestamp};
 use crate::market::Markets;
 use crate::venue::feed::{Feed, MismatchPolicy};
 use crate::venue::follow::request::Notice;
-use crate::venue::polymarket::wire::{Description, gamma};
+use crate::venue::polymarket::wire::{Description, clob, gamma};
 
 /// The start of a scenario, on the venue's clock and on ours.
 const START_MS: i64 = 1_800_000_000_000;
@@ -18,6 +18,8 @@ enum Step {
     List(Vec<Description>),
     /// Descriptions of these markets, as requested.
     Describe(Vec<Description>),
+    /// The CLOB service's compact description of a market.
+    Delay(&'static str),
     /// Socket 0 has this connection.
     Open(u64),
     /// A frame of socket 0.
@@ -32,7 +34,7 @@ enum Step {
     SweepBehind,
 }
 
-use Step::{Answer, Describe, Frame, List, Lost, Open, Sweep, SweepBehind};
+use Step::{Answer, Delay, Describe, Frame, List, Lost, Open, Sweep, SweepBehind};
 
 /// A market with the tokens `{id}1` and `{id}2`.
 fn market(id: &str, fields: &str) -> Description {
@@ -87,6 +89,7 @@ fn show(request: Request) -> String {
         Request::Expired(tokens) => format!("expired {}", list(&tokens)),
         Request::Describe { condition_id, is_new: false } => format!("describe {condition_id}"),
         Request::Describe { condition_id, is_new: true } => format!("describe new {condition_id}"),
+        Request::Delay { condition_id } => format!("delay {condition_id}"),
         Request::Unresolved(ids) => format!("unresolved {}", list(&ids)),
         Request::Log(Notice::UnreadableMessage { .. }) => "log UnreadableMessage".to_owned(),
         Request::Log(notice) => format!("log {notice:?}"),
@@ -119,6 +122,9 @@ impl Scenario {
             List(markets) => follower.listed(markets, now),
             Describe(markets) => {
                 follower.described(markets.into_iter().map(Described::from).collect(), now);
+            }
+            Delay(text) => {
+                follower.delay_described(&clob::compact_market(text).unwrap(), now);
             }
             Open(connection) => follower.opened(0, connection, now),
             Frame(text) => follower.frame(0, &text, now),
@@ -408,4 +414,53 @@ fn other_tokens_are_logged_once() {
     {
         assert_eq!(scenario.take(1, Describe(vec![description])), expected);
     }
+}
+
+/// Gamma states the delay of games. That of markets with the outcomes Up and Down is asked for, and
+/// kept whatever Gamma says.
+#[test]
+fn the_longest_stated_delay_counts() {
+    let up_or_down = |id, fields: &str| {
+        let mut market = market(id, fields);
+        (market.info.outcomes[0].label, market.info.outcomes[1].label) =
+            ("up".into(), "Down".into());
+        market
+    };
+    let seconds = |delay: u32| format!(r#","secondsDelay":{delay}"#);
+    let mut scenario = Scenario::start();
+    let asked = scenario.take(0, List(vec![market("a", &seconds(3)), up_or_down("b", "")]));
+    assert!(asked.contains("delay 0xb") && !asked.contains("delay 0xa"), "{asked}");
+    let steps = [
+        (Describe(vec![market("a", "")]), [3_000, 0]),
+        (Describe(vec![market("a", &seconds(5))]), [5_000, 0]),
+        (Delay(r#"{"c":"0xb","itode":true}"#), [5_000, 250]),
+        (Delay(r#"{"c":"0xelse","itode":true}"#), [5_000, 250]),
+        (Describe(vec![up_or_down("b", "")]), [5_000, 250]),
+        (Describe(vec![up_or_down("b", &seconds(0))]), [5_000, 250]),
+        (Describe(vec![up_or_down("b", &seconds(1))]), [5_000, 1_000]),
+        (Delay(r#"{"c":"0xb"}"#), [5_000, 1_000]),
+        (Describe(vec![up_or_down("b", &seconds(0))]), [5_000, 0]),
+        (Describe(vec![market("a", &seconds(0))]), [0, 0]),
+    ];
+    for (number, (step, expected)) in (1..).zip(steps) {
+        scenario.take(number, step);
+        let markets = scenario.follower.books().markets();
+        let delay = |id| markets.by_condition(id).unwrap().info().taker_delay_ms;
+        assert_eq!(["0xa", "0xb"].map(delay), expected, "step {number}");
+    }
+    // Other tokens do not change the delay of the known ones.
+    let mut other = up_or_down("b", &seconds(2));
+    other.info.outcomes[1].token_id = "7".into();
+    scenario.take(20, Describe(vec![other]));
+    let market = scenario.follower.books().markets().by_condition("0xb").unwrap();
+    assert_eq!(market.info().taker_delay_ms, 2_000);
+}
+
+/// A market that has ended is not asked about.
+#[test]
+fn the_delay_of_a_closed_market_is_not_asked_for() {
+    let mut ended = market("a", r#","closed":true"#);
+    (ended.info.outcomes[0].label, ended.info.outcomes[1].label) = ("Up".into(), "Down".into());
+    let mut scenario = Scenario::start();
+    assert!(!scenario.take(0, List(vec![ended])).contains("delay"));
 }

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::follower;
 use super::log::log;
-use super::rest::{read_events, read_page};
+use super::rest::{COMPACT_PATH, read_events, read_page};
 use crate::ids::Timestamp;
 use crate::venue::feed::Feed;
 use crate::venue::follow::Stamp;
@@ -45,6 +45,8 @@ pub struct Replay {
     descriptions: HashMap<Arc<str>, Description>,
     /// By the CLOB service.
     clob_descriptions: HashMap<Arc<str>, Description>,
+    /// By the CLOB service, in the compact form.
+    compact_descriptions: HashMap<Arc<str>, Description>,
     /// Answers of the data API, by the market in the request.
     data_answers: HashMap<Arc<str>, String>,
     asked: HashMap<u64, BookRequest>,
@@ -79,6 +81,7 @@ impl Replay {
             has_begun: false,
             descriptions: HashMap::new(),
             clob_descriptions: HashMap::new(),
+            compact_descriptions: HashMap::new(),
             data_answers: HashMap::new(),
             asked: HashMap::new(),
             counts: ReplayCounts::default(),
@@ -123,6 +126,7 @@ impl Replay {
             "answer" => self.answer(line),
             "listed" => self.listed(line),
             "described" => self.described(line),
+            "delay" => self.delay(line),
             "follow" => self.follow(line),
             "open" => self.open(line),
             "frame" => self.frame(line),
@@ -174,7 +178,7 @@ impl Replay {
         self.follower.restart(filter, lag_max, self.now());
         (self.began, self.now) = (now, now);
         (self.descriptions, self.clob_descriptions) = Default::default();
-        (self.data_answers, self.asked) = Default::default();
+        (self.compact_descriptions, self.data_answers, self.asked) = Default::default();
         self.has_begun = line.version == Some(VERSION);
         if !self.has_begun {
             let advice = match line.version {
@@ -207,6 +211,8 @@ impl Replay {
             // Tapes from before the keyset pages have this form.
             let rows: Vec<&RawValue> = serde_json::from_str(body).ok()?;
             keep(&mut self.descriptions, rows.iter().map(|row| gamma::market(row.get())));
+        } else if get.starts_with(COMPACT_PATH) {
+            keep(&mut self.compact_descriptions, std::iter::once(clob::compact_market(body)));
         } else if let Some((_, id)) = get.split_once("?condition=") {
             if self.data_answers.len() == DESCRIPTIONS_MAX {
                 self.data_answers.clear();
@@ -243,6 +249,15 @@ impl Replay {
         });
         let described = described.collect();
         self.follower.described(described, self.now());
+        Some(())
+    }
+
+    fn delay(&mut self, line: &Line<'_>) -> Option<()> {
+        for id in line.ids.as_ref()? {
+            if let Some(description) = self.compact_descriptions.remove(&**id) {
+                self.follower.delay_described(&description, self.now());
+            }
+        }
         Some(())
     }
 

@@ -42,6 +42,14 @@ const GAMMA_RULE: Result<BucketRule, crate::limits::bucket::BucketRuleError> =
 const CLOB_RULE: Result<BucketRule, crate::limits::bucket::BucketRuleError> =
     BucketRule::per_second(5, 10);
 
+/// Descriptions of single markets have no limit of their own. This is a fortieth of the limit for
+/// the whole CLOB service, which is 9,000 in 10 s.
+const COMPACT_RULE: Result<BucketRule, crate::limits::bucket::BucketRuleError> =
+    BucketRule::per_second(20, 40);
+
+/// The CLOB service's path of compact descriptions.
+pub(super) const COMPACT_PATH: &str = "/clob-markets/";
+
 /// A tenth of the venue's limit for the whole data API, which is 1,000 in 10 s.
 const DATA_RULE: Result<BucketRule, crate::limits::bucket::BucketRuleError> =
     BucketRule::per_second(10, 20);
@@ -51,6 +59,8 @@ pub(super) struct Rest {
     client: Client,
     gamma: Service,
     clob: Service,
+    /// The CLOB service's compact descriptions, which must not delay requests for books.
+    compact: Service,
     data: Service,
     tap: Tap,
 }
@@ -140,6 +150,7 @@ impl Rest {
             ),
             gamma: service("Gamma", Folder::Gamma, &config.gamma, GAMMA_RULE),
             clob: service("CLOB", Folder::Clob, &config.clob, CLOB_RULE),
+            compact: service("CLOB", Folder::Clob, &config.clob, COMPACT_RULE),
             data: service("data API", Folder::Clob, &config.data, DATA_RULE),
             tap,
         }
@@ -231,6 +242,16 @@ impl Rest {
         let body = self.get(&self.clob, &address).await?;
         // Text that is not UTF-8 is not JSON either, so it fails to parse.
         Ok(clob::long_market(&String::from_utf8_lossy(&body)))
+    }
+
+    /// Requests the CLOB service's compact description of a market.
+    pub(super) async fn compact_market(
+        &self,
+        condition_id: &str,
+    ) -> Result<Result<Description, WireError>, RestError> {
+        let address = format!("{}{COMPACT_PATH}{}", self.compact.base, Encoded(condition_id));
+        let body = self.get(&self.compact, &address).await?;
+        Ok(clob::compact_market(&String::from_utf8_lossy(&body)))
     }
 
     /// Requests the data API's resolution of a market, if it has one.

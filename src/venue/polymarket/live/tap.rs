@@ -68,6 +68,13 @@ impl Tap {
         });
     }
 
+    /// The CLOB service's delay of this market is used.
+    pub(super) fn delay(&self, id: &Arc<str>) {
+        self.send(Folder::Clob, Payload::None, || {
+            Fields::of("delay").list("ids", std::iter::once(id))
+        });
+    }
+
     /// A socket carries these tokens.
     pub(super) fn follow(&self, socket: usize, ids: &[Arc<str>]) {
         self.send(Folder::Ws, Payload::None, || {

@@ -319,3 +319,29 @@ proptest! {
         }
     }
 }
+
+/// The answer is used where the tape says so, as it was when the tape was made.
+#[test]
+fn a_delay_on_the_tape_is_used_where_it_was_used() {
+    let answer = concat!(
+        r#""kind":"answer","get":"/clob-markets/0xa","json":{"c":"0xa","itode":true,"#,
+        r#""t":[{"t":"1","o":"Yes"},{"t":"2","o":"No"}]}"#,
+    );
+    let (used, failed) = (r#""kind":"delay","ids":["0xa"]"#, r#""kind":"delay""#);
+    let error = r#""kind":"answer","get":"/clob-markets/0xa","error":"no answer""#;
+    for (lines, expected, unusable) in [
+        (&[answer][..], 0, 0),
+        (&[used], 0, 0),
+        (&[error, used], 0, 0),
+        (&[answer, failed], 0, 1),
+        (&[answer, used], 250, 0),
+        (&[answer, used, LISTED[0], LISTED[1]], 250, 0),
+        // Nothing of an earlier session is used.
+        (&[answer, BEGIN, LISTED[0], LISTED[1], used], 0, 0),
+    ] {
+        let replay = played(&[], lines.iter().map(|&line| line.to_owned()).collect());
+        let market = replay.feed().markets().by_condition("0xa").unwrap();
+        let unused = replay.counts().unusable;
+        assert_eq!((market.info().taker_delay_ms, unused), (expected, unusable), "{lines:?}");
+    }
+}

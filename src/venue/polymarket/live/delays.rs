@@ -1,0 +1,71 @@
+//! Asks the CLOB service how long markets hold marketable orders, where the catalogue does not say.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
+
+use super::rest::Rest;
+use super::{Event, LiveConfig};
+use crate::market::catalogue::MarketStatus;
+use crate::venue::polymarket::filter::MARKETS_WANTED_MAX;
+
+/// How many markets can wait to be asked about. As many are followed at most.
+pub(super) const DELAYS_MAX: usize = 2 * MARKETS_WANTED_MAX;
+
+/// How often a market is asked about until the answer is usable. The service may not know a market
+/// for some minutes after the catalogue does.
+const TRIES_MAX: u32 = 20;
+
+/// Requests compact descriptions, each once.
+pub(super) struct Delays {
+    pub(super) rest: Arc<Rest>,
+    pub(super) config: Arc<LiveConfig>,
+    /// Markets to ask about, by condition id.
+    pub(super) wanted: mpsc::Receiver<Arc<str>>,
+    pub(super) events: mpsc::Sender<Event>,
+}
+
+impl Delays {
+    /// Runs until the receiver of the events is gone.
+    pub(super) async fn run(mut self) {
+        // With the number of failures.
+        let mut failed: Vec<(Arc<str>, u32)> = Vec::new();
+        let mut retry = tokio::time::interval(self.config.timing.refresh_interval);
+        retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let asked = tokio::select! {
+                Some(id) = self.wanted.recv() => vec![(id, 0)],
+                _ = retry.tick(), if !failed.is_empty() => std::mem::take(&mut failed),
+                else => return,
+            };
+            for (id, failures) in asked {
+                match self.ask(&id).await {
+                    None => return,
+                    Some(true) => {}
+                    Some(false) if failures + 1 < TRIES_MAX => failed.push((id, failures + 1)),
+                    Some(false) => tracing::warn!(
+                        market = &*id,
+                        "delay of marketable orders unknown, they will not be held"
+                    ),
+                }
+            }
+        }
+    }
+
+    /// Asks about one market. Returns whether the answer was usable; `None` if the receiver of the
+    /// events is gone.
+    async fn ask(&self, id: &str) -> Option<bool> {
+        match self.rest.compact_market(id).await {
+            // Before it has tokens, its other fields are not final either.
+            Ok(Ok(description)) if description.info.status != MarketStatus::Hydrating => {
+                self.events.send(Event::Delay(Box::new(description))).await.ok()?;
+                return Some(true);
+            }
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::warn!(market = id, %error, "unreadable market ignored"),
+            Err(error) => tracing::warn!(market = id, %error, "request for a market failed"),
+        }
+        Some(false)
+    }
+}
