@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use hyper::Uri;
 
+use super::Switch;
 use crate::money::{Rounding, Usd};
 use crate::tls::{self, Roots, TlsError};
 use crate::venue::feed::Feed;
@@ -42,6 +43,10 @@ pub struct VenueArgs {
     /// recorded one]
     #[arg(long, env = "PAPERBOURSE_VENUE_SPEED", value_name = "X|max")]
     pub venue_speed: Option<Speed>,
+
+    /// Hold marketable orders as long as the venue does
+    #[arg(long, env = "PAPERBOURSE_VENUE_DELAY", default_value = "on", value_name = "on|off")]
+    pub venue_delay: Switch,
 
     /// Number of `polymarket` markets to follow, most traded of the day first; a market stays
     /// followed until it closes [default: 200]
@@ -342,6 +347,19 @@ mod tests {
             let error = config(&line).unwrap_err();
             let seed = format!("simulated:{DEFAULT_SEED}");
             assert!(error.contains(&expected.replace("simulated:1", &seed)), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn marketable_orders_are_held_unless_that_is_turned_off() {
+        for (line, expected) in [
+            ("", Ok(Switch::On)),
+            ("--venue-delay on", Ok(Switch::On)),
+            ("--venue-delay off", Ok(Switch::Off)),
+            ("--venue polymarket --venue-delay off", Ok(Switch::Off)),
+            ("--venue-delay 250", Err(())),
+        ] {
+            assert_eq!(venue(line).map(|it| it.venue_delay).map_err(drop), expected, "{line}");
         }
     }
 

@@ -20,7 +20,7 @@ use crate::client::Client;
 use crate::clock::Clock;
 use crate::config::identity::IdentityConfig;
 use crate::config::venue::VenueConfig;
-use crate::config::{DataPlace, JournalSync, ServeArgs};
+use crate::config::{DataPlace, JournalSync, ServeArgs, Switch};
 use crate::disk::Disk;
 use crate::engine::{Rules, State};
 use crate::http::exchange::Exchange;
@@ -73,7 +73,11 @@ pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
         };
         (used.condition_id.clone(), used.outcomes.iter().map(outcome).collect())
     });
-    let markets = Arc::new(Markets::remembering(decided).with_traded(traded));
+    let markets = Markets::remembering(decided).with_traded(traded);
+    let markets = Arc::new(match arguments.venue.venue_delay {
+        Switch::On => markets,
+        Switch::Off => markets.without_delays(),
+    });
     let venue = open_venue(venue, &markets, decisions.awaited)?;
     let market_count = markets.listing().markets().len();
     tracing::info!(venue = %arguments.venue.venue, markets = market_count, "opened the venue");
