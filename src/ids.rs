@@ -185,6 +185,11 @@ impl PartialOrd for Place {
 pub struct Timestamp(i64);
 
 impl Timestamp {
+    /// The time this many milliseconds later.
+    pub const fn after_ms(self, millis: u32) -> Self {
+        Self(self.0.saturating_add(millis as i64 * 1_000_000))
+    }
+
     /// The start of 1970.
     pub const EPOCH: Self = Self(0);
 

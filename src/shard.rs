@@ -10,6 +10,7 @@
 mod core;
 pub mod facts;
 mod fills;
+mod held;
 mod limits;
 mod matching;
 #[cfg(all(test, paperbourse_loom))]
@@ -30,6 +31,7 @@ use parking_lot::Mutex;
 use self::core::{Core, Environment};
 use fills::FillFollowers;
 pub use fills::{FOLLOWERS_MAX, FillFollower, FillSignal};
+pub use held::HeldOrders;
 pub use limits::OpenOrderBoard;
 use matching::Unmatched;
 use queue::{CombiningQueue, Offered, Suspended, Turn};
@@ -156,6 +158,7 @@ impl Shards {
             observer,
             open_orders: OpenOrderBoard::default(),
             unmatched: Unmatched::default(),
+            held_orders: HeldOrders::default(),
             fill_followers: FillFollowers::default(),
         };
         let shards = recovered

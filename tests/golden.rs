@@ -113,6 +113,8 @@ const fn kind(event: &Event) -> &'static str {
         Event::MarketIntroduced { .. } => "market introduced",
         Event::OrderFilled(_) => "order filled",
         Event::OrderPlaced(_) => "order placed",
+        Event::OrderHeld(_) => "order held",
+        Event::HeldOrderDropped { .. } => "held order dropped",
         Event::OrderAdmitted { .. } => "order admitted",
         Event::RestingFilled(_) => "resting filled",
         Event::OrderEnded { .. } => "order ended",
@@ -383,9 +385,16 @@ fn fill(state: &State, number: u64, market: MarketIndex) -> OrderFilled {
     }
 }
 
+/// The text without what says that an order is not held, and never was: the snapshots predate it.
+fn without_holds(text: String) -> String {
+    [", held_ms: 0", ", is_held: false", ", hold: None"]
+        .into_iter()
+        .fold(text, |text, absent| text.replace(absent, ""))
+}
+
 /// An event as text. Older snapshots show an order as one flat list of fields.
 fn event_text(event: &Event) -> String {
-    let Event::OrderFilled(filled) = event else { return format!("{event:?}") };
+    let Event::OrderFilled(filled) = event else { return without_holds(format!("{event:?}")) };
     let OrderFilled { placement, fill, levels, book_sequence, slippage_bps } = &**filled;
     let levels = format!("levels: {levels:?}, book_sequence: {book_sequence}");
     let order = order_text(["OrderFilled", "order"], placement, fill, &levels, *slippage_bps);
@@ -455,12 +464,12 @@ fn content(data: &Path) -> (String, BTreeSet<&'static str>) {
         let account = account.replace(", fill_surplus: 0, heartbeat_ms: None", "");
         writeln!(text, "{account}").unwrap();
         for order in state.orders_of(row.id) {
-            let OrderRow { placement, fill, level_count, slippage_bps, life } = &order;
+            let OrderRow { placement, fill, level_count, slippage_bps, life, hold: _ } = &order;
             let levels = format!("level_count: {level_count}");
             let order = order_text(["OrderRow", "id"], placement, fill, &levels, *slippage_bps);
             writeln!(text, "  {order}").unwrap();
             if let Some(life) = life {
-                writeln!(text, "    {life:?}").unwrap();
+                writeln!(text, "    {}", without_holds(format!("{life:?}"))).unwrap();
             }
         }
         if state.fill_logs().next().is_none() {
@@ -468,7 +477,7 @@ fn content(data: &Path) -> (String, BTreeSet<&'static str>) {
         }
     }
     for order in state.open_orders() {
-        writeln!(text, "open {order:?}").unwrap();
+        writeln!(text, "open {}", without_holds(format!("{order:?}"))).unwrap();
     }
     for log in state.fill_logs() {
         writeln!(text, "{log:?}").unwrap();

@@ -92,7 +92,7 @@ fn check_order(PlaceRequest { order, names }: &PlaceRequest) {
     assert!(order.max_slippage_bps.is_none_or(|bps| bps <= 10_000));
     // Neither panics, whatever the fields are.
     order.fingerprint();
-    let _planned = order.plan(Timestamp::EPOCH);
+    let _intent = order.intent(Timestamp::EPOCH);
 }
 
 fn write_trade(OrderRequest { order, names }: &OrderRequest) -> Vec<u8> {

@@ -16,6 +16,7 @@ use super::position::Position;
 use super::resting::Resting;
 use super::slab::PackedSlot;
 use super::state_hash::{StateHash, Term, TermKind};
+use super::terms::Reserve;
 use crate::ids::{AccountId, MarketIndex, OutcomeIndex, Timestamp};
 use crate::market::book::Side;
 use crate::money::{Price, Shares, Usd};
@@ -136,6 +137,8 @@ impl Account {
                 positions: &activity.positions,
                 position_of: activity.position_of.as_deref(),
                 resting: activity.resting.as_deref(),
+                freed: Shares::ZERO,
+                is_deciding_held: false,
             },
         }
     }
@@ -398,13 +401,24 @@ pub(super) struct Holdings<'a> {
     positions: &'a [Position],
     position_of: Option<&'a HashTable<u32>>,
     resting: Option<&'a Resting>,
+    /// What a held order that is decided no longer holds back.
+    freed: Shares,
+    is_deciding_held: bool,
 }
 
 impl Holdings<'_> {
     /// The holdings of an account that has not traded.
     pub(super) fn opened_with(granted: Usd) -> Self {
         let ledger = Ledger { granted, ..Ledger::default() };
-        Self { ledger, kept_order_count: 0, positions: &[], position_of: None, resting: None }
+        Self {
+            ledger,
+            kept_order_count: 0,
+            positions: &[],
+            position_of: None,
+            resting: None,
+            freed: Shares::ZERO,
+            is_deciding_held: false,
+        }
     }
 
     /// The position in an outcome; empty if there is none.
@@ -422,14 +436,23 @@ impl Holdings<'_> {
         match self.resting {
             None => position.shares,
             Some(resting) => {
-                position.shares - resting.reserved_shares(position.market, position.outcome)
+                let reserved = resting.reserved_shares(position.market, position.outcome);
+                position.shares - (reserved - self.freed)
             }
         }
     }
 
     /// How many orders of the account are open.
     pub(super) fn open_order_count(&self) -> usize {
-        self.resting.map_or(0, |resting| resting.open.len())
+        self.resting.map_or(0, |resting| resting.open.len()) - usize::from(self.is_deciding_held)
+    }
+
+    /// The holdings as a held order that is decided sees them: without what it holds back itself.
+    pub(super) fn without(mut self, reserve: Reserve) -> Self {
+        self.ledger.reserved -= reserve.cash;
+        self.freed = reserve.shares;
+        self.is_deciding_held = true;
+        self
     }
 }
 

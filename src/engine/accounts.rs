@@ -136,7 +136,7 @@ impl State {
         self.hash += account.term();
         self.hash += heartbeat_term(account.id, account.heartbeat_ms());
         if account.heartbeat_ms().is_some() {
-            self.silent_at.insert(account.id, Timestamp::EPOCH);
+            self.silences.insert(account.id, Timestamp::EPOCH);
         }
         for position in account.positions() {
             self.hash += position.term(account.id);

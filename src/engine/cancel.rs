@@ -8,7 +8,7 @@ use super::contradiction::Flaw;
 use super::decide::{Command, Given, Verdict};
 use super::event::{Event, Events};
 use super::life::End;
-use super::order::OrderReceipt;
+use super::order::{Order, OrderReceipt};
 use super::rejection::Rejection;
 use super::state::State;
 use super::terms::{EndReason, OrderStatus, Reserve};
@@ -53,6 +53,9 @@ impl Command for CancelOrder {
         if !life.is_open() {
             return Err(Rejection::NotCancellable { status: life.status() });
         }
+        if life.is_held {
+            return Err(Rejection::OrderIsHeld);
+        }
         let released = life.reserve(state.orders[slot].side());
         let events = smallvec![ended(self.order, EndReason::User, given.now)];
         Ok(Verdict::Happens(events, (self.order, released)))
@@ -78,17 +81,11 @@ impl Command for CancelOrders {
         given: Given<'_, '_>,
     ) -> Result<Verdict<CancelledOrders>, Rejection> {
         let account = state.account(self.account).ok_or(Rejection::AccountNotFound)?;
-        let mut matching = self.matching(state, account);
-        let orders: Vec<OrderId> = matching.by_ref().take(ENDED_PER_RECORD_MAX).collect();
-        let has_more = matching.next().is_some();
-        let events: Events =
-            orders.iter().map(|&order| ended(order, EndReason::User, given.now)).collect();
-        let cancelled = CancelledOrders { orders, has_more };
-        Ok(if events.is_empty() {
-            Verdict::Already(cancelled)
-        } else {
-            Verdict::Happens(events, cancelled)
-        })
+        let mut orders = Vec::new();
+        let matching = self.matching(state, account).inspect(|&order| orders.push(order));
+        let (events, has_more) = end_some(matching, EndReason::User, given.now);
+        orders.truncate(events.len());
+        Ok(Verdict::of(events, CancelledOrders { orders, has_more }))
     }
 
     fn answer(_: &State, cancelled: CancelledOrders, _: bool) -> CancelledOrders {
@@ -107,14 +104,14 @@ impl CancelOrders {
         state: &'a State,
         account: &'a Account,
     ) -> impl Iterator<Item = OrderId> + 'a {
-        let orders = account.open_orders().map(|slot| &state.orders[slot]);
+        let orders = state.cancellable_orders(account);
         let wanted = orders.filter(|order| {
             let market = state.used_market(order.market());
             let (_, token_id) = &market.outcomes[order.outcome().index()];
             self.market_id.as_deref().is_none_or(|id| *id == *market.condition_id)
                 && self.token_id.as_deref().is_none_or(|id| *id == **token_id)
         });
-        wanted.map(super::order::Order::id)
+        wanted.map(Order::id)
     }
 }
 
@@ -124,19 +121,10 @@ impl Command for ExpireOrders {
     type Answer = bool;
 
     fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<bool>, Rejection> {
-        let mut due = state.open.due(given.now);
-        let events: Events = due
-            .by_ref()
-            .take(ENDED_PER_RECORD_MAX)
-            .filter_map(|counter| OrderId::new(state.shard, counter))
-            .map(|order| ended(order, EndReason::GtdExpired, given.now))
-            .collect();
-        let has_more = due.next().is_some();
-        Ok(if events.is_empty() {
-            Verdict::Already(false)
-        } else {
-            Verdict::Happens(events, has_more)
-        })
+        let due = state.open.due(given.now);
+        let due = due.filter_map(|counter| OrderId::new(state.shard, counter));
+        let (events, has_more) = end_some(due, EndReason::GtdExpired, given.now);
+        Ok(Verdict::of(events, has_more))
     }
 
     fn answer(_: &State, has_more: bool, _: bool) -> bool {
@@ -158,18 +146,9 @@ impl Command for ClearBooks {
             return Ok(Verdict::Already(false));
         };
         let orders = state.open.of_market(market).map(|slot| &state.orders[slot]);
-        let mut older = orders.filter(|order| order.placed_at() < self.at);
-        let events: Events = older
-            .by_ref()
-            .take(ENDED_PER_RECORD_MAX)
-            .map(|order| ended(order.id(), EndReason::GameStart, given.now))
-            .collect();
-        let has_more = older.next().is_some();
-        Ok(if events.is_empty() {
-            Verdict::Already(false)
-        } else {
-            Verdict::Happens(events, has_more)
-        })
+        let older = orders.filter(|order| order.placed_at() < self.at).map(Order::id);
+        let (events, has_more) = end_some(older, EndReason::GameStart, given.now);
+        Ok(Verdict::of(events, has_more))
     }
 
     fn answer(_: &State, has_more: bool, _: bool) -> bool {
@@ -181,11 +160,32 @@ impl Command for ClearBooks {
     }
 }
 
+/// The events that end these orders, at most [`ENDED_PER_RECORD_MAX`] of them, and whether there
+/// are more.
+fn end_some(
+    mut orders: impl Iterator<Item = OrderId>,
+    reason: EndReason,
+    at: Timestamp,
+) -> (Events, bool) {
+    let some = orders.by_ref().take(ENDED_PER_RECORD_MAX);
+    let events = some.map(|order| ended(order, reason, at)).collect();
+    (events, orders.next().is_some())
+}
+
 pub(super) const fn ended(order: OrderId, reason: EndReason, at: Timestamp) -> Event {
     Event::OrderEnded { order, reason, at }
 }
 
 impl State {
+    /// The account's open orders that are not held, oldest first.
+    pub(super) fn cancellable_orders<'a>(
+        &'a self,
+        account: &'a Account,
+    ) -> impl Iterator<Item = &'a Order> + 'a {
+        let orders = account.open_orders().map(|slot| &self.orders[slot]);
+        orders.filter(|order| self.orders.life_of(order).is_some_and(|life| !life.is_held))
+    }
+
     /// Ends an open order and frees what it held back.
     pub(super) fn end_order(
         &mut self,
@@ -200,7 +200,8 @@ impl State {
         }
         let slot = self.open_slot(id)?;
         let is_possible = self.orders.life(slot).is_some_and(|life| match reason {
-            EndReason::GtdExpired => life.is_due(at),
+            EndReason::User | EndReason::Heartbeat | EndReason::GameStart if life.is_held => false,
+            EndReason::GtdExpired => life.is_due(at) && !life.is_held,
             EndReason::PostOnlyWouldCross => life.awaits_book && life.terms.post_only,
             EndReason::InsufficientBalance => life.awaits_book,
             EndReason::Resolved => self.settled.contains_key(&self.orders[slot].market()),
@@ -209,15 +210,16 @@ impl State {
         if !is_possible {
             return Err(flaw("ends for a reason that it does not have"));
         }
-        let (priority, side) = (self.priority_of(slot), self.orders[slot].side());
-        let reserve = self.orders.life(slot).map(|life| life.reserve(side)).unwrap_or_default();
+        let priority = self.priority_of(slot);
+        let account = self.touch_order(slot, position_in_log);
+        self.end_hold(account, slot);
+        let reserve = self.reserve_of(slot);
         let life = self.change_life(slot, |life| {
             life.end = Some(End { reason, at });
             life.awaits_book = false;
             Ok(())
         });
         let life = life.map_err(flaw)?;
-        let account = self.touch_order(slot, position_in_log);
         self.accounts[account].release(priority.on, reserve, Reserve::default());
         self.close_order(account, slot, priority, &life);
         self.hash += self.accounts[account].count_finished().map_err(flaw)?;

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::idempotency::{Fingerprint, NAMES_PER_ORDER_MAX, NameHash};
+use super::idempotency::{Fingerprint, NAMES_PER_ORDER_MAX, NameHash, RequestedOrder};
 use super::key::KeyGrant;
 use super::open_orders::Priority;
-use super::payload::NewOrder;
+use super::payload::{Intent, NewOrder};
 use super::payout::Decision;
+use super::terms::{OrderKind, Terms, TimeInForce};
 use crate::ids::{AccountId, CommentId, KeyId, OrderId, OutcomeIndex, ShardId, Timestamp};
 use crate::market::book::{Book, Side};
 use crate::money::{Price, Shares};
@@ -139,25 +140,31 @@ pub struct RotateKey {
     pub prefix: Box<str>,
 }
 
-/// Places a market order.
+/// Places a market order that fills completely or not at all.
+pub type Trade = OrderCommand<TradeOrder>;
+
+/// Places an order of any kind.
+pub type PlaceOrder = OrderCommand<NewOrder>;
+
+/// Places an order.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Trade {
+pub struct OrderCommand<O> {
     /// The owner of the order.
     pub owner: Owner,
-    order: TradeOrder,
+    order: O,
     names: OrderNames,
     fingerprint: Fingerprint,
 }
 
-impl Trade {
+impl<O: RequestedOrder> OrderCommand<O> {
     /// Creates the command. The order is hashed here, which saves the shard the work.
-    pub fn new(owner: Owner, order: TradeOrder, names: OrderNames) -> Self {
+    pub fn new(owner: Owner, order: O, names: OrderNames) -> Self {
         let fingerprint = order.fingerprint();
         Self { owner, order, names, fingerprint }
     }
 
     /// What to buy or sell.
-    pub const fn order(&self) -> &TradeOrder {
+    pub const fn order(&self) -> &O {
         &self.order
     }
 
@@ -166,7 +173,7 @@ impl Trade {
         &self.names
     }
 
-    /// The fingerprint of the order; see [`TradeOrder::fingerprint`].
+    /// The fingerprint of the order; see [`RequestedOrder::fingerprint`].
     pub const fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
@@ -195,48 +202,32 @@ impl TradeOrder {
     /// The slippage bound of an order with an expected price but no bound.
     pub const MAX_SLIPPAGE_BPS_DEFAULT: u16 = 500;
 
-    /// Two requests with the same fingerprint are the same order. It covers the trading fields as
-    /// they were sent, ignoring the case of the outcome.
-    pub fn fingerprint(&self) -> Fingerprint {
+    /// What the order asks for.
+    pub(super) const fn intent(&self) -> Intent {
+        let terms =
+            Terms::of_order(OrderKind::Market, TimeInForce::FillOrKill, self.quantity, None);
+        Intent {
+            side: self.side,
+            terms,
+            amount: None,
+            expected_price: self.expected_price,
+            max_slippage_bps: self.max_slippage_bps,
+        }
+    }
+}
+
+impl RequestedOrder for TradeOrder {
+    fn market_id(&self) -> &str {
+        &self.market_id
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of_order(
             (&self.market_id, &self.outcome, self.side),
             Some(self.quantity),
             (self.expected_price, self.max_slippage_bps),
             &[],
         )
-    }
-}
-
-/// Places an order of any kind.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PlaceOrder {
-    /// The owner of the order.
-    pub owner: Owner,
-    order: NewOrder,
-    names: OrderNames,
-    fingerprint: Fingerprint,
-}
-
-impl PlaceOrder {
-    /// Creates the command. The order is hashed here, which saves the shard the work.
-    pub fn new(owner: Owner, order: NewOrder, names: OrderNames) -> Self {
-        let fingerprint = order.fingerprint();
-        Self { owner, order, names, fingerprint }
-    }
-
-    /// The order as the caller wrote it.
-    pub const fn order(&self) -> &NewOrder {
-        &self.order
-    }
-
-    /// Names by which the caller can find or repeat the order.
-    pub const fn names(&self) -> &OrderNames {
-        &self.names
-    }
-
-    /// The fingerprint of the order; see [`NewOrder::fingerprint`].
-    pub const fn fingerprint(&self) -> Fingerprint {
-        self.fingerprint
     }
 }
 

@@ -65,6 +65,13 @@ pub enum Verdict<S> {
     Already(S),
 }
 
+impl<S> Verdict<S> {
+    /// The verdict of a command that takes effect through these events, if there are any.
+    pub(super) fn of(events: Events, subject: S) -> Self {
+        if events.is_empty() { Self::Already(subject) } else { Self::Happens(events, subject) }
+    }
+}
+
 impl State {
     /// Decides a command for this quote and time, without changing the state.
     #[inline]

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::command::Identity;
 use super::fill::{Fill, Placement};
+use super::hold::Hold;
 use super::key::KeyGrant;
 use super::payout::{Decision, Payouts, PositionsSettled};
 use super::state_hash::StateHash;
@@ -87,6 +88,13 @@ pub enum Event {
     OrderFilled(Box<OrderFilled>),
     /// An order was placed that may rest, or that need not fill completely.
     OrderPlaced(Box<OrderPlaced>),
+    /// An order was placed that is held before it is decided.
+    OrderHeld(Box<OrderHeld>),
+    /// A held order was rejected when it was decided. There is no such order any more.
+    HeldOrderDropped {
+        /// The order.
+        order: OrderId,
+    },
     /// An open order that was placed while its book was stale has met its first fresh book.
     OrderAdmitted {
         /// The order.
@@ -165,7 +173,14 @@ impl Event {
     /// Whether the event may open, fill or end an order that rests.
     #[inline]
     pub const fn concerns_open_orders(&self) -> bool {
-        matches!(self, Self::OrderPlaced(_) | Self::RestingFilled(_) | Self::OrderEnded { .. })
+        matches!(
+            self,
+            Self::OrderPlaced(_)
+                | Self::OrderHeld(_)
+                | Self::HeldOrderDropped { .. }
+                | Self::RestingFilled(_)
+                | Self::OrderEnded { .. }
+        )
     }
 
     /// Whether the event adds to the state.
@@ -177,6 +192,7 @@ impl Event {
             | Self::MarketIntroduced { .. }
             | Self::OrderFilled(_)
             | Self::OrderPlaced(_)
+            | Self::OrderHeld(_)
             | Self::CommentAdded { .. }
             | Self::SettlementDecided { .. } => true,
             Self::KeyExpirySet { .. }
@@ -186,6 +202,7 @@ impl Event {
             | Self::CommentDeleted { .. }
             | Self::StateChecked { .. }
             // What open orders bring about was accepted when they were placed.
+            | Self::HeldOrderDropped { .. }
             | Self::OrderAdmitted { .. }
             | Self::RestingFilled(_)
             | Self::OrderEnded { .. }
@@ -232,6 +249,19 @@ pub struct OrderPlaced {
     pub slippage_bps: Option<u32>,
     /// Why the order ended at once. `None` if it filled or rests.
     pub end: Option<EndReason>,
+}
+
+/// An order that was placed and is held before it is decided.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OrderHeld {
+    /// The order's market, side and names.
+    pub placement: Placement,
+    /// What the order asks for. An order for an amount says how many shares that would buy now.
+    pub terms: Terms,
+    /// How long it is held, and what it holds back.
+    pub hold: Hold,
+    /// The time of the decision.
+    pub at: Timestamp,
 }
 
 /// A fill of an open order.

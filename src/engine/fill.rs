@@ -2,7 +2,9 @@
 
 use smallvec::SmallVec;
 
+use super::cost::Cost;
 use super::idempotency::{Fingerprint, NAMES_PER_ORDER_MAX, NameHash};
+use super::position::Position;
 use crate::ids::{AccountId, MarketIndex, OrderId, OutcomeIndex, Timestamp};
 use crate::market::book::Side;
 use crate::money::{FeeRate, Price, Shares, Usd};
@@ -50,6 +52,27 @@ pub struct Fill {
 }
 
 impl Fill {
+    /// A fill after which the account has this cash and this position.
+    #[inline]
+    pub(super) const fn of(
+        quantity: Shares,
+        cost: &Cost,
+        balance: Usd,
+        position: &Position,
+        at: Timestamp,
+    ) -> Self {
+        Self {
+            quantity,
+            notional: cost.notional,
+            fee: cost.fee,
+            fee_rate: cost.fee_rate,
+            balance,
+            position_shares: position.shares,
+            position_cost: position.cost,
+            at,
+        }
+    }
+
     /// notional / quantity, to six decimals; 0 if nothing filled.
     pub fn price(&self) -> Price {
         self.notional.per_share(self.quantity).unwrap_or(Price::ZERO)

@@ -10,6 +10,7 @@ use super::command::{Beat, EndSilent};
 use super::contradiction::{Flaw, NOT_KEPT};
 use super::decide::{Command, Given, Verdict};
 use super::event::{Event, Events};
+use super::order::Order;
 use super::rejection::Rejection;
 use super::state::State;
 use super::state_hash::{StateHash, Term, TermKind};
@@ -30,6 +31,9 @@ pub const fn patience_ms(interval_ms: u32) -> i64 {
 const fn deadline(beat_at: Timestamp, interval_ms: u32) -> Timestamp {
     Timestamp::from_nanos(beat_at.nanos().saturating_add(patience_ms(interval_ms) * 1_000_000))
 }
+
+/// The most accounts that one visit gives a whole interval after a start.
+const BEGUN_PER_VISIT_MAX: usize = 1_024;
 
 impl Command for Beat {
     /// When the account counts as silent, unless it beats again.
@@ -58,7 +62,7 @@ impl Command for Beat {
     }
 
     fn remember(state: &mut State, &(account, deadline): &(AccountId, Timestamp)) {
-        state.silent_at.insert(account, deadline);
+        state.silences.insert(account, deadline);
     }
 
     fn depends_on(&self, state: &State) -> Place {
@@ -81,27 +85,28 @@ impl Command for EndSilent {
         let now = given.now;
         let mut events = Events::new();
         let mut begun = Vec::new();
-        for (&account, &silent_at) in &state.silent_at {
+        let mut has_more = false;
+        for (silent_at, account) in state.silences.due(now) {
+            has_more = begun.len() >= BEGUN_PER_VISIT_MAX;
+            if has_more {
+                break;
+            }
             let row = state.account(account).ok_or(Rejection::AccountNotFound)?;
             let Some(interval_ms) = row.heartbeat_ms() else { continue };
             if silent_at == Timestamp::EPOCH {
                 begun.push((account, deadline(now, interval_ms)));
-            } else if silent_at <= now {
-                let mut orders = row.open_orders().map(|slot| state.orders[slot].id());
-                let room = ENDED_PER_RECORD_MAX.saturating_sub(events.len());
-                let ends = orders.by_ref().take(room);
-                events.extend(ends.map(|order| ended(order, EndReason::Heartbeat, now)));
-                if orders.next().is_some() || events.len() >= ENDED_PER_RECORD_MAX {
-                    return Ok(Verdict::Happens(events, (true, begun)));
-                }
-                events.push(Event::HeartbeatSet { account, interval_ms: None });
+                continue;
             }
+            let mut orders = state.cancellable_orders(row).map(Order::id);
+            let ends = orders.by_ref().take(ENDED_PER_RECORD_MAX - events.len());
+            events.extend(ends.map(|order| ended(order, EndReason::Heartbeat, now)));
+            has_more = orders.next().is_some() || events.len() >= ENDED_PER_RECORD_MAX;
+            if has_more {
+                break;
+            }
+            events.push(Event::HeartbeatSet { account, interval_ms: None });
         }
-        Ok(if events.is_empty() {
-            Verdict::Already((false, begun))
-        } else {
-            Verdict::Happens(events, (false, begun))
-        })
+        Ok(Verdict::of(events, (has_more, begun)))
     }
 
     fn answer(_: &State, (has_more, _): (bool, Vec<(AccountId, Timestamp)>), _: bool) -> bool {
@@ -110,7 +115,7 @@ impl Command for EndSilent {
 
     fn remember(state: &mut State, (_, begun): &(bool, Vec<(AccountId, Timestamp)>)) {
         for &(account, deadline) in begun {
-            state.silent_at.insert(account, deadline);
+            state.silences.insert(account, deadline);
         }
     }
 
@@ -120,11 +125,6 @@ impl Command for EndSilent {
 }
 
 impl State {
-    /// When the next account counts as silent. The epoch if that has yet to be set after a start.
-    pub(super) fn next_silence(&self) -> Option<Timestamp> {
-        self.silent_at.values().min().copied()
-    }
-
     pub(super) fn set_heartbeat(
         &mut self,
         account: AccountId,
@@ -145,9 +145,9 @@ impl State {
         self.accounts[slot].set_heartbeat_ms(interval_ms);
         self.accounts[slot].position_in_log = position_in_log;
         match interval_ms {
-            Some(_) => self.silent_at.insert(account, Timestamp::EPOCH),
-            None => self.silent_at.remove(&account),
-        };
+            Some(_) => self.silences.insert(account, Timestamp::EPOCH),
+            None => self.silences.remove(account),
+        }
         Ok(())
     }
 }

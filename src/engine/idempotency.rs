@@ -11,6 +11,16 @@ use crate::money::{Price, Shares};
 /// The most names of an order: one from a header or a batch, one from the body.
 pub const NAMES_PER_ORDER_MAX: usize = 2;
 
+/// An order as a request describes it.
+pub trait RequestedOrder {
+    /// The market's condition id.
+    fn market_id(&self) -> &str;
+
+    /// Two requests with the same fingerprint are the same order. It covers the trading fields as
+    /// they were sent, ignoring the case of the outcome.
+    fn fingerprint(&self) -> Fingerprint;
+}
+
 /// The bytes to hash, in one buffer: incremental hashing costs an allocation and takes longer than
 /// hashing a short message at once. The inline capacity covers ordinary orders.
 type Message = SmallVec<[u8; 256]>;

@@ -20,6 +20,9 @@ pub struct Life {
     pub end: Option<End>,
     /// Whether it still waits for its first fresh book.
     pub awaits_book: bool,
+    /// Whether it is held, as the venue holds orders that it could match at once, or ended while it
+    /// was.
+    pub is_held: bool,
 }
 
 /// The sums of an order's fills.
@@ -90,9 +93,10 @@ impl Life {
         self.terms.price.unwrap_or(Price::ZERO)
     }
 
-    /// What the order holds back from its account.
+    /// What the order holds back from its account while it rests. What a held order holds back is
+    /// part of its hold.
     pub fn reserve(&self, side: Side) -> Reserve {
-        if self.is_open() {
+        if self.is_open() && !self.is_held {
             Reserve::of(side, self.limit(), self.remaining())
         } else {
             Reserve::default()
@@ -112,7 +116,8 @@ impl Life {
 
     /// Whether the parts fit together, as far as the life alone tells.
     pub(super) fn is_consistent(&self) -> bool {
-        let Terms { kind, time_in_force, post_only, awaited_book, quantity, price } = self.terms;
+        let Terms { kind, time_in_force, post_only, awaited_book, quantity, price, held_ms } =
+            self.terms;
         let rests = time_in_force.may_rest();
         let is_limit = kind == OrderKind::Limit;
         let prices = Price::ZERO..=Price::ONE;
@@ -124,28 +129,31 @@ impl Life {
             && (is_limit || !rests)
             && (rests || !post_only && !awaited_book)
             && (awaited_book || !self.awaits_book)
-            && (!self.awaits_book || self.is_open() && self.progress == Progress::default())
+            && (!self.awaits_book || self.is_open())
+            && (!self.awaits_book && !self.is_held || self.progress == Progress::default())
+            && !(self.is_held && (is_killed || post_only || awaited_book || held_ms > 0))
             && self.progress.is_consistent()
             && price.map_or(!is_limit, |price| prices.contains(&price))
             // An order that cannot rest ends when it is placed, and only such an order is killed.
-            && (rests || self.status() != OrderStatus::Pending)
+            && (rests || self.is_held || self.status() != OrderStatus::Pending)
             && (!is_killed || !rests)
             && !(self.end.is_some() && self.progress.filled == quantity && quantity > Shares::ZERO)
     }
 
     /// The life's term in the state hash.
     pub(super) fn term(&self, order: OrderId) -> StateHash {
-        let Terms { time_in_force, quantity, price, .. } = self.terms;
+        let Terms { time_in_force, quantity, price, held_ms, .. } = self.terms;
         let Progress { filled, notional, fee, fill_count, filled_at } = self.progress;
         let flags = u64::from(self.flags()) << 32 | u64::from(fill_count);
-        Term::new(TermKind::Life)
+        let term = Term::new(TermKind::Life)
             .pair(order.get(), flags)
             .signed_pair(quantity.micros(), price.map_or(-1, Price::micros))
             .optional(time_in_force.expires_at().map(Timestamp::nanos))
             .signed_pair(filled.micros(), notional.micros())
             .signed_pair(fee.micros(), filled_at.nanos())
-            .optional(self.end.map(|end| end.at.nanos()))
-            .finish()
+            .optional(self.end.map(|end| end.at.nanos()));
+        let term = if held_ms > 0 { term.signed(held_ms.into()) } else { term };
+        term.finish()
     }
 
     /// Everything that is not a number, in 32 bits. Part of the state hash and so of the format.
@@ -162,6 +170,8 @@ impl Life {
             | u32::from(self.terms.awaited_book) << 2
             | u32::from(self.awaits_book) << 3
             | time_in_force << 4
+            | u32::from(self.is_held) << 6
+            | u32::from(self.terms.held_ms > 0) << 7
             | reason << 8
     }
 }

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use super::contradiction::{Flaw, NOT_NEXT};
 use super::event::Event;
+use super::open_orders::BookSide;
 use super::rejection::Rejection;
 use super::state::State;
 use super::used_market::UsedMarket;
 use crate::ids::{MarketIndex, OutcomeIndex};
+use crate::market::book::Side;
 use crate::market::catalogue::{Fees, MarketStatus};
 use crate::market::quote::{Quote, QuotedBook};
 
@@ -79,14 +81,45 @@ impl<'a, 'q> OpenMarket<'a, 'q> {
                 labels: quote.outcomes.iter().map(|outcome| outcome.label.clone()).collect(),
             });
         };
+        let index = used.unwrap_or_else(|| state.next_market());
+        let market = Self { quote, outcome, used, index };
+        market.check_open()?;
+        Ok(market)
+    }
+
+    /// The market of an order that was placed in it before, if it still takes orders.
+    pub(super) fn again(
+        state: &State,
+        quote: Option<&'a Quote<'q>>,
+        index: MarketIndex,
+        outcome: OutcomeIndex,
+    ) -> Result<Self, Rejection> {
+        if state.settled.contains_key(&index) {
+            return Err(Rejection::MarketClosed { status: MarketStatus::Resolved });
+        }
+        let quote = quote.ok_or_else(|| {
+            let market_id = (&*state.used_market(index).condition_id).into();
+            Rejection::MarketNotFound { market_id }
+        })?;
+        let market = Self { quote, outcome, used: Some(index), index };
+        market.check_open()?;
+        Ok(market)
+    }
+
+    fn check_open(&self) -> Result<(), Rejection> {
+        let quote = self.quote;
         if !quote.status.is_tradable() {
             return Err(Rejection::MarketClosed { status: quote.status });
         }
         if quote.fees == Fees::Unsupported {
             return Err(Rejection::FeesUnsupported);
         }
-        let index = used.unwrap_or_else(|| state.next_market());
-        Ok(Self { quote, outcome, used, index })
+        Ok(())
+    }
+
+    /// The side of the book on which an order would rest.
+    pub(super) const fn side(&self, side: Side) -> BookSide {
+        BookSide { market: self.index, outcome: self.outcome, side }
     }
 
     /// The book that the outcome trades on, if it is known to be fresh.

@@ -4,8 +4,6 @@
 //! writes a bounded record. Each displayed size is used once per account: what an order may take of
 //! a level is what the account's fills there have left, and what the level has grown since.
 
-use smallvec::SmallVec;
-
 use super::account::Account;
 use super::cancel::ended;
 use super::command::MatchOrders;
@@ -20,12 +18,13 @@ use super::life::Life;
 use super::open_orders::{BookSide, BookVersion, Priority};
 use super::order::Order;
 use super::orders::audit;
+use super::overlay::Overlay;
 use super::position::Position;
 use super::rejection::Rejection;
 use super::resting::{UsedLevel, UsedLevels, free_size, note_used};
 use super::state::State;
 use super::terms::{EndReason, Reserve};
-use crate::ids::{MarketIndex, OrderId, Place, Timestamp};
+use crate::ids::{MarketIndex, OrderId, OutcomeIndex, Place, Timestamp};
 use crate::market::book::{Level, Side};
 use crate::market::catalogue::Fees;
 use crate::market::quote::{Quote, QuotedBook, QuotedBooks};
@@ -50,7 +49,7 @@ pub struct Matched {
 #[derive(Clone, PartialEq, Debug)]
 pub struct MatchedSubject {
     matched: Matched,
-    used: Vec<(u32, BookSide, UsedLevels)>,
+    used: Overlay<(u32, BookSide), UsedLevels>,
 }
 
 impl Command for MatchOrders {
@@ -77,10 +76,7 @@ impl Command for MatchOrders {
         }
         let matched = Matched { fill_count: visit.fill_count, next: visit.next };
         let subject = MatchedSubject { matched, used: visit.used };
-        if visit.events.is_empty() {
-            return Ok(Verdict::Already(subject));
-        }
-        Ok(Verdict::Happens(visit.events, subject))
+        Ok(Verdict::of(visit.events, subject))
     }
 
     fn answer(_: &State, subject: MatchedSubject, _: bool) -> Matched {
@@ -88,7 +84,7 @@ impl Command for MatchOrders {
     }
 
     fn remember(state: &mut State, subject: &MatchedSubject) {
-        for (slot, on, used) in &subject.used {
+        for ((slot, on), used) in subject.used.iter() {
             state.accounts[*slot].remember_used(*on, used.clone());
         }
     }
@@ -133,9 +129,10 @@ struct Visit<'s> {
     fill_count: usize,
     looked_at: usize,
     next: Option<Priority>,
-    ledgers: SmallVec<[(u32, Ledger); 4]>,
-    positions: SmallVec<[(u32, Position); 4]>,
-    used: Vec<(u32, BookSide, UsedLevels)>,
+    /// By the account's slot.
+    ledgers: Overlay<u32, Ledger>,
+    positions: Overlay<(u32, OutcomeIndex), Position>,
+    used: Overlay<(u32, BookSide), UsedLevels>,
 }
 
 impl<'s> Visit<'s> {
@@ -147,9 +144,9 @@ impl<'s> Visit<'s> {
             fill_count: 0,
             looked_at: 0,
             next: None,
-            ledgers: SmallVec::new(),
-            positions: SmallVec::new(),
-            used: Vec::new(),
+            ledgers: Overlay::default(),
+            positions: Overlay::default(),
+            used: Overlay::default(),
         }
     }
 
@@ -169,7 +166,7 @@ impl<'s> Visit<'s> {
         for (priority, slot) in open.awaiting(on) {
             if self.is_full() {
                 // The admitted ones no longer wait, so the next visit starts over.
-                self.stop_before(on);
+                self.next = Some(Priority::before(on));
                 return Ok(());
             }
             self.admit(priority, slot, book, fees)?;
@@ -204,10 +201,6 @@ impl<'s> Visit<'s> {
     fn is_full(&self) -> bool {
         // An admitted order has up to two events.
         self.events.len() + 2 > EVENTS_PER_VISIT_MAX || self.looked_at >= ORDERS_PER_VISIT_MAX
-    }
-
-    fn stop_before(&mut self, on: BookSide) {
-        self.next.get_or_insert(Priority::before(on));
     }
 
     fn life(&self, slot: u32) -> &'s Life {
@@ -251,22 +244,23 @@ impl<'s> Visit<'s> {
             self.end(order.id(), account, own, EndReason::InsufficientBalance);
             return Ok(());
         }
+        let Some(booked) = self.booked((on, slot, account), quantity, &cost) else {
+            return Ok(());
+        };
         self.events.push(Event::OrderAdmitted { order: order.id() });
         if walk.shortfall > Shares::ZERO {
             let mut used = self.used(account, on);
             for level in &walk.fills {
                 note_left(&mut used, book, on.side, *level, Shares::ZERO);
             }
-            self.set_used(account, on, used);
+            self.used.set((account, on), used);
         }
-        let Cost { notional, fee, fee_rate } = cost;
-        self.push_fill((on, slot, account), book, (quantity, notional, fee, fee_rate))?;
-        Ok(())
+        self.push_fill((slot, account), book, booked, (quantity, cost))
     }
 
     /// Ends an order, whose account then has this.
     fn end(&mut self, order: OrderId, account: u32, ledger: Ledger, reason: EndReason) {
-        self.set_ledger(account, ledger);
+        self.ledgers.set(account, ledger);
         self.events.push(ended(order, reason, self.now));
     }
 
@@ -295,49 +289,49 @@ impl<'s> Visit<'s> {
                 quantity += taken;
             }
         }
-        if quantity == Shares::ZERO {
-            return Ok(());
-        }
-        if let Some(used) = used {
-            self.set_used(account, on, used);
-        }
+        let Some(used) = used.filter(|_| quantity > Shares::ZERO) else { return Ok(()) };
         let notional = life.part_notional(on.side, quantity);
-        let filled = (quantity, notional, Usd::ZERO, FeeRate::ZERO);
-        self.push_fill((on, slot, account), book, filled)
+        let cost = Cost { notional, fee: Usd::ZERO, fee_rate: FeeRate::ZERO };
+        let Some(booked) = self.booked((on, slot, account), quantity, &cost) else {
+            return Ok(());
+        };
+        self.used.set((account, on), used);
+        self.push_fill((slot, account), book, booked, (quantity, cost))
+    }
+
+    /// What the account would have after a fill. `None` if a sum would exceed its range: such an
+    /// order does not fill, and does not keep others from filling.
+    fn booked(
+        &self,
+        (on, slot, account): (BookSide, u32, u32),
+        quantity: Shares,
+        cost: &Cost,
+    ) -> Option<(Ledger, Position)> {
+        let life = self.life(slot);
+        let ledger = self.ledger(account).after_fill(on.side, cost.notional, cost.fee)?;
+        let [before, after] = [life.remaining(), life.remaining() - quantity]
+            .map(|left| Reserve::of(on.side, life.limit(), left).cash);
+        let ledger = Ledger { reserved: ledger.reserved - (before - after), ..ledger };
+        let position = self.position(account, on).after_fill(on.side, quantity, cost.notional)?;
+        Some((ledger, position))
     }
 
     /// Adds the event of a fill, and updates what its account would have.
     fn push_fill(
         &mut self,
-        (on, slot, account): (BookSide, u32, u32),
+        (slot, account): (u32, u32),
         book: &QuotedBook<'_>,
-        (quantity, notional, fee, fee_rate): (Shares, Usd, Usd, FeeRate),
+        (ledger, position): (Ledger, Position),
+        (quantity, cost): (Shares, Cost),
     ) -> Result<(), Rejection> {
-        let (order, life) = (&self.state.orders[slot], self.life(slot));
-        let broken = Rejection::Broken { rule: "a fill outgrows the range of its account" };
-        let ledger = self.ledger(account);
-        let ledger = ledger.after_fill(on.side, notional, fee).ok_or_else(|| broken.clone())?;
-        let [before, after] = [life.remaining(), life.remaining() - quantity]
-            .map(|left| Reserve::of(on.side, life.limit(), left).cash);
-        let ledger = Ledger { reserved: ledger.reserved - (before - after), ..ledger };
-        let position = self.position(account, on);
-        let position = position.after_fill(on.side, quantity, notional).ok_or(broken)?;
+        let order = &self.state.orders[slot];
         audit(ledger.cash(), &position)?;
-        self.set_ledger(account, ledger);
-        self.set_position(account, position);
-        let displayed = book.liquidity.taken_by(on.side).next();
+        self.ledgers.set(account, ledger);
+        self.positions.set((account, position.outcome), position);
+        let displayed = book.liquidity.taken_by(order.side()).next();
         self.events.push(Event::RestingFilled(Box::new(RestingFilled {
             order: order.id(),
-            fill: Fill {
-                quantity,
-                notional,
-                fee,
-                fee_rate,
-                balance: ledger.cash(),
-                position_shares: position.shares,
-                position_cost: position.cost,
-                at: self.now,
-            },
+            fill: Fill::of(quantity, &cost, ledger.cash(), &position, self.now),
             displayed: displayed.expect("an order fills only if a level reaches it"),
             book_sequence: book.book.sequence,
         })));
@@ -354,53 +348,20 @@ impl<'s> Visit<'s> {
     }
 
     fn ledger(&self, account: u32) -> Ledger {
-        let known = self.ledgers.iter().rev().find(|(slot, _)| *slot == account);
-        known.map_or_else(|| self.account(account).ledger(), |(_, ledger)| *ledger)
-    }
-
-    fn set_ledger(&mut self, account: u32, ledger: Ledger) {
-        match self.ledgers.iter_mut().rev().find(|(slot, _)| *slot == account) {
-            Some((_, known)) => *known = ledger,
-            None => self.ledgers.push((account, ledger)),
-        }
+        self.ledgers.get(&account).copied().unwrap_or_else(|| self.account(account).ledger())
     }
 
     fn position(&self, account: u32, on: BookSide) -> Position {
-        let is_it = |(slot, position): &&(u32, Position)| {
-            *slot == account && position.outcome == on.outcome
-        };
-        if let Some((_, position)) = self.positions.iter().rev().find(is_it) {
+        if let Some(position) = self.positions.get(&(account, on.outcome)) {
             return *position;
         }
         let held = self.account(account).position(on.market, on.outcome);
         held.copied().unwrap_or(Position::empty(on.market, on.outcome))
     }
 
-    fn set_position(&mut self, account: u32, position: Position) {
-        let is_it = |(slot, known): &&mut (u32, Position)| {
-            *slot == account && known.outcome == position.outcome
-        };
-        match self.positions.iter_mut().rev().find(is_it) {
-            Some((_, known)) => *known = position,
-            None => self.positions.push((account, position)),
-        }
-    }
-
     fn used(&self, account: u32, on: BookSide) -> UsedLevels {
-        let known = self.used.iter().rev().find(|(slot, of, _)| *slot == account && *of == on);
-        known.map_or_else(
-            || UsedLevels::from_slice(self.account(account).used_levels(on)),
-            |(_, _, used)| used.clone(),
-        )
-    }
-
-    fn set_used(&mut self, account: u32, on: BookSide, used: UsedLevels) {
-        let is_it =
-            |(slot, of, _): &&mut (u32, BookSide, UsedLevels)| *slot == account && *of == on;
-        match self.used.iter_mut().rev().find(is_it) {
-            Some((_, _, known)) => *known = used,
-            None => self.used.push((account, on, used)),
-        }
+        let known = self.used.get(&(account, on)).cloned();
+        known.unwrap_or_else(|| UsedLevels::from_slice(self.account(account).used_levels(on)))
     }
 }
 
@@ -413,7 +374,7 @@ fn note_left(used: &mut UsedLevels, book: &QuotedBook<'_>, side: Side, level: Le
 impl State {
     pub(super) fn admit_order(&mut self, id: OrderId, position_in_log: u64) -> Result<(), Flaw> {
         let flaw = |flaw| Flaw::order(id, flaw);
-        let slot = self.open_slot(id)?;
+        let slot = self.resting_slot(id)?;
         let priority = self.priority_of(slot);
         self.touch_order(slot, position_in_log);
         let admitted = self.change_life(slot, |life| {
@@ -434,7 +395,7 @@ impl State {
     ) -> Result<(), Flaw> {
         let RestingFilled { order: id, fill, .. } = filled;
         let flaw = |flaw| Flaw::order(*id, flaw);
-        let slot = self.open_slot(*id)?;
+        let slot = self.resting_slot(*id)?;
         let (priority, side) = (self.priority_of(slot), self.orders[slot].side());
         let before = *self.orders.life(slot).expect("an open order has a life");
         if before.awaits_book {

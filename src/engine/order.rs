@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::event::{OrderFilled, OrderPlaced};
 use super::fill::{Fill, Placement};
+use super::hold::Hold;
 use super::idempotency::{Fingerprint, NAMES_PER_ORDER_MAX, NameHash};
 use super::life::Life;
 use super::slab::{PackedSlot, Row};
@@ -90,10 +91,16 @@ impl Order {
         Self::new(placement, client_order_id, *fill, level_count, *slippage_bps, position_in_log)
     }
 
+    /// Packs an order that took nothing yet; `None` if a field is out of range.
+    pub(super) fn held(placement: &Placement, fill: Fill, position_in_log: u64) -> Option<Self> {
+        let client_order_id = placement.client_order_id.clone();
+        Self::new(placement, client_order_id, fill, 0, Some(0), position_in_log)
+    }
+
     /// Packs a row without its life; `None` if a field is out of range.
     pub(super) fn pack(mut row: OrderRow, position_in_log: u64) -> Option<Self> {
         let client_order_id = row.placement.client_order_id.take();
-        let OrderRow { placement, fill, level_count, slippage_bps, life: _ } = row;
+        let OrderRow { placement, fill, level_count, slippage_bps, life: _, hold: _ } = row;
         Self::new(&placement, client_order_id, fill, level_count, slippage_bps, position_in_log)
     }
 
@@ -137,7 +144,7 @@ impl Order {
         })
     }
 
-    /// The unpacked order, with its life.
+    /// The unpacked order, with its life and without its hold.
     pub(super) fn row(&self, life: Option<&Life>) -> OrderRow {
         let placement = Placement {
             order: self.id,
@@ -150,7 +157,8 @@ impl Order {
             client_order_id: self.client_order_id.clone(),
         };
         let (level_count, slippage_bps) = (self.level_count, self.slippage_bps());
-        OrderRow { placement, fill: self.fill(), level_count, slippage_bps, life: life.copied() }
+        let (fill, life) = (self.fill(), life.copied());
+        OrderRow { placement, fill, level_count, slippage_bps, life, hold: None }
     }
 
     /// What the order took when it was placed.
@@ -292,6 +300,8 @@ pub struct OrderRow {
     pub slippage_bps: Option<u32>,
     /// Its life, unless it filled completely when it was placed.
     pub life: Option<Life>,
+    /// What is known of it while it is held.
+    pub hold: Option<Hold>,
 }
 
 impl OrderRow {
@@ -325,4 +335,11 @@ pub struct OrderReceipt {
     pub client_order_id: Option<Box<str>>,
     /// The order's life, unless it filled completely when it was placed.
     pub life: Option<Box<Life>>,
+}
+
+impl OrderReceipt {
+    /// Whether the order is held and has yet to be decided.
+    pub fn is_held(&self) -> bool {
+        self.life.as_ref().is_some_and(|life| life.is_held && life.is_open())
+    }
 }

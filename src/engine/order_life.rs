@@ -20,12 +20,12 @@ impl State {
 
     /// When the shard has something to do next: an order expires, or an account falls silent.
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        [self.open.next_expiry(), self.next_silence()].into_iter().flatten().min()
+        [self.open.next_expiry(), self.silences.next()].into_iter().flatten().min()
     }
 
     /// The number of open orders.
     pub fn open_order_count(&self) -> usize {
-        self.open.len()
+        self.open.len() + self.holds.len()
     }
 
     /// Whether the order is open.
@@ -44,6 +44,14 @@ impl State {
         match self.orders.life(slot) {
             Some(life) if life.is_open() => Ok(slot),
             _ => Err(Flaw::order(id, "is not open")),
+        }
+    }
+
+    /// The slot of an order that rests: it is open and not held.
+    pub(super) fn resting_slot(&self, id: OrderId) -> Result<u32, Flaw> {
+        match self.holds.get(id) {
+            Some(_) => Err(Flaw::order(id, "is held")),
+            None => self.open_slot(id),
         }
     }
 
@@ -85,9 +93,11 @@ impl State {
     pub(super) fn open_order(&mut self, account: u32, slot: u32) -> Result<(), &'static str> {
         let priority = self.priority_of(slot);
         let life = self.orders.life(slot).expect("an open order has a life");
-        self.open.insert(priority, slot, life);
+        if !life.is_held {
+            self.open.insert(priority, slot, life);
+        }
+        let reserve = self.reserve_of(slot);
         let account = &mut self.accounts[account];
-        let reserve = life.reserve(priority.on.side);
         let opened = account.open_order(priority.counter, slot, priority.on, reserve);
         opened.ok_or("holds back more than there is")
     }

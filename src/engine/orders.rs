@@ -1,152 +1,27 @@
-//! Market orders that fill completely: the ordered checks, the fill, and which orders an account
-//! keeps. [`super::place`] places all other orders.
+//! Placed orders in the state: how they fill, rest and end, and which of them an account keeps.
 
-use smallvec::SmallVec;
-
-use super::account::{Account, Holdings};
-use super::command::{OrderNames, Trade, TradeOrder};
+use super::account::Account;
+use super::command::OrderNames;
 use super::contradiction::{Flaw, NOT_KEPT, NOT_NEXT};
-use super::cost::Cost;
-use super::decide::{Command, Given, IDS_EXHAUSTED, Verdict};
-use super::event::{Event, Events, OrderFilled};
+use super::event::{Event, Events, OrderFilled, OrderPlaced};
 use super::fill::{Fill, Placement};
 use super::fill_log::LoggedFill;
 use super::idempotency::Fingerprint;
-use super::life::Life;
-use super::markets::{OpenMarket, introduction};
+use super::life::{End, Life, Progress};
 use super::open_orders::BookSide;
 use super::order::{Order, OrderReceipt};
 use super::position::Position;
 use super::rejection::Rejection;
 use super::rules::Rules;
-use super::slippage::Slippage;
 use super::state::State;
-use crate::ids::{AccountId, OrderId, Place};
+use super::terms::{EndReason, Terms};
+use crate::ids::{AccountId, OrderId};
 use crate::market::book::{Level, Side};
 use crate::money::{Shares, Usd};
 
 /// How many orders of its account a trade forgets at most. More than one, so that an account's
 /// surplus shrinks after the operator lowered the limit; bounded, so that the work of a command is.
 const FORGOTTEN_PER_TRADE_MAX: usize = 2;
-
-/// The order of a trade, new or replayed.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Traded {
-    /// The order's receipt.
-    pub receipt: OrderReceipt,
-    /// Whether the order had filled before, and this trade changed nothing.
-    pub is_replay: bool,
-}
-
-impl Command for Trade {
-    type Subject = OrderId;
-    type Answer = Traded;
-
-    fn market_id(&self) -> Option<&str> {
-        Some(&self.order().market_id)
-    }
-
-    /// The order of the checks is part of the API: if several fail, the client gets the first.
-    fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<OrderId>, Rejection> {
-        let Given { quote, now, rules } = given;
-        let order = self.order();
-        if order.quantity <= Shares::ZERO || order.quantity > TradeOrder::QUANTITY_MAX {
-            return Err(Rejection::Broken { rule: "an order is for no shares, or for too many" });
-        }
-        let fingerprint = self.fingerprint();
-        let actor = state.actor(&self.owner)?;
-        let account = actor.known();
-        let holdings = account
-            .map_or_else(|| Holdings::opened_with(rules.starting_balance), Account::holdings);
-        if let Some(earlier) = replayed(state, actor.id(), self.names(), fingerprint)? {
-            return Ok(Verdict::Already(earlier));
-        }
-
-        let market = OpenMarket::of(state, quote, &order.market_id, &order.outcome)?;
-        let quoted = market.fresh_book().ok_or(Rejection::VenueUnavailable)?;
-        market.check_tokens(state)?;
-        let OpenMarket { quote, outcome, used, index } = market;
-        let held = holdings.position(index, outcome);
-        let available = holdings.available(&held);
-        if order.side == Side::Sell && order.quantity > available {
-            return Err(Rejection::InsufficientPosition { held: available, asked: order.quantity });
-        }
-        let walk = quoted.liquidity.walk(order.side, order.quantity);
-        if walk.shortfall > Shares::ZERO {
-            let available = order.quantity - walk.shortfall;
-            return Err(Rejection::InsufficientLiquidity { available, asked: order.quantity });
-        }
-        let slippage = Slippage::of(order.side, order.quantity, order.expected_price, &walk);
-        slippage.check(order.expected_price, order.max_slippage_bps, &walk)?;
-        let cost = Cost::of(order.side, &walk, quote.fees);
-        let ledger = cost.charge(order.side, holdings.ledger)?;
-        let Some(position) = held.after_fill(order.side, order.quantity, cost.notional) else {
-            return Err(Rejection::Broken { rule: "a position outgrows its range" });
-        };
-        let balance = ledger.cash();
-        audit(balance, &position)?;
-
-        let Some(order_id) = OrderId::new(state.shard, state.orders_ever + 1) else {
-            return Err(IDS_EXHAUSTED);
-        };
-        let mut events = Events::new();
-        match account {
-            Some(account) => {
-                forget_oldest(state, account, holdings.kept_order_count, rules, &mut events);
-            }
-            None => events.extend(actor.opening(now, rules)),
-        }
-        if used.is_none() {
-            events.push(introduction(index, quote));
-        }
-        events.push(Event::OrderFilled(Box::new(OrderFilled {
-            placement: Placement {
-                order: order_id,
-                account: actor.id(),
-                market: index,
-                outcome,
-                side: order.side,
-                fingerprint,
-                names: SmallVec::from_slice(self.names().hashes()),
-                client_order_id: self.names().client_order_id().map(Into::into),
-            },
-            fill: Fill {
-                quantity: order.quantity,
-                notional: cost.notional,
-                fee: cost.fee,
-                fee_rate: cost.fee_rate,
-                balance,
-                position_shares: position.shares,
-                position_cost: position.cost,
-                at: now,
-            },
-            levels: walk.fills,
-            book_sequence: quoted.book.sequence,
-            slippage_bps: slippage.reported_bps(),
-        })));
-        Ok(Verdict::Happens(events, order_id))
-    }
-
-    fn answer(state: &State, order: OrderId, is_new: bool) -> Traded {
-        let order = state.order(order).expect("an order that just filled or was found is kept");
-        Traded { receipt: state.receipt(order), is_replay: !is_new }
-    }
-
-    fn depends_on(&self, state: &State) -> Place {
-        state.owner_place(&self.owner).max(state.settled_place(&self.order().market_id))
-    }
-
-    fn refusal_depends_on(&self, state: &State, rejection: &Rejection) -> Place {
-        let place = self.depends_on(state);
-        match rejection {
-            // This rejection discloses that the shard has used the market with other tokens.
-            Rejection::MarketChanged => {
-                place.max(state.introduction_place(&self.order().market_id))
-            }
-            _ => place,
-        }
-    }
-}
 
 impl State {
     /// The receipt of an order.
@@ -162,7 +37,7 @@ impl State {
     ) -> Result<(), Flaw> {
         let OrderFilled { placement, fill, levels, .. } = filled;
         let flaw = |flaw| Flaw::order(placement.order, flaw);
-        self.take_order_id(placement.order).map_err(flaw)?;
+        self.take_order_id(placement).map_err(flaw)?;
         if levels.is_empty() {
             return Err(flaw("takes nothing"));
         }
@@ -180,8 +55,70 @@ impl State {
         Ok(())
     }
 
+    /// Places an order that has a life, with what it took at once.
+    pub(super) fn place_new_order(
+        &mut self,
+        placed: &OrderPlaced,
+        position_in_log: u64,
+    ) -> Result<(), Flaw> {
+        let OrderPlaced { placement, terms, fill, levels, end, .. } = placed;
+        let flaw = |flaw| Flaw::order(placement.order, flaw);
+        if self.holds.get(placement.order).is_some() {
+            let held = self.take_held_order(placement.order, position_in_log).map_err(flaw)?;
+            if held != *placement {
+                return Err(flaw("is not the order that was held"));
+            }
+        } else {
+            self.take_order_id(placement).map_err(flaw)?;
+        }
+        check_fill(fill, levels).map_err(flaw)?;
+        let account = self.check_placement(placement).map_err(flaw)?;
+        let life = life_of(terms, fill, *end).map_err(flaw)?;
+        let order = Order::placed(placed, position_in_log);
+        let order = order.ok_or(flaw("has numbers out of range"))?;
+        let slot =
+            self.place_order_with_life(order, life).ok_or(flaw("has a name that is used"))?;
+        let &Placement { market, outcome, side, .. } = placement;
+        let on = BookSide { market, outcome, side };
+        let finishes = !life.is_open();
+        self.begin_fill_log(account);
+        if fill.quantity > Shares::ZERO {
+            self.fill_position(account, on, fill, finishes, position_in_log).map_err(flaw)?;
+            if !finishes {
+                self.hash += self.accounts[account].count_part();
+            }
+            self.log_fill(account, || LoggedFill::new(placement.order, 1, on, *fill));
+        } else {
+            self.check_unfilled(account, on, fill).map_err(flaw)?;
+            let account = &mut self.accounts[account];
+            account.position_in_log = position_in_log;
+            if finishes {
+                self.hash += account.count_finished().map_err(flaw)?;
+            }
+        }
+        if finishes {
+            self.accounts[account].finish_order(slot);
+            return Ok(());
+        }
+        self.open_order(account, slot).map_err(flaw)
+    }
+
+    /// Checks what an order that took nothing says about its account.
+    fn check_unfilled(&self, account: u32, on: BookSide, fill: &Fill) -> Result<(), &'static str> {
+        let account = &self.accounts[account];
+        let held = account.position(on.market, on.outcome).copied();
+        let held = held.unwrap_or(Position::empty(on.market, on.outcome));
+        let is_unchanged = fill.notional == Usd::ZERO
+            && fill.fee == Usd::ZERO
+            && fill.balance == account.ledger().cash()
+            && fill.position_shares == held.shares
+            && fill.position_cost == held.cost;
+        is_unchanged.then_some(()).ok_or("changes an account without a fill")
+    }
+
     /// Checks that the id is the shard's next one, and advances the counter.
-    pub(super) fn take_order_id(&mut self, order: OrderId) -> Result<(), &'static str> {
+    pub(super) fn take_order_id(&mut self, placement: &Placement) -> Result<(), &'static str> {
+        let order = placement.order;
         let is_next = Some(order.counter()) == self.orders_ever.checked_add(1);
         if order.shard() != self.shard || !is_next {
             return Err(NOT_NEXT);
@@ -266,13 +203,38 @@ impl State {
         if let Some(life) = life {
             self.hash -= life.term(id);
         }
-        for comment in self.comments_of.remove(&id).unwrap_or_default().ids {
-            let comment = self.comments.remove(&comment).expect("every listed comment is kept");
-            self.hash -= comment.term();
-        }
+        self.forget_comments_of(id);
         self.last_removal = position_in_log;
         Ok(())
     }
+
+    /// Removes the comments on an order that is gone.
+    pub(super) fn forget_comments_of(&mut self, order: OrderId) {
+        for comment in self.comments_of.remove(&order).unwrap_or_default().ids {
+            let comment = self.comments.remove(&comment).expect("every listed comment is kept");
+            self.hash -= comment.term();
+        }
+    }
+}
+
+/// The life of a new order.
+fn life_of(terms: &Terms, fill: &Fill, end: Option<EndReason>) -> Result<Life, &'static str> {
+    let progress = Progress::default();
+    let progress = if fill.quantity > Shares::ZERO {
+        progress.after(fill.quantity, fill.notional, fill.fee, fill.at)
+    } else {
+        Some(progress)
+    };
+    let life = Life {
+        terms: *terms,
+        progress: progress.ok_or("has sums out of range")?,
+        end: end.map(|reason| End { reason, at: fill.at }),
+        awaits_book: terms.awaited_book,
+        is_held: false,
+    };
+    let is_killed = end.is_none_or(EndReason::is_at_placement);
+    let is_new = is_killed && (!life.awaits_book || fill.quantity == Shares::ZERO);
+    (is_new && life.is_consistent()).then_some(life).ok_or("has terms that contradict each other")
 }
 
 /// Adds an event for each order that the account forgets to make room for a new one: the oldest, at

@@ -3,14 +3,14 @@
 
 use smallvec::SmallVec;
 
-use super::idempotency::Fingerprint;
-use super::terms::{OrderKind, TimeInForce};
+use super::idempotency::{Fingerprint, RequestedOrder};
+use super::terms::{OrderKind, Terms, TimeInForce};
 use crate::ids::Timestamp;
 use crate::market::book::Side;
 use crate::money::{Price, Shares, Usd};
 
 /// An order of any kind, as the caller wrote it. Each field is within its range; whether they go
-/// together is decided by [`NewOrder::plan`].
+/// together is decided by [`NewOrder::intent`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NewOrder {
     /// The market's condition id.
@@ -78,73 +78,65 @@ pub enum PayloadFlaw {
     PostOnly,
 }
 
-/// What a well-formed order asks for.
+/// What a well-formed order asks for, apart from its market.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Plan {
-    /// Take what the book offers.
-    Market {
-        /// How much.
-        size: Size,
-        /// The worst acceptable price.
-        cap: Option<Price>,
-        /// Whether a part is enough.
-        is_partial_fine: bool,
-    },
-    /// Trade at the limit or better.
-    Limit {
-        /// How much.
-        quantity: Shares,
-        /// The limit price.
-        price: Price,
-        /// How long to wait.
-        time_in_force: TimeInForce,
-        /// Whether to refuse if it would take liquidity.
-        post_only: bool,
-    },
-}
-
-/// How much to trade.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Size {
-    /// This many shares.
-    Quantity(Shares),
-    /// The most shares that cost no more than this, without the fee.
-    Amount(Usd),
+pub struct Intent {
+    /// Buy or sell.
+    pub side: Side,
+    /// The terms. The quantity is 0 if the order is for an amount.
+    pub terms: Terms,
+    /// Dollars to spend, instead of a quantity.
+    pub amount: Option<Usd>,
+    /// The price that the caller saw; the reference for slippage.
+    pub expected_price: Option<Price>,
+    /// How much worse than the reference price the fill may be, 0 to 10,000.
+    pub max_slippage_bps: Option<u16>,
 }
 
 impl NewOrder {
     /// Checks that the fields go together, at this time.
-    pub fn plan(&self, now: Timestamp) -> Result<Plan, PayloadFlaw> {
-        let size = match (self.quantity, self.amount) {
+    pub fn intent(&self, now: Timestamp) -> Result<Intent, PayloadFlaw> {
+        match (self.quantity, self.amount) {
             (Some(_), Some(_)) => return Err(PayloadFlaw::TwoSizes),
             (None, None) => return Err(PayloadFlaw::NoSize),
             (None, Some(_)) if self.side == Side::Sell || self.kind == OrderKind::Limit => {
                 return Err(PayloadFlaw::AmountNotTaken);
             }
-            (Some(quantity), None) => Size::Quantity(quantity),
-            (None, Some(amount)) => Size::Amount(amount),
-        };
-        match (self.kind, size) {
-            (OrderKind::Limit, Size::Quantity(quantity)) => self.plan_limit(quantity, now),
-            (_, size) => self.plan_market(size),
+            _ => {}
         }
+        let time_in_force = match self.kind {
+            OrderKind::Market => self.market_time_in_force()?,
+            OrderKind::Limit => self.limit_time_in_force(now)?,
+        };
+        let quantity = self.quantity.unwrap_or(Shares::ZERO);
+        let terms = Terms::of_order(self.kind, time_in_force, quantity, self.price);
+        Ok(Intent {
+            side: self.side,
+            terms: Terms { post_only: self.post_only, ..terms },
+            amount: self.amount,
+            expected_price: self.expected_price,
+            max_slippage_bps: self.max_slippage_bps,
+        })
     }
 
-    fn plan_market(&self, size: Size) -> Result<Plan, PayloadFlaw> {
+    fn market_time_in_force(&self) -> Result<TimeInForce, PayloadFlaw> {
         if self.post_only {
             return Err(PayloadFlaw::PostOnly);
         }
-        let is_partial_fine = match self.time_in_force {
+        match self.time_in_force {
             // Clients send GTC with market orders; there is nothing to wait for.
-            None | Some(NamedTimeInForce::Gtc | NamedTimeInForce::Fok) => false,
-            Some(NamedTimeInForce::Fak) => true,
-            Some(NamedTimeInForce::Gtd) => return Err(PayloadFlaw::MarketGtd),
-        };
-        Ok(Plan::Market { size, cap: self.price, is_partial_fine })
+            None | Some(NamedTimeInForce::Gtc | NamedTimeInForce::Fok) => {
+                Ok(TimeInForce::FillOrKill)
+            }
+            Some(NamedTimeInForce::Fak) => Ok(TimeInForce::FillAndKill),
+            Some(NamedTimeInForce::Gtd) => Err(PayloadFlaw::MarketGtd),
+        }
     }
 
-    fn plan_limit(&self, quantity: Shares, now: Timestamp) -> Result<Plan, PayloadFlaw> {
-        let price = self.price.ok_or(PayloadFlaw::NoPrice)?;
+    fn limit_time_in_force(&self, now: Timestamp) -> Result<TimeInForce, PayloadFlaw> {
+        if self.price.is_none() {
+            return Err(PayloadFlaw::NoPrice);
+        }
         let time_in_force = match self.time_in_force {
             None | Some(NamedTimeInForce::Gtc) => TimeInForce::GoodTilCancelled,
             Some(NamedTimeInForce::Gtd) => {
@@ -157,12 +149,18 @@ impl NewOrder {
         if self.post_only && !time_in_force.may_rest() {
             return Err(PayloadFlaw::PostOnly);
         }
-        Ok(Plan::Limit { quantity, price, time_in_force, post_only: self.post_only })
+        Ok(time_in_force)
+    }
+}
+
+impl RequestedOrder for NewOrder {
+    fn market_id(&self) -> &str {
+        &self.market_id
     }
 
-    /// Two requests with the same fingerprint are the same order. A field at its default counts as
-    /// absent, so a market order has the fingerprint of the same order at `POST /trade`.
-    pub fn fingerprint(&self) -> Fingerprint {
+    /// A field at its default counts as absent, so a market order has the fingerprint of the same
+    /// order at `POST /trade`.
+    fn fingerprint(&self) -> Fingerprint {
         let is_default = match (self.kind, self.time_in_force) {
             (_, None) => true,
             (OrderKind::Market, Some(name)) => name != NamedTimeInForce::Fak,
@@ -219,12 +217,12 @@ mod tests {
     #[track_caller]
     fn check(order: &NewOrder, expected: Result<&str, PayloadFlaw>) {
         let now = Timestamp::from_seconds(100);
-        let plan = order.plan(now).map(|plan| match plan {
-            Plan::Market { is_partial_fine: false, .. } => "market FOK",
-            Plan::Market { .. } => "market FAK",
-            Plan::Limit { time_in_force, .. } => time_in_force.as_str(),
-        });
-        assert_eq!(plan, expected, "{order:?}");
+        let named = |intent: Intent| match (intent.terms.kind, intent.terms.time_in_force) {
+            (OrderKind::Market, TimeInForce::FillOrKill) => "market FOK",
+            (OrderKind::Market, _) => "market FAK",
+            (OrderKind::Limit, time_in_force) => time_in_force.as_str(),
+        };
+        assert_eq!(order.intent(now).map(named), expected, "{order:?}");
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl State {
 
     /// The number of finished orders kept.
     pub fn orders_kept(&self) -> u64 {
-        (self.orders.len() - self.open.len()) as u64
+        (self.orders.len() - self.open_order_count()) as u64
     }
 
     /// The markets that the shard has used, by index.
@@ -165,7 +165,9 @@ impl State {
     }
 
     fn row_of(&self, slot: u32) -> OrderRow {
-        self.orders[slot].row(self.orders.life(slot))
+        let order = &self.orders[slot];
+        let hold = self.holds.get(order.id()).copied();
+        OrderRow { hold, ..order.row(self.orders.life(slot)) }
     }
 
     /// The unpacked order with this id, if it is kept.

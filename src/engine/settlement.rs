@@ -23,7 +23,7 @@ use super::payout::{
 use super::rejection::Rejection;
 use super::state::State;
 use super::terms::EndReason;
-use crate::ids::{MarketIndex, OutcomeIndex, Place, Timestamp};
+use crate::ids::{MarketIndex, OrderId, OutcomeIndex, Place, Timestamp};
 use crate::money::Price;
 
 /// The most positions that one record pays.
@@ -141,7 +141,7 @@ fn end_orders(
     payouts: &Payouts,
     at: Timestamp,
 ) -> Option<Events> {
-    let mut open = state.open.of_market(market).map(|slot| state.orders[slot].id()).peekable();
+    let mut open = state.open_orders_in(market).peekable();
     open.peek()?;
     let mut events = Events::new();
     if !state.settled.contains_key(&market) {
@@ -164,6 +164,13 @@ impl State {
         let first = (market, 0, OutcomeIndex(0));
         let last = (market, u32::MAX, OutcomeIndex(u8::MAX));
         self.open_positions.range(first..=last).map(|&(_, slot, outcome)| (slot, outcome))
+    }
+
+    /// The open orders of a market, held ones included.
+    fn open_orders_in(&self, market: MarketIndex) -> impl Iterator<Item = OrderId> + '_ {
+        let resting = self.open.of_market(market).map(|slot| self.orders[slot].id());
+        let held = self.holds.of_market(market);
+        resting.chain(held.filter_map(|counter| OrderId::new(self.shard, counter)))
     }
 
     pub(super) fn add_decision(
@@ -189,7 +196,7 @@ impl State {
     ) -> Result<(), Flaw> {
         let market = settled.market;
         self.settle_market(market, &settled.payouts, false, position_in_log)?;
-        if !settled.positions.is_empty() && self.open.of_market(market).next().is_some() {
+        if !settled.positions.is_empty() && self.open_orders_in(market).next().is_some() {
             return Err(Flaw::market(market, "is paid, and orders in it are open"));
         }
         for paid in &settled.positions {
@@ -228,7 +235,7 @@ impl State {
         if is_paid && self.open_positions_of(market).next().is_some() {
             return flaw("is paid, and somebody holds it");
         }
-        if is_paid && self.open.of_market(market).next().is_some() {
+        if is_paid && self.open_orders_in(market).next().is_some() {
             return flaw("is paid, and orders in it are open");
         }
         if let Some(before) = self.settled.get(&market) {
@@ -261,7 +268,7 @@ impl State {
     pub fn held_markets(&self) -> impl Iterator<Item = &Arc<str>> {
         let held = self.open_positions.iter().map(|(market, ..)| *market);
         let mut markets: Vec<MarketIndex> =
-            held.chain(self.open_sides().map(|on| on.market)).collect();
+            held.chain(self.open_sides().map(|on| on.market)).chain(self.holds.markets()).collect();
         markets.sort_unstable();
         markets.dedup();
         markets.into_iter().map(|market| &self.used_market(market).condition_id)

@@ -10,18 +10,18 @@ use hashbrown::HashTable;
 use super::account::Account;
 use super::command::{Identity, Owner};
 use super::comment::{Comment, OrderComments};
+use super::hold::Holds;
 use super::idempotency::NameHash;
 use super::key_row::KeyRow;
 use super::open_orders::OpenOrders;
 use super::order::Order;
 use super::order_table::OrderTable;
 use super::payout::{Decided, SettledMarket};
+use super::silences::Silences;
 use super::slab::{Slab, Table};
 use super::state_hash::StateHash;
 use super::used_market::UsedMarket;
-use crate::ids::{
-    AccountId, CommentId, MarketIndex, OrderId, OutcomeIndex, Place, ShardId, Timestamp,
-};
+use crate::ids::{AccountId, CommentId, MarketIndex, OrderId, OutcomeIndex, Place, ShardId};
 
 /// The state of one shard.
 ///
@@ -41,9 +41,8 @@ pub struct State {
     pub(super) orders: OrderTable,
     pub(super) orders_ever: u64,
     pub(super) open: OpenOrders,
-    /// When each account that sends heartbeats counts as silent; the epoch if that has yet to be
-    /// set after a start. Working memory: not journaled.
-    pub(super) silent_at: BTreeMap<AccountId, Timestamp>,
+    pub(super) holds: Holds,
+    pub(super) silences: Silences,
     pub(super) comments: BTreeMap<CommentId, Comment>,
     pub(super) comments_ever: u64,
     /// The comments of each order that has some.
@@ -81,7 +80,8 @@ impl State {
             orders: OrderTable::new(),
             orders_ever: 0,
             open: OpenOrders::default(),
-            silent_at: BTreeMap::new(),
+            holds: Holds::default(),
+            silences: Silences::default(),
             comments: BTreeMap::new(),
             comments_ever: 0,
             comments_of: HashMap::default(),

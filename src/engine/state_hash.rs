@@ -70,6 +70,8 @@ pub enum TermKind {
     FillLog = 19,
     /// A fill in an account's log.
     LoggedFill = 20,
+    /// How an order is held.
+    Hold = 21,
 }
 
 /// Folds the fields of one item into a term. The function is part of the journal's format.

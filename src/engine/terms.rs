@@ -78,6 +78,29 @@ pub struct Terms {
     pub quantity: Shares,
     /// The limit price, or the worst price of a market order; `None` if a market order has none.
     pub price: Option<Price>,
+    /// How long the order was held, as the venue holds marketable orders, in milliseconds; 0 if it
+    /// was not.
+    pub held_ms: u32,
+}
+
+impl Terms {
+    /// The terms of an order that is not post-only, and neither waited for a book nor was held.
+    pub const fn of_order(
+        kind: OrderKind,
+        time_in_force: TimeInForce,
+        quantity: Shares,
+        price: Option<Price>,
+    ) -> Self {
+        Self {
+            kind,
+            time_in_force,
+            post_only: false,
+            awaited_book: false,
+            quantity,
+            price,
+            held_ms: 0,
+        }
+    }
 }
 
 /// Why an order ended before it was filled.

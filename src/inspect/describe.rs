@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-pub use order::{FillRow, LevelRow, PlacedRow, RestingFillRow};
+pub use order::{FillRow, HeldRow, LevelRow, PlacedRow, RestingFillRow};
 
 use super::text::Text;
 use crate::engine::UsedMarket;
@@ -111,6 +111,10 @@ pub enum EventRow<'a> {
     OrderFilled(Box<FillRow<'a>>),
     /// [`Event::OrderPlaced`].
     OrderPlaced(Box<PlacedRow<'a>>),
+    /// [`Event::OrderHeld`].
+    OrderHeld(Box<HeldRow<'a>>),
+    /// [`Event::HeldOrderDropped`].
+    HeldOrderDropped { order: u64 },
     /// [`Event::OrderAdmitted`].
     OrderAdmitted { order: u64 },
     /// [`Event::RestingFilled`].
@@ -158,6 +162,8 @@ pub const fn kind(event: &Event) -> &'static str {
         Event::MarketIntroduced { .. } => "market_introduced",
         Event::OrderFilled(_) => "order_filled",
         Event::OrderPlaced(_) => "order_placed",
+        Event::OrderHeld(_) => "order_held",
+        Event::HeldOrderDropped { .. } => "held_order_dropped",
         Event::OrderAdmitted { .. } => "order_admitted",
         Event::RestingFilled(_) => "resting_filled",
         Event::OrderEnded { .. } => "order_ended",
@@ -264,6 +270,11 @@ impl<'a> EventRow<'a> {
                 let market = market(placed.placement.market);
                 Self::OrderPlaced(Box::new(PlacedRow::new(placed, market)))
             }
+            Event::OrderHeld(held) => {
+                let market = market(held.placement.market);
+                Self::OrderHeld(Box::new(HeldRow::new(held, market)))
+            }
+            Event::HeldOrderDropped { order } => Self::HeldOrderDropped { order: order.get() },
             Event::OrderAdmitted { order } => Self::OrderAdmitted { order: order.get() },
             Event::RestingFilled(filled) => {
                 Self::RestingFilled(Box::new(RestingFillRow::new(filled)))
@@ -384,6 +395,8 @@ impl fmt::Display for EventRow<'_> {
             }
             Self::OrderFilled(fill) => fill.fmt(formatter),
             Self::OrderPlaced(placed) => placed.fmt(formatter),
+            Self::OrderHeld(held) => held.fmt(formatter),
+            Self::HeldOrderDropped { order } => write!(formatter, "dropped held order {order}"),
             Self::OrderAdmitted { order } => {
                 write!(formatter, "admitted order {order} to a fresh book")
             }

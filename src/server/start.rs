@@ -102,6 +102,7 @@ pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
     ));
     let settler = Settler::new(markets.clone(), shards.clone(), &journal, decisions.unpaid);
     tokio::spawn(settler.run());
+    tokio::spawn(shards.clone().decide_held_orders(journal.register()));
     tokio::spawn(Matcher::new(markets.clone(), shards.clone(), Clock::System).run());
     let service = Service::new(Parts {
         markets,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::facts::{Facts, Subscribers};
 use super::fills::FillFollowers;
 use super::limits::{OpenOrderBoard, Published};
-use super::{Observer, Refusal, Room, Unmatched};
+use super::{HeldOrders, Observer, Refusal, Room, Unmatched};
 use crate::clock::Clock;
 use crate::engine::event::{Event, Events};
 use crate::engine::rejection::Rejection;
@@ -40,6 +40,7 @@ pub(super) struct Environment {
     pub(super) observer: Observer,
     pub(super) open_orders: OpenOrderBoard,
     pub(super) unmatched: Unmatched,
+    pub(super) held_orders: HeldOrders,
     pub(super) fill_followers: FillFollowers,
 }
 
@@ -71,6 +72,7 @@ impl Core {
     /// Publishes what others must know about the open orders of a recovered state.
     pub(super) fn publish_limits(&mut self, environment: &Environment) {
         self.published.publish_all(&self.state, environment);
+        environment.held_orders.announce_all(&self.state);
     }
 
     /// Decides a command and commits its events. The clock and the book are read here, at the
@@ -147,6 +149,7 @@ impl Core {
         self.state.apply(&events, place);
         if events.iter().any(Event::concerns_open_orders) {
             self.published.follow(&events, &self.state, environment);
+            environment.held_orders.announce(&events, &self.state);
         }
         environment.fill_followers.wake(&events, &self.state);
         if !self.subscribers.is_empty() {

@@ -89,6 +89,10 @@ impl Published {
                     placed = Some(order);
                     order.placement.order
                 }
+                Event::OrderHeld(_) | Event::HeldOrderDropped { .. } => {
+                    has_changed = true;
+                    continue;
+                }
                 Event::RestingFilled(filled) => filled.order,
                 Event::OrderEnded { order, .. } => *order,
                 _ => continue,

@@ -12,7 +12,7 @@ use crate::disk::Disk;
 use crate::engine::command::{Identity, OpenAccount, OrderNames, Owner, Trade, TradeOrder};
 use crate::engine::idempotency::NameHash;
 use crate::engine::order::OrderReceipt;
-use crate::engine::orders::Traded;
+use crate::engine::place::Placed;
 use crate::engine::rejection::Rejection;
 use crate::ids::OutcomeIndex;
 use crate::ids::Timestamp;
@@ -154,8 +154,8 @@ fn is_pending(future: Pin<&mut impl Future>) -> bool {
     future.poll(&mut Context::from_waker(Waker::noop())).is_pending()
 }
 
-fn receipt(answer: Result<Traded, Refusal>) -> (OrderReceipt, bool) {
-    let Traded { receipt, is_replay } = answer.unwrap();
+fn receipt(answer: Result<Placed, Refusal>) -> (OrderReceipt, bool) {
+    let Placed { receipt, is_replay } = answer.unwrap();
     (receipt, is_replay)
 }
 

@@ -6,7 +6,7 @@ use super::command::Done;
 use super::process::{Answer, Noted};
 use super::resting::{self, venue::Venue};
 use super::totals::Totals;
-use crate::engine::orders::Traded;
+use crate::engine::place::Placed;
 use crate::engine::rejection::Rejection;
 use crate::shard::Refusal;
 
@@ -26,8 +26,8 @@ pub(super) fn deliver(
     let unexpected = |what: &dyn std::fmt::Debug| Err(format!("{request:?} was answered {what:?}"));
     match (request, answer) {
         (Request::Trade(numbers), Answer::Orders(answers)) => {
-            let is_new = |answer: &&Result<Traded, Refusal>| {
-                matches!(answer, Ok(Traded { is_replay: false, .. }))
+            let is_new = |answer: &&Result<Placed, Refusal>| {
+                matches!(answer, Ok(Placed { is_replay: false, .. }))
             };
             let mut noted = noted;
             noted.order_count -= answers.iter().filter(is_new).count() as u64;
@@ -139,7 +139,7 @@ fn deliver_done(
 
 fn deliver_order(
     number: usize,
-    answer: Result<Traded, Refusal>,
+    answer: Result<Placed, Refusal>,
     noted: Noted,
     clients: &mut Clients,
     auditor: &mut Auditor,
@@ -149,7 +149,7 @@ fn deliver_order(
     let was_answered = clients.is_answered[number];
     clients.traders[trader].in_flight -= 1;
     match answer {
-        Ok(Traded { receipt, is_replay }) => {
+        Ok(Placed { receipt, is_replay }) => {
             if was_answered && !is_replay {
                 return Err(format!("order {number} was executed twice: {receipt:?}"));
             }

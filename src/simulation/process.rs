@@ -26,7 +26,6 @@ use crate::engine::command::{CancelOrder, CancelOrders, Owner};
 use crate::engine::comment::Comment;
 use crate::engine::key::Key;
 use crate::engine::order::OrderReceipt;
-use crate::engine::orders::Traded;
 use crate::engine::payout::Decision;
 use crate::engine::place::Placed;
 use crate::engine::view::{AccountPage, Observed};
@@ -42,7 +41,7 @@ use crate::venue::{VenueChange, VenueEvent};
 
 /// The answer to a request.
 pub(super) enum Answer {
-    Orders(Vec<Result<Traded, Refusal>>),
+    Orders(Vec<Result<Placed, Refusal>>),
     Command(Result<Done, Refusal>),
     Account(Option<AccountPage>),
     Order(Option<OrderReceipt>),

@@ -35,12 +35,17 @@
 //!   order u64, account u64, market u32, outcome u8, side u8, names u8, has slippage u8,
 //!   slippage u32, levels u16, 0 u16, quantity, notional, fee, fee rate, balance,
 //!   position shares, position cost i64, time i64, fingerprint 16, names × 16,
-//!   client order id (flag u8, text), has life u8, life
+//!   client order id (flag u8, text), has life u8, life, hold if the life says so
 //!
 //! a life
-//!   kind u8, time in force u8, is post-only u8, awaited book u8, quantity i64,
-//!   price (flag u8, i64), expiry (flag u8, i64), filled, notional, fee i64,
-//!   newest fill i64, fills u32, awaits book u8, reason u8, end (flag u8, i64)
+//!   kind u8, time in force u8, is post-only u8, awaited book 1 or was held 2 u8, quantity i64,
+//!   price (flag u8, i64), expiry (flag u8, i64), milliseconds held u32 if it was held,
+//!   filled, notional, fee i64, newest fill i64, fills u32, awaits book 1 or is held 2 u8,
+//!   reason u8, end (flag u8, i64)
+//!
+//! a hold
+//!   end of the wait i64, reserved cash, reserved shares i64, amount (flag u8, i64),
+//!   expected price (flag u8, i64), most slippage (flag u8, i64)
 //! ```
 //!
 //! Bodies, texts and numbers are encoded as in the journal's records ([`crate::journal::record`])
@@ -49,14 +54,11 @@
 
 use std::collections::VecDeque;
 
-use smallvec::SmallVec;
-
 use super::replay::ShardState;
 use crate::engine::command::Identity;
 use crate::engine::event::Event;
-use crate::engine::fill::Placement;
 use crate::engine::fill_log::{FillLogRow, LoggedFill};
-use crate::engine::idempotency::{Fingerprint, NameHash};
+use crate::engine::idempotency::NameHash;
 use crate::engine::ledger::Ledger;
 use crate::engine::order::OrderRow;
 use crate::engine::payout::Settlement;
@@ -70,6 +72,7 @@ use crate::ids::{AccountId, KeyId, MarketIndex, OrderId, OutcomeIndex, ShardId, 
 use crate::journal::record::RecordError;
 use crate::journal::record::field::{Fields, Reader};
 use crate::journal::record::kind;
+use crate::journal::record::order::OrderHead;
 use crate::money::{Price, Shares, Usd};
 
 /// Why a shard's state cannot be read.
@@ -445,7 +448,7 @@ fn read_fill_log(reader: &mut Reader<'_>, restorer: &mut Restorer) -> Result<(),
 
 /// Encodes an order with its life.
 pub(super) fn encode_order(order: &OrderRow, out: &mut Vec<u8>) {
-    let OrderRow { placement, fill, level_count, slippage_bps, life } = order;
+    let OrderRow { placement, fill, level_count, slippage_bps, life, hold } = order;
     let mut fields = Fields(out);
     fields.order_head(placement, *slippage_bps);
     fields.u16(*level_count);
@@ -457,30 +460,27 @@ pub(super) fn encode_order(order: &OrderRow, out: &mut Vec<u8>) {
     if let Some(life) = life {
         fields.life(life);
     }
+    if let Some(hold) = hold {
+        fields.hold(hold);
+    }
 }
 
 fn read_order(reader: &mut Reader<'_>, version: u32) -> Result<OrderRow, RecordError> {
-    let order = reader.id("order", OrderId::from_raw)?;
-    let account = reader.id("account", AccountId::from_raw)?;
-    let market = MarketIndex(reader.u32("market index")?);
-    let outcome = OutcomeIndex(reader.u8("outcome index")?);
-    let side = reader.side()?;
-    let name_count = reader.name_count()?;
-    let slippage_bps = reader.slippage()?;
+    let mut head = reader.order_head()?;
     let level_count = reader.u16("level count")?;
     reader.zeros(2, "zeros after the level count")?;
     let fill = reader.fill("fill")?;
-    let fingerprint = Fingerprint::from_bytes(reader.array("fingerprint")?);
-    let mut names = SmallVec::new();
-    for _ in 0..name_count {
-        let name: [u8; 16] = reader.array("name")?;
-        let is_lost = faults::is_on(Fault::IdempotencyNotRestored);
-        names.push(NameHash::from_bytes(if is_lost { name.map(|byte| !byte) } else { name }));
+    reader.order_names(&mut head)?;
+    let OrderHead { mut placement, slippage_bps, .. } = head;
+    if faults::is_on(Fault::IdempotencyNotRestored) {
+        for name in &mut placement.names {
+            *name = NameHash::from_bytes(name.to_bytes().map(|byte| !byte));
+        }
     }
-    let client_order_id = reader.optional_text("client order id")?;
-    let placement =
-        Placement { order, account, market, outcome, side, fingerprint, names, client_order_id };
+    placement.client_order_id = reader.optional_text("client order id")?;
     let has_life = version > 2 && reader.flag("whether the order has a life")?;
     let life = if has_life { Some(reader.life()?) } else { None };
-    Ok(OrderRow { placement, fill, level_count, slippage_bps, life })
+    let is_held = life.is_some_and(|life| life.is_held && life.is_open());
+    let hold = if is_held { Some(reader.hold()?) } else { None };
+    Ok(OrderRow { placement, fill, level_count, slippage_bps, life, hold })
 }

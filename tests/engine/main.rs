@@ -8,6 +8,7 @@ mod comments;
 mod contradictions;
 mod escalation;
 mod fills;
+mod held;
 mod idempotency;
 mod keys;
 mod naive;

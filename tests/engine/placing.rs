@@ -5,6 +5,7 @@
 //! place A1 M1 yes buy market 10 0.55 tif=FAK                  -> filled O2 taken 4
 //! place A1 M1 yes buy market $5                               -> filled 9.8039
 //! place A1 M1 yes sell limit 10 0.5 tif=GTD until=60          60 seconds from now
+//! due O1                         the wait of a held order is over  -> filled 10
 //! match M1                       the newest books  -> fill O1:10:5:0
 //! match M1 yes                   one outcome's     -> already
 //! cancel A1 O1                                     -> ended O1 USER
@@ -22,6 +23,7 @@ use paperbourse::engine::command::{
     CancelOrder, CancelOrders, ExpireOrders, MatchOrders, OrderNames, PlaceOrder,
 };
 use paperbourse::engine::event::Events;
+use paperbourse::engine::held::DecideHeld;
 use paperbourse::engine::life::{Life, Progress};
 use paperbourse::engine::order::OrderReceipt;
 use paperbourse::engine::payload::{NamedTimeInForce, NewOrder};
@@ -57,6 +59,28 @@ impl Run {
                 format!("replay of O{}", order.counter())
             }
             Err(rejection) => report::refusal(&rejection),
+        }
+    }
+
+    /// Decides a held order, and remembers the answer to it.
+    #[track_caller]
+    pub(crate) fn decide_held(&mut self, order: &str) -> String {
+        let order = OrderId::new(self.world.state.shard(), counter(order)).expect("an id");
+        let held = self.world.state.order(order).expect("a kept order");
+        let market_id = self.world.state.receipt(held).market_id;
+        let verdict = self.world.run(&DecideHeld { order, market_id });
+        let state = &self.world.state;
+        let (shown, subject) = match verdict {
+            Ok(Verdict::Happens(events, subject)) => (report::happened(state, &events), subject),
+            Ok(Verdict::Already(subject)) => ("already".to_owned(), subject),
+            Err(rejection) => return report::refusal(&rejection),
+        };
+        match DecideHeld::answer(state, subject, true) {
+            Ok(placed) => {
+                self.receipts.insert(order, placed.receipt);
+                shown
+            }
+            Err(rejection) => format!("{} {shown}", report::refusal(&rejection)),
         }
     }
 
@@ -121,11 +145,15 @@ impl Run {
             let life = row.life.expect("an open order has a life");
             let placement = &row.placement;
             if on(placement.market.0) && placement.outcome == outcome {
-                free -= life.reserve(placement.side).shares;
+                let held_back = life.reserve(placement.side).shares;
+                free -= row.hold.map_or(held_back, |hold| hold.reserve.shares);
             }
-            let Life { awaits_book, .. } = life;
-            let awaits = if awaits_book { ":AWAITS" } else { "" };
-            write!(open, " O{}:{}{awaits}", placement.order.counter(), life.remaining())
+            let waits = match life {
+                Life { awaits_book: true, .. } => ":AWAITS",
+                Life { is_held: true, .. } => ":HELD",
+                _ => "",
+            };
+            write!(open, " O{}:{}{waits}", placement.order.counter(), life.remaining())
                 .expect("a string grows");
         }
         write!(text, " held {held} free {free} open{open}").expect("a string grows");

@@ -209,7 +209,7 @@ impl Pair {
             OrderNames::new(hashes, None),
         );
         let actual = match self.world.run(&trade) {
-            Ok(Verdict::Already(order)) => Outcome::Replay(place(order.counter())),
+            Ok(Verdict::Already(known)) => Outcome::Replay(place(known.order.counter())),
             Ok(Verdict::Happens(events, _)) => happened(&self.world.state, &events),
             Err(rejection) => Outcome::Refused(report::code(&rejection)),
         };

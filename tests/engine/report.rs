@@ -7,6 +7,7 @@ use paperbourse::engine::event::{Event, OrderFilled, OrderPlaced, RestingFilled}
 use paperbourse::engine::payload::PayloadFlaw;
 use paperbourse::engine::payout::PaidPosition;
 use paperbourse::engine::rejection::Rejection;
+use paperbourse::engine::terms::Reserve;
 use paperbourse::ids::OutcomeIndex;
 
 /// The error code of a rejection in the API.
@@ -48,7 +49,7 @@ pub(crate) fn code(rejection: &Rejection) -> &'static str {
         }
         Rejection::PostOnlyWouldCross { .. } => "INVALID_POST_ONLY_ORDER",
         Rejection::OpenOrderLimitExceeded { .. } => "OPEN_ORDER_LIMIT_EXCEEDED",
-        Rejection::NotCancellable { .. } => "ORDER_NOT_CANCELLABLE",
+        Rejection::NotCancellable { .. } | Rejection::OrderIsHeld => "ORDER_NOT_CANCELLABLE",
         Rejection::Broken { .. } => "BROKEN",
     }
 }
@@ -74,6 +75,7 @@ pub(crate) fn refusal(rejection: &Rejection) -> String {
         }
         Rejection::OutcomeNotFound { labels, .. } => format!("{code} of {}", labels.join(" ")),
         Rejection::PostOnlyWouldCross { touch } => format!("{code} touch {touch}"),
+        Rejection::OrderIsHeld => format!("{code} held"),
         Rejection::NotCancellable { status } => {
             format!("{code} {}", status.as_str().to_lowercase())
         }
@@ -121,6 +123,15 @@ pub(crate) fn happened(state: &State, events: &[Event]) -> String {
             Event::MarketIntroduced { .. } | Event::StateChecked { .. } => {}
             Event::OrderFilled(fill) => text += &filled(state, fill),
             Event::OrderPlaced(order) => text += &placed(state, order),
+            Event::OrderHeld(held) => {
+                let Reserve { cash, shares } = held.hold.reserve;
+                let (order, quantity) = (held.placement.order.counter(), held.terms.quantity);
+                write!(text, "held O{order} for {quantity} cash {cash} shares {shares} ")
+                    .expect("a string grows");
+            }
+            Event::HeldOrderDropped { order } => {
+                write!(text, "dropped O{} ", order.counter()).expect("a string grows");
+            }
             Event::OrderAdmitted { order } => {
                 write!(text, "admitted O{} ", order.counter()).expect("a string grows");
             }
@@ -195,9 +206,13 @@ fn placed(state: &State, placed: &OrderPlaced) -> String {
     let levels: Vec<String> =
         placed.levels.iter().map(|level| format!("{}x{}", level.price, level.size)).collect();
     let end = placed.end.map_or_else(|| "NONE".to_owned(), |end| end.as_str().to_uppercase());
+    let held = match life.terms.held_ms {
+        0 => String::new(),
+        held_ms => format!("held {held_ms} "),
+    };
     format!(
         "{} O{} taken {} notional {} fee {} cash {} remaining {} end {end} awaits {} levels {} \
-         slippage {} of {} ",
+         slippage {} {held}of {} ",
         life.status().as_str().to_lowercase(),
         receipt.order.counter(),
         placed.fill.quantity,

@@ -39,6 +39,7 @@ use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::{KeyGrant, Permissions};
 use paperbourse::engine::order::OrderReceipt;
 use paperbourse::engine::payout::Decision;
+use paperbourse::engine::place::PlacedSubject;
 use paperbourse::engine::{Command, Verdict};
 use paperbourse::ids::{AccountId, CommentId, KeyId, OrderId, OutcomeIndex, Timestamp};
 use paperbourse::limits::tier::Tier;
@@ -151,6 +152,7 @@ impl Run {
             ["sell", rest @ ..] => self.trade(Side::Sell, rest),
             ["place", rest @ ..] => self.place(rest),
             ["match", rest @ ..] => self.match_orders(rest),
+            ["due", order] => self.decide_held(order),
             ["cancel", account, order] => self.cancel(account, order),
             ["cancel-all", account, options @ ..] => self.cancel_all(account, options),
             ["expire"] => self.expire(),
@@ -243,6 +245,10 @@ impl Run {
                 let nanos = self.world.now.nanos() + seconds_of(seconds).nanos();
                 self.world.now = Timestamp::from_nanos(nanos);
             }
+            ["delay", id, millis] => {
+                let taker_delay_ms = millis.parse().expect("milliseconds");
+                self.world.describe(id, |info| info.taker_delay_ms = taker_delay_ms);
+            }
             ["market", id, labels @ ..] => self.world.list(id, labels),
             ["status", id, status] => {
                 let named =
@@ -307,12 +313,12 @@ impl Run {
         let verdict = self.world.run(&trade);
         let state = &self.world.state;
         match verdict {
-            Ok(Verdict::Happens(events, order)) => {
+            Ok(Verdict::Happens(events, PlacedSubject { order, .. })) => {
                 let receipt = state.receipt(state.order(order).expect("it has filled"));
                 self.receipts.insert(order, receipt);
                 report::happened(state, &events)
             }
-            Ok(Verdict::Already(order)) => {
+            Ok(Verdict::Already(PlacedSubject { order, .. })) => {
                 let receipt = state.receipt(state.order(order).expect("it has filled"));
                 let before = self.receipts[&order].clone();
                 assert_eq!(first_answer(receipt), first_answer(before), "another answer");

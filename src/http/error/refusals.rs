@@ -93,7 +93,9 @@ impl From<Rejection> for ApiError {
             Rejection::OpenOrderLimitExceeded { .. } => {
                 (S::BAD_REQUEST, "OPEN_ORDER_LIMIT_EXCEEDED")
             }
-            Rejection::NotCancellable { .. } => (S::BAD_REQUEST, "ORDER_NOT_CANCELLABLE"),
+            Rejection::NotCancellable { .. } | Rejection::OrderIsHeld => {
+                (S::BAD_REQUEST, "ORDER_NOT_CANCELLABLE")
+            }
             Rejection::AccountNotFound => (S::NOT_FOUND, "ACCOUNT_NOT_FOUND"),
             Rejection::KeyNotFound => (S::NOT_FOUND, "KEY_NOT_FOUND"),
             Rejection::BootstrapNotAllowed => (S::BAD_REQUEST, "BOOTSTRAP_NOT_ALLOWED"),

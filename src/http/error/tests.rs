@@ -112,6 +112,7 @@ fn rejections_of_the_engine() {
         Rejection::PostOnlyWouldCross { touch: price },
         Rejection::OpenOrderLimitExceeded { open_orders_max: 1_000 },
         Rejection::NotCancellable { status: OrderStatus::Filled },
+        Rejection::OrderIsHeld,
         Rejection::AccountNotFound,
         Rejection::KeyNotFound,
         Rejection::BootstrapNotAllowed,

@@ -94,7 +94,13 @@ pub fn write_trade(out: &mut Vec<u8>, receipt: &OrderReceipt) {
     write_micros(out, receipt.fill.average_entry_price().micros());
     out.extend_from_slice(b",\"status\":\"");
     out.extend_from_slice(PositionStatus::of(receipt.fill.position_shares).as_str().as_bytes());
-    out.extend_from_slice(b"\"}}");
+    out.extend_from_slice(b"\"}");
+    let held_ms = receipt.life.as_ref().map_or(0, |life| life.terms.held_ms);
+    if held_ms > 0 {
+        out.extend_from_slice(b",\"held_ms\":");
+        out.extend_from_slice(buffer.format(held_ms).as_bytes());
+    }
+    out.push(b'}');
 }
 
 #[cfg(test)]

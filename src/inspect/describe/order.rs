@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::MarketName;
 use crate::engine::UsedMarket;
-use crate::engine::event::{OrderPlaced, RestingFilled};
+use crate::engine::event::{OrderHeld, OrderPlaced, RestingFilled};
 use crate::engine::fill::{Fill, Placement};
 use crate::engine::terms::EndReason;
 use crate::ids::{OutcomeIndex, Timestamp};
@@ -69,6 +69,8 @@ pub struct PlacedRow<'a> {
     pub post_only: bool,
     /// Whether the order was accepted while its book was stale.
     pub awaited_book: bool,
+    /// How long it was held before; 0 if it was not.
+    pub held_ms: u32,
     pub asked: Text<Shares>,
     pub limit_price: Option<Text<Price>>,
     /// Why the order ended at once.
@@ -76,6 +78,34 @@ pub struct PlacedRow<'a> {
     /// What it took at once.
     #[serde(flatten)]
     pub taken: FillRow<'a>,
+}
+
+/// An order that was placed and is held.
+#[derive(Debug, Serialize)]
+#[expect(missing_docs, reason = "the fields are those of the event")]
+pub struct HeldRow<'a> {
+    pub order: u64,
+    pub account: u64,
+    pub market_index: u32,
+    /// None when the record that names the market is gone.
+    pub market_id: Option<Text<Arc<str>>>,
+    pub outcome_index: u8,
+    /// None when the record that names the market is gone.
+    pub outcome: Option<Text<Arc<str>>>,
+    pub side: &'static str,
+    pub order_type: &'static str,
+    pub time_in_force: &'static str,
+    pub expires_at: Option<Text<Timestamp>>,
+    pub asked: Text<Shares>,
+    pub amount: Option<Text<Usd>>,
+    pub limit_price: Option<Text<Price>>,
+    pub reserved_cash: Text<Usd>,
+    pub reserved_shares: Text<Shares>,
+    /// Number of idempotency keys of the order.
+    pub name_count: usize,
+    pub client_order_id: Option<&'a str>,
+    pub due: Text<Timestamp>,
+    pub at: Text<Timestamp>,
 }
 
 /// A fill of an open order.
@@ -105,15 +135,12 @@ impl<'a> FillRow<'a> {
         market: Option<UsedMarket>,
     ) -> Self {
         let OutcomeIndex(outcome_index) = placement.outcome;
-        let label = |market: &UsedMarket| {
-            market.outcomes.get(placement.outcome.index()).map(|(label, _)| label.clone())
-        };
         Self {
             order: placement.order.get(),
             account: placement.account.get(),
             market_index: placement.market.0,
             outcome_index,
-            outcome: market.as_ref().and_then(label).map(Text),
+            outcome: label(placement, market.as_ref()),
             market_id: market.map(|market| Text(market.condition_id)),
             side: placement.side.as_str(),
             quantity: Text(fill.quantity),
@@ -143,11 +170,95 @@ impl<'a> PlacedRow<'a> {
             expires_at: terms.time_in_force.expires_at().map(Text),
             post_only: terms.post_only,
             awaited_book: terms.awaited_book,
+            held_ms: terms.held_ms,
             asked: Text(terms.quantity),
             limit_price: terms.price.map(Text),
             end: placed.end.map(EndReason::as_str),
             taken: FillRow::new(placement, taken, market),
         }
+    }
+}
+
+/// The label of the order's outcome.
+fn label(placement: &Placement, market: Option<&UsedMarket>) -> Option<Text<Arc<str>>> {
+    let (label, _) = market?.outcomes.get(placement.outcome.index())?;
+    Some(Text(label.clone()))
+}
+
+impl<'a> HeldRow<'a> {
+    pub(super) fn new(held: &'a OrderHeld, market: Option<UsedMarket>) -> Self {
+        let OrderHeld { placement, terms, hold, at } = held;
+        Self {
+            order: placement.order.get(),
+            account: placement.account.get(),
+            market_index: placement.market.0,
+            outcome_index: placement.outcome.0,
+            outcome: label(placement, market.as_ref()),
+            market_id: market.map(|market| Text(market.condition_id)),
+            side: placement.side.as_str(),
+            order_type: terms.kind.as_str(),
+            time_in_force: terms.time_in_force.as_str(),
+            expires_at: terms.time_in_force.expires_at().map(Text),
+            asked: Text(terms.quantity),
+            amount: hold.amount.map(Text),
+            limit_price: terms.price.map(Text),
+            reserved_cash: Text(hold.reserve.cash),
+            reserved_shares: Text(hold.reserve.shares),
+            name_count: placement.names.len(),
+            client_order_id: placement.client_order_id.as_deref(),
+            due: Text(hold.due),
+            at: Text(*at),
+        }
+    }
+}
+
+impl fmt::Display for HeldRow<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { order, account, side, order_type, time_in_force, asked, .. } = self;
+        write!(
+            formatter,
+            "held order {order}: account {account} {side} {order_type} {time_in_force} {asked} of "
+        )?;
+        let market = (self.market_index, self.market_id.as_ref());
+        write_outcome(formatter, (self.outcome_index, self.outcome.as_ref()), market)?;
+        if let Some(price) = self.limit_price {
+            write!(formatter, " at {price}")?;
+        }
+        if let Some(amount) = self.amount {
+            write!(formatter, " for {amount}")?;
+        }
+        let Self { reserved_cash, reserved_shares, due, .. } = self;
+        write!(formatter, " until {due}, reserves {reserved_cash} and {reserved_shares} shares")?;
+        write_names(formatter, self.client_order_id, self.name_count)
+    }
+}
+
+/// Writes an outcome and its market.
+fn write_outcome(
+    formatter: &mut fmt::Formatter<'_>,
+    (index, label): (u8, Option<&Text<Arc<str>>>),
+    (market_index, market_id): (u32, Option<&Text<Arc<str>>>),
+) -> fmt::Result {
+    match label {
+        Some(Text(label)) => write!(formatter, "{label:?}")?,
+        None => write!(formatter, "outcome {index}")?,
+    }
+    write!(formatter, " in {}", MarketName(market_index, market_id))
+}
+
+/// Writes the names of an order, as the rest of a line.
+fn write_names(
+    formatter: &mut fmt::Formatter<'_>,
+    client_order_id: Option<&str>,
+    name_count: usize,
+) -> fmt::Result {
+    if let Some(name) = client_order_id {
+        write!(formatter, ", client order id {name:?}")?;
+    }
+    match name_count {
+        0 => Ok(()),
+        1 => write!(formatter, ", 1 name"),
+        count => write!(formatter, ", {count} names"),
     }
 }
 
@@ -193,22 +304,12 @@ impl fmt::Display for FillRow<'_> {
 
 impl FillRow<'_> {
     fn write_outcome(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.outcome {
-            Some(Text(label)) => write!(formatter, "{label:?}")?,
-            None => write!(formatter, "outcome {}", self.outcome_index)?,
-        }
-        write!(formatter, " in {}", MarketName(self.market_index, self.market_id.as_ref()))
+        let market = (self.market_index, self.market_id.as_ref());
+        write_outcome(formatter, (self.outcome_index, self.outcome.as_ref()), market)
     }
 
     fn write_names(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(name) = self.client_order_id {
-            write!(formatter, ", client order id {name:?}")?;
-        }
-        match self.name_count {
-            0 => Ok(()),
-            1 => write!(formatter, ", 1 name"),
-            count => write!(formatter, ", {count} names"),
-        }
+        write_names(formatter, self.client_order_id, self.name_count)
     }
 }
 
@@ -233,6 +334,9 @@ impl fmt::Display for PlacedRow<'_> {
         }
         if self.awaited_book {
             formatter.write_str(", without a fresh book")?;
+        }
+        if self.held_ms > 0 {
+            write!(formatter, ", held for {} ms", self.held_ms)?;
         }
         write!(formatter, ", took {quantity} for {}", taken.notional)?;
         write!(formatter, ", fee {}, balance {balance}", taken.fee)?;

@@ -52,10 +52,7 @@ impl Fields<'_> {
                 self.i64(expires_at.nanos());
                 kind::KEY_EXPIRY_SET
             }
-            Event::KeyForgotten { key } => {
-                self.u64(key.get());
-                kind::KEY_FORGOTTEN
-            }
+            Event::KeyForgotten { key } => self.only(key.get(), kind::KEY_FORGOTTEN),
             Event::MarketIntroduced { index, condition_id, outcomes } => {
                 self.u32(index.0);
                 self.length(outcomes.len());
@@ -74,10 +71,12 @@ impl Fields<'_> {
                 self.order_placed(placed);
                 kind::ORDER_PLACED
             }
-            Event::OrderAdmitted { order } => {
-                self.u64(order.get());
-                kind::ORDER_ADMITTED
+            Event::OrderHeld(held) => {
+                self.order_held(held);
+                kind::ORDER_HELD
             }
+            Event::HeldOrderDropped { order } => self.only(order.get(), kind::HELD_ORDER_DROPPED),
+            Event::OrderAdmitted { order } => self.only(order.get(), kind::ORDER_ADMITTED),
             Event::RestingFilled(filled) => {
                 self.resting_filled(filled);
                 kind::RESTING_FILLED
@@ -93,10 +92,7 @@ impl Fields<'_> {
                 self.u32(interval_ms.unwrap_or(0));
                 kind::HEARTBEAT_SET
             }
-            Event::OrderForgotten { order } => {
-                self.u64(order.get());
-                kind::ORDER_FORGOTTEN
-            }
+            Event::OrderForgotten { order } => self.only(order.get(), kind::ORDER_FORGOTTEN),
             Event::CommentAdded { comment, order, author, content, at } => {
                 self.u64(comment.get());
                 self.u64(order.get());
@@ -105,20 +101,20 @@ impl Fields<'_> {
                 self.text(content);
                 kind::COMMENT_ADDED
             }
-            Event::CommentDeleted { comment } => {
-                self.u64(comment.get());
-                kind::COMMENT_DELETED
-            }
-            Event::StateChecked { hash } => {
-                self.u64(hash.get());
-                kind::STATE_CHECKED
-            }
+            Event::CommentDeleted { comment } => self.only(comment.get(), kind::COMMENT_DELETED),
+            Event::StateChecked { hash } => self.only(hash.get(), kind::STATE_CHECKED),
             Event::SettlementDecided { decision, at } => self.settlement_decided(decision, *at),
             Event::PositionsSettled(settled) => self.positions_settled(settled),
             Event::MarketSettled { market, payouts, at } => {
                 self.market_settled(*market, payouts, *at)
             }
         }
+    }
+
+    /// Writes the body of an event that has a single number, and returns its kind.
+    fn only(&mut self, number: u64, kind: u16) -> u16 {
+        self.u64(number);
+        kind
     }
 
     fn grant(&mut self, grant: &KeyGrant) {
@@ -260,6 +256,10 @@ impl<'a> Reader<'a> {
             }
             kind::ORDER_FILLED => Event::OrderFilled(self.order_filled()?),
             kind::ORDER_PLACED => Event::OrderPlaced(self.order_placed()?),
+            kind::ORDER_HELD => Event::OrderHeld(self.order_held()?),
+            kind::HELD_ORDER_DROPPED => {
+                Event::HeldOrderDropped { order: self.id("order", OrderId::from_raw)? }
+            }
             kind::ORDER_ADMITTED => {
                 Event::OrderAdmitted { order: self.id("order", OrderId::from_raw)? }
             }

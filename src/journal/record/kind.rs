@@ -20,3 +20,5 @@ pub(crate) const ORDER_ADMITTED: u16 = 17;
 pub(crate) const RESTING_FILLED: u16 = 18;
 pub(crate) const ORDER_ENDED: u16 = 19;
 pub(crate) const HEARTBEAT_SET: u16 = 20;
+pub(crate) const ORDER_HELD: u16 = 21;
+pub(crate) const HELD_ORDER_DROPPED: u16 = 22;

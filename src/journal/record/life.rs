@@ -1,15 +1,20 @@
 //! The fields of orders that may rest: their placement, their fills, and their lives in snapshots.
 
 use super::field::{Fields, Read, Reader};
-use crate::engine::event::{OrderPlaced, RestingFilled};
-use crate::engine::fill::Placement;
-use crate::engine::idempotency::{Fingerprint, NameHash};
+use super::order::OrderHead;
+use crate::engine::event::{OrderHeld, OrderPlaced, RestingFilled};
+use crate::engine::hold::Hold;
 use crate::engine::life::{End, Life, Progress};
-use crate::engine::terms::{EndReason, OrderKind, Terms, TimeInForce};
-use crate::ids::{AccountId, MarketIndex, OrderId, OutcomeIndex};
+use crate::engine::terms::{EndReason, OrderKind, Reserve, Terms, TimeInForce};
+use crate::ids::OrderId;
 use crate::market::book::Level;
 use crate::market::walk::Fills;
 use crate::money::{Price, Shares, Usd};
+
+/// Set beside the flag of an awaited book in the terms of an order that was held.
+const WAS_HELD: u8 = 2;
+/// Set beside the flag of an awaited book in the life of an order that is held.
+const IS_HELD: u8 = 2;
 
 impl Fields<'_> {
     pub(super) fn order_placed(&mut self, placed: &OrderPlaced) {
@@ -38,20 +43,47 @@ impl Fields<'_> {
 
     /// Terms, progress and end of an order.
     pub(crate) fn life(&mut self, life: &Life) {
-        let Life { terms, progress, end, awaits_book } = life;
+        let Life { terms, progress, end, awaits_book, is_held } = life;
         self.terms(terms);
         self.i64(progress.filled.micros());
         self.i64(progress.notional.micros());
         self.i64(progress.fee.micros());
         self.i64(progress.filled_at.nanos());
         self.u32(progress.fill_count);
-        self.u8(u8::from(*awaits_book));
+        self.u8(u8::from(*awaits_book) | if *is_held { IS_HELD } else { 0 });
         self.u8(end.map_or(0, |end| end_reason_code(end.reason)));
         self.optional_time(end.map(|end| end.at));
     }
 
+    pub(super) fn order_held(&mut self, held: &OrderHeld) {
+        let OrderHeld { placement, terms, hold, at } = held;
+        self.order_head(placement, None);
+        self.order_names(placement);
+        self.optional_text(placement.client_order_id.as_deref());
+        self.terms(terms);
+        self.hold(hold);
+        self.i64(at.nanos());
+    }
+
+    /// How an order is held.
+    pub(crate) fn hold(&mut self, hold: &Hold) {
+        let Hold { due, reserve, amount, expected_price, max_slippage_bps } = *hold;
+        self.i64(due.nanos());
+        self.i64(reserve.cash.micros());
+        self.i64(reserve.shares.micros());
+        self.optional_number(amount.map(Usd::micros));
+        self.optional_number(expected_price.map(Price::micros));
+        self.optional_number(max_slippage_bps.map(i64::from));
+    }
+
+    fn optional_number(&mut self, number: Option<i64>) {
+        self.u8(u8::from(number.is_some()));
+        self.i64(number.unwrap_or(0));
+    }
+
     fn terms(&mut self, terms: &Terms) {
-        let Terms { kind, time_in_force, post_only, awaited_book, quantity, price } = *terms;
+        let Terms { kind, time_in_force, post_only, awaited_book, quantity, price, held_ms } =
+            *terms;
         self.u8(match kind {
             OrderKind::Market => 0,
             OrderKind::Limit => 1,
@@ -63,11 +95,13 @@ impl Fields<'_> {
             TimeInForce::FillAndKill => 3,
         });
         self.u8(u8::from(post_only));
-        self.u8(u8::from(awaited_book));
+        self.u8(u8::from(awaited_book) | if held_ms > 0 { WAS_HELD } else { 0 });
         self.i64(quantity.micros());
-        self.u8(u8::from(price.is_some()));
-        self.i64(price.map_or(0, Price::micros));
+        self.optional_number(price.map(Price::micros));
         self.optional_time(time_in_force.expires_at());
+        if held_ms > 0 {
+            self.u32(held_ms);
+        }
     }
 
     fn level(&mut self, level: &Level) {
@@ -78,36 +112,17 @@ impl Fields<'_> {
 
 impl Reader<'_> {
     pub(super) fn order_placed(&mut self) -> Read<Box<OrderPlaced>> {
-        let order = self.id("order", OrderId::from_raw)?;
-        let account = self.id("account", AccountId::from_raw)?;
-        let market = MarketIndex(self.u32("market index")?);
-        let outcome = OutcomeIndex(self.u8("outcome index")?);
-        let side = self.side()?;
-        let name_count = self.name_count()?;
-        let slippage_bps = self.slippage()?;
+        let mut head = self.order_head()?;
         let level_count = self.u32("level count")?;
         let book_sequence = self.u64("book sequence")?;
         let fill = self.fill("fill")?;
-        let fingerprint = Fingerprint::from_bytes(self.array("fingerprint")?);
-        let mut names = smallvec::SmallVec::new();
-        for _ in 0..name_count {
-            names.push(NameHash::from_bytes(self.array("name")?));
-        }
+        self.order_names(&mut head)?;
         let mut levels = Fills::new();
         for _ in 0..level_count {
             levels.push(self.level()?);
         }
-        let client_order_id = self.optional_text("client order id")?;
-        let placement = Placement {
-            order,
-            account,
-            market,
-            outcome,
-            side,
-            fingerprint,
-            names,
-            client_order_id,
-        };
+        let OrderHead { mut placement, slippage_bps, .. } = head;
+        placement.client_order_id = self.optional_text("client order id")?;
         let terms = self.terms()?;
         let end = self.optional_end_reason()?;
         Ok(Box::new(OrderPlaced {
@@ -119,6 +134,16 @@ impl Reader<'_> {
             slippage_bps,
             end,
         }))
+    }
+
+    pub(super) fn order_held(&mut self) -> Read<Box<OrderHeld>> {
+        let mut head = self.order_head()?;
+        self.order_names(&mut head)?;
+        let mut placement = head.placement;
+        placement.client_order_id = self.optional_text("client order id")?;
+        let (terms, hold) = (self.terms()?, self.hold()?);
+        let at = self.timestamp("time of the decision")?;
+        Ok(Box::new(OrderHeld { placement, terms, hold, at }))
     }
 
     pub(super) fn resting_filled(&mut self) -> Read<Box<RestingFilled>> {
@@ -138,7 +163,7 @@ impl Reader<'_> {
             filled_at: self.timestamp("time of the newest fill")?,
             fill_count: self.u32("count of fills")?,
         };
-        let awaits_book = self.flag("whether the order awaits a book")?;
+        let (awaits_book, is_held) = self.two_flags("what the order waits for")?;
         let end = self.valid("end of the order", |reader| {
             let reason = reader.optional_end_reason()?;
             Ok(match (reason, reader.optional_time("time of the end")?) {
@@ -147,7 +172,39 @@ impl Reader<'_> {
                 _ => None,
             })
         })?;
-        Ok(Life { terms, progress, end, awaits_book })
+        Ok(Life { terms, progress, end, awaits_book, is_held })
+    }
+
+    pub(crate) fn hold(&mut self) -> Read<Hold> {
+        let due = self.timestamp("end of the wait")?;
+        let reserve = Reserve {
+            cash: Usd::from_micros(self.i64("reserved cash")?),
+            shares: Shares::from_micros(self.i64("reserved shares")?),
+        };
+        let amount = self.optional_number("amount")?.map(Usd::from_micros);
+        let expected_price = self.optional_number("expected price")?.map(Price::from_micros);
+        let max_slippage_bps = self.valid("most slippage", |reader| {
+            let slippage = reader.optional_number("most slippage")?.map(u16::try_from);
+            Ok(slippage.transpose().ok())
+        })?;
+        Ok(Hold { due, reserve, amount, expected_price, max_slippage_bps })
+    }
+
+    /// A number behind a flag; 0 if there is none.
+    fn optional_number(&mut self, field: &'static str) -> Read<Option<i64>> {
+        self.valid(field, |reader| {
+            let is_some = reader.flag(field)?;
+            let number = reader.i64(field)?;
+            Ok(if is_some { Some(Some(number)) } else { (number == 0).then_some(None) })
+        })
+    }
+
+    /// Two flags in one byte.
+    fn two_flags(&mut self, field: &'static str) -> Read<(bool, bool)> {
+        self.valid(field, |reader| {
+            let byte = reader.u8(field)?;
+            Ok((byte < 4).then_some((byte & 1 != 0, byte & 2 != 0)))
+        })
     }
 
     fn terms(&mut self) -> Read<Terms> {
@@ -161,13 +218,9 @@ impl Reader<'_> {
         let offset = self.offset();
         let code = self.u8("time in force")?;
         let post_only = self.flag("whether the order is post-only")?;
-        let awaited_book = self.flag("whether the order awaited a book")?;
+        let (awaited_book, was_held) = self.two_flags("what the order waited for")?;
         let quantity = Shares::from_micros(self.i64("quantity")?);
-        let price = self.valid("price", |reader| {
-            let is_some = reader.flag("price flag")?;
-            let price = Price::from_micros(reader.i64("price")?);
-            Ok(if is_some { Some(Some(price)) } else { (price == Price::ZERO).then_some(None) })
-        })?;
+        let price = self.optional_number("price")?.map(Price::from_micros);
         let time_in_force = match (code, self.optional_time("expiry")?) {
             (0, None) => TimeInForce::GoodTilCancelled,
             (1, Some(at)) => TimeInForce::GoodTilDate(at),
@@ -177,7 +230,11 @@ impl Reader<'_> {
                 return Err(super::RecordError::Invalid { offset, field: "time in force" });
             }
         };
-        Ok(Terms { kind, time_in_force, post_only, awaited_book, quantity, price })
+        let held_ms = self.valid("time held", |reader| {
+            let held_ms = if was_held { reader.u32("time held")? } else { 0 };
+            Ok((was_held == (held_ms > 0)).then_some(held_ms))
+        })?;
+        Ok(Terms { kind, time_in_force, post_only, awaited_book, quantity, price, held_ms })
     }
 
     pub(super) fn end_reason(&mut self) -> Read<EndReason> {

@@ -105,6 +105,14 @@ impl Fields<'_> {
     }
 }
 
+/// The head of an order that is being read.
+pub(crate) struct OrderHead {
+    /// The placement, of which the names and the text have yet to be read.
+    pub(crate) placement: Placement,
+    name_count: u8,
+    pub(crate) slippage_bps: Option<u32>,
+}
+
 impl Reader<'_> {
     /// Most records are fills, and a start reads millions of them: each part of a known length is
     /// taken as a whole, so that its fields are loads from places that are known.
@@ -163,16 +171,36 @@ impl Reader<'_> {
         self.valid("side", |reader| Ok(side_of(reader.u8("side")?)))
     }
 
-    #[inline]
-    pub(crate) fn name_count(&mut self) -> Read<u8> {
-        self.valid("name count", |reader| {
+    /// The head of an order, in a record and in a snapshot. Its names and its text follow later.
+    pub(crate) fn order_head(&mut self) -> Read<OrderHead> {
+        let placement = Placement {
+            order: self.id("order", OrderId::from_raw)?,
+            account: self.id("account", AccountId::from_raw)?,
+            market: MarketIndex(self.u32("market index")?),
+            outcome: OutcomeIndex(self.u8("outcome index")?),
+            side: self.side()?,
+            fingerprint: Fingerprint::from_bytes([0; 16]),
+            names: SmallVec::new(),
+            client_order_id: None,
+        };
+        let name_count = self.valid("name count", |reader| {
             let count = reader.u8("name count")?;
             Ok((usize::from(count) <= NAMES_PER_ORDER_MAX).then_some(count))
-        })
+        })?;
+        let slippage_bps = self.slippage()?;
+        Ok(OrderHead { placement, name_count, slippage_bps })
     }
 
-    #[inline]
-    pub(crate) fn slippage(&mut self) -> Read<Option<u32>> {
+    /// The fingerprint and the names of the order with this head.
+    pub(crate) fn order_names(&mut self, head: &mut OrderHead) -> Read<()> {
+        head.placement.fingerprint = Fingerprint::from_bytes(self.array("fingerprint")?);
+        for _ in 0..head.name_count {
+            head.placement.names.push(NameHash::from_bytes(self.array("name")?));
+        }
+        Ok(())
+    }
+
+    fn slippage(&mut self) -> Read<Option<u32>> {
         self.valid("slippage", |reader| {
             let is_some = reader.flag("slippage flag")?;
             let bps = reader.u32("slippage")?;

@@ -4,14 +4,15 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::engine::command::Identity;
-use crate::engine::event::{OrderFilled, OrderPlaced, RestingFilled};
+use crate::engine::event::{OrderFilled, OrderHeld, OrderPlaced, RestingFilled};
 use crate::engine::fill::{Fill, Placement};
+use crate::engine::hold::Hold;
 use crate::engine::idempotency::{Fingerprint, NameHash};
 use crate::engine::key::{KeyGrant, Permissions};
 use crate::engine::matching::EVENTS_PER_VISIT_MAX;
 use crate::engine::payout::{Decision, EVIDENCE_BYTES_MAX, PaidPosition, PositionsSettled};
 use crate::engine::state_hash::StateHash;
-use crate::engine::terms::{EndReason, OrderKind, Terms, TimeInForce};
+use crate::engine::terms::{EndReason, OrderKind, Reserve, Terms, TimeInForce};
 use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex};
 use crate::journal::RECORD_BYTES_MAX;
 use crate::limits::tier::Tier;
@@ -163,6 +164,7 @@ fn of_resting_orders(plain: &OrderFilled, named: &OrderFilled) -> Vec<Event> {
         awaited_book: false,
         quantity: Shares::from_micros(9),
         price: Some(Price::from_micros(530_000)),
+        held_ms: 0,
     };
     let placed = OrderPlaced {
         placement,
@@ -194,6 +196,8 @@ fn of_resting_orders(plain: &OrderFilled, named: &OrderFilled) -> Vec<Event> {
     let market = killed(OrderKind::Market, TimeInForce::FillAndKill, None, EndReason::FakNotFilled);
     let limit =
         killed(OrderKind::Limit, TimeInForce::FillOrKill, terms.price, EndReason::FokNotFilled);
+    let waited = OrderPlaced { terms: Terms { held_ms: 250, ..terms }, ..placed.clone() };
+    let waited = Event::OrderPlaced(Box::new(waited));
     let resting = RestingFilled { order, fill, displayed, book_sequence: 13 };
     let mut events: Vec<Event> = [placed, waits, market, limit]
         .map(|placed| Event::OrderPlaced(Box::new(placed)))
@@ -207,7 +211,41 @@ fn of_resting_orders(plain: &OrderFilled, named: &OrderFilled) -> Vec<Event> {
     events.extend(
         [Some(10_000), None].map(|interval_ms| Event::HeartbeatSet { account, interval_ms }),
     );
+    events.extend(held(plain, named, terms).map(|held| Event::OrderHeld(Box::new(held))));
+    events.extend([waited, Event::HeldOrderDropped { order }]);
     events
+}
+
+/// A held purchase for an amount, and a held sale of a quantity.
+fn held(plain: &OrderFilled, named: &OrderFilled, terms: Terms) -> [OrderHeld; 2] {
+    let at = plain.fill.at;
+    let buys = Hold {
+        due: at.after_ms(250),
+        reserve: Reserve { cash: Usd::from_micros(5), shares: Shares::ZERO },
+        amount: Some(Usd::from_micros(4)),
+        expected_price: Some(Price::from_micros(520_000)),
+        max_slippage_bps: Some(500),
+    };
+    let market = Terms {
+        kind: OrderKind::Market,
+        time_in_force: TimeInForce::FillAndKill,
+        price: None,
+        ..terms
+    };
+    let sells = Hold {
+        reserve: Reserve { cash: Usd::ZERO, shares: terms.quantity },
+        amount: None,
+        expected_price: None,
+        max_slippage_bps: None,
+        ..buys
+    };
+    let held = |placement: &Placement, terms, hold| OrderHeld {
+        placement: placement.clone(),
+        terms,
+        hold,
+        at,
+    };
+    [held(&plain.placement, market, buys), held(&named.placement, terms, sells)]
 }
 
 fn encoded(events: &[Event]) -> Vec<u8> {
@@ -289,13 +327,14 @@ fn the_longest_record_fits() {
 /// The bytes are the format: a change of these numbers is a change of what is on disks.
 #[test]
 fn the_format_is_pinned() {
-    let [first_version, key_life, settlement, resting] =
-        [0..12, 12..15, 15..18, 18..37].map(|range| encoded(&every_kind()[range]));
-    assert_eq!(every_kind().len(), 37);
+    let [first_version, key_life, settlement, resting, held] =
+        [0..12, 12..15, 15..18, 18..37, 37..41].map(|range| encoded(&every_kind()[range]));
+    assert_eq!(every_kind().len(), 41);
     assert_eq!(crc32c::crc32c(&first_version), 4_139_319_612);
     assert_eq!(crc32c::crc32c(&key_life), 70_980_373);
     assert_eq!(crc32c::crc32c(&settlement), 563_179_161);
     assert_eq!(crc32c::crc32c(&resting), 443_241_761);
+    assert_eq!(crc32c::crc32c(&held), 3_582_886_227);
 }
 
 #[test]

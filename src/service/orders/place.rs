@@ -2,12 +2,16 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use crate::engine::command::{OrderNames, PlaceOrder, Trade, TradeOrder};
 use crate::engine::order::OrderReceipt;
-use crate::engine::orders::Traded;
 use crate::engine::payload::NewOrder;
 use crate::engine::place::Placed;
+use crate::engine::rejection::Rejection;
+use crate::journal::Waiters;
+use crate::market::catalogue::MarketStatus;
+use crate::money::Shares;
 use crate::service::{Caller, Denied, RequestContext, Service, ServiceError};
 use crate::shard::Refusal;
 
@@ -43,10 +47,16 @@ impl Service {
         let shard = owner.shard();
         let command = Trade::new(owner, order, names);
         let mut executed = self.shards.execute(shard, command, context.waiters);
-        Ok(poll_fn(move |context| {
-            let traded = Pin::new(&mut executed).poll(context);
-            traded.map(|answer| answer.map(|Traded { receipt, is_replay }| (receipt, is_replay)))
-        }))
+        Ok(async move {
+            let traded = poll_fn(move |context| Pin::new(&mut executed).poll(context)).await;
+            let (receipt, is_replay) = self.outcome(traded, context.waiters).await?;
+            if receipt.fill.quantity == Shares::ZERO {
+                // It was held, and the market was resolved meanwhile.
+                let status = MarketStatus::Resolved;
+                return Err(Refusal::Rejected(Rejection::MarketClosed { status }));
+            }
+            Ok((receipt, is_replay))
+        })
     }
 
     /// Places an order of any kind. The flag is true for a replay.
@@ -60,7 +70,8 @@ impl Service {
         let owner = caller.owner()?;
         let shard = owner.shard();
         let command = PlaceOrder::new(owner, order, names);
-        Ok(placed(self.shards.execute(shard, command, context.waiters).await)?)
+        let placed = self.shards.execute(shard, command, context.waiters).await;
+        Ok(self.outcome(placed, context.waiters).await?)
     }
 
     /// Places the orders of a batch in sequence. Each succeeds or fails on its own.
@@ -78,7 +89,27 @@ impl Service {
             .map(|PlaceRequest { order, names }| PlaceOrder::new(owner.clone(), order, names))
             .collect();
         let answers = self.shards.execute_all(owner.shard(), commands, context.waiters).await?;
-        Ok(answers.into_iter().map(placed).collect())
+        let mut outcomes = Vec::with_capacity(answers.len());
+        for placed in answers {
+            // Held ones wait side by side: each began to wait when it was placed.
+            outcomes.push(self.outcome(placed, context.waiters).await);
+        }
+        Ok(outcomes)
+    }
+
+    /// What became of an order that was placed: if it is held, this waits until it is decided.
+    async fn outcome(
+        &self,
+        placed: Result<Placed, Refusal>,
+        waiters: &Arc<Waiters>,
+    ) -> Result<(OrderReceipt, bool), Refusal> {
+        let Placed { receipt, is_replay } = placed?;
+        if receipt.is_held() {
+            // On the heap, since every request would have to make room for it.
+            let decided = Box::pin(self.shards.held_outcome(&receipt, waiters)).await?;
+            return Ok((decided, is_replay));
+        }
+        Ok((receipt, is_replay))
     }
 
     /// Refuses a batch with more entries than the caller's tier allows.
@@ -90,8 +121,4 @@ impl Service {
         }
         Ok(())
     }
-}
-
-fn placed(answer: Result<Placed, Refusal>) -> Result<(OrderReceipt, bool), Refusal> {
-    answer.map(|Placed { receipt, is_replay }| (receipt, is_replay))
 }

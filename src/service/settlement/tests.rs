@@ -9,7 +9,7 @@ use crate::disk::simulated::random::Random;
 use crate::engine::Rules;
 use crate::engine::command::{Identity, OrderNames, Owner, Trade, TradeOrder};
 use crate::engine::event::Event;
-use crate::engine::orders::Traded;
+use crate::engine::place::Placed;
 use crate::engine::rejection::Rejection;
 use crate::ids::{AccountId, OutcomeIndex, Timestamp};
 use crate::journal::{JournalConfig, MemoryJournal};
@@ -181,7 +181,7 @@ impl OwnBooks {
             let answer =
                 runtime.block_on(async { world.shards.execute(shard, command, &waiters).await });
             match answer {
-                Ok(Traded { receipt, .. }) => {
+                Ok(Placed { receipt, .. }) => {
                     assert!(!books.closed.contains_key(&market), "{market} was closed");
                     let sign = if side == Side::Buy { 1 } else { -1 };
                     books.account = Some(receipt.account);

@@ -35,6 +35,8 @@ pub(in crate::http::operations) struct OrderAnswer<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     hold_reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    held_ms: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     cancelled_reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     warnings: Option<[String; 1]>,
@@ -87,6 +89,7 @@ impl<'a> OrderAnswer<'a> {
             limit_price: stage.limit_price().map(Into::into),
             amounts: stage.amounts(),
             hold_reason: stage.hold_reason(),
+            held_ms: stage.held_ms(),
             cancelled_reason: stage.end().map(|end| end.reason.as_str()),
             warnings: warning.map(|warning| [warning]),
             is_replay: is_replay.then_some(true),

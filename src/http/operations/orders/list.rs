@@ -85,6 +85,8 @@ struct OrderRow<'a> {
     amounts: Amounts,
     #[serde(skip_serializing_if = "Option::is_none")]
     hold_reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_ms: Option<u32>,
 }
 
 impl<'a> OrdersAnswer<'a> {
@@ -119,6 +121,7 @@ impl<'a> OrderRow<'a> {
             expires_at: stage.time_in_force().expires_at().map(Time),
             amounts: stage.amounts(),
             hold_reason: stage.hold_reason(),
+            held_ms: stage.held_ms(),
         }
     }
 }

@@ -13,12 +13,18 @@ use crate::money::{Price, Shares, Usd};
 /// The most fills of an order that an answer names.
 const TRADE_IDS_MAX: u32 = 100;
 
+/// The order waits for a book that is known to be fresh.
+const VENUE_OUTAGE: &str = "venue_outage";
+
+/// The order waits as long as the venue makes it wait.
+const VENUE_DELAY: &str = "venue_delay";
+
 /// An order as it was placed, or as it is now.
 pub(super) struct Stage<'a> {
     receipt: &'a OrderReceipt,
     progress: Progress,
     end: Option<End>,
-    awaits_book: bool,
+    hold_reason: Option<&'static str>,
 }
 
 impl<'a> Stage<'a> {
@@ -41,8 +47,11 @@ impl<'a> Stage<'a> {
         Self {
             receipt,
             progress,
-            end: life.and_then(|life| life.end).filter(|end| end.reason.is_at_placement()),
-            awaits_book: life.is_some_and(|life| life.terms.awaited_book),
+            // One that ended while it was held was answered then.
+            end: life.and_then(|life| {
+                life.end.filter(|end| life.is_held || end.reason.is_at_placement())
+            }),
+            hold_reason: life.filter(|life| life.terms.awaited_book).map(|_| VENUE_OUTAGE),
         }
     }
 
@@ -53,7 +62,11 @@ impl<'a> Stage<'a> {
                 receipt,
                 progress: life.progress,
                 end: life.end,
-                awaits_book: life.awaits_book,
+                hold_reason: match (life.awaits_book, life.is_held) {
+                    (true, _) => Some(VENUE_OUTAGE),
+                    (_, true) => Some(VENUE_DELAY),
+                    _ => None,
+                },
             },
             None => Self::at_placement(receipt),
         }
@@ -128,8 +141,13 @@ impl<'a> Stage<'a> {
 
     /// Why the order cannot fill yet.
     pub(super) fn hold_reason(&self) -> Option<&'static str> {
-        let is_held = self.awaits_book && self.status() == OrderStatus::Pending;
-        is_held.then_some("venue_outage")
+        self.hold_reason.filter(|_| self.status() == OrderStatus::Pending)
+    }
+
+    /// How long the order was held before it was decided, in milliseconds, if it was.
+    pub(super) fn held_ms(&self) -> Option<u32> {
+        let held_ms = self.receipt.life.as_ref()?.terms.held_ms;
+        (held_ms > 0).then_some(held_ms)
     }
 
     pub(super) fn amounts(&self) -> Amounts {

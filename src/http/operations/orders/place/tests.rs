@@ -1,5 +1,5 @@
 use super::*;
-use crate::engine::idempotency::NameHash;
+use crate::engine::idempotency::{NameHash, RequestedOrder as _};
 use crate::http::invalid::tests::errors_of;
 use crate::http::operations::trade::read_trade;
 use crate::http::operations::trade::tests::with;

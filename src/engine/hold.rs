@@ -1,0 +1,103 @@
+//! How orders are held. [`super::held`] decides them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::payload::Intent;
+use super::state_hash::{StateHash, Term, TermKind};
+use super::terms::{Reserve, Terms};
+use crate::ids::{MarketIndex, OrderId, Timestamp};
+use crate::market::book::Side;
+use crate::money::{Price, Shares, Usd};
+
+/// What is known of a held order beyond its terms.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hold {
+    /// When the wait is over.
+    pub due: Timestamp,
+    /// What the order holds back meanwhile.
+    pub reserve: Reserve,
+    /// Dollars to spend, if the order is not for a quantity.
+    pub amount: Option<Usd>,
+    /// The price that the caller saw; the reference for slippage.
+    pub expected_price: Option<Price>,
+    /// How much worse than the reference price the fill may be, 0 to 10,000.
+    pub max_slippage_bps: Option<u16>,
+}
+
+impl Hold {
+    pub(super) const fn of(intent: &Intent, reserve: Reserve, due: Timestamp) -> Self {
+        let &Intent { amount, expected_price, max_slippage_bps, .. } = intent;
+        Self { due, reserve, amount, expected_price, max_slippage_bps }
+    }
+
+    /// What the order asks for.
+    pub(super) fn intent(&self, side: Side, terms: Terms) -> Intent {
+        let &Self { amount, expected_price, max_slippage_bps, .. } = self;
+        let quantity = if amount.is_some() { Shares::ZERO } else { terms.quantity };
+        let terms = Terms { quantity, ..terms };
+        Intent { side, terms, amount, expected_price, max_slippage_bps }
+    }
+
+    /// Whether the numbers are those of an order on this side.
+    pub(super) fn is_consistent(&self, side: Side) -> bool {
+        let Reserve { cash, shares } = self.reserve;
+        match side {
+            Side::Buy => cash >= Usd::ZERO && shares == Shares::ZERO,
+            Side::Sell => cash == Usd::ZERO && shares > Shares::ZERO && self.amount.is_none(),
+        }
+    }
+
+    /// The term in the state hash.
+    pub(super) fn term(&self, order: OrderId) -> StateHash {
+        let slippage = self.max_slippage_bps.map_or(-1, i64::from);
+        Term::new(TermKind::Hold)
+            .pair(order.get(), self.due.nanos().cast_unsigned())
+            .signed_pair(self.reserve.cash.micros(), self.reserve.shares.micros())
+            .optional(self.amount.map(Usd::micros))
+            .optional(self.expected_price.map(Price::micros))
+            .signed(slippage)
+            .finish()
+    }
+}
+
+/// The held orders of a shard.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Holds {
+    by_order: BTreeMap<u64, Hold>,
+    by_market: BTreeSet<(MarketIndex, u64)>,
+}
+
+impl Holds {
+    pub(super) fn len(&self) -> usize {
+        self.by_order.len()
+    }
+
+    pub(super) fn get(&self, order: OrderId) -> Option<&Hold> {
+        self.by_order.get(&order.counter())
+    }
+
+    pub(super) fn insert(&mut self, order: OrderId, market: MarketIndex, hold: Hold) {
+        self.by_order.insert(order.counter(), hold);
+        self.by_market.insert((market, order.counter()));
+    }
+
+    pub(super) fn remove(&mut self, order: OrderId, market: MarketIndex) -> Option<Hold> {
+        self.by_market.remove(&(market, order.counter()));
+        self.by_order.remove(&order.counter())
+    }
+
+    /// The counters of the held orders in a market, oldest first.
+    pub(super) fn of_market(&self, market: MarketIndex) -> impl Iterator<Item = u64> + '_ {
+        self.by_market.range((market, 0)..=(market, u64::MAX)).map(|&(_, counter)| counter)
+    }
+
+    /// The markets with held orders; a market may occur more than once.
+    pub(super) fn markets(&self) -> impl Iterator<Item = MarketIndex> + '_ {
+        self.by_market.iter().map(|&(market, _)| market)
+    }
+
+    /// The counters of the held orders, oldest first.
+    pub(super) fn counters(&self) -> impl Iterator<Item = u64> + '_ {
+        self.by_order.keys().copied()
+    }
+}

@@ -1,0 +1,207 @@
+//! Decides held orders when their wait is over, and tells those who wait for the outcome.
+//!
+//! A shard announces a held order in the turn that journals it, so before anybody can ask for its
+//! outcome. From then on the order is decided whether or not its client still waits.
+
+use std::collections::{BTreeMap, HashMap};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+
+use super::{Refusal, Shards};
+use crate::engine::State;
+use crate::engine::event::Event;
+use crate::engine::held::DecideHeld;
+use crate::engine::order::OrderReceipt;
+use crate::engine::place::Placed;
+use crate::engine::rejection::Rejection;
+use crate::ids::OrderId;
+use crate::journal::Waiters;
+
+/// How long an outcome is kept for those who ask for it late, such as a repeat of the order.
+const KEPT: Duration = Duration::from_secs(10);
+
+/// How long to wait before an order is decided again that the server had no room for.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// The receipt of an order that was decided, or why there is none.
+type Outcome = Result<OrderReceipt, Refusal>;
+
+/// The held orders of all shards, and the outcomes of those that were decided lately. Each account
+/// may have only so many, which bounds both.
+#[derive(Default)]
+pub struct HeldOrders {
+    waits: Mutex<Waits>,
+    /// Signals an order that may be due before all others.
+    earlier: Notify,
+}
+
+#[derive(Default)]
+struct Waits {
+    by_order: HashMap<OrderId, Wait>,
+    timeline: BTreeMap<(Instant, OrderId), Step>,
+    held_count: usize,
+}
+
+struct Wait {
+    market_id: Arc<str>,
+    outcome: watch::Sender<Option<Outcome>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Decide,
+    Forget,
+}
+
+impl HeldOrders {
+    /// Announces the orders that these events hold. Call it with the state after the events.
+    #[inline]
+    pub(super) fn announce(&self, events: &[Event], state: &State) {
+        for event in events {
+            if let Event::OrderHeld(held) = event {
+                let market = state.used_market(held.placement.market);
+                let wait_ns = held.hold.due.nanos() - held.at.nanos();
+                let wait = Duration::from_nanos(wait_ns.max(0).cast_unsigned());
+                self.add(held.placement.order, market.condition_id.clone(), Instant::now() + wait);
+            }
+        }
+    }
+
+    /// Announces the held orders of a recovered state. Their clients are gone, so they are decided
+    /// as soon as anything is.
+    pub(super) fn announce_all(&self, state: &State) {
+        for (order, market_id) in state.held_orders() {
+            self.add(order, market_id.clone(), Instant::now());
+        }
+    }
+
+    fn add(&self, order: OrderId, market_id: Arc<str>, due: Instant) {
+        let mut waits = self.waits.lock();
+        let is_first = waits.timeline.first_key_value().is_none_or(|(&(at, _), _)| due < at);
+        waits.by_order.insert(order, Wait { market_id, outcome: watch::Sender::new(None) });
+        waits.timeline.insert((due, order), Step::Decide);
+        waits.held_count += 1;
+        if is_first {
+            self.earlier.notify_one();
+        }
+    }
+
+    /// The number of held orders.
+    pub fn count(&self) -> usize {
+        self.waits.lock().held_count
+    }
+
+    /// Removes the orders that are due by now from the timeline, and says when the next step is.
+    fn take_due(&self, now: Instant) -> (Vec<DecideHeld>, Option<Instant>) {
+        let mut waits = self.waits.lock();
+        let mut due = Vec::new();
+        while let Some(entry) = waits.timeline.first_entry() {
+            let &(at, order) = entry.key();
+            if at > now {
+                return (due, Some(at));
+            }
+            match entry.remove() {
+                Step::Decide => {
+                    let market_id = waits.by_order[&order].market_id.clone();
+                    due.push(DecideHeld { order, market_id });
+                }
+                Step::Forget => {
+                    waits.by_order.remove(&order);
+                }
+            }
+        }
+        (due, None)
+    }
+
+    /// Tells those who wait what became of an order, and plans what comes next for it.
+    fn note(&self, order: OrderId, outcome: Outcome) {
+        let is_final =
+            !matches!(outcome, Err(Refusal::Busy | Refusal::JournalFull | Refusal::ServerFull));
+        let mut waits = self.waits.lock();
+        let (delay, step) = if is_final { (KEPT, Step::Forget) } else { (RETRY, Step::Decide) };
+        waits.held_count -= usize::from(is_final);
+        waits.timeline.insert((Instant::now() + delay, order), step);
+        if let Some(wait) = waits.by_order.get(&order) {
+            wait.outcome.send_replace(Some(outcome));
+        }
+        drop(waits);
+        self.earlier.notify_one();
+    }
+
+    fn outcome_of(&self, order: OrderId) -> Option<watch::Receiver<Option<Outcome>>> {
+        self.waits.lock().by_order.get(&order).map(|wait| wait.outcome.subscribe())
+    }
+}
+
+fn outcome_of(answer: Result<Result<Placed, Rejection>, Refusal>) -> Outcome {
+    Ok(answer?.map_err(Refusal::Rejected)?.receipt)
+}
+
+impl Shards {
+    /// The held orders.
+    pub fn held_orders(&self) -> &HeldOrders {
+        &self.environment.held_orders
+    }
+
+    /// Decides held orders when they are due. Never returns; only one may run.
+    pub async fn decide_held_orders(self: Arc<Self>, waiters: Arc<Waiters>) {
+        tokio::select! {
+            () = waiters.run() => {}
+            () = self.decide_when_due(&waiters) => {}
+        }
+    }
+
+    async fn decide_when_due(self: &Arc<Self>, waiters: &Arc<Waiters>) {
+        loop {
+            let (due, next) = self.held_orders().take_due(Instant::now());
+            if !due.is_empty() {
+                tokio::spawn(self.clone().decide_all(due, waiters.clone()));
+            }
+            let mut earlier = pin!(self.held_orders().earlier.notified());
+            match next {
+                None => earlier.await,
+                Some(at) => {
+                    let _ = tokio::time::timeout_at(at.into(), &mut earlier).await;
+                }
+            }
+        }
+    }
+
+    /// Decides these orders in their order, and then waits for the disk once.
+    async fn decide_all(self: Arc<Self>, due: Vec<DecideHeld>, waiters: Arc<Waiters>) {
+        let decide = |command: DecideHeld| {
+            let order = command.order;
+            (order, self.execute(order.shard(), command, &waiters))
+        };
+        let decided: Vec<_> = due.into_iter().map(decide).collect();
+        for (order, decided) in decided {
+            self.held_orders().note(order, outcome_of(decided.await));
+        }
+    }
+
+    async fn decide_held(self: &Arc<Self>, command: DecideHeld, waiters: &Arc<Waiters>) -> Outcome {
+        outcome_of(self.execute(command.order.shard(), command, waiters).await)
+    }
+
+    /// Waits until a held order is decided. Its refusal is that of the order.
+    pub async fn held_outcome(
+        self: &Arc<Self>,
+        held: &OrderReceipt,
+        waiters: &Arc<Waiters>,
+    ) -> Result<OrderReceipt, Refusal> {
+        let order = held.order;
+        if let Some(mut outcome) = self.held_orders().outcome_of(order) {
+            let told = outcome.wait_for(Option::is_some).await;
+            if let Ok(told) = told {
+                return told.clone().expect("it was waited for");
+            }
+        }
+        // It was decided too long ago.
+        let market_id = held.market_id.clone();
+        self.decide_held(DecideHeld { order, market_id }, waiters).await
+    }
+}
