@@ -11,10 +11,12 @@
 mod allocator;
 
 use paperbourse::engine::command::{
-    CreateKey, Identity, OpenAccount, OrderNames, Owner, Trade, TradeOrder,
+    CreateKey, Identity, OpenAccount, OrderNames, Owner, PlaceOrder, Trade, TradeOrder,
 };
 use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::{KeyGrant, Permissions};
+use paperbourse::engine::payload::NewOrder;
+use paperbourse::engine::terms::OrderKind;
 use paperbourse::engine::{Command, Rules, State, Verdict};
 use paperbourse::ids::{Place, SHARD_COUNT, ShardId, Timestamp};
 use paperbourse::limits::tier::Tier;
@@ -104,6 +106,27 @@ impl Server {
         })
     }
 
+    /// Has one order of each account rest in this market.
+    fn rest(&mut self, market: usize) -> f64 {
+        self.bytes_for_each(|server, identity| {
+            let order = NewOrder {
+                market_id: server.markets[market].condition_id[..].into(),
+                outcome: "yes".into(),
+                side: Side::Buy,
+                kind: OrderKind::Limit,
+                quantity: Some(Shares::from_micros(5_000_000)),
+                amount: None,
+                price: Some(Price::from_micros(100_000)),
+                time_in_force: None,
+                expiration: None,
+                post_only: false,
+                expected_price: None,
+                max_slippage_bps: None,
+            };
+            (PlaceOrder::new(Owner::Identity(identity), order, OrderNames::default()), market)
+        })
+    }
+
     /// Sends one order of each account in this market.
     fn trade(&mut self, market: usize, has_names: bool) -> f64 {
         self.bytes_for_each(|server, identity| {
@@ -128,6 +151,19 @@ impl Server {
     }
 }
 
+/// Bytes of the first order at rest of an account, and the mean of further ones.
+fn rest_orders(account_count: usize, market: impl Fn(usize) -> usize) -> (f64, f64) {
+    let mut server = Server::new(account_count);
+    server.open();
+    let first = server.rest(market(0));
+    let others = (1..ORDERS).map(|number| server.rest(market(number))).sum::<f64>();
+    (first, mean(others))
+}
+
+fn mean(total: f64) -> f64 {
+    total / f64::from(u32::try_from(ORDERS - 1).expect("few orders"))
+}
+
 fn identity(number: usize) -> Identity {
     let mut digest = [0; 32];
     digest[0] = u8::try_from(number % SHARD_COUNT).expect("below 64");
@@ -145,7 +181,6 @@ fn main() {
         Some(_) => panic!("not a number of accounts"),
     };
     println!("{account_count} accounts, bytes for each:");
-    let mean = |total: f64| total / f64::from(u32::try_from(ORDERS - 1).expect("few orders"));
     let mut plain_order = 0.0;
     for has_names in [false, true] {
         let mut server = Server::new(account_count);
@@ -168,4 +203,9 @@ fn main() {
     server.trade(0, false);
     let with_positions = mean((1..ORDERS).map(|market| server.trade(market, false)).sum());
     println!("{:7.1}  position", with_positions - plain_order);
+    let (first, same_market) = rest_orders(account_count, |_| 0);
+    println!("{:7.1}  first order at rest of an account, order apart", first - same_market);
+    println!("{same_market:7.1}  order at rest, all of an account in one market");
+    let (_, other_market) = rest_orders(account_count, |number| number);
+    println!("{other_market:7.1}  order at rest, each in another market");
 }
