@@ -59,6 +59,7 @@ mod silences;
 mod slab;
 mod slippage;
 mod state;
+mod stored_life;
 mod take;
 mod used_market;
 

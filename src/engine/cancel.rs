@@ -220,7 +220,7 @@ impl State {
             Ok(())
         });
         let life = life.map_err(flaw)?;
-        self.accounts[account].release(priority.on, reserve, Reserve::default());
+        self.accounts[account].release(priority.on(), reserve, Reserve::default());
         self.close_order(account, slot, priority, &life);
         self.hash += self.accounts[account].count_finished().map_err(flaw)?;
         Ok(())

@@ -205,7 +205,7 @@ impl State {
     /// Ends the hold of an order, which holds back nothing from here on.
     pub(super) fn end_hold(&mut self, account: u32, slot: u32) {
         let order = &self.orders[slot];
-        let (id, on) = (order.id(), self.priority_of(slot).on);
+        let (id, on) = (order.id(), self.priority_of(slot).on());
         let Some(hold) = self.holds.remove(id, on.market) else { return };
         self.hash -= hold.term(id);
         self.accounts[account].release(on, hold.reserve, Reserve::default());
@@ -231,7 +231,7 @@ impl State {
     ) -> Result<Placement, &'static str> {
         self.holds.get(id).ok_or("is not held")?;
         let slot = self.orders.slot(id).expect("a held order is kept");
-        let on = self.priority_of(slot).on;
+        let on = self.priority_of(slot).on();
         let account = self.touch_order(slot, position_in_log);
         self.end_hold(account, slot);
         self.accounts[account].close_order(id.counter(), on);

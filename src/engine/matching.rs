@@ -174,8 +174,8 @@ impl<'s> Visit<'s> {
         let Some(touch) = book.liquidity.touch(on.side) else {
             return Ok(());
         };
-        let mut seen = after.filter(|after| after.on == on).unwrap_or(Priority::before(on));
-        for (priority, order) in open.on_side(on, after) {
+        let mut seen = after.filter(|after| after.on() == on).unwrap_or(Priority::before(on));
+        for (priority, slot) in open.on_side(on, after) {
             let is_reached = match on.side {
                 Side::Buy => priority.limit() >= touch,
                 Side::Sell => priority.limit() <= touch,
@@ -187,10 +187,11 @@ impl<'s> Visit<'s> {
                 self.next = Some(seen);
                 break;
             }
-            let life = self.life(order.slot);
-            let may_fill = order.is_before(BookVersion::of(book));
+            let life = self.life(slot);
+            let placed_on = self.state.orders.placed_on(slot);
+            let may_fill = placed_on.is_none_or(|it| it.is_before(BookVersion::of(book)));
             if may_fill && !life.awaits_book && !life.is_due(self.now) {
-                self.fill(on, order.slot, life, book)?;
+                self.fill(on, slot, &life, book)?;
             }
             self.looked_at += 1;
             seen = priority;
@@ -203,7 +204,7 @@ impl<'s> Visit<'s> {
         self.events.len() + 2 > EVENTS_PER_VISIT_MAX || self.looked_at >= ORDERS_PER_VISIT_MAX
     }
 
-    fn life(&self, slot: u32) -> &'s Life {
+    fn life(&self, slot: u32) -> Life {
         self.state.orders.life(slot).expect("an open order has a life")
     }
 
@@ -217,7 +218,7 @@ impl<'s> Visit<'s> {
         fees: Fees,
     ) -> Result<(), Rejection> {
         self.looked_at += 1;
-        let (on, order, life) = (priority.on, &self.state.orders[slot], self.life(slot));
+        let (on, order, life) = (priority.on(), &self.state.orders[slot], self.life(slot));
         let account = self.slot_of(order);
         let ledger = self.ledger(account);
         let held_back = life.reserve(on.side).cash;
@@ -397,11 +398,11 @@ impl State {
         let flaw = |flaw| Flaw::order(*id, flaw);
         let slot = self.resting_slot(*id)?;
         let (priority, side) = (self.priority_of(slot), self.orders[slot].side());
-        let before = *self.orders.life(slot).expect("an open order has a life");
+        let before = self.orders.life(slot).expect("an open order has a life");
         if before.awaits_book {
             return Err(flaw("fills before it has met a fresh book"));
         }
-        if self.settled.contains_key(&priority.on.market) {
+        if self.settled.contains_key(&priority.on().market) {
             return Err(flaw("is in a settled market"));
         }
         if fill.quantity <= Shares::ZERO || fill.quantity > before.remaining() {
@@ -419,14 +420,15 @@ impl State {
         });
         let after = after.map_err(flaw)?;
         let finishes = !after.is_open();
-        self.accounts[account].release(priority.on, before.reserve(side), after.reserve(side));
-        self.fill_position(account, priority.on, fill, finishes, position_in_log).map_err(flaw)?;
+        self.accounts[account].release(priority.on(), before.reserve(side), after.reserve(side));
+        self.fill_position(account, priority.on(), fill, finishes, position_in_log)
+            .map_err(flaw)?;
         if finishes {
             self.close_order(account, slot, priority, &after);
         } else {
             self.hash += self.accounts[account].count_part();
         }
-        let (on, part) = (priority.on, after.progress.fill_count);
+        let (on, part) = (priority.on(), after.progress.fill_count);
         self.log_fill(account, || LoggedFill::new(*id, part, on, *fill));
         Ok(())
     }

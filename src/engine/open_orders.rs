@@ -1,6 +1,7 @@
 //! The open orders of a shard, by price and by expiry.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
 
 use super::life::Life;
 use crate::ids::{MarketIndex, OrderId, OutcomeIndex, Timestamp};
@@ -19,89 +20,107 @@ pub struct BookSide {
     pub side: Side,
 }
 
-/// The place of an open order in its book: better prices first, then older orders.
+/// The place of an open order in its book: better prices first, then older orders. There are many,
+/// so this is packed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Priority {
-    /// The book and side.
-    pub on: BookSide,
-    /// Rises as prices get worse.
-    rank: i64,
+    /// From the highest bit: the market, 32 bits; the outcome, 8; the side, 1; and the rank, which
+    /// rises as prices get worse.
+    packed: u64,
     /// The order's counter: older orders have lower ones.
     pub(super) counter: u64,
 }
 
+/// The number of bits of a rank: a price has at most a million steps.
+const RANK_BITS: u32 = 23;
+const RANK_MAX: u64 = (1 << RANK_BITS) - 1;
+
 impl Priority {
     /// The place of an order with this limit.
     pub fn new(on: BookSide, limit: Price, order: OrderId) -> Self {
+        let micros = limit.micros().clamp(0, Price::ONE.micros());
         let rank = match on.side {
-            Side::Buy => -limit.micros(),
-            Side::Sell => limit.micros(),
+            Side::Buy => Price::ONE.micros() - micros,
+            Side::Sell => micros,
         };
-        Self { on, rank, counter: order.counter() }
+        Self::at(on, rank.cast_unsigned(), order.counter())
+    }
+
+    const fn at(on: BookSide, rank: u64, counter: u64) -> Self {
+        let side = match on.side {
+            Side::Buy => 0,
+            Side::Sell => 1,
+        };
+        let place = (on.market.0 as u64) << 32 | (on.outcome.0 as u64) << 24 | side << RANK_BITS;
+        Self { packed: place | rank, counter }
+    }
+
+    /// The book and side.
+    pub fn on(&self) -> BookSide {
+        let [.., outcome, _, _, _] = self.packed.to_be_bytes();
+        let market = u32::try_from(self.packed >> 32).expect("the upper half");
+        let is_buy = self.packed & 1 << RANK_BITS == 0;
+        BookSide {
+            market: MarketIndex(market),
+            outcome: OutcomeIndex(outcome),
+            side: if is_buy { Side::Buy } else { Side::Sell },
+        }
     }
 
     /// The limit price.
-    pub const fn limit(&self) -> Price {
-        Price::from_micros(self.rank.abs())
+    pub fn limit(&self) -> Price {
+        let rank = Price::from_micros((self.packed & RANK_MAX).cast_signed());
+        match self.on().side {
+            Side::Buy => rank.complement(),
+            Side::Sell => rank,
+        }
     }
 
     /// The place before the first order on one side of a book.
     pub(super) const fn before(on: BookSide) -> Self {
-        Self { on, rank: i64::MIN, counter: 0 }
-    }
-
-    const fn first(on: BookSide) -> Self {
-        Self::before(on)
+        Self::at(on, 0, 0)
     }
 
     const fn last(on: BookSide) -> Self {
-        Self { on, rank: i64::MAX, counter: u64::MAX }
+        Self::at(on, RANK_MAX, u64::MAX)
     }
 }
 
 /// The open orders of a shard.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OpenOrders {
-    by_price: BTreeMap<Priority, OpenOrder>,
+    /// The slots of the orders.
+    by_price: BTreeMap<Priority, u32>,
     /// Those that wait for their first fresh book.
     awaiting: BTreeSet<Priority>,
     by_expiry: BTreeSet<(Timestamp, u64)>,
 }
 
-/// An open order.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct OpenOrder {
-    /// Its slot in the order table.
-    pub(super) slot: u32,
-    /// The book on which it was placed, if that was in this process. Older ones do not fill it.
-    pub(super) placed_on: Option<BookVersion>,
-}
-
-/// One published book.
+/// One published book, as far as it matters whether it is newer than another one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct BookVersion {
-    pub(super) is_mirrored: bool,
-    pub(super) sequence: u64,
+    /// The book's sequence, and in the lowest bit whether it is the other outcome's, mirrored.
+    packed: NonZeroU64,
 }
 
 impl BookVersion {
-    pub(super) const fn of(quoted: &QuotedBook<'_>) -> Self {
-        Self { is_mirrored: quoted.liquidity.is_mirrored(), sequence: quoted.book.sequence }
+    pub(super) fn of(quoted: &QuotedBook<'_>) -> Self {
+        let sequence = quoted.book.sequence.saturating_add(1) << 1;
+        let packed = sequence | u64::from(quoted.liquidity.is_mirrored());
+        Self { packed: NonZeroU64::new(packed).expect("it counts from 1") }
     }
-}
 
-impl OpenOrder {
-    /// Whether this book was published after the order was placed.
-    pub(super) fn is_before(&self, book: BookVersion) -> bool {
-        self.placed_on.is_none_or(|placed_on| {
-            placed_on.is_mirrored != book.is_mirrored || placed_on.sequence < book.sequence
-        })
+    /// Whether an order that was placed on the book of this version may fill on a later one. It
+    /// has met all books up to its own.
+    pub(super) const fn is_before(self, later: Self) -> bool {
+        let [placed_on, later] = [self.packed.get(), later.packed.get()];
+        placed_on & 1 != later & 1 || placed_on < later
     }
 }
 
 impl OpenOrders {
     pub(super) fn insert(&mut self, priority: Priority, slot: u32, life: &Life) {
-        self.by_price.insert(priority, OpenOrder { slot, placed_on: None });
+        self.by_price.insert(priority, slot);
         if life.awaits_book {
             self.awaiting.insert(priority);
         }
@@ -118,13 +137,6 @@ impl OpenOrders {
         }
     }
 
-    /// Notes the book on which an order was placed.
-    pub(super) fn note_placed(&mut self, priority: Priority, book: BookVersion) {
-        if let Some(order) = self.by_price.get_mut(&priority) {
-            order.placed_on = Some(book);
-        }
-    }
-
     /// Notes that the order has met its first fresh book.
     pub(super) fn admit(&mut self, priority: Priority) {
         self.awaiting.remove(&priority);
@@ -136,7 +148,7 @@ impl OpenOrders {
 
     /// The best limit on one side of a book.
     pub(super) fn best(&self, on: BookSide) -> Option<Price> {
-        let (best, _) = self.by_price.range(Priority::first(on)..=Priority::last(on)).next()?;
+        let (best, _) = self.by_price.range(Priority::before(on)..=Priority::last(on)).next()?;
         Some(best.limit())
     }
 
@@ -145,35 +157,35 @@ impl OpenOrders {
         &self,
         on: BookSide,
         after: Option<Priority>,
-    ) -> impl Iterator<Item = (Priority, OpenOrder)> + '_ {
+    ) -> impl Iterator<Item = (Priority, u32)> + '_ {
         use std::ops::Bound::{Excluded, Included};
         let first = match after {
             // The end of the range may not be before its start.
             Some(after) if after >= Priority::last(on) => Excluded(Priority::last(on)),
-            Some(after) if after >= Priority::first(on) => Excluded(after),
-            _ => Included(Priority::first(on)),
+            Some(after) if after >= Priority::before(on) => Excluded(after),
+            _ => Included(Priority::before(on)),
         };
         let range = self.by_price.range((first, Included(Priority::last(on))));
-        range.map(|(&priority, &order)| (priority, order))
+        range.map(|(&priority, &slot)| (priority, slot))
     }
 
     /// The orders on one side of a book that wait for their first fresh book.
     pub(super) fn awaiting(&self, on: BookSide) -> impl Iterator<Item = (Priority, u32)> + '_ {
-        let range = self.awaiting.range(Priority::first(on)..=Priority::last(on));
-        range.map(|priority| (*priority, self.by_price[priority].slot))
+        let range = self.awaiting.range(Priority::before(on)..=Priority::last(on));
+        range.map(|priority| (*priority, self.by_price[priority]))
     }
 
     /// The open orders of a market.
     pub(super) fn of_market(&self, market: MarketIndex) -> impl Iterator<Item = u32> + '_ {
         let first = BookSide { market, outcome: OutcomeIndex(0), side: Side::Buy };
         let last = BookSide { market, outcome: OutcomeIndex(u8::MAX), side: Side::Sell };
-        let range = self.by_price.range(Priority::first(first)..=Priority::last(last));
-        range.map(|(_, order)| order.slot)
+        let range = self.by_price.range(Priority::before(first)..=Priority::last(last));
+        range.map(|(_, &slot)| slot)
     }
 
     /// The sides of books on which orders rest.
     pub(super) fn sides(&self) -> impl Iterator<Item = BookSide> + '_ {
-        let mut sides: Vec<BookSide> = self.by_price.keys().map(|priority| priority.on).collect();
+        let mut sides: Vec<BookSide> = self.by_price.keys().map(Priority::on).collect();
         sides.dedup();
         sides.into_iter()
     }

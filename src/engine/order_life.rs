@@ -35,7 +35,7 @@ impl State {
 
     /// The side of the book on which an order rests or rested.
     pub fn side_of(&self, order: OrderId) -> Option<BookSide> {
-        self.orders.slot(order).map(|slot| self.priority_of(slot).on)
+        self.orders.slot(order).map(|slot| self.priority_of(slot).on())
     }
 
     /// The slot of an open order.
@@ -59,7 +59,7 @@ impl State {
     pub(super) fn priority_of(&self, slot: u32) -> Priority {
         let order = &self.orders[slot];
         let (market, outcome, side) = (order.market(), order.outcome(), order.side());
-        let limit = self.orders.life(slot).map_or(Price::ZERO, Life::limit);
+        let limit = self.orders.life(slot).map_or(Price::ZERO, |life| life.limit());
         Priority::new(BookSide { market, outcome, side }, limit, order.id())
     }
 
@@ -71,11 +71,12 @@ impl State {
         change: impl FnOnce(&mut Life) -> Result<(), &'static str>,
     ) -> Result<Life, &'static str> {
         let id = self.orders[slot].id();
-        let life = self.orders.life_mut(slot).expect("an open order has a life");
+        let mut life = self.orders.life(slot).expect("an open order has a life");
         self.hash -= life.term(id);
-        change(life)?;
+        change(&mut life)?;
         self.hash += life.term(id);
-        Ok(*life)
+        self.orders.set_life(slot, &life);
+        Ok(life)
     }
 
     /// Notes that the record at this position changed an order, and returns the slot of its
@@ -94,18 +95,18 @@ impl State {
         let priority = self.priority_of(slot);
         let life = self.orders.life(slot).expect("an open order has a life");
         if !life.is_held {
-            self.open.insert(priority, slot, life);
+            self.open.insert(priority, slot, &life);
         }
         let reserve = self.reserve_of(slot);
         let account = &mut self.accounts[account];
-        let opened = account.open_order(priority.counter, slot, priority.on, reserve);
+        let opened = account.open_order(priority.counter, slot, priority.on(), reserve);
         opened.ok_or("holds back more than there is")
     }
 
     /// Moves an order from the open ones to the finished ones.
     pub(super) fn close_order(&mut self, account: u32, slot: u32, priority: Priority, life: &Life) {
         self.open.remove(priority, life);
-        self.accounts[account].close_order(priority.counter, priority.on);
+        self.accounts[account].close_order(priority.counter, priority.on());
         self.accounts[account].finish_order(slot);
     }
 }

@@ -9,8 +9,10 @@ use smallvec::SmallVec;
 
 use super::idempotency::{NAMES_PER_ORDER_MAX, NameHash};
 use super::life::Life;
+use super::open_orders::BookVersion;
 use super::order::Order;
 use super::slab::{PackedSlot, Slab, Table};
+use super::stored_life::StoredLife;
 use crate::ids::{AccountId, OrderId};
 
 /// The orders of a shard. The names of an order are stored in its row; the name index holds only
@@ -19,7 +21,7 @@ use crate::ids::{AccountId, OrderId};
 #[derive(Clone, Debug)]
 pub(super) struct OrderTable {
     rows: Table<Order>,
-    lives: Slab<Life>,
+    lives: Slab<StoredLife>,
     by_name: HashTable<NameEntry>,
     hasher: RandomState,
 }
@@ -97,23 +99,42 @@ impl OrderTable {
     }
 
     /// The life of the order in this slot, unless it filled completely when it was placed.
-    pub(super) fn life(&self, slot: u32) -> Option<&Life> {
-        self.rows[slot].life.map(|life| &self.lives[life.get()])
+    pub(super) fn life(&self, slot: u32) -> Option<Life> {
+        self.life_of(&self.rows[slot])
     }
 
     /// The life of an order of this table, unless it filled completely when it was placed.
     #[inline]
-    pub(super) fn life_of(&self, order: &Order) -> Option<&Life> {
-        order.life.map(|life| &self.lives[life.get()])
+    pub(super) fn life_of(&self, order: &Order) -> Option<Life> {
+        order.life.map(|life| self.lives[life.get()].unpack())
     }
 
-    pub(super) fn life_mut(&mut self, slot: u32) -> Option<&mut Life> {
-        self.rows[slot].life.map(|life| &mut self.lives[life.get()])
+    /// Changes the life of the order in this slot, which must have one with the same price.
+    pub(super) fn set_life(&mut self, slot: u32, life: &Life) {
+        let stored = self.stored_life_mut(slot);
+        *stored = StoredLife::pack(life, stored.placed_on).expect("the price was packed before");
     }
 
-    /// Adds an order that has a life; see [`Self::insert`].
-    pub(super) fn insert_with_life(&mut self, mut order: Order, life: Life) -> Option<u32> {
-        order.life = Some(PackedSlot::new(self.lives.insert(life)));
+    /// The book on which the order in this slot came to rest, if that was in this process.
+    pub(super) fn placed_on(&self, slot: u32) -> Option<BookVersion> {
+        self.rows[slot].life.and_then(|life| self.lives[life.get()].placed_on)
+    }
+
+    /// Notes the book on which the order in this slot came to rest.
+    pub(super) fn note_placed(&mut self, slot: u32, book: BookVersion) {
+        self.stored_life_mut(slot).placed_on = Some(book);
+    }
+
+    fn stored_life_mut(&mut self, slot: u32) -> &mut StoredLife {
+        let life = self.rows[slot].life.expect("an order that rests has a life");
+        &mut self.lives[life.get()]
+    }
+
+    /// Adds an order that has a life; see [`Self::insert`]. `None` also if its price is out of
+    /// range.
+    pub(super) fn insert_with_life(&mut self, mut order: Order, life: &Life) -> Option<u32> {
+        let life = self.lives.insert(StoredLife::pack(life, None)?);
+        order.life = Some(PackedSlot::new(life));
         self.insert(order)
     }
 
@@ -154,7 +175,7 @@ impl OrderTable {
             };
         }
         let order = self.rows.remove(slot);
-        let life = order.life.map(|life| self.lives.remove(life.get()));
+        let life = order.life.map(|life| self.lives.remove(life.get()).unpack());
         (order, life)
     }
 }

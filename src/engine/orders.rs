@@ -26,7 +26,7 @@ const FORGOTTEN_PER_TRADE_MAX: usize = 2;
 impl State {
     /// The receipt of an order.
     pub fn receipt(&self, order: &Order) -> OrderReceipt {
-        order.receipt(self.used_market(order.market()), self.orders.life_of(order))
+        order.receipt(self.used_market(order.market()), self.orders.life_of(order).as_ref())
     }
 
     /// Places, fills and finishes an order; a market order does all three at once.
@@ -172,7 +172,7 @@ impl State {
     pub(super) fn place_order_with_life(&mut self, order: Order, life: Life) -> Option<u32> {
         self.hash += order.term();
         self.hash += life.term(order.id());
-        self.orders.insert_with_life(order, life)
+        self.orders.insert_with_life(order, &life)
     }
 
     /// Appends a finished order to the account in this slot; `None` if one of its names is taken.

@@ -330,8 +330,7 @@ impl State {
     pub(super) fn remember_rest(&mut self, subject: &PlacedSubject) {
         let Some(Rest { on, placed_on, used }) = &subject.rest else { return };
         let slot = self.orders.slot(subject.order).expect("an order that was just placed is kept");
-        let priority = self.priority_of(slot);
-        self.open.note_placed(priority, *placed_on);
+        self.orders.note_placed(slot, *placed_on);
         if let Some(used) = used {
             let account = self.orders[slot].account();
             self.account_mut(account).note_used(*on, used);

@@ -30,7 +30,8 @@ struct OnSide {
     count: u32,
     /// The shares that open sales hold back.
     reserved: Shares,
-    used: UsedLevels,
+    /// Most orders have used none.
+    used: Option<Box<UsedLevels>>,
 }
 
 /// The displayed sizes that an account's resting orders have used.
@@ -94,15 +95,17 @@ impl Resting {
 
     /// The displayed sizes that orders on one side of a book have used.
     pub(super) fn used(&self, on: BookSide) -> &[UsedLevel] {
-        self.on.get(&on).map_or(&[], |side| &side.used)
+        let used = self.on.get(&on).and_then(|side| side.used.as_deref());
+        used.map_or(&[], |used| used)
     }
 
     /// Adds displayed sizes that a new order has used to those that others have, as long as there
     /// are orders on that side of the book.
     pub(super) fn note_used(&mut self, on: BookSide, levels: &[UsedLevel]) {
         if let Some(side) = self.on.get_mut(&on) {
+            let used = side.used.get_or_insert_default();
             for &level in levels {
-                note_used(&mut side.used, level);
+                note_used(used, level);
             }
         }
     }
@@ -111,7 +114,7 @@ impl Resting {
     /// are such orders.
     pub(super) fn remember(&mut self, on: BookSide, used: UsedLevels) {
         if let Some(side) = self.on.get_mut(&on) {
-            side.used = used;
+            side.used = Some(Box::new(used));
         }
     }
 }

@@ -263,7 +263,7 @@ impl Restorer {
         }
         .map_err(error)?;
         if faults::is_on(Fault::ReserveNotRestored) {
-            let on = state.priority_of(slot).on;
+            let on = state.priority_of(slot).on();
             state.accounts[account].release(on, life.reserve(on.side), Reserve::default());
         }
         Ok(())

@@ -167,7 +167,7 @@ impl State {
     fn row_of(&self, slot: u32) -> OrderRow {
         let order = &self.orders[slot];
         let hold = self.holds.get(order.id()).copied();
-        OrderRow { hold, ..order.row(self.orders.life(slot)) }
+        OrderRow { hold, ..order.row(self.orders.life(slot).as_ref()) }
     }
 
     /// The unpacked order with this id, if it is kept.

@@ -230,7 +230,7 @@ impl State {
         filter.fits(
             &self.used_market(order.market()).condition_id,
             order.side(),
-            self.orders.life(slot),
+            self.orders.life(slot).as_ref(),
         )
     }
 
