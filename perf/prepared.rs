@@ -9,18 +9,20 @@ use std::time::Duration;
 use paperbourse::auth::api_key::{KEY_SECRET_BYTES, RawKey};
 use paperbourse::disk::Disk;
 use paperbourse::engine::command::{
-    CreateKey, Identity, OpenAccount, OrderNames, Owner, Trade, TradeOrder,
+    CreateKey, Identity, OpenAccount, OrderNames, Owner, PlaceOrder, Trade, TradeOrder,
 };
 use paperbourse::engine::event::Event;
 use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::{KeyGrant, Permissions};
+use paperbourse::engine::payload::NewOrder;
+use paperbourse::engine::terms::OrderKind;
 use paperbourse::engine::{Command, Rules, State, Verdict};
 use paperbourse::ids::{AccountId, Place, SHARD_COUNT, ShardId, Timestamp};
 use paperbourse::journal::record::{self, RecordHeader};
 use paperbourse::journal::{Journal, JournalConfig, Refused, SyncMode};
 use paperbourse::limits::tier::Tier;
 use paperbourse::market::book::{Book, Side};
-use paperbourse::market::catalogue::MarketInfo;
+use paperbourse::market::catalogue::{MarketInfo, Outcome};
 use paperbourse::market::quote::Quote;
 use paperbourse::money::{Price, Shares, Usd};
 use paperbourse::snapshot::{self, Opened, SnapshotConfig, SnapshotKeeper};
@@ -31,6 +33,8 @@ mod market;
 use market::MARKET_ID;
 
 const NOW: Timestamp = Timestamp::from_seconds(1_700_000_000);
+/// The number of markets with orders at rest.
+const RESTING_MARKETS: u64 = 1_000;
 /// As often as a server writes it.
 const STATE_CHECK_INTERVAL: u64 = 1024;
 
@@ -43,6 +47,8 @@ pub(crate) struct Contents {
     /// Distributed over the accounts in an order that defeats the caches; each trade has two names,
     /// takes two levels and pays a fee.
     pub(crate) trades: u64,
+    /// Orders at rest, of all accounts in turn, in [`RESTING_MARKETS`] markets.
+    pub(crate) resting: u64,
 }
 
 /// Writes a data directory.
@@ -68,6 +74,13 @@ pub(crate) fn write(data: &Path, contents: Contents) -> anyhow::Result<()> {
         let account = account((seed >> 32) % contents.accounts);
         let state = &mut states[account.shard().index()];
         happen(&journal, state, &order(account, number), &quote);
+    }
+    let markets: Vec<MarketInfo> = (0..RESTING_MARKETS).map(resting_market).collect();
+    for (number, info) in (0..contents.resting).zip(markets.iter().cycle()) {
+        let account = account(number % contents.accounts);
+        let state = &mut states[account.shard().index()];
+        let order = resting_order(account, &info.condition_id);
+        happen(&journal, state, &order, &Quote::new(info, [Some(&book), None]));
     }
     journal.flush_blocking();
     Ok(())
@@ -170,6 +183,31 @@ fn order(account: AccountId, number: u64) -> Trade {
         max_slippage_bps: None,
     };
     Trade::new(Owner::Account(account), order, names)
+}
+
+/// A purchase far below the book.
+fn resting_order(account: AccountId, market_id: &str) -> PlaceOrder {
+    let order = NewOrder {
+        market_id: market_id.into(),
+        outcome: "yes".into(),
+        side: Side::Buy,
+        kind: OrderKind::Limit,
+        quantity: Some(Shares::from_micros(5_000_000)),
+        amount: None,
+        price: Some(Price::from_micros(100_000)),
+        time_in_force: None,
+        expiration: None,
+        post_only: false,
+        expected_price: None,
+        max_slippage_bps: None,
+    };
+    PlaceOrder::new(Owner::Account(account), order, OrderNames::default())
+}
+
+fn resting_market(number: u64) -> MarketInfo {
+    let outcomes = ["Yes", "No"]
+        .map(|label| Outcome { label: label.into(), token_id: format!("{label}{number}").into() });
+    MarketInfo::bare(&format!("0x{number:064x}"), outcomes)
 }
 
 /// The market of the orders, each of which takes two levels of its book.

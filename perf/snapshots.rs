@@ -79,7 +79,7 @@ pub(crate) fn run(
 ) -> anyhow::Result<Figures> {
     let prepared = setup.scratch.0.join("prepared");
     let (accounts, trades) = (arguments.prepared_accounts, arguments.prepared_orders);
-    prepared::write(&prepared, Contents { accounts, has_keys: false, trades })?;
+    prepared::write(&prepared, Contents { accounts, has_keys: false, trades, resting: 0 })?;
     prepared::take_snapshot(&prepared)?;
     eprintln!("prepared {accounts} accounts and {trades} orders");
     let highest = match highest {

@@ -29,7 +29,7 @@ pub struct Metrics {
     responses: [Counter; 5],
     /// Orders filled when they were placed.
     pub orders_filled: Counter,
-    /// Orders that came to rest when they were placed.
+    /// Orders that rested when they were placed.
     pub orders_rested: Counter,
     /// Orders that had to fill at once and filled nothing.
     pub orders_killed: Counter,
@@ -110,7 +110,7 @@ pub struct Gauges {
     pub execution_sockets: usize,
     /// Fills sent to execution sockets.
     pub fill_frames: u64,
-    /// Times an execution socket was told that fills are no longer kept.
+    /// Gaps sent to execution sockets: fills that they asked for are no longer kept.
     pub gap_frames: u64,
     /// Known markets.
     pub markets: usize,
@@ -192,7 +192,7 @@ impl Metrics {
             ("orders_filled_total", "Orders filled when they were placed.", &self.orders_filled),
             (
                 "orders_rested_total",
-                "Orders that came to rest when they were placed.",
+                "Orders that rested when they were placed.",
                 &self.orders_rested,
             ),
             (

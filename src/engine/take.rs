@@ -1,5 +1,5 @@
-//! What an order takes of the book: the ordered checks, the walk, and whether the rest rests or
-//! ends.
+//! What an order takes of the book: the ordered checks, the walk, and whether what is left rests
+//! or ends.
 
 use super::account::Holdings;
 use super::command::TradeOrder;
