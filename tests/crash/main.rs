@@ -8,11 +8,16 @@
 //! Killing a process does not test the disk, because the kernel keeps what was written. So `trace`
 //! watches the server's system calls: each answer must leave after the sync that covers it.
 //!
-//! By default only a few rounds run. `PAPERBOURSE_CRASH_ROUNDS=200` runs more;
+//! Meanwhile clients of the execution socket lose their connections: what they receive must be what
+//! the accounts did, each fill once.
+//!
+//! By default only a few rounds run. `PAPERBOURSE_CRASH_ROUNDS=200` runs more, and
+//! `PAPERBOURSE_RECONNECTS=200` makes more connections of each follower of executions;
 //! `PAPERBOURSE_CRASH_SEED` repeats the requests and kill times of a run, but not how threads and
 //! disk interleave.
 
 mod books;
+mod executions;
 mod load;
 mod random;
 mod resting;

@@ -228,35 +228,17 @@ impl RestingBooks {
             connection.done(&Request::get(path).key(&self.trader.key)).json()
         };
         for _ in 0..READINGS_MAX {
-            let before = self.rows(connection);
+            let before = order_rows(&self.trader, connection);
             let balance = get(connection, "/v1/account/balance");
             let positions = get(connection, "/v1/account/positions");
             // An order only ever changes forwards.
-            if before == self.rows(connection)
+            if before == order_rows(&self.trader, connection)
                 && let Some(rows) = before
             {
                 return (rows, balance, positions);
             }
         }
         panic!("the orders change all the time");
-    }
-
-    /// All orders by id; `None` if they changed while the pages were read.
-    fn rows(&self, connection: &mut Connection) -> Option<BTreeMap<u64, Value>> {
-        let mut rows = BTreeMap::new();
-        for page in 0.. {
-            let path = format!("/v1/orders?limit={ROWS_PER_PAGE}&offset={}", page * ROWS_PER_PAGE);
-            let answer = connection.done(&Request::get(path).key(&self.trader.key)).json();
-            for row in answer["orders"].as_array().expect("a list") {
-                if rows.insert(id(&row["order_id"]), row.clone()).is_some() {
-                    return None;
-                }
-            }
-            if answer["has_more"] == false {
-                break;
-            }
-        }
-        Some(rows)
     }
 
     /// An order ends as the answers said, and only for a reason.
@@ -282,6 +264,27 @@ impl RestingBooks {
         let is_killed = is_cancelled && row["cancelled_reason"] == "fak_not_filled";
         assert!(!is_cancelled || is_killed || is_by_user && is_asked, "ended by itself: {row}");
     }
+}
+
+/// All orders of a trader by id; `None` if they changed while the pages were read.
+pub(crate) fn order_rows(
+    trader: &Trader,
+    connection: &mut Connection,
+) -> Option<BTreeMap<u64, Value>> {
+    let mut rows = BTreeMap::new();
+    for page in 0.. {
+        let path = format!("/v1/orders?limit={ROWS_PER_PAGE}&offset={}", page * ROWS_PER_PAGE);
+        let answer = connection.done(&Request::get(path).key(&trader.key)).json();
+        for row in answer["orders"].as_array().expect("a list") {
+            if rows.insert(id(&row["order_id"]), row.clone()).is_some() {
+                return None;
+            }
+        }
+        if answer["has_more"] == false {
+            break;
+        }
+    }
+    Some(rows)
 }
 
 /// An order is what its first answer said, and has at least filled as much.

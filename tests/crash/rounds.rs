@@ -1,6 +1,8 @@
 //! Round after round: load, a kill, a restart, and a comparison with the clients' books.
 
+use std::fmt::Display;
 use std::path::Path;
+use std::str::FromStr;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -72,15 +74,8 @@ struct Run {
 
 #[test]
 fn acknowledged_writes_survive_kills() {
-    let number = |name: &str| {
-        std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|e| panic!("{name}: {e}")))
-    };
-    let rounds = number("PAPERBOURSE_CRASH_ROUNDS")
-        .map_or(ROUNDS_DEFAULT, |rounds: u64| usize::try_from(rounds).expect("a number of rounds"));
-    let seed = number("PAPERBOURSE_CRASH_SEED").unwrap_or_else(|| {
-        u64::try_from(paperbourse::ids::Timestamp::now().nanos()).expect("after 1970")
-    });
-    eprintln!("PAPERBOURSE_CRASH_SEED={seed}");
+    let rounds = number("PAPERBOURSE_CRASH_ROUNDS").unwrap_or(ROUNDS_DEFAULT);
+    let seed = seed();
     let data = tempfile::tempdir().unwrap();
     let mut run = Run {
         random: Random::new(seed),
@@ -101,6 +96,21 @@ fn acknowledged_writes_survive_kills() {
     assert!(run.totals.fills > rounds, "almost nothing was traded");
     assert!(run.totals.resting.filled_later > 0, "nothing that rested was filled");
     assert!(run.totals.resting.cancelled > rounds, "almost nothing was cancelled");
+}
+
+/// A number from the environment.
+pub(crate) fn number<T: FromStr<Err: Display>>(name: &str) -> Option<T> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|error| panic!("{name}: {error}")))
+}
+
+/// The seed of a run, which is printed so that the run can be repeated.
+pub(crate) fn seed() -> u64 {
+    let seed = number("PAPERBOURSE_CRASH_SEED").unwrap_or_else(|| {
+        u64::try_from(paperbourse::ids::Timestamp::now().nanos()).expect("after 1970")
+    });
+    eprintln!("PAPERBOURSE_CRASH_SEED={seed}");
+    seed
 }
 
 impl Run {
@@ -236,7 +246,7 @@ impl Run {
 }
 
 /// The markets without an end. The others may resolve, and the books know nothing of payouts.
-fn lasting_markets(connection: &mut Connection) -> Vec<String> {
+pub(crate) fn lasting_markets(connection: &mut Connection) -> Vec<String> {
     let mut get = |path: &str| connection.done(&Request::get(path)).json();
     let list = get("/v1/markets?limit=200");
     let ids = list.as_array().expect("a list").iter().map(|market| &market["condition_id"]);
@@ -260,7 +270,7 @@ fn await_snapshot(data: &Path) {
 }
 
 /// Waits without giving up the processor, because a sleep would round the delay up.
-fn spin(delay: Duration) {
+pub(crate) fn spin(delay: Duration) {
     let started = Instant::now();
     while started.elapsed() < delay {
         std::hint::spin_loop();

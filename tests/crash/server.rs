@@ -18,7 +18,12 @@ const SEGMENT_BYTES: u64 = 1 << 20;
 
 /// Starts the server and waits until it is ready.
 pub(crate) fn start(data: &Path) -> ServerProcess {
-    Process::spawn(&mut command(data, &[])).ready()
+    start_with(data, &[])
+}
+
+/// The same, with these additional flags.
+pub(crate) fn start_with(data: &Path, flags: &[&str]) -> ServerProcess {
+    Process::spawn(command(data, &[]).args(flags)).ready()
 }
 
 /// Starts the server under a wrapper command that reports on standard error. The report is complete
@@ -51,8 +56,8 @@ fn command(data: &Path, wrapper: &[&str]) -> Command {
         .args(["serve", "--listen", "127.0.0.1:0", "--venue", "simulated"])
         // The faster the books move, the more resting orders fill.
         .args(["--venue-speed", "30"])
-        .args(["--tier", "free=unlimited/unlimited/2/5", "--address-limits", "off"])
-        .args(["--key-rate", "unlimited"])
+        .args(["--tier", "free=unlimited/unlimited/20/5", "--address-limits", "off"])
+        .args(["--key-rate", "unlimited", "--socket-rate", "unlimited"])
         .args(["--journal-segment-bytes", &SEGMENT_BYTES.to_string()])
         // Each full segment triggers a snapshot at full speed, so some finish before the kill.
         .args(["--snapshot-bytes", "1", "--snapshot-cpu", "100"])

@@ -9,7 +9,7 @@ use super::expect::Kind::{Decimal, Integer, Text, Time};
 use super::expect::{check_error, check_fields};
 use super::recording::{self, PLAIN};
 use super::server::{Server, shared};
-use super::socket::{Frame, Socket, upgrade};
+use paperbourse_test_support::socket::{Frame, Socket, upgrade};
 
 const PATH: &str = "/v1/ws/executions";
 
@@ -130,7 +130,7 @@ fn credentials_and_caps_are_those_of_the_price_socket() {
     let trades = account.new_key(&json!({"permissions": ["trade"]}));
     let revoked = account.new_key(&json!({}));
     let revoked_key = revoked["raw_key"].as_str().unwrap();
-    let first_frame = |request| Socket::open(shared(), &request).unwrap().next();
+    let first_frame = |request| Socket::open(shared(), &request).unwrap().next_frame();
     for request in [
         upgrade(PATH),
         upgrade(PATH).key(trades["raw_key"].as_str().unwrap()),

@@ -11,7 +11,7 @@ use super::expect::Kind::{Flag, Integer, List, Null, Text, Time};
 use super::expect::{check_error, check_fields, check_invalid};
 use super::records::check_new_key;
 use super::server::{Account, Server, shared};
-use super::socket::{Socket, upgrade};
+use paperbourse_test_support::socket::{Socket, upgrade};
 
 fn raw(key: &Value) -> &str {
     key["raw_key"].as_str().unwrap()

@@ -9,7 +9,7 @@ use super::expect::Kind::{Object, Text, Time};
 use super::expect::{check_error, check_fields, check_invalid};
 use super::recording::{PLAIN, buy};
 use super::server::{Server, shared};
-use super::socket::Socket;
+use paperbourse_test_support::socket::Socket;
 
 #[test]
 fn health_has_its_fields() {

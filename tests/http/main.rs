@@ -33,7 +33,6 @@ mod records;
 mod secrets;
 mod server;
 mod snapshots;
-mod socket;
 mod sockets;
 mod trade_fields;
 mod trades;

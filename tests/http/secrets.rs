@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use super::recording;
 use super::server::printed_token;
-use super::socket::upgrade;
+use paperbourse_test_support::socket::upgrade;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_paperbourse");
 const SHARED_SECRET: &str = "a-secret-of-the-house-that-no-one-may-see";

@@ -73,6 +73,12 @@ impl Shared {
     }
 }
 
+impl From<&Server> for SocketAddr {
+    fn from(server: &Server) -> Self {
+        server.address
+    }
+}
+
 impl Server {
     /// A server that plays the recording of these tests.
     pub(crate) fn start(flags: &[&str]) -> Self {

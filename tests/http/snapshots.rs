@@ -182,8 +182,8 @@ fn markets() {
 #[test]
 fn socket() {
     let account = shared().account();
-    let request = super::socket::upgrade("/v1/ws/prices").key(&account.key);
-    let mut socket = super::socket::Socket::open(shared(), &request).unwrap();
+    let request = paperbourse_test_support::socket::upgrade("/v1/ws/prices").key(&account.key);
+    let mut socket = paperbourse_test_support::socket::Socket::open(shared(), &request).unwrap();
     let mut frames = vec![socket.text()];
     socket.subscribe(&["0xnone", PLAIN]);
     frames.extend((0..3).map(|_| socket.text()));

@@ -10,7 +10,7 @@ use super::expect::Kind::{Decimal, Flag, Integer, List, Object, Text, Time};
 use super::expect::{check_error, check_fields};
 use super::recording::{DEEP, PLAIN, other};
 use super::server::{Account, Server, shared};
-use super::socket::{BINARY, Frame, PING, Socket, TEXT, TEXT_BEGINS, upgrade};
+use paperbourse_test_support::socket::{BINARY, Frame, PING, Socket, TEXT, TEXT_BEGINS, upgrade};
 
 const PATH: &str = "/v1/ws/prices";
 
@@ -22,7 +22,7 @@ fn ws_token(account: &Account<'_>, key: &str) -> String {
 
 /// Opens a socket with any credential, and returns the first frame.
 fn first_frame(request: &Request) -> Frame {
-    Socket::open(shared(), request).unwrap().next()
+    Socket::open(shared(), request).unwrap().next_frame()
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn a_subscription_is_acknowledged_and_priced_at_once() {
     check_fields(&pong, &[("type", Text), ("ts", Integer)]);
     assert_eq!(pong["type"], "pong");
     socket.send(PING, b"payload");
-    assert_eq!(socket.next(), Frame::Pong(b"payload".to_vec()));
+    assert_eq!(socket.next_frame(), Frame::Pong(b"payload".to_vec()));
 }
 
 #[test]

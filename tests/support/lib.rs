@@ -1,5 +1,5 @@
-//! Code shared by the server's tests and the load generator: an HTTP/1.1 client that works on the
-//! bytes of the wire, and the server as a process.
+//! Code shared by the server's tests and the load generator: an HTTP/1.1 and WebSocket client that
+//! works on the bytes of the wire, and the server as a process.
 //!
 //! It does not use the server's code, so that neither side can hide a mistake of the other.
 
@@ -10,6 +10,7 @@ pub mod head;
 pub mod process;
 mod request;
 mod response;
+pub mod socket;
 
 pub use connection::{Client, Connection, PATIENCE};
 pub use request::Request;

@@ -1,38 +1,45 @@
 //! A small WebSocket client that shows every frame, and can send bad ones.
 
-use std::io::{BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::{self, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 
-use paperbourse_test_support::{Request, Response};
 use serde_json::{Value, json};
 
-use super::server::Server;
+use crate::{Connection, Request, Response};
 
 /// A received frame.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Frame {
+pub enum Frame {
+    /// A text message, which is JSON.
     Text(Value),
+    /// The end, with its code.
     Close(u16),
+    /// The server wants to know whether the client is there.
     Ping,
+    /// The answer to a ping.
     Pong(Vec<u8>),
     /// The stream ended without a close frame.
     End,
 }
 
 /// The first byte of a frame with a whole text message.
-pub(crate) const TEXT: u8 = 0x81;
+pub const TEXT: u8 = 0x81;
 /// The first byte of a frame with the first part of a text message.
-pub(crate) const TEXT_BEGINS: u8 = 0x01;
-pub(crate) const BINARY: u8 = 0x82;
-pub(crate) const CLOSE: u8 = 0x88;
-pub(crate) const PING: u8 = 0x89;
+pub const TEXT_BEGINS: u8 = 0x01;
+/// The first byte of a frame with bytes.
+pub const BINARY: u8 = 0x82;
+/// The first byte of a close frame.
+pub const CLOSE: u8 = 0x88;
+/// The first byte of a ping.
+pub const PING: u8 = 0x89;
 
-pub(crate) struct Socket {
+/// An open socket.
+pub struct Socket {
     stream: BufReader<TcpStream>,
 }
 
 /// An upgrade request without a credential.
-pub(crate) fn upgrade(path: &str) -> Request {
+pub fn upgrade(path: &str) -> Request {
     Request::get(path)
         .header("upgrade", "websocket")
         .header("connection", "Upgrade")
@@ -42,37 +49,48 @@ pub(crate) fn upgrade(path: &str) -> Request {
 
 impl Socket {
     /// Sends the request. Returns the response as an error if it is no upgrade.
-    pub(crate) fn open(server: &Server, request: &Request) -> Result<Self, Response> {
-        let mut connection = server.connect();
-        let response = connection.send(request);
+    #[track_caller]
+    pub fn open(address: impl Into<SocketAddr>, request: &Request) -> Result<Self, Response> {
+        Self::try_open(address, request).unwrap()
+    }
+
+    /// The same at a server that may be gone.
+    pub fn try_open(
+        address: impl Into<SocketAddr>,
+        request: &Request,
+    ) -> io::Result<Result<Self, Response>> {
+        let mut connection = Connection::try_open(address.into())?;
+        let response = connection.try_send(request)?;
         if response.status != 101 {
-            return Err(response);
+            return Ok(Err(response));
         }
         // The answer that RFC 6455 computes for this key.
         assert_eq!(response.header("sec-websocket-accept"), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
-        Ok(Self { stream: connection.into_stream() })
+        Ok(Ok(Self { stream: connection.into_stream() }))
     }
 
     /// Opens a price socket and reads its first frame.
     #[track_caller]
-    pub(crate) fn prices(server: &Server, key: &str) -> Self {
-        let mut socket = Self::open(server, &upgrade("/v1/ws/prices").key(key)).unwrap();
+    pub fn prices(address: impl Into<SocketAddr>, key: &str) -> Self {
+        let mut socket = Self::open(address, &upgrade("/v1/ws/prices").key(key)).unwrap();
         let hello = socket.text();
         assert_eq!(hello["type"], "connected", "{hello}");
         socket
     }
 
-    pub(crate) fn say(&mut self, message: &Value) {
+    /// Sends a text message.
+    pub fn say(&mut self, message: &Value) {
         self.send(TEXT, message.to_string().as_bytes());
     }
 
-    pub(crate) fn subscribe(&mut self, markets: &[impl AsRef<str>]) {
+    /// Asks for the prices of these markets.
+    pub fn subscribe(&mut self, markets: &[impl AsRef<str>]) {
         let markets: Vec<&str> = markets.iter().map(AsRef::as_ref).collect();
         self.say(&json!({"action": "subscribe", "markets": markets}));
     }
 
     /// Sends a frame with this first byte, masked as clients must.
-    pub(crate) fn send(&mut self, first: u8, payload: &[u8]) {
+    pub fn send(&mut self, first: u8, payload: &[u8]) {
         let mut frame = vec![first];
         match (u8::try_from(payload.len()), u16::try_from(payload.len())) {
             (Ok(length @ ..0x7e), _) => frame.push(0x80 | length),
@@ -92,39 +110,41 @@ impl Socket {
         let _ = self.stream.get_mut().write_all(&frame);
     }
 
-    /// The next frame of any kind.
-    pub(crate) fn next(&mut self) -> Frame {
-        let mut head = [0; 2];
-        if self.stream.read_exact(&mut head).is_err() {
-            return Frame::End;
-        }
-        assert_eq!(head[1] & 0x80, 0, "a server does not mask");
-        let length = match head[1] {
-            126 => u64::from(u16::from_be_bytes(self.bytes())),
-            127 => u64::from_be_bytes(self.bytes()),
+    /// The next frame of any kind. A frame of which a part is missing counts as the end.
+    #[track_caller]
+    pub fn next_frame(&mut self) -> Frame {
+        self.try_next().unwrap_or(Frame::End)
+    }
+
+    fn try_next(&mut self) -> io::Result<Frame> {
+        let [first, length] = self.bytes()?;
+        assert_eq!(length & 0x80, 0, "a server does not mask");
+        let length = match length {
+            126 => u64::from(u16::from_be_bytes(self.bytes()?)),
+            127 => u64::from_be_bytes(self.bytes()?),
             length => length.into(),
         };
         let mut payload = vec![0; usize::try_from(length).unwrap()];
-        self.stream.read_exact(&mut payload).unwrap();
-        match head[0] {
+        self.stream.read_exact(&mut payload)?;
+        Ok(match first {
             TEXT => Frame::Text(serde_json::from_slice(&payload).unwrap()),
             CLOSE => Frame::Close(u16::from_be_bytes([payload[0], payload[1]])),
             PING => Frame::Ping,
             0x8a => Frame::Pong(payload),
             first => panic!("a frame that no server sends: {first:#x}"),
-        }
+        })
     }
 
-    fn bytes<const N: usize>(&mut self) -> [u8; N] {
+    fn bytes<const N: usize>(&mut self) -> io::Result<[u8; N]> {
         let mut bytes = [0; N];
-        self.stream.read_exact(&mut bytes).unwrap();
-        bytes
+        self.stream.read_exact(&mut bytes)?;
+        Ok(bytes)
     }
 
     /// The next text frame.
     #[track_caller]
-    pub(crate) fn text(&mut self) -> Value {
-        match self.next() {
+    pub fn text(&mut self) -> Value {
+        match self.next_frame() {
             Frame::Text(value) => value,
             other => panic!("a text frame: {other:?}"),
         }
@@ -132,14 +152,14 @@ impl Socket {
 
     /// Closes the socket with a handshake, after which the server has freed its slot.
     #[track_caller]
-    pub(crate) fn end(mut self) {
+    pub fn end(mut self) {
         self.send(CLOSE, &1000_u16.to_be_bytes());
         assert_eq!(self.close_code(), 1000);
     }
 
     /// The next text frame of this type; skips others.
     #[track_caller]
-    pub(crate) fn text_of(&mut self, kind: &str) -> Value {
+    pub fn text_of(&mut self, kind: &str) -> Value {
         loop {
             let value = self.text();
             if value["type"] == kind {
@@ -150,9 +170,9 @@ impl Socket {
 
     /// The code of the server's close frame; skips other frames before it.
     #[track_caller]
-    pub(crate) fn close_code(&mut self) -> u16 {
+    pub fn close_code(&mut self) -> u16 {
         loop {
-            match self.next() {
+            match self.next_frame() {
                 Frame::Close(code) => return code,
                 Frame::Text(_) | Frame::Ping | Frame::Pong(_) => {}
                 Frame::End => panic!("a close frame"),
