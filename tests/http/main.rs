@@ -25,6 +25,7 @@ mod lifecycle;
 mod limits;
 mod malformed;
 mod markets;
+mod once;
 mod order_of_checks;
 mod orders;
 mod placing;
