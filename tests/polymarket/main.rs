@@ -10,6 +10,7 @@ mod delays;
 mod follows;
 mod listings;
 mod misbehaves;
+mod races;
 mod recordings;
 mod served;
 mod standin;

@@ -1,5 +1,6 @@
 //! The whole program, following the stand-in: a bot trades over HTTP.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -35,7 +36,21 @@ pub(crate) struct Served {
 impl Served {
     /// Follows two markets of this venue, with an account that may trade.
     fn start(venue: &StandIn) -> Self {
-        Self::run(|command| Self::follow(command, venue, &["--venue-markets", "2"]))
+        Self::start_with(venue, &[])
+    }
+
+    /// The same, with these additional flags.
+    pub(crate) fn start_with(venue: &StandIn, flags: &[&str]) -> Self {
+        let flags = [&["--venue-markets", "2"], flags].concat();
+        Self::run(|command| Self::follow(command, venue, &flags))
+    }
+
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.server.address
+    }
+
+    pub(crate) fn key(&self) -> &str {
+        &self.key
     }
 
     fn follow<'a>(command: &'a mut Command, venue: &StandIn, wanted: &[&str]) -> &'a mut Command {
@@ -115,6 +130,11 @@ impl Served {
         self.send(&Request::post("/trade", &order).key(&self.key))
     }
 
+    /// Whether every book is the venue's current one.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.get("/v1/health/ready").1["status"] == "ok"
+    }
+
     pub(crate) fn until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
         let started = Instant::now();
         while !condition(self) {
@@ -138,10 +158,9 @@ pub(crate) fn fill_price((status, filled): &(u16, Value)) -> i64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bot_is_filled_at_the_venues_price_or_not_at_all() {
     let venue = StandIn::start(World::invented(2), Options::default()).await;
-    let health = |served: &Served| served.get("/v1/health/ready").1["status"].clone();
     let played = tokio::task::spawn_blocking(move || {
         let served = Served::start(&venue);
-        served.until("books", |it| health(it) == "ok");
+        served.until("books", Served::is_fresh);
         assert_eq!(fill_price(&served.buy()), best_ask(&venue));
         // The best ask is gone: the bot gets the next one, never the old one.
         let asks = venue.published(&token_id(0, 0)).pop().unwrap().asks;
@@ -157,13 +176,13 @@ async fn a_bot_is_filled_at_the_venues_price_or_not_at_all() {
         let (status, error) = served.buy();
         assert_eq!((status, &error["error"]), (503, &json!("VENUE_UNAVAILABLE")));
         assert!(frozen.elapsed() < FRESH + FRESH / 2, "{:?}", frozen.elapsed());
-        served.until("degraded", |it| health(it) == "degraded");
+        served.until("degraded", |it| it.get("/v1/health/ready").1["status"] == "degraded");
         let (status, _) = served.get("/v1/health/ready?strict=true");
         assert_eq!(status, 503);
 
         venue.behave_at(Endpoint::Books);
         venue.misbehave(Which::Open, Fault::Drop);
-        served.until("recovered", |it| health(it) == "ok");
+        served.until("recovered", Served::is_fresh);
         served.until("fills", |it| it.buy().0 == 200);
         assert_eq!(fill_price(&served.buy()), best_ask(&venue));
         assert_eq!(best_ask(&venue), micros(&asks[2].0));
