@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -114,49 +114,89 @@ pub(crate) struct SyncTimes {
     pub(crate) open_loop: [f64; 3],
 }
 
+/// A file on the disk under test, removed on drop.
+struct SyncFile {
+    path: PathBuf,
+    file: File,
+    offset: u64,
+}
+
+impl SyncFile {
+    const LENGTH: u64 = 1 << 20;
+
+    fn make(folder: &Path) -> anyhow::Result<Self> {
+        let path = folder.join("sync-probe");
+        let file =
+            File::create(&path).with_context(|| format!("failed to make {}", path.display()))?;
+        let file = Self { path, file, offset: 0 };
+        file.file.write_all_at(&vec![0; usize::try_from(Self::LENGTH)?], 0)?;
+        file.file.sync_all()?;
+        Ok(file)
+    }
+
+    fn sync(&mut self) -> std::io::Result<()> {
+        self.offset = (self.offset + SYNC_BYTES as u64) % Self::LENGTH;
+        self.file.write_all_at(&[7; SYNC_BYTES], self.offset)?;
+        self.file.sync_data()
+    }
+}
+
+impl Drop for SyncFile {
+    fn drop(&mut self) {
+        // A leftover file is removed with the scratch folder.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
 /// Measures the disk alone: consecutive syncs, and then an open loop for this long.
 pub(crate) fn sync_times(folder: &Path, open_loop: Duration) -> anyhow::Result<SyncTimes> {
-    let path = folder.join("sync-probe");
-    let file = File::create(&path).with_context(|| format!("failed to make {}", path.display()))?;
-    let blank = vec![0; 1 << 20];
-    file.write_all_at(&blank, 0)?;
-    file.sync_all()?;
-    let mut offset = 0;
-    let mut sync = || {
-        offset = (offset + SYNC_BYTES as u64) % blank.len() as u64;
-        file.write_all_at(&[7; SYNC_BYTES], offset)?;
-        file.sync_data()
-    };
+    let mut file = SyncFile::make(folder)?;
+    let mut taken_ns = Histogram::<u64>::new(3)?;
+    let all_began = Instant::now();
+    while taken_ns.len() < SYNC_COUNT && all_began.elapsed() < SYNCS_MAX {
+        let began = Instant::now();
+        file.sync()?;
+        taken_ns.record(u64::try_from(began.elapsed().as_nanos())?)?;
+    }
+    let interval = all_began.elapsed() / u32::try_from(taken_ns.len())? * 2;
     let quantile_us = |taken_ns: &Histogram<u64>, quantile| {
         #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
         let nanos = taken_ns.value_at_quantile(quantile) as f64;
         nanos / 1e3
     };
-    let mut taken_ns = Histogram::<u64>::new(3)?;
-    let all_began = Instant::now();
-    while taken_ns.len() < SYNC_COUNT && all_began.elapsed() < SYNCS_MAX {
-        let began = Instant::now();
-        sync()?;
-        taken_ns.record(u64::try_from(began.elapsed().as_nanos())?)?;
-    }
-    let interval = all_began.elapsed() / u32::try_from(taken_ns.len())? * 2;
     let [p50, p99] = [0.5, 0.99].map(|quantile| quantile_us(&taken_ns, quantile));
-    taken_ns.reset();
-    let began = Instant::now();
-    let mut due = began;
-    while due < began + open_loop {
+    let taken_ns = paced_syncs(&mut file, interval, Instant::now() + open_loop)?;
+    let open_loop = [0.5, 0.99, 0.999].map(|quantile| quantile_us(&taken_ns, quantile));
+    Ok(SyncTimes { p50, p99, open_loop })
+}
+
+/// Measures syncs at a fixed rate, in nanoseconds.
+pub(crate) fn sync_delays_ns(
+    folder: &Path,
+    interval: Duration,
+    duration: Duration,
+) -> anyhow::Result<Histogram<u64>> {
+    paced_syncs(&mut SyncFile::make(folder)?, interval, Instant::now() + duration)
+}
+
+fn paced_syncs(
+    file: &mut SyncFile,
+    interval: Duration,
+    end: Instant,
+) -> anyhow::Result<Histogram<u64>> {
+    let mut taken_ns = Histogram::new(3)?;
+    let mut due = Instant::now();
+    while due < end {
         // A sync counts from when it was due only if the previous one took too long: oversleeping
         // is not the disk's fault.
         let is_late = Instant::now() >= due;
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         let from = if is_late { due } else { Instant::now() };
-        sync()?;
+        file.sync()?;
         taken_ns.record(u64::try_from(from.elapsed().as_nanos())?)?;
         due += interval;
     }
-    fs::remove_file(&path)?;
-    let open_loop = [0.5, 0.99, 0.999].map(|quantile| quantile_us(&taken_ns, quantile));
-    Ok(SyncTimes { p50, p99, open_loop })
+    Ok(taken_ns)
 }
 
 /// The type of the filesystem that holds this folder; an error if it is in memory, where a sync

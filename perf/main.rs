@@ -10,6 +10,7 @@ mod canned;
 mod client;
 mod closed;
 mod engine;
+mod executions;
 mod growth;
 mod load;
 mod machine;
@@ -69,7 +70,9 @@ enum Command {
     Subscribers(One<subscribers::SubscriberArgs>),
     /// Measure the live venue under load: many tokens, many messages a second
     Venue(One<venue::VenueArgs>),
-    /// Play the venue; `venue` starts this in a separate process
+    /// Measure the delay from a change of the venue's book to the frame of the fill that it causes
+    Executions(One<executions::ExecutionArgs>),
+    /// Play the venue; others start this in a separate process
     #[command(hide = true)]
     StandIn(venue::stand_in::StandInArgs),
 }
@@ -102,6 +105,9 @@ fn main() -> anyhow::Result<()> {
         }
         Command::Venue(One { setup, own }) => {
             measure(&setup, |setup| Ok(venue::run(setup, &own)?.part()))
+        }
+        Command::Executions(One { setup, own }) => {
+            measure(&setup, |setup| Ok(executions::run(setup, &own)?.part()))
         }
         Command::StandIn(arguments) => venue::stand_in::run(&arguments),
     }

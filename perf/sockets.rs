@@ -15,8 +15,11 @@ use tokio::task::LocalSet;
 
 use crate::setup::Target;
 
+/// The price socket.
+const PATH: &str = "/v1/ws/prices";
+
 /// How long all sockets together may take to subscribe.
-const OPEN_SECONDS_MAX: u64 = 30;
+pub(crate) const OPEN_SECONDS_MAX: u64 = 30;
 
 /// The highest recorded delay.
 const DELAY_MS_MAX: u64 = 60_000;
@@ -121,11 +124,18 @@ impl Sockets {
                 let (failed, mut failures) = tokio::sync::mpsc::channel(1);
                 for (index, subscribe) in subscriptions.iter().enumerate() {
                     let key = &keys[index % keys.len()];
-                    let socket = Socket::open(address, key, subscribe).await;
-                    let socket = socket.with_context(|| format!("socket {index} of {count}"))?;
+                    let socket = Socket::open(address, PATH, key).await;
+                    let mut socket =
+                        socket.with_context(|| format!("socket {index} of {count}"))?;
+                    socket.stream.write_all(subscribe).await?;
                     let (failed, shared) = (failed.clone(), shared.clone());
                     tokio::task::spawn_local(async move {
-                        let Err(error) = socket.receive(&shared).await;
+                        let count = |text: &[u8], byte_count, now_ns: u64| {
+                            let mut counts = shared.lock();
+                            counts.byte_count += byte_count;
+                            counts.count(text, now_ns / 1_000_000);
+                        };
+                        let Err(error) = socket.receive(count).await;
                         // Only the first failure is reported.
                         let _ = failed.try_send(error);
                     });
@@ -174,18 +184,19 @@ impl Sockets {
     }
 }
 
-/// One subscribed socket.
-struct Socket {
+/// An open socket.
+pub(crate) struct Socket {
     stream: TcpStream,
     received: BytesMut,
 }
 
 impl Socket {
-    async fn open(address: SocketAddr, key: &str, subscribe: &[u8]) -> anyhow::Result<Self> {
+    /// Connects and upgrades.
+    pub(crate) async fn open(address: SocketAddr, path: &str, key: &str) -> anyhow::Result<Self> {
         let mut stream = TcpStream::connect(address).await.context("failed to connect")?;
         stream.set_nodelay(true)?;
         let request = format!(
-            "GET /v1/ws/prices HTTP/1.1\r\nHost: {address}\r\nX-API-Key: {key}\r\nConnection: \
+            "GET {path} HTTP/1.1\r\nHost: {address}\r\nX-API-Key: {key}\r\nConnection: \
              Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: \
              cGFwZXJib3Vyc2UtMTIzNA==\r\n\r\n"
         );
@@ -200,27 +211,23 @@ impl Socket {
         let head = received.split_to(head_byte_count);
         let text = String::from_utf8_lossy(&head);
         ensure!(text.starts_with("HTTP/1.1 101 "), "the server did not upgrade: {text}");
-        stream.write_all(subscribe).await?;
         Ok(Self { stream, received })
     }
 
-    /// Counts received frames until the socket fails.
-    async fn receive(
+    /// Passes on the text of each message, the bytes of its frame and the time until the socket
+    /// fails.
+    pub(crate) async fn receive(
         self,
-        counts: &Mutex<Counts>,
+        mut take: impl FnMut(&[u8], u64, u64),
     ) -> Result<std::convert::Infallible, anyhow::Error> {
         let Self { mut stream, mut received } = self;
         loop {
-            let now_ms = now_ms();
+            let now_ns = now_ns();
             while let Some(frame) = Frame::parse(&received) {
                 let byte_count = frame.head_byte_count + frame.payload_byte_count;
                 let payload = &received[frame.head_byte_count..byte_count];
                 match frame.first {
-                    TEXT => {
-                        let mut counts = counts.lock();
-                        counts.byte_count += byte_count as u64;
-                        counts.count(payload, now_ms);
-                    }
+                    TEXT => take(payload, byte_count as u64, now_ns),
                     PING => stream.write_all(&masked(PONG, payload)).await?,
                     CLOSE => bail!("closed: {}", String::from_utf8_lossy(payload)),
                     other => bail!("unexpected frame type {other:#x}"),
@@ -285,9 +292,10 @@ fn updated_ms(text: &[u8]) -> Option<u64> {
     u64::try_from(time.as_millisecond()).ok()
 }
 
-fn now_ms() -> u64 {
+/// The time since 1970, which processes can compare.
+pub(crate) fn now_ns() -> u64 {
     let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
+    u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

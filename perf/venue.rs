@@ -2,7 +2,7 @@
 //! time. The venue is the tests' stand-in, in a separate process.
 
 mod compare;
-mod metrics;
+pub(crate) mod metrics;
 mod readers;
 pub(crate) mod stand_in;
 
@@ -21,7 +21,7 @@ use crate::server::{Kind, Server};
 use crate::setup::{Setup, Target};
 use crate::sockets::{Sockets, Stamp};
 use crate::spread::Spread;
-use metrics::Page;
+use metrics::{PUBLISHED, Page};
 use readers::Readers;
 use stand_in::StandInProcess;
 
@@ -35,7 +35,7 @@ const LIVE_PATIENCE: Duration = Duration::from_mins(2);
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The server's counts may be this old.
-const METRICS_AGE_MAX: Duration = Duration::from_millis(500);
+pub(crate) const METRICS_AGE_MAX: Duration = Duration::from_millis(500);
 
 /// Memory growth is measured from this time on, when it has settled.
 const SETTLED_AFTER: Duration = Duration::from_mins(1);
@@ -123,14 +123,16 @@ pub(crate) fn run(setup: &Setup, arguments: &VenueArgs) -> anyhow::Result<Figure
 }
 
 /// A server that follows the stand-in, with every book live.
-struct Followed {
-    venue: StandInProcess,
-    server: Server,
-    markets: Vec<String>,
+pub(crate) struct Followed {
+    pub(crate) venue: StandInProcess,
+    pub(crate) server: Server,
+    /// The condition ids.
+    pub(crate) markets: Vec<String>,
 }
 
 impl Followed {
-    fn start(setup: &Setup, name: &str, tokens: u32) -> anyhow::Result<Self> {
+    /// Starts both, with the server's data in a scratch folder of this name.
+    pub(crate) fn start(setup: &Setup, name: &str, tokens: u32) -> anyhow::Result<Self> {
         let market_count = usize::try_from(tokens / 2)?;
         let venue = StandInProcess::start(market_count)?;
         let folder = setup.scratch.0.join(name);
@@ -158,7 +160,8 @@ impl Followed {
         Ok(followed)
     }
 
-    fn page(&self) -> anyhow::Result<Page> {
+    /// The server's metrics.
+    pub(crate) fn page(&self) -> anyhow::Result<Page> {
         Page::get(self.server.admin_address.context("the server has an admin listener")?)
     }
 
@@ -236,7 +239,7 @@ fn measure(
     let a_second = |count: u64| count as f64 / pace.elapsed.as_secs_f64();
     let [server_cpu, stand_in_cpu, generator_cpu] =
         std::array::from_fn(|index| (cpu_after[index] - cpu_before[index]) / elapsed);
-    let delays = page.delays()?.since(&page_before.delays()?);
+    let delays = page.delays(PUBLISHED)?.since(&page_before.delays(PUBLISHED)?);
     let sample = Sample {
         round,
         tokens,

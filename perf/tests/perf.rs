@@ -1,5 +1,7 @@
 //! A short run of the load generator, which must do the measured work correctly.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -16,15 +18,16 @@ fn server() -> Option<PathBuf> {
     None
 }
 
-#[test]
-fn the_live_venue_is_measured_and_its_books_are_right() {
-    let Some(server) = server() else { return };
+/// The figures of a part that this command measures; `None` if there is no server.
+fn measured(command: &str, options: &[&str]) -> Option<Value> {
+    let server = server()?;
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let figures = folder.path().join("figures.json");
     let output = Command::new(env!("CARGO_BIN_EXE_paperbourse-perf"))
-        .args(["venue", "--tokens", "8,20", "--messages", "200", "--reads", "50"])
-        .args(["--subscribers", "2", "--rounds", "1", "--seconds", "2", "--warm-up-seconds", "0.2"])
-        .args(["--workers", "1", "--server"])
+        .arg(command)
+        .args(options)
+        .args(["--rounds", "1", "--seconds", "2", "--warm-up-seconds", "0.2", "--workers", "1"])
+        .arg("--server")
         .arg(server)
         .args(["--bare", env!("CARGO_BIN_EXE_paperbourse-bare")])
         .arg("--scratch")
@@ -36,7 +39,30 @@ fn the_live_venue_is_measured_and_its_books_are_right() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
     let figures: Value = serde_json::from_slice(&std::fs::read(figures).unwrap()).unwrap();
-    let samples = figures["parts"]["venue"]["samples"].as_array().unwrap();
+    Some(figures["parts"][command].clone())
+}
+
+#[test]
+fn every_fill_reaches_its_socket_and_is_measured() {
+    let options = ["--sockets", "20", "--fills", "10", "--bursts", "2"];
+    let Some(figures) = measured("executions", &options) else { return };
+    let sample = &figures["samples"][0];
+    assert_eq!(sample["fill_count"], 20);
+    let mut delays = vec![&sample["delay_ms"]];
+    delays.extend(sample["bursts_ms"].as_array().unwrap());
+    assert_eq!(delays.len(), 3);
+    for delays in delays {
+        let delays: Vec<f64> =
+            delays.as_array().unwrap().iter().map(|delay| delay.as_f64().unwrap()).collect();
+        assert!(delays[0] > 0.0 && delays.is_sorted(), "{sample}");
+    }
+}
+
+#[test]
+fn the_live_venue_is_measured_and_its_books_are_right() {
+    let options = ["--tokens", "8,20", "--messages", "200", "--reads", "50", "--subscribers", "2"];
+    let Some(figures) = measured("venue", &options) else { return };
+    let samples = figures["samples"].as_array().unwrap();
     assert_eq!(samples.len(), 2);
     for (sample, tokens) in samples.iter().zip([8, 20]) {
         let number = |name: &str| sample[name].as_f64().unwrap();

@@ -6,14 +6,17 @@ use anyhow::{Context as _, ensure};
 
 use crate::client::{Connection, encode_request};
 
-/// The name of the histogram of delays.
-const DELAY: &str = "paperbourse_venue_frame_delay_seconds";
+/// The histogram of the time from reading the venue's socket to publishing the books.
+pub(crate) const PUBLISHED: &str = "paperbourse_venue_frame_delay_seconds";
+
+/// The histogram of the journal's flushes.
+pub(crate) const FLUSHED: &str = "paperbourse_journal_flush_seconds";
 
 /// A metrics page.
 #[derive(Clone, Debug)]
 pub(crate) struct Page(String);
 
-/// The number of frames that took at most each bound in seconds, ascending; the last bound is
+/// The number of events that took at most each bound in seconds, ascending; the last bound is
 /// infinite.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Delays(Vec<(f64, u64)>);
@@ -43,16 +46,16 @@ impl Page {
         self.value(&format!("paperbourse_venue_tokens{{state=\"{state}\"}}"))
     }
 
-    /// The delays of all frames so far.
-    pub(crate) fn delays(&self) -> anyhow::Result<Delays> {
-        let prefix = format!("{DELAY}_bucket{{le=\"");
+    /// All delays so far in this histogram.
+    pub(crate) fn delays(&self, name: &str) -> anyhow::Result<Delays> {
+        let prefix = format!("{name}_bucket{{le=\"");
         let rows = self.0.lines().filter_map(|line| line.strip_prefix(&prefix)?.split_once("\"} "));
         let rows = rows.map(|(bound, count)| {
             let bound = if bound == "+Inf" { f64::INFINITY } else { bound.parse()? };
             Ok((bound, count.parse()?))
         });
         let rows = rows.collect::<anyhow::Result<Vec<(f64, u64)>>>()?;
-        ensure!(!rows.is_empty(), "/metrics has no {DELAY}");
+        ensure!(!rows.is_empty(), "/metrics has no {name}");
         Ok(Delays(rows))
     }
 }
@@ -66,7 +69,7 @@ impl Delays {
 
     /// A quantile of the delays in seconds, interpolated within its bucket; in the last bucket, the
     /// highest finite bound. NaN if there are none.
-    #[expect(clippy::cast_precision_loss, reason = "counts of frames, and shown with two digits")]
+    #[expect(clippy::cast_precision_loss, reason = "counts of events, and shown with two digits")]
     pub(crate) fn quantile(&self, part: f64) -> f64 {
         let total = self.0.last().map_or(0, |&(_, count)| count);
         if total == 0 {
@@ -94,10 +97,10 @@ mod tests {
     fn page(counts: [u64; 3]) -> Page {
         let [first, second, all] = counts;
         Page(format!(
-            "# HELP {DELAY} x\npaperbourse_venue_tokens{{state=\"live\"}} 4\n\
+            "# HELP {PUBLISHED} x\npaperbourse_venue_tokens{{state=\"live\"}} 4\n\
              paperbourse_venue_frames_total 9\n\
-             {DELAY}_bucket{{le=\"0.001\"}} {first}\n{DELAY}_bucket{{le=\"0.002\"}} {second}\n\
-             {DELAY}_bucket{{le=\"+Inf\"}} {all}\n{DELAY}_sum 1\n{DELAY}_count {all}\n"
+             {PUBLISHED}_bucket{{le=\"0.001\"}} {first}\n{PUBLISHED}_bucket{{le=\"0.002\"}} {second}\n\
+             {PUBLISHED}_bucket{{le=\"+Inf\"}} {all}\n{PUBLISHED}_sum 1\n{PUBLISHED}_count {all}\n"
         ))
     }
 
@@ -112,7 +115,7 @@ mod tests {
 
     #[test]
     fn quantiles_cover_the_frames_between_two_pages() {
-        let delays = |counts| page(counts).delays().unwrap();
+        let delays = |counts| page(counts).delays(PUBLISHED).unwrap();
         let between = delays([10, 110, 120]).since(&delays([10, 10, 20]));
         assert_eq!(between, Delays(vec![(0.001, 0), (0.002, 100), (f64::INFINITY, 100)]));
         assert!((between.quantile(0.5) - 0.0015).abs() < 1e-9);

@@ -4,6 +4,7 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -13,8 +14,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::process::{Ending, Process};
+use crate::sockets::now_ns;
 pub(crate) use crate::venue_side::standin::world::{condition_id, token_id};
-use crate::venue_side::standin::{Options, Pace, StandIn, World};
+use crate::venue_side::standin::{Options, Pace, Side, StandIn, World};
 
 /// How long the stand-in may take to answer any order except a walk.
 const ANSWER_PATIENCE: Duration = Duration::from_mins(1);
@@ -32,10 +34,34 @@ pub(crate) struct StandInArgs {
 enum Order {
     /// Move the books at random, with this many messages per second.
     Walk { seed: u64, messages_per_second: u32, duration: Duration },
+    /// Remove the best bid of every market, so that there is room for an ask.
+    Widen,
+    /// Show asks for a while.
+    Show(Asks),
     /// Report all current books.
     Books,
     /// Report the client's violations of the venue's rules.
     Violations,
+}
+
+/// Asks that are due at a fixed rate, whether or not anybody keeps up.
+#[derive(Serialize, Deserialize, Debug)]
+pub(crate) struct Asks {
+    /// The market of each, and its price for the first outcome.
+    pub(crate) levels: Vec<(usize, String)>,
+    pub(crate) shares: u32,
+    /// When the first is due, in nanoseconds since 1970.
+    pub(crate) begin_ns: u64,
+    pub(crate) interval_ns: u64,
+    /// How long each stays.
+    pub(crate) stay_ns: u64,
+}
+
+impl Asks {
+    /// When an ask is due.
+    pub(crate) fn due_ns(&self, number: usize) -> u64 {
+        self.begin_ns + self.interval_ns * number as u64
+    }
 }
 
 /// The addresses of the stand-in.
@@ -73,6 +99,7 @@ pub(crate) fn run(arguments: &StandInArgs) -> anyhow::Result<()> {
         let world = World::invented(arguments.markets);
         // Nobody needs earlier books.
         let venue = StandIn::start(world, Options { history_max: 1, ..Options::default() }).await;
+        let venue = Arc::new(venue);
         print(&Addresses {
             gamma: venue.gamma_url.clone(),
             clob: venue.clob_url.clone(),
@@ -85,12 +112,52 @@ pub(crate) fn run(arguments: &StandInArgs) -> anyhow::Result<()> {
                 Order::Walk { seed, messages_per_second, duration } => {
                     print(&venue.run_messages(seed, messages_per_second, duration).await)?;
                 }
+                Order::Widen => print(&widen(&venue, arguments.markets))?,
+                Order::Show(asks) => {
+                    let venue = venue.clone();
+                    // The threads of the runtime sleep in whole milliseconds.
+                    print(&tokio::task::spawn_blocking(move || show(&venue, &asks)).await?)?;
+                }
                 Order::Books => print(&books(&venue, arguments.markets))?,
                 Order::Violations => print(&venue.violations())?,
             }
         }
         Ok(())
     })
+}
+
+/// Removes the best bids. Returns their prices, by market.
+fn widen(venue: &StandIn, market_count: usize) -> Vec<String> {
+    let removed = (0..market_count).map(|number| {
+        let token = token_id(number, 0);
+        let book = venue.published(&token).pop().expect("every invented token has a book");
+        let (price, _) = &book.bids[0];
+        venue.change_level(&token, Side::Buy, price, "0");
+        String::from(&**price)
+    });
+    removed.collect()
+}
+
+/// Shows each ask when it is due, and removes it later. Returns the longest delay.
+fn show(venue: &StandIn, asks: &Asks) -> Duration {
+    let mut late_max_ns = 0;
+    let (mut shown, mut gone) = (0, 0);
+    let shares = asks.shares.to_string();
+    while gone < asks.levels.len() {
+        let gone_ns = asks.due_ns(gone) + asks.stay_ns;
+        let is_show = shown < asks.levels.len() && asks.due_ns(shown) <= gone_ns;
+        let due_ns = if is_show { asks.due_ns(shown) } else { gone_ns };
+        std::thread::sleep(Duration::from_nanos(due_ns.saturating_sub(now_ns())));
+        let change = if is_show { &mut shown } else { &mut gone };
+        let (market, price) = &asks.levels[*change];
+        *change += 1;
+        let size = if is_show { shares.as_str() } else { "0" };
+        venue.change_level(&token_id(*market, 0), Side::Sell, price, size);
+        if is_show {
+            late_max_ns = late_max_ns.max(now_ns() - due_ns);
+        }
+    }
+    Duration::from_nanos(late_max_ns)
 }
 
 fn books(venue: &StandIn, market_count: usize) -> Vec<TrueBook> {
@@ -155,6 +222,20 @@ impl StandInProcess {
     /// The result of the walk; `None` if it did not end in time.
     pub(crate) fn walked(&self, patience: Duration) -> anyhow::Result<Option<Pace>> {
         read(&self.answers, patience)
+    }
+
+    /// Removes the best bids. Returns their prices, by market.
+    pub(crate) fn widen(&mut self) -> anyhow::Result<Vec<String>> {
+        self.order(&Order::Widen)?;
+        read(&self.answers, ANSWER_PATIENCE)?.context("the stand-in removed no bids")
+    }
+
+    /// Shows asks until all of them have gone. Returns the longest delay of one that was due.
+    pub(crate) fn show(&mut self, asks: Asks) -> anyhow::Result<Duration> {
+        let last_ns = asks.due_ns(asks.levels.len()) + asks.stay_ns;
+        let patience = ANSWER_PATIENCE + Duration::from_nanos(last_ns.saturating_sub(now_ns()));
+        self.order(&Order::Show(asks))?;
+        read(&self.answers, patience)?.context("the stand-in showed no asks")
     }
 
     /// All current books.
