@@ -99,8 +99,10 @@ mod tests {
         Page(format!(
             "# HELP {PUBLISHED} x\npaperbourse_venue_tokens{{state=\"live\"}} 4\n\
              paperbourse_venue_frames_total 9\n\
-             {PUBLISHED}_bucket{{le=\"0.001\"}} {first}\n{PUBLISHED}_bucket{{le=\"0.002\"}} {second}\n\
-             {PUBLISHED}_bucket{{le=\"+Inf\"}} {all}\n{PUBLISHED}_sum 1\n{PUBLISHED}_count {all}\n"
+             {PUBLISHED}_bucket{{le=\"0.001\"}} {first}\n\
+             {PUBLISHED}_bucket{{le=\"0.002\"}} {second}\n\
+             {PUBLISHED}_bucket{{le=\"+Inf\"}} {all}\n{PUBLISHED}_sum 1\n\
+             {PUBLISHED}_count {all}\n"
         ))
     }
 
