@@ -331,7 +331,8 @@ impl Figures {
              from when the ask was due, on the stand-in's side, to when the client had the frame. \
              *One `fdatasync`* is that of 512 bytes in a file of its own, on the same disk, at the \
              same time and rate. *At once* is one ask that fills an order of every account. \
-             Medians, with the lowest and the highest.\n\n| | p50 (ms) | p99 (ms) | p99.9 (ms) | max (ms) |\n\
+             Medians, with the lowest and the highest.\n\n\
+             | | p50 (ms) | p99 (ms) | p99.9 (ms) | max (ms) |\n\
              |---|---|---|---|---|\n"
         );
         let cell =

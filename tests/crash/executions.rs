@@ -9,7 +9,7 @@ use std::time::Duration;
 use paperbourse::venue::simulated::DEEP_MARKET_CONDITION_ID;
 use paperbourse_test_support::process::ServerProcess;
 use paperbourse_test_support::socket::{Frame, Socket, upgrade};
-use paperbourse_test_support::{Connection, Request};
+use paperbourse_test_support::{Connection, Request, Response};
 use serde_json::{Value, json};
 
 use crate::books::micros;
@@ -96,7 +96,8 @@ fn follow(orders: Orders, flags: &[&str]) -> Vec<Followed> {
     let mut connection = Connection::open(server.address);
     let results = followers.into_iter().map(|mut follower| {
         assert!(follower.connection_count >= reconnects);
-        connection.done(&cancel_all(follower.trader));
+        let cancelled = send(&mut connection, &cancel_all(follower.trader));
+        assert_eq!(cancelled.expect("the server is up").status, 200);
         follower.catch_up(server.address);
         let Follower { trader, fills, last, forgotten_count, .. } = follower;
         assert_eq!(fills.len() as u64 + forgotten_count, last, "a fill is missing");
@@ -165,8 +166,20 @@ fn trade(address: SocketAddr, trader: &Trader, times: usize) {
     let orders = [order("BUY"), order("SELL")];
     let Ok(mut connection) = Connection::try_open(address) else { return };
     for order in orders.iter().cycle().take(times) {
-        let Ok(answer) = connection.try_send(order) else { return };
+        let Ok(answer) = send(&mut connection, order) else { return };
         assert_eq!(answer.status, 200, "{answer:?}");
+    }
+}
+
+/// Sends a request until there is room for it: segments are so small here that a busy disk may not
+/// have the next one ready.
+fn send(connection: &mut Connection, request: &Request) -> io::Result<Response> {
+    loop {
+        let answer = connection.try_send(request)?;
+        if answer.status != 503 || answer.json()["error"] != "JOURNAL_FULL" {
+            return Ok(answer);
+        }
+        std::thread::yield_now();
     }
 }
 

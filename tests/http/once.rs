@@ -14,9 +14,11 @@ use serde_json::{Value, json};
 
 use super::expect::check_error;
 use super::recording::{DEEP, PLAIN, limit};
-use super::server::{Account, shared};
+use super::server::{Account, Server};
 
 const LOST_ANSWERS_DEFAULT: usize = 50;
+/// Segments so large that a busy disk always has room.
+const ROOM: [&str; 2] = ["--journal-segment-bytes", "67108864"];
 
 /// When the network loses the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -160,16 +162,17 @@ fn kinds() -> Vec<Kind> {
 
 #[test]
 fn an_order_whose_answer_is_lost_executes_once() {
-    let count = lost_answers();
+    let (server, count) = (Server::unlimited_with(&ROOM), lost_answers());
     std::thread::scope(|scope| {
         for kind in kinds() {
-            scope.spawn(move || place_all(&kind, count));
+            let server = &server;
+            scope.spawn(move || place_all(server, &kind, count));
         }
     });
 }
 
-fn place_all(kind: &Kind, count: usize) {
-    let account = shared().account();
+fn place_all(server: &Server, kind: &Kind, count: usize) {
+    let account = server.account();
     let mut stock_count = 0;
     if kind.body["side"] == "SELL" {
         let stock = json!({"market_id": DEEP, "outcome": "Yes", "side": "BUY",
@@ -177,8 +180,8 @@ fn place_all(kind: &Kind, count: usize) {
         account.post("/trade", &stock).ok(200);
         stock_count = 1;
     }
-    let proxy = Proxy::start(shared().address, count);
-    let mut connection = shared().connect();
+    let proxy = Proxy::start(server.address, count);
+    let mut connection = server.connect();
     let mut placed = BTreeMap::new();
     for number in 0..count {
         let mut body = kind.body.clone();
@@ -260,7 +263,7 @@ fn check_account(
     let held: i64 = positions.as_array().unwrap().iter().map(|row| micros(&row["quantity"])).sum();
     assert_eq!(held, shares);
     let follow = upgrade("/v1/ws/executions").key(&account.key);
-    let hello = Socket::open(shared(), &follow).unwrap().text();
+    let hello = Socket::open(account.server, &follow).unwrap().text();
     assert_eq!(hello["seq"], fill_count);
 }
 
@@ -274,10 +277,10 @@ fn micros(value: &Value) -> i64 {
 
 #[test]
 fn a_cancel_whose_answer_is_lost_frees_the_money_once() {
-    let account = shared().account();
-    let count = lost_answers();
-    let proxy = Proxy::start(shared().address, count);
-    let mut connection = shared().connect();
+    let (server, count) = (Server::unlimited_with(&ROOM), lost_answers());
+    let account = server.account();
+    let proxy = Proxy::start(server.address, count);
+    let mut connection = server.connect();
     for number in 0..count {
         let order = Request::post("/v1/orders", &limit("BUY", 2_000, "0.4")).key(&account.key);
         let placed = connection.send(&order).ok(200);

@@ -145,9 +145,11 @@ impl Server {
 
     fn start_by(mut command: Command, folder: Arc<TempDir>, flags: &[&str]) -> Self {
         command
-            .args(["serve", "--listen", "127.0.0.1:0", "--journal-segment-bytes", "1048576"])
-            .arg("--data")
+            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(folder.path().join("data"));
+        if !flags.contains(&"--journal-segment-bytes") {
+            command.args(["--journal-segment-bytes", "1048576"]);
+        }
         if !flags.contains(&"--workers") {
             command.args(["--workers", "2"]);
         }

@@ -28,6 +28,9 @@ const LAST_SHARES: &str = "0.01";
 /// Between the venue's best bid and ask, once the best bid is gone.
 const LIMIT: &str = "0.3";
 const STARTING_BALANCE: &str = "1000000";
+/// With segments so large that a busy disk always has room.
+const FLAGS: [&str; 4] =
+    ["--starting-balance", STARTING_BALANCE, "--journal-segment-bytes", "67108864"];
 const DELAY_STEP: Duration = Duration::from_micros(100);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -36,7 +39,7 @@ async fn a_cancel_and_a_fill_never_both_have_an_order() {
     let rounds = rounds.map_or(ROUNDS_DEFAULT, |text| text.parse().unwrap());
     let venue = StandIn::start(World::invented(2), Options::default()).await;
     let raced = tokio::task::spawn_blocking(move || {
-        let served = Served::start_with(&venue, &["--starting-balance", STARTING_BALANCE]);
+        let served = Served::start_with(&venue, &FLAGS);
         served.until("books", Served::is_fresh);
         venue.change_level(&token_id(0, 0), Side::Buy, LIMIT, "0");
         let mut race = Race::new(&venue, &served);

@@ -100,11 +100,13 @@ impl Served {
     fn spawn(folder: &TempDir, venue: impl FnOnce(&mut Command) -> &mut Command) -> ServerProcess {
         let mut command = command(BINARY);
         let command = venue(command.arg("serve"))
-            .args(["--listen", "127.0.0.1:0", "--journal-segment-bytes", "1048576"])
-            .args(["--workers", "1"])
+            .args(["--listen", "127.0.0.1:0", "--workers", "1"])
             .args(["--tier", "free=unlimited/unlimited/2/5", "--address-limits", "off"])
             .arg("--data")
             .arg(folder.path().join("data"));
+        if command.get_args().all(|word| word != "--journal-segment-bytes") {
+            command.args(["--journal-segment-bytes", "1048576"]);
+        }
         Process::spawn(command).ready()
     }
 
