@@ -45,7 +45,7 @@ fn main() {
     let data = folder.as_ref().map_or_else(PathBuf::as_path, |folder| folder.path()).join("data");
     let began = Instant::now();
     let accounts = (trades / ORDERS_PER_ACCOUNT).max(SHARD_COUNT as u64);
-    let contents = prepared::Contents { accounts, has_keys: false, trades };
+    let contents = prepared::Contents { accounts, has_keys: false, trades, resting: 0 };
     prepared::write(&data, contents).expect("a new data directory");
     println!("{trades} trades written in {:.1} s", began.elapsed().as_secs_f64());
     let all = std::thread::available_parallelism().map_or(1, usize::from);

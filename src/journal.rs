@@ -129,11 +129,11 @@ const LOCAL_LOG: u8 = 0;
 /// Why a reservation was refused. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refused {
-    /// Too many records or bytes are in flight. Retry soon.
+    /// Too many records or bytes are in flight, or the next segment is not ready yet. Retry soon.
     #[error("the journal has too many writes in flight")]
     Busy,
-    /// No preallocated disk space is left for the record.
-    #[error("the journal has no preallocated disk space left")]
+    /// No preallocated disk space is left for the record, and the disk has no room for more.
+    #[error("the journal has no disk space left")]
     Full,
 }
 

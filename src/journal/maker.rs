@@ -150,6 +150,7 @@ impl Maker {
                 Ok(true)
             }
             Err(error) if error.is_full() => {
+                self.ring.note_disk_full();
                 self.give_back(number, &error)?;
                 Ok(false)
             }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Refused;
-use super::primitives::{AtomicU64, Mutex};
+use super::primitives::{AtomicBool, AtomicU64, Mutex};
 
 /// A slot keeps its buffer for the next record unless the buffer has outgrown this.
 const SLOT_KEPT_BYTES_MAX: usize = 1024;
@@ -46,6 +46,8 @@ struct Exit {
     released: AtomicU64,
     /// The limit of `promised`, set by the disk space preallocated so far.
     space: AtomicU64,
+    /// Whether the disk had no room for more when it was last asked.
+    is_disk_full: AtomicBool,
 }
 
 struct Slot {
@@ -109,6 +111,7 @@ impl Ring {
                 taken: AtomicU64::new(last_position),
                 released: AtomicU64::new(0),
                 space: AtomicU64::new(0),
+                is_disk_full: AtomicBool::new(false),
             },
         });
         let taker = Taker { ring: ring.clone(), next: last_position + 1 };
@@ -154,7 +157,9 @@ impl Ring {
         loop {
             let after = promised + bytes;
             if after > self.exit.space.load(Ordering::Acquire) {
-                return Err(Refused::Full);
+                // Without a full disk, the next segment is just not ready yet.
+                let is_disk_full = self.exit.is_disk_full.load(Ordering::Relaxed);
+                return Err(if is_disk_full { Refused::Full } else { Refused::Busy });
             }
             let released = self.exit.released.load(Ordering::Acquire);
             if after > released.saturating_add(self.bytes_max) {
@@ -195,8 +200,14 @@ impl Ring {
         space.saturating_sub(self.entrance.promised.load(Ordering::Relaxed))
     }
 
+    /// Notes that no more space can be preallocated.
+    pub(super) fn note_disk_full(&self) {
+        self.exit.is_disk_full.store(true, Ordering::Relaxed);
+    }
+
     /// Adds preallocated disk space, in bytes.
     pub(super) fn add_space(&self, bytes: u64) {
+        self.exit.is_disk_full.store(false, Ordering::Relaxed);
         self.exit.space.fetch_add(bytes, Ordering::Release);
     }
 
@@ -304,13 +315,15 @@ mod tests {
     #[test]
     fn nothing_is_promised_beyond_the_prepared_space() {
         let (ring, mut taker) = Ring::new(64, 1000, 0);
+        assert_eq!(ring.reserve(1).unwrap_err(), Refused::Busy, "it may be on its way");
+        ring.note_disk_full();
         assert_eq!(ring.reserve(1).unwrap_err(), Refused::Full);
         ring.add_space(100);
         ring.fill(&ring.reserve(100).unwrap(), |_| {});
         assert_eq!(taker.take(|_| true).count, 1);
-        assert_eq!(ring.reserve(1).unwrap_err(), Refused::Full, "taking a record frees no disk");
+        assert_eq!(ring.reserve(1).unwrap_err(), Refused::Busy, "taking a record frees no disk");
         ring.add_space(30);
-        assert_eq!(ring.reserve(31).unwrap_err(), Refused::Full);
+        assert_eq!(ring.reserve(31).unwrap_err(), Refused::Busy);
         ring.reserve(30).unwrap();
     }
 

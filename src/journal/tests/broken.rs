@@ -34,7 +34,7 @@ impl World {
 
     fn append(journal: &Journal, steps: &mut Steps, bytes: &[u8]) {
         while let Err(refused) = journal.reserve(bytes.len()).map(|it| it.fill_from(bytes)) {
-            assert_eq!(refused, Refused::Full);
+            assert_eq!(refused, Refused::Busy);
             assert!(steps.make_segment().unwrap());
         }
         assert!(steps.flush().unwrap());

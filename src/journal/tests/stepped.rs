@@ -28,7 +28,7 @@ fn nothing_happens_between_steps() {
                 written.push(record);
             }
             Err(refused) => {
-                assert_eq!(refused, Refused::Full, "nothing is in flight");
+                assert_eq!(refused, Refused::Busy, "the next segment is not made yet");
                 break;
             }
         }
