@@ -191,10 +191,11 @@ impl Event {
             | Self::KeyRenamed { .. }
             | Self::MarketIntroduced { .. }
             | Self::OrderFilled(_)
-            | Self::OrderPlaced(_)
             | Self::OrderHeld(_)
             | Self::CommentAdded { .. }
             | Self::SettlementDecided { .. } => true,
+            // One that was held takes the place of the held one.
+            Self::OrderPlaced(placed) => placed.terms.held_ms == 0,
             Self::KeyExpirySet { .. }
             | Self::KeyRevoked { .. }
             | Self::KeyForgotten { .. }

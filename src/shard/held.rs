@@ -25,7 +25,7 @@ use crate::journal::Waiters;
 const KEPT: Duration = Duration::from_secs(10);
 
 /// How long to wait before an order is decided again that the server had no room for.
-const RETRY: Duration = Duration::from_millis(50);
+const RETRY: Duration = Duration::from_millis(200);
 
 /// The receipt of an order that was decided, or why there is none.
 type Outcome = Result<OrderReceipt, Refusal>;
