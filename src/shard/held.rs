@@ -3,13 +3,14 @@
 //! A shard announces a held order in the turn that journals it, so before anybody can ask for its
 //! outcome. From then on the order is decided whether or not its client still waits.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 use super::{Refusal, Shards};
 use crate::engine::State;
@@ -41,7 +42,8 @@ pub struct HeldOrders {
 
 #[derive(Default)]
 struct Waits {
-    by_order: HashMap<OrderId, Wait>,
+    /// Not a hash table, which would keep the memory of a rush.
+    by_order: BTreeMap<OrderId, Wait>,
     timeline: BTreeMap<(Instant, OrderId), Step>,
     held_count: usize,
 }
@@ -117,16 +119,20 @@ impl HeldOrders {
         (due, None)
     }
 
-    /// Tells those who wait what became of an order, and plans what comes next for it.
+    /// Tells those who wait what became of an order, and plans what comes next for it. An order
+    /// that could not be decided is still held, and whoever waits for it goes on waiting: a refusal
+    /// would mean that nothing will come of it.
     fn note(&self, order: OrderId, outcome: Outcome) {
         let is_final =
             !matches!(outcome, Err(Refusal::Busy | Refusal::JournalFull | Refusal::ServerFull));
         let mut waits = self.waits.lock();
         let (delay, step) = if is_final { (KEPT, Step::Forget) } else { (RETRY, Step::Decide) };
-        waits.held_count -= usize::from(is_final);
         waits.timeline.insert((Instant::now() + delay, order), step);
-        if let Some(wait) = waits.by_order.get(&order) {
-            wait.outcome.send_replace(Some(outcome));
+        if is_final {
+            waits.held_count -= 1;
+            if let Some(wait) = waits.by_order.get(&order) {
+                wait.outcome.send_replace(Some(outcome));
+            }
         }
         drop(waits);
         self.earlier.notify_one();
@@ -165,7 +171,7 @@ impl Shards {
             match next {
                 None => earlier.await,
                 Some(at) => {
-                    let _ = tokio::time::timeout_at(at.into(), &mut earlier).await;
+                    let _ = tokio::time::timeout_at(at, &mut earlier).await;
                 }
             }
         }
@@ -188,20 +194,27 @@ impl Shards {
     }
 
     /// Waits until a held order is decided. Its refusal is that of the order.
-    pub async fn held_outcome(
-        self: &Arc<Self>,
+    ///
+    /// Not an `async fn`: an outcome is kept for a while only, and whoever calls this gets it,
+    /// however late they ask the future.
+    pub fn held_outcome<'s>(
+        self: &'s Arc<Self>,
         held: &OrderReceipt,
-        waiters: &Arc<Waiters>,
-    ) -> Result<OrderReceipt, Refusal> {
-        let order = held.order;
-        if let Some(mut outcome) = self.held_orders().outcome_of(order) {
-            let told = outcome.wait_for(Option::is_some).await;
-            if let Ok(told) = told {
+        waiters: &'s Arc<Waiters>,
+    ) -> impl Future<Output = Result<OrderReceipt, Refusal>> + use<'s> {
+        let (order, market_id) = (held.order, held.market_id.clone());
+        let outcome = self.held_orders().outcome_of(order);
+        async move {
+            if let Some(mut outcome) = outcome
+                && let Ok(told) = outcome.wait_for(Option::is_some).await
+            {
                 return told.clone().expect("it was waited for");
             }
+            // It was decided too long ago.
+            self.decide_held(DecideHeld { order, market_id }, waiters).await
         }
-        // It was decided too long ago.
-        let market_id = held.market_id.clone();
-        self.decide_held(DecideHeld { order, market_id }, waiters).await
     }
 }
+
+#[cfg(test)]
+mod tests;

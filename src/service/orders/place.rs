@@ -89,27 +89,35 @@ impl Service {
             .map(|PlaceRequest { order, names }| PlaceOrder::new(owner.clone(), order, names))
             .collect();
         let answers = self.shards.execute_all(owner.shard(), commands, context.waiters).await?;
-        let mut outcomes = Vec::with_capacity(answers.len());
-        for placed in answers {
-            // Held ones wait side by side: each began to wait when it was placed.
-            outcomes.push(self.outcome(placed, context.waiters).await);
+        // Held ones wait side by side: each began to wait when it was placed.
+        let outcomes: Vec<_> =
+            answers.into_iter().map(|placed| self.outcome(placed, context.waiters)).collect();
+        let mut decided = Vec::with_capacity(outcomes.len());
+        for outcome in outcomes {
+            decided.push(outcome.await);
         }
-        Ok(outcomes)
+        Ok(decided)
     }
 
-    /// What became of an order that was placed: if it is held, this waits until it is decided.
-    async fn outcome(
-        &self,
+    /// What became of an order that was placed: if it is held, the future waits until it is
+    /// decided, and knows the outcome however late it is asked.
+    fn outcome<'s>(
+        &'s self,
         placed: Result<Placed, Refusal>,
-        waiters: &Arc<Waiters>,
-    ) -> Result<(OrderReceipt, bool), Refusal> {
-        let Placed { receipt, is_replay } = placed?;
-        if receipt.is_held() {
-            // On the heap, since every request would have to make room for it.
-            let decided = Box::pin(self.shards.held_outcome(&receipt, waiters)).await?;
-            return Ok((decided, is_replay));
+        waiters: &'s Arc<Waiters>,
+    ) -> impl Future<Output = Result<(OrderReceipt, bool), Refusal>> + use<'s> {
+        let held = placed.as_ref().ok().map(|placed| &placed.receipt);
+        // On the heap, since every request would have to make room for it.
+        let decided = held
+            .filter(|receipt| receipt.is_held())
+            .map(|receipt| Box::pin(self.shards.held_outcome(receipt, waiters)));
+        async move {
+            let Placed { receipt, is_replay } = placed?;
+            match decided {
+                Some(decided) => Ok((decided.await?, is_replay)),
+                None => Ok((receipt, is_replay)),
+            }
         }
-        Ok((receipt, is_replay))
     }
 
     /// Refuses a batch with more entries than the caller's tier allows.
