@@ -21,11 +21,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::config::ServeArgs;
 use crate::http::exchange::{Exchange, Server};
 use crate::http::forwarded::TrustedProxies;
+use crate::market::catalogue::TAKER_DELAY_MS_MAX;
 use start::Started;
 use worker::Workers;
 
-/// How long requests in flight may take to finish after the signal, in seconds.
-const DRAIN_SECONDS_MAX: u64 = 10;
+/// How long requests in flight may take to finish after the signal, in seconds: the longest delay
+/// of the venue, and five more.
+const DRAIN_SECONDS_MAX: u64 = TAKER_DELAY_MS_MAX.div_ceil(1_000) as u64 + 5;
 
 /// How often idle keys release the memory of their rate limits: the length of the longest window.
 const RELEASE_INTERVAL: Duration = Duration::from_mins(1);
