@@ -39,7 +39,7 @@ use crate::limits::bucket::{AccountRates, AddressRules};
 use crate::limits::tier::{Tier, Tiers};
 use crate::limits::window::KeyLimiter;
 use crate::market::Markets;
-use crate::shard::{OpenOrderBoard, Refusal, Shards};
+use crate::shard::{HeldOrders, OpenOrderBoard, Refusal, Shards};
 use access::AccessLimits;
 
 /// All keys of the server, each with its rate limiter.
@@ -182,6 +182,11 @@ impl Service {
     /// The open orders of all accounts, counted.
     pub fn open_orders(&self) -> &OpenOrderBoard {
         self.shards.open_orders()
+    }
+
+    /// The orders that wait for the venue's delay.
+    pub fn held_orders(&self) -> &HeldOrders {
+        self.shards.held_orders()
     }
 
     /// The limits of each tier.

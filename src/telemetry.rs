@@ -118,6 +118,8 @@ pub struct Gauges {
     pub markets_unsettled: usize,
     /// Open orders.
     pub open_orders: usize,
+    /// Those of them that wait for the venue's delay.
+    pub held_orders: usize,
     /// Fills of open orders since the start.
     pub resting_fills: u64,
     /// Books that may fill open orders and wait for the shards.
@@ -295,6 +297,11 @@ impl Page {
                 gauges.markets_unsettled as u64,
             ),
             ("open_orders", "Open orders.", gauges.open_orders as u64),
+            (
+                "held_orders",
+                "Open orders that wait as long as the venue delays them.",
+                gauges.held_orders as u64,
+            ),
             (
                 "crossings_waiting",
                 "Books that may fill open orders and have not reached the shards.",

@@ -184,6 +184,7 @@ impl Server {
             gauges.crossings = markets.crossings_waiting();
             gauges.crossings_overflowed = markets.crossings_overflowed_count();
             gauges.open_orders = exchange.service.open_orders().count();
+            gauges.held_orders = exchange.service.held_orders().count();
             gauges.resting_fills = exchange.service.open_orders().fill_count();
             gauges.keys = exchange.service.key_count();
         }
