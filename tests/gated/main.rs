@@ -11,6 +11,7 @@
 
 mod client;
 mod executions;
+mod held;
 mod keys;
 mod resting;
 mod settlement;

@@ -45,6 +45,10 @@ pub(crate) const MARKET: &str = "0xabc";
 /// A market like [`MARKET`].
 pub(crate) const OTHER_MARKET: &str = "0xdef";
 
+/// A market like [`MARKET`] that holds marketable orders for [`DELAY`].
+pub(crate) const HELD_MARKET: &str = "0x123";
+pub(crate) const DELAY: Duration = Duration::from_secs(2);
+
 /// A person with an access token.
 #[derive(Clone)]
 pub(crate) struct Person {
@@ -132,7 +136,8 @@ impl World {
         client
     }
 
-    fn send(&self, request: Request) -> JoinHandle<Answer> {
+    /// Sends a request, which may be answered at any time.
+    pub(crate) fn send(&self, request: Request) -> JoinHandle<Answer> {
         tokio::spawn(answer(request, self.connect()))
     }
 
@@ -159,7 +164,12 @@ impl World {
 
     /// Publishes a book with this best ask.
     pub(crate) fn publish_ask(&self, ask_micros: i64) {
-        self.feed.borrow_mut().apply(at_this_time(book(MARKET, ask_micros)));
+        self.publish_ask_in(MARKET, ask_micros);
+    }
+
+    /// The same in this market.
+    pub(crate) fn publish_ask_in(&self, market: &str, ask_micros: i64) {
+        self.feed.borrow_mut().apply(at_this_time(book(market, ask_micros)));
     }
 
     /// The same, and the orders that it reaches fill.
@@ -254,7 +264,7 @@ pub(crate) fn number(value: &Value) -> u64 {
 fn exchange(issuer: EmbeddedIssuer, journal: &Arc<Journal>) -> (Exchange, Feed) {
     let markets = Arc::new(Markets::new());
     let mut feed = Feed::new(markets.clone(), MismatchPolicy::Count);
-    for id in [MARKET, OTHER_MARKET] {
+    for id in [MARKET, OTHER_MARKET, HELD_MARKET] {
         feed.apply(at_this_time(VenueChange::Listed(vec![info(id)])));
         feed.apply(at_this_time(book(id, 500_000)));
     }
@@ -272,6 +282,7 @@ fn exchange(issuer: EmbeddedIssuer, journal: &Arc<Journal>) -> (Exchange, Feed) 
         key_observer(keys.clone(), tiers.clone()),
     ));
     tokio::spawn(Settler::new(markets.clone(), shards.clone(), journal, Vec::new()).run());
+    tokio::spawn(shards.clone().decide_held_orders(journal.register()));
     tokio::spawn(Matcher::new(markets.clone(), shards.clone(), Clock::System).run());
     let service = Service::new(Parts {
         markets,
@@ -290,7 +301,9 @@ fn exchange(issuer: EmbeddedIssuer, journal: &Arc<Journal>) -> (Exchange, Feed) 
 fn info(id: &str) -> MarketInfo {
     let outcomes = ["Yes", "No"]
         .map(|label| Outcome { label: label.into(), token_id: format!("{id}-{label}").into() });
-    MarketInfo::bare(id, outcomes)
+    let delay_ms = if id == HELD_MARKET { DELAY.as_millis() } else { 0 };
+    let taker_delay_ms = u32::try_from(delay_ms).expect("a few seconds");
+    MarketInfo { taker_delay_ms, ..MarketInfo::bare(id, outcomes) }
 }
 
 fn at_this_time(change: VenueChange) -> VenueEvent {
