@@ -8,6 +8,7 @@ mod connector;
 mod crowd;
 mod delays;
 mod follows;
+mod held;
 mod listings;
 mod misbehaves;
 mod races;

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use paperbourse_test_support::process::{Process, ServerProcess, command};
-use paperbourse_test_support::{Connection, Request};
+use paperbourse_test_support::{Connection, Request, Response};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -28,7 +28,7 @@ const FRESH: Duration = Duration::from_secs(10);
 
 /// A server with an account that may trade, killed on drop.
 pub(crate) struct Served {
-    server: ServerProcess,
+    pub(crate) server: ServerProcess,
     key: String,
     folder: TempDir,
 }
@@ -65,7 +65,7 @@ impl Served {
     }
 
     /// Kills the server and starts another on the same data that follows other markets.
-    fn restart(self, venue: &StandIn, wanted: &[&str]) -> Self {
+    pub(crate) fn restart(self, venue: &StandIn, wanted: &[&str]) -> Self {
         let Self { server, key, folder } = self;
         server.kill();
         let server = Self::spawn(&folder, |command| Self::follow(command, venue, wanted));
@@ -101,7 +101,7 @@ impl Served {
         let mut command = command(BINARY);
         let command = venue(command.arg("serve"))
             .args(["--listen", "127.0.0.1:0", "--workers", "1"])
-            .args(["--tier", "free=unlimited/unlimited/2/5", "--address-limits", "off"])
+            .args(["--tier", "free=unlimited/unlimited/2/100", "--address-limits", "off"])
             .arg("--data")
             .arg(folder.path().join("data"));
         if command.get_args().all(|word| word != "--journal-segment-bytes") {
@@ -110,13 +110,23 @@ impl Served {
         Process::spawn(command).ready()
     }
 
+    /// A request of the account.
+    pub(crate) fn signed(&self, request: Request) -> Request {
+        request.key(&self.key)
+    }
+
+    /// Sends a request on a connection of its own.
+    pub(crate) fn answer(&self, request: &Request) -> Response {
+        Connection::open(self.server.address).send(request)
+    }
+
     /// Returns the status and the body of the answer.
     fn send(&self, request: &Request) -> (u16, Value) {
-        let response = Connection::open(self.server.address).send(request);
+        let response = self.answer(request);
         (response.status, response.json())
     }
 
-    fn get(&self, path: &str) -> (u16, Value) {
+    pub(crate) fn get(&self, path: &str) -> (u16, Value) {
         self.send(&Request::get(path))
     }
 

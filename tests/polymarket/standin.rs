@@ -50,7 +50,7 @@ pub(crate) use control::StandIn;
 pub(crate) use decimal::micros;
 pub(crate) use fault::{Endpoint, EndpointFault, Fault, Injection, Which};
 pub(crate) use history::PublishedBook;
-pub(crate) use ladder::Side;
+pub(crate) use ladder::{Ladder, Side};
 pub(crate) use market::Payout;
 pub(crate) use options::Options;
 pub(crate) use recordings::{Played, Recordings};
