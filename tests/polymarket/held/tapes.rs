@@ -24,8 +24,8 @@ const MOVES: i64 = 60;
 /// How often it does.
 const MOVE_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How many times as long the tape plays as it was recorded.
-const STRETCH: i64 = 45;
+/// How long the tape lasts in the end.
+const LENGTH: Duration = Duration::from_secs(40);
 
 /// The ask of the game after so many moves, each of a tick.
 fn ask(moves: i64) -> String {
@@ -59,8 +59,8 @@ async fn record(folder: &Path) {
     taped.finish().await;
 }
 
-/// Makes a tape longer: the time from its start to each line grows. The times inside the frames
-/// stay, so the tape no longer says how late a frame may be.
+/// Makes a tape last for [`LENGTH`]: the time from its start to each line grows. The times inside
+/// the frames stay, so the tape no longer says how late a frame may be.
 fn stretch(folder: &Path) {
     const KEY: &str = ",\"ns\":";
     let mut lines: Vec<(std::path::PathBuf, Vec<String>)> = Vec::new();
@@ -79,12 +79,14 @@ fn stretch(folder: &Path) {
         (before.to_owned(), rest[..end].parse::<i64>().unwrap(), rest[end..].to_owned())
     };
     let all = || lines.iter().flat_map(|(_, lines)| lines);
-    let start = all().map(|line| parts(line).1).min().unwrap();
+    let times = || all().map(|line| parts(line).1);
+    let (start, end) = (times().min().unwrap(), times().max().unwrap());
+    let times_longer = i64::try_from(LENGTH.as_nanos()).unwrap() / (end - start);
     for (path, lines) in &lines {
         let mut file = GzEncoder::new(fs::File::create(path).unwrap(), Compression::fast());
         for line in lines {
             let (before, ns, after) = parts(line);
-            let ns = start + (ns - start) * STRETCH;
+            let ns = start + (ns - start) * times_longer;
             writeln!(file, "{before}{KEY}{ns}{after}").unwrap();
         }
         file.finish().unwrap();
