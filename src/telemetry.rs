@@ -104,6 +104,8 @@ impl Counter {
 pub struct Gauges {
     /// Open connections.
     pub connections: usize,
+    /// Bytes of request bodies that are being received or parsed, beyond the first 4 KiB of each.
+    pub body_bytes: usize,
     /// Open sockets.
     pub sockets: usize,
     /// Those of them that stream executions.
@@ -284,6 +286,11 @@ impl Page {
         }
         for (name, help, value) in [
             ("connections", "Open client connections.", gauges.connections as u64),
+            (
+                "body_bytes",
+                "Bytes of request bodies that are being received or parsed, beyond 4 KiB of each.",
+                gauges.body_bytes as u64,
+            ),
             ("websocket_connections", "Open client WebSockets.", gauges.sockets as u64),
             (
                 "execution_websocket_connections",

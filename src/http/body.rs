@@ -36,6 +36,21 @@ pub struct RequestBody {
     held: Option<Held>,
 }
 
+/// A body that has arrived. It counts towards the budget until it is dropped.
+#[derive(Debug, Default)]
+pub struct WholeBody {
+    bytes: Bytes,
+    _held: Option<Held>,
+}
+
+impl std::ops::Deref for WholeBody {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 /// Why the body could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
@@ -53,7 +68,7 @@ pub enum BodyError {
     Broken(#[from] hyper::Error),
 }
 
-/// Limits what the bodies of all requests hold together, from the first piece to the answer.
+/// Limits what the bodies of all requests hold together, from the first piece until each is parsed.
 #[derive(Debug)]
 pub struct BodyBudget {
     held_bytes: AtomicUsize,
@@ -116,18 +131,16 @@ impl RequestBody {
     }
 
     /// Reads the whole body, up to its limit, under the connection's deadlines for bodies.
-    pub async fn read(&mut self, budget: &Arc<BodyBudget>) -> Result<Bytes, BodyError> {
+    pub async fn read(&mut self, budget: &Arc<BodyBudget>) -> Result<WholeBody, BodyError> {
         if self.is_complete() {
-            return Ok(Bytes::new());
+            return Ok(WholeBody::default());
         }
         let begun = self.begin();
         let result = self.collect(budget).await;
         self.is_late = self.activity.note() != begun;
         self.activity.enter(Phase::Handling);
-        if result.is_err() {
-            self.held = None;
-        }
-        result
+        let held = self.held.take();
+        result.map(|bytes| WholeBody { bytes, _held: held })
     }
 
     /// Whether [`Self::read`] had to wait for bytes that did not arrive with the head.

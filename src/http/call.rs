@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
-use bytes::Bytes;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::http::request::Parts;
+use parking_lot::Mutex;
 
+use super::body::WholeBody;
 use super::error::ApiError;
 use super::exchange::Exchange;
 use super::invalid::{FieldError, Location};
@@ -27,12 +28,19 @@ pub(super) struct Call<'a> {
     pub(super) context: RequestContext<'a>,
     pub(super) caller: Caller,
     pub(super) head: &'a Parts,
-    pub(super) body: Bytes,
+    /// See [`Self::take_body`].
+    pub(super) body: Mutex<WholeBody>,
 }
 
 impl<'a> Call<'a> {
     pub(super) fn service(&self) -> &'a Service {
         &self.exchange.service
+    }
+
+    /// The body. What a request waits for may take seconds, so nobody keeps the body any longer
+    /// than it takes to parse it.
+    pub(super) fn take_body(&self) -> WholeBody {
+        std::mem::take(&mut *self.body.lock())
     }
 
     pub(super) fn query(&self) -> Query<'a> {

@@ -167,6 +167,7 @@ impl Server {
         let clock = clock::status();
         let mut gauges = Gauges {
             connections: self.connections.count(),
+            body_bytes: self.bodies.held_bytes(),
             uptime_seconds: self.started.elapsed().as_secs(),
             clock_jumps: clock.jumps_ever,
             clock_off_seconds: clock.jump.map_or(0, |jump| jump.seconds().unsigned_abs()),

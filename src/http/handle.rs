@@ -119,7 +119,7 @@ async fn answer(
         caller.require_valid(context.moment.now)?;
     }
     let metrics = &worker.metrics;
-    let call = Call { metrics, exchange, operation, context, caller, head, body: bytes };
+    let call = Call { metrics, exchange, operation, context, caller, head, body: bytes.into() };
     match operation.run {
         Run::Trade => trade::trade(&call).await,
         Run::Now(run) => run(&call),

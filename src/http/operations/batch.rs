@@ -29,7 +29,7 @@ const FIELDS_OF_ANY_KIND: [&str; 5] =
     ["order_type", "price", "amount", "time_in_force", "post_only"];
 
 pub(in crate::http) async fn place_batch(call: &Call<'_>) -> Answer {
-    let requests = read_batch(&call.body, call.header(&IDEMPOTENCY_KEY).as_deref())?;
+    let requests = read_batch(&call.take_body(), call.header(&IDEMPOTENCY_KEY).as_deref())?;
     let outcomes = call.service().place_all(&call.caller, &requests, call.context).await?;
     let outcomes = outcomes.into_iter().map(|outcome| {
         let outcome = outcome.map_err(ApiError::from);

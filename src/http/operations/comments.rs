@@ -21,7 +21,7 @@ const ROWS_MAX: usize = 100;
 
 pub(in crate::http) async fn add(call: &Call<'_>) -> Answer {
     let order = call.id(OrderId::from_raw);
-    let content = read_comment(&call.body);
+    let content = read_comment(&call.take_body());
     // Both are read before either is refused, so that every failing field is reported.
     let (order, content) = ApiError::both(order.map_err(Into::into), content)?;
     let comment = call.service().comment(&call.caller, order, content, call.context).await?;

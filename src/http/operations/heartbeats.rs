@@ -17,7 +17,7 @@ const INTERVAL_MS_DEFAULT: u32 = 10_000;
 const LABEL_CHARACTERS_MAX: usize = 64;
 
 pub(in crate::http) async fn beat(call: &Call<'_>) -> Answer {
-    let interval_ms = read_beat(&call.body)?;
+    let interval_ms = read_beat(&call.take_body())?;
     let silent_at = call.service().beat(&call.caller, interval_ms, call.context).await?;
     Ok(Reply::ok(&BeatAnswer { ok: true, expires_at_ms: silent_at.millis() }))
 }

@@ -26,7 +26,7 @@ const PERMISSIONS_LISTED_MAX: usize = 32;
 
 pub(in crate::http) async fn create(call: &Call<'_>, is_bootstrap: bool) -> Answer {
     call.caller.require_unrotated()?;
-    let request = read_new_key(&call.body)?;
+    let request = read_new_key(&call.take_body())?;
     let new = call.service().create_key(&call.caller, request, is_bootstrap, call.context).await?;
     Ok(Reply::created(&NewKeyAnswer::of(&new)))
 }
@@ -39,14 +39,14 @@ pub(in crate::http) async fn list(call: &Call<'_>) -> Answer {
 
 pub(in crate::http) async fn rename(call: &Call<'_>) -> Answer {
     call.caller.require_unrotated()?;
-    let (key, name) = both(call, read_name(&call.body))?;
+    let (key, name) = both(call, read_name(&call.take_body()))?;
     let renamed = call.service().rename_key(&call.caller, key, name, call.context).await?;
     Ok(Reply::ok(&KeyRow::of(&renamed, call.context.moment.now)))
 }
 
 pub(in crate::http) async fn rotate(call: &Call<'_>) -> Answer {
     call.caller.require_unrotated()?;
-    let (key, overlap_seconds) = both(call, read_overlap(&call.body))?;
+    let (key, overlap_seconds) = both(call, read_overlap(&call.take_body()))?;
     let new = call.service().rotate_key(&call.caller, key, overlap_seconds, call.context).await?;
     Ok(Reply::ok(&NewKeyAnswer::of(&new)))
 }

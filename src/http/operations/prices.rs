@@ -18,7 +18,7 @@ use crate::money::Price;
 const MARKETS_MAX: usize = 50;
 
 pub(in crate::http) fn list(call: &Call<'_>) -> Answer {
-    let ids = read_prices(&call.body)?;
+    let ids = read_prices(&call.take_body())?;
     let markets = call.service().price_markets(&call.caller, &ids)?;
     let mut body = Vec::with_capacity(64 + 384 * ids.len());
     write_list(&mut body, markets, |out, (id, market)| match market {

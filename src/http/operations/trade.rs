@@ -21,7 +21,7 @@ use crate::money::write_micros;
 use crate::service::{OrderRequest, PositionStatus};
 
 pub(in crate::http) async fn trade(call: &Call<'_>) -> Answer {
-    let request = read_trade(&call.body, call.header(&IDEMPOTENCY_KEY).as_deref())?;
+    let request = read_trade(&call.take_body(), call.header(&IDEMPOTENCY_KEY).as_deref())?;
     let metrics = call.metrics;
     let traded = match call.service().trade(&call.caller, request, call.context) {
         Ok(durable) => durable.await.map_err(ApiError::from),

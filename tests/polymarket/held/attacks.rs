@@ -13,13 +13,18 @@ const OPEN_ORDERS_MAX: usize = 300;
 /// The most entries of a batch.
 const BATCH: usize = 100;
 
-/// The number of held orders, as the metrics show it.
+/// The number of held orders.
 fn held_count(served: &Served) -> usize {
+    gauge(served, "paperbourse_held_orders")
+}
+
+/// A number of the metrics page.
+fn gauge(served: &Served, name: &str) -> usize {
     let logged = served.server.logged("metrics on http://");
     let (_, address) = logged.split_once("http://").unwrap();
     let (address, path) = address.split_at(address.find('/').unwrap());
     let page = Connection::open(address.parse().unwrap()).done(&Request::get(path)).text;
-    let mut values = page.lines().filter_map(|it| it.strip_prefix("paperbourse_held_orders "));
+    let mut values = page.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     values.next().unwrap().parse().unwrap()
 }
 
@@ -37,6 +42,8 @@ async fn an_account_holds_as_many_orders_as_it_may_have_open() {
             connections.push(connection);
         }
         served.until("held orders", |it| held_count(it) == OPEN_ORDERS_MAX);
+        // While they wait, their bodies are gone, so that others have room for theirs.
+        assert_eq!(gauge(&served, "paperbourse_body_bytes"), 0);
         for _ in 0..3 {
             let refused = served.done(batch.clone()).ok(200);
             assert_eq!((&refused["succeeded"], &refused["failed"]), (&json!(0), &json!(BATCH)));

@@ -50,7 +50,7 @@ pub(in crate::http) async fn cancel_all(call: &Call<'_>) -> Answer {
 }
 
 pub(in crate::http) async fn cancel_in_market(call: &Call<'_>) -> Answer {
-    let request = read_cancel(call.query(), &call.body)?;
+    let request = read_cancel(call.query(), &call.take_body())?;
     cancel_selected(call, request).await
 }
 

@@ -40,7 +40,7 @@ const TIMES_IN_FORCE: [(&str, NamedTimeInForce); 5] = [
 const EXPIRATION_MAX: i64 = i64::MAX / 1_000_000_000;
 
 pub(in crate::http) async fn place(call: &Call<'_>) -> Answer {
-    let request = read_place(&call.body, call.header(&IDEMPOTENCY_KEY).as_deref())?;
+    let request = read_place(&call.take_body(), call.header(&IDEMPOTENCY_KEY).as_deref())?;
     let placed = call.service().place(&call.caller, request, call.context).await;
     let placed = placed.map_err(ApiError::from);
     count_placed(call.metrics, &placed);
