@@ -101,11 +101,11 @@ fn decide_held(
     let Given { quote, now, rules } = given;
     let order = &state.orders[slot];
     let life = state.orders.life(slot).expect("a held order has a life");
-    let market = OpenMarket::again(state, quote, order.market(), order.outcome())?;
-    market.check_tokens(state)?;
     if life.is_due(now) {
         return Err(Rejection::Payload(PayloadFlaw::Expiration));
     }
+    let market = OpenMarket::again(state, quote, order.market(), order.outcome())?;
+    market.check_tokens(state)?;
     let account = state.account(order.account()).ok_or(Rejection::AccountNotFound)?;
     let holdings = account.holdings().without(hold.reserve);
     let held = holdings.position(order.market(), order.outcome());

@@ -131,6 +131,11 @@ fn a_limit_order_rests_after_its_wait() {
         after 3
         expire                    -> already
         due O6                    -> INVALID_ORDER_EXPIRATION dropped O6
+        # That is said first, as it is of a new order.
+        place A1 M1 yes buy limit 5 0.6 tif=GTD until=2 -> held O7
+        after 3
+        status M1 paused
+        due O7                    -> INVALID_ORDER_EXPIRATION dropped O7
         show A1 M1 yes            -> has reserved 0 open
         ",
     );
