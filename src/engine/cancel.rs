@@ -200,8 +200,8 @@ impl State {
         }
         let slot = self.open_slot(id)?;
         let is_possible = self.orders.life(slot).is_some_and(|life| match reason {
-            EndReason::User | EndReason::Heartbeat | EndReason::GameStart if life.is_held => false,
-            EndReason::GtdExpired => life.is_due(at) && !life.is_held,
+            _ if life.is_held && !reason.ends_held_orders() => false,
+            EndReason::GtdExpired => life.is_due(at),
             EndReason::PostOnlyWouldCross => life.awaits_book && life.terms.post_only,
             EndReason::InsufficientBalance => life.awaits_book,
             EndReason::Resolved => self.settled.contains_key(&self.orders[slot].market()),

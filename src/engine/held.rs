@@ -23,7 +23,7 @@ use super::position::Position;
 use super::rejection::Rejection;
 use super::state::State;
 use super::take::{Rest, Taker};
-use super::terms::Reserve;
+use super::terms::{Reserve, Terms};
 use crate::ids::{OrderId, Place};
 use crate::money::{FeeRate, Shares, Usd};
 
@@ -194,7 +194,8 @@ impl State {
     ) -> Result<(), &'static str> {
         let order = &self.orders[slot];
         let (id, side, market) = (order.id(), order.side(), order.market());
-        if !hold.is_consistent(side) {
+        let terms = self.orders.life(slot).expect("a held order has a life").terms;
+        if !hold.is_consistent(side, terms) {
             return Err("is held with what it cannot hold back");
         }
         self.hash += hold.term(id);
@@ -223,21 +224,23 @@ impl State {
         Ok(())
     }
 
-    /// Removes a held order from everything but its comments, and returns its placement.
+    /// Removes a held order from everything but its comments, and returns what it was.
     pub(super) fn take_held_order(
         &mut self,
         id: OrderId,
         position_in_log: u64,
-    ) -> Result<Placement, &'static str> {
-        self.holds.get(id).ok_or("is not held")?;
-        let slot = self.orders.slot(id).expect("a held order is kept");
+    ) -> Result<(Placement, Terms), &'static str> {
+        // Orders of other shards have the same counters.
+        let slot = self.orders.slot(id).filter(|_| self.holds.get(id).is_some());
+        let slot = slot.ok_or("is not held")?;
         let on = self.priority_of(slot).on();
         let account = self.touch_order(slot, position_in_log);
         self.end_hold(account, slot);
         self.accounts[account].close_order(id.counter(), on);
         let (order, life) = self.orders.remove(slot);
+        let life = life.expect("a held order has a life");
         self.hash -= order.term();
-        self.hash -= life.map(|life| life.term(id)).unwrap_or_default();
-        Ok(order.row(None).placement)
+        self.hash -= life.term(id);
+        Ok((order.row(None).placement, life.terms))
     }
 }

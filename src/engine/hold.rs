@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::payload::Intent;
 use super::state_hash::{StateHash, Term, TermKind};
-use super::terms::{Reserve, Terms};
+use super::terms::{OrderKind, Reserve, Terms, resting_notional};
 use crate::ids::{MarketIndex, OrderId, Timestamp};
 use crate::market::book::Side;
 use crate::money::{Price, Shares, Usd};
+
+/// The highest bound on slippage.
+const MAX_SLIPPAGE_BPS: u16 = 10_000;
 
 /// What is known of a held order beyond its terms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,13 +41,32 @@ impl Hold {
         Intent { side, terms, amount, expected_price, max_slippage_bps }
     }
 
-    /// Whether the numbers are those of an order on this side.
-    pub(super) fn is_consistent(&self, side: Side) -> bool {
-        let Reserve { cash, shares } = self.reserve;
-        match side {
-            Side::Buy => cash >= Usd::ZERO && shares == Shares::ZERO,
-            Side::Sell => cash == Usd::ZERO && shares > Shares::ZERO && self.amount.is_none(),
-        }
+    /// Whether the numbers are those of an order on this side with these terms.
+    pub(super) fn is_consistent(&self, side: Side, terms: Terms) -> bool {
+        let Self { due: _, reserve, amount, expected_price, max_slippage_bps } = *self;
+        let least = match (amount, terms.price) {
+            (Some(amount), _) => amount,
+            (None, Some(price)) => resting_notional(side, price, terms.quantity),
+            (None, None) => Usd::ZERO,
+        };
+        let has_reserve = match side {
+            Side::Buy => reserve.cash >= least && reserve.shares == Shares::ZERO,
+            Side::Sell => reserve == Reserve { cash: Usd::ZERO, shares: terms.quantity },
+        };
+        let takes_amount = side == Side::Buy && terms.kind == OrderKind::Market;
+        let prices = Price::ZERO..=Price::ONE;
+        has_reserve
+            && amount.is_none_or(|amount| takes_amount && amount > Usd::ZERO)
+            && expected_price.is_none_or(|price| prices.contains(&price))
+            && max_slippage_bps.is_none_or(|bps| bps <= MAX_SLIPPAGE_BPS)
+    }
+
+    /// Whether an order that is held with some terms can have others once it is decided.
+    pub(super) fn permits(&self, held: Terms, decided: Terms) -> bool {
+        let Terms { quantity, awaited_book, held_ms, .. } = decided;
+        // An amount buys what it buys then.
+        let quantity = if self.amount.is_some() { quantity } else { held.quantity };
+        held_ms > 0 && decided == Terms { quantity, awaited_book, held_ms, ..held }
     }
 
     /// The term in the state hash.

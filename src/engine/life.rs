@@ -131,7 +131,8 @@ impl Life {
             && (awaited_book || !self.awaits_book)
             && (!self.awaits_book || self.is_open())
             && (!self.awaits_book && !self.is_held || self.progress == Progress::default())
-            && !(self.is_held && (is_killed || post_only || awaited_book || held_ms > 0))
+            && !(self.is_held && (post_only || awaited_book || held_ms > 0))
+            && (!self.is_held || reason.is_none_or(EndReason::ends_held_orders))
             && self.progress.is_consistent()
             && price.map_or(!is_limit, |price| prices.contains(&price))
             // An order that cannot rest ends when it is placed, and only such an order is killed.

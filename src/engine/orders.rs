@@ -63,13 +63,16 @@ impl State {
     ) -> Result<(), Flaw> {
         let OrderPlaced { placement, terms, fill, levels, end, .. } = placed;
         let flaw = |flaw| Flaw::order(placement.order, flaw);
-        if self.holds.get(placement.order).is_some() {
+        if let Some(hold) = self.holds.get(placement.order).copied() {
             let held = self.take_held_order(placement.order, position_in_log).map_err(flaw)?;
-            if held != *placement {
+            if held.0 != *placement || !hold.permits(held.1, *terms) {
                 return Err(flaw("is not the order that was held"));
             }
         } else {
             self.take_order_id(placement).map_err(flaw)?;
+            if terms.held_ms > 0 {
+                return Err(flaw("was never held"));
+            }
         }
         check_fill(fill, levels).map_err(flaw)?;
         let account = self.check_placement(placement).map_err(flaw)?;

@@ -163,6 +163,11 @@ impl EndReason {
         }
     }
 
+    /// Whether an order can end for this reason while it is held.
+    pub const fn ends_held_orders(self) -> bool {
+        matches!(self, Self::Reset | Self::Suspended | Self::Resolved)
+    }
+
     /// Whether an order can end for this reason when it is placed, and only then.
     pub const fn is_at_placement(self) -> bool {
         matches!(self, Self::FokNotFilled | Self::FakNotFilled)

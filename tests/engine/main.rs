@@ -9,6 +9,7 @@ mod contradictions;
 mod escalation;
 mod fills;
 mod held;
+mod held_contradictions;
 mod idempotency;
 mod keys;
 mod naive;

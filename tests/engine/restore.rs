@@ -54,6 +54,10 @@ impl<'a> Rows<'a> {
         }
     }
 
+    pub(crate) fn finished_mut(&mut self) -> impl Iterator<Item = &mut OrderRow> {
+        self.orders.iter_mut()
+    }
+
     pub(crate) fn restore(self) -> Result<State, RestoreError> {
         let mut restorer = Restorer::new(self.head);
         self.markets.into_iter().try_for_each(|market| restorer.market(market))?;

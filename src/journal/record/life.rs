@@ -137,7 +137,10 @@ impl Reader<'_> {
     }
 
     pub(super) fn order_held(&mut self) -> Read<Box<OrderHeld>> {
-        let mut head = self.order_head()?;
+        let mut head = self.valid("slippage", |reader| {
+            let head = reader.order_head()?;
+            Ok(head.slippage_bps.is_none().then_some(head))
+        })?;
         self.order_names(&mut head)?;
         let mut placement = head.placement;
         placement.client_order_id = self.optional_text("client order id")?;

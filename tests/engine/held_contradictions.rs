@@ -1,0 +1,322 @@
+//! Records and rows about held orders which contradict those before them: replay refuses them.
+
+use paperbourse::engine::event::{Event, OrderHeld, OrderPlaced, RestingFilled};
+use paperbourse::engine::idempotency::NameHash;
+use paperbourse::engine::life::{End, Life};
+use paperbourse::engine::order::OrderRow;
+use paperbourse::engine::terms::{EndReason, OrderKind, TimeInForce};
+use paperbourse::ids::{AccountId, OrderId, OutcomeIndex, ShardId, Timestamp};
+use paperbourse::market::book::{Level, Side};
+use paperbourse::money::{Price, Shares, Usd};
+
+use crate::contradictions::{History, history, replay};
+use crate::restore::{Rows, shard};
+use crate::script::world_after;
+use crate::world::World;
+
+/// Order 2 is held for a quantity, order 3 for an amount, and order 4 is a held sale. Order 5 was
+/// decided and rests; order 6 was dropped. Order 7 was held when its market was resolved.
+fn world() -> World {
+    world_after(
+        "
+        balance 100
+        market M1 Yes No
+        market M2 Yes No
+        fees M1 0.04 ^1
+        book M1 yes bids 0.4x10 asks 0.5x10
+        book M2 yes bids 0.4x10 asks 0.5x10
+        open A1                                             -> opened A1
+        buy A1 M1 yes 10                                    -> filled
+        delay M1 3000
+        delay M2 3000
+        place A1 M1 yes buy limit 10 0.5 name=a             -> held O2 for 10 cash 5.1 shares 0
+        place A1 M1 yes buy market $4 tif=FAK               -> held O3 for 8 cash 4.08 shares 0
+        sell A1 M1 yes 10                                   -> held O4 for 10 cash 0 shares 10
+        place A1 M1 yes buy limit 10 0.5 name=e             -> held O5
+        buy A1 M1 yes 10 name=b                             -> held O6
+        buy A1 M2 yes 10                                    -> held O7
+        after 3
+        book M1 yes bids 0.4x10 asks 0.5x4
+        due O5                                              -> pending O5 taken 4 held 3000
+        due O6                                  -> INSUFFICIENT_LIQUIDITY dropped O6
+        settle M2 1 0                                       -> pays ended O7 RESOLVED
+        settle M2 1 0                                       -> settled
+        ",
+    )
+}
+
+fn order(counter: u64) -> OrderId {
+    OrderId::new(shard(), counter).expect("a small counter")
+}
+
+/// An order of another shard with the counter of one of this.
+fn stranger(counter: u64) -> OrderId {
+    OrderId::new(ShardId::new(6).expect("a shard"), counter).expect("a small counter")
+}
+
+#[track_caller]
+fn check(change: impl FnOnce(&mut History), expected: &str) {
+    let world = world();
+    let mut history = history(&world.records);
+    assert!(replay(&history, shard()).as_ref() == Ok(&world.state));
+    change(&mut history);
+    match replay(&history, shard()) {
+        Ok(_) => panic!("replayed, instead of: {expected}"),
+        Err(error) => assert!(error.to_string().ends_with(expected), "{error}, not: {expected}"),
+    }
+}
+
+#[track_caller]
+fn check_held(counter: u64, change: impl FnOnce(&mut OrderHeld), expected: &str) {
+    let change = |history: &mut History| {
+        let held = history.iter_mut().flatten().find_map(|event| match event {
+            Event::OrderHeld(held) if held.placement.order == order(counter) => Some(held),
+            _ => None,
+        });
+        change(held.expect("the order was held"));
+    };
+    check(change, &format!("order {} {expected}", order(counter)));
+}
+
+/// Changes the decision of order 5.
+#[track_caller]
+fn check_decided(change: impl FnOnce(&mut OrderPlaced), expected: &str) {
+    let change = |history: &mut History| {
+        let placed = history.iter_mut().flatten().find_map(|event| match event {
+            Event::OrderPlaced(placed) => Some(placed),
+            _ => None,
+        });
+        change(placed.expect("the order was decided"));
+    };
+    check(change, expected);
+}
+
+#[track_caller]
+fn check_added(event: Event, expected: &str) {
+    check(|history| history.push(vec![event]), expected);
+}
+
+#[test]
+fn an_impossible_hold_is_refused() {
+    let hold = "is held with what it cannot hold back";
+    let usd = Usd::from_micros;
+    let shares = Shares::from_micros;
+    check_held(2, |it| it.hold.reserve.cash = usd(-1), hold);
+    check_held(2, |it| it.hold.reserve.cash = usd(4_999_999), hold);
+    check_held(2, |it| it.hold.reserve.shares = shares(1), hold);
+    check_held(2, |it| it.hold.amount = Some(usd(5_000_000)), hold);
+    check_held(2, |it| it.hold.expected_price = Some(Price::from_micros(-1)), hold);
+    check_held(2, |it| it.hold.expected_price = Some(Price::from_micros(1_000_001)), hold);
+    check_held(2, |it| it.hold.max_slippage_bps = Some(10_001), hold);
+    check_held(3, |it| it.hold.amount = Some(usd(0)), hold);
+    check_held(3, |it| it.hold.amount = Some(usd(-4_000_000)), hold);
+    check_held(3, |it| it.hold.amount = Some(usd(4_080_001)), hold);
+    check_held(4, |it| it.hold.reserve.shares = shares(9_999_999), hold);
+    check_held(4, |it| it.hold.reserve.shares = shares(-1), hold);
+    check_held(4, |it| it.hold.reserve.cash = usd(1), hold);
+    check_held(4, |it| it.hold.amount = Some(usd(1)), hold);
+    check_held(4, |it| it.placement.side = Side::Buy, hold);
+    let more = "holds back more than there is";
+    check_held(2, |it| it.hold.reserve.cash = usd(94_900_001), more);
+    check_held(2, |it| it.hold.reserve.cash = usd(i64::MAX), more);
+    let endless = |it: &mut OrderHeld| {
+        it.terms.quantity = shares(i64::MAX);
+        it.hold.reserve.shares = shares(i64::MAX);
+    };
+    check_held(4, endless, more);
+    let terms = "has terms that contradict each other";
+    check_held(2, |it| it.terms.quantity = Shares::ZERO, terms);
+    check_held(2, |it| it.terms.quantity = shares(i64::MIN), terms);
+    check_held(2, |it| it.terms.price = None, terms);
+    check_held(2, |it| it.terms.price = Some(Price::from_micros(1_000_001)), terms);
+    check_held(2, |it| it.terms.kind = OrderKind::Market, terms);
+    check_held(2, |it| it.terms.post_only = true, terms);
+    check_held(2, |it| it.terms.awaited_book = true, terms);
+    check_held(2, |it| it.terms.held_ms = 1, terms);
+    check_held(2, |it| it.placement.market.0 = 9, "is in no market");
+    check_held(2, |it| it.placement.outcome = OutcomeIndex(2), "is in no market");
+    let nobody = AccountId::new(shard(), 9).expect("a small counter");
+    check_held(2, |it| it.placement.account = nobody, "is of no account");
+    check_held(
+        3,
+        |it| it.placement.names = [NameHash::of_order("a")].into_iter().collect(),
+        "has a name that is used",
+    );
+    let next = "order 581 is not the next one of the shard";
+    check(|history| move_to(history, order(9)), next);
+    check(|history| move_to(history, stranger(2)), "order 134 is not the next one of the shard");
+    // Its market is resolved.
+    let late = |history: &mut History| {
+        let held = history.iter().flatten().rev();
+        let mut held: OrderHeld = held
+            .into_iter()
+            .find_map(|event| match event {
+                Event::OrderHeld(held) => Some((**held).clone()),
+                _ => None,
+            })
+            .expect("an order was held");
+        held.placement.order = order(8);
+        history.push(vec![Event::OrderHeld(Box::new(held))]);
+    };
+    check(late, "order 517 is in a settled market");
+}
+
+/// Gives the first held order this id.
+fn move_to(history: &mut History, id: OrderId) {
+    let held = history.iter_mut().flatten().find_map(|event| match event {
+        Event::OrderHeld(held) => Some(held),
+        _ => None,
+    });
+    held.expect("an order was held").placement.order = id;
+}
+
+#[test]
+fn a_held_order_is_decided_as_it_was_sent() {
+    let other = "order 325 is not the order that was held";
+    check_decided(|it| it.placement.side = Side::Sell, other);
+    check_decided(|it| it.placement.outcome = OutcomeIndex(1), other);
+    check_decided(|it| it.placement.client_order_id = Some("b".into()), other);
+    check_decided(|it| it.placement.names.clear(), other);
+    check_decided(|it| it.terms.quantity = Shares::from_micros(10_000_001), other);
+    check_decided(|it| it.terms.price = Some(Price::from_micros(510_000)), other);
+    check_decided(|it| it.terms.time_in_force = TimeInForce::GoodTilDate(Timestamp::EPOCH), other);
+    check_decided(|it| it.terms.post_only = true, other);
+    check_decided(|it| it.terms.held_ms = 0, other);
+    check_decided(|it| it.placement.order = order(6), "order 389 is not the order that was held");
+    let not_held = "is not the next one of the shard";
+    check_decided(|it| it.placement.order = order(1), not_held);
+    check_decided(|it| it.placement.order = stranger(5), "order 326 is not held");
+    // What it no longer holds back may be spent, but no more.
+    check_decided(|it| it.fill.fee += Usd::from_micros(1), "order 325 does not conserve money");
+    // A new order was not held.
+    let invented = |history: &mut History| {
+        history.retain(|record| {
+            !record.iter().any(|event| {
+                matches!(event, Event::OrderHeld(held)
+                if held.placement.order == order(5))
+            })
+        });
+    };
+    check(invented, "order 389 is not the next one of the shard");
+    let again = |history: &mut History| {
+        let placed = history.iter().flatten().find(|event| matches!(event, Event::OrderPlaced(_)));
+        let Some(Event::OrderPlaced(placed)) = placed else { panic!("the order was decided") };
+        let mut placed = placed.clone();
+        placed.placement.order = order(8);
+        placed.placement.names.clear();
+        history.push(vec![Event::OrderPlaced(placed)]);
+    };
+    check(again, "order 517 was never held");
+}
+
+#[test]
+fn a_held_order_ends_only_by_its_decision_or_with_its_market() {
+    let ended = |counter, reason| Event::OrderEnded {
+        order: order(counter),
+        reason,
+        at: Timestamp::from_seconds(1_900_000_000),
+    };
+    for reason in EndReason::ALL {
+        let expected = match reason {
+            EndReason::Reset | EndReason::Suspended => continue,
+            EndReason::FokNotFilled | EndReason::FakNotFilled => {
+                "ends in a way that only a new order can"
+            }
+            _ => "ends for a reason that it does not have",
+        };
+        check_added(ended(2, reason), &format!("order 133 {expected}"));
+    }
+    check_added(ended(6, EndReason::User), "order 389 is not kept");
+    check_added(Event::OrderAdmitted { order: order(2) }, "order 133 is held");
+    check_added(
+        Event::OrderForgotten { order: order(2) },
+        "order 133 is not the oldest that its account keeps",
+    );
+    let dropped = |order| Event::HeldOrderDropped { order };
+    check_added(dropped(order(1)), "order 69 is not held");
+    check_added(dropped(order(5)), "order 325 is not held");
+    check_added(dropped(order(6)), "order 389 is not held");
+    check_added(dropped(order(7)), "order 453 is not held");
+    check_added(dropped(order(9)), "order 581 is not held");
+    check_added(dropped(stranger(2)), "order 134 is not held");
+    let twice = |history: &mut History| {
+        history.push(vec![dropped(order(2)), dropped(order(2))]);
+    };
+    check(twice, "order 133 is not held");
+    check(
+        |history| {
+            // The fill of order 1 as one of order 2.
+            let fill = history.iter().flatten().find_map(|event| match event {
+                Event::OrderFilled(filled) => Some(filled.fill),
+                _ => None,
+            });
+            let filled = RestingFilled {
+                order: order(2),
+                fill: fill.expect("an order filled"),
+                displayed: Level {
+                    price: Price::from_micros(500_000),
+                    size: Shares::from_micros(1),
+                },
+                book_sequence: 1,
+            };
+            history.push(vec![Event::RestingFilled(Box::new(filled))]);
+        },
+        "order 133 is held",
+    );
+}
+
+#[track_caller]
+fn check_rows(change: impl FnOnce(&mut Rows<'_>), expected: &str) {
+    let world = world();
+    let mut rows = Rows::of(&world.state, &world.finished);
+    change(&mut rows);
+    let restored = rows.restore();
+    let error = restored.err().unwrap_or_else(|| panic!("restored, instead of: {expected}"));
+    assert!(error.to_string().contains(expected), "{error}, instead of: {expected}");
+}
+
+/// The open rows are orders 2 to 5: three held ones, and one that rests.
+#[test]
+fn inconsistent_rows_of_held_orders_are_errors() {
+    fn life(row: &mut OrderRow) -> &mut Life {
+        row.life.as_mut().expect("an open order has a life")
+    }
+    let how = "does not say how it is held";
+    check_rows(|rows| rows.open[0].hold = None, how);
+    check_rows(|rows| rows.open[3].hold = rows.open[0].hold, how);
+    check_rows(|rows| life(&mut rows.open[0]).is_held = false, how);
+    let hold = "is held with what it cannot hold back";
+    let reserve = |rows: &mut Rows<'_>, at: usize, cash: i64, shares: i64| {
+        let hold = rows.open[at].hold.as_mut().expect("a held order");
+        hold.reserve.cash = Usd::from_micros(cash);
+        hold.reserve.shares = Shares::from_micros(shares);
+    };
+    check_rows(|rows| reserve(rows, 0, -1, 0), hold);
+    check_rows(|rows| reserve(rows, 0, 4_999_999, 0), hold);
+    check_rows(|rows| reserve(rows, 2, 0, 9_999_999), hold);
+    check_rows(|rows| reserve(rows, 2, 0, 10_000_001), hold);
+    check_rows(|rows| reserve(rows, 0, 94_000_000, 0), "holds back more than there is");
+    // What the rows alone do not tell, the hash does.
+    check_rows(|rows| reserve(rows, 0, 5_100_001, 0), "the head says");
+    let due = |rows: &mut Rows<'_>| {
+        let hold = rows.open[0].hold.as_mut().expect("a held order");
+        hold.due = Timestamp::EPOCH;
+    };
+    check_rows(due, "the head says");
+    let contradicts = "has a life that contradicts itself";
+    check_rows(|rows| life(&mut rows.open[0]).awaits_book = true, contradicts);
+    check_rows(|rows| life(&mut rows.open[0]).terms.held_ms = 1, contradicts);
+    check_rows(|rows| life(&mut rows.open[0]).progress.fill_count = 1, contradicts);
+    check_rows(|rows| rows.open[0].placement.market.0 = 1, "is in a market that is paid");
+    // Order 7 ended while it was held, as only few reasons can end it.
+    let end = |rows: &mut Rows<'_>, reason| {
+        let ended = rows.finished_mut().find(|row| row.placement.order == order(7));
+        let ended = ended.expect("it is finished");
+        assert!(life(ended).is_held);
+        life(ended).end = Some(End { reason, at: Timestamp::EPOCH });
+    };
+    check_rows(|rows| end(rows, EndReason::User), contradicts);
+    check_rows(|rows| end(rows, EndReason::GtdExpired), contradicts);
+    check_rows(|rows| end(rows, EndReason::FakNotFilled), contradicts);
+    check_rows(|rows| end(rows, EndReason::Reset), "the head says");
+}
