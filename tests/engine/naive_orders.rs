@@ -3,12 +3,15 @@
 //! engine.
 
 mod cost;
+mod ends;
+mod held;
 
 use std::collections::BTreeMap;
 
 use crate::naive::{Book, Market, Micros, Outcome, level_fee, require, slippage};
 use crate::ratio::Ratio;
 use cost::{affordable, cost, dollars, limit, reaches, taken, value};
+use ends::Heartbeat;
 
 pub(crate) const QUANTITY_MIN: Micros = 5_000_000;
 /// A level that is gone for less than this is the same level when it comes back.
@@ -56,6 +59,14 @@ pub(crate) struct Order {
     /// What it asks for; for an amount, what that bought.
     pub(crate) quantity: Micros,
     pub(crate) awaits: bool,
+    /// The dollars that it holds back while it waits to be decided.
+    pub(crate) held: Option<Micros>,
+    /// When it came, or was decided, in milliseconds.
+    came_ms: i64,
+    /// How long it was held.
+    pub(crate) held_ms: i64,
+    pub(crate) names: Vec<usize>,
+    is_forgotten: bool,
     /// Why it ended before it was filled.
     pub(crate) end: Option<&'static str>,
 }
@@ -74,9 +85,17 @@ pub(crate) enum Fact {
     Refused(&'static str),
     /// A new order: what it took, why it ended, and whether it awaits its book.
     Placed(Fill, Option<&'static str>, bool),
+    /// The order that has the request's names.
+    Replayed(usize),
+    /// A new order that waits, and what it holds back: dollars, shares.
+    Held(usize, Micros, Micros),
+    /// A held order that was refused when it was decided.
+    Dropped(usize),
     Admitted(usize),
     Filled(Fill),
     Ended(usize, &'static str),
+    /// An account's heartbeat began, changed or ended.
+    Heartbeat(usize, Option<i64>),
 }
 
 /// What an account has used of a displayed level.
@@ -105,12 +124,15 @@ pub(crate) struct NaiveOrders {
     pub(crate) now_ms: i64,
     pub(crate) markets: Vec<Market>,
     pub(crate) ticks: Vec<Micros>,
+    /// How long each market holds what it could match at once.
+    pub(crate) delays_ms: Vec<i64>,
     pub(crate) open_max: usize,
     pub(crate) orders: Vec<Order>,
     pub(crate) fills: Vec<Fill>,
     settled: BTreeMap<usize, Vec<Micros>>,
     used: BTreeMap<(Side, Place), Used>,
     levels: BTreeMap<Place, Level>,
+    heartbeats: BTreeMap<usize, Heartbeat>,
 }
 
 impl NaiveOrders {
@@ -119,6 +141,7 @@ impl NaiveOrders {
             balance,
             now_ms: 0,
             ticks: vec![10_000; markets.len()],
+            delays_ms: vec![0; markets.len()],
             markets,
             open_max: 1_000,
             orders: Vec::new(),
@@ -126,6 +149,7 @@ impl NaiveOrders {
             settled: BTreeMap::new(),
             used: BTreeMap::new(),
             levels: BTreeMap::new(),
+            heartbeats: BTreeMap::new(),
         }
     }
 
@@ -216,9 +240,10 @@ impl NaiveOrders {
     pub(crate) fn reserved_cash(&self, account: usize) -> Micros {
         let mut reserved = 0;
         for order in self.open_of(account) {
-            let sent = &self.orders[order].sent;
+            let Order { sent, held, .. } = &self.orders[order];
             if sent.is_buy {
-                reserved += dollars(limit(sent), self.remaining(order)).ceil();
+                let rests = || dollars(limit(sent), self.remaining(order)).ceil();
+                reserved += held.unwrap_or_else(rests);
             }
         }
         reserved
@@ -270,23 +295,36 @@ impl NaiveOrders {
     /// The books of a market show their levels for the first time again.
     pub(crate) fn restart(&mut self) {
         self.used.clear();
+        self.forget_beats();
     }
 
-    pub(crate) fn place(&mut self, sent: &Sent) -> Vec<Fact> {
-        match self.placed(sent) {
-            Ok((order, fill)) => {
-                let awaits = order.awaits;
-                let end = order.end;
-                self.orders.push(order);
-                if fill.quantity > 0 {
-                    self.fills.push(fill);
-                }
-                self.use_up(fill.order);
-                vec![Fact::Placed(fill, end, awaits)]
-            }
-            Err(Outcome::Refused(code)) => vec![Fact::Refused(code)],
-            Err(outcome) => panic!("not an outcome of an order: {outcome:?}"),
+    pub(crate) fn place(&mut self, sent: &Sent, names: &[usize]) -> Vec<Fact> {
+        if let Some(fact) = self.known(sent, names) {
+            return vec![fact];
         }
+        let order = self.orders.len();
+        match self.placed(sent, true) {
+            Ok((new, fill)) => {
+                self.orders.push(Order { names: names.to_vec(), ..new });
+                vec![self.note_placed(Fill { order, ..fill })]
+            }
+            Err(refusal) => vec![Fact::Refused(code(refusal))],
+        }
+    }
+
+    /// Notes what an order took when it was placed.
+    fn note_placed(&mut self, fill: Fill) -> Fact {
+        let order = &self.orders[fill.order];
+        if let Some(cash) = order.held {
+            let shares = if order.sent.is_buy { 0 } else { order.quantity };
+            return Fact::Held(fill.order, cash, shares);
+        }
+        let fact = Fact::Placed(fill, order.end, order.awaits);
+        if fill.quantity > 0 {
+            self.fills.push(fill);
+        }
+        self.use_up(fill.order);
+        fact
     }
 
     /// If the order rests, all that it took of the displayed levels is used.
@@ -327,7 +365,8 @@ impl NaiveOrders {
         levels.into_iter().map(|(price, size)| (place(price), price, size)).collect()
     }
 
-    fn placed(&self, sent: &Sent) -> Result<(Order, Fill), Outcome> {
+    /// What becomes of an order now. A new one that could be matched may have to wait.
+    fn placed(&self, sent: &Sent, is_new: bool) -> Result<(Order, Fill), Outcome> {
         let now = self.now_ms;
         // Fields.
         let is_late = matches!(sent.tif, Tif::Gtd(at) if at <= now);
@@ -368,8 +407,17 @@ impl NaiveOrders {
         let has_room = self.open_of(sent.account).len() < self.open_max;
         require(!rests || has_room, "OPEN_ORDER_LIMIT_EXCEEDED")?;
         require(!sent.post_only || levels.is_empty(), "INVALID_POST_ONLY_ORDER")?;
+        let available = self.cash(sent.account) - self.reserved_cash(sent.account);
+        let order = Order::new(*sent, quantity, now);
+        let nothing = Fill { order: 0, quantity: 0, notional: 0, fee: 0 };
         // What it takes.
         let mut taken = taken(&levels, quantity);
+        if is_new && self.delays_ms[sent.market] > 0 && !taken.is_empty() {
+            require(has_room, "OPEN_ORDER_LIMIT_EXCEEDED")?;
+            let held = held::cash(sent, quantity, &taken, (rate, exponent));
+            require(held <= available, "INSUFFICIENT_BALANCE")?;
+            return Ok((Order { held: Some(held), ..order }, nothing));
+        }
         let sum: Micros = taken.iter().map(|level| level.1).sum();
         let is_whole = sum == quantity && is_spent;
         if !is_whole && sent.tif == Tif::Fok && !sent.is_limit {
@@ -396,10 +444,11 @@ impl NaiveOrders {
         let rest = if end.is_none() { quantity - sum } else { 0 };
         let holds = if rests && sent.is_buy { dollars(limit(sent), rest).ceil() } else { 0 };
         let change = if sent.is_buy { notional + fee } else { fee - notional };
-        let available = self.cash(sent.account) - self.reserved_cash(sent.account);
         require(change + holds <= available, "INSUFFICIENT_BALANCE")?;
-        let order = Order { sent: *sent, quantity, awaits: !is_fresh, end };
-        Ok((order, Fill { order: self.orders.len(), quantity: sum, notional, fee }))
+        Ok((
+            Order { awaits: !is_fresh, end, ..order },
+            Fill { quantity: sum, notional, fee, ..nothing },
+        ))
     }
 
     /// Matches the orders that trade on the book of this outcome, or on any of the market's.
@@ -427,7 +476,7 @@ impl NaiveOrders {
         let on =
             |sent: &Sent| (sent.market, sent.outcome, sent.is_buy) == (market, outcome, is_buy);
         let mut orders: Vec<usize> =
-            self.open().filter(|&order| on(&self.orders[order].sent)).collect();
+            self.resting().filter(|&order| on(&self.orders[order].sent)).collect();
         orders.sort_by_key(|&order| {
             let price = limit(&self.orders[order].sent);
             (if is_buy { -price } else { price }, order)
@@ -526,66 +575,15 @@ impl NaiveOrders {
         let open: Vec<Side> = self.open().map(|order| side_of(&self.orders[order].sent)).collect();
         self.used.retain(|(side, _), _| open.contains(side));
     }
-
-    pub(crate) fn cancel(&mut self, account: usize, order: usize) -> Vec<Fact> {
-        if self.orders.get(order).is_none_or(|order| order.sent.account != account) {
-            return vec![Fact::Refused("ORDER_NOT_FOUND")];
-        }
-        if !self.is_open(order) {
-            return vec![Fact::Refused("ORDER_NOT_CANCELLABLE")];
-        }
-        self.end_all(&[order], "user")
-    }
-
-    pub(crate) fn cancel_all(&mut self, account: usize, market: Option<usize>) -> Vec<Fact> {
-        let mut orders = self.open_of(account);
-        orders.retain(|&order| market.is_none_or(|it| self.orders[order].sent.market == it));
-        self.end_all(&orders, "user")
-    }
-
-    pub(crate) fn expire(&mut self) -> Vec<Fact> {
-        let mut due: Vec<(i64, usize)> = Vec::new();
-        for order in self.open() {
-            if let Tif::Gtd(at) = self.orders[order].sent.tif
-                && at <= self.now_ms
-            {
-                due.push((at, order));
-            }
-        }
-        due.sort_unstable();
-        let due: Vec<usize> = due.into_iter().map(|(_, order)| order).collect();
-        self.end_all(&due, "gtd_expired")
-    }
-
-    /// Ends the open orders of a market and pays its positions, if it was ever used.
-    pub(crate) fn settle(&mut self, market: usize, payouts: Vec<Micros>) -> Vec<Fact> {
-        let is_used = self.orders.iter().any(|order| order.sent.market == market);
-        if !is_used || self.settled.contains_key(&market) {
-            return Vec::new();
-        }
-        // By outcome, purchases first, the best price first and then the oldest.
-        let mut orders: Vec<usize> = self.open().collect();
-        orders.retain(|&order| self.orders[order].sent.market == market);
-        orders.sort_by_key(|&order| {
-            let sent = &self.orders[order].sent;
-            let rank = if sent.is_buy { -limit(sent) } else { limit(sent) };
-            (sent.outcome, !sent.is_buy, rank, order)
-        });
-        let facts = self.end_all(&orders, "resolved");
-        self.settled.insert(market, payouts);
-        facts
-    }
-
-    fn end_all(&mut self, orders: &[usize], reason: &'static str) -> Vec<Fact> {
-        let mut facts = Vec::new();
-        for &order in orders {
-            self.end(order, reason, &mut facts);
-        }
-        self.forget_used();
-        facts
-    }
 }
 
 const fn side_of(sent: &Sent) -> Side {
     (sent.account, sent.market, sent.outcome, sent.is_buy)
+}
+
+fn code(refusal: Outcome) -> &'static str {
+    match refusal {
+        Outcome::Refused(code) => code,
+        outcome => panic!("not an outcome of an order: {outcome:?}"),
+    }
 }

@@ -4,20 +4,27 @@
 //! `PAPERBOURSE_ORDER_RUNS` sets the number of runs, and `PAPERBOURSE_ORDER_SEED` the first seed. A
 //! run that fails prints its seed and its steps.
 
+mod check;
 mod convert;
+mod ends;
+mod sent;
 
 use std::collections::BTreeMap;
 
-use paperbourse::engine::Verdict;
 use paperbourse::engine::command::{
-    CancelOrder, CancelOrders, ExpireOrders, MatchOrders, OpenAccount, OrderNames, Owner,
-    PlaceOrder, Settle, Trade, TradeOrder,
+    Beat, CancelOrder, CancelOrders, ClearBooks, EndSilent, ExpireOrders, MatchOrders, OpenAccount,
+    OrderNames, Owner, PlaceOrder, Settle, Trade, TradeOrder,
 };
 use paperbourse::engine::event::{Event, Events};
+use paperbourse::engine::held::{DecideHeld, HeldSubject};
+use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::payload::{NamedTimeInForce, NewOrder};
 use paperbourse::engine::payout::Decision;
+use paperbourse::engine::place::PlacedSubject;
+use paperbourse::engine::rejection::Rejection;
 use paperbourse::engine::settlement::Payment;
-use paperbourse::engine::terms::OrderKind;
+use paperbourse::engine::terms::{OrderKind, Reserve};
+use paperbourse::engine::{Command, Verdict};
 use paperbourse::ids::{AccountId, OrderId, OutcomeIndex, Timestamp};
 use paperbourse::market::book::{Level, Side};
 use paperbourse::market::catalogue::{Fees, MarketStatus};
@@ -25,19 +32,19 @@ use paperbourse::money::{FeeRate, Price, Shares, Usd};
 
 use crate::contradictions::{history, replay};
 use crate::naive::{Book, Market, Micros};
-use crate::naive_orders::{Fact, Fill, NaiveOrders, QUANTITY_MIN, Sent, Tif};
+use crate::naive_orders::{Fact, Fill, NaiveOrders, Order, QUANTITY_MIN, Sent, Tif};
 use crate::report;
 use crate::world::World;
 use convert::{
-    account_id, at, events_of, facts, index, level, market_id, narrow, new_order, price, side,
-    subject,
+    account_id, at, events_of, facts, index, level, market_id, name_hashes, narrow, new_order,
+    placed_facts, price, side, subject,
 };
 
 const ACCOUNTS: usize = 4;
 const LABELS: &[&str] = &["Yes", "No"];
 const MARKETS: usize = 3;
 const STEPS: usize = 150;
-const RUNS_DEFAULT: u64 = 40;
+const RUNS_DEFAULT: u64 = 100;
 /// Small enough that some orders are refused.
 const BALANCE: Micros = 30_000_000;
 const CENT: Micros = 10_000;
@@ -78,7 +85,7 @@ struct Pair {
     /// What happened, for a run that fails.
     steps: Vec<String>,
     seed: u64,
-    reached: BTreeMap<&'static str, u64>,
+    reached: BTreeMap<String, u64>,
 }
 
 impl Drop for Pair {
@@ -119,11 +126,15 @@ impl Pair {
             pair.world.rules.open_orders_max = 2;
             pair.naive.open_max = 2;
         }
+        for market in 0..MARKETS {
+            let delay_ms = pair.delay_ms();
+            pair.set_delay(market, delay_ms);
+        }
         pair
     }
 
     fn step(&mut self) {
-        match self.random.below(100) {
+        match self.random.below(122) {
             30..62 => self.place(),
             62..80 => {
                 let market = self.random.below(MARKETS);
@@ -136,6 +147,11 @@ impl Pair {
             95..98 => self.change_market(),
             98 if self.random.once_in(3) => self.restart(),
             99 if self.random.once_in(4) => self.settle(),
+            100..112 => self.decide(),
+            112..116 => self.repeat(),
+            116..118 => self.beat(),
+            118..121 => self.end_silent(),
+            121 => self.clear_books(),
             _ => self.change_book(),
         }
         self.check();
@@ -145,21 +161,53 @@ impl Pair {
     fn agree(&mut self, what: &str, actual: &[Fact], expected: &[Fact]) {
         self.steps.push(format!("{what} -> {expected:?}"));
         assert_eq!(actual, expected, "{what}");
+        self.note_forgotten();
         for fact in expected {
-            let reached = match *fact {
-                Fact::Refused(code) => code,
-                Fact::Placed(fill, None, true) if fill.quantity == 0 => "awaits",
-                Fact::Placed(fill, None, _) if fill.quantity == 0 => "rests",
-                Fact::Placed(fill, None, _) if self.naive.is_open(fill.order) => "takes and rests",
-                Fact::Placed(_, None, _) => "fills",
-                Fact::Placed(fill, Some(_), _) if fill.quantity > 0 => "fills in part",
-                Fact::Placed(_, Some(end), _) => end,
-                Fact::Admitted(_) => "admitted",
-                Fact::Filled(fill) if self.naive.is_open(fill.order) => "resting fills in part",
-                Fact::Filled(_) => "resting fills",
-                Fact::Ended(_, reason) => reason,
+            let decided = |fill: &Fill| {
+                let is_decided = self.naive.orders[fill.order].held_ms > 0;
+                if is_decided { "decided: ".to_owned() } else { String::new() }
+            };
+            let reached = match fact {
+                Fact::Refused(code) if matches!(expected, [Fact::Dropped(_), _]) => {
+                    format!("dropped: {code}")
+                }
+                Fact::Refused(code) => (*code).to_owned(),
+                Fact::Replayed(order) if self.naive.is_held(*order) => "replay while held".into(),
+                Fact::Replayed(_) => "replay".into(),
+                Fact::Held(..) => "held".into(),
+                Fact::Dropped(_) => continue,
+                Fact::Placed(fill, None, true) if fill.quantity == 0 => decided(fill) + "awaits",
+                Fact::Placed(fill, None, _) if fill.quantity == 0 => decided(fill) + "rests",
+                Fact::Placed(fill, None, _) if self.naive.is_open(fill.order) => {
+                    decided(fill) + "takes and rests"
+                }
+                Fact::Placed(fill, None, _) => decided(fill) + "fills",
+                Fact::Placed(fill, Some(_), _) if fill.quantity > 0 => {
+                    decided(fill) + "fills in part"
+                }
+                Fact::Placed(fill, Some(end), _) => decided(fill) + end,
+                Fact::Admitted(_) => "admitted".into(),
+                Fact::Filled(fill) if self.naive.is_open(fill.order) => {
+                    "resting fills in part".into()
+                }
+                Fact::Filled(_) => "resting fills".into(),
+                Fact::Ended(order, reason) if self.naive.orders[*order].held.is_some() => {
+                    format!("{reason} while held")
+                }
+                Fact::Ended(_, reason) => (*reason).to_owned(),
+                Fact::Heartbeat(_, Some(_)) => "heartbeat begins".into(),
+                Fact::Heartbeat(_, None) => "heartbeat ends".into(),
             };
             *self.reached.entry(reached).or_default() += 1;
+        }
+    }
+
+    /// Orders of which an account has too many are forgotten with their names.
+    fn note_forgotten(&mut self) {
+        for order in 0..self.naive.orders.len() {
+            if !self.naive.is_gone(order) && self.world.state.order(self.id(order)).is_none() {
+                self.naive.forget(order);
+            }
         }
     }
 
@@ -229,10 +277,14 @@ impl Pair {
 
     fn place(&mut self) {
         let sent = self.sent();
-        let what = format!("{sent:?}");
-        let names = OrderNames::default();
+        let names = self.names();
+        self.send(&sent, &names);
+    }
+
+    fn send(&mut self, sent: &Sent, names: &[usize]) {
+        let hashes = OrderNames::new(name_hashes(names), None);
         let owner = Owner::Account(account_id(&self.world, sent.account));
-        let verdict = if sent.is_trade {
+        let actual = if sent.is_trade {
             let order = TradeOrder {
                 market_id: market_id(sent.market).into(),
                 outcome: LABELS[sent.outcome].into(),
@@ -241,69 +293,12 @@ impl Pair {
                 expected_price: sent.expected_price.map(price),
                 max_slippage_bps: sent.max_slippage_bps,
             };
-            events_of(self.world.run(&Trade::new(owner, order, names)))
+            placed_facts(self.world.run(&Trade::new(owner, order, hashes)))
         } else {
-            events_of(self.world.run(&PlaceOrder::new(owner, new_order(&sent), names)))
+            placed_facts(self.world.run(&PlaceOrder::new(owner, new_order(sent), hashes)))
         };
-        let actual = match verdict {
-            Ok(events) => facts(&events),
-            Err(code) => vec![Fact::Refused(code)],
-        };
-        let expected = self.naive.place(&sent);
-        self.agree(&what, &actual, &expected);
-    }
-
-    fn sent(&mut self) -> Sent {
-        let market = self.random.below(MARKETS);
-        let (account, outcome) = (self.random.below(ACCOUNTS), self.random.below(2));
-        let held = self.naive.position(account, market, outcome).0;
-        let is_buy = if held > 0 { self.random.once_in(2) } else { !self.random.once_in(8) };
-        let is_limit = self.random.below(4) > 0;
-        let is_trade = !is_limit && self.random.once_in(3);
-        let middle =
-            if outcome == 0 { self.middle[market] } else { 100 - self.middle[market] } * CENT;
-        let away = self.random.within(-6, 6) * CENT;
-        let fine = if self.random.once_in(12) { 1_000 } else { 0 };
-        let near = middle + away + fine;
-        let free = self.naive.cash(account) - self.naive.reserved_cash(account);
-        let quantity = match self.random.below(8) {
-            0 if held > 0 => held,
-            1 => self.random.within(1, 3 * QUANTITY_MIN),
-            2 => self.random.within(20, 60) * 1_000_000,
-            // All that the account can spend at this price.
-            3 if is_buy && free > CENT => free * 1_000_000 / near,
-            _ => self.random.within(4, 15) * 1_000_000,
-        };
-        let until = self.naive.now_ms + narrow(self.random.within(-500, 20_000));
-        let tif = match (is_limit, self.random.below(8)) {
-            (true, 0) => Tif::Fak,
-            (true, 1) => Tif::Fok,
-            (true, 2..4) => Tif::Gtd(until),
-            (true, _) => Tif::Gtc,
-            (false, 0..4) if !is_trade => Tif::Fak,
-            (false, _) => Tif::Fok,
-        };
-        let has_amount = !is_limit && !is_trade && is_buy && self.random.once_in(2);
-        let has_price = is_limit || !is_trade && self.random.once_in(2);
-        let bounds = self.random.below(12);
-        Sent {
-            account,
-            market,
-            outcome,
-            is_buy,
-            is_limit,
-            is_trade,
-            tif,
-            quantity,
-            amount: has_amount.then(|| match self.random.below(6) {
-                0 => self.random.within(1, 100),
-                _ => self.random.within(1, 12_000_000),
-            }),
-            price: has_price.then_some(near),
-            post_only: is_limit && self.random.once_in(6),
-            expected_price: (bounds < 2).then_some(middle),
-            max_slippage_bps: (bounds == 1 || bounds == 2).then_some(100),
-        }
+        let expected = self.naive.place(sent, names);
+        self.agree(&format!("{names:?} {sent:?}"), &actual, &expected);
     }
 
     fn pass(&mut self) {
@@ -311,45 +306,6 @@ impl Pair {
         self.naive.now_ms += passed;
         self.world.now = at(self.naive.now_ms);
         self.steps.push(format!("now {}", self.naive.now_ms));
-    }
-
-    fn cancel(&mut self) {
-        let count = self.naive.orders.len();
-        let order = self.random.below(count + 1);
-        let account = match self.naive.orders.get(order) {
-            Some(order) if !self.random.once_in(8) => order.sent.account,
-            _ => self.random.below(ACCOUNTS),
-        };
-        if order < count && self.world.state.order(self.id(order)).is_none() {
-            return;
-        }
-        let command =
-            CancelOrder { account: account_id(&self.world, account), order: self.id(order) };
-        let actual = match events_of(self.world.run(&command)) {
-            Ok(events) => facts(&events),
-            Err(code) => vec![Fact::Refused(code)],
-        };
-        let expected = self.naive.cancel(account, order);
-        self.agree(&format!("cancel {account} {order}"), &actual, &expected);
-    }
-
-    fn cancel_all(&mut self) {
-        let account = self.random.below(ACCOUNTS);
-        let market = Some(self.random.below(MARKETS)).filter(|_| self.random.once_in(2));
-        let command = CancelOrders {
-            account: account_id(&self.world, account),
-            market_id: market.map(|market| market_id(market).into()),
-            token_id: None,
-        };
-        let events = events_of(self.world.run(&command)).expect("an account");
-        let expected = self.naive.cancel_all(account, market);
-        self.agree(&format!("cancel all {account} {market:?}"), &facts(&events), &expected);
-    }
-
-    fn expire(&mut self) {
-        let events = events_of(self.world.run(&ExpireOrders)).expect("it is not refused");
-        let expected = self.naive.expire();
-        self.agree("expire", &facts(&events), &expected);
     }
 
     fn change_market(&mut self) {
@@ -364,114 +320,30 @@ impl Pair {
         self.naive.markets[market].is_open = is_open;
         self.naive.markets[market].fees = fees;
         self.naive.ticks[market] = tick;
+        let delay_ms = self.delay_ms();
+        self.set_delay(market, delay_ms);
         self.world.describe(&market_id(market), |info| {
             info.status = if is_open { MarketStatus::Open } else { MarketStatus::Paused };
             info.fees = Fees::from_schedule(FeeRate::from_micros(narrow(fees.0)), fees.1);
             info.tick = price(tick);
         });
-        self.steps.push(format!("market {market} open {is_open} fees {fees:?} tick {tick}"));
+        self.steps.push(format!(
+            "market {market} open {is_open} fees {fees:?} tick {tick} delay {delay_ms}"
+        ));
     }
 
-    fn restart(&mut self) {
-        self.world.restart();
-        self.naive.restart();
-        self.steps.push("restart".to_owned());
+    fn delay_ms(&mut self) -> i64 {
+        [0, 250, 3_000][self.random.below(3)]
     }
 
-    fn settle(&mut self) {
-        let market = self.random.below(MARKETS);
-        let payouts = match self.random.below(3) {
-            0 => vec![1_000_000, 0],
-            1 => vec![0, 1_000_000],
-            _ => vec![333_333, 666_667],
-        };
-        let tokens = LABELS.iter().map(|label| format!("{}-{label}", market_id(market)).into());
-        let decision = Decision {
-            condition_id: market_id(market).into(),
-            payouts: tokens.zip(payouts.iter().copied().map(price)).collect(),
-            evidence: "the test".into(),
-        };
-        let command = Settle(decision.into());
-        let mut actual = Vec::new();
-        loop {
-            let verdict = self.world.run(&command).expect("a market of the shard");
-            let (Verdict::Happens(_, payment) | Verdict::Already(payment)) = &verdict;
-            let is_whole = *payment == Payment::Whole;
-            if let Verdict::Happens(events, _) = &verdict {
-                actual.extend(facts(events));
-            }
-            if is_whole {
-                break;
-            }
-        }
-        let expected = self.naive.settle(market, payouts);
-        self.agree(&format!("settle {market}"), &actual, &expected);
+    fn set_delay(&mut self, market: usize, delay_ms: i64) {
+        self.naive.delays_ms[market] = delay_ms;
+        let taker_delay_ms = u32::try_from(delay_ms).expect("a short delay");
+        self.world.describe(&market_id(market), |info| info.taker_delay_ms = taker_delay_ms);
     }
 
     fn id(&self, order: usize) -> OrderId {
         OrderId::new(self.world.state.shard(), order as u64 + 1).expect("a small counter")
-    }
-
-    /// Money, shares, reserves and every order are what the naive matcher adds up.
-    #[track_caller]
-    fn check(&self) {
-        let (state, naive) = (&self.world.state, &self.naive);
-        for (account, row) in state.accounts().enumerate() {
-            let ledger = row.ledger;
-            let sums = ledger.granted + ledger.sales + ledger.payouts;
-            assert_eq!(ledger.cash(), sums - ledger.purchases - ledger.fees, "conservation");
-            assert_eq!(Micros::from(ledger.cash().micros()), naive.cash(account), "cash");
-            let reserved = naive.reserved_cash(account);
-            assert_eq!(Micros::from(ledger.reserved.micros()), reserved, "reserved cash");
-            assert!(ledger.available() >= Usd::ZERO, "more is reserved than there is");
-            for position in row.positions {
-                let id = &*state.used_market(position.market).condition_id;
-                let market = (0..MARKETS).find(|&market| market_id(market) == id);
-                let (market, outcome) = (market.expect("a market"), position.outcome.index());
-                let expected = naive.position(account, market, outcome);
-                let actual = (position.shares.micros().into(), position.cost.micros().into());
-                assert_eq!(actual, expected, "shares and cost");
-                assert!(naive.reserved_shares(account, market, outcome) <= expected.0);
-            }
-            let count = naive.fills.iter();
-            let count = count.filter(|fill| naive.orders[fill.order].sent.account == account);
-            let account = state.account(row.id).expect("a row is of an account");
-            assert_eq!(account.fill_count_ever(), count.count() as u64, "fills");
-        }
-        let open = (0..naive.orders.len()).filter(|&order| naive.is_open(order)).count();
-        assert_eq!(state.open_order_count(), open);
-        for (order, expected) in naive.orders.iter().enumerate() {
-            let Some(row) = state.order_row(self.id(order)) else {
-                assert!(!naive.is_open(order), "an open order was forgotten");
-                continue;
-            };
-            let Some(life) = row.life else {
-                assert_eq!(
-                    (naive.status(order), naive.filled(order)),
-                    ("FILLED", expected.quantity)
-                );
-                continue;
-            };
-            assert_eq!(life.status().as_str(), naive.status(order), "order {order}");
-            assert_eq!(life.end.map(|end| end.reason.as_str()), expected.end, "order {order}");
-            assert_eq!(life.awaits_book, expected.awaits && naive.is_open(order), "order {order}");
-            let fills: Vec<&Fill> = naive.fills.iter().filter(|fill| fill.order == order).collect();
-            let sum = |of: fn(&Fill) -> Micros| fills.iter().map(|fill| of(fill)).sum::<Micros>();
-            let progress = life.progress;
-            let actual =
-                [progress.filled.micros(), progress.notional.micros(), progress.fee.micros()];
-            let sums = [sum(|fill| fill.quantity), sum(|fill| fill.notional), sum(|fill| fill.fee)];
-            assert_eq!(actual.map(Micros::from), sums, "order {order}");
-            assert_eq!(progress.fill_count as usize, fills.len(), "order {order}");
-        }
-    }
-
-    /// The records alone give the state.
-    fn check_records(&self) {
-        let shard = self.world.state.shard();
-        let replayed = replay(&history(&self.world.records), shard).expect("records of a world");
-        assert_eq!(replayed.hash(), self.world.state.hash());
-        assert!(replayed == self.world.state, "the records give another state");
     }
 }
 
@@ -492,7 +364,7 @@ fn number(variable: &str) -> Option<u64> {
 fn the_engine_agrees_with_the_naive_matcher() {
     let runs = number("PAPERBOURSE_ORDER_RUNS").unwrap_or(RUNS_DEFAULT);
     let first = number("PAPERBOURSE_ORDER_SEED").unwrap_or(1);
-    let mut reached: BTreeMap<&'static str, u64> = BTreeMap::new();
+    let mut reached: BTreeMap<String, u64> = BTreeMap::new();
     for seed in first..first + runs {
         let mut pair = Pair::new(seed);
         for _ in 0..STEPS {
@@ -500,7 +372,7 @@ fn the_engine_agrees_with_the_naive_matcher() {
         }
         pair.check_records();
         for (what, count) in &pair.reached {
-            *reached.entry(what).or_default() += count;
+            *reached.entry(what.clone()).or_default() += count;
         }
     }
     println!("{runs} runs of {STEPS} steps: {reached:?}");
@@ -538,6 +410,29 @@ fn the_engine_agrees_with_the_naive_matcher() {
         "rests",
         "takes and rests",
         "user",
+        "IDEMPOTENCY_KEY_REUSE",
+        "ORDER_NOT_FOUND",
+        "decided: awaits",
+        "decided: fak_not_filled",
+        "decided: fills",
+        "decided: fills in part",
+        "decided: fok_not_filled",
+        "decided: rests",
+        "decided: takes and rests",
+        "dropped: FOK_ORDER_NOT_FILLED_ERROR",
+        "dropped: INSUFFICIENT_LIQUIDITY",
+        "dropped: INVALID_ORDER_EXPIRATION",
+        "dropped: INVALID_ORDER_MIN_TICK_SIZE",
+        "dropped: MARKET_CLOSED",
+        "dropped: SLIPPAGE_EXCEEDED",
+        "dropped: VENUE_UNAVAILABLE",
+        "game_start",
+        "heartbeat",
+        "heartbeat ends",
+        "held",
+        "replay",
+        "replay while held",
+        "resolved while held",
     ] {
         assert!(reached.contains_key(what), "no step led to: {what}");
     }

@@ -10,6 +10,7 @@ use proptest::test_runner::TestRunner;
 use paperbourse::engine::command::{CancelOrders, ExpireOrders, MatchOrders};
 use paperbourse::engine::contradiction::Flaw;
 use paperbourse::engine::event::{Event, OrderPlaced, RestingFilled};
+use paperbourse::engine::held::DecideHeld;
 use paperbourse::engine::life::Life;
 use paperbourse::engine::order::OrderRow;
 use paperbourse::engine::terms::{EndReason, OrderKind, TimeInForce};
@@ -274,9 +275,17 @@ fn endless_reserves_are_a_contradiction() {
     assert!(error.ends_with("order 133 holds back more than there is"), "{error}");
 }
 
-/// Matches, expires and cancels everything, as a server would that opens the state.
+/// Decides, matches, expires and cancels everything, as a server would that opens the state.
 fn go_on(mut state: State, world: &World) {
     let mut steps = 0;
+    let held: Vec<DecideHeld> = state
+        .held_orders()
+        .map(|(order, market_id)| DecideHeld { order, market_id: market_id.clone() })
+        .collect();
+    for command in held {
+        let decided = apply(&mut state, &command, world).expect("it is there");
+        assert_eq!(state.order(command.order).is_some(), decided.is_ok());
+    }
     for listed in ["0x0", "0x1", "0x2"] {
         let mut after = None;
         loop {
@@ -355,6 +364,9 @@ fn a_damaged_run_is_a_state_that_goes_on_or_an_error() {
         "another state",
         "order changes an account without a fill",
         "order does not conserve money",
+        "order is held with what it cannot hold back",
+        "order is not held",
+        "order is not the order that was held",
         "order has terms that contradict each other",
         "order is not kept",
         "order is not open",

@@ -126,6 +126,19 @@ impl World {
         self.decide(command, true)
     }
 
+    /// Like [`Self::run`], for what depends on working memory, which a state restored from rows does
+    /// not have.
+    #[track_caller]
+    pub(crate) fn run_unknown_to_rows<C>(
+        &mut self,
+        command: &C,
+    ) -> Result<Verdict<C::Subject>, Rejection>
+    where
+        C: Command<Subject: PartialEq + Debug>,
+    {
+        self.decide(command, false)
+    }
+
     /// Runs a match to its end, as the shard's runner would, and returns the events of each visit.
     #[track_caller]
     pub(crate) fn run_match(&mut self, mut command: MatchOrders) -> Vec<Events> {
@@ -176,15 +189,20 @@ impl World {
             assert_eq!(decide(&self.restored), verdict, "a restored state decides differently");
         }
         let verdict = verdict?;
-        if let Verdict::Happens(events, subject) = &verdict {
+        let (subject, events) = match &verdict {
+            Verdict::Happens(events, subject) => (subject, Some(events)),
+            Verdict::Already(subject) => (subject, None),
+        };
+        if let Some(events) = events {
             assert!(!events.is_empty(), "a command that happens has an event");
             self.record(events);
-            for state in [&mut self.state, &mut self.follower, &mut self.restored] {
-                C::remember(state, subject);
-            }
-            if self.state.sequence().is_multiple_of(RECORDS_PER_CHECK) {
-                self.record(&[Event::StateChecked { hash: self.state.hash() }]);
-            }
+        }
+        for state in [&mut self.state, &mut self.follower, &mut self.restored] {
+            C::remember(state, subject);
+        }
+        let is_check_due = self.state.sequence().is_multiple_of(RECORDS_PER_CHECK);
+        if events.is_some() && is_check_due {
+            self.record(&[Event::StateChecked { hash: self.state.hash() }]);
         }
         Ok(verdict)
     }

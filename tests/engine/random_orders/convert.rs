@@ -20,6 +20,16 @@ pub(super) fn facts(events: &Events) -> Vec<Fact> {
                 it.end.map(paperbourse::engine::terms::EndReason::as_str),
                 it.terms.awaited_book,
             ),
+            Event::OrderHeld(it) => {
+                let Reserve { cash, shares } = it.hold.reserve;
+                let order = place(it.placement.order);
+                Fact::Held(order, cash.micros().into(), shares.micros().into())
+            }
+            Event::HeldOrderDropped { order } => Fact::Dropped(place(*order)),
+            Event::HeartbeatSet { account, interval_ms } => {
+                let account = usize::try_from(account.counter() - 1).expect("a small counter");
+                Fact::Heartbeat(account, interval_ms.map(i64::from))
+            }
             Event::OrderAdmitted { order } => Fact::Admitted(place(*order)),
             Event::RestingFilled(it) => Fact::Filled(fill_of(it.order, &it.fill)),
             Event::OrderEnded { order, reason, .. } => Fact::Ended(place(*order), reason.as_str()),
@@ -37,6 +47,18 @@ pub(super) fn events_of<S>(
         Ok(Verdict::Already(_)) => Ok(Events::new()),
         Err(rejection) => Err(report::code(&rejection)),
     }
+}
+
+pub(super) fn placed_facts(verdict: Result<Verdict<PlacedSubject>, Rejection>) -> Vec<Fact> {
+    match verdict {
+        Ok(Verdict::Happens(events, _)) => facts(&events),
+        Ok(Verdict::Already(subject)) => vec![Fact::Replayed(place(subject.order))],
+        Err(rejection) => vec![Fact::Refused(report::code(&rejection))],
+    }
+}
+
+pub(super) fn name_hashes(names: &[usize]) -> Vec<NameHash> {
+    names.iter().map(|name| NameHash::of_order(&name.to_string())).collect()
 }
 
 pub(super) fn new_order(sent: &Sent) -> NewOrder {
