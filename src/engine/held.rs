@@ -118,7 +118,8 @@ fn decide_held(
     };
     let mut checked = taker.check()?;
     let waited_ms = now.millis() - order.placed_at().millis();
-    checked.terms.held_ms = u32::try_from(waited_ms).unwrap_or(u32::MAX).max(1);
+    // The clock may have been set back meanwhile.
+    checked.terms.held_ms = u32::try_from(waited_ms.max(1)).unwrap_or(u32::MAX);
     let placement = order.row(None).placement;
     let (event, rest) = taker.decide(&checked, placement, now)?;
     let mut events = Events::new();

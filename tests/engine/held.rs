@@ -142,6 +142,20 @@ fn a_limit_order_rests_after_its_wait() {
 }
 
 #[test]
+fn a_clock_that_was_set_back_makes_the_wait_short() {
+    check_held(
+        "
+        buy A1 M1 yes 1                         -> held O1
+        buy A1 M1 yes 1                         -> held O2
+        after -5
+        due O1                                  -> filled O1 taken 1 held 1 levels
+        after 5000000
+        due O2                                  -> filled O2 taken 1 held 4294967295 levels
+        ",
+    );
+}
+
+#[test]
 fn an_amount_buys_what_it_buys_after_the_wait() {
     check_held(
         "
