@@ -119,6 +119,21 @@ impl HeldOrders {
         (due, None)
     }
 
+    /// Removes all orders from the timeline, as if they were due.
+    #[cfg(test)]
+    pub(crate) fn take_all(&self) -> Vec<DecideHeld> {
+        let Waits { by_order, timeline, .. } = &mut *self.waits.lock();
+        let mut all = Vec::new();
+        timeline.retain(|&(_, order), &mut step| {
+            if step == Step::Decide {
+                all.push(DecideHeld { order, market_id: by_order[&order].market_id.clone() });
+            }
+            step != Step::Decide
+        });
+        all.sort_by_key(|it| it.order);
+        all
+    }
+
     /// Tells those who wait what became of an order, and plans what comes next for it. An order
     /// that could not be decided is still held, and whoever waits for it goes on waiting: a refusal
     /// would mean that nothing will come of it.
@@ -178,7 +193,7 @@ impl Shards {
     }
 
     /// Decides these orders in their order, and then waits for the disk once.
-    async fn decide_all(self: Arc<Self>, due: Vec<DecideHeld>, waiters: Arc<Waiters>) {
+    pub(crate) async fn decide_all(self: Arc<Self>, due: Vec<DecideHeld>, waiters: Arc<Waiters>) {
         let decide = |command: DecideHeld| {
             let order = command.order;
             (order, self.execute(order.shard(), command, &waiters))

@@ -104,6 +104,8 @@ pub(super) struct Process {
     /// Publishes the books of the markets in which orders rest.
     feed: Feed,
     matcher: Matcher,
+    /// The decisions of held orders that may not be on disk yet.
+    deciding: Vec<Waiting<()>>,
     /// Runs only the settler, with a paused clock.
     runtime: Runtime,
 }
@@ -148,6 +150,7 @@ impl Process {
             settler,
             feed,
             matcher,
+            deciding: Vec::new(),
             runtime,
         }
     }
@@ -173,6 +176,17 @@ impl Process {
     /// Ends orders that are due, and looks again where matches were refused.
     pub(super) fn tick(&mut self, history: &Arc<Mutex<History>>) {
         self.matcher.tick();
+        self.note_states(history);
+    }
+
+    /// Decides the held orders, as if their wait were over.
+    pub(super) fn decide_held(&mut self, history: &Arc<Mutex<History>>) {
+        let due = self.shards.held_orders().take_all();
+        let mut deciding: Waiting<()> =
+            Box::pin(self.shards.clone().decide_all(due, self.waiters.clone()));
+        if poll(&mut deciding).is_pending() {
+            self.deciding.push(deciding);
+        }
         self.note_states(history);
     }
 
@@ -327,9 +341,16 @@ impl Process {
                 let identity =
                     clients.traders[clients.resting.orders[number].trader].identity.clone();
                 let command = clients.resting.command(number, Owner::Identity(identity));
-                Box::pin(
-                    async move { Answer::Placed(shards.execute(shard, command, &waiters).await) },
-                )
+                Box::pin(async move {
+                    let placed = shards.execute(shard, command, &waiters).await;
+                    Answer::Placed(match placed {
+                        Ok(Placed { receipt, is_replay }) if receipt.is_held() => {
+                            let outcome = shards.held_outcome(&receipt, &waiters).await;
+                            outcome.map(|receipt| Placed { receipt, is_replay })
+                        }
+                        placed => placed,
+                    })
+                })
             }
             Request::Cancel { trader, order } => {
                 let account = account_of(trader).expect("the trader has an account");
@@ -406,6 +427,7 @@ impl Process {
 
     /// The first deliverable answer, in the order of the requests.
     pub(super) fn next_answer(&mut self) -> Option<(Pending, Answer)> {
+        self.deciding.retain_mut(|deciding| poll(deciding).is_pending());
         for index in 0..self.pending.len() {
             if let Poll::Ready(answer) = poll(&mut self.pending[index].future) {
                 let pending = self.pending.remove(index).expect("it is one of them");

@@ -90,6 +90,12 @@ totals! {
     found_unanswered: "of them found without an answer",
     /// Runs in which an account forgot its oldest finished orders.
     forgotten: "runs that forgot some",
+    /// Orders that were held, and answered once they were decided.
+    held: "held orders decided",
+    /// Held orders that a start found.
+    found_held: "held orders found by a start",
+    /// Held orders that were known, and refused when they were decided.
+    dropped: "known held orders dropped",
     /// Fills of orders that rested.
     filled_later: "fills of resting orders",
     /// Orders that their trader cancelled.

@@ -241,6 +241,12 @@ impl World {
         self.auditor.check_history()
     }
 
+    /// The wait of all held orders is over.
+    fn decide_held(&self, process: &mut Process) -> Result<(), String> {
+        process.decide_held(&self.auditor.history);
+        self.auditor.check_history()
+    }
+
     /// Runs the settler for a while.
     fn settle(&mut self, process: &mut Process) -> Result<(), String> {
         process.settle(1 + self.random.below(80), &self.auditor.history);
@@ -264,7 +270,7 @@ impl World {
             process.publish(change);
         }
         let now = Timestamp::from_nanos(self.nanos.load(Ordering::Relaxed));
-        match self.random.below(36) {
+        match self.random.below(39) {
             0 => {
                 let (clients, random) = (&mut self.clients, &mut self.random);
                 let requests = clients.next_together(&self.venue, now, random);
@@ -300,6 +306,7 @@ impl World {
                 self.auditor.check_history()?;
             }
             11..16 | 32..36 => return self.flush(process),
+            36..39 => self.decide_held(process)?,
             16 if self.random.one_in(2) => self.settle(process)?,
             16..18 => {
                 if process.make_segment().is_err() {
@@ -413,6 +420,7 @@ impl World {
         self.totals.orderly += 1;
         self.is_settled = false;
         self.simulated.set_faults(Faults::default());
+        process.decide_held(&self.auditor.history);
         while process.flush().map_err(|error| error.to_string())? {}
         self.deliver_answers(&mut process)?;
         let mut unanswered = process.into_unanswered();
@@ -435,6 +443,7 @@ impl World {
                 }
             }
             self.settle(&mut process)?;
+            self.decide_held(&mut process)?;
             process.flush().map_err(|error| error.to_string())?;
             process.make_segment().map_err(|error| error.to_string())?;
             self.deliver_answers(&mut process)?;

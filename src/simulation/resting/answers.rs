@@ -84,6 +84,8 @@ fn deliver_placed(
             } else {
                 totals.acknowledged += 1;
                 totals.placed += 1;
+                let life = receipt.life.as_ref();
+                totals.held += u64::from(life.is_some_and(|life| life.terms.held_ms > 0));
                 auditor.acknowledged(noted.shard, noted.sequence);
             }
             auditor.resting.saw(number, &receipt, &clients.resting, venue)?;
@@ -96,6 +98,7 @@ fn deliver_placed(
         Err(Refusal::Rejected(rejection)) => {
             totals.rejected += 1;
             (sent.is_answered, sent.is_refused) = (true, true);
+            totals.dropped += u64::from(auditor.resting.saw_refused(trader, number)?);
             let is_expected = match rejection {
                 Rejection::InsufficientBalance { .. }
                 | Rejection::InsufficientPosition { .. }

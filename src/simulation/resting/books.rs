@@ -10,10 +10,10 @@ use crate::engine::account::Account;
 use crate::engine::cancel::{Cancelled, CancelledOrders};
 use crate::engine::life::{End, Life};
 use crate::engine::order::OrderReceipt;
-use crate::engine::terms::{EndReason, OrderStatus};
+use crate::engine::terms::{EndReason, OrderStatus, Reserve};
 use crate::ids::{AccountId, OrderId};
 use crate::market::book::Side;
-use crate::money::{Price, Usd};
+use crate::money::{Price, Shares, Usd};
 use crate::simulation::clients::{Clients, KEPT_ORDERS_MAX, RESTERS, START_MICROS};
 use crate::simulation::totals::Totals;
 
@@ -76,6 +76,15 @@ impl RestingBooks {
     ) -> Result<(), String> {
         let sent = &resting.orders[number];
         self.book(sent.trader).note(number, receipt, sent, venue).map(|_| ())
+    }
+
+    /// Records that an order was refused. Returns whether it was known to be held before.
+    pub(in crate::simulation) fn saw_refused(
+        &mut self,
+        trader: usize,
+        number: usize,
+    ) -> Result<bool, String> {
+        self.book(trader).forget_held(number)
     }
 
     /// Records an order that was read.
@@ -180,6 +189,10 @@ impl Book {
         let account = *self.account.get_or_insert(receipt.account);
         ensure!(receipt.account == account, "{receipt:?} is of another account");
         self.check_alone(receipt, sent, venue)?;
+        if self.id_of.get(&number).is_some_and(|&before| before < order) {
+            // It was held, dropped, and sent again.
+            self.forget_held(number)?;
+        }
         let id = *self.id_of.entry(number).or_insert(order);
         ensure!(id == order, "order {number} is {id} and {order}");
         let Some(known) = self.orders.get_mut(&order) else {
@@ -187,6 +200,10 @@ impl Book {
             return Ok(true);
         };
         ensure!(known.number == number, "order {order} is {} and {number}", known.number);
+        if known.receipt.is_held() && !receipt.is_held() {
+            known.receipt = receipt.clone();
+            return Ok(true);
+        }
         let is_newer = age(receipt) >= age(&known.receipt);
         let (older, newer) =
             if is_newer { (&known.receipt, receipt) } else { (receipt, &known.receipt) };
@@ -195,6 +212,19 @@ impl Book {
             known.receipt = receipt.clone();
         }
         Ok(is_newer)
+    }
+
+    /// Forgets the order with this number, which was held and is no more. Returns whether it was
+    /// known.
+    fn forget_held(&mut self, number: usize) -> Result<bool, String> {
+        let Some(order) = self.id_of.remove(&number) else { return Ok(false) };
+        let known = self.orders.remove(&order).expect("both know the order");
+        ensure!(
+            known.receipt.is_held(),
+            "order {number} is gone, last seen as {:?}",
+            known.receipt
+        );
+        Ok(true)
     }
 
     /// Checks what an order says by itself.
@@ -283,11 +313,23 @@ impl Book {
             totals.found_unanswered += u64::from(!self.orders.contains_key(&order));
             let is_as_new = self.note(number, &receipt, sent, venue)?;
             ensure!(is_as_new, "order {order} has lost what was shown of it: {receipt:?}");
+            // To cancel all leaves what is held.
+            let was_held = receipt.life.as_ref().is_some_and(|life| life.terms.held_ms > 0);
+            let ended_up_to = self.ended_up_to.filter(|_| !was_held && !receipt.is_held());
             let must_have_ended = self.ended.contains_key(&order)
-                || self.ended_up_to.is_some_and(|newest| order <= newest);
+                || ended_up_to.is_some_and(|newest| order <= newest);
             ensure!(!(row.is_open() && must_have_ended), "order {order} is open again");
         }
+        totals.found_held += rows.iter().filter(|row| row.hold.is_some()).count() as u64;
         let found: BTreeSet<OrderId> = rows.iter().map(|row| row.placement.order).collect();
+        let held = self.orders.iter().filter(|(_, known)| known.receipt.is_held());
+        let dropped: Vec<usize> = held
+            .filter(|(order, _)| !found.contains(order))
+            .map(|(_, known)| known.number)
+            .collect();
+        for number in dropped {
+            totals.dropped += u64::from(self.forget_held(number)?);
+        }
         for (order, known) in self.orders.iter().filter(|(order, _)| !found.contains(order)) {
             let has_ended = !life(&known.receipt)?.is_open();
             ensure!(has_ended, "order {order} is lost, last seen as {:?}", known.receipt);
@@ -301,7 +343,8 @@ impl Book {
         ensure!(rows.len() - kept <= OPEN_ORDERS_MAX as usize, "too many orders are open");
         totals.filled_later += self.fill_count() - fills_before;
         self.count_ends(totals)?;
-        self.check_sums(account, state)?;
+        let holds = rows.iter().filter_map(|row| Some((row.placement.order, row.hold?.reserve)));
+        self.check_sums(account, state, &holds.collect())?;
         Ok(rows.len() as u64)
     }
 
@@ -334,13 +377,18 @@ impl Book {
 
     /// Checks that the account is what its orders add up to. Every order is known here, even the
     /// forgotten ones as they ended.
-    fn check_sums(&self, account: &Account, state: &State) -> Result<(), String> {
+    fn check_sums(
+        &self,
+        account: &Account,
+        state: &State,
+        holds: &BTreeMap<OrderId, Reserve>,
+    ) -> Result<(), String> {
         let (mut purchases, mut sales, mut fees, mut reserved) = (0, 0, 0, 0);
         let (mut finished, mut fills) = (0, 0);
         let mut net = [0; RESTING_MARKETS.len()];
         let mut for_sale = [0; RESTING_MARKETS.len()];
         let mut is_open = [false; RESTING_MARKETS.len()];
-        for known in self.orders.values() {
+        for (order, known) in &self.orders {
             let life = life(&known.receipt)?;
             let market = market_index(&known.receipt.market_id);
             let (notional, filled) =
@@ -349,7 +397,17 @@ impl Book {
             *(if is_buy { &mut purchases } else { &mut sales }) += notional;
             net[market] += if is_buy { filled } else { -filled };
             fees += life.progress.fee.micros();
-            let (cash, shares) = held_back(known.receipt.side, life);
+            let (mut cash, shares) = held_back(known.receipt.side, life);
+            if let Some(hold) = holds.get(order) {
+                let fee = hold.cash.micros() - cash;
+                let fee_max = if is_buy { fee_max(life.terms.quantity) } else { 0 };
+                ensure!(
+                    (0..=fee_max).contains(&fee) && hold.shares.micros() == shares,
+                    "held with {hold:?}: {:?}",
+                    known.receipt
+                );
+                cash += fee;
+            }
             (reserved, for_sale[market]) = (reserved + cash, for_sale[market] + shares);
             is_open[market] |= life.is_open();
             finished += u64::from(!life.is_open());
@@ -444,7 +502,12 @@ fn continues(older: &OrderReceipt, newer: &OrderReceipt) -> Result<bool, String>
         && has_grown)
 }
 
-/// The dollars and the shares that an order holds back.
+/// More than the fee of this many shares in any of the markets.
+const fn fee_max(quantity: Shares) -> i64 {
+    quantity.micros() / 50 + 100
+}
+
+/// The dollars and the shares that an order holds back, without the fee of a held one.
 fn held_back(side: Side, life: &Life) -> (i64, i64) {
     if !life.is_open() {
         return (0, 0);

@@ -98,8 +98,11 @@ impl Clients {
                 .retain(|(order, _)| state.order_row(*order).is_some_and(|row| row.is_open()));
             self.traders[trader].unanswered.retain(|&number| {
                 let sent = &mut resting.orders[number];
+                // One that is held has yet to be decided, and may be placed once more.
                 let is_named = |&name| {
-                    account.is_some_and(|account| state.order_named(account, name).is_some())
+                    let order = account.and_then(|account| state.order_named(account, name));
+                    let row = order.and_then(|order| state.order_row(order.id()));
+                    row.is_some_and(|row| row.hold.is_none())
                 };
                 let is_found = sent.names.iter().any(is_named);
                 // Later on it might be forgotten, and placed once more.

@@ -11,6 +11,11 @@ use crate::venue::{BookReplaced, VenueChange};
 /// The first stays open; the others are resolved in order.
 pub(in crate::simulation) const RESTING_MARKETS: [&str; 4] = ["0xd0", "0xd1", "0xd2", "0xd3"];
 
+/// How long a market holds what it could match at once.
+const fn taker_delay_ms(market: usize) -> u32 {
+    if market.is_multiple_of(2) { 250 } else { 0 }
+}
+
 /// The markets as the venue shows them now.
 pub(in crate::simulation) struct Venue {
     /// The bid and the ask of each market, in cents.
@@ -68,7 +73,9 @@ impl Venue {
         let outcomes = ["Yes", "No"]
             .map(|label| Outcome { label: label.into(), token_id: token(market, label) });
         let fees = Fees::from_schedule(FeeRate::from_micros(70_000), 1.into());
-        let info = MarketInfo { fees, ..MarketInfo::bare(RESTING_MARKETS[market], outcomes) };
+        let taker_delay_ms = taker_delay_ms(market);
+        let bare = MarketInfo::bare(RESTING_MARKETS[market], outcomes);
+        let info = MarketInfo { fees, taker_delay_ms, ..bare };
         if !self.is_resolved(market) {
             return info;
         }
