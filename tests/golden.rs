@@ -7,11 +7,16 @@
 //! replaces one. So do new kinds of events: `v1_key_life` has those of renamed and rotated keys.
 //! The folders that begin with `pages` hold the same in segments of version 2, where each block
 //! has pages of its own. `resting` has orders that rest, and snapshots of version 3.
+//! `held` has orders that are held.
 //!
 //! `PAPERBOURSE_GOLDEN=DIR cargo test --test golden` writes new directories into an empty one.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its files has failed")]
 
+#[path = "golden/held.rs"]
+mod held;
+#[path = "golden/key_life.rs"]
+mod key_life;
 #[path = "golden/resting.rs"]
 mod resting;
 
@@ -25,8 +30,9 @@ use std::time::Duration;
 use paperbourse::disk::Disk;
 use paperbourse::engine::State;
 use paperbourse::engine::command::Identity;
-use paperbourse::engine::event::{Event, OrderFilled, OrderPlaced, RestingFilled};
+use paperbourse::engine::event::{Event, OrderFilled, OrderHeld, OrderPlaced, RestingFilled};
 use paperbourse::engine::fill::{Fill, Placement};
+use paperbourse::engine::hold::Hold;
 use paperbourse::engine::idempotency::{Fingerprint, NameHash};
 use paperbourse::engine::key::{KeyGrant, Permissions};
 use paperbourse::engine::order::OrderRow;
@@ -35,7 +41,7 @@ use paperbourse::engine::payout::{
 };
 use paperbourse::engine::position::Position;
 use paperbourse::engine::rows::AccountRow;
-use paperbourse::engine::terms::{EndReason, OrderKind, Terms, TimeInForce};
+use paperbourse::engine::terms::{EndReason, OrderKind, Reserve, Terms, TimeInForce};
 use paperbourse::engine::view::ROWS_PER_READ_MAX;
 use paperbourse::ids::{
     AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex, Place, ShardId, Timestamp,
@@ -89,6 +95,20 @@ const RESTING_KINDS: [&str; 9] = [
     "order ended",
     "order placed",
     "resting filled",
+    "state checked",
+];
+
+/// The kinds of events in the life of orders that are held.
+const HELD_KINDS: [&str; 10] = [
+    "account opened",
+    "held order dropped",
+    "key created",
+    "market introduced",
+    "market settled",
+    "order ended",
+    "order held",
+    "order placed",
+    "positions settled",
     "state checked",
 ];
 
@@ -156,50 +176,6 @@ fn happen(state: &mut State, journal: &Journal, mut events: Vec<Event>) {
         }
     };
     journal.wait_blocking(place);
-}
-
-/// Renames and rotates keys, before and after a snapshot.
-fn write_key_life(data: &Path) {
-    let Opened { journal, recovered, folder, .. } = open(data);
-    let mut state = recovered.into_shards().swap_remove(usize::from(SHARD)).state;
-    let journal = Arc::new(journal);
-    happen(&mut state, &journal, opening());
-    let key = |number| KeyId::new(shard(), number).unwrap();
-    for half in 0..2 {
-        let mut count = 0;
-        while count < 3 || journal.segment() == Some(1) {
-            count += 1;
-            let name = (count > 1).then(|| format!("{} {count}", "älter".repeat(15)).into());
-            let renamed = Event::KeyRenamed { key: key(2 + half), name };
-            happen(&mut state, &journal, vec![renamed]);
-        }
-        let rotated = key(1 + 2 * half);
-        let expires_at = at(86_400);
-        let successor = |number: u64, of: KeyId| Event::KeyCreated {
-            key: key(number),
-            account: account(),
-            grant: KeyGrant {
-                hash: [u8::try_from(number).unwrap(); 32],
-                prefix: format!("ps_live_{number:08x}").into(),
-                ..state.key(of).unwrap().grant
-            },
-            created_by: Some(of),
-            at: at(200),
-        };
-        // One rotation with an overlap, and one without.
-        let next = state.head().keys_ever + 1;
-        let later =
-            vec![Event::KeyExpirySet { key: rotated, expires_at }, successor(next, rotated)];
-        let at_once = vec![
-            Event::KeyRevoked { key: key(2 + 2 * half), at: at(201) },
-            successor(next + 1, key(2 + 2 * half)),
-        ];
-        happen(&mut state, &journal, later);
-        happen(&mut state, &journal, at_once);
-        if half == 0 {
-            take_snapshot(&folder, &journal);
-        }
-    }
 }
 
 /// Writes records of every kind, half of them before a snapshot and half after it.
@@ -576,7 +552,7 @@ fn the_life_of_keys_is_read() {
 
 #[test]
 fn the_life_of_keys_written_today_reads_the_same() {
-    check_written("pages_key_life", write_key_life, "key_life_pages");
+    check_written("pages_key_life", key_life::write_key_life, "key_life_pages");
 }
 
 #[test]
@@ -587,4 +563,14 @@ fn orders_that_rest_are_read() {
 #[test]
 fn orders_that_rest_written_today_read_the_same() {
     check_written("resting", resting::write_resting, "resting");
+}
+
+#[test]
+fn orders_that_are_held_are_read() {
+    check_read("held", &HELD_KINDS, "held");
+}
+
+#[test]
+fn orders_that_are_held_written_today_read_the_same() {
+    check_written("held", held::write_held, "held");
 }

@@ -44,7 +44,7 @@ pub(super) fn write_resting(data: &Path) {
 }
 
 /// A limit order for this many shares.
-fn limit(cents: i64, shares: i64, time_in_force: TimeInForce) -> Terms {
+pub(super) fn limit(cents: i64, shares: i64, time_in_force: TimeInForce) -> Terms {
     Terms {
         kind: OrderKind::Limit,
         time_in_force,
@@ -107,7 +107,7 @@ fn fill_open(state: &mut State, journal: &Journal, order: OrderId, (shares, doll
 }
 
 /// A fill without a fee, and what the account has then.
-fn part(state: &State, side: Side, shares: i64, dollars: i64) -> Fill {
+pub(super) fn part(state: &State, side: Side, shares: i64, dollars: i64) -> Fill {
     let row = state.accounts().next().unwrap();
     let (market, outcome) = (MarketIndex(0), OutcomeIndex(0));
     let held = row.positions.iter().find(|it| it.market == market && it.outcome == outcome);
