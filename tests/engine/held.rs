@@ -192,6 +192,20 @@ fn a_sale_reserves_its_shares_and_several_orders_share_an_account() {
 }
 
 #[test]
+fn an_order_may_need_all_that_it_holds_back() {
+    check_held(
+        "
+        place A1 M1 yes buy limit 164 0.6       -> held O1 for 164
+        due O1                                  -> pending O1 taken 107 remaining 57
+        cancel A1 O1                            -> ended O1 USER
+        sell A1 M1 yes 107                      -> held O2 for 107 cash 0 shares 107
+        book M1 yes bids 0.4x200 asks 0.6x100
+        due O2                                  -> filled O2 taken 107
+        ",
+    );
+}
+
+#[test]
 fn held_orders_count_as_open_and_end_with_their_market() {
     check_held(
         "
