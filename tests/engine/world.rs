@@ -126,8 +126,7 @@ impl World {
         self.decide(command, true)
     }
 
-    /// Like [`Self::run`], for what depends on working memory, which a state restored from rows does
-    /// not have.
+    /// Like [`Self::run`], for what depends on working memory: a state restored from rows has none.
     #[track_caller]
     pub(crate) fn run_unknown_to_rows<C>(
         &mut self,
