@@ -7,6 +7,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use paperbourse::engine::command::{OrderNames, TradeOrder};
+use paperbourse::engine::idempotency::RequestedOrder as _;
 use paperbourse::engine::payload::{NamedTimeInForce, NewOrder};
 use paperbourse::http::error::ApiError;
 use paperbourse::http::invalid::Invalid;

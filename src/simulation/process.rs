@@ -446,6 +446,11 @@ impl Process {
         self.steps.make_segment()
     }
 
+    /// Whether no request waits for its answer.
+    pub(super) fn has_answered_all(&self) -> bool {
+        self.pending.is_empty()
+    }
+
     /// Ends the process and returns the requests that remain unanswered.
     pub(super) fn into_unanswered(self) -> impl Iterator<Item = Request> {
         self.pending.into_iter().map(|pending| pending.request)

@@ -420,9 +420,16 @@ impl World {
         self.totals.orderly += 1;
         self.is_settled = false;
         self.simulated.set_faults(Faults::default());
-        process.decide_held(&self.auditor.history);
-        while process.flush().map_err(|error| error.to_string())? {}
-        self.deliver_answers(&mut process)?;
+        for _ in 0..ROUNDS_MAX {
+            // A held order may have to wait for room in the journal.
+            process.decide_held(&self.auditor.history);
+            while process.flush().map_err(|error| error.to_string())? {}
+            self.deliver_answers(&mut process)?;
+            if process.has_answered_all() {
+                break;
+            }
+            process.make_segment().map_err(|error| error.to_string())?;
+        }
         let mut unanswered = process.into_unanswered();
         unanswered.next().map_or(Ok(()), |request| Err(format!("{request:?} was not answered")))
     }

@@ -51,14 +51,30 @@ fn a_client_waits_until_there_is_room_to_decide_its_order() {
     let (world, runtime, waiters) = held_world();
     runtime.block_on(async {
         let held = world.hold(&waiters, "a").await;
-        world.shards.environment.room.set_full(true);
+        let turn = world.shard().queue.try_turn().expect("the shard is idle");
+        let ran = Arc::new(AtomicUsize::new(0));
+        let reads = queue_reads(&world, &waiters, QUEUE_CAPACITY.get(), &ran);
         let mut outcome = pin!(world.shards.held_outcome(&held, &waiters));
         assert!(tokio::time::timeout(LONG, &mut outcome).await.is_err());
         assert_eq!(world.shards.held_orders().count(), 1);
-        world.shards.environment.room.set_full(false);
+        world.shards.serve(shard_id(), turn);
         let filled = outcome.await.unwrap();
         assert_eq!((filled.order, filled.fill.quantity.micros()), (held.order, 1_000_000));
         assert_eq!(world.shards.held_orders().count(), 0);
+        assert!(join(reads).await.iter().all(Result::is_ok));
+    });
+    world.assert_replays();
+}
+
+/// The order was accepted when there was memory, and takes no more of it.
+#[test]
+fn a_held_order_is_decided_without_memory() {
+    let (world, runtime, waiters) = held_world();
+    runtime.block_on(async {
+        let held = world.hold(&waiters, "a").await;
+        world.shards.environment.room.set_full(true);
+        let filled = world.shards.held_outcome(&held, &waiters).await.unwrap();
+        assert_eq!(filled.fill.quantity.micros(), 1_000_000);
     });
     world.assert_replays();
 }
