@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Poll, ready};
 
 use crate::engine::command::{OrderNames, PlaceOrder, Trade, TradeOrder};
 use crate::engine::order::OrderReceipt;
@@ -36,27 +37,37 @@ pub struct PlaceRequest {
 impl Service {
     /// Places a market order. It is executed or queued before this returns; the returned future
     /// resolves when the result is durable. The flag is true for a replay.
-    pub fn trade(
-        &self,
+    pub fn trade<'s>(
+        &'s self,
         caller: &Caller,
         request: OrderRequest,
-        context: RequestContext<'_>,
-    ) -> Result<impl Future<Output = Result<(OrderReceipt, bool), Refusal>>, Denied> {
+        context: RequestContext<'s>,
+    ) -> Result<impl Future<Output = Result<(OrderReceipt, bool), Refusal>> + use<'s>, Denied> {
         let OrderRequest { order, names } = request;
         let owner = caller.owner()?;
         let shard = owner.shard();
         let command = Trade::new(owner, order, names);
-        let mut executed = self.shards.execute(shard, command, context.waiters);
-        Ok(async move {
-            let traded = poll_fn(move |context| Pin::new(&mut executed).poll(context)).await;
-            let (receipt, is_replay) = self.outcome(traded, context.waiters).await?;
-            if receipt.fill.quantity == Shares::ZERO {
-                // It was held, and the market was resolved meanwhile.
-                let status = MarketStatus::Resolved;
-                return Err(Refusal::Rejected(Rejection::MarketClosed { status }));
+        let waiters = context.waiters;
+        let mut executed = self.shards.execute(shard, command, waiters);
+        let mut held = None;
+        // Not an `async` block, which would store the receipt several times.
+        Ok(poll_fn(move |context| {
+            if held.is_none() {
+                match ready!(Pin::new(&mut executed).poll(context)) {
+                    Err(refusal) => return Poll::Ready(Err(refusal)),
+                    Ok(Placed { receipt, is_replay }) if !receipt.is_held() => {
+                        return Poll::Ready(traded(receipt).map(|receipt| (receipt, is_replay)));
+                    }
+                    Ok(Placed { receipt, is_replay }) => {
+                        let decided = Box::pin(self.shards.held_outcome(&receipt, waiters));
+                        held = Some((decided, is_replay));
+                    }
+                }
             }
-            Ok((receipt, is_replay))
-        })
+            let (decided, is_replay) = held.as_mut().expect("it was set above");
+            let decided = ready!(decided.as_mut().poll(context));
+            Poll::Ready(decided.and_then(traded).map(|receipt| (receipt, *is_replay)))
+        }))
     }
 
     /// Places an order of any kind. The flag is true for a replay.
@@ -129,4 +140,12 @@ impl Service {
         }
         Ok(())
     }
+}
+
+/// The receipt of a trade that filled. One whose market was resolved while it was held did not.
+fn traded(receipt: OrderReceipt) -> Result<OrderReceipt, Refusal> {
+    if receipt.fill.quantity > Shares::ZERO {
+        return Ok(receipt);
+    }
+    Err(Refusal::Rejected(Rejection::MarketClosed { status: MarketStatus::Resolved }))
 }
