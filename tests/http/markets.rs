@@ -31,6 +31,7 @@ fn a_row_describes_the_market_and_its_fee() {
     check_fields(
         row,
         &[
+            ("id", Text),
             ("condition_id", Text),
             ("slug", Text),
             ("question", Text),
@@ -60,6 +61,7 @@ fn a_row_describes_the_market_and_its_fee() {
             ("volume", Decimal),
         ],
     );
+    assert_eq!((&row["id"], &row["condition_id"]), (&json!(PLAIN), &json!(PLAIN)));
     assert_eq!(row["outcomes"], json!(["Yes", "No"]));
     assert_eq!(row["clob_token_ids"], json!([token_id(0, 0), token_id(0, 1)]));
 }

@@ -102,6 +102,8 @@ fn write_market(out: &mut Vec<u8>, info: &MarketInfo, prices: &MarketPrices) {
 }
 
 fn write_summary(row: &mut JsonObject<'_>, info: &MarketInfo, prices: &MarketPrices) {
+    // Some clients demand an `id` of each row, and ask for the market by it.
+    row.text("id", &info.condition_id);
     row.text("condition_id", &info.condition_id);
     row.text_or_null("slug", info.slug.as_deref());
     row.text_or_null("question", info.question.as_deref());
