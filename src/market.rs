@@ -15,10 +15,12 @@ pub mod quote;
 pub mod walk;
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
+use hashbrown::HashTable;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::sync::Notify;
@@ -74,6 +76,15 @@ pub struct Listing {
     markets: Vec<Arc<Market>>,
     by_condition: HashMap<Arc<str>, Arc<Market>, foldhash::fast::RandomState>,
     by_token: HashMap<Arc<str>, (Arc<Market>, OutcomeIndex), foldhash::fast::RandomState>,
+    by_slug: SlugIndex,
+}
+
+/// The places of markets in the listing, by the hashes of their slugs. The slugs themselves stay in
+/// the descriptions, so that a new listing copies none.
+#[derive(Default)]
+struct SlugIndex {
+    places: HashTable<u32>,
+    hasher: foldhash::fast::RandomState,
 }
 
 /// One market: its description and the books of its outcomes.
@@ -314,6 +325,7 @@ impl Listing {
         markets.sort_by_cached_key(|market| std::cmp::Reverse(market.info().volume_total));
         let mut by_condition = HashMap::default();
         let mut by_token = HashMap::default();
+        let by_slug = SlugIndex::of(&markets);
         for market in &markets {
             let info = market.info();
             by_condition.insert(info.condition_id.clone(), market.clone());
@@ -324,7 +336,7 @@ impl Listing {
                 }
             }
         }
-        Self { markets, by_condition, by_token }
+        Self { markets, by_condition, by_token, by_slug }
     }
 
     /// All markets, most traded first.
@@ -337,9 +349,37 @@ impl Listing {
         self.by_condition.get(condition_id)
     }
 
+    /// The market with this slug, the most traded one if several have it.
+    pub fn by_slug(&self, slug: &str) -> Option<&Arc<Market>> {
+        self.by_slug.find(&self.markets, slug)
+    }
+
     /// The market and the outcome of this token.
     pub fn by_token(&self, token_id: &str) -> Option<(&Arc<Market>, OutcomeIndex)> {
         self.by_token.get(token_id).map(|(market, outcome)| (market, *outcome))
+    }
+}
+
+impl SlugIndex {
+    fn of(markets: &[Arc<Market>]) -> Self {
+        let mut index = Self { places: HashTable::with_capacity(markets.len()), ..Self::default() };
+        for (place, market) in (0_u32..).zip(markets) {
+            let info = market.info();
+            let Some(slug) = info.slug.as_deref() else { continue };
+            if index.find(markets, slug).is_none() {
+                let hash_of = |place: &u32| {
+                    index.hasher.hash_one(markets[*place as usize].info().slug.as_deref())
+                };
+                index.places.insert_unique(index.hasher.hash_one(Some(slug)), place, hash_of);
+            }
+        }
+        index
+    }
+
+    fn find<'m>(&self, markets: &'m [Arc<Market>], slug: &str) -> Option<&'m Arc<Market>> {
+        let is_it = |place: &u32| markets[*place as usize].info().slug.as_deref() == Some(slug);
+        let place = self.places.find(self.hasher.hash_one(Some(slug)), is_it)?;
+        Some(&markets[*place as usize])
     }
 }
 

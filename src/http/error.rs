@@ -180,6 +180,18 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "TOKEN_NOT_FOUND", message)
     }
 
+    /// What should be a token is not a decimal number.
+    pub fn invalid_token_id() -> Self {
+        let message = "Invalid token id: a token id is a decimal number.";
+        Self::new(StatusCode::BAD_REQUEST, "INVALID_TOKEN_ID", message)
+    }
+
+    /// The fee of the token's market cannot be computed.
+    pub fn fee_rate_not_found() -> Self {
+        let message = "No fee rate is known for this market.";
+        Self::new(StatusCode::NOT_FOUND, "FEE_RATE_NOT_FOUND", message)
+    }
+
     /// The venue has not sent a book for this outcome.
     pub fn book_unavailable() -> Self {
         let message = "No order book is known for this outcome.";

@@ -17,6 +17,7 @@ pub mod orders;
 pub mod prices;
 pub(super) mod socket;
 pub mod status;
+pub mod tokens;
 pub mod trade;
 
 use self::orders::{cancel, list, place};
@@ -28,7 +29,7 @@ use socket::Stream;
 
 /// The table, searched from the top. A path without a parameter stands before those that would take
 /// its last segment for one, and the trade, the most frequent operation, stands first.
-pub static OPERATIONS: [Operation; 37] = [
+pub static OPERATIONS: [Operation; 40] = [
     Operation::post("/trade", KeyOrToken(Some(Trade)), Run::Trade)
         .makes_account()
         .errors(&[
@@ -169,6 +170,9 @@ pub static OPERATIONS: [Operation; 37] = [
     Operation::get("/v1/markets/{condition_id}", Public, Now(markets::get))
         .errors(&["MARKET_NOT_FOUND"])
         .summary("get one market"),
+    Operation::get("/v1/markets/by-slug/{slug}", Public, Now(markets::get_by_slug))
+        .errors(&["MARKET_NOT_FOUND"])
+        .summary("get one market by its slug"),
     Operation::get("/v1/markets/{condition_id}/book", Public, Now(books::get_by_label))
         .query(&["outcome", "depth"])
         .errors(&["MARKET_NOT_FOUND", "OUTCOME_NOT_FOUND", "BOOK_UNAVAILABLE"])
@@ -177,6 +181,16 @@ pub static OPERATIONS: [Operation; 37] = [
         .query(&["token_id", "depth"])
         .errors(&["TOKEN_NOT_FOUND", "BOOK_UNAVAILABLE"])
         .summary("get the book of an outcome by its token, best level last"),
+    Operation::get("/v1/markets-by-token/{token_id}", Public, Now(tokens::market))
+        .errors(&["TOKEN_NOT_FOUND"])
+        .summary("get the market and the outcome of a token"),
+    Operation::get("/v1/fee-rate", Public, Now(tokens::fee_rate))
+        .query(&["token_id"])
+        .errors(&["INVALID_TOKEN_ID", "TOKEN_NOT_FOUND", "FEE_RATE_NOT_FOUND"])
+        .summary(
+            "get the taker fee of a token's market: its rate in basis points, and the venue's \
+             `base_fee`, 1000 wherever there is a fee",
+        ),
     Operation::get(
         "/v1/account/balance",
         KeyOrToken(Some(Read)),

@@ -2,7 +2,7 @@ use super::*;
 use crate::ids::Timestamp;
 use crate::market::book::{Ladder, Level, Side};
 use crate::market::catalogue::{MarketStatus, Outcome};
-use crate::money::{Price, Shares};
+use crate::money::{Price, Shares, Usd};
 
 fn info(condition_id: &str, status: MarketStatus) -> MarketInfo {
     let outcomes = ["Yes", "No"].map(|label| Outcome {
@@ -26,6 +26,40 @@ fn a_market_is_found_by_every_name() {
     let (market, outcome) = listing.by_token("0xb-No").unwrap();
     assert_eq!((&*market.info().condition_id, outcome), ("0xb", OutcomeIndex(1)));
     assert!(markets.by_condition("0xc").is_none());
+}
+
+#[test]
+fn a_market_is_found_by_its_slug() {
+    let slugged = |condition_id: &str, slug: Option<&str>, volume: i64| MarketInfo {
+        slug: slug.map(Into::into),
+        volume_total: Some(Usd::from_micros(volume)),
+        ..info(condition_id, MarketStatus::Open)
+    };
+    let markets = Markets::new();
+    let found = |slug: &str| {
+        let listing = markets.listing();
+        listing.by_slug(slug).map(|market| market.info().condition_id.to_string())
+    };
+    assert_eq!(found("a"), None);
+    let rows = [
+        slugged("0xa", Some("a"), 1),
+        slugged("0xb", Some("shared"), 2),
+        slugged("0xc", Some("shared"), 3),
+        slugged("0xd", None, 4),
+    ];
+    markets.list(rows.into()).unwrap();
+    assert_eq!(found("a").as_deref(), Some("0xa"));
+    assert_eq!(found("shared").as_deref(), Some("0xc"));
+    assert_eq!((found(""), found("A"), found("0xa")), (None, None, None));
+    // A market that is renamed, or overtakes another one, is found accordingly.
+    markets.list(vec![slugged("0xa", Some("z"), 1), slugged("0xb", Some("shared"), 9)]).unwrap();
+    assert_eq!((found("a"), found("z").as_deref()), (None, Some("0xa")));
+    assert_eq!(found("shared").as_deref(), Some("0xb"));
+    let many = (0..1_000).map(|n| slugged(&format!("0x{n}"), Some(&format!("s-{n}")), n));
+    markets.list(many.collect()).unwrap();
+    for n in 0..1_000 {
+        assert_eq!(found(&format!("s-{n}")), Some(format!("0x{n}")));
+    }
 }
 
 #[test]

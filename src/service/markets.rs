@@ -78,6 +78,14 @@ impl Service {
         Ok(self.find_market(condition_id)?.snapshot())
     }
 
+    /// The market with this slug.
+    pub fn market_by_slug(&self, slug: &str) -> Result<MarketSnapshot, ServiceError> {
+        let listing = self.markets.listing();
+        let market = listing.by_slug(slug);
+        let market = market.ok_or_else(|| Rejection::MarketNotFound { market_id: slug.into() })?;
+        Ok(market.snapshot())
+    }
+
     /// The outcome of a market with this label, by default the first.
     pub fn outcome_by_label(
         &self,

@@ -13,6 +13,7 @@ use super::server::{Server, printed_token, shared};
 fn path_of(operation: &Operation, order_id: &Value) -> String {
     let path = operation.path.as_str();
     let path = path.replace("{condition_id}", PLAIN).replace("{order_id}", &order_id.to_string());
+    let path = path.replace("{slug}", "invented-market-0").replace("{token_id}", "700000");
     let path = path.replace(&format!("{{{}}}", operation.path.parameter()), "64");
     let query = if operation.query.contains(&"token_id") { "?token_id=700000" } else { "" };
     path + query

@@ -122,6 +122,49 @@ fn the_status_of_a_market_is_shown() {
 }
 
 #[test]
+fn a_market_is_found_by_its_slug() {
+    let by_id = shared().get(format!("/v1/markets/{WITH_FEE}"));
+    let by_slug = shared().get("/v1/markets/by-slug/invented-market-2");
+    assert_eq!((by_slug.ok(200), by_slug.text), (by_id.ok(200), by_id.text));
+    for slug in ["invented-market", "Invented-Market-2", "book", WITH_FEE] {
+        let unknown = shared().get(format!("/v1/markets/by-slug/{slug}"));
+        check_error(&unknown, 404, "MARKET_NOT_FOUND");
+    }
+}
+
+#[test]
+fn a_token_leads_to_its_market() {
+    for (place, market, labels) in [(0, PLAIN, ["Yes", "No"]), (2, WITH_FEE, ["Up", "Down"])] {
+        for (index, label) in labels.into_iter().enumerate() {
+            let token = token_id(place, index);
+            let expected = json!({
+                "condition_id": market, "primary_token_id": token, "secondary_token_id": null,
+                "outcome": label,
+            });
+            let shown = shared().get(format!("/v1/markets-by-token/{token}")).ok(200);
+            assert_eq!(shown, expected);
+        }
+    }
+    check_error(&shared().get("/v1/markets-by-token/1"), 404, "TOKEN_NOT_FOUND");
+}
+
+#[test]
+fn fee_rates() {
+    let rate = |token: &str| shared().get(format!("/v1/fee-rate?token_id={token}"));
+    let free = json!({"base_fee": 0, "fee_rate_bps": 0});
+    assert_eq!(rate(&token_id(0, 1)).ok(200), free);
+    // The recording's rate of 0.05.
+    let five_percent = json!({"base_fee": 1000, "fee_rate_bps": 500});
+    assert_eq!(rate(&token_id(2, 0)).ok(200), five_percent);
+    check_error(&rate(&token_id(5, 0)), 404, "FEE_RATE_NOT_FOUND");
+    check_error(&rate("1"), 404, "TOKEN_NOT_FOUND");
+    for token in ["", "0xabc", "7e5"] {
+        check_error(&rate(token), 400, "INVALID_TOKEN_ID");
+    }
+    check_error(&shared().get("/v1/fee-rate"), 400, "INVALID_TOKEN_ID");
+}
+
+#[test]
 fn a_book_has_the_best_level_last() {
     let by_market = shared().get(format!("/v1/markets/{PLAIN}/book")).ok(200);
     check_fields(

@@ -169,6 +169,12 @@ fn markets() {
     transcript.note("GET /v1/markets", &server.get("/v1/markets?limit=2&offset=4"));
     transcript.note("GET /v1/markets/{id}", &server.get(format!("/v1/markets/{WITH_FEE}")));
     transcript.note("GET /v1/markets/{id}/book", &server.get(format!("/v1/markets/{PLAIN}/book")));
+    let by_slug = server.get("/v1/markets/by-slug/invented-market-2");
+    transcript.note("GET /v1/markets/by-slug/{slug}", &by_slug);
+    let by_token = server.get(format!("/v1/markets-by-token/{}", token_id(2, 1)));
+    transcript.note("GET /v1/markets-by-token/{id}", &by_token);
+    let fee_rate = server.get(format!("/v1/fee-rate?token_id={}", token_id(2, 1)));
+    transcript.note("GET /v1/fee-rate", &fee_rate);
     let mirror = server.get(format!("/v1/book?token_id={}&depth=1", token_id(0, 1)));
     transcript.note("GET /v1/book", &mirror);
     let wanted = json!({"market_ids": [PLAIN, "0xnone", BOOKLESS]});
@@ -243,6 +249,8 @@ fn errors() {
         ("no key", keyed(Request::delete("/v1/keys/9007199254740990"))),
         ("no account", Request::get("/v1/account/balance").bearer(&server.token("nobody", None))),
         ("no token", Request::get("/v1/book?token_id=1")),
+        ("no number", Request::get("/v1/fee-rate?token_id=0xabc")),
+        ("no fee rate", Request::get(format!("/v1/fee-rate?token_id={}", token_id(5, 0)))),
         ("nothing told", Request::get(format!("/v1/markets/{BOOKLESS}/book"))),
         ("no upgrade", keyed(Request::get("/v1/ws/prices"))),
     ];

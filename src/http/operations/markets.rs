@@ -11,6 +11,7 @@ use crate::http::invalid::Invalid;
 use crate::http::json::write::{JsonObject, write_list, write_text};
 use crate::http::query::Query;
 use crate::http::reply::Reply;
+use crate::market::MarketSnapshot;
 use crate::market::catalogue::MarketInfo;
 use crate::market::price::{MarketPrices, OutcomePrice};
 use crate::money::{Price, Usd};
@@ -34,10 +35,17 @@ pub(in crate::http) fn list(call: &Call<'_>) -> Answer {
 }
 
 pub(in crate::http) fn get(call: &Call<'_>) -> Answer {
-    let market = call.service().market(&call.parameter())?;
+    Ok(show(&call.service().market(&call.parameter())?))
+}
+
+pub(in crate::http) fn get_by_slug(call: &Call<'_>) -> Answer {
+    Ok(show(&call.service().market_by_slug(&call.parameter())?))
+}
+
+fn show(market: &MarketSnapshot) -> Reply {
     let mut body = Vec::with_capacity(1536);
-    write_market(&mut body, market.info(), &MarketPrices::of(&market));
-    Ok(Reply::json(StatusCode::OK, body))
+    write_market(&mut body, market.info(), &MarketPrices::of(market));
+    Reply::json(StatusCode::OK, body)
 }
 
 #[derive(PartialEq, Debug)]
