@@ -70,6 +70,19 @@ pub struct AccountPage {
     pub has_more: bool,
 }
 
+/// Whose account it is, its money, and how many keys it has, at one moment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Profile {
+    /// The account's id.
+    pub account: AccountId,
+    /// Who owns it, as the issuer of their access tokens names them.
+    pub subject: Box<str>,
+    /// The account's money.
+    pub ledger: Ledger,
+    /// The number of keys that work.
+    pub active_key_count: usize,
+}
+
 /// Selects orders of an account.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OrderFilter {
@@ -163,6 +176,20 @@ impl State {
             has_more: account.positions().len() > offset.saturating_add(ROWS_PER_READ_MAX),
         };
         Observed { value: Some(value), place: self.place_at(account.position_in_log) }
+    }
+
+    /// Whose account it is, its money, and how many of its keys work at `now`.
+    pub fn observe_profile(&self, account: AccountId, now: Timestamp) -> Observed<Option<Profile>> {
+        let Some(account) = self.account(account) else {
+            return Observed::nothing(Place::START);
+        };
+        let profile = Profile {
+            account: account.id,
+            subject: account.subject.clone(),
+            ledger: account.ledger(),
+            active_key_count: self.keys_of(account).filter(|key| key.is_active(now)).count(),
+        };
+        Observed { value: Some(profile), place: self.place_at(account.position_in_log) }
     }
 
     /// An order, if it belongs to this account.

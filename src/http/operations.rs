@@ -12,6 +12,7 @@ pub mod health;
 pub mod heartbeats;
 pub mod keys;
 pub mod markets;
+pub mod me;
 pub mod order_fields;
 pub mod orders;
 pub mod prices;
@@ -29,7 +30,7 @@ use socket::Stream;
 
 /// The table, searched from the top. A path without a parameter stands before those that would take
 /// its last segment for one, and the trade, the most frequent operation, stands first.
-pub static OPERATIONS: [Operation; 40] = [
+pub static OPERATIONS: [Operation; 41] = [
     Operation::post("/trade", KeyOrToken(Some(Trade)), Run::Trade)
         .makes_account()
         .errors(&[
@@ -191,6 +192,9 @@ pub static OPERATIONS: [Operation; 40] = [
             "get the taker fee of a token's market: its rate in basis points, and the venue's \
              `base_fee`, 1000 wherever there is a fee",
         ),
+    Operation::get("/v1/me", KeyOrToken(Some(Read)), Later(|call| Box::pin(me::get(call))))
+        .errors(&["ACCOUNT_NOT_FOUND"])
+        .summary("get the caller's account, what it can spend, and the credential's rights"),
     Operation::get(
         "/v1/account/balance",
         KeyOrToken(Some(Read)),

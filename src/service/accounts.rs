@@ -3,7 +3,7 @@
 use super::{Caller, RequestContext, Service, ServiceError};
 use crate::engine::ledger::Ledger;
 use crate::engine::rejection::Rejection;
-use crate::engine::view::{PositionRow, SettlementFilter, SettlementPage};
+use crate::engine::view::{PositionRow, Profile, SettlementFilter, SettlementPage};
 use crate::market::price::{MarketPrices, OutcomePrice};
 use crate::money::{Notional, Price, Shares, Usd};
 
@@ -81,6 +81,23 @@ impl MarkedPosition {
 }
 
 impl Service {
+    /// Whose account the caller's is, its money, and how many keys it has.
+    pub async fn profile(
+        &self,
+        caller: &Caller,
+        context: RequestContext<'_>,
+    ) -> Result<Profile, ServiceError> {
+        let account = caller.account()?;
+        let now = context.moment.now;
+        let profile = self
+            .shards
+            .observe(account.shard(), context.waiters, move |state| {
+                state.observe_profile(account, now)
+            })
+            .await?;
+        Ok(profile.ok_or(Rejection::AccountNotFound)?)
+    }
+
     /// The balance of the caller's account.
     pub async fn balance(
         &self,

@@ -1,11 +1,12 @@
 //! Each record of the API: exactly its fields, with their types.
 
 use paperbourse_test_support::Request;
+use paperbourse_test_support::socket::{Socket, upgrade};
 use serde_json::{Value, json};
 
 use super::expect::Kind::{self, Decimal, Flag, Integer, List, Null, Number, Object, Text, Time};
 use super::expect::check_fields;
-use super::recording::{BOOKLESS, PLAIN, buy, sell};
+use super::recording::{BOOKLESS, PLAIN, buy, limit, sell};
 use super::server::shared;
 
 /// The answer to a request for a key.
@@ -257,6 +258,43 @@ fn batch_rows() {
             ("error_message", Text),
         ],
     );
+}
+
+#[test]
+fn the_caller() {
+    let account = shared().account();
+    let reads = account.new_key(&json!({"permissions": ["read"]}));
+    account.post("/v1/orders", &limit("BUY", 100, "0.4")).ok(200);
+    let me = account.get("/v1/me").ok(200);
+    check_fields(
+        &me,
+        &[
+            ("id", Integer),
+            ("user_id", Integer),
+            ("auth_user_id", Text),
+            ("email", Null),
+            ("balance", Decimal),
+            ("api_balance", Decimal),
+            ("reserved", Decimal),
+            ("currency", Text),
+            ("tier", Text),
+            ("permissions", List),
+            ("key_count", Integer),
+        ],
+    );
+    let follow = upgrade("/v1/ws/executions").key(&account.key);
+    let hello = Socket::open(shared(), &follow).unwrap().text();
+    assert_eq!((&me["id"], &me["user_id"]), (&hello["user_id"], &hello["user_id"]));
+    assert_eq!(me["auth_user_id"], account.subject);
+    let money = ["balance", "api_balance", "reserved", "currency"].map(|field| &me[field]);
+    assert_eq!(money, ["960", "960", "40", "USD"]);
+    assert_eq!((&me["tier"], &me["key_count"]), (&json!("free"), &json!(2)));
+    let me = shared().send(&Request::get("/v1/me").key(reads["raw_key"].as_str().unwrap())).ok(200);
+    assert_eq!(me["permissions"], json!(["read"]));
+    account.delete(format!("/v1/keys/{}", reads["id"])).ok(200);
+    let me = shared().send(&Request::get("/v1/me").bearer(&account.token)).ok(200);
+    assert_eq!(me["permissions"], json!(["read", "trade", "admin"]));
+    assert_eq!((&me["tier"], &me["key_count"]), (&json!("free"), &json!(1)));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::recording::{BOOKLESS, PAUSED, PLAIN, WITH_FEE, buy, limit, sell, toke
 use super::server::{Server, shared};
 
 /// The fields that differ from run to run.
-const CHANGING: [&str; 16] = [
+const CHANGING: [&str; 17] = [
     "id",
     "order_id",
     "account_id",
@@ -25,6 +25,7 @@ const CHANGING: [&str; 16] = [
     "timestamp",
     "version",
     "user_id",
+    "auth_user_id",
     "emit_ts_ms",
 ];
 /// The headers that do not differ between runs.
@@ -126,6 +127,7 @@ fn orders() {
     transcript.note("GET /trades/{id}/comments", &shared().get(&*comments));
     let delete = format!("/comments/{}", comment.json()["id"]);
     transcript.note("DELETE /comments/{id}", &account.delete(delete));
+    transcript.note("GET /v1/me", &account.get("/v1/me"));
     transcript.note("GET /v1/orders/{id}", &account.get(format!("/v1/orders/{order_id}")));
     transcript.note("GET /v1/orders", &account.get("/v1/orders?limit=2"));
     transcript.note("GET /v1/account/balance", &account.get("/v1/account/balance"));

@@ -1,0 +1,57 @@
+//! The caller: whose account it is, and what the credential may do.
+
+use serde::Serialize;
+
+use crate::auth::policy::Actor;
+use crate::engine::key::Permission;
+use crate::engine::view::Profile;
+use crate::http::call::{Answer, Call};
+use crate::http::json::value::Decimal;
+use crate::http::reply::Reply;
+use crate::service::Denied;
+
+pub(in crate::http) async fn get(call: &Call<'_>) -> Answer {
+    let actor = call.caller.actor().ok_or(Denied::MissingCredential)?;
+    let profile = call.service().profile(&call.caller, call.context).await?;
+    Ok(Reply::ok(&MeAnswer::of(&profile, actor)))
+}
+
+/// Clients read some values under two names.
+#[derive(Serialize)]
+struct MeAnswer<'a> {
+    id: u64,
+    user_id: u64,
+    /// The owner, as the issuer of their access tokens names them.
+    auth_user_id: &'a str,
+    /// The server never learns it.
+    email: Option<&'a str>,
+    /// What can be spent.
+    balance: Decimal,
+    api_balance: Decimal,
+    /// What open orders hold back.
+    reserved: Decimal,
+    currency: &'static str,
+    tier: &'static str,
+    permissions: Vec<&'static str>,
+    /// The number of the account's keys that work.
+    key_count: usize,
+}
+
+impl<'a> MeAnswer<'a> {
+    fn of(profile: &'a Profile, actor: Actor) -> Self {
+        let available = profile.ledger.available().into();
+        Self {
+            id: profile.account.get(),
+            user_id: profile.account.get(),
+            auth_user_id: &profile.subject,
+            email: None,
+            balance: available,
+            api_balance: available,
+            reserved: profile.ledger.reserved.into(),
+            currency: "USD",
+            tier: actor.tier().as_str(),
+            permissions: actor.permissions().iter().map(Permission::as_str).collect(),
+            key_count: profile.active_key_count,
+        }
+    }
+}
