@@ -15,6 +15,7 @@ use super::state::State;
 use super::terms::OrderStatus;
 use crate::ids::{AccountId, KeyId, OrderId, OutcomeIndex, Place, Timestamp};
 use crate::market::book::Side;
+use crate::money::Shares;
 
 /// The most rows that one read returns; longer lists take several reads.
 pub const ROWS_PER_READ_MAX: usize = 200;
@@ -55,6 +56,8 @@ pub struct PositionRow {
     pub outcome_index: OutcomeIndex,
     /// The position itself.
     pub position: Position,
+    /// The part of its shares that open sales hold back.
+    pub reserved: Shares,
 }
 
 /// An account's money and a page of its positions, at one moment.
@@ -167,6 +170,7 @@ impl State {
                 outcome: market.label(position.outcome),
                 outcome_index: position.outcome,
                 position: *position,
+                reserved: account.reserved_shares(position.market, position.outcome),
             }
         });
         let value = AccountPage {

@@ -201,7 +201,7 @@ pub static OPERATIONS: [Operation; 41] = [
         Later(|call| Box::pin(account::balance(call))),
     )
     .errors(&["ACCOUNT_NOT_FOUND"])
-    .summary("get cash and the value of the positions"),
+    .summary("get what can be spent, what open orders hold back, and the value of all"),
     Operation::get(
         "/v1/account/positions",
         KeyOrToken(Some(Read)),
@@ -209,7 +209,7 @@ pub static OPERATIONS: [Operation; 41] = [
     )
     .query(&["status"])
     .errors(&["ACCOUNT_NOT_FOUND"])
-    .summary("list positions and their average entry prices"),
+    .summary("list positions, their average entry prices, and what of them can be sold"),
     Operation::get(
         "/v1/account/settlements",
         KeyOrToken(Some(Read)),

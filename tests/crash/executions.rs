@@ -317,7 +317,8 @@ fn check_balances(fills: &BTreeMap<u64, Value>, connection: &mut Connection, tra
         before = (seq, balance);
     }
     let answer = connection.done(&Request::get("/v1/account/balance").key(&trader.key)).json();
-    assert_eq!(micros(&answer["balance"]), before.1, "{answer}");
+    let cash = micros(&answer["balance"]) + micros(&answer["reserved"]);
+    assert_eq!(cash, before.1, "{answer}");
 }
 
 /// The fills of each order are numbered, and add up to what its row shows.

@@ -344,7 +344,7 @@ fn check_sums(rows: &BTreeMap<u64, Value>, balance: &Value, positions: &Value) {
         }
     }
     let shown = ["balance", "reserved", "available"].map(|field| micros(&balance[field]));
-    assert_eq!(shown, [cash, reserved, cash - reserved], "{balance}");
+    assert_eq!(shown, [cash - reserved, reserved, cash - reserved], "{balance}");
     for row in positions.as_array().expect("a list") {
         let name = |field: &str| String::from(row[field].as_str().expect("text"));
         let shares = held.remove(&(name("market_id"), name("outcome")));

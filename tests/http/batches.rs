@@ -60,7 +60,7 @@ fn a_batch_takes_orders_of_any_kind() {
     let is_replay =
         [true, true, false, true, false].map(|flag| if flag { json!(true) } else { Value::Null });
     assert_eq!(column(&again, "is_replay"), is_replay.iter().collect::<Vec<_>>());
-    assert_eq!(account.balance(), "990");
+    assert_eq!(account.balance(), "986");
 }
 
 #[test]

@@ -258,7 +258,7 @@ fn check_account(
         shares += sign * micros(&row["filled_quantity"]);
     }
     let balance = account.get("/v1/account/balance").ok(200);
-    assert_eq!(micros(&balance["balance"]), cash);
+    assert_eq!(micros(&balance["balance"]) + micros(&balance["reserved"]), cash);
     let positions = account.get("/v1/account/positions").ok(200);
     let held: i64 = positions.as_array().unwrap().iter().map(|row| micros(&row["quantity"])).sum();
     assert_eq!(held, shares);

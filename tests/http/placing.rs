@@ -46,7 +46,7 @@ fn an_order_rests_and_holds_back_what_it_may_cost() {
         assert_eq!(row[field], expected, "{field}");
     }
     // 40 of 1,000 dollars are free.
-    assert_eq!(account.balance(), "1000");
+    assert_eq!(account.balance(), "40");
     check_error(&account.post("/trade", &buy(81)), 400, "INSUFFICIENT_BALANCE");
     account.post("/trade", &buy(80)).ok(200);
 }

@@ -326,6 +326,7 @@ fn balance_and_positions() {
             ("market_id", Text),
             ("outcome", Text),
             ("quantity", Decimal),
+            ("available_quantity", Decimal),
             ("avg_entry_price", Decimal),
             ("current_price", Decimal),
             ("market_value", Decimal),
@@ -339,4 +340,28 @@ fn balance_and_positions() {
         (&positions[0]["quantity"], &positions[0]["avg_entry_price"]),
         (&json!("100"), &json!("0.5"))
     );
+}
+
+#[test]
+fn what_open_orders_hold_back_is_not_available() {
+    let account = shared().account();
+    account.buy(100);
+    let bid = account.post("/v1/orders", &limit("BUY", 50, "0.4")).ok(200);
+    let ask = account.post("/v1/orders", &limit("SELL", 30, "0.9")).ok(200);
+    let shown = || {
+        let balance = account.get("/v1/account/balance").ok(200);
+        let positions = account.get("/v1/account/positions").ok(200);
+        let money = ["balance", "available", "reserved", "total_value"];
+        let shares = ["quantity", "available_quantity"];
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        (money.map(|name| text(&balance[name])), shares.map(|name| text(&positions[0][name])))
+    };
+    let texts =
+        |money: [&str; 4], shares: [&str; 2]| (money.map(str::to_owned), shares.map(str::to_owned));
+    // 50 dollars bought shares that are worth 49 at 0.49, and the bid holds 20.
+    assert_eq!(shown(), texts(["930", "930", "20", "999"], ["100", "70"]));
+    account.delete(format!("/v1/orders/{}", ask["order_id"])).ok(200);
+    assert_eq!(shown(), texts(["930", "930", "20", "999"], ["100", "100"]));
+    account.delete(format!("/v1/orders/{}", bid["order_id"])).ok(200);
+    assert_eq!(shown(), texts(["950", "950", "0", "999"], ["100", "100"]));
 }

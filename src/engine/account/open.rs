@@ -88,7 +88,11 @@ impl Account {
     }
 
     /// The shares of an outcome that open sales hold back.
-    pub(super) fn reserved_shares(&self, market: MarketIndex, outcome: OutcomeIndex) -> Shares {
+    pub(in crate::engine) fn reserved_shares(
+        &self,
+        market: MarketIndex,
+        outcome: OutcomeIndex,
+    ) -> Shares {
         self.resting().map_or(Shares::ZERO, |resting| resting.reserved_shares(market, outcome))
     }
 

@@ -67,14 +67,16 @@ fn read_settlements(mut query: Query<'_>) -> Result<SettlementsQuery, Invalid> {
 
 #[derive(Serialize)]
 struct BalanceAnswer {
+    /// What can be spent. Clients size their orders by it.
     balance: Decimal,
     currency: &'static str,
     unrealized_pnl: Decimal,
+    /// All cash, also what open orders hold back, and the value of the positions.
     total_value: Decimal,
     starting_balance: Decimal,
-    /// The part of the balance that open orders hold back.
+    /// What open orders hold back.
     reserved: Decimal,
-    /// The rest of it.
+    /// The same as the balance.
     available: Decimal,
 }
 
@@ -84,6 +86,8 @@ struct PositionRow<'a> {
     market_id: &'a str,
     outcome: &'a str,
     quantity: Decimal,
+    /// The quantity without what open sales hold back.
+    available_quantity: Decimal,
     avg_entry_price: Decimal,
     current_price: Option<Decimal>,
     market_value: Option<Decimal>,
@@ -117,14 +121,15 @@ struct SettledRow<'a> {
 
 impl BalanceAnswer {
     fn of(balance: &Balance) -> Self {
+        let available = balance.ledger.available().into();
         Self {
-            balance: balance.ledger.cash().into(),
+            balance: available,
             currency: "USD",
             unrealized_pnl: balance.profit().into(),
             total_value: balance.total().into(),
             starting_balance: balance.ledger.granted.into(),
             reserved: balance.ledger.reserved.into(),
-            available: balance.ledger.available().into(),
+            available,
         }
     }
 }
@@ -137,6 +142,7 @@ impl<'a> PositionRow<'a> {
             market_id: &marked.row.market_id,
             outcome: &marked.row.outcome,
             quantity: position.shares.into(),
+            available_quantity: (position.shares - marked.row.reserved).into(),
             avg_entry_price: position.average_entry_price().into(),
             current_price: marked.price.map(Decimal::from),
             market_value: marked.value().map(Decimal::from),
@@ -247,6 +253,7 @@ mod tests {
             market_id: "0xabc".into(),
             outcome: "Yes".into(),
             outcome_index: OutcomeIndex(0),
+            reserved: Shares::from_micros(500_000),
             position: Position {
                 shares: Shares::from_micros(3_000_000),
                 cost: Usd::from_micros(1_000_000),
@@ -256,6 +263,7 @@ mod tests {
         };
         let closed = view::PositionRow {
             number: 2,
+            reserved: Shares::ZERO,
             position: Position::empty(MarketIndex(1), OutcomeIndex(0)),
             ..open.clone()
         };
@@ -310,7 +318,7 @@ mod tests {
         let balance = Balance { ledger, position_value: usd(250) };
         assert_eq!(
             serde_json::to_string(&BalanceAnswer::of(&balance)).unwrap(),
-            "{\"balance\":\"700\",\"currency\":\"USD\",\"unrealized_pnl\":\"-50\",\
+            "{\"balance\":\"660\",\"currency\":\"USD\",\"unrealized_pnl\":\"-50\",\
              \"total_value\":\"950\",\"starting_balance\":\"1000\",\"reserved\":\"40\",\
              \"available\":\"660\"}"
         );
