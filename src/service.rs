@@ -16,7 +16,7 @@ mod orders;
 pub mod settlement;
 
 pub use access::{Admission, Caller, Denied, Makes, SocketCaller, TokenCaller};
-pub use accounts::{Balance, MarkedPosition, PositionStatus};
+pub use accounts::{Balance, MarkedPosition, Portfolio, PositionStatus};
 pub use keys::{KeyListing, NewKey, NewKeyRequest};
 pub use markets::{MarketFilter, OutcomeSnapshot, is_hot};
 pub use orders::{CancelRequest, OrderList, OrderRequest, OrdersRequest, PlaceRequest};

@@ -67,6 +67,8 @@ pub struct AccountPage {
     pub account: AccountId,
     /// The account's money.
     pub ledger: Ledger,
+    /// How many fills the account ever had.
+    pub fill_count: u64,
     /// At most [`ROWS_PER_READ_MAX`] positions.
     pub positions: Vec<PositionRow>,
     /// Whether there are positions after this page.
@@ -176,6 +178,7 @@ impl State {
         let value = AccountPage {
             account: account.id,
             ledger: account.ledger(),
+            fill_count: account.fill_count_ever(),
             positions: positions.collect(),
             has_more: account.positions().len() > offset.saturating_add(ROWS_PER_READ_MAX),
         };

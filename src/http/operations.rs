@@ -30,7 +30,7 @@ use socket::Stream;
 
 /// The table, searched from the top. A path without a parameter stands before those that would take
 /// its last segment for one, and the trade, the most frequent operation, stands first.
-pub static OPERATIONS: [Operation; 41] = [
+pub static OPERATIONS: [Operation; 42] = [
     Operation::post("/trade", KeyOrToken(Some(Trade)), Run::Trade)
         .makes_account()
         .errors(&[
@@ -210,6 +210,16 @@ pub static OPERATIONS: [Operation; 41] = [
     .query(&["status"])
     .errors(&["ACCOUNT_NOT_FOUND"])
     .summary("list positions, their average entry prices, and what of them can be sold"),
+    Operation::get(
+        "/v1/account/portfolio",
+        KeyOrToken(Some(Read)),
+        Later(|call| Box::pin(account::portfolio(call))),
+    )
+    .errors(&["ACCOUNT_NOT_FOUND"])
+    .summary(
+        "get the balance, the open positions, the number of fills, and the part of the closed \
+         positions that made a profit",
+    ),
     Operation::get(
         "/v1/account/settlements",
         KeyOrToken(Some(Read)),

@@ -16,6 +16,21 @@ pub struct Balance {
     pub position_value: Usd,
 }
 
+/// An account's money, its open positions, and what its trading has led to.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Portfolio {
+    /// The money and the value of the open positions.
+    pub balance: Balance,
+    /// The open positions, oldest first.
+    pub open: Vec<MarkedPosition>,
+    /// How many fills the account ever had.
+    pub fill_count: u64,
+    /// How many positions are closed.
+    pub closed_count: usize,
+    /// How many of those have made a profit.
+    pub won_count: usize,
+}
+
 /// Whether a position holds shares.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PositionStatus {
@@ -34,6 +49,22 @@ pub struct MarkedPosition {
     pub price: Option<Price>,
     /// The market's question, if the market is still listed and has one.
     pub question: Option<Box<str>>,
+}
+
+/// An account at the moment of one read, with all positions.
+struct Holdings {
+    ledger: Ledger,
+    fill_count: u64,
+    positions: Vec<MarkedPosition>,
+}
+
+impl Holdings {
+    fn balance(&self) -> Balance {
+        let open = self.positions.iter().filter(|marked| marked.row.position.is_open());
+        let position_value =
+            open.map(|marked| marked.value().unwrap_or(marked.row.position.cost)).sum();
+        Balance { ledger: self.ledger, position_value }
+    }
 }
 
 impl Balance {
@@ -104,11 +135,27 @@ impl Service {
         caller: &Caller,
         context: RequestContext<'_>,
     ) -> Result<Balance, ServiceError> {
-        let (ledger, positions) = self.holdings(caller, context).await?;
-        let open = positions.iter().filter(|marked| marked.row.position.is_open());
-        let position_value =
-            open.map(|marked| marked.value().unwrap_or(marked.row.position.cost)).sum();
-        Ok(Balance { ledger, position_value })
+        Ok(self.holdings(caller, context).await?.balance())
+    }
+
+    /// The balance, the open positions and the record of the caller's account.
+    pub async fn portfolio(
+        &self,
+        caller: &Caller,
+        context: RequestContext<'_>,
+    ) -> Result<Portfolio, ServiceError> {
+        let holdings = self.holdings(caller, context).await?;
+        let balance = holdings.balance();
+        let (open, closed): (Vec<_>, Vec<_>) =
+            holdings.positions.into_iter().partition(|marked| marked.row.position.is_open());
+        let has_won = |marked: &&MarkedPosition| marked.row.position.realised > Usd::ZERO;
+        Ok(Portfolio {
+            balance,
+            open,
+            fill_count: holdings.fill_count,
+            closed_count: closed.len(),
+            won_count: closed.iter().filter(has_won).count(),
+        })
     }
 
     /// The positions of the caller's account, oldest first, optionally only those with one status.
@@ -118,18 +165,18 @@ impl Service {
         status: Option<PositionStatus>,
         context: RequestContext<'_>,
     ) -> Result<Vec<MarkedPosition>, ServiceError> {
-        let (_, mut positions) = self.holdings(caller, context).await?;
+        let mut positions = self.holdings(caller, context).await?.positions;
         positions.retain(|marked| status.is_none_or(|status| marked.status() == status));
         Ok(positions)
     }
 
     /// The ledger and all positions of the caller's account, in as many reads of its shard as that
-    /// takes. The ledger is the one of the last read.
+    /// takes. All but the positions is of the last read.
     async fn holdings(
         &self,
         caller: &Caller,
         context: RequestContext<'_>,
-    ) -> Result<(Ledger, Vec<MarkedPosition>), ServiceError> {
+    ) -> Result<Holdings, ServiceError> {
         let account = caller.account()?;
         let mut positions = Vec::new();
         loop {
@@ -143,7 +190,8 @@ impl Service {
                 .ok_or(Rejection::AccountNotFound)?;
             positions.extend(page.positions.into_iter().map(|row| self.mark(row)));
             if !page.has_more {
-                return Ok((page.ledger, positions));
+                let (ledger, fill_count) = (page.ledger, page.fill_count);
+                return Ok(Holdings { ledger, fill_count, positions });
             }
         }
     }

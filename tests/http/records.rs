@@ -365,3 +365,33 @@ fn what_open_orders_hold_back_is_not_available() {
     account.delete(format!("/v1/orders/{}", bid["order_id"])).ok(200);
     assert_eq!(shown(), texts(["950", "950", "0", "999"], ["100", "100"]));
 }
+
+#[test]
+fn a_portfolio_adds_up() {
+    let account = shared().account();
+    let portfolio = |trades: u64, win_rate: Value| {
+        let portfolio = account.get("/v1/account/portfolio").ok(200);
+        let balance = account.get("/v1/account/balance").ok(200);
+        let open = account.get("/v1/account/positions?status=OPEN").ok(200);
+        let expected = json!({
+            "balance": balance, "positions": open, "total_trades": trades, "win_rate": win_rate,
+        });
+        assert_eq!(portfolio, expected);
+    };
+    portfolio(0, Value::Null);
+    let trade = |market: &str, outcome: &str, side: &str| {
+        let order = json!({"market_id": market, "outcome": outcome, "side": side, "quantity": 10});
+        account.post("/trade", &order).ok(200);
+    };
+    trade(PLAIN, "Yes", "BUY");
+    portfolio(1, Value::Null);
+    // Bought at 0.50, sold at 0.48.
+    trade(PLAIN, "Yes", "SELL");
+    portfolio(2, json!("0.0%"));
+    // Bought at 0.52, the other outcome's bid, and kept.
+    trade(PLAIN, "No", "BUY");
+    portfolio(3, json!("0.0%"));
+    // A limit order that rests is no trade.
+    account.post("/v1/orders", &limit("BUY", 10, "0.4")).ok(200);
+    portfolio(3, json!("0.0%"));
+}

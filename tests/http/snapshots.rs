@@ -132,6 +132,7 @@ fn orders() {
     transcript.note("GET /v1/orders", &account.get("/v1/orders?limit=2"));
     transcript.note("GET /v1/account/balance", &account.get("/v1/account/balance"));
     transcript.note("GET /v1/account/positions", &account.get("/v1/account/positions"));
+    transcript.note("GET /v1/account/portfolio", &account.get("/v1/account/portfolio"));
     insta::assert_snapshot!(transcript.0);
 }
 

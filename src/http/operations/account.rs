@@ -1,4 +1,8 @@
-//! An account's balance, positions and settlements.
+//! An account's balance, positions, fills and settlements.
+
+mod portfolio;
+
+pub(in crate::http) use portfolio::portfolio;
 
 use serde::Serialize;
 
