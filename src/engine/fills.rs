@@ -13,7 +13,7 @@ use super::fill_log::{FillLog, FillLogRow, LOGGED_FILLS_MAX, LoggedFill};
 use super::order::Order;
 use super::state::State;
 use super::view::{Observed, ROWS_PER_READ_MAX};
-use crate::ids::{AccountId, OrderId, Place};
+use crate::ids::{AccountId, OrderId, Place, Timestamp};
 use crate::market::book::Side;
 
 /// A fill of an account, with the venue's names for its market and outcome.
@@ -49,6 +49,52 @@ pub struct FillPage {
     pub rows: Vec<FillRow>,
 }
 
+/// Selects fills of an account.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FillFilter {
+    /// Only fills in the market with this condition id.
+    pub market_id: Option<Box<str>>,
+    /// Only fills on this side.
+    pub side: Option<Side>,
+}
+
+/// Where a list of fills, newest first, goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FillCursor {
+    /// Only fills before the one with this number.
+    pub before: u64,
+    /// How many of those that match to leave out first.
+    pub skip: u64,
+}
+
+/// A fill, and when its order was placed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PastFill {
+    /// The fill.
+    pub row: FillRow,
+    /// When the order was placed; `None` if the order was forgotten.
+    pub placed_at: Option<Timestamp>,
+}
+
+/// Fills of an account that match a filter, newest first.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FillHistory {
+    /// The fills.
+    pub fills: Vec<PastFill>,
+    /// The cursor of the next read; `None` if no older fill is kept.
+    pub next: Option<FillCursor>,
+}
+
+/// The most fills that one read of a history examines.
+const FILLS_PER_READ_MAX: usize = if cfg!(test) { 5 } else { 2_000 };
+
+impl FillCursor {
+    /// The newest fills, without the first `skip` that match.
+    pub const fn newest(skip: u64) -> Self {
+        Self { before: u64::MAX, skip }
+    }
+}
+
 impl FillPage {
     /// The page of an account that never had a fill.
     pub const EMPTY: Self = Self { oldest: 1, newest: 0, rows: Vec::new() };
@@ -77,6 +123,14 @@ impl Account {
         let log = self.fill_log()?;
         let newer_count = usize::try_from(self.fill_count_ever().checked_sub(number)?).ok()?;
         log.fills.get(log.fills.len().checked_sub(newer_count + 1)?)
+    }
+
+    /// The slot of the order that is the fill with this number, which must be kept and not logged.
+    fn slot_of_fill(&self, number: u64) -> u32 {
+        let newer_count = self.order_count_ever() - number;
+        let slot =
+            usize::try_from(newer_count).ok().and_then(|count| self.orders().nth_back(count));
+        slot.expect("a kept fill has a row")
     }
 }
 
@@ -137,6 +191,65 @@ impl State {
         Observed { value: Some(FillPage { oldest, newest, rows }), place }
     }
 
+    /// Fills of an account that match the filter, newest first, from the cursor on. At most
+    /// `limit`, and possibly fewer although there are more.
+    pub fn observe_fill_history(
+        &self,
+        account: AccountId,
+        filter: &FillFilter,
+        cursor: FillCursor,
+        limit: usize,
+    ) -> Observed<Option<FillHistory>> {
+        let Some(account) = self.account(account) else {
+            return Observed { value: None, place: Place::START };
+        };
+        let limit = limit.min(ROWS_PER_READ_MAX);
+        let (oldest, newest) = (account.oldest_fill(), account.fill_count_ever());
+        let FillCursor { before, mut skip } = cursor;
+        let mut before = before.min(newest + 1);
+        if *filter == FillFilter::default() {
+            // All match, so nothing has to be examined.
+            before = before.saturating_sub(std::mem::take(&mut skip));
+        }
+        let mut fills = Vec::new();
+        for number in (oldest..before).rev().take(FILLS_PER_READ_MAX) {
+            if fills.len() == limit {
+                break;
+            }
+            before = number;
+            if !self.fill_matches(account, number, filter) {
+                continue;
+            }
+            if skip > 0 {
+                skip -= 1;
+                continue;
+            }
+            let row = self.fill_row(account, number);
+            let placed_at = self.order(row.order).map(Order::placed_at);
+            fills.push(PastFill { row, placed_at });
+        }
+        let next = (before > oldest).then_some(FillCursor { before, skip });
+        // Every record with a fill changes its account.
+        let place = self.place_at(account.position_in_log);
+        Observed { value: Some(FillHistory { fills, next }), place }
+    }
+
+    /// Whether the filter selects the fill with this number, which must be kept.
+    fn fill_matches(&self, account: &Account, number: u64, filter: &FillFilter) -> bool {
+        let (market, side) = match account.logged_fill(number) {
+            Some(logged) => (logged.market, logged.side),
+            None => {
+                let order = &self.orders[account.slot_of_fill(number)];
+                (order.market(), order.side())
+            }
+        };
+        filter.side.is_none_or(|wanted| wanted == side)
+            && filter
+                .market_id
+                .as_deref()
+                .is_none_or(|wanted| *wanted == *self.used_market(market).condition_id)
+    }
+
     /// The fill with this number, which must be kept.
     fn fill_row(&self, account: &Account, number: u64) -> FillRow {
         if let Some(logged) = account.logged_fill(number) {
@@ -153,10 +266,7 @@ impl State {
                 client_order_id: client_order_id.map(Into::into),
             };
         }
-        let newer_count = account.order_count_ever() - number;
-        let slot =
-            usize::try_from(newer_count).ok().and_then(|count| account.orders().nth_back(count));
-        let receipt = self.receipt(&self.orders[slot.expect("a kept fill has a row")]);
+        let receipt = self.receipt(&self.orders[account.slot_of_fill(number)]);
         FillRow {
             number,
             order: receipt.order,

@@ -30,7 +30,7 @@ use socket::Stream;
 
 /// The table, searched from the top. A path without a parameter stands before those that would take
 /// its last segment for one, and the trade, the most frequent operation, stands first.
-pub static OPERATIONS: [Operation; 42] = [
+pub static OPERATIONS: [Operation; 43] = [
     Operation::post("/trade", KeyOrToken(Some(Trade)), Run::Trade)
         .makes_account()
         .errors(&[
@@ -220,6 +220,14 @@ pub static OPERATIONS: [Operation; 42] = [
         "get the balance, the open positions, the number of fills, and the part of the closed \
          positions that made a profit",
     ),
+    Operation::get(
+        "/v1/account/history",
+        KeyOrToken(Some(Read)),
+        Later(|call| Box::pin(account::history(call))),
+    )
+    .query(&["market_id", "side", "limit", "offset"])
+    .errors(&["ACCOUNT_NOT_FOUND"])
+    .summary("list the fills, newest first"),
     Operation::get(
         "/v1/account/settlements",
         KeyOrToken(Some(Read)),

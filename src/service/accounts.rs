@@ -1,6 +1,7 @@
 //! Balances, positions and settlements of an account.
 
-use super::{Caller, RequestContext, Service, ServiceError};
+use super::{Caller, Page, RequestContext, Service, ServiceError};
+use crate::engine::fills::{FillCursor, FillFilter, PastFill};
 use crate::engine::ledger::Ledger;
 use crate::engine::rejection::Rejection;
 use crate::engine::view::{PositionRow, Profile, SettlementFilter, SettlementPage};
@@ -194,6 +195,34 @@ impl Service {
                 return Ok(Holdings { ledger, fill_count, positions });
             }
         }
+    }
+
+    /// Fills of the caller's account that match the filter, newest first, in as many reads of its
+    /// shard as that takes.
+    pub async fn fill_history(
+        &self,
+        caller: &Caller,
+        filter: FillFilter,
+        page: Page,
+        context: RequestContext<'_>,
+    ) -> Result<Vec<PastFill>, ServiceError> {
+        let account = caller.account()?;
+        let mut fills = Vec::new();
+        let mut next = Some(FillCursor::newest(page.offset as u64));
+        while let Some(cursor) = next.filter(|_| fills.len() < page.limit) {
+            let filter = filter.clone();
+            let wanted = page.limit - fills.len();
+            let history = self
+                .shards
+                .observe(account.shard(), context.waiters, move |state| {
+                    state.observe_fill_history(account, &filter, cursor, wanted)
+                })
+                .await?
+                .ok_or(Rejection::AccountNotFound)?;
+            fills.extend(history.fills);
+            next = history.next;
+        }
+        Ok(fills)
     }
 
     /// Settlements of the caller's account that match the filter, newest position first: at most

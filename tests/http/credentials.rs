@@ -100,6 +100,7 @@ fn a_token_is_accepted_where_the_contract_says() {
         (Request::get("/v1/account/balance"), 200),
         (Request::get("/v1/account/positions"), 200),
         (Request::get("/v1/account/portfolio"), 200),
+        (Request::get("/v1/account/history"), 200),
     ] {
         shared().send(&request.bearer(&account.token)).ok(status);
     }
@@ -123,8 +124,13 @@ fn a_token_without_an_account_finds_nothing_until_it_writes() {
     let token = server.token("no-account-yet", None);
     let send = |request: Request| server.send(&request.bearer(&token));
     assert_eq!(send(Request::get("/v1/keys")).ok(200), json!([]));
-    for path in ["/v1/me", "/v1/account/balance", "/v1/account/positions", "/v1/account/portfolio"]
-    {
+    for path in [
+        "/v1/me",
+        "/v1/account/balance",
+        "/v1/account/positions",
+        "/v1/account/portfolio",
+        "/v1/account/history",
+    ] {
         check_error(&send(Request::get(path)), 404, "ACCOUNT_NOT_FOUND");
     }
     check_error(&send(Request::post("/v1/keys/ws-token", &json!({}))), 404, "ACCOUNT_NOT_FOUND");
@@ -169,7 +175,7 @@ fn a_key_may_do_what_its_permissions_allow() {
     };
     let keys = ["read", "trade", "admin"].map(key);
     let comments = format!("/trades/{order_id}/comments");
-    let rows: [(Request, [bool; 3]); 13] = [
+    let rows: [(Request, [bool; 3]); 14] = [
         (Request::get("/v1/keys"), [true, false, false]),
         (Request::get("/v1/orders"), [true, false, false]),
         (Request::get(format!("/v1/orders/{order_id}")), [true, false, false]),
@@ -177,6 +183,7 @@ fn a_key_may_do_what_its_permissions_allow() {
         (Request::get("/v1/account/balance"), [true, false, false]),
         (Request::get("/v1/account/positions"), [true, false, false]),
         (Request::get("/v1/account/portfolio"), [true, false, false]),
+        (Request::get("/v1/account/history"), [true, false, false]),
         (Request::post("/v1/prices/batch", &json!({"market_ids": [PLAIN]})), [true, false, false]),
         (Request::post("/trade", &buy(1)), [false, true, false]),
         (Request::post("/v1/orders/batch", &json!({"orders": [buy(1)]})), [false, true, false]),

@@ -16,6 +16,7 @@ mod executions;
 mod expect;
 mod flood;
 mod full_disk;
+mod history;
 mod idempotency;
 mod key_access;
 mod key_fields;

@@ -9,7 +9,7 @@ use super::recording::{BOOKLESS, PAUSED, PLAIN, WITH_FEE, buy, limit, sell, toke
 use super::server::{Server, shared};
 
 /// The fields that differ from run to run.
-const CHANGING: [&str; 17] = [
+const CHANGING: [&str; 18] = [
     "id",
     "order_id",
     "account_id",
@@ -21,6 +21,7 @@ const CHANGING: [&str; 17] = [
     "filled_at",
     "cancelled_at",
     "trade_ids",
+    "fill_id",
     "token",
     "timestamp",
     "version",
@@ -133,6 +134,7 @@ fn orders() {
     transcript.note("GET /v1/account/balance", &account.get("/v1/account/balance"));
     transcript.note("GET /v1/account/positions", &account.get("/v1/account/positions"));
     transcript.note("GET /v1/account/portfolio", &account.get("/v1/account/portfolio"));
+    transcript.note("GET /v1/account/history", &account.get("/v1/account/history"));
     insta::assert_snapshot!(transcript.0);
 }
 

@@ -26,6 +26,8 @@ struct World {
     records: Vec<Events>,
     /// The price of the only ask, in cents.
     ask: i64,
+    /// The market of the next orders.
+    market: &'static str,
 }
 
 /// A fill's number, order and part, and its quantity in shares.
@@ -50,17 +52,20 @@ fn shares(count: i64) -> Shares {
 impl World {
     fn new(kept_orders_max: u32) -> Self {
         let rules = Rules { kept_orders_max, ..Rules::default() };
-        Self { state: State::new(shard()), rules, records: Vec::new(), ask: 50 }
+        Self { state: State::new(shard()), rules, records: Vec::new(), ask: 50, market: MARKET }
     }
 
-    /// Runs a command against a book that asks for `self.ask` cents and has 10 shares.
+    /// Runs a command against a book that asks for `self.ask` cents, pays 1 cent, and has 10 shares
+    /// on each side.
     #[track_caller]
     fn run(&mut self, command: &impl Command) {
         let outcomes =
             ["Yes", "No"].map(|label| Outcome { label: label.into(), token_id: label.into() });
-        let info = MarketInfo::bare(MARKET, outcomes);
+        let info = MarketInfo::bare(self.market, outcomes);
         let ask = Level { price: Price::from_micros(self.ask * 10_000), size: shares(10) };
-        let book = Book::new(Ladder::from_levels(vec![], vec![ask]).unwrap(), Timestamp::EPOCH);
+        let bid = Level { price: Price::from_micros(10_000), size: shares(10) };
+        let ladder = Ladder::from_levels(vec![bid], vec![ask]).unwrap();
+        let book = Book::new(ladder, Timestamp::EPOCH);
         let quote = Quote::new(&info, [Some(&book), None]);
         let now = Timestamp::from_seconds(i64::try_from(self.records.len()).unwrap());
         let verdict = self.state.decide(command, Some(&quote), now, &self.rules);
@@ -71,10 +76,15 @@ impl World {
 
     #[track_caller]
     fn trade(&mut self, count: i64) {
+        self.trade_on(Side::Buy, count);
+    }
+
+    #[track_caller]
+    fn trade_on(&mut self, side: Side, count: i64) {
         let order = TradeOrder {
-            market_id: MARKET.into(),
+            market_id: self.market.into(),
             outcome: "Yes".into(),
-            side: Side::Buy,
+            side,
             quantity: shares(count),
             expected_price: None,
             max_slippage_bps: None,
@@ -283,4 +293,63 @@ fn a_log_that_does_not_fit_its_account_is_refused() {
     differs(&|fills| fills[0].side = Side::Sell);
     differs(&|fills| fills[0].part = 9);
     differs(&|fills| fills[0].fill.balance = Usd::ZERO);
+}
+
+/// Fills that match, newest first, by the numbers of all of them.
+#[track_caller]
+fn check_history(world: &World, filter: &FillFilter) {
+    let all = world.state.observe_fills(account(), 0, 1_000).value.unwrap();
+    let mut expected: Vec<FillRow> = all.rows;
+    expected.retain(|row| {
+        filter.market_id.as_deref().is_none_or(|id| id == &*row.market_id)
+            && filter.side.is_none_or(|side| side == row.side)
+    });
+    expected.reverse();
+    for skip in 0..=expected.len() + 1 {
+        let (mut cursor, mut found) = (Some(FillCursor::newest(skip as u64)), Vec::new());
+        while let Some(from) = cursor {
+            let observed = world.state.observe_fill_history(account(), filter, from, 2);
+            assert_eq!(observed.place, Place::new(0, world.records.len() as u64));
+            let history = observed.value.unwrap();
+            assert!(history.fills.len() <= 2);
+            found.extend(history.fills);
+            assert!(history.next.is_none_or(|next| next.before < from.before), "it stands still");
+            cursor = history.next;
+        }
+        for fill in &found {
+            let order = world.state.order(fill.row.order);
+            assert_eq!(fill.placed_at, order.map(|order| world.state.receipt(order).fill.at));
+        }
+        let found: Vec<FillRow> = found.into_iter().map(|fill| fill.row).collect();
+        assert_eq!(found, expected[skip.min(expected.len())..], "{filter:?} from {skip}");
+    }
+}
+
+#[test]
+fn a_history_is_every_fill_that_matches_newest_first() {
+    let nobody = World::new(100).state;
+    let newest = FillCursor::newest(0);
+    let history = nobody.observe_fill_history(account(), &FillFilter::default(), newest, 9);
+    assert_eq!(history.value, None);
+    // With and without a log, and with forgotten orders.
+    for (mut world, sold) in [(World::new(100), 2), (mixed(100), 3), (mixed(3), 1)] {
+        world.trade(9);
+        for number in 0..sold {
+            world.trade_on(Side::Sell, number + 1);
+            world.market = "0xb";
+            world.trade(number + 1);
+            world.market = MARKET;
+        }
+        for market_id in [None, Some(MARKET), Some("0xb"), Some("0xc")] {
+            for side in [None, Some(Side::Buy), Some(Side::Sell)] {
+                let market_id = market_id.map(Into::into);
+                check_history(&world, &FillFilter { market_id, side });
+            }
+        }
+    }
+    let mut world = World::new(1_000);
+    world.place(5, 10);
+    (0..LOGGED_FILLS_MAX + 3).for_each(|_| world.trade(1));
+    check_history(&world, &FillFilter::default());
+    check_history(&world, &FillFilter { side: Some(Side::Buy), market_id: None });
 }

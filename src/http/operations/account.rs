@@ -1,7 +1,9 @@
 //! An account's balance, positions, fills and settlements.
 
+mod history;
 mod portfolio;
 
+pub(in crate::http) use history::history;
 pub(in crate::http) use portfolio::portfolio;
 
 use serde::Serialize;

@@ -1,0 +1,105 @@
+//! The fills of an account, newest first.
+
+use serde::Serialize;
+
+use crate::engine::fills::{FillFilter, PastFill};
+use crate::http::call::{Answer, Call};
+use crate::http::invalid::Invalid;
+use crate::http::json::value::{Decimal, Time};
+use crate::http::operations::order_fields::MARKET_ID_CHARACTERS_MAX;
+use crate::http::query::Query;
+use crate::http::reply::Reply;
+use crate::market::book::Side;
+use crate::service::Page;
+
+/// The most rows in a list.
+const ROWS_MAX: usize = 200;
+
+pub(in crate::http) async fn history(call: &Call<'_>) -> Answer {
+    let (filter, page) = read_history(call.query())?;
+    let fills = call.service().fill_history(&call.caller, filter, page, call.context).await?;
+    Ok(Reply::ok(&fills.iter().map(FillFields::of).collect::<Vec<_>>()))
+}
+
+/// Reads the filter and the page.
+fn read_history(mut query: Query<'_>) -> Result<(FillFilter, Page), Invalid> {
+    let page = query.page(50, ROWS_MAX);
+    let market_id = query.text("market_id", 1, MARKET_ID_CHARACTERS_MAX).map(Into::into);
+    let side = query.choice("side", &[("BUY", Side::Buy), ("SELL", Side::Sell)]);
+    query.finish((FillFilter { market_id, side }, page))
+}
+
+#[derive(Serialize)]
+struct FillFields<'a> {
+    /// The trade id that orders and the execution socket show.
+    fill_id: String,
+    order_id: u64,
+    client_order_id: Option<&'a str>,
+    market_id: &'a str,
+    side: &'static str,
+    outcome: &'a str,
+    price: Decimal,
+    quantity: Decimal,
+    notional: Decimal,
+    fee: Decimal,
+    /// A fill is always this.
+    status: &'static str,
+    /// Null for a fill at the limit of an order that rested, or of a forgotten order.
+    price_source: Option<&'static str>,
+    /// The age of the price is not kept.
+    price_age_ms: Option<u64>,
+    filled_at: Time,
+    /// When the order was placed; null if it was forgotten.
+    created_at: Option<Time>,
+}
+
+impl<'a> FillFields<'a> {
+    fn of(past: &'a PastFill) -> Self {
+        let PastFill { row, placed_at } = past;
+        let at_placement = row.part == 1 && *placed_at == Some(row.fill.at);
+        Self {
+            fill_id: format!("{}-{}", row.order, row.part),
+            order_id: row.order.get(),
+            client_order_id: row.client_order_id.as_deref(),
+            market_id: &row.market_id,
+            side: row.side.as_str(),
+            outcome: &row.outcome,
+            price: row.fill.price().into(),
+            quantity: row.fill.quantity.into(),
+            notional: row.fill.notional.into(),
+            fee: row.fill.fee.into(),
+            status: "FILLED",
+            price_source: at_placement.then_some("book_walk"),
+            price_age_ms: None,
+            filled_at: Time(row.fill.at),
+            created_at: placed_at.map(Time),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::invalid::tests::errors_of;
+    use crate::http::query::tests::query;
+
+    #[test]
+    fn a_history_is_filtered() {
+        let read = |text| read_history(query("GET /v1/account/history", text));
+        let page = Page { limit: 50, offset: 0 };
+        assert_eq!(read(None), Ok((FillFilter::default(), page)));
+        let filter = FillFilter { market_id: Some("0xa".into()), side: Some(Side::Sell) };
+        let page = Page { limit: 200, offset: 7 };
+        let text = "limit=200&offset=7&side=sell&market_id=0xa";
+        assert_eq!(read(Some(text)), Ok((filter, page)));
+        for (text, expected) in [
+            ("limit=0", "query.limit: greater_than_equal"),
+            ("limit=201", "query.limit: less_than_equal"),
+            ("offset=-1", "query.offset: greater_than_equal"),
+            ("side=HOLD", "query.side: enum"),
+            ("market_id=", "query.market_id: string_too_short"),
+        ] {
+            assert_eq!(errors_of(&read(Some(text))), [expected], "{text}");
+        }
+    }
+}
