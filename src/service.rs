@@ -15,7 +15,7 @@ pub mod matcher;
 mod orders;
 pub mod settlement;
 
-pub use access::{Admission, Caller, Denied, Makes, SocketCaller, TokenCaller};
+pub use access::{Admission, Caller, Denied, Makes, SocketCaller, TokenCaller, Wallet};
 pub use accounts::{Balance, MarkedPosition, Portfolio, PositionStatus};
 pub use keys::{KeyListing, NewKey, NewKeyRequest};
 pub use markets::{MarketFilter, OutcomeSnapshot, is_hot};
@@ -132,6 +132,9 @@ pub enum ServiceError {
     /// No outcome of any market has the token.
     #[error("no outcome has this token")]
     TokenNotFound,
+    /// The wallet does not exist, or is somebody else's.
+    #[error("no such wallet")]
+    WalletNotFound,
     /// The venue has not published a book for the outcome.
     #[error("no order book is known for this outcome")]
     NoBook,

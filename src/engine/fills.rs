@@ -236,12 +236,11 @@ impl State {
 
     /// Whether the filter selects the fill with this number, which must be kept.
     fn fill_matches(&self, account: &Account, number: u64, filter: &FillFilter) -> bool {
-        let (market, side) = match account.logged_fill(number) {
-            Some(logged) => (logged.market, logged.side),
-            None => {
-                let order = &self.orders[account.slot_of_fill(number)];
-                (order.market(), order.side())
-            }
+        let (market, side) = if let Some(logged) = account.logged_fill(number) {
+            (logged.market, logged.side)
+        } else {
+            let order = &self.orders[account.slot_of_fill(number)];
+            (order.market(), order.side())
         };
         filter.side.is_none_or(|wanted| wanted == side)
             && filter

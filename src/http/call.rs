@@ -67,21 +67,22 @@ impl<'a> Call<'a> {
         &self,
         from_number: impl FnOnce(u64) -> Option<T>,
     ) -> Result<Option<T>, FieldError> {
-        read_id(self.operation.path.parameter(), &self.parameter(), from_number)
+        let location = Location::of("path").field(self.operation.path.parameter());
+        read_id(location, &self.parameter(), from_number)
     }
 }
 
 /// Reads an id. Text that is not an integer is an error. An integer that cannot be an id is `None`,
 /// which the operation reports as not found.
-fn read_id<T>(
-    name: &'static str,
+pub(super) fn read_id<T>(
+    location: Location,
     text: &str,
     from_number: impl FnOnce(u64) -> Option<T>,
 ) -> Result<Option<T>, FieldError> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(FieldError {
-            location: Location::of("path").field(name),
+            location,
             kind: "int_parsing",
             message: "should be an integer".into(),
         });
@@ -99,7 +100,8 @@ mod tests {
 
     #[test]
     fn an_integer_that_cannot_be_an_id_is_none() {
-        let read = |text| read_id("order_id", text, OrderId::from_raw);
+        let location = || Location::of("path").field("order_id");
+        let read = |text| read_id(location(), text, OrderId::from_raw);
         let id = |number| Ok(OrderId::from_raw(number));
         for (text, expected) in [
             ("64", id(64)),

@@ -180,6 +180,12 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "TOKEN_NOT_FOUND", message)
     }
 
+    /// The wallet is not the caller's.
+    pub fn wallet_not_found() -> Self {
+        let message = "No such wallet: an account has one, with the user_id of GET /v1/me.";
+        Self::new(StatusCode::NOT_FOUND, "WALLET_NOT_FOUND", message)
+    }
+
     /// What should be a token is not a decimal number.
     pub fn invalid_token_id() -> Self {
         let message = "Invalid token id: a token id is a decimal number.";

@@ -106,13 +106,15 @@ pub static OPERATIONS: [Operation; 43] = [
         ])
         .summary("place a market or limit order; a limit order may rest"),
     Operation::get("/v1/orders", Key(Read), Later(|call| Box::pin(list::list(call))))
-        .query(&["client_order_id", "market_id", "side", "status", "limit", "offset"])
+        .query(&["client_order_id", "market_id", "side", "status", "limit", "offset", "wallet_id"])
+        .errors(&["WALLET_NOT_FOUND"])
         .summary(
             "list the account's orders: the open ones, newest first, then the finished ones, the \
              last finished first; a `client_order_id` selects one",
         ),
     Operation::get("/v1/orders/{order_id}", Key(Read), Later(|call| Box::pin(list::get(call))))
-        .errors(&["ORDER_NOT_FOUND"])
+        .query(&["wallet_id"])
+        .errors(&["ORDER_NOT_FOUND", "WALLET_NOT_FOUND"])
         .summary("get one order"),
     Operation::delete(
         "/v1/orders/{order_id}",
@@ -193,29 +195,32 @@ pub static OPERATIONS: [Operation; 43] = [
              `base_fee`, 1000 wherever there is a fee",
         ),
     Operation::get("/v1/me", KeyOrToken(Some(Read)), Later(|call| Box::pin(me::get(call))))
-        .errors(&["ACCOUNT_NOT_FOUND"])
+        .query(&["wallet_id"])
+        .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
         .summary("get the caller's account, what it can spend, and the credential's rights"),
     Operation::get(
         "/v1/account/balance",
         KeyOrToken(Some(Read)),
         Later(|call| Box::pin(account::balance(call))),
     )
-    .errors(&["ACCOUNT_NOT_FOUND"])
+    .query(&["wallet_id"])
+    .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
     .summary("get what can be spent, what open orders hold back, and the value of all"),
     Operation::get(
         "/v1/account/positions",
         KeyOrToken(Some(Read)),
         Later(|call| Box::pin(account::positions(call))),
     )
-    .query(&["status"])
-    .errors(&["ACCOUNT_NOT_FOUND"])
+    .query(&["status", "wallet_id"])
+    .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
     .summary("list positions, their average entry prices, and what of them can be sold"),
     Operation::get(
         "/v1/account/portfolio",
         KeyOrToken(Some(Read)),
         Later(|call| Box::pin(account::portfolio(call))),
     )
-    .errors(&["ACCOUNT_NOT_FOUND"])
+    .query(&["wallet_id"])
+    .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
     .summary(
         "get the balance, the open positions, the number of fills, and the part of the closed \
          positions that made a profit",
@@ -225,16 +230,16 @@ pub static OPERATIONS: [Operation; 43] = [
         KeyOrToken(Some(Read)),
         Later(|call| Box::pin(account::history(call))),
     )
-    .query(&["market_id", "side", "limit", "offset"])
-    .errors(&["ACCOUNT_NOT_FOUND"])
+    .query(&["market_id", "side", "limit", "offset", "wallet_id"])
+    .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
     .summary("list the fills, newest first"),
     Operation::get(
         "/v1/account/settlements",
         KeyOrToken(Some(Read)),
         Later(|call| Box::pin(account::settlements(call))),
     )
-    .query(&["market_id", "from", "to", "limit", "cursor"])
-    .errors(&["ACCOUNT_NOT_FOUND"])
+    .query(&["market_id", "from", "to", "limit", "cursor", "wallet_id"])
+    .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
     .summary("list the payouts of resolved markets"),
     Operation::post("/v1/keys/bootstrap", Token, Later(|call| Box::pin(keys::create(call, true))))
         .makes_account()

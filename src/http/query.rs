@@ -3,11 +3,12 @@
 
 use std::borrow::Cow;
 
+use super::call::read_id;
 use super::fields::{check_length, enum_message};
 use super::invalid::{FieldError, Invalid, Location};
 use super::operation::Operation;
-use crate::ids::Timestamp;
-use crate::service::Page;
+use crate::ids::{AccountId, Timestamp};
+use crate::service::{Page, Wallet};
 
 /// The largest `offset` of a list.
 const OFFSET_MAX: usize = 1_000_000_000;
@@ -77,6 +78,25 @@ impl<'a> Query<'a> {
             self.note(name, "missing", "the parameter is required");
         }
         self.text(name, min, max).unwrap_or_default()
+    }
+
+    /// The `wallet_id`, by default the caller's own: the id of a wallet, or `api` or `all`, which
+    /// mean the only one that the caller has.
+    pub(super) fn wallet(&mut self) -> Wallet {
+        const NAME: &str = "wallet_id";
+        let Some(text) = self.get(NAME) else {
+            return Wallet::Own;
+        };
+        if ["api", "all"].iter().any(|word| text.eq_ignore_ascii_case(word)) {
+            return Wallet::Own;
+        }
+        read_id(Location::of("query").field(NAME), &text, AccountId::from_raw).map_or_else(
+            |_| {
+                self.note(NAME, "int_parsing", "should be an integer, `api` or `all`");
+                Wallet::Own
+            },
+            Wallet::WithId,
+        )
     }
 
     /// A whole number of at least `min` and at most `max`.

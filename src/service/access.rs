@@ -36,6 +36,15 @@ pub enum Caller {
     Token(TokenCaller),
 }
 
+/// The wallet that a request asks about. An account has one wallet, with the account's id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wallet {
+    /// The caller's.
+    Own,
+    /// The one with this id; `None` if it cannot be an id.
+    WithId(Option<AccountId>),
+}
+
 /// The bearer of an access token.
 #[derive(Clone)]
 pub struct TokenCaller {
@@ -224,6 +233,15 @@ impl Caller {
         match self.key_id() {
             Some(own) if Some(own) != key => self.require(Permission::Admin),
             _ => Ok(()),
+        }
+    }
+
+    /// Refuses to show any wallet but the caller's own.
+    pub fn require_own(&self, wallet: Wallet) -> Result<(), ServiceError> {
+        match wallet {
+            Wallet::Own => Ok(()),
+            Wallet::WithId(id) if id == Some(self.account()?) => Ok(()),
+            Wallet::WithId(_) => Err(ServiceError::WalletNotFound),
         }
     }
 

@@ -38,3 +38,4 @@ mod snapshots;
 mod sockets;
 mod trade_fields;
 mod trades;
+mod wallets;

@@ -21,6 +21,7 @@ impl From<ServiceError> for ApiError {
                 Self::batch_limit_exceeded(count, batch_max as usize)
             }
             ServiceError::TokenNotFound => Self::token_not_found(),
+            ServiceError::WalletNotFound => Self::wallet_not_found(),
             ServiceError::NoBook => Self::book_unavailable(),
             ServiceError::KeysFull => Self::server_full(),
             ServiceError::NoRandomBytes => Self::internal("the system gives no random bytes"),

@@ -61,6 +61,7 @@ fn errors_of_the_edge() {
         ApiError::batch_limit_exceeded(6, 5),
         ApiError::confirmation_required(),
         ApiError::token_not_found(),
+        ApiError::wallet_not_found(),
         ApiError::invalid_token_id(),
         ApiError::fee_rate_not_found(),
         ApiError::book_unavailable(),

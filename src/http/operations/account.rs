@@ -17,34 +17,44 @@ use crate::http::json::value::{Decimal, Time};
 use crate::http::query::{DayEnd, Query};
 use crate::http::reply::Reply;
 use crate::money::Price;
-use crate::service::{Balance, MarkedPosition, PositionStatus};
+use crate::service::{Balance, MarkedPosition, PositionStatus, Wallet};
 
 /// The most rows in a list of settlements.
 const SETTLEMENTS_MAX: usize = 500;
 
 pub(in crate::http) async fn balance(call: &Call<'_>) -> Answer {
+    call.caller.require_own(read_wallet(call.query())?)?;
     let balance = call.service().balance(&call.caller, call.context).await?;
     Ok(Reply::ok(&BalanceAnswer::of(&balance)))
 }
 
 pub(in crate::http) async fn positions(call: &Call<'_>) -> Answer {
-    let status = read_status(call.query())?;
+    let (status, wallet) = read_positions(call.query())?;
+    call.caller.require_own(wallet)?;
     let positions = call.service().positions(&call.caller, status, call.context).await?;
     Ok(Reply::ok(&positions.iter().map(PositionRow::of).collect::<Vec<_>>()))
 }
 
 pub(in crate::http) async fn settlements(call: &Call<'_>) -> Answer {
-    let SettlementsQuery { filter, before, limit } = read_settlements(call.query())?;
+    let SettlementsQuery { filter, before, limit, wallet } = read_settlements(call.query())?;
+    call.caller.require_own(wallet)?;
     let page =
         call.service().settlements(&call.caller, filter, before, limit, call.context).await?;
     Ok(Reply::ok(&SettlementsAnswer::of(&page)))
 }
 
+/// Reads whose wallet is asked for.
+pub(super) fn read_wallet(mut query: Query<'_>) -> Result<Wallet, Invalid> {
+    let wallet = query.wallet();
+    query.finish(wallet)
+}
+
 /// Reads the status to filter by.
-fn read_status(mut query: Query<'_>) -> Result<Option<PositionStatus>, Invalid> {
+fn read_positions(mut query: Query<'_>) -> Result<(Option<PositionStatus>, Wallet), Invalid> {
     let statuses = [PositionStatus::Open, PositionStatus::Closed];
     let status = query.choice("status", &statuses.map(|status| (status.as_str(), status)));
-    query.finish(status)
+    let wallet = query.wallet();
+    query.finish((status, wallet))
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -53,6 +63,7 @@ struct SettlementsQuery {
     /// Only of positions before this one, by number; an empty cursor is none.
     before: Option<u64>,
     limit: usize,
+    wallet: Wallet,
 }
 
 /// Reads the filter and the page. A date as the end of the period includes the whole day.
@@ -67,6 +78,7 @@ fn read_settlements(mut query: Query<'_>) -> Result<SettlementsQuery, Invalid> {
             from: query.time("from", DayEnd::First),
             to: query.time("to", DayEnd::Last),
         },
+        wallet: query.wallet(),
     };
     query.finish(request)
 }
@@ -207,14 +219,15 @@ mod tests {
     use crate::engine::view;
     use crate::http::invalid::tests::errors_of;
     use crate::http::query::tests::query;
-    use crate::ids::{MarketIndex, OutcomeIndex, Timestamp};
+    use crate::ids::{AccountId, MarketIndex, OutcomeIndex, Timestamp};
     use crate::money::{Shares, Usd};
 
     #[test]
     fn positions_are_filtered() {
-        let read = |text| read_status(query("GET /v1/account/positions", Some(text)));
-        assert_eq!(read("status=open"), Ok(Some(PositionStatus::Open)));
-        assert_eq!(read(""), Ok(None));
+        let read = |text| read_positions(query("GET /v1/account/positions", Some(text)));
+        assert_eq!(read("status=open"), Ok((Some(PositionStatus::Open), Wallet::Own)));
+        let other = Wallet::WithId(AccountId::from_raw(64));
+        assert_eq!(read("wallet_id=64"), Ok((None, other)));
         assert_eq!(errors_of(&read("status=all")), ["query.status: enum"]);
     }
 
@@ -222,13 +235,14 @@ mod tests {
     fn settlements_are_filtered() {
         let read = |text| read_settlements(query("GET /v1/account/settlements", text));
         let filter = SettlementFilter::default();
-        let all = SettlementsQuery { filter, before: None, limit: 100 };
+        let all = SettlementsQuery { filter, before: None, limit: 100, wallet: Wallet::Own };
         assert_eq!(read(None), Ok(all.clone()));
         assert_eq!(read(Some("cursor=")), Ok(all.clone()));
         let day = 86_400;
         let expected = SettlementsQuery {
             limit: 500,
             before: Some(7),
+            wallet: Wallet::Own,
             filter: SettlementFilter {
                 market_id: Some("0xa".into()),
                 from: Some(Timestamp::from_seconds(day)),

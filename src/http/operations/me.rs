@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::account::read_wallet;
 use crate::auth::policy::Actor;
 use crate::engine::key::Permission;
 use crate::engine::view::Profile;
@@ -11,6 +12,7 @@ use crate::http::reply::Reply;
 use crate::service::Denied;
 
 pub(in crate::http) async fn get(call: &Call<'_>) -> Answer {
+    call.caller.require_own(read_wallet(call.query())?)?;
     let actor = call.caller.actor().ok_or(Denied::MissingCredential)?;
     let profile = call.service().profile(&call.caller, call.context).await?;
     Ok(Reply::ok(&MeAnswer::of(&profile, actor)))

@@ -10,23 +10,25 @@ use crate::http::operations::order_fields::MARKET_ID_CHARACTERS_MAX;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::market::book::Side;
-use crate::service::Page;
+use crate::service::{Page, Wallet};
 
 /// The most rows in a list.
 const ROWS_MAX: usize = 200;
 
 pub(in crate::http) async fn history(call: &Call<'_>) -> Answer {
-    let (filter, page) = read_history(call.query())?;
+    let (filter, page, wallet) = read_history(call.query())?;
+    call.caller.require_own(wallet)?;
     let fills = call.service().fill_history(&call.caller, filter, page, call.context).await?;
     Ok(Reply::ok(&fills.iter().map(FillFields::of).collect::<Vec<_>>()))
 }
 
 /// Reads the filter and the page.
-fn read_history(mut query: Query<'_>) -> Result<(FillFilter, Page), Invalid> {
+fn read_history(mut query: Query<'_>) -> Result<(FillFilter, Page, Wallet), Invalid> {
     let page = query.page(50, ROWS_MAX);
     let market_id = query.text("market_id", 1, MARKET_ID_CHARACTERS_MAX).map(Into::into);
     let side = query.choice("side", &[("BUY", Side::Buy), ("SELL", Side::Sell)]);
-    query.finish((FillFilter { market_id, side }, page))
+    let wallet = query.wallet();
+    query.finish((FillFilter { market_id, side }, page, wallet))
 }
 
 #[derive(Serialize)]
@@ -87,11 +89,11 @@ mod tests {
     fn a_history_is_filtered() {
         let read = |text| read_history(query("GET /v1/account/history", text));
         let page = Page { limit: 50, offset: 0 };
-        assert_eq!(read(None), Ok((FillFilter::default(), page)));
+        assert_eq!(read(None), Ok((FillFilter::default(), page, Wallet::Own)));
         let filter = FillFilter { market_id: Some("0xa".into()), side: Some(Side::Sell) };
         let page = Page { limit: 200, offset: 7 };
         let text = "limit=200&offset=7&side=sell&market_id=0xa";
-        assert_eq!(read(Some(text)), Ok((filter, page)));
+        assert_eq!(read(Some(text)), Ok((filter, page, Wallet::Own)));
         for (text, expected) in [
             ("limit=0", "query.limit: greater_than_equal"),
             ("limit=201", "query.limit: less_than_equal"),

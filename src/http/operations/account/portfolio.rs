@@ -2,12 +2,13 @@
 
 use serde::Serialize;
 
-use super::{BalanceAnswer, PositionRow};
+use super::{BalanceAnswer, PositionRow, read_wallet};
 use crate::http::call::{Answer, Call};
 use crate::http::reply::Reply;
 use crate::service::Portfolio;
 
 pub(in crate::http) async fn portfolio(call: &Call<'_>) -> Answer {
+    call.caller.require_own(read_wallet(call.query())?)?;
     let portfolio = call.service().portfolio(&call.caller, call.context).await?;
     Ok(Reply::ok(&PortfolioAnswer::of(&portfolio)))
 }

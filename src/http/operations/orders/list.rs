@@ -8,14 +8,16 @@ use crate::engine::order::OrderReceipt;
 use crate::engine::terms::OrderStatus;
 use crate::engine::view::OrderFilter;
 use crate::http::call::{Answer, Call};
+use crate::http::error::ApiError;
 use crate::http::invalid::Invalid;
 use crate::http::json::value::{Decimal, Time};
+use crate::http::operations::account::read_wallet;
 use crate::http::operations::order_fields::{MARKET_ID_CHARACTERS_MAX, ORDER_NAME_CHARACTERS_MAX};
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::ids::OrderId;
 use crate::market::book::Side;
-use crate::service::{OrderList, OrdersRequest};
+use crate::service::{OrderList, OrdersRequest, Wallet};
 
 /// The most rows in a list.
 const ROWS_MAX: usize = 200;
@@ -29,18 +31,23 @@ const STATUSES: [(&str, OrderStatus); 5] = [
 ];
 
 pub(in crate::http) async fn list(call: &Call<'_>) -> Answer {
-    let request = read_orders(call.query())?;
+    let (request, wallet) = read_orders(call.query())?;
+    call.caller.require_own(wallet)?;
     let list = call.service().orders(&call.caller, request, call.context).await?;
     Ok(Reply::ok(&OrdersAnswer::of(&list)))
 }
 
 pub(in crate::http) async fn get(call: &Call<'_>) -> Answer {
-    let order = call.id(OrderId::from_raw)?;
+    let (order, wallet) = ApiError::both(
+        call.id(OrderId::from_raw).map_err(Invalid::from),
+        read_wallet(call.query()),
+    )?;
+    call.caller.require_own(wallet)?;
     let receipt = call.service().order(&call.caller, order, call.context).await?;
     Ok(Reply::ok(&OrderRow::of(&receipt)))
 }
 
-fn read_orders(mut query: Query<'_>) -> Result<OrdersRequest, Invalid> {
+fn read_orders(mut query: Query<'_>) -> Result<(OrdersRequest, Wallet), Invalid> {
     let page = query.page(50, ROWS_MAX);
     let status = query.choice("status", &STATUSES);
     let market_id = query.text("market_id", 1, MARKET_ID_CHARACTERS_MAX).map(Into::into);
@@ -48,7 +55,8 @@ fn read_orders(mut query: Query<'_>) -> Result<OrdersRequest, Invalid> {
     let name = query.text("client_order_id", 0, ORDER_NAME_CHARACTERS_MAX);
     let name = name.filter(|name| !name.is_empty()).map(|name| NameHash::of_order(&name));
     let filter = OrderFilter { market_id, side, status };
-    query.finish(OrdersRequest { name, filter, page })
+    let wallet = query.wallet();
+    query.finish((OrdersRequest { name, filter, page }, wallet))
 }
 
 /// A page, and whether orders follow that may match.
@@ -139,17 +147,20 @@ mod tests {
         let read = |text| read_orders(query("GET /v1/orders", Some(text)));
         assert_eq!(
             read("status=open&side=sell&market_id=0xa&client_order_id="),
-            Ok(OrdersRequest {
-                page: Page { limit: 50, offset: 0 },
-                filter: OrderFilter {
-                    market_id: Some("0xa".into()),
-                    side: Some(Side::Sell),
-                    status: Some(OrderStatus::Pending),
+            Ok((
+                OrdersRequest {
+                    page: Page { limit: 50, offset: 0 },
+                    filter: OrderFilter {
+                        market_id: Some("0xa".into()),
+                        side: Some(Side::Sell),
+                        status: Some(OrderStatus::Pending),
+                    },
+                    name: None,
                 },
-                name: None,
-            })
+                Wallet::Own
+            ))
         );
-        let named = read("client_order_id=a+b").unwrap();
+        let (named, _) = read("client_order_id=a+b").unwrap();
         assert_eq!(named.name, Some(NameHash::of_order("a b")));
         assert_eq!(
             errors_of(&read("status=done&side=HOLD")),
