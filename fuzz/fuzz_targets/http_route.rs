@@ -159,13 +159,16 @@ impl World {
     }
 }
 
-/// Whether a path exists does not depend on the method.
+/// Whether a path exists does not depend on the method, unless an operation is left out on purpose.
 fn check_route(path: &str) {
     let methods = [Method::GET, Method::HEAD, Method::POST, Method::DELETE, Method::PATCH];
     let found = methods.map(|method| find(&method, path));
     assert_eq!(found[0], found[1], "HEAD has the same route as GET");
+    let is_left_out = |result: &_| matches!(result, Err(RouteError::NotOffered { .. }));
     let is_unknown = |result: &Result<_, _>| *result == Err(RouteError::NotFound);
-    assert!(found.iter().all(|result| is_unknown(result) == is_unknown(&found[0])));
+    let mut unknown = found.iter().filter(|result| !is_left_out(*result)).map(is_unknown);
+    let first = unknown.next();
+    assert!(unknown.all(|is_unknown| Some(is_unknown) == first));
 }
 
 fn replace(text: &[u8], word: &[u8], by: &[u8]) -> Vec<u8> {

@@ -326,6 +326,9 @@ impl From<RouteError> for ApiError {
     fn from(error: RouteError) -> Self {
         match error {
             RouteError::NotFound => Self::new(StatusCode::NOT_FOUND, "NOT_FOUND", "No such path."),
+            RouteError::NotOffered { reason } => {
+                Self::new(StatusCode::NOT_FOUND, "NOT_OFFERED", reason)
+            }
             RouteError::MethodNotAllowed { allow } => {
                 let message = format!("This path allows only {allow}.");
                 let status = StatusCode::METHOD_NOT_ALLOWED;

@@ -16,6 +16,12 @@ pub enum RouteError {
     /// No operation has this path.
     #[error("no such path")]
     NotFound,
+    /// The original service has this operation, and this server leaves it out on purpose.
+    #[error("not offered: {reason}")]
+    NotOffered {
+        /// Why, in a sentence.
+        reason: &'static str,
+    },
     /// The path has operations, but not with this method.
     #[error("the path takes {allow}")]
     MethodNotAllowed {
@@ -31,16 +37,47 @@ pub enum RouteError {
 /// path without a parameter comes before those that would take its last segment for one, and the
 /// trade, the hottest operation, comes first.
 pub fn find(method: &Method, path: &str) -> Result<&'static Operation, RouteError> {
+    find_offered(method, path).map_err(|error| {
+        not_offered(method, path).map_or(error, |reason| RouteError::NotOffered { reason })
+    })
+}
+
+/// Segments below `/v1/markets` that are paths of the original service. No condition id reads so,
+/// and some clients retry for a minute when they are told that a market is unknown.
+const NO_CONDITION_IDS: [&str; 2] = ["by-slug", "updown"];
+
+fn find_offered(method: &Method, path: &str) -> Result<&'static Operation, RouteError> {
     let fits = |operation: &Operation| operation.path.segment(path);
     let found = OPERATIONS.iter().enumerate().find_map(|(row, it)| Some((row, fits(it)?)));
     let (row, segment) = found.ok_or(RouteError::NotFound)?;
     decode(segment).ok_or(RouteError::NotFound)?;
+    if NO_CONDITION_IDS.contains(&segment) && OPERATIONS[row].path.parameter() == "condition_id" {
+        return Err(RouteError::NotFound);
+    }
     let wanted = Verb::of(method);
     let mut same_path = OPERATIONS[row..].iter().filter(|it| it.path == OPERATIONS[row].path);
     same_path.clone().find(|it| Some(it.method) == wanted).ok_or_else(|| {
         let allow = same_path.by_ref().map(|it| it.method).collect();
         RouteError::MethodNotAllowed { allow }
     })
+}
+
+/// Why this server leaves out an operation of the original service, if it does.
+fn not_offered(method: &Method, path: &str) -> Option<&'static str> {
+    let is_below = |folder: &str| path.strip_prefix(folder).is_some_and(|it| it.starts_with('/'));
+    if path == "/v1/simulation" || is_below("/v1/simulation") {
+        return Some("This server does not simulate trades on past books.");
+    }
+    if path == "/prices/live" || is_below("/prices/live") || is_below("/prices/ptb") {
+        return Some("This server has no prices of currencies.");
+    }
+    let names_wallet = is_below("/v1/me/wallets") && path.matches('/').count() == 4;
+    let changes_wallets = match *method {
+        Method::POST => path == "/v1/me/wallets",
+        Method::PATCH | Method::DELETE => names_wallet,
+        _ => false,
+    };
+    changes_wallets.then_some("An account of this server has one wallet, which stays as it is.")
 }
 
 /// Decodes a segment; `None` if it is not UTF-8.
@@ -92,6 +129,13 @@ mod tests {
             (Method::GET, "/v1/markets/", ""),
             (Method::GET, "/v1/markets//book", ""),
             (Method::GET, "/v1/markets/%FF", ""),
+            (Method::GET, "/v1/markets/updown", ""),
+            (Method::GET, "/v1/markets/updown/book", ""),
+            (Method::GET, "/v1/markets/updown/intervals", ""),
+            (Method::GET, "/v1/markets/by-slug", ""),
+            (Method::POST, "/v1/markets/by-slug", ""),
+            (Method::POST, "/v1/markets/by-slug/updown", "GET, HEAD"),
+            (Method::POST, "/v1/markets/by-slug/book", "GET, HEAD"),
             (Method::PATCH, "/v1/markets/%FF", ""),
             (Method::GET, "/v1/markets/a/book/b", ""),
             (Method::GET, "/v1/markets/a/book/b/c/d", ""),
@@ -110,10 +154,39 @@ mod tests {
             (Method::DELETE, "/trades/64/comments", "GET, HEAD, POST"),
         ] {
             let allowed = match find(&method, path).expect_err(path) {
-                RouteError::NotFound => String::new(),
+                RouteError::NotFound | RouteError::NotOffered { .. } => String::new(),
                 RouteError::MethodNotAllowed { allow } => allow.to_string(),
             };
             assert_eq!(allowed, expected, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_on_purpose_says_so() {
+        let all = [Method::GET, Method::HEAD, Method::POST, Method::PATCH, Method::DELETE];
+        let [get, head, post, patch, delete] = &all;
+        for (path, left_out) in [
+            ("/v1/simulation", &all[..]),
+            ("/v1/simulation/fill", &all),
+            ("/v1/simulation/backtests/7/trades", &all),
+            ("/v1/simulations", &[]),
+            ("/prices/live", &all),
+            ("/prices/live/BTC", &all),
+            ("/prices/lively", &[]),
+            ("/prices/ptb/0xa", &all),
+            ("/prices/ptb", &[]),
+            ("/prices", &[]),
+            ("/v1/me/wallets", std::slice::from_ref(post)),
+            ("/v1/me/wallets/64", &[patch.clone(), delete.clone()]),
+            ("/v1/me/wallets/64/reset", &[]),
+            ("/v1/me/walletsx/64", &[]),
+            ("/v1/markets/updown", &[]),
+        ] {
+            for method in [get, head, post, patch, delete] {
+                let error = find(method, path).expect_err(path);
+                let is_left_out = matches!(error, RouteError::NotOffered { .. });
+                assert_eq!(is_left_out, left_out.contains(method), "{method} {path}");
+            }
         }
     }
 

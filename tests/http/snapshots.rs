@@ -225,6 +225,7 @@ fn errors() {
     let missing = "/v1/orders/9007199254740990";
     let rows = [
         ("no path", Request::get("/nowhere")),
+        ("not offered", Request::get("/v1/simulation/coverage")),
         ("no method", Request::get("/trade")),
         ("body too large", keyed(Request::new("POST", "/trade").body(vec![b'x'; 70_000]))),
         ("no credential", Request::get("/v1/orders")),

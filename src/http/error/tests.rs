@@ -40,6 +40,7 @@ fn errors_of_the_edge() {
     let malformed = read_trade(b"{", None).unwrap_err();
     insta::assert_snapshot!(all_shown(vec![
         RouteError::NotFound.into(),
+        RouteError::NotOffered { reason: "Not here." }.into(),
         RouteError::MethodNotAllowed { allow: [Verb::Get].into_iter().collect() }.into(),
         ApiError::invalid_host(),
         ApiError::body_too_large(65_536),
