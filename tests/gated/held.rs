@@ -59,7 +59,7 @@ async fn a_held_order_is_shown_and_answered_once_each_of_its_records_is_durable(
     assert_eq!(answers[0].get("hold_reason"), "venue_delay");
     assert_eq!(
         (answers[1].get("balance"), answers[1].get("reserved")),
-        ("999.5".into(), "5".into())
+        ("994.5".into(), "5".into())
     );
     assert_eq!(answers[2].get("orders")[0]["status"], "PENDING");
     assert_eq!(answers[5].get("error"), "ORDER_NOT_CANCELLABLE");

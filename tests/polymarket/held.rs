@@ -155,10 +155,10 @@ impl Served {
     /// The account's cash, and the part of it that orders hold back.
     fn cash(&self) -> (i64, i64) {
         let balance = self.done(Request::get("/v1/account/balance")).ok(200);
-        let [cash, reserved, available] =
+        let [free, reserved, available] =
             ["balance", "reserved", "available"].map(|name| millionths(&balance[name]));
-        assert_eq!(cash - reserved, available, "{balance}");
-        (cash, reserved)
+        assert_eq!(free, available, "{balance}");
+        (free + reserved, reserved)
     }
 
     /// The best price of the game's first outcome on one side, as the server knows it.
