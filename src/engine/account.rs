@@ -126,6 +126,11 @@ impl Account {
         activity.find(market, outcome).map(|index| &activity.positions.as_slice()[index])
     }
 
+    /// The position in an outcome; empty if there never was one.
+    pub(super) fn holding(&self, market: MarketIndex, outcome: OutcomeIndex) -> Position {
+        self.position(market, outcome).copied().unwrap_or(Position::empty(market, outcome))
+    }
+
     /// The part of the account that a trade reads.
     #[inline]
     pub(super) fn holdings(&self) -> Holdings<'_> {

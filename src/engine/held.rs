@@ -19,7 +19,6 @@ use super::order::Order;
 use super::orders::forget_oldest;
 use super::payload::PayloadFlaw;
 use super::place::{Placed, PlacedSubject};
-use super::position::Position;
 use super::rejection::Rejection;
 use super::state::State;
 use super::take::{Rest, Taker};
@@ -166,16 +165,15 @@ impl State {
             return Err(flaw("has terms that contradict each other"));
         }
         let row = &self.accounts[account];
-        let position = row.position(placement.market, placement.outcome);
-        let empty = Position::empty(placement.market, placement.outcome);
+        let position = row.holding(placement.market, placement.outcome);
         let fill = Fill {
             quantity: Shares::ZERO,
             notional: Usd::ZERO,
             fee: Usd::ZERO,
             fee_rate: FeeRate::ZERO,
             balance: row.ledger().cash(),
-            position_shares: position.unwrap_or(&empty).shares,
-            position_cost: position.unwrap_or(&empty).cost,
+            position_shares: position.shares,
+            position_cost: position.cost,
             at: *at,
         };
         let order = Order::held(placement, fill, position_in_log);
@@ -207,7 +205,7 @@ impl State {
     /// Ends the hold of an order, which holds back nothing from here on.
     pub(super) fn end_hold(&mut self, account: u32, slot: u32) {
         let order = &self.orders[slot];
-        let (id, on) = (order.id(), self.priority_of(slot).on());
+        let (id, on) = (order.id(), order.on());
         let Some(hold) = self.holds.remove(id, on.market) else { return };
         self.hash -= hold.term(id);
         self.accounts[account].release(on, hold.reserve, Reserve::default());
@@ -234,7 +232,7 @@ impl State {
         // Orders of other shards have the same counters.
         let slot = self.orders.slot(id).filter(|_| self.holds.get(id).is_some());
         let slot = slot.ok_or("is not held")?;
-        let on = self.priority_of(slot).on();
+        let on = self.orders[slot].on();
         let account = self.touch_order(slot, position_in_log);
         self.end_hold(account, slot);
         self.accounts[account].close_order(id.counter(), on);

@@ -356,8 +356,7 @@ impl<'s> Visit<'s> {
         if let Some(position) = self.positions.get(&(account, on.outcome)) {
             return *position;
         }
-        let held = self.account(account).position(on.market, on.outcome);
-        held.copied().unwrap_or(Position::empty(on.market, on.outcome))
+        self.account(account).holding(on.market, on.outcome)
     }
 
     fn used(&self, account: u32, on: BookSide) -> UsedLevels {

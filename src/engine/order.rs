@@ -7,6 +7,7 @@ use super::fill::{Fill, Placement};
 use super::hold::Hold;
 use super::idempotency::{Fingerprint, NAMES_PER_ORDER_MAX, NameHash};
 use super::life::Life;
+use super::open_orders::BookSide;
 use super::slab::{PackedSlot, Row};
 use super::state_hash::{StateHash, Term, TermKind};
 use super::used_market::UsedMarket;
@@ -188,6 +189,11 @@ impl Order {
     /// The outcome's index in the market.
     pub const fn outcome(&self) -> OutcomeIndex {
         self.outcome
+    }
+
+    /// The side of the book that the order is on.
+    pub(super) const fn on(&self) -> BookSide {
+        BookSide { market: self.market, outcome: self.outcome, side: self.side() }
     }
 
     /// When the order was placed.

@@ -3,6 +3,7 @@
 use super::contradiction::{Flaw, NOT_KEPT};
 use super::life::Life;
 use super::open_orders::{BookSide, Priority};
+use super::order::Order;
 use super::state::State;
 use crate::ids::{OrderId, Timestamp};
 use crate::money::Price;
@@ -35,7 +36,7 @@ impl State {
 
     /// The side of the book on which an order rests or rested.
     pub fn side_of(&self, order: OrderId) -> Option<BookSide> {
-        self.orders.slot(order).map(|slot| self.priority_of(slot).on())
+        self.orders.get(order).map(Order::on)
     }
 
     /// The slot of an open order.
@@ -58,9 +59,8 @@ impl State {
     /// The place of the order in this slot among the open ones.
     pub(super) fn priority_of(&self, slot: u32) -> Priority {
         let order = &self.orders[slot];
-        let (market, outcome, side) = (order.market(), order.outcome(), order.side());
         let limit = self.orders.life(slot).map_or(Price::ZERO, |life| life.limit());
-        Priority::new(BookSide { market, outcome, side }, limit, order.id())
+        Priority::new(order.on(), limit, order.id())
     }
 
     /// Changes the life of an order, which must have one, and returns it. After an error the state

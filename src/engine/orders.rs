@@ -109,8 +109,7 @@ impl State {
     /// Checks what an order that took nothing says about its account.
     fn check_unfilled(&self, account: u32, on: BookSide, fill: &Fill) -> Result<(), &'static str> {
         let account = &self.accounts[account];
-        let held = account.position(on.market, on.outcome).copied();
-        let held = held.unwrap_or(Position::empty(on.market, on.outcome));
+        let held = account.holding(on.market, on.outcome);
         let is_unchanged = fill.notional == Usd::ZERO
             && fill.fee == Usd::ZERO
             && fill.balance == account.ledger().cash()

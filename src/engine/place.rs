@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use super::account::{Account, Holdings};
 use super::accounts::Actor;
-use super::command::{OrderCommand, PlaceOrder, Trade};
+use super::command::{OrderCommand, PlaceOrder, Trade, TradeOrder};
 use super::cost::Cost;
 use super::decide::{Command, Given, IDS_EXHAUSTED, Verdict};
 use super::event::{Event, Events, OrderFilled, OrderHeld, OrderPlaced};
@@ -16,7 +16,7 @@ use super::markets::{OpenMarket, introduction};
 use super::open_orders::BookSide;
 use super::order::OrderReceipt;
 use super::orders::{audit, forget_oldest, replayed};
-use super::payload::Intent;
+use super::payload::{Intent, NewOrder};
 use super::position::Position;
 use super::rejection::Rejection;
 use super::slippage::Slippage;
@@ -52,35 +52,79 @@ impl Placed {
     }
 }
 
-impl Command for Trade {
+/// How a kind of requested order is decided.
+pub trait DecidedOrder: RequestedOrder + Sized {
+    /// Decides the command without changing the state. The order of the checks is part of the API:
+    /// if several fail, the client gets the first.
+    fn decide(
+        command: &OrderCommand<Self>,
+        state: &State,
+        given: Given<'_, '_>,
+    ) -> Result<Verdict<PlacedSubject>, Rejection>;
+}
+
+impl<O: DecidedOrder> Command for OrderCommand<O> {
     type Subject = PlacedSubject;
     type Answer = Placed;
 
     fn market_id(&self) -> Option<&str> {
-        Some(&self.order().market_id)
+        Some(self.order().market_id())
     }
 
-    /// The order of the checks is part of the API: if several fail, the client gets the first.
     fn decide(
         &self,
         state: &State,
         given: Given<'_, '_>,
     ) -> Result<Verdict<PlacedSubject>, Rejection> {
+        O::decide(self, state, given)
+    }
+
+    fn answer(state: &State, subject: PlacedSubject, is_new: bool) -> Placed {
+        Placed::of(state, &subject, is_new)
+    }
+
+    fn remember(state: &mut State, subject: &PlacedSubject) {
+        state.remember_rest(subject);
+    }
+
+    fn depends_on(&self, state: &State) -> Place {
+        state.owner_place(&self.owner).max(state.settled_place(self.order().market_id()))
+    }
+
+    fn refusal_depends_on(&self, state: &State, rejection: &Rejection) -> Place {
+        let place = self.depends_on(state);
+        match rejection {
+            // This rejection discloses that the shard has used the market with other tokens.
+            Rejection::MarketChanged => {
+                place.max(state.introduction_place(self.order().market_id()))
+            }
+            _ => place,
+        }
+    }
+}
+
+impl DecidedOrder for TradeOrder {
+    /// Most orders are such, so this does only what they need.
+    fn decide(
+        command: &Trade,
+        state: &State,
+        given: Given<'_, '_>,
+    ) -> Result<Verdict<PlacedSubject>, Rejection> {
         let Given { quote, now, rules } = given;
-        let order = self.order();
+        let order = command.order();
         checked_quantity(order.quantity)?;
-        let actor = state.actor(&self.owner)?;
+        let actor = state.actor(&command.owner)?;
         let account = actor.known();
         let holdings = account
             .map_or_else(|| Holdings::opened_with(rules.starting_balance), Account::holdings);
-        if let Some(order) = replayed(state, actor.id(), self.names(), self.fingerprint())? {
+        if let Some(order) = replayed(state, actor.id(), command.names(), command.fingerprint())? {
             return Ok(Verdict::Already(PlacedSubject { order, rest: None }));
         }
 
         let market = OpenMarket::of(state, quote, &order.market_id, &order.outcome)?;
         market.check_tokens(state)?;
         if market.quote.taker_delay_ms > 0 {
-            return self.place(state, given, actor, &market, &order.intent());
+            return command.place(state, given, actor, &market, &order.intent());
         }
         let quoted = market.fresh_book().ok_or(Rejection::VenueUnavailable)?;
         let on = market.side(order.side);
@@ -103,18 +147,9 @@ impl Command for Trade {
         audit(balance, &position)?;
 
         let order_id = state.next_order()?;
-        let mut events = Events::new();
-        match account {
-            Some(account) => {
-                forget_oldest(state, account, holdings.kept_order_count, rules, &mut events);
-            }
-            None => events.extend(actor.opening(now, rules)),
-        }
-        if market.used.is_none() {
-            events.push(introduction(market.index, market.quote));
-        }
+        let mut events = events_before(state, given, actor, &holdings, &market);
         events.push(Event::OrderFilled(Box::new(OrderFilled {
-            placement: self.placement(order_id, actor, on),
+            placement: command.placement(order_id, actor, on),
             fill: Fill::of(order.quantity, &cost, balance, &position, now),
             levels: walk.fills,
             book_sequence: quoted.book.sequence,
@@ -122,63 +157,23 @@ impl Command for Trade {
         })));
         Ok(Verdict::Happens(events, PlacedSubject { order: order_id, rest: None }))
     }
-
-    fn answer(state: &State, subject: PlacedSubject, is_new: bool) -> Placed {
-        Placed::of(state, &subject, is_new)
-    }
-
-    fn remember(state: &mut State, subject: &PlacedSubject) {
-        state.remember_rest(subject);
-    }
-
-    fn depends_on(&self, state: &State) -> Place {
-        self.answer_depends_on(state)
-    }
-
-    fn refusal_depends_on(&self, state: &State, rejection: &Rejection) -> Place {
-        self.rejection_depends_on(state, rejection)
-    }
 }
 
-impl Command for PlaceOrder {
-    type Subject = PlacedSubject;
-    type Answer = Placed;
-
-    fn market_id(&self) -> Option<&str> {
-        Some(&self.order().market_id)
-    }
-
-    /// The order of the checks is part of the API: if several fail, the client gets the first.
+impl DecidedOrder for NewOrder {
     fn decide(
-        &self,
+        command: &PlaceOrder,
         state: &State,
         given: Given<'_, '_>,
     ) -> Result<Verdict<PlacedSubject>, Rejection> {
-        let order = self.order();
-        let actor = state.actor(&self.owner)?;
-        if let Some(order) = replayed(state, actor.id(), self.names(), self.fingerprint())? {
+        let order = command.order();
+        let actor = state.actor(&command.owner)?;
+        if let Some(order) = replayed(state, actor.id(), command.names(), command.fingerprint())? {
             return Ok(Verdict::Already(PlacedSubject { order, rest: None }));
         }
         let intent = order.intent(given.now).map_err(Rejection::Payload)?;
         let market = OpenMarket::of(state, given.quote, &order.market_id, &order.outcome)?;
         market.check_tokens(state)?;
-        self.place(state, given, actor, &market, &intent)
-    }
-
-    fn answer(state: &State, subject: PlacedSubject, is_new: bool) -> Placed {
-        Placed::of(state, &subject, is_new)
-    }
-
-    fn remember(state: &mut State, subject: &PlacedSubject) {
-        state.remember_rest(subject);
-    }
-
-    fn depends_on(&self, state: &State) -> Place {
-        self.answer_depends_on(state)
-    }
-
-    fn refusal_depends_on(&self, state: &State, rejection: &Rejection) -> Place {
-        self.rejection_depends_on(state, rejection)
+        command.place(state, given, actor, &market, &intent)
     }
 }
 
@@ -215,16 +210,7 @@ impl<O: RequestedOrder> OrderCommand<O> {
             rest = decided.1;
             decided.0
         };
-        let mut events = Events::new();
-        match account {
-            Some(account) => {
-                forget_oldest(state, account, holdings.kept_order_count, rules, &mut events);
-            }
-            None => events.extend(actor.opening(now, rules)),
-        }
-        if market.used.is_none() {
-            events.push(introduction(market.index, market.quote));
-        }
+        let mut events = events_before(state, given, actor, &holdings, market);
         events.push(event);
         Ok(Verdict::Happens(events, PlacedSubject { order, rest }))
     }
@@ -241,21 +227,29 @@ impl<O: RequestedOrder> OrderCommand<O> {
             client_order_id: self.names().client_order_id().map(Into::into),
         }
     }
+}
 
-    fn answer_depends_on(&self, state: &State) -> Place {
-        state.owner_place(&self.owner).max(state.settled_place(self.order().market_id()))
-    }
-
-    fn rejection_depends_on(&self, state: &State, rejection: &Rejection) -> Place {
-        let place = self.answer_depends_on(state);
-        match rejection {
-            // This rejection discloses that the shard has used the market with other tokens.
-            Rejection::MarketChanged => {
-                place.max(state.introduction_place(self.order().market_id()))
-            }
-            _ => place,
+/// What comes before a new order: its account forgets its oldest ones or is opened, and its market
+/// is introduced.
+fn events_before(
+    state: &State,
+    given: Given<'_, '_>,
+    actor: Actor<'_>,
+    holdings: &Holdings<'_>,
+    market: &OpenMarket<'_, '_>,
+) -> Events {
+    let Given { now, rules, .. } = given;
+    let mut events = Events::new();
+    match actor.known() {
+        Some(account) => {
+            forget_oldest(state, account, holdings.kept_order_count, rules, &mut events);
         }
+        None => events.extend(actor.opening(now, rules)),
     }
+    if market.used.is_none() {
+        events.push(introduction(market.index, market.quote));
+    }
+    events
 }
 
 impl<'q> Taker<'_, 'q> {
