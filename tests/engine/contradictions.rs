@@ -21,6 +21,7 @@ use paperbourse::money::{FeeRate, Shares, Usd};
 use crate::actions::actions;
 use crate::properties::Pair;
 use crate::restore;
+use crate::world::World;
 
 /// The events of each record of a shard.
 pub(crate) type History = Vec<Vec<Event>>;
@@ -40,7 +41,12 @@ pub(crate) fn replay(history: &[Vec<Event>], shard: ShardId) -> Result<State, Co
 /// Changes the history of a small world, and checks that replay refuses it with this error.
 #[track_caller]
 fn check(change: impl FnOnce(&mut History), expected: &str) {
-    let world = restore::world();
+    check_changed(&restore::world(), change, expected);
+}
+
+/// Changes the history of a world, and checks that replay refuses it with this error.
+#[track_caller]
+pub(crate) fn check_changed(world: &World, change: impl FnOnce(&mut History), expected: &str) {
     let mut history = history(&world.records);
     assert_eq!(replay(&history, world.state.shard()), Ok(world.state.clone()));
     change(&mut history);

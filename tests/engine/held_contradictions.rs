@@ -9,8 +9,8 @@ use paperbourse::ids::{AccountId, OrderId, OutcomeIndex, ShardId, Timestamp};
 use paperbourse::market::book::{Level, Side};
 use paperbourse::money::{Price, Shares, Usd};
 
-use crate::contradictions::{History, history, replay};
-use crate::restore::{Rows, shard};
+use crate::contradictions::{History, check_changed};
+use crate::restore::{Rows, check_changed_rows, shard};
 use crate::script::world_after;
 use crate::world::World;
 
@@ -56,14 +56,7 @@ fn stranger(counter: u64) -> OrderId {
 
 #[track_caller]
 fn check(change: impl FnOnce(&mut History), expected: &str) {
-    let world = world();
-    let mut history = history(&world.records);
-    assert!(replay(&history, shard()).as_ref() == Ok(&world.state));
-    change(&mut history);
-    match replay(&history, shard()) {
-        Ok(_) => panic!("replayed, instead of: {expected}"),
-        Err(error) => assert!(error.to_string().ends_with(expected), "{error}, not: {expected}"),
-    }
+    check_changed(&world(), change, expected);
 }
 
 #[track_caller]
@@ -267,12 +260,7 @@ fn a_held_order_ends_only_by_its_decision_or_with_its_market() {
 
 #[track_caller]
 fn check_rows(change: impl FnOnce(&mut Rows<'_>), expected: &str) {
-    let world = world();
-    let mut rows = Rows::of(&world.state, &world.finished);
-    change(&mut rows);
-    let restored = rows.restore();
-    let error = restored.err().unwrap_or_else(|| panic!("restored, instead of: {expected}"));
-    assert!(error.to_string().contains(expected), "{error}, instead of: {expected}");
+    check_changed_rows(&world(), change, expected);
 }
 
 /// The open rows are orders 2 to 5: three held ones, and one that rests.

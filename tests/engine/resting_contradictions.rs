@@ -20,10 +20,10 @@ use paperbourse::market::MarketSnapshot;
 use paperbourse::market::book::Level;
 use paperbourse::money::{Price, Shares, Usd};
 
-use crate::contradictions::{History, damaged, damages, history, read, replay};
+use crate::contradictions::{History, check_changed, damaged, damages, history, read, replay};
 use crate::properties::check_record;
 use crate::random_orders::random_world;
-use crate::restore::{Rows, shard};
+use crate::restore::{Rows, check_changed_rows, shard};
 use crate::script::world_after;
 use crate::world::World;
 
@@ -60,14 +60,7 @@ fn order(counter: u64) -> OrderId {
 
 #[track_caller]
 fn check(change: impl FnOnce(&mut History), expected: &str) {
-    let world = world();
-    let mut history = history(&world.records);
-    assert!(replay(&history, shard()).as_ref() == Ok(&world.state));
-    change(&mut history);
-    match replay(&history, shard()) {
-        Ok(_) => panic!("replayed, instead of: {expected}"),
-        Err(error) => assert!(error.to_string().ends_with(expected), "{error}, not: {expected}"),
-    }
+    check_changed(&world(), change, expected);
 }
 
 #[track_caller]
@@ -411,12 +404,7 @@ fn a_damaged_record_never_decodes_as_another() {
 
 #[track_caller]
 fn check_rows(change: impl FnOnce(&mut Rows<'_>), expected: &str) {
-    let world = world();
-    let mut rows = Rows::of(&world.state, &world.finished);
-    change(&mut rows);
-    let restored = rows.restore();
-    let error = restored.err().unwrap_or_else(|| panic!("restored, instead of: {expected}"));
-    assert!(error.to_string().contains(expected), "{error}, instead of: {expected}");
+    check_changed_rows(&world(), change, expected);
 }
 
 /// The first open order has filled in part, and the fourth is a sale.

@@ -155,7 +155,16 @@ fn rows_of_a_state_restore_it() {
 
 #[track_caller]
 fn check(change: impl FnOnce(&mut Rows<'_>), expected: &str) {
-    let world = world();
+    check_changed_rows(&world(), change, expected);
+}
+
+/// Changes the rows of a world, and checks that no state is restored from them.
+#[track_caller]
+pub(crate) fn check_changed_rows(
+    world: &World,
+    change: impl FnOnce(&mut Rows<'_>),
+    expected: &str,
+) {
     let mut rows = Rows::of(&world.state, &world.finished);
     change(&mut rows);
     let restored = rows.restore();
