@@ -146,11 +146,12 @@ impl Maker {
             Ok(segment) => {
                 let bytes = segment.header.segment_bytes;
                 self.stock.put(segment);
+                self.ring.set_disk_full(false);
                 self.ring.add_space(segment::usable_bytes(bytes, self.record_bytes_max));
                 Ok(true)
             }
             Err(error) if error.is_full() => {
-                self.ring.note_disk_full();
+                self.ring.set_disk_full(true);
                 self.give_back(number, &error)?;
                 Ok(false)
             }

@@ -200,14 +200,13 @@ impl Ring {
         space.saturating_sub(self.entrance.promised.load(Ordering::Relaxed))
     }
 
-    /// Notes that no more space can be preallocated.
-    pub(super) fn note_disk_full(&self) {
-        self.exit.is_disk_full.store(true, Ordering::Relaxed);
+    /// Notes whether the disk was full when a segment was last preallocated.
+    pub(super) fn set_disk_full(&self, is_full: bool) {
+        self.exit.is_disk_full.store(is_full, Ordering::Relaxed);
     }
 
-    /// Adds preallocated disk space, in bytes.
+    /// Adds preallocated disk space, in bytes: a new segment, or what a flush did not need.
     pub(super) fn add_space(&self, bytes: u64) {
-        self.exit.is_disk_full.store(false, Ordering::Relaxed);
         self.exit.space.fetch_add(bytes, Ordering::Release);
     }
 
@@ -316,9 +315,12 @@ mod tests {
     fn nothing_is_promised_beyond_the_prepared_space() {
         let (ring, mut taker) = Ring::new(64, 1000, 0);
         assert_eq!(ring.reserve(1).unwrap_err(), Refused::Busy, "it may be on its way");
-        ring.note_disk_full();
+        ring.set_disk_full(true);
         assert_eq!(ring.reserve(1).unwrap_err(), Refused::Full);
-        ring.add_space(100);
+        ring.add_space(1);
+        assert_eq!(ring.reserve(2).unwrap_err(), Refused::Full, "a flush frees no disk");
+        ring.set_disk_full(false);
+        ring.add_space(99);
         ring.fill(&ring.reserve(100).unwrap(), |_| {});
         assert_eq!(taker.take(|_| true).count, 1);
         assert_eq!(ring.reserve(1).unwrap_err(), Refused::Busy, "taking a record frees no disk");

@@ -89,7 +89,7 @@ fn nothing_is_reserved_beyond_preallocated_space() {
             }
             Err(Refused::Full) if is_all_counted => break,
             // A segment that was being made may have come since.
-            Err(Refused::Full | Refused::Busy) => local.shared.ring.note_disk_full(),
+            Err(Refused::Full | Refused::Busy) => local.shared.ring.set_disk_full(true),
         }
     }
     assert!(written.len() >= 8, "the promised space was available: {}", written.len());
