@@ -16,7 +16,6 @@ use paperbourse::engine::command::{
 use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::{KeyGrant, Permissions};
 use paperbourse::engine::payload::NewOrder;
-use paperbourse::engine::terms::OrderKind;
 use paperbourse::engine::{Command, Rules, State, Verdict};
 use paperbourse::ids::{Place, SHARD_COUNT, ShardId, Timestamp};
 use paperbourse::limits::tier::Tier;
@@ -109,20 +108,10 @@ impl Server {
     /// Has one order of each account rest in this market.
     fn rest(&mut self, market: usize) -> f64 {
         self.bytes_for_each(|server, identity| {
-            let order = NewOrder {
-                market_id: server.markets[market].condition_id[..].into(),
-                outcome: "yes".into(),
-                side: Side::Buy,
-                kind: OrderKind::Limit,
-                quantity: Some(Shares::from_micros(5_000_000)),
-                amount: None,
-                price: Some(Price::from_micros(100_000)),
-                time_in_force: None,
-                expiration: None,
-                post_only: false,
-                expected_price: None,
-                max_slippage_bps: None,
-            };
+            let market_id = &server.markets[market].condition_id;
+            let quantity = Shares::from_micros(5_000_000);
+            let price = Price::from_micros(100_000);
+            let order = NewOrder::limit(market_id, "yes", Side::Buy, quantity, price);
             (PlaceOrder::new(Owner::Identity(identity), order, OrderNames::default()), market)
         })
     }

@@ -15,7 +15,6 @@ use paperbourse::engine::command::{
 };
 use paperbourse::engine::event::{Event, Events};
 use paperbourse::engine::payload::NewOrder;
-use paperbourse::engine::terms::OrderKind;
 use paperbourse::engine::{Command, Rules, State, Verdict};
 use paperbourse::ids::{AccountId, OrderId, OutcomeIndex, Place, ShardId, Timestamp};
 use paperbourse::market::Markets;
@@ -81,20 +80,10 @@ fn crossing_ladder() -> Ladder {
 
 /// A purchase of 5 shares.
 fn limit_order(account_number: u64, market_number: u64, cents: i64) -> PlaceOrder {
-    let order = NewOrder {
-        market_id: (*market_id(market_number)).into(),
-        outcome: "yes".into(),
-        side: Side::Buy,
-        kind: OrderKind::Limit,
-        quantity: Some(Shares::from_micros(5_000_000)),
-        amount: None,
-        price: Some(Price::from_micros(cents * 10_000)),
-        time_in_force: None,
-        expiration: None,
-        post_only: false,
-        expected_price: None,
-        max_slippage_bps: None,
-    };
+    let market_id = market_id(market_number);
+    let quantity = Shares::from_micros(5_000_000);
+    let price = Price::from_micros(cents * 10_000);
+    let order = NewOrder::limit(&market_id, "yes", Side::Buy, quantity, price);
     PlaceOrder::new(Owner::Account(account(account_number)), order, OrderNames::default())
 }
 

@@ -15,7 +15,6 @@ use paperbourse::engine::event::Event;
 use paperbourse::engine::idempotency::NameHash;
 use paperbourse::engine::key::{KeyGrant, Permissions};
 use paperbourse::engine::payload::NewOrder;
-use paperbourse::engine::terms::OrderKind;
 use paperbourse::engine::{Command, Rules, State, Verdict};
 use paperbourse::ids::{AccountId, Place, SHARD_COUNT, ShardId, Timestamp};
 use paperbourse::journal::record::{self, RecordHeader};
@@ -187,20 +186,9 @@ fn order(account: AccountId, number: u64) -> Trade {
 
 /// A purchase far below the book.
 fn resting_order(account: AccountId, market_id: &str) -> PlaceOrder {
-    let order = NewOrder {
-        market_id: market_id.into(),
-        outcome: "yes".into(),
-        side: Side::Buy,
-        kind: OrderKind::Limit,
-        quantity: Some(Shares::from_micros(5_000_000)),
-        amount: None,
-        price: Some(Price::from_micros(100_000)),
-        time_in_force: None,
-        expiration: None,
-        post_only: false,
-        expected_price: None,
-        max_slippage_bps: None,
-    };
+    let quantity = Shares::from_micros(5_000_000);
+    let price = Price::from_micros(100_000);
+    let order = NewOrder::limit(market_id, "yes", Side::Buy, quantity, price);
     PlaceOrder::new(Owner::Account(account), order, OrderNames::default())
 }
 

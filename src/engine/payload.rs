@@ -94,6 +94,31 @@ pub struct Intent {
 }
 
 impl NewOrder {
+    /// A limit order that waits until it is cancelled.
+    #[must_use]
+    pub fn limit(
+        market_id: &str,
+        outcome: &str,
+        side: Side,
+        quantity: Shares,
+        price: Price,
+    ) -> Self {
+        Self {
+            market_id: market_id.into(),
+            outcome: outcome.into(),
+            side,
+            kind: OrderKind::Limit,
+            quantity: Some(quantity),
+            amount: None,
+            price: Some(price),
+            time_in_force: None,
+            expiration: None,
+            post_only: false,
+            expected_price: None,
+            max_slippage_bps: None,
+        }
+    }
+
     /// Checks that the fields go together, at this time.
     pub fn intent(&self, now: Timestamp) -> Result<Intent, PayloadFlaw> {
         match (self.quantity, self.amount) {
@@ -198,20 +223,8 @@ mod tests {
     use crate::engine::command::TradeOrder;
 
     fn order(kind: OrderKind) -> NewOrder {
-        NewOrder {
-            market_id: "0xa".into(),
-            outcome: "Yes".into(),
-            side: Side::Buy,
-            kind,
-            quantity: Some(Shares::from_micros(5_000_000)),
-            amount: None,
-            price: Some(Price::from_micros(400_000)),
-            time_in_force: None,
-            expiration: None,
-            post_only: false,
-            expected_price: None,
-            max_slippage_bps: None,
-        }
+        let (quantity, price) = (Shares::from_micros(5_000_000), Price::from_micros(400_000));
+        NewOrder { kind, ..NewOrder::limit("0xa", "Yes", Side::Buy, quantity, price) }
     }
 
     #[track_caller]

@@ -6,7 +6,6 @@ use paperbourse::engine::State;
 use paperbourse::engine::command::{MatchOrders, OrderNames, Owner, PlaceOrder};
 use paperbourse::engine::matching::ORDERS_PER_VISIT_MAX;
 use paperbourse::engine::payload::NewOrder;
-use paperbourse::engine::terms::OrderKind;
 use paperbourse::ids::OutcomeIndex;
 use paperbourse::market::book::{Level, Side};
 use paperbourse::money::{Price, Shares};
@@ -108,20 +107,9 @@ fn a_visit_looks_at_a_bounded_number_of_orders() {
     let owner = Owner::Identity(World::identity("A1"));
     let count = 2 * ORDERS_PER_VISIT_MAX + 100;
     for _ in 0..count {
-        let order = NewOrder {
-            market_id: "M1".into(),
-            outcome: "yes".into(),
-            side: Side::Buy,
-            kind: OrderKind::Limit,
-            quantity: Some(Shares::from_micros(5_000_000)),
-            amount: None,
-            price: Some(Price::from_micros(50_000)),
-            time_in_force: None,
-            expiration: None,
-            post_only: false,
-            expected_price: None,
-            max_slippage_bps: None,
-        };
+        let quantity = Shares::from_micros(5_000_000);
+        let price = Price::from_micros(50_000);
+        let order = NewOrder::limit("M1", "yes", Side::Buy, quantity, price);
         let placed = PlaceOrder::new(owner.clone(), order, OrderNames::default());
         apply(&mut state, &placed, &world).expect("it rests");
     }

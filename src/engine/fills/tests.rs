@@ -6,10 +6,9 @@ use crate::engine::command::{
 };
 use crate::engine::event::Events;
 use crate::engine::ledger::Ledger;
-use crate::engine::payload::{NamedTimeInForce, NewOrder};
+use crate::engine::payload::NewOrder;
 use crate::engine::restore::{RestoreError, Restorer};
 use crate::engine::rows::AccountRow;
-use crate::engine::terms::OrderKind;
 use crate::engine::{Command, Rules, Verdict};
 use crate::ids::{MarketIndex, OutcomeIndex, ShardId, Timestamp};
 use crate::market::book::{Book, Ladder, Level};
@@ -95,20 +94,8 @@ impl World {
     /// Places a purchase at this limit and returns its id.
     #[track_caller]
     fn place(&mut self, count: i64, limit: i64) -> OrderId {
-        let order = NewOrder {
-            market_id: MARKET.into(),
-            outcome: "Yes".into(),
-            side: Side::Buy,
-            kind: OrderKind::Limit,
-            quantity: Some(shares(count)),
-            amount: None,
-            price: Some(Price::from_micros(limit * 10_000)),
-            time_in_force: Some(NamedTimeInForce::Gtc),
-            expiration: None,
-            post_only: false,
-            expected_price: None,
-            max_slippage_bps: None,
-        };
+        let price = Price::from_micros(limit * 10_000);
+        let order = NewOrder::limit(MARKET, "Yes", Side::Buy, shares(count), price);
         let names = OrderNames::new([], Some("mine".into()));
         self.run(&PlaceOrder::new(owner(), order, names));
         OrderId::new(shard(), self.state.orders_ever).unwrap()

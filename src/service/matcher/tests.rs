@@ -9,7 +9,6 @@ use crate::engine::command::{Beat, CancelOrder, Identity, OrderNames, Owner, Pla
 use crate::engine::event::Event;
 use crate::engine::payload::{NamedTimeInForce, NewOrder};
 use crate::engine::place::Placed;
-use crate::engine::terms::OrderKind;
 use crate::engine::view::Observed;
 use crate::engine::{Rules, State};
 use crate::ids::{OrderId, Place, ShardId};
@@ -125,18 +124,9 @@ impl World {
     ) -> Result<Placed, Refusal> {
         let Level { price, size } = level(cents, shares);
         let order = NewOrder {
-            market_id: MARKET.into(),
-            outcome: "Yes".into(),
-            side,
-            kind: OrderKind::Limit,
-            quantity: Some(size),
-            amount: None,
-            price: Some(price),
             time_in_force: expiration.map(|_| NamedTimeInForce::Gtd),
             expiration,
-            post_only: false,
-            expected_price: None,
-            max_slippage_bps: None,
+            ..NewOrder::limit(MARKET, "Yes", side, size, price)
         };
         let command = PlaceOrder::new(owner(), order, OrderNames::default());
         self.runtime.block_on(self.shards.execute(shard(), command, &self.waiters))

@@ -12,7 +12,6 @@ use crate::engine::account::Account;
 use crate::engine::command::{OrderNames, Owner, PlaceOrder};
 use crate::engine::idempotency::NameHash;
 use crate::engine::payload::{NamedTimeInForce, NewOrder};
-use crate::engine::terms::OrderKind;
 use crate::ids::{OrderId, Timestamp};
 use crate::market::book::Side;
 use crate::money::{Price, Shares};
@@ -175,19 +174,14 @@ impl Clients {
             }
             _ => (None, None),
         };
+        let market_id = RESTING_MARKETS[market];
+        let quantity = Shares::from_micros(quantity);
+        let price = Price::from_micros(cents * 10_000);
         let order = NewOrder {
-            market_id: RESTING_MARKETS[market].into(),
-            outcome: "Yes".into(),
-            side,
-            kind: OrderKind::Limit,
-            quantity: Some(Shares::from_micros(quantity)),
-            amount: None,
-            price: Some(Price::from_micros(cents * 10_000)),
             time_in_force,
             expiration,
             post_only: time_in_force.is_none() && random.one_in(5),
-            expected_price: None,
-            max_slippage_bps: None,
+            ..NewOrder::limit(market_id, "Yes", side, quantity, price)
         };
         let mut names = vec![NameHash::of_order(&format!("rests {number}"))];
         if number.is_multiple_of(3) {
