@@ -44,6 +44,9 @@ use tokio::sync::mpsc;
 
 const CONNECTION_MAX: Duration = Duration::from_secs(600);
 
+/// The tasks of the worker itself: the one that wakes requests whose records are on disk.
+const WORKER_TASKS: usize = 1;
+
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 const BOOK: &str = concat!(
@@ -141,6 +144,12 @@ impl World {
             let all = async { tokio::join!(served, send, reader.read_to_end(&mut answers)) };
             // A socket may stay open for longer than other connections.
             let _ = tokio::time::timeout(CONNECTION_MAX, all).await;
+            drop((reader, writer));
+            // The client is gone, so what the server spawned for it ends: the task of a socket.
+            let spawned = tokio::runtime::Handle::current().metrics();
+            while spawned.num_alive_tasks() > WORKER_TASKS {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
         });
         answers
     }
