@@ -17,5 +17,6 @@ pub mod reply;
 pub mod route;
 
 mod call;
+mod cursor;
 mod fields;
 mod query;

@@ -18,7 +18,9 @@ pub mod settlement;
 pub use access::{Admission, Caller, Denied, Makes, SocketCaller, TokenCaller, Wallet};
 pub use accounts::{Balance, MarkedPosition, Portfolio, PositionStatus};
 pub use keys::{KeyListing, NewKey, NewKeyRequest};
-pub use markets::{MarketFilter, OutcomeSnapshot, is_hot};
+pub use markets::{
+    MarketFilter, MarketOrder, MarketPage, MarketValue, OutcomeSnapshot, Stage, is_hot,
+};
 pub use orders::{CancelRequest, OrderList, OrderRequest, OrdersRequest, PlaceRequest};
 
 use std::net::IpAddr;

@@ -168,8 +168,23 @@ pub static OPERATIONS: [Operation; 43] = [
              lower",
         ),
     Operation::get("/v1/markets", Public, Now(markets::list))
-        .query(&["limit", "offset", "q", "search", "category", "active_only", "hot_only"])
-        .summary("list markets; `search` is an alias of `q`"),
+        .query(&[
+            "limit",
+            "offset",
+            "q",
+            "search",
+            "category",
+            "status",
+            "closed",
+            "active_only",
+            "hot_only",
+            "sort",
+            "ascending",
+            "envelope",
+            "next_cursor",
+            "cursor",
+        ])
+        .summary("list markets, most traded first"),
     Operation::get("/v1/markets/{condition_id}", Public, Now(markets::get))
         .errors(&["MARKET_NOT_FOUND"])
         .summary("get one market"),

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use super::call::read_id;
+use super::cursor::Cursor;
 use super::fields::{check_length, enum_message};
 use super::invalid::{FieldError, Invalid, Location};
 use super::operation::Operation;
@@ -11,7 +12,7 @@ use crate::ids::{AccountId, Timestamp};
 use crate::service::{Page, Wallet};
 
 /// The largest `offset` of a list.
-const OFFSET_MAX: usize = 1_000_000_000;
+pub(super) const OFFSET_MAX: usize = 1_000_000_000;
 
 /// Reads an operation's parameters by name, and collects their errors.
 pub(super) struct Query<'a> {
@@ -157,18 +158,30 @@ impl<'a> Query<'a> {
         }
     }
 
+    /// A cursor that an earlier page ended with.
+    pub(super) fn cursor(&mut self, name: &'static str) -> Option<Cursor> {
+        let cursor = Cursor::parse(&self.get(name)?);
+        if cursor.is_none_or(|it| matches!(it, Cursor::At(offset) if offset > OFFSET_MAX)) {
+            self.note(name, "value_error", "should be a cursor that a page ended with");
+        }
+        cursor
+    }
+
     /// A flag, by default false.
     pub(super) fn flag(&mut self, name: &'static str) -> bool {
+        self.flag_or_none(name).unwrap_or(false)
+    }
+
+    /// A flag, if it is sent.
+    pub(super) fn flag_or_none(&mut self, name: &'static str) -> Option<bool> {
         const TRUE: [&str; 6] = ["true", "1", "yes", "on", "t", "y"];
         const FALSE: [&str; 6] = ["false", "0", "no", "off", "f", "n"];
-        let Some(text) = self.get(name) else {
-            return false;
-        };
+        let text = self.get(name)?;
         let is_one_of = |words: [&str; 6]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
         if !is_one_of(TRUE) && !is_one_of(FALSE) {
             self.note(name, "bool_parsing", "should be true or false");
         }
-        is_one_of(TRUE)
+        Some(is_one_of(TRUE))
     }
 
     /// One of several words, ignoring case.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::{Caller, Page, Service, ServiceError};
 use crate::engine::rejection::Rejection;
-use crate::ids::OutcomeIndex;
-use crate::market::catalogue::MarketInfo;
+use crate::ids::{OutcomeIndex, Timestamp};
+use crate::market::catalogue::{MarketInfo, MarketStatus};
 use crate::market::quote::QuotedBook;
-use crate::market::{Market, MarketSnapshot};
+use crate::market::{Listing, Market, MarketSnapshot};
 use crate::money::Usd;
 
 /// A market with a higher volume than this is hot.
@@ -16,14 +16,55 @@ const HOT_VOLUME: Usd = Usd::from_micros(5_000_000_000);
 /// Selects markets. Text comparisons ignore case.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MarketFilter<'a> {
+    /// Only markets in all of these stages.
+    pub stages: Vec<Stage>,
     /// Only markets whose question or slug contains this text.
     pub text: Option<&'a str>,
     /// Only markets whose category contains this text.
     pub category: Option<&'a str>,
-    /// Only markets that are not closed.
-    pub active_only: bool,
     /// Only hot markets; see [`is_hot`].
     pub hot_only: bool,
+}
+
+/// A part of a market's life, as lists are filtered by it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// Not closed.
+    Active,
+    /// Closed, resolved or not.
+    Closed,
+    /// The payouts are final.
+    Resolved,
+}
+
+/// The order of a list of markets. Those without the value come last, and equal ones most traded
+/// first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MarketOrder {
+    /// What is compared.
+    pub by: MarketValue,
+    /// The lowest first, not the highest.
+    pub ascending: bool,
+}
+
+/// A value of a market to sort by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MarketValue {
+    /// Total dollars traded.
+    #[default]
+    VolumeTotal,
+    /// Dollars traded in the last 24 hours.
+    Volume24h,
+    /// The scheduled end.
+    EndDate,
+}
+
+/// A page of a list of markets.
+pub struct MarketPage {
+    /// The markets of the page.
+    pub markets: Vec<MarketSnapshot>,
+    /// Whether more follow.
+    pub has_more: bool,
 }
 
 /// A snapshot of a market, and one of its outcomes.
@@ -44,12 +85,63 @@ impl MarketFilter<'_> {
         let contains = |text: &Option<Box<str>>, part: &str| {
             text.as_deref().is_some_and(|text| text.to_lowercase().contains(&part.to_lowercase()))
         };
-        (!self.active_only || !info.status.is_closed())
+        self.stages.iter().all(|stage| stage.matches(info.status))
             && (!self.hot_only || is_hot(info))
             && self
                 .text
                 .is_none_or(|text| contains(&info.question, text) || contains(&info.slug, text))
             && self.category.is_none_or(|category| contains(&info.category, category))
+    }
+}
+
+impl Stage {
+    const fn matches(self, status: MarketStatus) -> bool {
+        match self {
+            Self::Active => !status.is_closed(),
+            Self::Closed => status.is_closed(),
+            Self::Resolved => matches!(status, MarketStatus::Resolved),
+        }
+    }
+}
+
+impl MarketOrder {
+    /// Sorts as the list is sorted.
+    fn key(self, info: &MarketInfo) -> impl Ord + use<> {
+        let value = match self.by {
+            MarketValue::VolumeTotal => info.volume_total.map(Usd::micros),
+            MarketValue::Volume24h => info.volume_24h.map(Usd::micros),
+            MarketValue::EndDate => info.end_date.map(Timestamp::nanos),
+        };
+        // The complement turns the order around, and every number has one.
+        let value = value.map(|value| if self.ascending { value } else { !value });
+        (value.is_none(), value)
+    }
+}
+
+impl MarketPage {
+    fn of(listing: &Listing, filter: &MarketFilter<'_>, order: MarketOrder, page: Page) -> Self {
+        let matching = listing.markets().iter().filter(|market| filter.matches(&market.info()));
+        // The listing is in this order already.
+        if order == MarketOrder::default() {
+            return Self::cut(matching, page);
+        }
+        let mut sorted: Vec<_> = matching
+            .enumerate()
+            .map(|(place, market)| ((order.key(&market.info()), place), market))
+            .collect();
+        // Only what is before the end of the page needs an order.
+        let end = (page.offset + page.limit).min(sorted.len());
+        if end < sorted.len() {
+            sorted.select_nth_unstable_by(end, |left, right| left.0.cmp(&right.0));
+        }
+        sorted[..end].sort_unstable_by(|left, right| left.0.cmp(&right.0));
+        Self::cut(sorted.into_iter().map(|(_, market)| market), page)
+    }
+
+    fn cut<'m>(mut markets: impl Iterator<Item = &'m Arc<Market>>, page: Page) -> Self {
+        let of_page = markets.by_ref().skip(page.offset).take(page.limit);
+        let snapshots = of_page.map(|market| market.snapshot()).collect();
+        Self { markets: snapshots, has_more: markets.next().is_some() }
     }
 }
 
@@ -65,12 +157,14 @@ impl OutcomeSnapshot {
 }
 
 impl Service {
-    /// A page of the markets that match the filter, in listing order.
-    pub fn list_markets(&self, filter: &MarketFilter<'_>, page: Page) -> Vec<MarketSnapshot> {
-        let listing = self.markets.listing();
-        let matching = listing.markets().iter().filter(|market| filter.matches(&market.info()));
-        let page = matching.skip(page.offset).take(page.limit);
-        page.map(|market| market.snapshot()).collect()
+    /// A page of the markets that match the filter.
+    pub fn list_markets(
+        &self,
+        filter: &MarketFilter<'_>,
+        order: MarketOrder,
+        page: Page,
+    ) -> MarketPage {
+        MarketPage::of(&self.markets.listing(), filter, order, page)
     }
 
     /// The market with this condition id.
@@ -133,8 +227,12 @@ impl Service {
 
 #[cfg(test)]
 mod tests {
+    use std::cmp::Reverse;
+
+    use proptest::prelude::*;
+
     use super::*;
-    use crate::market::catalogue::MarketStatus;
+    use crate::market::Markets;
 
     fn info() -> MarketInfo {
         MarketInfo::bare_yes_no("0xabc")
@@ -169,11 +267,72 @@ mod tests {
             (MarketFilter { text: Some("weather"), ..all.clone() }, false),
             (MarketFilter { category: Some("eath"), ..all.clone() }, true),
             (MarketFilter { category: Some("rain"), ..all.clone() }, false),
-            (MarketFilter { active_only: true, ..all }, false),
+            (MarketFilter { stages: vec![Stage::Active], ..all.clone() }, false),
+            (MarketFilter { stages: vec![Stage::Closed], ..all.clone() }, true),
+            (MarketFilter { stages: vec![Stage::Resolved], ..all.clone() }, false),
+            (MarketFilter { stages: vec![Stage::Closed, Stage::Active], ..all }, false),
         ] {
             assert_eq!(filter.matches(&market), expected, "{filter:?}");
         }
         let bare = MarketFilter { text: Some(""), ..MarketFilter::default() };
         assert!(!bare.matches(&info()), "a market without any text");
+    }
+
+    /// Volumes and end dates of a market, of few values, so that some are equal.
+    fn values() -> impl Strategy<Value = [Option<i64>; 3]> {
+        prop::array::uniform3(prop::option::of(0..4_i64))
+    }
+
+    proptest! {
+        /// Against sorting everything, with a comparison that spells out the order.
+        #[test]
+        fn pages_of_a_sorted_list_make_up_the_list(
+            rows in prop::collection::vec(values(), 0..20),
+            sorted_by in 0..3_usize,
+            ascending in any::<bool>(),
+            limit in 1..5_usize,
+        ) {
+            let mut infos: Vec<MarketInfo> = rows
+                .iter()
+                .enumerate()
+                .map(|(number, values)| MarketInfo {
+                    volume_total: values[0].map(Usd::from_micros),
+                    volume_24h: values[1].map(Usd::from_micros),
+                    end_date: values[2].map(Timestamp::from_nanos),
+                    outcomes: Vec::new(),
+                    ..MarketInfo::bare_yes_no(&number.to_string())
+                })
+                .collect();
+            let markets = Markets::new();
+            markets.list(infos.clone()).unwrap();
+            let by = [MarketValue::VolumeTotal, MarketValue::Volume24h, MarketValue::EndDate];
+            let order = MarketOrder { by: by[sorted_by], ascending };
+
+            let mut listed = Vec::new();
+            loop {
+                let page = Page { limit, offset: listed.len() };
+                let listing = markets.listing();
+                let shown = MarketPage::of(&listing, &MarketFilter::default(), order, page);
+                let ids = shown.markets.iter().map(|it| it.info().condition_id.to_string());
+                listed.extend(ids);
+                if !shown.has_more {
+                    break;
+                }
+                prop_assert_eq!(shown.markets.len(), limit);
+            }
+            let value = |info: &MarketInfo| {
+                let number: usize = info.condition_id.parse().unwrap();
+                rows[number][sorted_by]
+            };
+            infos.sort_by_key(|info| Reverse(info.volume_total));
+            infos.sort_by(|left, right| match (value(left), value(right)) {
+                (Some(left), Some(right)) if ascending => left.cmp(&right),
+                (Some(left), Some(right)) => right.cmp(&left),
+                (left, right) => left.is_none().cmp(&right.is_none()),
+            });
+            let expected: Vec<String> =
+                infos.iter().map(|info| info.condition_id.to_string()).collect();
+            prop_assert_eq!(listed, expected);
+        }
     }
 }

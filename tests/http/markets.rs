@@ -3,7 +3,7 @@
 use paperbourse::limits::tier::Tier;
 use serde_json::{Value, json};
 
-use super::expect::Kind::{Decimal, Flag, List, Null, Object, Text, Time};
+use super::expect::Kind::{Decimal, Flag, Integer, List, Null, Object, Text, Time};
 use super::expect::{check_error, check_fields, check_invalid};
 use super::recording::{
     BOOKLESS, DEEP, MARKETS, ODD_FEE, PAUSED, PLAIN, RESOLVED, WITH_FEE, other, token_id,
@@ -87,9 +87,22 @@ fn a_list_is_a_page_and_filtered() {
     ] {
         assert_eq!(ids(&list(query)), expected, "{query}");
     }
-    let active = list("?limit=200&active_only=true");
-    assert_eq!(ids(&active).len(), MARKETS - 1);
-    assert!(!ids(&active).contains(&RESOLVED));
+    for active in ["active_only=true", "closed=false", "status=Active"] {
+        let active = list(&format!("?limit=200&{active}"));
+        assert_eq!(ids(&active).len(), MARKETS - 1);
+        assert!(!ids(&active).contains(&RESOLVED));
+    }
+    for closed in ["closed=true", "status=closed", "status=resolved", "closed=1&status=resolved"] {
+        assert_eq!(ids(&list(&format!("?{closed}"))), [RESOLVED], "{closed}");
+    }
+    assert!(ids(&list("?closed=true&active_only=true")).is_empty());
+    // The hot market is the only one with another volume.
+    let sorted = list("?sort=volume&ascending=true&limit=200");
+    assert_eq!(ids(&sorted)[..MARKETS - 1], ids(&all)[1..]);
+    assert_eq!(ids(&sorted)[MARKETS - 1], DEEP);
+    for sort in ["volume24hr", "endDate", "volume_total"] {
+        assert_eq!(list(&format!("?sort={sort}&limit=200")), all, "{sort}");
+    }
     let long = "q".repeat(121);
     for (query, field) in [
         ("limit=0", "query.limit: greater_than_equal"),
@@ -97,10 +110,39 @@ fn a_list_is_a_page_and_filtered() {
         ("offset=-1", "query.offset: greater_than_equal"),
         ("offset=x", "query.offset: int_parsing"),
         ("active_only=perhaps", "query.active_only: bool_parsing"),
+        ("closed=", "query.closed: bool_parsing"),
+        ("status=open-ish", "query.status: enum"),
+        ("sort=liquidity", "query.sort: enum"),
+        ("next_cursor=0", "query.next_cursor: value_error"),
         (&format!("q={long}"), "query.q: string_too_long"),
     ] {
         check_invalid(&shared().get(format!("/v1/markets?{query}")), &[field]);
     }
+}
+
+#[test]
+fn a_cursor_leads_through_the_list() {
+    let all = shared().get("/v1/markets?limit=200").ok(200);
+    let mut listed = Vec::new();
+    let mut cursor = "MA==".to_owned();
+    while cursor != "LTE=" {
+        let page = shared().get(format!("/v1/markets?limit=30&next_cursor={cursor}")).ok(200);
+        check_fields(
+            &page,
+            &[("data", List), ("next_cursor", Text), ("limit", Integer), ("count", Integer)],
+        );
+        let rows = page["data"].as_array().unwrap();
+        assert_eq!((&page["limit"], &page["count"]), (&json!(30), &json!(rows.len())));
+        listed.extend(rows.clone());
+        page["next_cursor"].as_str().unwrap().clone_into(&mut cursor);
+    }
+    assert_eq!(Value::Array(listed), all);
+    let after = shared().get("/v1/markets?next_cursor=LTE=").ok(200);
+    assert_eq!((&after["data"], &after["next_cursor"]), (&json!([]), &json!("LTE=")));
+    let enveloped = shared().get("/v1/markets?limit=200&envelope=true").ok(200);
+    assert_eq!((&enveloped["data"], &enveloped["next_cursor"]), (&all, &json!("LTE=")));
+    let bare = shared().get("/v1/markets?limit=2&next_cursor=NQ==&envelope=false").ok(200);
+    assert_eq!(ids(&bare), ids(&all)[5..7]);
 }
 
 #[test]

@@ -7,30 +7,48 @@ use hyper::StatusCode;
 
 use super::prices::write_prices;
 use crate::http::call::{Answer, Call};
+use crate::http::cursor::Cursor;
 use crate::http::invalid::Invalid;
 use crate::http::json::write::{JsonObject, write_list, write_text};
-use crate::http::query::Query;
+use crate::http::query::{OFFSET_MAX, Query};
 use crate::http::reply::Reply;
 use crate::market::MarketSnapshot;
 use crate::market::catalogue::MarketInfo;
 use crate::market::price::{MarketPrices, OutcomePrice};
 use crate::money::{Price, Usd};
-use crate::service::{MarketFilter, Page, is_hot};
+use crate::service::{MarketFilter, MarketOrder, MarketPage, MarketValue, Page, Stage, is_hot};
 
 /// The most rows in a list.
 const ROWS_MAX: usize = 200;
 /// The most characters of a search text.
 const SEARCH_CHARACTERS_MAX: usize = 120;
 
+/// The values that a list can be sorted by, also as the venue's own API names them.
+const SORTS: [(&str, MarketValue); 8] = [
+    ("volume_total", MarketValue::VolumeTotal),
+    ("volume", MarketValue::VolumeTotal),
+    ("volume_num", MarketValue::VolumeTotal),
+    ("volumeNum", MarketValue::VolumeTotal),
+    ("volume_24h", MarketValue::Volume24h),
+    ("volume24hr", MarketValue::Volume24h),
+    ("end_date", MarketValue::EndDate),
+    ("endDate", MarketValue::EndDate),
+];
+const STATUSES: [(&str, Stage); 3] =
+    [("active", Stage::Active), ("closed", Stage::Closed), ("resolved", Stage::Resolved)];
+
 pub(in crate::http) fn list(call: &Call<'_>) -> Answer {
-    let MarketsQuery { page, text, category, active_only, hot_only } = read_markets(call.query())?;
+    let MarketsQuery { page, is_enveloped, stages, text, category, hot_only, order } =
+        read_markets(call.query())?;
     let (text, category) = (text.as_deref(), category.as_deref());
-    let filter = MarketFilter { text, category, active_only, hot_only };
-    let markets = call.service().list_markets(&filter, page);
-    let mut body = Vec::with_capacity(64 + 768 * markets.len());
-    write_list(&mut body, &markets, |out, market| {
-        write_market_row(out, market.info(), &MarketPrices::of(market));
-    });
+    let filter = MarketFilter { stages, text, category, hot_only };
+    let shown = call.service().list_markets(&filter, order, page);
+    let mut body = Vec::with_capacity(128 + 768 * shown.markets.len());
+    if is_enveloped {
+        write_page(&mut body, &shown, page);
+    } else {
+        write_rows(&mut body, &shown.markets);
+    }
     Ok(Reply::json(StatusCode::OK, body))
 }
 
@@ -51,25 +69,66 @@ fn show(market: &MarketSnapshot) -> Reply {
 #[derive(PartialEq, Debug)]
 struct MarketsQuery<'a> {
     page: Page,
+    /// Whether the rows come with a cursor, as in the venue's own API.
+    is_enveloped: bool,
+    stages: Vec<Stage>,
     text: Option<Cow<'a, str>>,
     category: Option<Cow<'a, str>>,
-    active_only: bool,
     hot_only: bool,
+    order: MarketOrder,
 }
 
-/// `search` is the older name of `q`.
+/// `search` is the older name of `q`, and `cursor` that of `next_cursor`. A cursor takes the place
+/// of an offset.
 fn read_markets(mut query: Query<'_>) -> Result<MarketsQuery<'_>, Invalid> {
+    let mut page = query.page(50, ROWS_MAX);
+    let cursor = match query.cursor("next_cursor") {
+        None => query.cursor("cursor"),
+        some => some,
+    };
+    match cursor {
+        Some(Cursor::At(offset)) => page.offset = offset,
+        Some(Cursor::End) => page.offset = OFFSET_MAX,
+        None => {}
+    }
+    let stages = [
+        query.flag("active_only").then_some(Stage::Active),
+        query.flag_or_none("closed").map(|it| if it { Stage::Closed } else { Stage::Active }),
+        query.choice("status", &STATUSES),
+    ];
     let request = MarketsQuery {
-        page: query.page(50, ROWS_MAX),
+        page,
+        is_enveloped: query.flag_or_none("envelope").unwrap_or(cursor.is_some()),
+        stages: stages.into_iter().flatten().collect(),
         text: match query.text("q", 0, SEARCH_CHARACTERS_MAX) {
             None => query.text("search", 0, SEARCH_CHARACTERS_MAX),
             some => some,
         },
         category: query.text("category", 0, SEARCH_CHARACTERS_MAX),
-        active_only: query.flag("active_only"),
         hot_only: query.flag("hot_only"),
+        order: MarketOrder {
+            by: query.choice("sort", &SORTS).unwrap_or_default(),
+            ascending: query.flag("ascending"),
+        },
     };
     query.finish(request)
+}
+
+/// Writes a page as the venue's own API does.
+fn write_page(out: &mut Vec<u8>, shown: &MarketPage, page: Page) {
+    let next = if shown.has_more { Cursor::At(page.offset + page.limit) } else { Cursor::End };
+    let mut body = JsonObject::new(out);
+    write_rows(body.value("data"), &shown.markets);
+    body.text("next_cursor", &next.to_string());
+    body.integer("limit", page.limit as u64);
+    body.integer("count", shown.markets.len() as u64);
+    body.end();
+}
+
+fn write_rows(out: &mut Vec<u8>, markets: &[MarketSnapshot]) {
+    write_list(out, markets, |out, market| {
+        write_market_row(out, market.info(), &MarketPrices::of(market));
+    });
 }
 
 fn write_market_row(out: &mut Vec<u8>, info: &MarketInfo, prices: &MarketPrices) {
@@ -189,10 +248,12 @@ mod tests {
             read("search=old&q=a+b%26&active_only=TRUE&hot_only=0&category=%C3%A9&limit=200"),
             Ok(MarketsQuery {
                 page: Page { limit: 200, offset: 0 },
+                is_enveloped: false,
+                stages: vec![Stage::Active],
                 text: Some(Cow::Borrowed("a b&")),
                 category: Some(Cow::Borrowed("é")),
-                active_only: true,
                 hot_only: false,
+                order: MarketOrder::default(),
             })
         );
         assert_eq!(read("search=old").unwrap().text.as_deref(), Some("old"));
@@ -202,9 +263,32 @@ mod tests {
             errors_of(&read(&long)),
             [
                 "query.limit: less_than_equal",
-                "query.q: string_too_long",
-                "query.active_only: bool_parsing"
+                "query.active_only: bool_parsing",
+                "query.q: string_too_long"
             ]
         );
+    }
+
+    #[test]
+    fn a_cursor_takes_the_place_of_an_offset() {
+        let read = |text| {
+            let query = read_markets(query("GET /v1/markets", Some(text)));
+            query.map(|query| (query.page.offset, query.is_enveloped))
+        };
+        for (text, expected) in [
+            ("offset=3", (3, false)),
+            ("offset=3&envelope=1", (3, true)),
+            ("offset=3&next_cursor=MTA=", (10, true)),
+            ("cursor=MTA%3D", (10, true)),
+            ("next_cursor=", (0, true)),
+            ("next_cursor=MTA=&cursor=MjA=", (10, true)),
+            ("next_cursor=LTE=&envelope=false", (OFFSET_MAX, false)),
+        ] {
+            assert_eq!(read(text), Ok(expected), "{text}");
+        }
+        // A billion and one.
+        for text in ["next_cursor=10", "next_cursor=MTAwMDAwMDAwMQ=="] {
+            assert_eq!(errors_of(&read(text)), ["query.next_cursor: value_error"], "{text}");
+        }
     }
 }

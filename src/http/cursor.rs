@@ -1,0 +1,66 @@
+//! Cursors of lists whose pages are counted: opaque to clients, as the venue's API writes them.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+
+/// Where a page begins: Base64 of the number of rows before it, or of `-1` after the last page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Cursor {
+    /// After this many rows.
+    At(usize),
+    /// After the last page.
+    End,
+}
+
+impl Cursor {
+    /// Reads a cursor that a page ended with; `None` if the text is none. The empty text is the
+    /// first page.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        if text.is_empty() {
+            return Some(Self::At(0));
+        }
+        let bytes = BASE64.decode(text).ok()?;
+        match bytes.as_slice() {
+            b"-1" => Some(Self::End),
+            digits if digits.iter().all(u8::is_ascii_digit) => {
+                std::str::from_utf8(digits).ok()?.parse().ok().map(Self::At)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Self::At(offset) => BASE64.encode(offset.to_string()),
+            Self::End => BASE64.encode("-1"),
+        };
+        formatter.write_str(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_read_as_the_venue_writes_them() {
+        for (text, cursor) in [
+            ("MA==", Cursor::At(0)),
+            ("MTAw", Cursor::At(100)),
+            ("MTAwMDAwMDAwMA==", Cursor::At(1_000_000_000)),
+            ("LTE=", Cursor::End),
+        ] {
+            assert_eq!(cursor.to_string(), text);
+            assert_eq!(Cursor::parse(text), Some(cursor));
+        }
+        assert_eq!(Cursor::parse(""), Some(Cursor::At(0)));
+        // Not Base64, without padding, "-2", "+1", a number beyond 64 bits.
+        for text in ["0", "MA", "LTI=", "KzE=", "OTk5OTk5OTk5OTk5OTk5OTk5OTk5"] {
+            assert_eq!(Cursor::parse(text), None, "{text}");
+        }
+    }
+}
