@@ -12,6 +12,7 @@ pub mod growth;
 pub mod interest;
 pub mod price;
 pub mod quote;
+pub mod updown;
 pub mod walk;
 
 use std::collections::{HashMap, HashSet, VecDeque};

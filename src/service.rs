@@ -14,6 +14,7 @@ mod markets;
 pub mod matcher;
 mod orders;
 pub mod settlement;
+mod updown;
 
 pub use access::{Admission, Caller, Denied, Makes, SocketCaller, TokenCaller, Wallet};
 pub use accounts::{Balance, MarkedPosition, Portfolio, PositionStatus};
@@ -22,6 +23,7 @@ pub use markets::{
     MarketFilter, MarketOrder, MarketPage, MarketValue, OutcomeSnapshot, Stage, is_hot,
 };
 pub use orders::{CancelRequest, OrderList, OrderRequest, OrdersRequest, PlaceRequest};
+pub use updown::UpDownList;
 
 use std::net::IpAddr;
 use std::sync::Arc;

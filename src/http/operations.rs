@@ -20,6 +20,7 @@ pub(super) mod socket;
 pub mod status;
 pub mod tokens;
 pub mod trade;
+pub mod updown;
 
 use self::orders::{cancel, list, place};
 use super::operation::Access::{Key, KeyOrToken, Public, Socket, Token};
@@ -30,7 +31,7 @@ use socket::Stream;
 
 /// The table, searched from the top. A path without a parameter stands before those that would take
 /// its last segment for one, and the trade, the most frequent operation, stands first.
-pub static OPERATIONS: [Operation; 43] = [
+pub static OPERATIONS: [Operation; 46] = [
     Operation::post("/trade", KeyOrToken(Some(Trade)), Run::Trade)
         .makes_account()
         .errors(&[
@@ -185,6 +186,18 @@ pub static OPERATIONS: [Operation; 43] = [
             "cursor",
         ])
         .summary("list markets, most traded first"),
+    Operation::get("/v1/markets/updown", Public, Now(updown::list))
+        .query(&["asset", "interval", "limit"])
+        .summary(
+            "list the markets on whether a price goes up or down that are not closed, the soonest \
+             end first, and how many there are of each asset and interval",
+        ),
+    Operation::get("/markets/updown", Public, Now(updown::list))
+        .query(&["asset", "interval", "limit"])
+        .summary("the same"),
+    Operation::get("/v1/markets/updown/intervals", Public, Now(updown::list_intervals))
+        .query(&["asset"])
+        .summary("list the intervals of those markets, of all assets or of one"),
     Operation::get("/v1/markets/{condition_id}", Public, Now(markets::get))
         .errors(&["MARKET_NOT_FOUND"])
         .summary("get one market"),

@@ -42,16 +42,16 @@ pub fn find(method: &Method, path: &str) -> Result<&'static Operation, RouteErro
     })
 }
 
-/// Segments below `/v1/markets` that are paths of the original service. No condition id reads so,
-/// and some clients retry for a minute when they are told that a market is unknown.
-const NO_CONDITION_IDS: [&str; 2] = ["by-slug", "updown"];
+/// The segment below `/v1/markets` that is the beginning of a path. No condition id reads so, and
+/// some clients retry for a minute when they are told that a market is unknown.
+const NO_CONDITION_ID: &str = "by-slug";
 
 fn find_offered(method: &Method, path: &str) -> Result<&'static Operation, RouteError> {
     let fits = |operation: &Operation| operation.path.segment(path);
     let found = OPERATIONS.iter().enumerate().find_map(|(row, it)| Some((row, fits(it)?)));
     let (row, segment) = found.ok_or(RouteError::NotFound)?;
     decode(segment).ok_or(RouteError::NotFound)?;
-    if NO_CONDITION_IDS.contains(&segment) && OPERATIONS[row].path.parameter() == "condition_id" {
+    if segment == NO_CONDITION_ID && OPERATIONS[row].path.parameter() == "condition_id" {
         return Err(RouteError::NotFound);
     }
     let wanted = Verb::of(method);
@@ -129,9 +129,8 @@ mod tests {
             (Method::GET, "/v1/markets/", ""),
             (Method::GET, "/v1/markets//book", ""),
             (Method::GET, "/v1/markets/%FF", ""),
-            (Method::GET, "/v1/markets/updown", ""),
-            (Method::GET, "/v1/markets/updown/book", ""),
-            (Method::GET, "/v1/markets/updown/intervals", ""),
+            (Method::POST, "/v1/markets/updown", "GET, HEAD"),
+            (Method::POST, "/v1/markets/updown/intervals", "GET, HEAD"),
             (Method::GET, "/v1/markets/by-slug", ""),
             (Method::POST, "/v1/markets/by-slug", ""),
             (Method::POST, "/v1/markets/by-slug/updown", "GET, HEAD"),
@@ -180,7 +179,6 @@ mod tests {
             ("/v1/me/wallets/64", &[patch.clone(), delete.clone()]),
             ("/v1/me/wallets/64/reset", &[]),
             ("/v1/me/walletsx/64", &[]),
-            ("/v1/markets/updown", &[]),
         ] {
             for method in [get, head, post, patch, delete] {
                 let error = find(method, path).expect_err(path);

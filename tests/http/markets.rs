@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use super::expect::Kind::{Decimal, Flag, Integer, List, Null, Object, Text, Time};
 use super::expect::{check_error, check_fields, check_invalid};
 use super::recording::{
-    BOOKLESS, DEEP, MARKETS, ODD_FEE, PAUSED, PLAIN, RESOLVED, WITH_FEE, other, token_id,
+    BOOKLESS, DEEP, MARKETS, ODD_FEE, PAUSED, PLAIN, RESOLVED, WITH_FEE, WITH_FEE_SLUG, other,
+    token_id,
 };
 use super::server::shared;
 
@@ -166,11 +167,63 @@ fn the_status_of_a_market_is_shown() {
 #[test]
 fn a_market_is_found_by_its_slug() {
     let by_id = shared().get(format!("/v1/markets/{WITH_FEE}"));
-    let by_slug = shared().get("/v1/markets/by-slug/invented-market-2");
+    let by_slug = shared().get(format!("/v1/markets/by-slug/{WITH_FEE_SLUG}"));
     assert_eq!((by_slug.ok(200), by_slug.text), (by_id.ok(200), by_id.text));
-    for slug in ["invented-market", "Invented-Market-2", "book", WITH_FEE] {
+    for slug in ["invented-market", "Invented-Market-1", "book", WITH_FEE] {
         let unknown = shared().get(format!("/v1/markets/by-slug/{slug}"));
         check_error(&unknown, 404, "MARKET_NOT_FOUND");
+    }
+}
+
+#[test]
+fn markets_on_a_price_are_listed_with_their_windows() {
+    let list = shared().get("/v1/markets/updown").ok(200);
+    check_fields(
+        &list,
+        &[
+            ("markets", List),
+            ("total", Integer),
+            ("interval_counts", Object),
+            ("available_intervals", List),
+            ("asset_counts", Object),
+            ("available_assets", List),
+            ("crypto_prices", Object),
+            ("timestamp", Time),
+        ],
+    );
+    let row = &list["markets"][0];
+    assert_eq!((&list["total"], &row["condition_id"]), (&json!(1), &json!(WITH_FEE)));
+    assert_eq!((&row["asset"], &row["interval"]), (&json!("COIN"), &json!("5M")));
+    assert_eq!(row["start_date"], "2026-01-31T23:55:00Z");
+    assert_eq!(row["end_date"], "2026-02-01T00:00:00Z");
+    assert_eq!(
+        row["live_price"],
+        json!({"buy": 0.49, "sell": 0.51, "updated_at": "2026-01-10T10:00:05Z"})
+    );
+    let token_ids: Value =
+        serde_json::from_str(row["markets"][0]["token_ids"].as_str().unwrap()).unwrap();
+    assert_eq!(token_ids, json!([token_id(2, 0), token_id(2, 1)]));
+    assert_eq!(list["interval_counts"], json!({"5M": 1, "15M": 0, "1H": 0, "4H": 0, "daily": 0}));
+    assert_eq!(list["available_intervals"], json!(["5M"]));
+    assert_eq!((&list["asset_counts"], &list["crypto_prices"]), (&json!({"COIN": 1}), &json!({})));
+
+    let rows =
+        |query: &str| shared().get(format!("/v1/markets/updown{query}")).ok(200)["markets"].clone();
+    for (query, expected) in
+        [("?asset=coin", 1), ("?asset=BTC", 0), ("?interval=5m", 1), ("?interval=daily", 0)]
+    {
+        assert_eq!(rows(query).as_array().unwrap().len(), expected, "{query}");
+    }
+    assert_eq!(shared().get("/markets/updown").ok(200)["markets"], list["markets"]);
+    let invalid = shared().get("/v1/markets/updown?interval=7M&limit=0");
+    check_invalid(&invalid, &["query.interval: enum", "query.limit: greater_than_equal"]);
+    for (query, asset, intervals) in [
+        ("", Value::Null, json!(["5M"])),
+        ("?asset=coin", json!("coin"), json!(["5M"])),
+        ("?asset=BTC", json!("BTC"), json!([])),
+    ] {
+        let shown = shared().get(format!("/v1/markets/updown/intervals{query}")).ok(200);
+        assert_eq!((&shown["asset"], &shown["available_intervals"]), (&asset, &intervals));
     }
 }
 

@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 pub(crate) const PLAIN: &str = "0x0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a";
 /// Two million shares at 0.001, and a bid of 500 at 0.0005.
 pub(crate) const DEEP: &str = "0x0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b";
-/// A fee of 0.05 with exponent 1, on the same book as [`PLAIN`].
+/// A fee of 0.05 with exponent 1, on the same book as [`PLAIN`], and a coin that goes up or down.
 pub(crate) const WITH_FEE: &str =
     "0x0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c";
+pub(crate) const WITH_FEE_SLUG: &str = "coin-updown-5m-1769903700";
 pub(crate) const PAUSED: &str =
     "0x0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d0d";
 pub(crate) const RESOLVED: &str =
@@ -74,15 +75,17 @@ pub(crate) fn write(folder: &Path) {
 }
 
 fn market(place: usize, id: &str) -> Value {
-    let labels = if id == WITH_FEE { ["Up", "Down"] } else { ["Yes", "No"] };
+    let is_coin = id == WITH_FEE;
+    let labels = if is_coin { ["Up", "Down"] } else { ["Yes", "No"] };
+    let slug = if is_coin { WITH_FEE_SLUG.to_owned() } else { format!("invented-market-{place}") };
     let is_closed = id == RESOLVED;
     let prices = if is_closed { ["1", "0"] } else { ["0.5", "0.5"] };
     let mut market = json!({
         "id": format!("{}", 9_000 + place),
         "conditionId": id,
-        "slug": format!("invented-market-{place}"),
+        "slug": slug,
         "question": format!("Does invented thing {place} happen?"),
-        "category": if id == WITH_FEE { "Coins" } else { "Weather" },
+        "category": if is_coin { "Coins" } else { "Weather" },
         "outcomes": json!(labels).to_string(),
         "outcomePrices": json!(prices).to_string(),
         "clobTokenIds": json!([token_id(place, 0), token_id(place, 1)]).to_string(),

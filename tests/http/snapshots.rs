@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use paperbourse_test_support::{Request, Response};
 use serde_json::{Value, json};
 
-use super::recording::{BOOKLESS, PAUSED, PLAIN, WITH_FEE, buy, limit, sell, token_id};
+use super::recording::{
+    BOOKLESS, PAUSED, PLAIN, WITH_FEE, WITH_FEE_SLUG, buy, limit, sell, token_id,
+};
 use super::server::{Server, shared};
 
 /// The fields that differ from run to run.
@@ -174,8 +176,9 @@ fn markets() {
     transcript.note("GET /v1/markets", &server.get("/v1/markets?limit=2&offset=4"));
     transcript.note("GET /v1/markets/{id}", &server.get(format!("/v1/markets/{WITH_FEE}")));
     transcript.note("GET /v1/markets/{id}/book", &server.get(format!("/v1/markets/{PLAIN}/book")));
-    let by_slug = server.get("/v1/markets/by-slug/invented-market-2");
+    let by_slug = server.get(format!("/v1/markets/by-slug/{WITH_FEE_SLUG}"));
     transcript.note("GET /v1/markets/by-slug/{slug}", &by_slug);
+    transcript.note("GET /v1/markets/updown", &server.get("/v1/markets/updown?asset=COIN"));
     let by_token = server.get(format!("/v1/markets-by-token/{}", token_id(2, 1)));
     transcript.note("GET /v1/markets-by-token/{id}", &by_token);
     let fee_rate = server.get(format!("/v1/fee-rate?token_id={}", token_id(2, 1)));
