@@ -8,6 +8,7 @@ mod accounts;
 #[cfg(test)]
 mod clocks;
 mod comments;
+mod events;
 mod executions;
 mod keys;
 mod markets;
@@ -18,6 +19,7 @@ mod updown;
 
 pub use access::{Admission, Caller, Denied, Makes, SocketCaller, TokenCaller, Wallet};
 pub use accounts::{Balance, MarkedPosition, Portfolio, PositionStatus};
+pub use events::{EventFilter, EventMarkets, EventPage};
 pub use keys::{KeyListing, NewKey, NewKeyRequest};
 pub use markets::{
     MarketFilter, MarketOrder, MarketPage, MarketValue, OutcomeSnapshot, Stage, is_hot,

@@ -8,6 +8,7 @@ pub mod account;
 pub mod batch;
 pub mod books;
 pub mod comments;
+pub mod events;
 pub mod health;
 pub mod heartbeats;
 pub mod keys;
@@ -31,7 +32,7 @@ use socket::Stream;
 
 /// The table, searched from the top. A path without a parameter stands before those that would take
 /// its last segment for one, and the trade, the most frequent operation, stands first.
-pub static OPERATIONS: [Operation; 46] = [
+pub static OPERATIONS: [Operation; 47] = [
     Operation::post("/trade", KeyOrToken(Some(Trade)), Run::Trade)
         .makes_account()
         .errors(&[
@@ -208,6 +209,17 @@ pub static OPERATIONS: [Operation; 46] = [
         .query(&["outcome", "depth"])
         .errors(&["MARKET_NOT_FOUND", "OUTCOME_NOT_FOUND", "BOOK_UNAVAILABLE"])
         .summary("get the book of an outcome by its label, best level last"),
+    Operation::get("/v1/events", Public, Now(events::list))
+        .query(&[
+            "limit",
+            "offset",
+            "markets_per_event",
+            "search",
+            "category",
+            "include_sports",
+            "hot_only",
+        ])
+        .summary("list the events with an open market, and their markets"),
     Operation::get("/v1/book", Public, Now(books::get_by_token))
         .query(&["token_id", "depth"])
         .errors(&["TOKEN_NOT_FOUND", "BOOK_UNAVAILABLE"])

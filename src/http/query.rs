@@ -41,7 +41,8 @@ impl<'a> Query<'a> {
         pairs.filter(|(field, _)| field == name).last().map(|(_, value)| value)
     }
 
-    fn note(
+    /// Notes an error of a parameter.
+    pub(super) fn note(
         &mut self,
         name: &'static str,
         kind: &'static str,

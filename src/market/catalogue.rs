@@ -33,8 +33,8 @@ pub struct MarketInfo {
     pub category: Option<Box<str>>,
     /// The URL of its picture.
     pub image_url: Option<Box<str>>,
-    /// The title of the event that it belongs to.
-    pub event_title: Option<Box<str>>,
+    /// The event that it belongs to.
+    pub event: Option<Event>,
     /// The outcomes, in the venue's order.
     pub outcomes: Vec<Outcome>,
     /// Its stage in the life cycle.
@@ -74,7 +74,7 @@ impl MarketInfo {
             question: None,
             category: None,
             image_url: None,
-            event_title: None,
+            event: None,
             outcomes: outcomes.into_iter().collect(),
             status: MarketStatus::Open,
             fees: Fees::Free,
@@ -126,9 +126,13 @@ impl MarketInfo {
             ("question", &self.question),
             ("category", &self.category),
             ("picture address", &self.image_url),
-            ("event title", &self.event_title),
         ] {
             check(field, text.as_deref().unwrap_or_default(), SHOWN_TEXT_BYTES_MAX)?;
+        }
+        if let Some(Event { id, slug, title }) = &self.event {
+            check("event id", id, ID_BYTES_MAX)?;
+            check("event slug", slug.as_deref().unwrap_or_default(), SHOWN_TEXT_BYTES_MAX)?;
+            check("event title", title.as_deref().unwrap_or_default(), SHOWN_TEXT_BYTES_MAX)?;
         }
         Ok(())
     }
@@ -236,6 +240,17 @@ pub(super) fn outcome_called(outcomes: &[Outcome], label: &str) -> Option<Outcom
 fn same_label(left: &str, right: &str) -> bool {
     left.eq_ignore_ascii_case(right)
         || !(left.is_ascii() && right.is_ascii()) && left.to_lowercase() == right.to_lowercase()
+}
+
+/// What a venue groups markets by: one question, often with a market for each answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// The venue's id of it.
+    pub id: Box<str>,
+    /// The human-readable part of its URL, if any.
+    pub slug: Option<Box<str>>,
+    /// What it is about.
+    pub title: Option<Box<str>>,
 }
 
 /// A possible outcome, and the token that pays if it happens.

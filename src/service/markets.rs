@@ -80,17 +80,19 @@ pub fn is_hot(info: &MarketInfo) -> bool {
     info.volume_total.is_some_and(|volume| volume > HOT_VOLUME)
 }
 
+/// Whether a text contains a part, ignoring case.
+pub(super) fn contains(text: Option<&str>, part: &str) -> bool {
+    text.is_some_and(|text| text.to_lowercase().contains(&part.to_lowercase()))
+}
+
 impl MarketFilter<'_> {
     fn matches(&self, info: &MarketInfo) -> bool {
-        let contains = |text: &Option<Box<str>>, part: &str| {
-            text.as_deref().is_some_and(|text| text.to_lowercase().contains(&part.to_lowercase()))
-        };
         self.stages.iter().all(|stage| stage.matches(info.status))
             && (!self.hot_only || is_hot(info))
-            && self
-                .text
-                .is_none_or(|text| contains(&info.question, text) || contains(&info.slug, text))
-            && self.category.is_none_or(|category| contains(&info.category, category))
+            && self.text.is_none_or(|text| {
+                contains(info.question.as_deref(), text) || contains(info.slug.as_deref(), text)
+            })
+            && self.category.is_none_or(|category| contains(info.category.as_deref(), category))
     }
 }
 

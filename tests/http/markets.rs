@@ -15,6 +15,10 @@ fn ids(rows: &Value) -> Vec<&str> {
     rows.as_array().unwrap().iter().map(|row| row["condition_id"].as_str().unwrap()).collect()
 }
 
+fn list_of_markets(query: &str) -> Value {
+    shared().get(format!("/v1/markets{query}")).ok(200)
+}
+
 fn levels(book: &Value, side: &str) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let levels = book[side].as_array().unwrap();
@@ -69,7 +73,7 @@ fn a_row_describes_the_market_and_its_fee() {
 
 #[test]
 fn a_list_is_a_page_and_filtered() {
-    let list = |query: &str| shared().get(format!("/v1/markets{query}")).ok(200);
+    let list = list_of_markets;
     let all = list("?limit=200");
     assert_eq!(ids(&all).len(), MARKETS);
     // By volume, then in the venue's order.
@@ -173,6 +177,50 @@ fn a_market_is_found_by_its_slug() {
         let unknown = shared().get(format!("/v1/markets/by-slug/{slug}"));
         check_error(&unknown, 404, "MARKET_NOT_FOUND");
     }
+}
+
+#[test]
+fn events_have_their_markets() {
+    let list = |query: &str| shared().get(format!("/v1/events{query}")).ok(200);
+    let all = list("?limit=200");
+    check_fields(
+        &all,
+        &[("events", List), ("total", Integer), ("limit", Integer), ("offset", Integer)],
+    );
+    let first = &all["events"][0];
+    check_fields(
+        first,
+        &[
+            ("id", Text),
+            ("slug", Text),
+            ("title", Text),
+            ("image", Null),
+            ("category", Text),
+            ("end_date", Time),
+            ("is_hot", Flag),
+            ("market_count", Integer),
+            ("markets", List),
+        ],
+    );
+    assert_eq!((&first["id"], &first["title"]), (&json!("55"), &json!("First things")));
+    assert_eq!(ids(&first["markets"]), [DEEP, PLAIN]);
+    assert_eq!(first["markets"][1], list_of_markets("?limit=1&offset=1")[0]);
+    // The resolved market is no event of its own, and two markets share one.
+    assert_eq!(all["total"], MARKETS - 2);
+    assert_eq!(all["events"].as_array().unwrap().len(), MARKETS - 2);
+    let second = &all["events"][1];
+    assert_eq!((&second["id"], &second["slug"]), (&json!(WITH_FEE), &json!(WITH_FEE_SLUG)));
+
+    let page = list("?limit=1&offset=1");
+    assert_eq!((&page["events"][0], &page["total"]), (second, &all["total"]));
+    let cut = list("?limit=1&markets_per_event=1");
+    assert_eq!(ids(&cut["events"][0]["markets"]), [DEEP]);
+    assert_eq!(cut["events"][0]["market_count"], 2);
+    for (query, total) in [("?search=first+THINGS", 1), ("?category=coins", 1), ("?hot_only=1", 1)]
+    {
+        assert_eq!(list(query)["total"], total, "{query}");
+    }
+    check_invalid(&shared().get("/v1/events?offset=-1"), &["query.offset: greater_than_equal"]);
 }
 
 #[test]

@@ -102,6 +102,9 @@ fn market(place: usize, id: &str) -> Value {
         "volumeNum": if id == DEEP { 9_000.5 } else { 1_000.25 },
         "volume24hr": 10.25,
     });
+    if [PLAIN, DEEP].contains(&id) {
+        market["events"] = json!([{"id": "55", "slug": "first-things", "title": "First things"}]);
+    }
     if is_closed {
         market["umaResolutionStatus"] = json!("resolved");
     }

@@ -178,6 +178,7 @@ fn markets() {
     transcript.note("GET /v1/markets/{id}/book", &server.get(format!("/v1/markets/{PLAIN}/book")));
     let by_slug = server.get(format!("/v1/markets/by-slug/{WITH_FEE_SLUG}"));
     transcript.note("GET /v1/markets/by-slug/{slug}", &by_slug);
+    transcript.note("GET /v1/events", &server.get("/v1/events?limit=1"));
     transcript.note("GET /v1/markets/updown", &server.get("/v1/markets/updown?asset=COIN"));
     let by_token = server.get(format!("/v1/markets-by-token/{}", token_id(2, 1)));
     transcript.note("GET /v1/markets-by-token/{id}", &by_token);

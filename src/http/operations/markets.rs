@@ -21,7 +21,7 @@ use crate::service::{MarketFilter, MarketOrder, MarketPage, MarketValue, Page, S
 /// The most rows in a list.
 const ROWS_MAX: usize = 200;
 /// The most characters of a search text.
-const SEARCH_CHARACTERS_MAX: usize = 120;
+pub(super) const SEARCH_CHARACTERS_MAX: usize = 120;
 
 /// The values that a list can be sorted by, also as the venue's own API names them.
 const SORTS: [(&str, MarketValue); 8] = [
@@ -131,7 +131,7 @@ fn write_rows(out: &mut Vec<u8>, markets: &[MarketSnapshot]) {
     });
 }
 
-fn write_market_row(out: &mut Vec<u8>, info: &MarketInfo, prices: &MarketPrices) {
+pub(super) fn write_market_row(out: &mut Vec<u8>, info: &MarketInfo, prices: &MarketPrices) {
     let mut row = JsonObject::new(out);
     write_summary(&mut row, info, prices);
     row.end();
@@ -141,8 +141,9 @@ fn write_market_row(out: &mut Vec<u8>, info: &MarketInfo, prices: &MarketPrices)
 fn write_market(out: &mut Vec<u8>, info: &MarketInfo, prices: &MarketPrices) {
     let mut body = JsonObject::new(out);
     write_summary(&mut body, info, prices);
-    body.null("event_group_id");
-    body.text_or_null("event_title", info.event_title.as_deref());
+    body.text_or_null("event_group_id", info.event.as_ref().map(|event| &*event.id));
+    let title = info.event.as_ref().and_then(|event| event.title.as_deref());
+    body.text_or_null("event_title", title);
     body.time_or_null("end_date", info.end_date);
     let is_winner = |index: usize| info.payouts.get(index) == Some(&Price::ONE);
     let winner = (0..info.outcomes.len()).find(|&index| is_winner(index));
@@ -208,7 +209,7 @@ mod tests {
     use crate::http::query::tests::query;
     use crate::ids::Timestamp;
     use crate::market::Market;
-    use crate::market::catalogue::MarketStatus;
+    use crate::market::catalogue::{Event, MarketStatus};
 
     fn prices(info: &MarketInfo) -> MarketPrices {
         MarketPrices::of(&Market::new(info.clone()).snapshot())
@@ -229,7 +230,7 @@ mod tests {
         let market = MarketInfo {
             slug: Some("will-it".into()),
             question: Some("Will \"it\"?".into()),
-            event_title: Some("It".into()),
+            event: Some(Event { id: "7".into(), slug: None, title: Some("It".into()) }),
             status: MarketStatus::Resolved,
             end_date: Some(Timestamp::from_seconds(1_800_000_000)),
             volume_24h: Some(Usd::from_micros(1_500_000)),

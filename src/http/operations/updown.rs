@@ -113,7 +113,7 @@ fn write_row(out: &mut Vec<u8>, updown: &UpDown, market: &MarketSnapshot) {
     let (info, prices) = (market.info(), MarketPrices::of(market));
     let (date, hours) = info.question.as_deref().map(shown_window).unwrap_or_default();
     let mut row = JsonObject::new(out);
-    row.null("event_id");
+    row.text_or_null("event_id", info.event.as_ref().map(|event| &*event.id));
     row.text("condition_id", &info.condition_id);
     row.text_or_null("slug", info.slug.as_deref());
     row.text_or_null("title", info.question.as_deref());

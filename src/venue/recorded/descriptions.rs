@@ -139,13 +139,13 @@ fn fill_texts(info: &mut MarketInfo, other: &MarketInfo) {
         (&mut info.question, &other.question),
         (&mut info.category, &other.category),
         (&mut info.image_url, &other.image_url),
-        (&mut info.event_title, &other.event_title),
     ];
     for (text, other) in pairs {
         if text.is_none() {
             text.clone_from(other);
         }
     }
+    info.event = info.event.take().or_else(|| other.event.clone());
     info.end_date = info.end_date.or(other.end_date);
     info.volume_24h = info.volume_24h.or(other.volume_24h);
     info.volume_total = info.volume_total.or(other.volume_total);

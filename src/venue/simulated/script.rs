@@ -5,7 +5,9 @@
 
 use super::names;
 use crate::ids::Timestamp;
-use crate::market::catalogue::{FeeCurve, FeeExponent, Fees, MarketInfo, MarketStatus, Outcome};
+use crate::market::catalogue::{
+    Event, FeeCurve, FeeExponent, Fees, MarketInfo, MarketStatus, Outcome,
+};
 use crate::money::{FeeRate, MICROS_PER_UNIT, Price, Usd};
 
 /// Everything about a market that is fixed before its tape starts.
@@ -15,8 +17,8 @@ pub(super) struct Script {
     pub(super) slug: &'static str,
     pub(super) question: &'static str,
     pub(super) category: &'static str,
-    /// The event of the market, if any. Exactly one market of an event wins.
-    pub(super) event: Option<&'static str>,
+    /// The slug and the title of the market's event, if any. Exactly one market of an event wins.
+    pub(super) event: Option<(&'static str, &'static str)>,
     pub(super) labels: [&'static str; 2],
     pub(super) fees: Fees,
     pub(super) tick: Price,
@@ -69,7 +71,11 @@ impl Script {
             slug: Some(self.slug.into()),
             question: Some(self.question.into()),
             category: Some(self.category.into()),
-            event_title: self.event.map(Into::into),
+            event: self.event.map(|(slug, title)| Event {
+                id: slug.into(),
+                slug: Some(slug.into()),
+                title: Some(title.into()),
+            }),
             status: match self.life {
                 Life::Paused => MarketStatus::Paused,
                 Life::Open | Life::Closes { .. } | Life::Resolves { .. } => MarketStatus::Open,
@@ -121,7 +127,7 @@ const BINARY: Script = Script {
 /// A club in a cup, which exactly one club wins.
 const CUP: Script = Script {
     category: "Sports",
-    event: Some("Lantern Cup winner"),
+    event: Some(("lantern-cup", "Lantern Cup winner")),
     fees: SPORTS_FEES,
     fair_range_micros: 50_000,
     spread_ticks_max: 2,
@@ -132,7 +138,7 @@ const CUP: Script = Script {
 
 /// A month of an event, with a tick of 0.001.
 const SNOW: Script = Script {
-    event: Some("First snow on Mount Corrin"),
+    event: Some(("mount-corrin-snow", "First snow on Mount Corrin")),
     tick: Price::from_micros(1_000),
     drift_micros_max: 900,
     spread_ticks_max: 6,
@@ -238,7 +244,7 @@ pub(super) static SCRIPTS: [Script; 22] = [
         ..BINARY
     },
     Script {
-        slug: "amber-coin-five-minutes",
+        slug: "amber-updown-5m",
         question: "Amber Coin up or down in five minutes?",
         fair_range_micros: 450_000,
         volume_usd: 42_000,
@@ -246,7 +252,7 @@ pub(super) static SCRIPTS: [Script; 22] = [
         ..COIN
     },
     Script {
-        slug: "tern-coin-session",
+        slug: "tern-updown-daily",
         question: "Tern Coin up or down at the end of the session?",
         volume_usd: 275_000,
         ..COIN

@@ -14,7 +14,7 @@ use super::{
     outcomes, payouts_of, scalar, shown, taker_delay_ms, time,
 };
 use crate::ids::Timestamp;
-use crate::market::catalogue::{Fees, MarketInfo, MarketStatus};
+use crate::market::catalogue::{Event, Fees, ID_BYTES_MAX, MarketInfo, MarketStatus};
 use crate::money::{FeeRate, Price, Rounding, Usd};
 use crate::venue::polymarket::resolution::Stage;
 
@@ -89,6 +89,10 @@ struct MarketObject<'a> {
 #[derive(Deserialize)]
 struct EventStub<'a> {
     #[serde(borrow)]
+    id: Raw<'a>,
+    #[serde(borrow)]
+    slug: Raw<'a>,
+    #[serde(borrow)]
     title: Raw<'a>,
     #[serde(borrow)]
     category: Raw<'a>,
@@ -96,6 +100,10 @@ struct EventStub<'a> {
 
 #[derive(Deserialize)]
 struct EventObject<'a> {
+    #[serde(borrow)]
+    id: Raw<'a>,
+    #[serde(borrow)]
+    slug: Raw<'a>,
     #[serde(borrow)]
     title: Raw<'a>,
     #[serde(borrow)]
@@ -178,7 +186,7 @@ pub fn market(text: &str) -> Result<Description, WireError> {
     info.category =
         shown(object.category).or_else(|| shown(event.as_ref().and_then(|event| event.category)));
     info.image_url = shown(object.image).or_else(|| shown(object.icon));
-    info.event_title = shown(event.and_then(|event| event.title));
+    info.event = event.and_then(|event| event_of(event.id, event.slug, event.title));
     info.end_date = shown(object.end_date).and_then(|text| time(&text));
     info.books_cleared_at = object.books_cleared_at()?;
     let taker_delay_ms = object.taker_delay_ms()?;
@@ -235,17 +243,23 @@ impl<'a> MarketObject<'a> {
 /// Parses an event with its markets. An unreadable market does not affect the others.
 pub fn event(text: &str) -> Result<Vec<Result<Description, WireError>>, WireError> {
     let event: EventObject<'_> = object(text)?;
-    let title = shown(event.title);
+    let named = event_of(event.id, event.slug, event.title);
     let first_tag = first::<TagObject<'_>>(event.tags);
     let category = shown(event.category).or_else(|| shown(first_tag.and_then(|tag| tag.label)));
     let markets = event.markets.into_iter().map(|text| {
         let mut description = market(text.get())?;
         let info = &mut description.info;
-        info.event_title = info.event_title.take().or_else(|| title.clone());
+        info.event = info.event.take().or_else(|| named.clone());
         info.category = info.category.take().or_else(|| category.clone());
         Ok(description)
     });
     Ok(markets.collect())
+}
+
+/// The event with this id. It is only displayed, so a malformed or missing id means none.
+fn event_of(id: Raw<'_>, slug: Raw<'_>, title: Raw<'_>) -> Option<Event> {
+    let id = shown(id).filter(|id| id.len() <= ID_BYTES_MAX)?;
+    Some(Event { id, slug: shown(slug), title: shown(title) })
 }
 
 /// Parses the ids of the series to which a market's events belong, as far as stated.

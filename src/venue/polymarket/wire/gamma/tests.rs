@@ -74,8 +74,17 @@ fn no_text_exceeds_its_limit() {
             let texts = [info.question, info.slug, info.category, info.image_url];
             assert_eq!(texts.iter().any(Option::is_some), is_shown, "{name} of {bytes} bytes");
         }
-        let info = parse(&format!(r#""events":[{{"title":"{}"}}]"#, long(bytes))).unwrap().info;
-        assert_eq!(info.event_title.is_some(), is_shown, "a title of {bytes} bytes");
+        let info = parse(&format!(r#""events":[{{"id":7,"title":"{}"}}]"#, long(bytes)));
+        let event = info.unwrap().info.event.unwrap();
+        assert_eq!(
+            (&*event.id, event.title.is_some()),
+            ("7", is_shown),
+            "a title of {bytes} bytes"
+        );
+    }
+    for (id, is_known) in [(long(1), true), (long(80), true), (long(81), false), (long(0), false)] {
+        let info = parse(&format!(r#""events":[{{"id":"{id}","title":"A"}}]"#)).unwrap().info;
+        assert_eq!(info.event.is_some(), is_known, "an id of {} bytes", id.len());
     }
 }
 
