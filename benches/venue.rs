@@ -19,7 +19,7 @@ use std::time::Duration;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use paperbourse::ids::Timestamp;
 use paperbourse::market::Markets;
-use paperbourse::venue::feed::verify::HashedBook;
+use paperbourse::venue::feed::verify::{HashedBook, Verifier as _};
 use paperbourse::venue::feed::{Feed, FeedCounts, MismatchPolicy};
 use paperbourse::venue::follow::timing::Timing;
 use paperbourse::venue::polymarket::hash::BookHasher;
@@ -228,9 +228,9 @@ fn verification(criterion: &mut Criterion) {
         };
         let last_trade_price = book.last_trade_price.and_then(clob::LastTradePrice::price);
         let mut hasher = BookHasher::default();
-        assert!(hasher.matching(hashed, &hash, [last_trade_price]).is_some());
+        assert!(hasher.matching(hashed, &hash, &[last_trade_price]).is_some());
         group.bench_function(format!("{levels_per_side}+{levels_per_side} levels"), |bencher| {
-            bencher.iter(|| hasher.matching(black_box(hashed), &hash, [last_trade_price]));
+            bencher.iter(|| hasher.matching(black_box(hashed), &hash, &[last_trade_price]));
         });
     }
     group.finish();

@@ -10,7 +10,7 @@ mod decimal;
 
 pub use decimal::{
     DECIMAL_TEXT_BYTES_MAX, DecimalError, MICROS_TEXT_BYTES_MAX, Rounding, micros_from_text,
-    put_micros, write_micros,
+    put_micros, write_micros, write_micros_to_thousandths,
 };
 
 use std::fmt;

@@ -15,7 +15,7 @@ use paperbourse::market::Markets;
 use paperbourse::market::book::Side;
 use paperbourse::market::catalogue::{Fees, MarketInfo, MarketStatus, Outcome};
 use paperbourse::money::Price;
-use paperbourse::venue::feed::verify::HashedBook;
+use paperbourse::venue::feed::verify::{HashedBook, Verifier as _};
 use paperbourse::venue::feed::{Feed, FeedCounts, MismatchPolicy};
 use paperbourse::venue::polymarket::hash::BookHasher;
 use paperbourse::venue::polymarket::resolution::{
@@ -174,7 +174,7 @@ fn the_books_of_february_are_reproduced() {
             neg_risk: false,
         };
         let hash = book.hash.unwrap();
-        verified += usize::from(hasher.matching(hashed, hash, [last_trade_price]).is_some());
+        verified += usize::from(hasher.matching(hashed, hash, &[last_trade_price]).is_some());
     }
     assert_eq!(verified, 10);
 }

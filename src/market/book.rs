@@ -59,6 +59,16 @@ pub struct LastTrade {
     pub at: Timestamp,
 }
 
+/// A venue's hash of a book.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BookHash {
+    /// As the venue writes it.
+    pub text: Box<str>,
+    /// The price of the last trade that it covers, which may be older than the newest; `None` if it
+    /// covers a book without trades.
+    pub last_trade_price: Option<Price>,
+}
+
 /// The book of one outcome as readers see it: complete, immutable and shared.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Book {
@@ -67,8 +77,8 @@ pub struct Book {
     pub sequence: u64,
     /// The venue's time of the newest change.
     pub updated_at: Timestamp,
-    /// The venue's hash of exactly this book, if reported or verified: 40 hexadecimal digits.
-    pub hash: Option<Box<str>>,
+    /// The venue's hash of exactly this book, if it reported one that was verified.
+    pub hash: Option<BookHash>,
     /// The newest trade.
     pub last_trade: Option<LastTrade>,
     /// The book may differ from what the venue shows now. Readers see the flag, and nothing fills

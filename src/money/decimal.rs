@@ -198,6 +198,18 @@ pub fn write_micros(out: &mut Vec<u8>, micros: i64) {
     out.extend_from_slice(&text[..end]);
 }
 
+/// Appends millionths as decimal text with at least three decimals: `0.420`, `0.4312`, `1.000`.
+pub fn write_micros_to_thousandths(out: &mut Vec<u8>, micros: i64) {
+    let start = out.len();
+    write_micros(out, micros);
+    let text = &out[start..];
+    let decimals = text.iter().position(|&byte| byte == b'.').map(|point| text.len() - point - 1);
+    if decimals.is_none() {
+        out.push(b'.');
+    }
+    out.extend((decimals.unwrap_or(0)..3).map(|_| b'0'));
+}
+
 /// Writes millionths as trimmed decimal text to the start of `text` and returns its length. The
 /// bytes after it are unspecified.
 pub fn put_micros(text: &mut [u8; MICROS_TEXT_BYTES_MAX], micros: i64) -> usize {

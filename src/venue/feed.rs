@@ -121,14 +121,22 @@ impl Feed {
             self.counts.markets_refused += u64::from(!is_accepted);
             is_accepted
         });
+        let hashed = |info: &MarketInfo| (info.tick, info.order_size_min, info.neg_risk);
+        let mut rehashed = Vec::new();
         for info in &infos {
-            let before = listing.by_condition(&info.condition_id).map(|market| market.info().tick);
-            if before.is_none_or(|tick| tick == info.tick) {
+            let Some(before) = listing.by_condition(&info.condition_id).map(|it| it.info()) else {
+                continue;
+            };
+            if hashed(&before) == hashed(info) {
                 continue;
             }
             for outcome in &info.outcomes {
                 if let Some(token) = self.tokens.get_mut(&outcome.token_id) {
-                    token.tick = Some(info.tick);
+                    if before.tick != info.tick {
+                        token.tick = Some(info.tick);
+                    }
+                    token.hash = None;
+                    rehashed.push(outcome.token_id.clone());
                 }
             }
         }
@@ -139,6 +147,11 @@ impl Feed {
         for market in listed.left {
             for outcome in &market.info().outcomes {
                 self.tokens.remove(&outcome.token_id);
+            }
+        }
+        for token_id in rehashed {
+            if let Some(token) = self.tokens.get_mut(&token_id) {
+                token.publish(&self.markets, &mut self.counts);
             }
         }
     }

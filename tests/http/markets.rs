@@ -323,11 +323,12 @@ fn a_book_has_the_best_level_last() {
             ("min_order_size", Decimal),
             ("tick_size", Decimal),
             ("neg_risk", Flag),
-            ("last_trade_price", Decimal),
+            ("last_trade_price", Text),
             ("mid", Decimal),
             ("spread", Decimal),
         ],
     );
+    assert_eq!(by_market["last_trade_price"], "0.490");
     assert_eq!(levels(&by_market, "bids"), [level("0.47", "200"), level("0.48", "100")]);
     assert_eq!(levels(&by_market, "asks"), [level("0.53", "1000"), level("0.5", "100")]);
     let by_token = shared().get(format!("/v1/book?token_id={}", token_id(0, 0))).ok(200);

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod answer;
+mod hashes;
 mod orders;
 mod script;
 

@@ -37,7 +37,8 @@ async fn books_are_fresh_and_follow_every_change() {
     connector
         .until("the trade", |it| {
             let ours = it.fresh(&followed).and_then(|book| book.hash.clone());
-            ours.as_deref() == venue.published(&followed).last().map(|book| &*book.hash)
+            ours.as_ref().map(|hash| &*hash.text)
+                == venue.published(&followed).last().map(|book| &*book.hash)
                 && it.fresh(&sister).is_some()
         })
         .await;

@@ -78,7 +78,7 @@ async fn until_current(what: &str, connector: &Connector, venue: &StandIn, token
 
 /// The venue's hash of our fresh book, if it was reported or verified.
 fn proven_hash(connector: &Connector, token: &str) -> Option<Box<str>> {
-    connector.fresh(token)?.hash.clone()
+    connector.fresh(token)?.hash.clone().map(|hash| hash.text)
 }
 
 #[tokio::test]

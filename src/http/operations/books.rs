@@ -13,7 +13,7 @@ use crate::http::reply::Reply;
 use crate::ids::OutcomeIndex;
 use crate::market::book::{Book, Ladder, Level};
 use crate::market::catalogue::MarketInfo;
-use crate::money::Price;
+use crate::money::write_micros_to_thousandths;
 use crate::service::OutcomeSnapshot;
 
 /// The largest `depth`; without one, all levels are shown.
@@ -90,16 +90,28 @@ fn write_ladder(out: &mut Vec<u8>, shown: ShownBook<'_>, ladder: &Ladder) {
     body.text("market", &info.condition_id);
     body.text("asset_id", token_id);
     // The venue's hash covers its own book, not the mirror.
-    body.text_or_null("hash", book.hash.as_deref().filter(|_| !mirror));
+    let hash = book.hash.as_ref().filter(|_| !mirror);
+    body.text_or_null("hash", hash.map(|hash| &*hash.text));
     body.text("timestamp", &book.updated_at.millis().to_string());
     write_list(body.value("bids"), best(ladder.bids(), depth), write_level);
     write_list(body.value("asks"), best(ladder.asks(), depth), write_level);
     body.decimal("min_order_size", info.order_size_min.micros());
     body.decimal("tick_size", info.tick.micros());
     body.flag("neg_risk", info.neg_risk);
-    let last = book.last_trade.map(|trade| trade.price);
-    let last = last.map(|price| if mirror { price.complement() } else { price });
-    body.decimal_or_null("last_trade_price", last.map(Price::micros));
+    let newest = book.last_trade.map(|trade| trade.price);
+    let newest = newest.map(|price| if mirror { price.complement() } else { price });
+    // Clients compute the hash from the answer, so it shows the trade that the hash covers.
+    match hash.map_or(newest, |hash| hash.last_trade_price) {
+        Some(price) => {
+            let text = body.value("last_trade_price");
+            text.push(b'"');
+            write_micros_to_thousandths(text, price.micros());
+            text.push(b'"');
+        }
+        None if hash.is_some() => body.text("last_trade_price", ""),
+        // Some clients cannot read the venue's empty text, so only a hash needs it.
+        None => body.null("last_trade_price"),
+    }
     let touch = ladder.best_bid().zip(ladder.best_ask());
     let touch = touch.map(|(bid, ask)| (bid.price.micros(), ask.price.micros()));
     // Exact: prices are multiples of a ten-thousandth.
@@ -130,8 +142,8 @@ mod tests {
     use crate::http::json::write::written;
     use crate::http::query::tests::query;
     use crate::ids::Timestamp;
-    use crate::market::book::LastTrade;
-    use crate::money::Shares;
+    use crate::market::book::{BookHash, LastTrade};
+    use crate::money::{Price, Shares};
 
     fn level(cents: i64, shares: i64) -> Level {
         Level {
@@ -151,13 +163,9 @@ mod tests {
         );
         let at = Timestamp::from_millis(1_784_578_686_071);
         let mut book = Book::new(ladder.unwrap(), at);
-        book.hash = Some("a1b2".into());
-        book.last_trade = Some(LastTrade {
-            price: Price::from_micros(500_000),
-            size: Shares::ZERO,
-            side: None,
-            at,
-        });
+        let price = Price::from_micros(500_000);
+        book.hash = Some(BookHash { text: "a1b2".into(), last_trade_price: None });
+        book.last_trade = Some(LastTrade { price, size: Shares::ZERO, side: None, at });
         book
     }
 
@@ -174,6 +182,27 @@ mod tests {
         insta::assert_snapshot!("own", written(|out| write_book(out, shown)));
         let mirror = ShownBook { outcome: OutcomeIndex(1), mirror: true, depth: None, ..shown };
         insta::assert_snapshot!("mirror", written(|out| write_book(out, mirror)));
+    }
+
+    #[test]
+    fn a_hash_comes_with_the_trade_that_it_covers() {
+        let (info, mut book) = (info(), book());
+        let price = |micros| Some(Price::from_micros(micros));
+        for (hashed, mirror, expected) in [
+            (Some(None), false, ""),
+            (Some(price(431_200)), false, "0.4312"),
+            (Some(price(400_000)), false, "0.400"),
+            (Some(price(400_000)), true, "0.500"),
+            (None, false, "0.500"),
+        ] {
+            book.hash =
+                hashed.map(|last_trade_price| BookHash { text: "a1".into(), last_trade_price });
+            let outcome = OutcomeIndex(0);
+            let shown = ShownBook { info: &info, outcome, book: &book, mirror, depth: None };
+            let text = written(|out| write_book(out, shown));
+            let expected = format!(r#""last_trade_price":"{expected}""#);
+            assert!(text.contains(&expected), "{hashed:?}: {text}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ids::OutcomeIndex;
-use crate::market::book::{Book, Level, Side};
+use crate::market::book::{Book, BookHash, Level, Side};
 use crate::market::catalogue::{MarketStatus, Outcome};
 use crate::venue::polymarket::hash::{BookHasher, HASH_TEXT_BYTES};
 
@@ -237,7 +237,8 @@ fn a_hash_is_compared_with_the_book() {
         assert_eq!(actual, expected);
         let book = published(&feed, 0).unwrap();
         assert!(!book.stale, "a recording is its own present");
-        assert_eq!(book.hash, (expected.1 == 0).then_some(hash));
+        let shown = BookHash { text: hash, last_trade_price: last_trade_micros.map(price) };
+        assert_eq!(book.hash, (expected.0 == 1).then_some(shown));
     }
 }
 
@@ -254,9 +255,14 @@ fn a_late_trade_explains_a_hash() {
     assert_eq!(findings[..], [("m-Yes".into(), Finding::Proven)]);
     assert_eq!((feed.counts().hashes_verified, feed.counts().hashes_mismatched), (2, 0));
     // If the trade arrives early, the next hash still covers the previous price.
-    feed.apply(hashed_book(7, left, None, hash_of(7, left, 10_000, Some(420_000))));
+    let text = hash_of(7, left, 10_000, Some(420_000));
+    feed.apply(hashed_book(7, left, None, text.clone()));
     assert_eq!((feed.counts().hashes_verified, feed.counts().hashes_mismatched), (3, 0));
-    assert!(!published(&feed, 0).unwrap().stale);
+    // A later trade leaves the hash with the trade that it covers.
+    feed.apply(at(8, trade("m-Yes", 410_000)));
+    let book = published(&feed, 0).unwrap();
+    assert_eq!((book.stale, book.last_trade.unwrap().price), (false, price(410_000)));
+    assert_eq!(book.hash, Some(BookHash { text, last_trade_price: Some(price(420_000)) }));
 }
 
 #[test]
@@ -443,6 +449,16 @@ fn the_next_hash_covers_a_new_tick() {
     feed.apply(at(2, VenueChange::Listed(vec![finer])));
     feed.apply(hashed_book(3, bid, None, hash_of(3, bid, 1_000, Some(420_000))));
     assert_eq!(feed.counts().hashes_verified, 1);
+    // What else a hash covers, readers take from the description.
+    feed.apply(at(4, VenueChange::Listed(vec![info("m")])));
+    assert_eq!(published(&feed, 0).unwrap().hash, None, "the tick is another one");
+    let mut event = hashed_book(5, bid, None, hash_of(5, bid, 1_000, Some(420_000)));
+    if let VenueChange::Book(book) = &mut event.change {
+        book.tick = Some(price(1_000));
+    }
+    feed.apply(event);
+    assert_eq!(feed.counts().hashes_verified, 2);
+    assert_eq!(published(&feed, 0).unwrap().hash, None, "the description will follow");
 }
 
 #[test]
@@ -487,6 +503,7 @@ fn a_book_does_not_take_an_impossible_timestamp() {
     let findings = feed.apply_as_of(book, at(14, add(0)).at);
     assert_eq!(findings[0].1, Finding::Proven);
     assert_eq!(feed.counts().hashes_verified, 1);
+    assert_eq!(published(&feed, 0).unwrap().hash, None, "readers see another timestamp");
 }
 
 /// Orders journal these texts, so their length is limited for every venue.

@@ -7,7 +7,7 @@ use super::counts::FeedCounts;
 use super::tracking::{Published, Tracking};
 use super::verify::{HashedBook, Verifier};
 use crate::ids::{OutcomeIndex, Timestamp};
-use crate::market::book::{Book, Ladder, LastTrade, Side};
+use crate::market::book::{Book, BookHash, Ladder, LastTrade, Side};
 use crate::market::{Market, Markets};
 use crate::money::Price;
 use crate::venue::event::Top;
@@ -24,7 +24,8 @@ pub(super) struct Token {
     pub(super) updated_at: Timestamp,
     /// The venue's own timestamp of the newest change, which its hash covers.
     pub(super) venue_time: Timestamp,
-    pub(super) hash: Option<Box<str>>,
+    /// The venue's hash of the levels, once verified.
+    pub(super) hash: Option<BookHash>,
     pub(super) last_trade: Option<LastTrade>,
     /// The price of the market's newest trade in either token; the hashes of both cover it.
     pub(super) market_trade_price: Option<Price>,
@@ -33,8 +34,8 @@ pub(super) struct Token {
     pub(super) tick: Option<Price>,
     /// Whether a hash has ever matched, which shows that everything that hashes cover is known.
     pub(super) has_matched: bool,
-    /// The newest hash, if it did not match: a trade may arrive after the book that it caused, and
-    /// explain the mismatch.
+    /// The text of the newest hash, if it did not match: a trade may arrive after the book that it
+    /// caused, and explain the mismatch.
     pub(super) unmatched_hash: Option<Box<str>>,
     pub(super) sequence: u64,
     pub(super) stale: bool,
@@ -93,10 +94,8 @@ impl Token {
         counts: &mut FeedCounts,
     ) -> Finding {
         self.unmatched_hash = None;
-        self.hash = hash;
-        let (Some(hash), Some(ladder)) = (&self.hash, &self.ladder) else {
-            return Finding::Unproven;
-        };
+        self.hash = None;
+        let (Some(text), Some(ladder)) = (hash, &self.ladder) else { return Finding::Unproven };
         let info = self.market.info();
         let book = HashedBook {
             market: &info.condition_id,
@@ -110,19 +109,20 @@ impl Token {
         let newest = self.market_trade_price;
         let candidates = [newest, self.previous_trade_price];
         let candidate_count = if self.previous_trade_price.is_some() { 2 } else { 1 };
-        let is_verified = verifier
+        let matching = verifier
             .as_mut()
-            .is_some_and(|verifier| verifier.verifies(book, hash, &candidates[..candidate_count]));
-        if is_verified {
+            .and_then(|verifier| verifier.matching(book, &text, &candidates[..candidate_count]));
+        if let Some(last_trade_price) = matching {
             counts.hashes_verified += 1;
             self.has_matched = true;
+            self.hash = Some(BookHash { text, last_trade_price });
             Finding::Proven
         } else if verifier.is_none() || (newest.is_none() && !self.has_matched) {
             counts.hashes_unchecked += 1;
             Finding::Unproven
         } else {
             counts.hashes_mismatched += 1;
-            self.unmatched_hash = self.hash.take();
+            self.unmatched_hash = Some(text);
             Finding::Contradicted
         }
     }
@@ -150,7 +150,11 @@ impl Token {
         let uncrossed = ladder.is_crossed().then(|| uncrossed(ladder, self.newest_side));
         let is_uncrossed = uncrossed.is_some();
         counts.crossed += u64::from(is_uncrossed);
-        let hash = if is_uncrossed { None } else { self.hash.clone() };
+        // The hash covers more than the levels. Readers get it if they see all of that.
+        let is_shown = !is_uncrossed
+            && self.updated_at.millis() == self.venue_time.millis()
+            && self.tick.is_none_or(|tick| tick == self.market.info().tick);
+        let hash = self.hash.as_ref().filter(|_| is_shown).cloned();
         let mut book = Book::new(uncrossed.unwrap_or_else(|| ladder.clone()), self.updated_at);
         book.sequence = self.sequence;
         book.hash = hash;

@@ -6,17 +6,17 @@ use crate::money::{Price, Shares};
 
 /// Checks a venue's hashes of books.
 pub trait Verifier: Send {
-    /// Whether the book has this hash with one of the candidates for the price of the newest trade;
-    /// `None` stands for a market without trades.
-    fn verifies(
+    /// The candidate for the price of the last trade with which the book has this hash, if any;
+    /// the candidate `None` stands for a market without trades.
+    fn matching(
         &mut self,
         book: HashedBook<'_>,
         hash: &str,
         last_trade_prices: &[Option<Price>],
-    ) -> bool;
+    ) -> Option<Option<Price>>;
 }
 
-/// Everything that a hash may cover, except the price of the newest trade.
+/// Everything that a hash may cover, except the price of the last trade.
 #[derive(Clone, Copy, Debug)]
 pub struct HashedBook<'a> {
     /// The condition id.

@@ -16,7 +16,9 @@ use std::io::Write;
 use aws_lc_rs::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
 
 use crate::market::book::Level;
-use crate::money::{MICROS_TEXT_BYTES_MAX, Price, put_micros, write_micros};
+use crate::money::{
+    MICROS_TEXT_BYTES_MAX, Price, put_micros, write_micros, write_micros_to_thousandths,
+};
 use crate::venue::feed::verify::{HashedBook, Verifier};
 
 /// The length of a hash in hexadecimal.
@@ -28,37 +30,25 @@ pub struct BookHasher {
     text: Vec<u8>,
 }
 
-impl BookHasher {
-    /// Finds the candidate for the last trade's price that yields the given hash; the candidate
-    /// `None` stands for a book that never traded. The text before that price is digested once.
-    pub fn matching(
+impl Verifier for BookHasher {
+    /// The text before the last trade's price is digested once.
+    fn matching(
         &mut self,
         book: HashedBook<'_>,
         hash: &str,
-        last_trade_prices: impl IntoIterator<Item = Option<Price>>,
+        last_trade_prices: &[Option<Price>],
     ) -> Option<Option<Price>> {
         self.text.clear();
         write_head(&mut self.text, book);
         let mut head = Context::new(&SHA1_FOR_LEGACY_USE_ONLY);
         head.update(&self.text);
-        last_trade_prices.into_iter().find(|&price| {
+        last_trade_prices.iter().copied().find(|&price| {
             self.text.clear();
             write_tail(&mut self.text, price);
             let mut digest = head.clone();
             digest.update(&self.text);
             is_hex_of(hash, digest.finish().as_ref())
         })
-    }
-}
-
-impl Verifier for BookHasher {
-    fn verifies(
-        &mut self,
-        book: HashedBook<'_>,
-        hash: &str,
-        last_trade_prices: &[Option<Price>],
-    ) -> bool {
-        self.matching(book, hash, last_trade_prices.iter().copied()).is_some()
     }
 }
 
@@ -120,18 +110,7 @@ fn put_number(text: &mut [u8], at: usize, micros: i64) -> usize {
 
 fn write_tail(out: &mut Vec<u8>, last_trade_price: Option<Price>) {
     if let Some(price) = last_trade_price {
-        let start = out.len();
-        write_micros(out, price.micros());
-        let decimal_count = out[start..].iter().rposition(|&byte| byte == b'.').map(|point| {
-            let text_length = out.len() - start;
-            text_length - point - 1
-        });
-        if decimal_count.is_none() {
-            out.push(b'.');
-        }
-        for _ in decimal_count.unwrap_or(0)..3 {
-            out.push(b'0');
-        }
+        write_micros_to_thousandths(out, price.micros());
     }
     out.extend_from_slice(br#""}"#);
 }
@@ -218,7 +197,7 @@ mod tests {
             (&traded[1..], vec![price(420_000)], None),
             ("", vec![None], None),
         ] {
-            assert_eq!(hasher.matching(book(&ladder), hash, candidates.clone()), expected);
+            assert_eq!(hasher.matching(book(&ladder), hash, &candidates), expected);
         }
     }
 }
