@@ -1,0 +1,124 @@
+//! The official Python SDK, unchanged, against the real server: every method of every client has a
+//! row in the tables beside this file, and so has every exception. A ledger of their own computes
+//! what the answers must be. `.ci/sdk` installs the SDK.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use paperbourse_test_support::process::{ServerProcess, command};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// The binary under test.
+const BINARY: &str = env!("CARGO_BIN_EXE_paperbourse");
+
+/// The number of accounts that the walk opens on the server whose books stand still.
+const ACCOUNTS: usize = 7;
+
+/// A server, and the folder that holds its data.
+struct Server {
+    process: ServerProcess,
+    data: TempDir,
+}
+
+impl Server {
+    fn start(flags: &[&str]) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        // Only keys of the free tier have a limit that the walk reaches.
+        let tiers = "free=3/300/2/5,pro=unlimited/unlimited/10/20";
+        let unlimited = ["--tier", tiers, "--address-limits", "off", "--key-rate", "unlimited"];
+        let flags = [&unlimited[..], &["--venue-delay", "off"], flags].concat();
+        Self { process: ServerProcess::start(BINARY, data.path(), &flags), data }
+    }
+
+    /// The address and access tokens of as many accounts, for the script.
+    fn described(&self, accounts: usize) -> Value {
+        let token = |number: usize| {
+            let subject = format!("walker-{number}");
+            let mut minting = command(BINARY);
+            minting.args(["token", "--tier", "pro", "--subject", &subject, "--data"]);
+            let minted = minting.arg(self.data.path()).output().unwrap();
+            String::from_utf8(minted.stdout).unwrap().trim_end().to_owned()
+        };
+        let tokens: Vec<String> = (0..accounts).map(token).collect();
+        json!({"url": format!("http://{}", self.process.address), "tokens": tokens})
+    }
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk")
+}
+
+/// A Python with the SDK: `PAPERBOURSE_SDK_PYTHON`, or what `.ci/sdk` installed; `None` if there is
+/// none, which fails in CI.
+fn python_with_sdk() -> Option<PathBuf> {
+    if let Some(python) = std::env::var_os("PAPERBOURSE_SDK_PYTHON") {
+        return Some(python.into());
+    }
+    let installed = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("sdk");
+    if installed.join("installed").exists() {
+        return Some(installed.join("bin/python"));
+    }
+    skip("the SDK is not installed (.ci/sdk does it), so none of its methods was called");
+    None
+}
+
+fn skip(reason: &str) {
+    assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "{reason}");
+    eprintln!("SKIPPED: {reason}");
+}
+
+/// Runs the script with these arguments and this input, and returns what it printed.
+#[track_caller]
+fn run(python: &Path, arguments: &[&str], input: &str) -> String {
+    let mut walk = Command::new(python)
+        .arg(folder().join("walk.py"))
+        .args(arguments)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env_remove("POLYSIM_API_KEY")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    walk.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let ended = walk.wait_with_output().unwrap();
+    let output = String::from_utf8(ended.stdout).unwrap();
+    assert!(ended.status.success(), "{output}\n{}", String::from_utf8_lossy(&ended.stderr));
+    output
+}
+
+#[test]
+fn every_method_does_what_its_row_says() {
+    let Some(python) = python_with_sdk() else { return };
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/venue");
+    let recorded = format!("recorded:{}", fixtures.display());
+    // The books stand still, so that the script can compute every fill from them.
+    let still = Server::start(&["--venue", "simulated:1", "--venue-speed", "0.000001"]);
+    let bookless = Server::start(&["--venue", &recorded]);
+    let full = Server::start(&["--venue", "simulated:1", "--memory-limit", "1"]);
+    let mut servers = json!({
+        "still": still.described(ACCOUNTS),
+        "bookless": bookless.described(1),
+        "full": full.described(1),
+    });
+    // The script bets on a market that closes after 40 s, and reads its payout after 60 s.
+    let moving = Server::start(&["--venue", "simulated:1", "--venue-speed", "3"]);
+    servers["moving"] = moving.described(1);
+    let output = run(&python, &[], &servers.to_string());
+    assert!(output.lines().count() > 250, "{output}");
+}
+
+#[test]
+fn the_readme_has_the_tables() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        return skip("no python3, so the tables of the README were not compared");
+    }
+    let readme = std::fs::read_to_string(folder().join("../../README.md")).unwrap();
+    for table in run(Path::new("python3"), &["--table"], "").split("\n\n") {
+        assert!(readme.contains(table), "README.md has to contain these rows:\n{table}");
+    }
+}
