@@ -45,6 +45,9 @@ impl Maker {
             last_trade_prices: [None; 2],
         };
         maker.quote(random);
+        // Somebody has sold before, so that each market shows a last trade from the start.
+        let bid = maker.resting(Side::Buy).last().expect("the maker quotes both sides").price;
+        maker.last_trade_prices = [Some(bid), Some(bid.complement())];
         maker
     }
 
