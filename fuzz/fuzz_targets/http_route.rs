@@ -11,8 +11,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
+use http_body_util::BodyExt;
 use hyper::{Method, Request, Response, StatusCode};
 use libfuzzer_sys::fuzz_target;
 use paperbourse::auth::identity::IdentitySource;
@@ -21,7 +20,7 @@ use paperbourse::auth::ws_token::WsTokens;
 use paperbourse::clock::Clock;
 use paperbourse::engine::Rules;
 use paperbourse::http::body::RequestBody;
-use paperbourse::http::connection::{Deadlines, serve_connection};
+use paperbourse::http::connection::{Deadlines, ReplyBody, serve_connection};
 use paperbourse::http::exchange::{ConnectionSlot, Exchange, Server, Worker};
 use paperbourse::http::handle::handle;
 use paperbourse::http::route::{RouteError, find};
@@ -154,14 +153,16 @@ impl World {
         answers
     }
 
-    async fn answer(&self, request: Request<RequestBody>) -> Response<Full<Bytes>> {
+    async fn answer(&self, request: Request<RequestBody>) -> Response<ReplyBody> {
         check_route(request.uri().path());
-        let mut response = handle(&self.worker, &self.slot, ADDRESS, request).await;
+        let response = handle(&self.worker, &self.slot, ADDRESS, request).await;
         assert_ne!(response.status(), StatusCode::INTERNAL_SERVER_ERROR, "{response:?}");
         assert!(response.headers().contains_key("x-request-id"));
         let is_json = |value: &[u8]| value.starts_with(b"application/json");
-        if response.headers().get("content-type").is_some_and(|value| is_json(value.as_bytes())) {
-            let body = response.body_mut().clone().collect().await.unwrap().to_bytes();
+        if response.headers().get("content-type").is_some_and(|value| is_json(value.as_bytes()))
+            && let ReplyBody::Whole(body) = response.body()
+        {
+            let body = body.clone().collect().await.unwrap().to_bytes();
             serde_json::from_slice::<serde::de::IgnoredAny>(&body).expect("its type is JSON");
         }
         response

@@ -9,10 +9,12 @@
 
 mod activity;
 mod limit;
+mod reply_body;
 mod timed;
 
 pub use activity::{Activity, Phase};
 pub use limit::{ConnectionGuard, ConnectionLimit, LEAVING_MAX, NoSlot, REFUSAL};
+pub use reply_body::{Endless, ReplyBody};
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -23,8 +25,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HeaderValue};
 use hyper::server::conn::http1;
@@ -35,6 +35,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::body::RequestBody;
 use activity::Watchdog;
+use reply_body::Sending;
 use timed::Timed;
 
 /// Size limit of a request's head, including the request line, in bytes. A larger one gets 431.
@@ -83,8 +84,8 @@ impl Default for Deadlines {
 /// How to end a connection early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// Finish what is in flight: an idle connection closes at once, and a pending request is
-    /// answered with `Connection: close`.
+    /// Finish what is in flight: an idle connection closes at once, a stream is cut off, and a
+    /// pending request is answered with `Connection: close`.
     Graceful,
     /// At once: another connection needs the slot.
     Abrupt,
@@ -111,7 +112,7 @@ pub enum ConnectionError {
 ///
 /// The handler may take as long as it wants, and may upgrade the connection; the deadlines do not
 /// apply after an upgrade.
-pub async fn serve_connection<Io, Handler, Answer>(
+pub async fn serve_connection<Io, Handler, Answer, Body>(
     io: Io,
     deadlines: Deadlines,
     handler: Handler,
@@ -120,7 +121,8 @@ pub async fn serve_connection<Io, Handler, Answer>(
 where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     Handler: Fn(Request<RequestBody>) -> Answer,
-    Answer: Future<Output = Response<Full<Bytes>>>,
+    Answer: Future<Output = Response<Body>>,
+    Body: Into<ReplyBody>,
 {
     let activity = Arc::new(Activity::default());
     let io = TokioIo::new(Timed::new(io, activity.clone()));
@@ -139,7 +141,7 @@ where
                 response.headers_mut().append(CONNECTION, HeaderValue::from_static("close"));
             }
             activity.enter(Phase::Responding);
-            Ok::<_, Infallible>(response)
+            Ok::<_, Infallible>(response.map(|body| Sending::begin(body.into(), activity)))
         }
     });
     let connection = http1::Builder::new()
@@ -173,8 +175,14 @@ where
             is_closing = true;
             connection.as_mut().graceful_shutdown();
         }
+        if is_closing && activity.is_streaming() {
+            return Poll::Ready(Ok(()));
+        }
         if let Poll::Ready(result) = connection.as_mut().poll(&mut Context::from_waker(&waker)) {
             return Poll::Ready(result.map_err(ConnectionError::Broken));
+        }
+        if activity.owes_more() {
+            context.waker().wake_by_ref();
         }
         watchdog.as_mut().poll(context).map(|phase| match phase {
             // The response is out, and the client had time to read it.

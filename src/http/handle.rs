@@ -8,14 +8,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
-use http_body_util::Full;
 use hyper::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Response, Version};
 
 use super::body::RequestBody;
 use super::call::{Answer, Call};
+use super::connection::ReplyBody;
 use super::error::ApiError;
 use super::exchange::{ConnectionSlot, Server, Worker};
 use super::operation::{Access, Operation, Run};
@@ -35,7 +34,7 @@ pub fn handle(
     slot: &Arc<ConnectionSlot>,
     peer: IpAddr,
     request: Request<RequestBody>,
-) -> impl Future<Output = Response<Full<Bytes>>> {
+) -> impl Future<Output = Response<ReplyBody>> {
     // Not an `async fn`, whose future would store the request as well as its parts.
     let (mut head, mut body) = request.into_parts();
     async move {

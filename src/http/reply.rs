@@ -12,6 +12,7 @@ use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, X_CONTENT_
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
+use super::connection::{Endless, ReplyBody};
 use crate::ids::Timestamp;
 use crate::service::{Admission, Moment};
 
@@ -46,12 +47,14 @@ pub struct Reply {
     pub body: Vec<u8>,
     /// Headers particular to this response; usually none.
     pub headers: HeaderMap,
+    /// What is sent instead of the body.
+    pub stream: Option<Box<dyn Endless>>,
 }
 
 impl Reply {
     /// A JSON answer.
     pub fn json(status: StatusCode, body: Vec<u8>) -> Self {
-        Self { status, body, headers: HeaderMap::new() }
+        Self { status, body, headers: HeaderMap::new(), stream: None }
     }
 
     /// A JSON answer, serialised by serde.
@@ -141,8 +144,8 @@ pub(super) fn response_of(
     request_id: RequestId,
     admitted: Option<(Admission, Moment)>,
     mut headers: HeaderMap,
-) -> Response<Full<Bytes>> {
-    let Reply { status, body: mut buffer, headers: own_headers } = reply;
+) -> Response<ReplyBody> {
+    let Reply { status, body: mut buffer, headers: own_headers, stream } = reply;
     headers.clear();
     headers.reserve(own_headers.len() + HEADERS_OF_ALL);
     if !buffer.is_empty() {
@@ -178,7 +181,8 @@ pub(super) fn response_of(
         }
     }
     body.truncate(body_bytes);
-    let mut response = Response::new(Full::new(body));
+    let body = stream.map_or_else(|| Full::new(body).into(), ReplyBody::Endless);
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     response

@@ -26,20 +26,29 @@ pub enum Phase {
     Handling,
     /// The response is being sent.
     Responding,
+    /// The response is a stream, and the client has taken all of it so far.
+    Streaming,
     /// The response is out, the connection is closing, and the client is still sending.
     Lingering,
 }
 
 impl Phase {
-    const ALL: [Self; 6] =
-        [Self::Idle, Self::Head, Self::Body, Self::Handling, Self::Responding, Self::Lingering];
+    const ALL: [Self; 7] = [
+        Self::Idle,
+        Self::Head,
+        Self::Body,
+        Self::Handling,
+        Self::Responding,
+        Self::Streaming,
+        Self::Lingering,
+    ];
 
     const fn deadline(self, deadlines: &Deadlines) -> Option<Duration> {
         match self {
             Self::Idle => Some(deadlines.idle),
             Self::Head => Some(deadlines.head),
             Self::Body => Some(deadlines.body),
-            Self::Handling => None,
+            Self::Handling | Self::Streaming => None,
             Self::Responding => Some(deadlines.write),
             Self::Lingering => Some(deadlines.linger),
         }
@@ -65,6 +74,12 @@ pub struct Activity {
     /// How many bodies have been waited for, and how many bytes of the newest have arrived.
     body_count: AtomicU32,
     body_bytes: AtomicU32,
+    /// Whether the response is a stream, the last one on the connection.
+    is_streaming: AtomicBool,
+    /// Whether a part of the stream has not been flushed.
+    has_unflushed: AtomicBool,
+    /// Whether hyper has asked for more of the stream meanwhile, and got none.
+    was_refused: AtomicBool,
     /// The connection's task, once it has been polled.
     task: Mutex<Option<Waker>>,
     /// Whether wakes are held back.
@@ -139,6 +154,43 @@ impl Activity {
     /// Whether the current request's body was dropped before its end.
     pub(super) fn has_unread_body(&self) -> bool {
         self.has_unread_body.load(Ordering::Relaxed)
+    }
+
+    /// Records that the response is a stream.
+    pub(super) fn begin_stream(&self) {
+        self.is_streaming.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the response is a stream.
+    pub(super) fn is_streaming(&self) -> bool {
+        self.is_streaming.load(Ordering::Relaxed)
+    }
+
+    /// Records that the next part of the stream is being sent.
+    pub(super) fn note_unflushed(&self) {
+        self.has_unflushed.store(true, Ordering::Relaxed);
+        self.enter(Phase::Responding);
+    }
+
+    /// Whether all of the stream so far has been flushed, so that more may be made. Remembers that
+    /// hyper has asked.
+    pub(super) fn wants_more(&self) -> bool {
+        let wants_more = !self.has_unflushed.load(Ordering::Relaxed);
+        self.was_refused.store(!wants_more, Ordering::Relaxed);
+        wants_more
+    }
+
+    /// Whether hyper was refused more of the stream before the flush, and has not asked since.
+    pub(super) fn owes_more(&self) -> bool {
+        self.was_refused.load(Ordering::Relaxed) && !self.has_unflushed.load(Ordering::Relaxed)
+    }
+
+    /// Records that the client has taken everything that was written.
+    pub(super) fn note_flushed(&self) {
+        if self.phase() == Phase::Responding {
+            self.has_unflushed.store(false, Ordering::Relaxed);
+            self.enter(if self.is_streaming() { Phase::Streaming } else { Phase::Idle });
+        }
     }
 
     /// Polls a body and forwards the wakes it causes, unless the poll completes the body.

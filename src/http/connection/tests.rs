@@ -2,6 +2,8 @@ use std::cell::{Cell, RefCell};
 use std::future::pending;
 use std::rc::Rc;
 
+use bytes::Bytes;
+use http_body_util::Full;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, LocalSet};

@@ -24,6 +24,8 @@ pub(super) struct Timed<Io> {
     activity: Arc<Activity>,
     is_shut_down: bool,
     is_at_end: bool,
+    /// Whether the client has sent something after the request whose response is a stream.
+    has_sent_more: bool,
     lingered_bytes: usize,
     /// hyper's own response with our headers added, and how many of its bytes are written.
     own_answer: Option<(Vec<u8>, usize)>,
@@ -59,6 +61,7 @@ impl<Io> Timed<Io> {
             activity,
             is_shut_down: false,
             is_at_end: false,
+            has_sent_more: false,
             lingered_bytes: 0,
             own_answer: None,
         }
@@ -82,7 +85,11 @@ impl<Io: AsyncRead + Unpin> AsyncRead for Timed<Io> {
             // The deadline of a head runs from its first byte; later bytes do not extend it.
             Phase::Idle => self.activity.enter(Phase::Head),
             Phase::Body => self.activity.note_body(buffer.filled().len() - before),
-            Phase::Head | Phase::Handling | Phase::Responding | Phase::Lingering => {}
+            Phase::Head
+            | Phase::Handling
+            | Phase::Responding
+            | Phase::Streaming
+            | Phase::Lingering => {}
         }
         Poll::Ready(Ok(()))
     }
@@ -94,6 +101,28 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Timed<Io> {
     fn note_written(&self, result: &io::Result<usize>) {
         if result.is_ok() && matches!(self.activity.phase(), Phase::Idle | Phase::Responding) {
             self.activity.enter(Phase::Responding);
+        }
+    }
+
+    /// Fails if the client of a stream has closed its side, which hyper does not look for. Without
+    /// this, a stream would live on until a write fails.
+    fn check_presence(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        if self.has_sent_more {
+            // The end may be behind what it sent, which nobody reads: no request follows a stream.
+            return Ok(());
+        }
+        let mut byte = [0_u8];
+        let mut buffer = ReadBuf::new(&mut byte);
+        match Pin::new(&mut self.io).poll_read(context, &mut buffer) {
+            Poll::Pending => Ok(()),
+            Poll::Ready(Ok(())) if buffer.filled().is_empty() => {
+                Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the client has left"))
+            }
+            Poll::Ready(Ok(())) => {
+                self.has_sent_more = true;
+                Ok(())
+            }
+            Poll::Ready(Err(error)) => Err(error),
         }
     }
 
@@ -175,8 +204,9 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Timed<Io> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.io).poll_flush(context))?;
-        if self.activity.phase() == Phase::Responding {
-            self.activity.enter(Phase::Idle);
+        self.activity.note_flushed();
+        if self.activity.phase() == Phase::Streaming {
+            self.check_presence(context)?;
         }
         Poll::Ready(Ok(()))
     }

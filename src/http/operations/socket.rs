@@ -87,7 +87,7 @@ pub(in crate::http) async fn open(
     };
     tokio::spawn(serving.run(upgrading, peer));
     let (head, _) = response.into_parts();
-    Ok(Reply { status: head.status, body: Vec::new(), headers: head.headers })
+    Ok(Reply { headers: head.headers, ..Reply::json(head.status, Vec::new()) })
 }
 
 /// Takes one of the account's socket slots, if its tier has one left.

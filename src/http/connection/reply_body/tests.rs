@@ -1,0 +1,243 @@
+use std::future::{pending, ready};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Waker;
+use std::time::Duration;
+
+use hyper::{Request, Response};
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::*;
+use crate::http::body::RequestBody;
+use crate::http::connection::{ConnectionError, Deadlines, Ending, Phase, serve_connection};
+
+const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+
+/// How many bytes the pipe to the client holds.
+const PIPE_BYTES: usize = 1_000;
+
+/// A source of numbers, which a test allows it to send.
+#[derive(Default)]
+struct Numbers {
+    allowed: AtomicU32,
+    sent: AtomicU32,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Numbers {
+    fn allow(&self, count: u32) {
+        self.allowed.fetch_add(count, Ordering::Relaxed);
+        if let Some(waker) = self.waker.lock().take() {
+            waker.wake();
+        }
+    }
+
+    fn sent(&self) -> u32 {
+        self.sent.load(Ordering::Relaxed)
+    }
+}
+
+/// Each number takes `bytes` bytes.
+struct Source {
+    numbers: Arc<Numbers>,
+    bytes: usize,
+}
+
+impl Endless for Source {
+    fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Bytes> {
+        let number = self.numbers.sent();
+        if number == self.numbers.allowed.load(Ordering::Relaxed) {
+            *self.numbers.waker.lock() = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        self.numbers.sent.fetch_add(1, Ordering::Relaxed);
+        Poll::Ready(format!("{number:.<width$}", width = self.bytes).into())
+    }
+}
+
+/// A client that has asked for a stream.
+struct Client {
+    io: DuplexStream,
+    numbers: Arc<Numbers>,
+    server: JoinHandle<(Result<(), ConnectionError>, Instant)>,
+    stop: Option<oneshot::Sender<Ending>>,
+    began: Instant,
+}
+
+impl Client {
+    async fn connect(bytes: usize) -> Self {
+        let (mut io, server_io) = duplex(PIPE_BYTES);
+        let numbers = Arc::<Numbers>::default();
+        let source = numbers.clone();
+        let handler = move |_: Request<RequestBody>| {
+            let source = Source { numbers: source.clone(), bytes };
+            ready(Response::new(ReplyBody::Endless(Box::new(source))))
+        };
+        let (stop, stopped) = oneshot::channel();
+        let ending = async {
+            match stopped.await {
+                Ok(ending) => ending,
+                Err(_) => pending().await,
+            }
+        };
+        let serving = serve_connection(server_io, Deadlines::default(), handler, ending);
+        let server = tokio::spawn(async { (serving.await, Instant::now()) });
+        io.write_all(GET).await.unwrap();
+        let mut client = Self { io, numbers, server, stop: Some(stop), began: Instant::now() };
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            head.push(char::from(client.io.read_u8().await.unwrap()));
+        }
+        assert!(head.contains("transfer-encoding: chunked\r\n"), "{head}");
+        client
+    }
+
+    /// Reads one chunk and checks its number.
+    async fn expect(&mut self, number: u32) {
+        let mut size = String::new();
+        while !size.ends_with("\r\n") {
+            size.push(char::from(self.io.read_u8().await.unwrap()));
+        }
+        let mut chunk = vec![0; usize::from_str_radix(size.trim(), 16).unwrap() + 2];
+        self.io.read_exact(&mut chunk).await.unwrap();
+        let text = String::from_utf8(chunk).unwrap();
+        assert_eq!(text.trim_end_matches(['.', '\r', '\n']), number.to_string());
+    }
+
+    /// Everything until the server closes, the result of serving, and the elapsed whole seconds.
+    async fn end(self) -> (String, Result<(), ConnectionError>, u64) {
+        let Self { mut io, server, began, .. } = self;
+        let mut rest = Vec::new();
+        let reading = async { io.read_to_end(&mut rest).await.unwrap() };
+        let (served, _) = tokio::join!(server, reading);
+        let (result, ended) = served.unwrap();
+        (String::from_utf8(rest).unwrap(), result, (ended - began).as_secs())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_stream_has_no_deadline() {
+    let mut client = Client::connect(10).await;
+    for number in 0..5 {
+        sleep(Duration::from_secs(1_000)).await;
+        client.numbers.allow(1);
+        client.expect(number).await;
+    }
+    // Nobody reads what else it sends, and that is no reason to end it.
+    client.io.write_all(GET).await.unwrap();
+    for number in 5..8 {
+        client.numbers.allow(1);
+        client.expect(number).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_keeps_up_waits_for_nothing() {
+    for bytes in [10, PIPE_BYTES / 2, PIPE_BYTES, 5 * PIPE_BYTES] {
+        let mut client = Client::connect(bytes).await;
+        client.numbers.allow(100);
+        for number in 0..100 {
+            let arrived = timeout(Duration::from_secs(1), client.expect(number)).await;
+            assert!(arrived.is_ok(), "{number} of {bytes} bytes each");
+        }
+        assert_eq!(client.began.elapsed(), Duration::ZERO);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_made_for_a_client_that_has_not_taken_the_last_bytes() {
+    let mut client = Client::connect(PIPE_BYTES).await;
+    client.numbers.allow(100);
+    for number in 0..20 {
+        // Even if the writer gets its turn before the client has read anything.
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(client.numbers.sent(), number + 1, "no more than one at a time");
+        client.expect(number).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_takes_nothing_for_ten_seconds_is_dropped() {
+    let mut client = Client::connect(10 * PIPE_BYTES).await;
+    client.numbers.allow(1);
+    for _ in 0..8 {
+        sleep(Duration::from_secs(9)).await;
+        client.io.read_exact(&mut [0; PIPE_BYTES]).await.unwrap();
+    }
+    let Client { server, began, io, .. } = client;
+    let (result, ended) = server.await.unwrap();
+    let stalled = matches!(result, Err(ConnectionError::Stalled { phase: Phase::Responding }));
+    assert!(stalled, "{result:?}");
+    assert_eq!((ended - began).as_secs(), 8 * 9 + 10);
+    drop(io);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_ends_with_its_client() {
+    for take in [0, 1] {
+        let mut client = Client::connect(10).await;
+        client.numbers.allow(take);
+        if take > 0 {
+            client.expect(0).await;
+        }
+        let Client { server, began, io, numbers, .. } = client;
+        drop(io);
+        let (result, ended) = server.await.unwrap();
+        assert!(matches!(result, Err(ConnectionError::Broken(_))), "{result:?}");
+        assert_eq!(ended, began);
+        assert_eq!(Arc::strong_count(&numbers), 1, "the source is gone");
+    }
+}
+
+/// A clean end would be a chunk without bytes.
+#[tokio::test(start_paused = true)]
+async fn a_stream_is_cut_off_when_the_server_ends_it() {
+    for (ending, take, expected) in [
+        (Ending::Graceful, 0, ""),
+        (Ending::Abrupt, 0, ""),
+        (Ending::Graceful, 1, "A\r\n0.........\r\n"),
+        (Ending::Abrupt, 1, "A\r\n0.........\r\n"),
+    ] {
+        let mut client = Client::connect(10).await;
+        client.numbers.allow(take);
+        sleep(Duration::from_secs(7)).await;
+        client.stop.take().unwrap().send(ending).unwrap();
+        let (text, result, seconds) = client.end().await;
+        assert_eq!((text.as_str(), seconds), (expected, 7), "{ending:?}");
+        let is_dismissed = matches!(result, Err(ConnectionError::Dismissed));
+        assert_eq!(
+            (is_dismissed, result.is_ok()),
+            (ending == Ending::Abrupt, ending != Ending::Abrupt)
+        );
+    }
+}
+
+/// A stream that begins after the server has started to end is cut off as well.
+#[tokio::test(start_paused = true)]
+async fn a_stream_never_outlives_a_graceful_end() {
+    let (mut io, server_io) = duplex(PIPE_BYTES);
+    let handler = |_: Request<RequestBody>| async {
+        sleep(Duration::from_secs(3)).await;
+        let source = Source { numbers: Arc::default(), bytes: 1 };
+        Response::new(ReplyBody::Endless(Box::new(source)))
+    };
+    let ending = async {
+        sleep(Duration::from_secs(1)).await;
+        Ending::Graceful
+    };
+    let began = Instant::now();
+    let reading = async {
+        io.write_all(GET).await.unwrap();
+        let mut text = String::new();
+        io.read_to_string(&mut text).await.unwrap();
+        text
+    };
+    let serving = serve_connection(server_io, Deadlines::default(), handler, ending);
+    let (served, text) = tokio::join!(serving, reading);
+    assert!(served.is_ok(), "{served:?}");
+    assert!(text.ends_with("\r\n\r\n") && !text.contains("\r\n0\r\n"), "{text}");
+    assert_eq!(began.elapsed().as_secs(), 3);
+}
