@@ -19,6 +19,7 @@ use clap::{Args, ValueEnum};
 use self::identity::IdentityArgs;
 use self::venue::VenueArgs;
 use crate::engine::{KEPT_ORDERS_MAX_DEFAULT, OPEN_ORDERS_MAX_DEFAULT};
+use crate::http::exchange::STREAMS_PER_ADDRESS_MAX;
 use crate::http::forwarded::TrustedProxy;
 use crate::limits::bucket::{AccountRates, AddressRules, BucketRule, Rate};
 use crate::limits::tier::{Tier, TierSetting, Tiers};
@@ -199,6 +200,11 @@ pub struct ServeArgs {
     #[arg(long, env = "PAPERBOURSE_CONNECTIONS_PER_ADDRESS", value_name = "N",
           value_parser = connection_count)]
     pub connections_per_address: Option<usize>,
+
+    /// Maximum number of open price streams per address (per /64 for IPv6)
+    #[arg(long, env = "PAPERBOURSE_STREAMS_PER_ADDRESS", default_value_t = STREAMS_PER_ADDRESS_MAX,
+          value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub streams_per_address: u32,
 
     /// Print the resulting configuration and exit; of a secret only the file name is shown
     #[arg(long)]

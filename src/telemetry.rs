@@ -108,6 +108,8 @@ pub struct Gauges {
     pub body_bytes: usize,
     /// Open sockets.
     pub sockets: usize,
+    /// Open price streams.
+    pub streams: usize,
     /// Those of them that stream executions.
     pub execution_sockets: usize,
     /// Fills sent to execution sockets.
@@ -297,6 +299,7 @@ impl Page {
                 "Open client WebSockets that stream executions.",
                 gauges.execution_sockets as u64,
             ),
+            ("price_streams", "Open streams of server-sent prices.", gauges.streams as u64),
             ("markets", "Markets in the catalogue.", gauges.markets as u64),
             (
                 "unsettled_markets",

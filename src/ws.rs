@@ -1,11 +1,14 @@
-//! The sockets: the upgrade from HTTP, the caps on sockets, the stream of prices and that of an
-//! account's fills.
+//! The sockets and the price streams: the upgrade from HTTP, the caps, the stream of prices and
+//! that of an account's fills.
 //!
 //! `GET /v1/ws/prices` and `GET /v1/ws/executions` become sockets ([`upgrade`]). A caller that may
 //! not have one is still upgraded and then refused with a close code ([`connection::refuse`]),
 //! since browsers show scripts no other reason. [`connection`] runs one task per socket, of either
 //! kind. What a socket says is defined in [`protocol`] and [`execution_frame`]; [`fanout`] decides
 //! who receives which prices, and [`executions`] reads an account's fills.
+//!
+//! Prices are also sent as server-sent events, as the body of an HTTP response ([`event_stream`]).
+//! It has the fan-out, the subscriptions and the frames of the price socket.
 //!
 //! Choices that a client might wonder about:
 //!
@@ -22,6 +25,7 @@
 pub mod close;
 pub mod connection;
 pub mod counts;
+pub mod event_stream;
 pub mod execution_frame;
 pub mod executions;
 pub mod fanout;

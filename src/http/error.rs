@@ -210,6 +210,22 @@ impl ApiError {
         Self::new(StatusCode::UPGRADE_REQUIRED, "UPGRADE_REQUIRED", message)
     }
 
+    /// The answer would be a stream, which HTTP/1.0 cannot carry: every end would look clean.
+    pub fn http_version_too_old() -> Self {
+        let message = "This path is a stream and needs HTTP/1.1; in nginx, set proxy_http_version \
+                       1.1.";
+        Self::new(StatusCode::UPGRADE_REQUIRED, "HTTP_VERSION_TOO_OLD", message)
+    }
+
+    /// The address has as many price streams open as it may.
+    pub fn stream_limit_exceeded(count_max: u32) -> Self {
+        let message = format!("Your address may have {count_max} price streams open; close one.");
+        Self {
+            retry_after_seconds: Some(1),
+            ..Self::new(StatusCode::TOO_MANY_REQUESTS, "STREAM_LIMIT_EXCEEDED", message)
+        }
+    }
+
     /// The server is overloaded; nothing has changed.
     pub fn server_busy() -> Self {
         Self::unavailable("SERVER_BUSY", "The server is busy; nothing was done. Retry.")
@@ -298,9 +314,13 @@ impl ApiError {
             headers.insert(ALLOW, allow.expect("methods are visible ASCII"));
         }
         if self.status == StatusCode::UPGRADE_REQUIRED {
+            let is_socket = self.code == "UPGRADE_REQUIRED";
+            let protocol = if is_socket { "websocket" } else { "HTTP/1.1" };
             headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-            headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
-            headers.insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+            headers.insert(UPGRADE, HeaderValue::from_static(protocol));
+            if is_socket {
+                headers.insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+            }
         }
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -18,12 +18,14 @@ use crate::snapshot::SnapshotMetrics;
 use crate::telemetry::{Gauges, Metrics, Throttle};
 use crate::venue::VenueStatus;
 use crate::venue::follow::status::LiveStatus;
-use crate::ws::counts::SocketCounts;
+use crate::ws::counts::{SocketCounts, StreamCounts};
 use crate::ws::executions::ExecutionCounts;
 use crate::ws::fanout::Fanout;
 
 /// Connections that may be sent a refusal at the same time.
 pub const REFUSALS_MAX: usize = 64;
+/// Default limit of the price streams of an address.
+pub const STREAMS_PER_ADDRESS_MAX: u32 = 100;
 /// Shortest time between two log lines about connections that were not served.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
 /// Shortest time between two log lines about an ignored `X-Forwarded-For`.
@@ -41,6 +43,10 @@ pub struct Exchange {
     pub executions: ExecutionCounts,
     /// Open sockets of each account.
     pub sockets: Arc<SocketCounts>,
+    /// Open price streams of each address.
+    pub streams: Arc<StreamCounts>,
+    /// How many price streams an address may have open.
+    pub streams_per_address_max: u32,
     /// Which venue prices come from, and how it does.
     pub venue: VenueStatus,
     /// When the start was complete.
@@ -51,14 +57,17 @@ impl Exchange {
     /// An exchange without subscribers that begins now.
     pub fn new(service: Service, journal: Arc<Journal>, venue: VenueStatus) -> Self {
         let fanout = Arc::new(Fanout::new(service.markets().clone()));
-        let (sockets, began) = (Arc::default(), Instant::now());
-        let executions = ExecutionCounts::default();
-        Self { service, journal, fanout, executions, sockets, venue, began }
-    }
-
-    /// How many sockets are open.
-    pub fn socket_count(&self) -> usize {
-        self.fanout.socket_count() + self.service.fill_follower_count()
+        Self {
+            service,
+            journal,
+            fanout,
+            executions: ExecutionCounts::default(),
+            sockets: Arc::default(),
+            streams: Arc::default(),
+            streams_per_address_max: STREAMS_PER_ADDRESS_MAX,
+            venue,
+            began: Instant::now(),
+        }
     }
 }
 
@@ -175,7 +184,8 @@ impl Server {
         };
         let exchange = self.exchange();
         if let Some(exchange) = exchange {
-            gauges.sockets = exchange.socket_count();
+            gauges.sockets = exchange.sockets.total();
+            gauges.streams = exchange.streams.total();
             gauges.execution_sockets = exchange.service.fill_follower_count();
             gauges.fill_frames = exchange.executions.fills();
             gauges.gap_frames = exchange.executions.gaps();

@@ -8,6 +8,7 @@ pub mod account;
 pub mod batch;
 pub mod books;
 pub mod comments;
+pub(super) mod event_stream;
 pub mod events;
 pub mod health;
 pub mod heartbeats;
@@ -32,7 +33,7 @@ use socket::Stream;
 
 /// The table, searched from the top. A path without a parameter stands before those that would take
 /// its last segment for one, and the trade, the most frequent operation, stands first.
-pub static OPERATIONS: [Operation; 47] = [
+pub static OPERATIONS: [Operation; 48] = [
     Operation::post("/trade", KeyOrToken(Some(Trade)), Run::Trade)
         .makes_account()
         .errors(&[
@@ -351,9 +352,13 @@ pub static OPERATIONS: [Operation; 47] = [
         .query(&["token"])
         .errors(&["UPGRADE_REQUIRED"])
         .summary("open a WebSocket with every fill of the account; it takes `resume` and `ping`"),
+    Operation::get("/prices/stream", Public, Now(event_stream::open))
+        .query(&["condition_ids"])
+        .errors(&["HTTP_VERSION_TOO_OLD", "NOT_OFFERED", "STREAM_LIMIT_EXCEEDED"])
+        .summary("stream the prices of up to 50 `condition_ids`, separated by commas, as events"),
     Operation::get("/v1/status", Public, Now(|call| Ok(status::status(call)))).summary(
-        "get the number of markets and sockets, the state of the journal, and the freshness of the \
-         venue's books",
+        "get the number of markets, sockets and price streams, the state of the journal, and the \
+         freshness of the venue's books",
     ),
     Operation::get("/v1/time", Public, Now(|call| Ok(status::time(call))))
         .summary("get the Unix time, in seconds"),

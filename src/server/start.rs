@@ -117,7 +117,10 @@ pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
     });
     let snapshots = folder
         .map(|folder| SnapshotKeeper::start(folder, journal.clone(), arguments.snapshot_config()));
-    let exchange = Exchange::new(service, journal, venue.status());
+    let exchange = Exchange {
+        streams_per_address_max: arguments.streams_per_address,
+        ..Exchange::new(service, journal, venue.status())
+    };
     Ok(Started { exchange: Arc::new(exchange), venue, snapshots })
 }
 

@@ -1,58 +1,85 @@
-//! How many sockets of any kind each account has open.
+//! How many sockets each account has open, and how many price streams each address.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use crate::ids::AccountId;
+use crate::limits::bucket::Origin;
 
-/// How many accounts may have open sockets at a time.
-pub const ACCOUNTS_MAX: usize = 65_536;
+/// How many holders may have something open at a time.
+pub const HOLDERS_MAX: usize = 65_536;
 
-/// The number of open sockets per account; accounts without one take no space.
-#[derive(Default)]
-pub struct SocketCounts {
-    open: Mutex<HashMap<AccountId, u32, foldhash::fast::RandomState>>,
+/// The open sockets of each account, of any kind.
+pub type SocketCounts = OpenCounts<AccountId>;
+
+/// An open socket of an account.
+pub type OpenSocket = Open<AccountId>;
+
+/// The open price streams of each address.
+pub type StreamCounts = OpenCounts<Origin>;
+
+/// An open price stream of an address.
+pub type OpenStream = Open<Origin>;
+
+/// How many connections of one kind each holder has open; holders without one take no space.
+pub struct OpenCounts<H> {
+    open: Mutex<Counts<H>>,
 }
 
-/// An open socket, counted until this is dropped.
-pub struct OpenSocket {
-    counts: Arc<SocketCounts>,
-    account_id: AccountId,
+struct Counts<H> {
+    of: HashMap<H, u32, foldhash::fast::RandomState>,
+    total: usize,
 }
 
-impl SocketCounts {
-    /// Counts one more socket for the account. `None` if the account has `socket_count_max` open,
-    /// or if it has none and [`ACCOUNTS_MAX`] others do.
-    pub fn try_open(
-        self: &Arc<Self>,
-        account_id: AccountId,
-        socket_count_max: u32,
-    ) -> Option<OpenSocket> {
+/// An open connection, counted until this is dropped.
+pub struct Open<H: Copy + Eq + Hash> {
+    counts: Arc<OpenCounts<H>>,
+    holder: H,
+}
+
+impl<H> Default for OpenCounts<H> {
+    fn default() -> Self {
+        Self { open: Mutex::new(Counts { of: HashMap::default(), total: 0 }) }
+    }
+}
+
+impl<H: Copy + Eq + Hash> OpenCounts<H> {
+    /// Counts one more for the holder. `None` if the holder has `count_max` open, or if it has none
+    /// and [`HOLDERS_MAX`] others do.
+    pub fn try_open(self: &Arc<Self>, holder: H, count_max: u32) -> Option<Open<H>> {
         let mut open = self.open.lock();
-        let count = open.get(&account_id).copied().unwrap_or(0);
-        if count >= socket_count_max || (count == 0 && open.len() >= ACCOUNTS_MAX) {
+        let count = open.of.get(&holder).copied().unwrap_or(0);
+        if count >= count_max || (count == 0 && open.of.len() >= HOLDERS_MAX) {
             return None;
         }
-        open.insert(account_id, count + 1);
-        Some(OpenSocket { counts: self.clone(), account_id })
+        open.of.insert(holder, count + 1);
+        open.total += 1;
+        Some(Open { counts: self.clone(), holder })
     }
 
-    /// How many sockets the account has open.
-    pub fn of(&self, account_id: AccountId) -> u32 {
-        self.open.lock().get(&account_id).copied().unwrap_or(0)
+    /// How many the holder has open.
+    pub fn of(&self, holder: H) -> u32 {
+        self.open.lock().of.get(&holder).copied().unwrap_or(0)
+    }
+
+    /// How many all holders have open.
+    pub fn total(&self) -> usize {
+        self.open.lock().total
     }
 }
 
-impl Drop for OpenSocket {
+impl<H: Copy + Eq + Hash> Drop for Open<H> {
     fn drop(&mut self) {
         let mut open = self.counts.open.lock();
-        let count = open.get_mut(&self.account_id).expect("an open socket is counted");
+        let count = open.of.get_mut(&self.holder).expect("what is open is counted");
         *count -= 1;
         if *count == 0 {
-            open.remove(&self.account_id);
+            open.of.remove(&self.holder);
         }
+        open.total -= 1;
     }
 }
 
@@ -71,6 +98,7 @@ mod tests {
         let second = counts.try_open(account(1), 2).unwrap();
         assert!(counts.try_open(account(1), 2).is_none());
         assert!(counts.try_open(account(2), 2).is_some(), "accounts do not share a cap");
+        assert_eq!(counts.total(), 2);
         // The cap of the credential that opens the next socket applies.
         let third = counts.try_open(account(1), 3).unwrap();
         assert!(counts.try_open(account(1), 2).is_none());
@@ -79,20 +107,20 @@ mod tests {
         drop(third);
         assert!(counts.try_open(account(1), 2).is_some());
         drop(second);
-        assert_eq!(counts.of(account(1)), 0);
-        assert!(counts.open.lock().is_empty());
+        assert_eq!((counts.of(account(1)), counts.total()), (0, 0));
+        assert!(counts.open.lock().of.is_empty());
         assert!(counts.try_open(account(1), 0).is_none());
     }
 
     #[test]
     fn the_number_of_accounts_is_bounded() {
         let counts = Arc::new(SocketCounts::default());
-        let open: Vec<_> = (0..ACCOUNTS_MAX as u64)
+        let open: Vec<_> = (0..HOLDERS_MAX as u64)
             .map(|number| counts.try_open(account(number), 1).unwrap())
             .collect();
-        assert!(counts.try_open(account(ACCOUNTS_MAX as u64), 1).is_none());
+        assert!(counts.try_open(account(HOLDERS_MAX as u64), 1).is_none());
         assert!(counts.try_open(account(0), 2).is_some(), "a counted account takes no more space");
         drop(open);
-        assert!(counts.open.lock().is_empty());
+        assert!(counts.open.lock().of.is_empty());
     }
 }

@@ -1,4 +1,5 @@
-//! Sends each market's prices to every subscribed socket.
+//! Sends each market's prices to every subscribed socket and stream. What is said here about a
+//! socket holds for a stream as well.
 //!
 //! A subscribed market has a channel. When the market changes, its frame is encoded once and
 //! published on the channel, and a bit is set in the mailbox of each subscribed socket, which is
@@ -23,10 +24,11 @@ use tokio::sync::Notify;
 use super::price_frame::PriceFrame;
 use super::subscriptions::Subscriptions;
 use crate::ids::Timestamp;
+use crate::market::catalogue::MarketInfo;
 use crate::market::{Market, Markets};
 
-/// How many sockets may receive prices. Together with the limit of markets per socket, this bounds
-/// everything the fan-out holds: the channels and their subscribers.
+/// How many sockets and streams may receive prices. Together with the limit of markets of each,
+/// this bounds everything the fan-out holds: the channels and their subscribers.
 pub const SOCKETS_MAX: usize = 65_536;
 
 /// The fan-out yields to other tasks on its thread after this many markets.
@@ -121,7 +123,7 @@ impl Fanout {
         Some(Subscriptions::new(self.clone(), id))
     }
 
-    /// How many sockets receive prices.
+    /// How many sockets and streams receive prices.
     pub fn socket_count(&self) -> usize {
         self.socket_count.load(Ordering::Relaxed)
     }
@@ -213,6 +215,11 @@ impl Channel {
     /// The market's latest frame, at most one step of the fan-out behind.
     pub(super) fn newest(&self) -> Arc<PriceFrame> {
         self.newest.load_full()
+    }
+
+    /// The market's current description.
+    pub(super) fn info(&self) -> Arc<MarketInfo> {
+        self.market.info().clone()
     }
 
     fn refresh(&self, now: Timestamp) {

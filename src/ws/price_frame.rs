@@ -13,7 +13,6 @@
 //! and `token_id` are `null` if unknown; all other unknown fields are absent. The bid, ask and
 //! trade at the top level are those of the first outcome; `active` says whether orders can fill. If
 //! the reader missed frames, the object ends in `"conflated":true`.
-//! orders can fill. The form for a reader that missed frames ends in `"conflated":true`.
 
 use std::fmt::Display;
 
@@ -31,6 +30,8 @@ use crate::money::{Price, Shares, Usd};
 pub struct PriceFrame {
     /// Rises by one with each frame of the market.
     pub seq: u64,
+    /// The market's tick at that moment, which the text does not show.
+    pub tick: Price,
     /// The object without its closing brace, so that both forms can share it.
     open_json: Box<[u8]>,
 }
@@ -44,7 +45,7 @@ impl PriceFrame {
             serde_json::to_vec(&fields).expect("strings and integers always have a JSON text");
         let brace = json.pop();
         assert_eq!(brace, Some(b'}'), "the fields are an object");
-        Self { seq, open_json: json.into_boxed_slice() }
+        Self { seq, tick: snapshot.info().tick, open_json: json.into_boxed_slice() }
     }
 
     /// The JSON text in two pieces. `conflated` is for a reader that missed frames since the last

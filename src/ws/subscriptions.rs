@@ -1,11 +1,14 @@
-//! The subscriptions of one socket, and which frame it sends next.
+//! The subscriptions of one socket or stream, and which frame it sends next.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use super::fanout::{Channel, Fanout, Mailbox, SocketId};
 use super::price_frame::PriceFrame;
 use crate::ids::Timestamp;
 use crate::market::Market;
+use crate::market::catalogue::MarketInfo;
+use crate::money::Price;
 
 /// How many markets a socket may subscribe to; each has a bit in its mailbox.
 pub const MARKETS_PER_SOCKET_MAX: usize = 50;
@@ -26,17 +29,35 @@ pub struct Subscriptions {
 struct Subscription {
     condition_id: Arc<str>,
     channel: Arc<Channel>,
-    /// The number of the last frame sent.
-    sent_seq: Option<u64>,
+    sent: Option<Sent>,
+}
+
+/// The last frame sent of a market.
+struct Sent {
+    /// Its number. Frames are numbered from 1, so that this takes no more space than both numbers.
+    seq: NonZeroU64,
+    /// Its tick.
+    tick: Price,
 }
 
 /// A frame to send next.
-#[derive(PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub struct NextFrame {
     /// The market's newest frame.
     pub frame: Arc<PriceFrame>,
     /// Whether the socket missed frames of this market since the last one it sent.
     pub conflated: bool,
+    /// Whether the tick differs from that of the last frame it sent.
+    pub tick_change: Option<TickChange>,
+}
+
+/// A change of a market's tick between two frames.
+#[derive(Debug)]
+pub struct TickChange {
+    /// The market's description.
+    pub info: Arc<MarketInfo>,
+    /// The tick of the earlier frame.
+    pub before: Price,
 }
 
 /// Why a subscribe request was refused as a whole.
@@ -147,7 +168,7 @@ impl Subscriptions {
             .expect("fewer markets than slots are subscribed");
         let channel = self.fanout.join(market, self.id, &self.mailbox, slot, now);
         self.slots[usize::from(slot)] =
-            Some(Subscription { condition_id: id.into(), channel, sent_seq: None });
+            Some(Subscription { condition_id: id.into(), channel, sent: None });
         self.order.push(slot);
     }
 
@@ -163,13 +184,17 @@ impl Subscriptions {
 impl Subscription {
     fn next(&mut self) -> Option<NextFrame> {
         let frame = self.channel.newest();
-        let conflated = match self.sent_seq {
-            Some(sent) if frame.seq <= sent => return None,
-            Some(sent) => frame.seq > sent + 1,
-            None => false,
+        let seq = NonZeroU64::new(frame.seq).expect("frames are numbered from 1");
+        let (conflated, tick_change) = match &self.sent {
+            Some(sent) if seq <= sent.seq => return None,
+            Some(sent) => {
+                let change = || TickChange { info: self.channel.info(), before: sent.tick };
+                (frame.seq > sent.seq.get() + 1, (frame.tick != sent.tick).then(change))
+            }
+            None => (false, None),
         };
-        self.sent_seq = Some(frame.seq);
-        Some(NextFrame { frame, conflated })
+        self.sent = Some(Sent { seq, tick: frame.tick });
+        Some(NextFrame { frame, conflated, tick_change })
     }
 }
 

@@ -78,7 +78,9 @@ fn a_wrong_credential_is_refused_everywhere() {
 #[test]
 fn public_routes_need_no_credential() {
     let account = shared().account();
-    for path in public_paths(&account.buy(1)["order_id"]) {
+    // A stream has no end that could be waited for; `streams` tests it.
+    let is_whole = |path: &String| !path.ends_with("/stream");
+    for path in public_paths(&account.buy(1)["order_id"]).filter(is_whole) {
         shared().get(&*path).ok(200);
         account.get(&*path).ok(200);
     }

@@ -36,6 +36,7 @@ mod secrets;
 mod server;
 mod snapshots;
 mod sockets;
+mod streams;
 mod trade_fields;
 mod trades;
 mod wallets;

@@ -83,6 +83,13 @@ impl Connection {
 
     #[track_caller]
     fn try_read(&mut self, is_head: bool) -> io::Result<Response> {
+        let response = self.read_head()?;
+        if is_head { Ok(response) } else { self.read_body(response) }
+    }
+
+    /// The head of the next response.
+    #[track_caller]
+    pub(crate) fn read_head(&mut self) -> io::Result<Response> {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
             if self.stream.read_line(&mut head)? == 0 {
@@ -92,12 +99,15 @@ impl Connection {
                 ));
             }
         }
-        let mut response = Response::from_head(&head);
-        if !is_head {
-            let mut body = vec![0; response.length()];
-            self.stream.read_exact(&mut body)?;
-            response.text = String::from_utf8(body).unwrap();
-        }
+        Ok(Response::from_head(&head))
+    }
+
+    /// Adds the body to a response of which only the head was read.
+    #[track_caller]
+    pub(crate) fn read_body(&mut self, mut response: Response) -> io::Result<Response> {
+        let mut body = vec![0; response.length()];
+        self.stream.read_exact(&mut body)?;
+        response.text = String::from_utf8(body).unwrap();
         Ok(response)
     }
 

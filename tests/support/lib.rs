@@ -1,11 +1,13 @@
-//! Code shared by the server's tests and the load generator: an HTTP/1.1 and WebSocket client that
-//! works on the bytes of the wire, and the server as a process.
+//! Code shared by the server's tests and the load generator: a client of HTTP/1.1,
+//! WebSockets and server-sent events that works on the bytes of the wire, and the server as a
+//! process.
 //!
 //! It does not use the server's code, so that neither side can hide a mistake of the other.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod connection;
+pub mod event_stream;
 pub mod head;
 pub mod process;
 mod request;

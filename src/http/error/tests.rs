@@ -67,6 +67,8 @@ fn errors_of_the_edge() {
         ApiError::fee_rate_not_found(),
         ApiError::book_unavailable(),
         ApiError::upgrade_required(),
+        ApiError::http_version_too_old(),
+        ApiError::stream_limit_exceeded(100),
         ApiError::server_busy(),
         ApiError::journal_full(),
         ApiError::not_ready(),

@@ -24,7 +24,8 @@ pub(in crate::http) fn status(call: &Call<'_>) -> Reply {
         version: env!("CARGO_PKG_VERSION"),
         uptime_seconds: exchange.began.elapsed().as_secs(),
         markets: Markets { listed: listing.markets().len(), tradable: fresh.count() },
-        websocket: Sockets { connections: exchange.socket_count() },
+        websocket: Open { connections: exchange.sockets.total() },
+        sse: Open { connections: exchange.streams.total() },
         journal: Journal {
             kept: if journal.is_some() { "on disk" } else { "in memory" },
             unflushed_ms: unflushed_ms.map(|ms| u64::try_from(ms).unwrap_or(u64::MAX)),
@@ -50,7 +51,8 @@ struct StatusAnswer {
     version: &'static str,
     uptime_seconds: u64,
     markets: Markets,
-    websocket: Sockets,
+    websocket: Open,
+    sse: Open,
     journal: Journal,
     venue: Venue,
 }
@@ -62,7 +64,7 @@ struct Markets {
 }
 
 #[derive(Serialize)]
-struct Sockets {
+struct Open {
     connections: usize,
 }
 

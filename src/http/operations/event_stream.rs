@@ -1,0 +1,92 @@
+//! The stream of prices as server-sent events.
+
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::{Method, StatusCode, Version};
+
+use crate::http::call::{Answer, Call};
+use crate::http::connection::Endless;
+use crate::http::error::ApiError;
+use crate::http::invalid::{FieldError, Location};
+use crate::http::query::Query;
+use crate::http::reply::Reply;
+use crate::http::route::RouteError;
+use crate::limits::bucket::Origin;
+use crate::ws::event_stream::{EventStream, OpenError};
+use crate::ws::protocol::MARKET_ID_BYTES_MAX;
+use crate::ws::subscriptions::MARKETS_PER_SOCKET_MAX;
+
+/// The parameter with the markets, separated by commas.
+const CONDITION_IDS: &str = "condition_ids";
+
+/// Tells nginx to pass on each event at once.
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// The original service streams prices of currencies here, with prices of markets if it is asked
+/// to.
+const NO_MARKETS: RouteError = RouteError::NotOffered {
+    reason: "This server has no prices of currencies: name markets in condition_ids.",
+};
+
+pub(in crate::http) fn open(call: &Call<'_>) -> Answer {
+    if call.head.version < Version::HTTP_11 {
+        return Err(ApiError::http_version_too_old());
+    }
+    let condition_ids = condition_ids(&call.query())?;
+    if condition_ids.is_empty() {
+        return Err(NO_MARKETS.into());
+    }
+    let mut reply = Reply::json(StatusCode::OK, Vec::new());
+    let headers = &mut reply.headers;
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    if call.head.method != Method::HEAD {
+        reply.stream = Some(Box::new(open_stream(call, &condition_ids)?));
+    }
+    Ok(reply)
+}
+
+fn open_stream(call: &Call<'_>, condition_ids: &[String]) -> Result<EventStream, ApiError> {
+    let exchange = call.exchange;
+    let streams_max = exchange.streams_per_address_max;
+    let open = exchange.streams.try_open(Origin::of(call.context.address), streams_max);
+    let open = open.ok_or_else(|| ApiError::stream_limit_exceeded(streams_max))?;
+    let now = call.context.moment.now;
+    EventStream::open(&exchange.fanout, condition_ids, open, now).map_err(|error| match error {
+        OpenError::Busy => ApiError::server_busy(),
+        OpenError::TooManyMarkets(_) => unreachable!("the ids were counted"),
+    })
+}
+
+/// The ids, each once, in their order.
+fn condition_ids(query: &Query<'_>) -> Result<Vec<String>, FieldError> {
+    let list = query.get(CONDITION_IDS).unwrap_or_default();
+    let refuse = |kind, message: String| {
+        let location = Location::of("query").field(CONDITION_IDS);
+        Err(FieldError { location, kind, message: message.into() })
+    };
+    let mut ids: Vec<String> = Vec::new();
+    for id in list.split(',').map(str::trim).filter(|id| !id.is_empty()) {
+        if id.len() > MARKET_ID_BYTES_MAX {
+            let message = format!("each id should have at most {MARKET_ID_BYTES_MAX} bytes");
+            return refuse("string_too_long", message);
+        }
+        if !ids.iter().any(|known| known == id) {
+            ids.push(id.to_owned());
+        }
+        if ids.len() > MARKETS_PER_SOCKET_MAX {
+            let message = format!("should have at most {MARKETS_PER_SOCKET_MAX} different ids");
+            return refuse("too_long", message);
+        }
+    }
+    Ok(ids)
+}
+
+impl Endless for EventStream {
+    fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Bytes> {
+        Self::poll_bytes(self, context)
+    }
+}

@@ -1,0 +1,231 @@
+//! The prices of some markets as server-sent events.
+//!
+//! A stream has its markets from the beginning and hears nothing from its client. First it sends
+//! the state of every market, then what changes, and a sign of life every [`KEEPALIVE_INTERVAL`]:
+//!
+//! ```text
+//! event: snapshot
+//! data: {"prices":[{"type":"price",…},…],"unknown":["0x…"]}
+//!
+//! event: market_price
+//! data: {"type":"price",…}
+//!
+//! event: tick_size_change
+//! data: {"type":"tick_size_change","market":"0x…","asset_id":"71…","tick_size":0.001,…}
+//!
+//! event: keepalive
+//! data: {"ts":"2026-07-20T20:18:06.07Z","n":1}
+//! :
+//! ```
+//!
+//! The objects with prices are the frames of the price socket, conflated by the same rules. A tick
+//! is announced for each outcome, before the first price on it. `unknown`, if present, names the
+//! markets that are not listed; one that is listed later joins within a keepalive, as a
+//! `market_price`.
+//!
+//! This module does not know how the bytes reach the client; it is asked for more when the client
+//! has taken the last ones.
+
+use std::future::Future as _;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tokio::sync::futures::OwnedNotified;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+
+use super::connection::WRITE_BYTES_GOAL;
+use super::counts::OpenStream;
+use super::fanout::Fanout;
+use super::price_frame::Text;
+use super::subscriptions::{NextFrame, Subscriptions, TickChange, TooManyMarkets};
+use crate::ids::Timestamp;
+use crate::money::Price;
+
+/// Time between two signs of life. Clients give up after half a minute of silence.
+pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// A stream of prices. Must be opened and polled on a runtime with a clock.
+pub struct EventStream {
+    subscriptions: Subscriptions,
+    /// The markets that were not listed when last looked up.
+    unlisted: Vec<String>,
+    snapshot: Option<Snapshot>,
+    woken: Pin<Box<OwnedNotified>>,
+    keepalive: Interval,
+    keepalive_count: u64,
+    /// Counts the stream as one of its address's.
+    _open: OpenStream,
+}
+
+/// A snapshot that has not been sent to its end.
+struct Snapshot {
+    has_begun: bool,
+    /// How many markets are still to be sent.
+    left: usize,
+}
+
+/// Why a stream cannot be opened.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OpenError {
+    /// As many sockets and streams receive prices as may.
+    #[error("the server has reached its limit of sockets and streams")]
+    Busy,
+    /// It asks for too many markets.
+    #[error(transparent)]
+    TooManyMarkets(#[from] TooManyMarkets),
+}
+
+#[derive(Serialize)]
+struct Keepalive {
+    ts: Text<Timestamp>,
+    n: u64,
+}
+
+#[derive(Serialize)]
+struct TickSizeChange<'a> {
+    r#type: &'static str,
+    market: &'a str,
+    asset_id: &'a str,
+    tick_size: &'a RawValue,
+    old_tick_size: &'a RawValue,
+    /// The original service has the side of the book that caused the change, which is not known.
+    side: Option<&'a str>,
+    ts_ms: i64,
+}
+
+impl EventStream {
+    /// Opens a stream of these markets, listed or not. The list may contain duplicates.
+    pub fn open(
+        fanout: &Arc<Fanout>,
+        condition_ids: &[String],
+        open: OpenStream,
+        now: Timestamp,
+    ) -> Result<Self, OpenError> {
+        let mut subscriptions = fanout.open().ok_or(OpenError::Busy)?;
+        let unlisted = owned(&subscriptions.subscribe(condition_ids, now)?);
+        let left = subscriptions.condition_ids().count();
+        let woken = Box::pin(subscriptions.mailbox().wake_up().clone().notified_owned());
+        let mut keepalive = interval_at(Instant::now() + KEEPALIVE_INTERVAL, KEEPALIVE_INTERVAL);
+        keepalive.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Ok(Self {
+            subscriptions,
+            unlisted,
+            snapshot: Some(Snapshot { has_begun: false, left }),
+            woken,
+            keepalive,
+            keepalive_count: 0,
+            _open: open,
+        })
+    }
+
+    /// What to send next, whole events except for parts of a long snapshot; never empty.
+    pub fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Bytes> {
+        loop {
+            let mut batch = Vec::new();
+            self.put_snapshot(&mut batch);
+            if self.snapshot.is_none() {
+                if self.keepalive.poll_tick(context).is_ready() {
+                    self.put_keepalive(&mut batch, Timestamp::now());
+                }
+                while batch.len() < WRITE_BYTES_GOAL
+                    && let Some(next) = self.subscriptions.next_frame()
+                {
+                    put_price(&mut batch, &next);
+                }
+            }
+            if !batch.is_empty() {
+                return Poll::Ready(batch.into());
+            }
+            ready!(self.woken.as_mut().poll(context));
+            let wake_up = self.subscriptions.mailbox().wake_up().clone();
+            self.woken.set(wake_up.notified_owned());
+        }
+    }
+
+    /// Adds as much of the snapshot as fits, if it is not complete.
+    fn put_snapshot(&mut self, batch: &mut Vec<u8>) {
+        let Some(snapshot) = &mut self.snapshot else { return };
+        if !snapshot.has_begun {
+            batch.extend_from_slice(b"event: snapshot\ndata: {\"prices\":[");
+        }
+        while snapshot.left > 0 && batch.len() < WRITE_BYTES_GOAL {
+            // A new subscription has a frame due, and none gets a second one before all others.
+            let next = self.subscriptions.next_frame().expect("each market has a first frame");
+            if std::mem::replace(&mut snapshot.has_begun, true) {
+                batch.push(b',');
+            }
+            for piece in next.frame.json(false) {
+                batch.extend_from_slice(piece);
+            }
+            snapshot.left -= 1;
+        }
+        if snapshot.left == 0 {
+            batch.push(b']');
+            if !self.unlisted.is_empty() {
+                batch.extend_from_slice(b",\"unknown\":");
+                put_json(batch, &self.unlisted);
+            }
+            batch.extend_from_slice(b"}\n\n");
+            self.snapshot = None;
+        }
+    }
+
+    fn put_keepalive(&mut self, batch: &mut Vec<u8>, now: Timestamp) {
+        self.keepalive_count += 1;
+        batch.extend_from_slice(b"event: keepalive\ndata: ");
+        put_json(batch, &Keepalive { ts: Text(now), n: self.keepalive_count });
+        batch.extend_from_slice(b"\n:\n\n");
+        if !self.unlisted.is_empty() {
+            let unlisted = self.subscriptions.subscribe(&self.unlisted, now);
+            self.unlisted = owned(&unlisted.expect("all of the markets together fit"));
+        }
+    }
+}
+
+fn owned(ids: &[&str]) -> Vec<String> {
+    ids.iter().copied().map(str::to_owned).collect()
+}
+
+fn put_price(batch: &mut Vec<u8>, next: &NextFrame) {
+    if let Some(change) = &next.tick_change {
+        put_tick_change(batch, change, next.frame.tick, Timestamp::now());
+    }
+    batch.extend_from_slice(b"event: market_price\ndata: ");
+    for piece in next.frame.json(next.conflated) {
+        batch.extend_from_slice(piece);
+    }
+    batch.extend_from_slice(b"\n\n");
+}
+
+fn put_tick_change(batch: &mut Vec<u8>, change: &TickChange, tick: Price, now: Timestamp) {
+    let number = |price: Price| {
+        RawValue::from_string(price.to_string()).expect("the text of a price is a JSON number")
+    };
+    let (tick, before) = (number(tick), number(change.before));
+    for outcome in &change.info.outcomes {
+        batch.extend_from_slice(b"event: tick_size_change\ndata: ");
+        let fields = TickSizeChange {
+            r#type: "tick_size_change",
+            market: &change.info.condition_id,
+            asset_id: &outcome.token_id,
+            tick_size: &tick,
+            old_tick_size: &before,
+            side: None,
+            ts_ms: now.millis(),
+        };
+        put_json(batch, &fields);
+        batch.extend_from_slice(b"\n\n");
+    }
+}
+
+fn put_json(batch: &mut Vec<u8>, value: &impl Serialize) {
+    serde_json::to_writer(batch, value).expect("strings and numbers always have a JSON text");
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,289 @@
+use std::future::poll_fn;
+
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::*;
+use crate::ids::OutcomeIndex;
+use crate::limits::bucket::Origin;
+use crate::market::Markets;
+use crate::market::book::{Book, Ladder, Side};
+use crate::market::catalogue::{MarketInfo, MarketStatus};
+use crate::money::Shares;
+use crate::ws::counts::StreamCounts;
+use crate::ws::fanout::SOCKETS_MAX;
+use crate::ws::subscriptions::MARKETS_PER_SOCKET_MAX;
+
+/// Markets with a running fan-out.
+struct World {
+    markets: Arc<Markets>,
+    fanout: Arc<Fanout>,
+    counts: Arc<StreamCounts>,
+}
+
+/// A stream, and what was taken from it but not yet read.
+struct Reader {
+    stream: EventStream,
+    received: String,
+}
+
+fn holder() -> Origin {
+    Origin::of("192.0.2.1".parse().unwrap())
+}
+
+fn name(market: usize) -> String {
+    format!("m{market}")
+}
+
+/// A world with the markets `m0`, `m1`, ….
+fn world(market_count: usize) -> World {
+    let markets = Arc::new(Markets::new());
+    let fanout = Arc::new(Fanout::new(markets.clone()));
+    let passing_on = fanout.clone();
+    tokio::spawn(async move { passing_on.run().await });
+    let world = World { markets, fanout, counts: Arc::default() };
+    world.list((0..market_count).map(|market| MarketInfo::bare_yes_no(&name(market))).collect());
+    world
+}
+
+impl World {
+    fn list(&self, infos: Vec<MarketInfo>) {
+        self.markets.list(infos).unwrap();
+    }
+
+    /// Publishes a bid whose price encodes the number of the change.
+    fn publish(&self, market: &str, change: i64) {
+        let mut ladder = Ladder::default();
+        let (price, size) = (Price::from_micros(change * 100), Shares::from_micros(1));
+        ladder.set(Side::Buy, price, size).unwrap();
+        let market = self.markets.by_condition(market).unwrap();
+        let book = Arc::new(Book::new(ladder, Timestamp::EPOCH));
+        self.markets.publish(&market, OutcomeIndex(0), book);
+    }
+
+    fn open(&self, ids: &[&str]) -> Reader {
+        let ids: Vec<String> = ids.iter().copied().map(str::to_owned).collect();
+        let open = self.counts.try_open(holder(), 10).unwrap();
+        let stream = EventStream::open(&self.fanout, &ids, open, Timestamp::EPOCH).unwrap();
+        Reader { stream, received: String::new() }
+    }
+
+    fn check_empty(&self) {
+        assert_eq!((self.fanout.socket_count(), self.fanout.channel_count()), (0, 0));
+        assert_eq!((self.counts.of(holder()), self.counts.total()), (0, 0));
+    }
+}
+
+impl Reader {
+    async fn batch(&mut self) -> String {
+        let bytes = poll_fn(|context| self.stream.poll_bytes(context)).await;
+        assert!(!bytes.is_empty());
+        String::from_utf8(bytes.to_vec()).unwrap()
+    }
+
+    /// The next event: its kind, and its data in the form that a test compares.
+    async fn event(&mut self) -> (String, Value) {
+        while !self.received.contains("\n\n") {
+            let batch = self.batch().await;
+            self.received.push_str(&batch);
+        }
+        let received = self.received.clone();
+        let (block, rest) = received.split_once("\n\n").unwrap();
+        rest.clone_into(&mut self.received);
+        let mut lines = block.lines();
+        let kind = lines.next().unwrap().strip_prefix("event: ").unwrap();
+        let data = lines.next().unwrap().strip_prefix("data: ").unwrap();
+        assert_eq!(lines.next(), (kind == "keepalive").then_some(":"), "{block}");
+        assert_eq!(lines.next(), None, "{block}");
+        (kind.to_owned(), serde_json::from_str(data).unwrap())
+    }
+
+    /// The next event, which has this kind, in the form of [`row`].
+    async fn expect(&mut self, kind: &str) -> Value {
+        let (found, data) = self.event().await;
+        assert_eq!(found, kind, "{data}");
+        match kind {
+            "market_price" => row(&data),
+            "snapshot" => {
+                let prices: Vec<_> = data["prices"].as_array().unwrap().iter().map(row).collect();
+                match data.get("unknown") {
+                    None => json!(prices),
+                    Some(unknown) => json!([prices, unknown]),
+                }
+            }
+            _ => data,
+        }
+    }
+}
+
+/// Market, bid and number of a frame, and whether it is conflated.
+fn row(frame: &Value) -> Value {
+    assert_eq!(frame["type"], "price");
+    json!([frame["market_id"], frame["best_bid"], frame["seq"], frame["conflated"]])
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_begins_with_a_snapshot_and_continues_with_changes() {
+    let world = world(3);
+    world.publish("m1", 5);
+    let mut reader = world.open(&["m1", "absent", "m0", "m1"]);
+    let first = json!([["m1", "0.0005", 1, null], ["m0", null, 1, null]]);
+    assert_eq!(reader.expect("snapshot").await, json!([first, ["absent"]]));
+    // The fan-out has yet to pass on the book that the snapshot shows.
+    assert_eq!(reader.expect("market_price").await, json!(["m1", "0.0005", 2, null]));
+    for change in 6..9 {
+        world.publish("m0", change);
+        let bid = format!("0.000{change}");
+        let expected = json!(["m0", bid, change - 4, null]);
+        assert_eq!(reader.expect("market_price").await, expected);
+    }
+    world.publish("m2", 1);
+    assert_eq!(reader.expect("keepalive").await["n"], 1, "no other market");
+    drop(reader);
+    world.check_empty();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_reader_gets_the_newest_state() {
+    let world = world(2);
+    let mut reader = world.open(&["m0", "m1"]);
+    reader.expect("snapshot").await;
+    for change in 1..=4 {
+        world.publish("m0", change);
+        world.publish("m1", change);
+        tokio::task::yield_now().await;
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(reader.expect("market_price").await, json!(["m0", "0.0004", 5, true]));
+    assert_eq!(reader.expect("market_price").await, json!(["m1", "0.0004", 5, true]));
+    world.publish("m0", 5);
+    assert_eq!(reader.expect("market_price").await, json!(["m0", "0.0005", 6, null]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_of_no_listed_market_waits_for_them() {
+    let world = world(0);
+    let mut reader = world.open(&["m0", "m1"]);
+    assert_eq!(reader.expect("snapshot").await, json!([[], ["m0", "m1"]]));
+    assert_eq!(reader.expect("keepalive").await["n"], 1);
+    world.list(vec![MarketInfo::bare_yes_no("m1")]);
+    assert_eq!(reader.expect("keepalive").await["n"], 2);
+    assert_eq!(reader.expect("market_price").await, json!(["m1", null, 1, null]));
+    world.list(vec![MarketInfo::bare_yes_no("m0")]);
+    assert_eq!(reader.expect("keepalive").await["n"], 3);
+    assert_eq!(reader.expect("market_price").await, json!(["m0", null, 1, null]));
+    assert!(reader.stream.unlisted.is_empty());
+    drop(reader);
+    world.check_empty();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resolution_is_a_price_and_the_stream_goes_on() {
+    let world = world(1);
+    let mut reader = world.open(&["m0"]);
+    reader.expect("snapshot").await;
+    let info = MarketInfo::bare_yes_no("m0");
+    let payouts = vec![Price::ONE, Price::from_micros(0)];
+    world.list(vec![MarketInfo { status: MarketStatus::Resolved, payouts, ..info }]);
+    let (kind, data) = reader.event().await;
+    let state = (&data["active"], &data["closed"], &data["buy"]);
+    assert_eq!(
+        (kind.as_str(), state),
+        ("market_price", (&json!(false), &json!(true), &json!("1")))
+    );
+    assert_eq!(reader.expect("keepalive").await["n"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_tick_is_announced_for_each_outcome_before_the_price() {
+    let world = world(1);
+    let mut reader = world.open(&["m0"]);
+    reader.expect("snapshot").await;
+    for (tick_micros, tick, before) in [(1_000, 0.001, 0.01), (100, 0.0001, 0.001)] {
+        let info = MarketInfo::bare_yes_no("m0");
+        world.list(vec![MarketInfo { tick: Price::from_micros(tick_micros), ..info }]);
+        for token in ["t-Yes", "t-No"] {
+            let mut change = reader.expect("tick_size_change").await;
+            assert!(change["ts_ms"].take().as_i64().is_some());
+            let expected = json!({
+                "type": "tick_size_change", "market": "m0", "asset_id": token, "tick_size": tick,
+                "old_tick_size": before, "side": null, "ts_ms": null,
+            });
+            assert_eq!(change, expected);
+        }
+        reader.expect("market_price").await;
+    }
+    // One that changed and changed back between two prices is not announced.
+    for tick_micros in [1_000, 100] {
+        let info = MarketInfo::bare_yes_no("m0");
+        world.list(vec![MarketInfo { tick: Price::from_micros(tick_micros), ..info }]);
+        tokio::task::yield_now().await;
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(reader.expect("market_price").await, json!(["m0", null, 5, true]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_stream_shows_that_it_is_alive_every_five_seconds() {
+    let world = world(0);
+    let mut reader = world.open(&["m0"]);
+    let began = Instant::now();
+    reader.expect("snapshot").await;
+    for n in 1..=3 {
+        let data = reader.expect("keepalive").await;
+        assert_eq!((&data["n"], began.elapsed().as_secs()), (&json!(n), 5 * n));
+        assert!(data["ts"].as_str().unwrap().ends_with('Z'), "{data}");
+    }
+    // What was missed while the reader took nothing is not made up for.
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!(reader.expect("keepalive").await["n"], 4);
+    assert!(timeout(Duration::from_secs(4), reader.event()).await.is_err());
+    assert_eq!(reader.expect("keepalive").await["n"], 5);
+}
+
+/// However long the texts of the markets are, a batch is bounded.
+#[tokio::test(start_paused = true)]
+async fn a_long_snapshot_is_sent_in_pieces() {
+    const LABEL_BYTES: usize = 200;
+    let world = world(0);
+    let label = |number: usize| format!("{number:x<LABEL_BYTES$}");
+    let outcomes = |market: usize| {
+        (0..64).map(move |number| crate::market::catalogue::Outcome {
+            label: label(number).into(),
+            token_id: format!("{market}-{number}").into(),
+        })
+    };
+    let count = MARKETS_PER_SOCKET_MAX;
+    world.list((0..count).map(|m| MarketInfo::bare(&name(m), outcomes(m))).collect());
+    let ids: Vec<String> = (0..count).map(name).collect();
+    let mut reader = world.open(&ids.iter().map(String::as_str).collect::<Vec<_>>());
+    let frame_bytes_max = 64 * (2 * LABEL_BYTES + 200);
+    while !reader.received.ends_with("\n\n") {
+        let batch = reader.batch().await;
+        assert!(batch.len() <= WRITE_BYTES_GOAL + frame_bytes_max, "{}", batch.len());
+        reader.received.push_str(&batch);
+    }
+    assert!(reader.received.len() > 10 * WRITE_BYTES_GOAL);
+    let shown = reader.expect("snapshot").await;
+    let expected: Vec<_> = ids.iter().map(|id| json!([id, null, 1, null])).collect();
+    assert_eq!(shown, json!(expected));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_cannot_be_opened_leaves_nothing_behind() {
+    let world = world(MARKETS_PER_SOCKET_MAX + 1);
+    let ids: Vec<String> = (0..=MARKETS_PER_SOCKET_MAX).map(name).collect();
+    let open = |ids: &[String]| {
+        let open = world.counts.try_open(holder(), 1).unwrap();
+        EventStream::open(&world.fanout, ids, open, Timestamp::EPOCH).err()
+    };
+    let too_many = TooManyMarkets { subscribed: 0, added: MARKETS_PER_SOCKET_MAX + 1 };
+    assert_eq!(open(&ids), Some(OpenError::TooManyMarkets(too_many)));
+    world.check_empty();
+    let others: Vec<_> = (0..SOCKETS_MAX).map(|_| world.fanout.open().unwrap()).collect();
+    assert_eq!(open(&ids[1..]), Some(OpenError::Busy));
+    drop(others);
+    world.check_empty();
+    assert_eq!(open(&ids[1..]), None);
+    world.check_empty();
+}

@@ -1,0 +1,86 @@
+//! A small client of server-sent events that shows how a stream ends.
+
+use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::net::{SocketAddr, TcpStream};
+
+use serde_json::Value;
+
+use crate::{Connection, Request, Response};
+
+/// How a stream ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// With the last chunk, after which nothing is missing.
+    Clean,
+    /// Before the last chunk.
+    CutOff,
+}
+
+/// An open stream.
+pub struct EventStream {
+    /// The head of the response.
+    pub head: Response,
+    stream: BufReader<TcpStream>,
+    /// What has arrived and was not returned yet.
+    received: String,
+}
+
+impl EventStream {
+    /// Sends the request. Returns the response as an error if it is no stream.
+    #[track_caller]
+    pub fn open(address: impl Into<SocketAddr>, request: &Request) -> Result<Self, Response> {
+        let mut connection = Connection::open(address.into());
+        connection.write(&request.to_bytes());
+        let head = connection.read_head().unwrap();
+        if head.header("transfer-encoding") != Some("chunked") {
+            return Err(connection.read_body(head).unwrap());
+        }
+        Ok(Self { head, stream: connection.into_stream(), received: String::new() })
+    }
+
+    /// The text of the next event, with its last line break.
+    pub fn text(&mut self) -> Result<String, End> {
+        loop {
+            if let Some(at) = self.received.find("\n\n") {
+                let rest = self.received.split_off(at + 2);
+                let mut text = std::mem::replace(&mut self.received, rest);
+                text.truncate(at + 1);
+                return Ok(text);
+            }
+            let chunk = self.chunk().map_err(|_| End::CutOff)?;
+            if chunk.is_empty() {
+                return Err(End::Clean);
+            }
+            self.received.push_str(&chunk);
+        }
+    }
+
+    /// The kind of the next event, and its data.
+    #[track_caller]
+    pub fn event(&mut self) -> (String, Value) {
+        let text = self.text().unwrap();
+        let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        (field("event: ").to_owned(), serde_json::from_str(field("data: ")).unwrap())
+    }
+
+    /// Reads to the end.
+    pub fn end(&mut self) -> End {
+        loop {
+            if let Err(end) = self.text() {
+                return end;
+            }
+        }
+    }
+
+    fn chunk(&mut self) -> io::Result<String> {
+        let mut size = String::new();
+        self.stream.read_line(&mut size)?;
+        let size = usize::from_str_radix(size.trim_end(), 16);
+        let size = size.map_err(|_| io::ErrorKind::UnexpectedEof)?;
+        let mut chunk = vec![0; size + 2];
+        self.stream.read_exact(&mut chunk)?;
+        assert!(chunk.ends_with(b"\r\n"));
+        chunk.truncate(size);
+        Ok(String::from_utf8(chunk).unwrap())
+    }
+}
