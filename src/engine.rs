@@ -36,6 +36,7 @@ pub mod payout;
 pub mod place;
 pub mod position;
 pub mod rejection;
+pub mod reset;
 pub mod restore;
 pub mod rows;
 pub mod settlement;

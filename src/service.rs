@@ -18,7 +18,7 @@ pub mod settlement;
 mod updown;
 
 pub use access::{Admission, Caller, Denied, Makes, SocketCaller, TokenCaller, Wallet};
-pub use accounts::{Balance, MarkedPosition, Portfolio, PositionStatus};
+pub use accounts::{AccountReset, Balance, MarkedPosition, Portfolio, PositionStatus};
 pub use events::{EventFilter, EventMarkets, EventPage};
 pub use keys::{KeyListing, NewKey, NewKeyRequest};
 pub use markets::{

@@ -7,7 +7,8 @@
 //! replaces one. So do new kinds of events: `v1_key_life` has those of renamed and rotated keys.
 //! The folders that begin with `pages` hold the same in segments of version 2, where each block
 //! has pages of its own. `resting` has orders that rest, and snapshots of version 3.
-//! `held` has orders that are held.
+//! `held` has orders that are held. `reset` has accounts that were reset, and snapshots of version
+//! 4.
 //!
 //! `PAPERBOURSE_GOLDEN=DIR cargo test --test golden` writes new directories into an empty one.
 
@@ -17,6 +18,8 @@
 mod held;
 #[path = "golden/key_life.rs"]
 mod key_life;
+#[path = "golden/reset.rs"]
+mod reset;
 #[path = "golden/resting.rs"]
 mod resting;
 
@@ -30,7 +33,9 @@ use std::time::Duration;
 use paperbourse::disk::Disk;
 use paperbourse::engine::State;
 use paperbourse::engine::command::Identity;
-use paperbourse::engine::event::{Event, OrderFilled, OrderHeld, OrderPlaced, RestingFilled};
+use paperbourse::engine::event::{
+    AccountReset, Event, OrderFilled, OrderHeld, OrderPlaced, RestingFilled,
+};
 use paperbourse::engine::fill::{Fill, Placement};
 use paperbourse::engine::hold::Hold;
 use paperbourse::engine::idempotency::{Fingerprint, NameHash};
@@ -138,6 +143,7 @@ const fn kind(event: &Event) -> &'static str {
         Event::OrderAdmitted { .. } => "order admitted",
         Event::RestingFilled(_) => "resting filled",
         Event::OrderEnded { .. } => "order ended",
+        Event::AccountReset(_) => "account reset",
         Event::HeartbeatSet { .. } => "heartbeat set",
         Event::OrderForgotten { .. } => "order forgotten",
         Event::CommentAdded { .. } => "comment added",
@@ -408,6 +414,9 @@ fn comment(number: u64, order: u64) -> Event {
     }
 }
 
+/// What a position says that no reset has closed; older snapshots predate it.
+const NOT_RESET: &str = ", closed_by_reset: false";
+
 /// The content of a data directory as text, and the kinds of its events.
 fn content(data: &Path) -> (String, BTreeSet<&'static str>) {
     let mut text = String::new();
@@ -435,8 +444,9 @@ fn content(data: &Path) -> (String, BTreeSet<&'static str>) {
     writeln!(text, "{:?}\n{:?}", state.head(), state.markets()).unwrap();
     for row in state.accounts() {
         // The snapshots predate `reserved` and what follows `order_count_ever`, which are nothing
-        // without open orders.
+        // without open orders and resets.
         let account = format!("{row:?}").replace(", reserved: Usd(0)", "");
+        let account = account.replace(", resets: None", "").replace(NOT_RESET, "");
         let account = account.replace(", fill_surplus: 0, heartbeat_ms: None", "");
         writeln!(text, "{account}").unwrap();
         for order in state.orders_of(row.id) {
@@ -573,4 +583,14 @@ fn orders_that_are_held_are_read() {
 #[test]
 fn orders_that_are_held_written_today_read_the_same() {
     check_written("held", held::write_held, "held");
+}
+
+#[test]
+fn accounts_that_were_reset_are_read() {
+    check_read("reset", &reset::KINDS, "reset");
+}
+
+#[test]
+fn accounts_that_were_reset_written_today_read_the_same() {
+    check_written("reset", reset::write_reset, "reset");
 }

@@ -1,6 +1,7 @@
 //! One account: its money, its positions, its keys.
 
 mod open;
+mod reset;
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher as _;

@@ -135,6 +135,7 @@ impl State {
         self.hash += account.identity_term();
         self.hash += account.term();
         self.hash += heartbeat_term(account.id, account.heartbeat_ms());
+        self.hash += account.resets().map(|it| it.term(account.id)).unwrap_or_default();
         if account.heartbeat_ms().is_some() {
             self.silences.insert(account.id, Timestamp::EPOCH);
         }

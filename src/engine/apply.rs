@@ -74,6 +74,7 @@ impl State {
             Event::OrderEnded { order, reason, at } => {
                 self.end_order(*order, *reason, *at, position_in_log)
             }
+            Event::AccountReset(reset) => self.reset_account(reset, position_in_log),
             Event::HeartbeatSet { account, interval_ms } => {
                 self.set_heartbeat(*account, *interval_ms, position_in_log)
             }

@@ -111,6 +111,8 @@ pub enum Event {
         /// The time of the decision.
         at: Timestamp,
     },
+    /// An account was reset. Its open orders ended before, in the same record.
+    AccountReset(AccountReset),
     /// An account began, changed or ended its heartbeat.
     HeartbeatSet {
         /// The account.
@@ -207,6 +209,7 @@ impl Event {
             | Self::OrderAdmitted { .. }
             | Self::RestingFilled(_)
             | Self::OrderEnded { .. }
+            | Self::AccountReset(_)
             | Self::HeartbeatSet { .. }
             // Payouts must go through even without memory; opened positions bound their number.
             | Self::PositionsSettled(_)
@@ -276,4 +279,21 @@ pub struct RestingFilled {
     pub displayed: Level,
     /// The sequence of the book that displayed it.
     pub book_sequence: u64,
+}
+
+/// An account was reset.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AccountReset {
+    /// The account.
+    pub account: AccountId,
+    /// How many open positions were closed.
+    pub position_count: u32,
+    /// What they had cost, without fees.
+    pub cost: Usd,
+    /// The play money granted; below 0 if money was taken.
+    pub granted: Usd,
+    /// The account's cash afterwards.
+    pub balance: Usd,
+    /// The time of the decision.
+    pub at: Timestamp,
 }

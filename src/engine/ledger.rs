@@ -1,12 +1,15 @@
-//! An account's money, by source and use.
+//! An account's money, by source and use, and how often it was reset.
 
+use super::state_hash::{StateHash, Term, TermKind};
+use crate::ids::AccountId;
 use crate::market::book::Side;
 use crate::money::Usd;
 
 /// An account's money, by source and use. Cash is the sum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ledger {
-    /// Play money granted: at the start, and deposits.
+    /// Play money granted at the start and by resets, less what resets took. Below 0 if that is
+    /// more.
     pub granted: Usd,
     /// Notional paid for shares.
     pub purchases: Usd,
@@ -19,6 +22,25 @@ pub struct Ledger {
     /// The part of the cash reserved for open orders: the sum of what each may still spend. It
     /// follows from those orders and is neither journaled nor part of the state hash.
     pub reserved: Usd,
+}
+
+/// The resets of an account that was ever reset.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Resets {
+    /// How many there were; at least 1.
+    pub count: u32,
+    /// The cash that the newest one left, from which profit counts.
+    pub balance: Usd,
+}
+
+impl Resets {
+    /// The term in the state hash.
+    pub(super) fn term(&self, account: AccountId) -> StateHash {
+        Term::new(TermKind::Resets)
+            .pair(account.get(), self.count.into())
+            .signed(self.balance.micros())
+            .finish()
+    }
 }
 
 impl Ledger {
@@ -56,6 +78,14 @@ impl Ledger {
         let received = wide(self.granted) + wide(self.sales) + wide(self.payouts);
         let spent = wide(self.purchases) + wide(self.fees);
         i64::try_from(received - spent).ok().map(Usd::from_micros)
+    }
+
+    /// The ledger after a grant, or below 0 the taking, of play money; `None` if a sum or the cash
+    /// exceeds its range.
+    pub fn after_grant(mut self, granted: Usd) -> Option<Self> {
+        self.granted = self.granted.checked_add(granted)?;
+        self.checked_cash()?;
+        Some(self)
     }
 
     /// The ledger after a payout; `None` if a sum or the cash exceeds its range.

@@ -18,12 +18,21 @@ pub struct Position {
     pub cost: Usd,
     /// Proceeds less cost of all shares sold or paid out, without fees.
     pub realised: Usd,
+    /// Whether a reset of the account closed it, and nothing was bought since.
+    pub closed_by_reset: bool,
 }
 
 impl Position {
     /// A position without shares.
     pub const fn empty(market: MarketIndex, outcome: OutcomeIndex) -> Self {
-        Self { market, outcome, shares: Shares::ZERO, cost: Usd::ZERO, realised: Usd::ZERO }
+        Self {
+            market,
+            outcome,
+            shares: Shares::ZERO,
+            cost: Usd::ZERO,
+            realised: Usd::ZERO,
+            closed_by_reset: false,
+        }
     }
 
     /// Whether the position holds shares.
@@ -44,6 +53,7 @@ impl Position {
             Side::Buy => {
                 self.shares = self.shares.checked_add(quantity)?;
                 self.cost = self.cost.checked_add(notional)?;
+                self.closed_by_reset = false;
             }
             Side::Sell => {
                 if quantity > self.shares {
@@ -67,10 +77,20 @@ impl Position {
         Some(self)
     }
 
+    /// The position after a reset of its account. Its cost is no loss, since the reset replaces all
+    /// money.
+    pub(super) const fn after_reset(mut self) -> Self {
+        self.shares = Shares::ZERO;
+        self.cost = Usd::ZERO;
+        self.closed_by_reset = true;
+        self
+    }
+
     /// The position's term in the state hash.
     #[inline]
     pub(super) fn term(&self, account: AccountId) -> StateHash {
-        Term::new(TermKind::Position)
+        let kind = if self.closed_by_reset { TermKind::ResetPosition } else { TermKind::Position };
+        Term::new(kind)
             .pair(account.get(), u64::from(self.market.0) << 8 | u64::from(self.outcome.0))
             .signed_pair(self.shares.micros(), self.cost.micros())
             .signed(self.realised.micros())

@@ -154,6 +154,9 @@ pub enum Rejection {
     /// The order is held, as the venue holds orders that it could match at once.
     #[error("the order cannot be cancelled while the venue's delay holds it")]
     OrderIsHeld,
+    /// The account was reset while the order was held.
+    #[error("the account was reset while the venue's delay held the order")]
+    ResetWhileHeld,
     /// The identity has no account, or no account has this id.
     #[error("no such account; POST /v1/keys/bootstrap opens one")]
     AccountNotFound,

@@ -1,10 +1,11 @@
-//! The part of an account that only accounts with resting orders have.
+//! The part of an account that only accounts with resting orders, or with resets, have.
 
 use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
 use super::fill_log::FillLog;
+use super::ledger::Resets;
 use super::open_orders::BookSide;
 use crate::ids::{MarketIndex, OutcomeIndex};
 use crate::market::book::Side;
@@ -21,6 +22,7 @@ pub(super) struct Resting {
     pub(super) heartbeat_ms: Option<u32>,
     /// The fills since the account's first order that need not fill at once.
     pub(super) fill_log: Option<FillLog>,
+    pub(super) resets: Option<Resets>,
     on: BTreeMap<BookSide, OnSide>,
 }
 

@@ -178,7 +178,16 @@ impl Restorer {
             }
             account.set_heartbeat_ms(Some(interval_ms));
         }
+        if let Some(resets) = row.resets {
+            if resets.count == 0 || resets.balance < Usd::ZERO {
+                return Err(error("has resets out of range"));
+            }
+            account.set_resets(resets);
+        }
         for position in row.positions {
+            if position.closed_by_reset && (position.is_open() || row.resets.is_none()) {
+                return Err(error("has a position closed by a reset that was not"));
+            }
             check_position(state, position).map_err(error)?;
             account
                 .add_position(*position)

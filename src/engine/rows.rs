@@ -6,7 +6,7 @@
 use super::account::Account;
 use super::comment::Comment;
 use super::key::Key;
-use super::ledger::Ledger;
+use super::ledger::{Ledger, Resets};
 use super::order::OrderRow;
 use super::payout::{SettledMarket, Settlement};
 use super::position::Position;
@@ -66,6 +66,8 @@ pub struct AccountRow<'a> {
     pub fill_surplus: i64,
     /// How often it sends a heartbeat, in milliseconds; `None` if it does not.
     pub heartbeat_ms: Option<u32>,
+    /// Its resets; `None` if there were none.
+    pub resets: Option<Resets>,
 }
 
 impl State {
@@ -126,6 +128,7 @@ impl State {
             order_count_ever: account.order_count_ever(),
             fill_surplus: account.fill_surplus(),
             heartbeat_ms: account.heartbeat_ms(),
+            resets: account.resets(),
         }
     }
 

@@ -72,6 +72,10 @@ pub enum TermKind {
     LoggedFill = 20,
     /// How an order is held.
     Hold = 21,
+    /// The resets of an account.
+    Resets = 22,
+    /// A position that a reset closed.
+    ResetPosition = 23,
 }
 
 /// Folds the fields of one item into a term. The function is part of the journal's format.

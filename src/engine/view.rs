@@ -15,7 +15,7 @@ use super::state::State;
 use super::terms::OrderStatus;
 use crate::ids::{AccountId, KeyId, OrderId, OutcomeIndex, Place, Timestamp};
 use crate::market::book::Side;
-use crate::money::Shares;
+use crate::money::{Shares, Usd};
 
 /// The most rows that one read returns; longer lists take several reads.
 pub const ROWS_PER_READ_MAX: usize = 200;
@@ -67,6 +67,8 @@ pub struct AccountPage {
     pub account: AccountId,
     /// The account's money.
     pub ledger: Ledger,
+    /// The balance from which profit counts.
+    pub baseline: Usd,
     /// How many fills the account ever had.
     pub fill_count: u64,
     /// At most [`ROWS_PER_READ_MAX`] positions.
@@ -82,8 +84,14 @@ pub struct Profile {
     pub account: AccountId,
     /// Who owns it, as the issuer of their access tokens names them.
     pub subject: Box<str>,
+    /// When the account was opened.
+    pub opened_at: Timestamp,
     /// The account's money.
     pub ledger: Ledger,
+    /// The balance from which profit counts.
+    pub baseline: Usd,
+    /// How often the account was reset.
+    pub reset_count: u32,
     /// The number of keys that work.
     pub active_key_count: usize,
 }
@@ -178,6 +186,7 @@ impl State {
         let value = AccountPage {
             account: account.id,
             ledger: account.ledger(),
+            baseline: account.baseline(),
             fill_count: account.fill_count_ever(),
             positions: positions.collect(),
             has_more: account.positions().len() > offset.saturating_add(ROWS_PER_READ_MAX),
@@ -193,7 +202,10 @@ impl State {
         let profile = Profile {
             account: account.id,
             subject: account.subject.clone(),
+            opened_at: account.opened_at,
             ledger: account.ledger(),
+            baseline: account.baseline(),
+            reset_count: account.resets().map_or(0, |resets| resets.count),
             active_key_count: self.keys_of(account).filter(|key| key.is_active(now)).count(),
         };
         Observed { value: Some(profile), place: self.place_at(account.position_in_log) }

@@ -11,10 +11,10 @@ use super::error::ApiError;
 use super::exchange::Exchange;
 use super::invalid::{FieldError, Location};
 use super::operation::Operation;
-use super::query::Query;
+use super::query::{Query, read_wallet};
 use super::reply::Reply;
 use super::route::decode;
-use crate::service::{Caller, RequestContext, Service};
+use crate::service::{Caller, RequestContext, Service, Wallet};
 use crate::telemetry::Metrics;
 
 /// The result of an operation.
@@ -60,6 +60,12 @@ impl<'a> Call<'a> {
     pub(super) fn parameter(&self) -> Cow<'a, str> {
         let segment = self.operation.path.segment(self.head.uri.path());
         segment.and_then(decode).expect("the path matched the operation's pattern")
+    }
+
+    /// The parameter of the path as a wallet.
+    pub(super) fn wallet(&self) -> Result<Wallet, FieldError> {
+        let location = Location::of("path").field(self.operation.path.parameter());
+        read_wallet(location, &self.parameter())
     }
 
     /// The parameter of the path as an id, converted by `from_number`.

@@ -23,6 +23,7 @@ pub mod status;
 pub mod tokens;
 pub mod trade;
 pub mod updown;
+pub mod wallets;
 
 use self::orders::{cancel, list, place};
 use super::operation::Access::{Key, KeyOrToken, Public, Socket, Token};
@@ -33,7 +34,7 @@ use socket::Stream;
 
 /// The table, searched from the top. A path without a parameter stands before those that would take
 /// its last segment for one, and the trade, the most frequent operation, stands first.
-pub static OPERATIONS: [Operation; 48] = [
+pub static OPERATIONS: [Operation; 52] = [
     Operation::post("/trade", KeyOrToken(Some(Trade)), Run::Trade)
         .makes_account()
         .errors(&[
@@ -46,6 +47,7 @@ pub static OPERATIONS: [Operation; 48] = [
             "INSUFFICIENT_LIQUIDITY",
             "SLIPPAGE_EXCEEDED",
             "INSUFFICIENT_BALANCE",
+            "ACCOUNT_RESET",
             "JOURNAL_FULL",
             "SERVER_FULL",
         ])
@@ -239,6 +241,38 @@ pub static OPERATIONS: [Operation; 48] = [
         .query(&["wallet_id"])
         .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
         .summary("get the caller's account, what it can spend, and the credential's rights"),
+    Operation::get(
+        "/v1/me/wallets",
+        KeyOrToken(Some(Read)),
+        Later(|call| Box::pin(wallets::list(call))),
+    )
+    .query(&["limit", "offset"])
+    .errors(&["ACCOUNT_NOT_FOUND"])
+    .summary("list the account's wallets: it has one, with the account's id"),
+    Operation::get(
+        "/v1/me/wallets/{wallet_id}",
+        KeyOrToken(Some(Read)),
+        Later(|call| Box::pin(wallets::get(call))),
+    )
+    .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
+    .summary("get the wallet by its id, or as `api`"),
+    Operation::post(
+        "/v1/me/wallets/{wallet_id}/reset",
+        KeyOrToken(Some(Trade)),
+        Later(|call| Box::pin(account::reset_wallet(call))),
+    )
+    .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND", "JOURNAL_FULL"])
+    .summary("reset the account, like `POST /v1/account/reset-api-balance`"),
+    Operation::post(
+        "/v1/account/reset-api-balance",
+        KeyOrToken(Some(Trade)),
+        Later(|call| Box::pin(account::reset(call))),
+    )
+    .errors(&["ACCOUNT_NOT_FOUND", "JOURNAL_FULL"])
+    .summary(
+        "reset the account: cancel its open orders, close its positions, and make its cash the \
+         starting balance",
+    ),
     Operation::get(
         "/v1/account/balance",
         KeyOrToken(Some(Read)),

@@ -89,16 +89,10 @@ impl<'a> Query<'a> {
         let Some(text) = self.get(NAME) else {
             return Wallet::Own;
         };
-        if ["api", "all"].iter().any(|word| text.eq_ignore_ascii_case(word)) {
-            return Wallet::Own;
-        }
-        read_id(Location::of("query").field(NAME), &text, AccountId::from_raw).map_or_else(
-            |_| {
-                self.note(NAME, "int_parsing", "should be an integer, `api` or `all`");
-                Wallet::Own
-            },
-            Wallet::WithId,
-        )
+        read_wallet(Location::of("query").field(NAME), &text).unwrap_or_else(|error| {
+            self.errors.push(error);
+            Wallet::Own
+        })
     }
 
     /// A whole number of at least `min` and at most `max`.
@@ -203,6 +197,18 @@ impl<'a> Query<'a> {
     pub(super) fn finish<T>(self, value: T) -> Result<T, Invalid> {
         if self.errors.is_empty() { Ok(value) } else { Err(Invalid { errors: self.errors }) }
     }
+}
+
+/// Reads the id of a wallet, or `api` or `all`, which mean the only one that the caller has.
+pub(super) fn read_wallet(location: Location, text: &str) -> Result<Wallet, FieldError> {
+    if ["api", "all"].iter().any(|word| text.eq_ignore_ascii_case(word)) {
+        return Ok(Wallet::Own);
+    }
+    let id = read_id(location, text, AccountId::from_raw).map_err(|error| FieldError {
+        message: "should be an integer, `api` or `all`".into(),
+        ..error
+    });
+    id.map(Wallet::WithId)
 }
 
 #[cfg(test)]

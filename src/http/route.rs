@@ -181,8 +181,8 @@ mod tests {
             ("/v1/me/walletsx/64", &[]),
         ] {
             for method in [get, head, post, patch, delete] {
-                let error = find(method, path).expect_err(path);
-                let is_left_out = matches!(error, RouteError::NotOffered { .. });
+                let found = find(method, path);
+                let is_left_out = matches!(found, Err(RouteError::NotOffered { .. }));
                 assert_eq!(is_left_out, left_out.contains(method), "{method} {path}");
             }
         }

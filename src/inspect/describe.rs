@@ -5,6 +5,7 @@
 //! and amounts of money are strings in JSON.
 
 mod order;
+mod reset;
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 pub use order::{FillRow, HeldRow, LevelRow, PlacedRow, RestingFillRow};
+pub use reset::ResetRow;
 
 use super::text::Text;
 use crate::engine::UsedMarket;
@@ -121,6 +123,8 @@ pub enum EventRow<'a> {
     RestingFilled(Box<RestingFillRow>),
     /// [`Event::OrderEnded`].
     OrderEnded { order: u64, reason: &'static str, at: Text<Timestamp> },
+    /// [`Event::AccountReset`].
+    AccountReset(ResetRow),
     /// [`Event::HeartbeatSet`].
     HeartbeatSet { account: u64, interval_ms: Option<u32> },
     /// [`Event::OrderForgotten`].
@@ -167,6 +171,7 @@ pub const fn kind(event: &Event) -> &'static str {
         Event::OrderAdmitted { .. } => "order_admitted",
         Event::RestingFilled(_) => "resting_filled",
         Event::OrderEnded { .. } => "order_ended",
+        Event::AccountReset(_) => "account_reset",
         Event::HeartbeatSet { .. } => "heartbeat_set",
         Event::OrderForgotten { .. } => "order_forgotten",
         Event::CommentAdded { .. } => "comment_added",
@@ -282,6 +287,7 @@ impl<'a> EventRow<'a> {
             Event::OrderEnded { order, reason, at } => {
                 Self::OrderEnded { order: order.get(), reason: reason.as_str(), at: Text(*at) }
             }
+            Event::AccountReset(reset) => Self::AccountReset(ResetRow::new(reset)),
             Event::HeartbeatSet { account, interval_ms } => {
                 Self::HeartbeatSet { account: account.get(), interval_ms: *interval_ms }
             }
@@ -404,6 +410,7 @@ impl fmt::Display for EventRow<'_> {
             Self::OrderEnded { order, reason, .. } => {
                 write!(formatter, "ended order {order}: {reason}")
             }
+            Self::AccountReset(reset) => reset.fmt(formatter),
             Self::HeartbeatSet { account, interval_ms: Some(interval_ms) } => {
                 write!(formatter, "account {account} sends a heartbeat every {interval_ms} ms")
             }

@@ -4,6 +4,7 @@ use super::{Caller, Page, RequestContext, Service, ServiceError};
 use crate::engine::fills::{FillCursor, FillFilter, PastFill};
 use crate::engine::ledger::Ledger;
 use crate::engine::rejection::Rejection;
+use crate::engine::reset::ResetAccount;
 use crate::engine::view::{PositionRow, Profile, SettlementFilter, SettlementPage};
 use crate::market::price::{MarketPrices, OutcomePrice};
 use crate::money::{Notional, Price, Shares, Usd};
@@ -13,6 +14,8 @@ use crate::money::{Notional, Price, Shares, Usd};
 pub struct Balance {
     /// The money.
     pub ledger: Ledger,
+    /// What the account started with, or was reset to: profit counts from here.
+    pub starting_balance: Usd,
     /// The value of all open positions; one without a price counts at cost.
     pub position_value: Usd,
 }
@@ -26,19 +29,32 @@ pub struct Portfolio {
     pub open: Vec<MarkedPosition>,
     /// How many fills the account ever had.
     pub fill_count: u64,
-    /// How many positions are closed.
+    /// How many positions are closed, without those that a reset closed.
     pub closed_count: usize,
     /// How many of those have made a profit.
     pub won_count: usize,
 }
 
-/// Whether a position holds shares.
+/// A reset of an account.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AccountReset {
+    /// The account's cash afterwards.
+    pub balance: Usd,
+    /// How many open orders ended.
+    pub order_count: usize,
+    /// How many open positions were closed.
+    pub position_count: u32,
+}
+
+/// Whether a position holds shares, and if not, why.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PositionStatus {
     /// It holds shares.
     Open,
     /// All its shares were sold or settled.
     Closed,
+    /// A reset of the account closed it.
+    ClosedByReset,
 }
 
 /// A position, marked to the market.
@@ -55,6 +71,7 @@ pub struct MarkedPosition {
 /// An account at the moment of one read, with all positions.
 struct Holdings {
     ledger: Ledger,
+    starting_balance: Usd,
     fill_count: u64,
     positions: Vec<MarkedPosition>,
 }
@@ -64,7 +81,8 @@ impl Holdings {
         let open = self.positions.iter().filter(|marked| marked.row.position.is_open());
         let position_value =
             open.map(|marked| marked.value().unwrap_or(marked.row.position.cost)).sum();
-        Balance { ledger: self.ledger, position_value }
+        let Self { ledger, starting_balance, .. } = *self;
+        Balance { ledger, starting_balance, position_value }
     }
 }
 
@@ -74,9 +92,9 @@ impl Balance {
         self.ledger.cash() + self.position_value
     }
 
-    /// Profit or loss over the play money granted.
+    /// Profit or loss over the starting balance.
     pub fn profit(&self) -> Usd {
-        self.total() - self.ledger.granted
+        self.total() - self.starting_balance
     }
 }
 
@@ -91,6 +109,7 @@ impl PositionStatus {
         match self {
             Self::Open => "OPEN",
             Self::Closed => "CLOSED",
+            Self::ClosedByReset => "CLOSED_BY_RESET",
         }
     }
 }
@@ -106,9 +125,14 @@ impl MarkedPosition {
         self.value().map(|value| value - self.row.position.cost)
     }
 
-    /// Whether the position is open.
+    /// Whether the position is open, and what closed it.
     pub fn status(&self) -> PositionStatus {
-        PositionStatus::of(self.row.position.shares)
+        let position = &self.row.position;
+        if position.closed_by_reset {
+            PositionStatus::ClosedByReset
+        } else {
+            PositionStatus::of(position.shares)
+        }
     }
 }
 
@@ -130,6 +154,27 @@ impl Service {
         Ok(profile.ok_or(Rejection::AccountNotFound)?)
     }
 
+    /// Resets the caller's account: ends its open orders, closes its open positions, and sets its
+    /// cash to the starting balance. If the shard refuses a later visit, which only an account with
+    /// very many open orders needs, the orders that earlier ones ended stay ended.
+    pub async fn reset(
+        &self,
+        caller: &Caller,
+        context: RequestContext<'_>,
+    ) -> Result<AccountReset, ServiceError> {
+        let account = caller.account()?;
+        let mut order_count = 0;
+        loop {
+            let command = ResetAccount(account);
+            let visit = self.shards.execute(account.shard(), command, context.waiters).await?;
+            order_count += visit.order_count;
+            if let Some(balance) = visit.balance {
+                let position_count = visit.position_count;
+                return Ok(AccountReset { balance, order_count, position_count });
+            }
+        }
+    }
+
     /// The balance of the caller's account.
     pub async fn balance(
         &self,
@@ -149,6 +194,8 @@ impl Service {
         let balance = holdings.balance();
         let (open, closed): (Vec<_>, Vec<_>) =
             holdings.positions.into_iter().partition(|marked| marked.row.position.is_open());
+        let closed: Vec<_> =
+            closed.into_iter().filter(|it| it.status() == PositionStatus::Closed).collect();
         let has_won = |marked: &&MarkedPosition| marked.row.position.realised > Usd::ZERO;
         Ok(Portfolio {
             balance,
@@ -159,15 +206,19 @@ impl Service {
         })
     }
 
-    /// The positions of the caller's account, oldest first, optionally only those with one status.
+    /// The positions of the caller's account, oldest first, optionally only the open or only the
+    /// closed ones.
     pub async fn positions(
         &self,
         caller: &Caller,
-        status: Option<PositionStatus>,
+        is_open: Option<bool>,
         context: RequestContext<'_>,
     ) -> Result<Vec<MarkedPosition>, ServiceError> {
         let mut positions = self.holdings(caller, context).await?.positions;
-        positions.retain(|marked| status.is_none_or(|status| marked.status() == status));
+        let fits = |marked: &MarkedPosition| {
+            is_open.is_none_or(|is_open| marked.row.position.is_open() == is_open)
+        };
+        positions.retain(fits);
         Ok(positions)
     }
 
@@ -191,8 +242,12 @@ impl Service {
                 .ok_or(Rejection::AccountNotFound)?;
             positions.extend(page.positions.into_iter().map(|row| self.mark(row)));
             if !page.has_more {
-                let (ledger, fill_count) = (page.ledger, page.fill_count);
-                return Ok(Holdings { ledger, fill_count, positions });
+                return Ok(Holdings {
+                    ledger: page.ledger,
+                    starting_balance: page.baseline,
+                    fill_count: page.fill_count,
+                    positions,
+                });
             }
         }
     }

@@ -47,7 +47,10 @@ pub(super) fn deliver(
             } else {
                 totals.already += 1;
             }
-            deliver_done(request, done, clients, auditor)?;
+            if let Done::Reset(_) = done {
+                totals.resets += u64::from(noted.is_write);
+            }
+            deliver_done(request, done, noted, clients, auditor)?;
         }
         (_, Answer::Command(Err(Refusal::Rejected(rejection)))) => {
             totals.rejected += 1;
@@ -107,6 +110,7 @@ pub(super) fn deliver(
 fn deliver_done(
     request: &Request,
     done: Done,
+    noted: Noted,
     clients: &mut Clients,
     auditor: &mut Auditor,
 ) -> Result<(), String> {
@@ -129,6 +133,9 @@ fn deliver_done(
             clients.made_key(key.id, trader);
         }
         (Request::Beat { .. }, Done::Nothing) => {}
+        (&Request::Reset { trader, newest }, Done::Reset(reset)) => {
+            auditor.resting.saw_reset(trader, newest, &reset, noted.is_write)?;
+        }
         (&Request::RevokeKey { key, .. }, Done::Nothing) => {
             auditor.saw_revoked(key);
         }

@@ -271,6 +271,7 @@ impl Auditor {
             Request::Cancel { trader, order } => self.resting.asked_to_cancel(trader, order),
             Request::CancelAll { trader, .. } => self.resting.asked_to_cancel_all(trader),
             Request::Beat { trader } => self.resting.asked_to_beat(trader),
+            Request::Reset { trader, .. } => self.resting.asked_to_reset(trader),
             _ => {}
         }
     }

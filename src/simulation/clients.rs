@@ -17,6 +17,7 @@ use crate::engine::command::{
 };
 use crate::engine::idempotency::NameHash;
 use crate::engine::key::{KeyGrant, OVERLAP_SECONDS_MAX, Permissions};
+use crate::engine::reset::ResetAccount;
 use crate::ids::{AccountId, CommentId, KeyId, OrderId, ShardId, Timestamp};
 use crate::limits::tier::Tier;
 use crate::market::book::Side;
@@ -127,6 +128,11 @@ pub(super) enum Request {
     Beat {
         trader: usize,
     },
+    Reset {
+        trader: usize,
+        /// The newest order that the trader knows of.
+        newest: Option<OrderId>,
+    },
     ReadResting {
         trader: usize,
         order: OrderId,
@@ -163,6 +169,7 @@ impl Request {
             | Request::Cancel { trader, .. }
             | Request::CancelAll { trader, .. }
             | Request::Beat { trader }
+            | Request::Reset { trader, .. }
             | Request::ReadResting { trader, .. } => of_trader(trader),
             Request::Place(number) => of_trader(clients.resting.orders[number].trader),
         }
@@ -518,6 +525,10 @@ impl Clients {
             Request::Beat { trader } => {
                 let beat = Beat { account: account(trader), interval_ms: 1_000 };
                 (self.traders[trader].shard(), Command::Beat(beat))
+            }
+            Request::Reset { trader, .. } => {
+                let reset = ResetAccount(account(trader));
+                (self.traders[trader].shard(), Command::Reset(reset))
             }
             Request::RevokeKey { trader, key } => {
                 let account = account(trader);

@@ -7,6 +7,7 @@ use crate::engine::command::{
 };
 use crate::engine::comment::Comment;
 use crate::engine::key::Key;
+use crate::engine::reset::{Reset, ResetAccount};
 use crate::ids::ShardId;
 use crate::journal::Waiters;
 use crate::shard::{Refusal, Shards};
@@ -20,6 +21,7 @@ pub(super) enum Command {
     RotateKey(RotateKey),
     RevokeKey(RevokeKey),
     Beat(Beat),
+    Reset(ResetAccount),
 }
 
 /// The answer to a command that succeeded.
@@ -27,6 +29,7 @@ pub(super) enum Command {
 pub(super) enum Done {
     Comment(Comment),
     Key(Box<Key>),
+    Reset(Reset),
     Nothing,
 }
 
@@ -46,6 +49,7 @@ impl Command {
             Self::CreateKey(it) => shards.execute(shard, it, waiters).await.map(key),
             Self::RenameKey(it) => shards.execute(shard, it, waiters).await.map(key),
             Self::RotateKey(it) => shards.execute(shard, it, waiters).await.map(key),
+            Self::Reset(it) => shards.execute(shard, it, waiters).await.map(Done::Reset),
             Self::Beat(it) => shards.execute(shard, it, waiters).await.map(|_| Done::Nothing),
             Self::RevokeKey(it) => shards.execute(shard, it, waiters).await.map(|()| Done::Nothing),
         }

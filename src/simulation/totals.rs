@@ -108,6 +108,10 @@ totals! {
     silent: "ended by a missing heartbeat",
     /// Orders that ended with their market.
     ended_with_market: "ended with their market",
+    /// Accounts that a request reset.
+    resets: "accounts reset",
+    /// Orders that ended because their account was reset.
+    ended_by_reset: "orders ended by a reset",
     /// Post-only orders that waited for a book, which crossed them.
     crossed_fresh_book: "crossed by their first fresh book",
     /// Requests refused because the journal was full.

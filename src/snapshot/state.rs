@@ -12,8 +12,9 @@
 //!   accounts    body of an AccountOpened; purchases, sales, fees, payouts i64;
 //!               orders ever u64; oldest kept order u64, 0 for none; fills less orders i64;
 //!               heartbeat interval u32, 0 for none;
+//!               count of resets u32; if there are some, the balance after the newest i64;
 //!               count of positions u32; for each: market u32, outcome u8,
-//!               shares, cost, realised i64
+//!               shares, cost, realised i64, and if there are resets, closed by one u8
 //!   keys        body of a KeyCreated; revoked at (flag u8, i64); kept maker u64, 0 for none
 //!   open orders an order and its life
 //!   comments    body of a CommentAdded
@@ -27,6 +28,7 @@
 //!
 //! version 1 has no settlements, no decisions, and no row in the list of settled markets
 //! version 2 has no open orders, no lives, no count of fills, and no fill logs
+//! version 3 has no resets
 //!
 //! section of an order file: finished orders up to its end, those of an account in the order in
 //! which they finished
@@ -59,7 +61,7 @@ use crate::engine::command::Identity;
 use crate::engine::event::Event;
 use crate::engine::fill_log::{FillLogRow, LoggedFill};
 use crate::engine::idempotency::NameHash;
-use crate::engine::ledger::Ledger;
+use crate::engine::ledger::{Ledger, Resets};
 use crate::engine::order::OrderRow;
 use crate::engine::payout::Settlement;
 use crate::engine::position::Position;
@@ -201,6 +203,10 @@ fn write_account(fields: &mut Fields<'_>, account: &AccountRow<'_>) {
     fields.u64(account.oldest_order.map_or(0, OrderId::get));
     fields.i64(account.fill_surplus);
     fields.u32(account.heartbeat_ms.unwrap_or(0));
+    fields.u32(account.resets.map_or(0, |resets| resets.count));
+    if let Some(resets) = account.resets {
+        fields.i64(resets.balance.micros());
+    }
     fields.length(account.positions.len());
     for position in account.positions {
         fields.u32(position.market.0);
@@ -208,6 +214,9 @@ fn write_account(fields: &mut Fields<'_>, account: &AccountRow<'_>) {
         fields.i64(position.shares.micros());
         fields.i64(position.cost.micros());
         fields.i64(position.realised.micros());
+        if account.resets.is_some() {
+            fields.u8(position.closed_by_reset.into());
+        }
     }
 }
 
@@ -233,6 +242,13 @@ fn read_account(
     let oldest_order = optional_id(reader, "oldest order", OrderId::from_raw)?;
     let fill_surplus = if version > 2 { reader.i64("fills less orders")? } else { 0 };
     let heartbeat_ms = if version > 2 { reader.u32("heartbeat interval")? } else { 0 };
+    let reset_count = if version > 3 { reader.u32("count of resets")? } else { 0 };
+    let resets = if reset_count > 0 {
+        let balance = Usd::from_micros(reader.i64("balance after the reset")?);
+        Some(Resets { count: reset_count, balance })
+    } else {
+        None
+    };
     let count = reader.u32("count of positions")?;
     let mut positions = Vec::new();
     for _ in 0..count {
@@ -242,6 +258,7 @@ fn read_account(
             shares: Shares::from_micros(reader.i64("position shares")?),
             cost: Usd::from_micros(reader.i64("position cost")?),
             realised: Usd::from_micros(reader.i64("realised profit")?),
+            closed_by_reset: resets.is_some() && reader.flag("whether a reset closed it")?,
         });
     }
     Ok(restorer.account(AccountRow {
@@ -258,6 +275,7 @@ fn read_account(
         order_count_ever,
         fill_surplus,
         heartbeat_ms: Some(heartbeat_ms).filter(|&interval_ms| interval_ms != 0),
+        resets,
     })?)
 }
 

@@ -20,6 +20,7 @@ mod random_orders;
 mod ratio;
 mod refusals;
 mod report;
+mod reset;
 mod resting;
 mod resting_contradictions;
 mod restore;

@@ -5,8 +5,9 @@
 mod cost;
 mod ends;
 mod held;
+mod money;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::naive::{Book, Market, Micros, Outcome, level_fee, require, slippage};
 use crate::ratio::Ratio;
@@ -96,6 +97,14 @@ pub(crate) enum Fact {
     Ended(usize, &'static str),
     /// An account's heartbeat began, changed or ended.
     Heartbeat(usize, Option<i64>),
+    /// An account started anew: the positions that it lost and what they had cost, and how much its
+    /// cash grew.
+    Reset {
+        account: usize,
+        position_count: usize,
+        cost: Micros,
+        granted: Micros,
+    },
 }
 
 /// What an account has used of a displayed level.
@@ -133,6 +142,12 @@ pub(crate) struct NaiveOrders {
     used: BTreeMap<(Side, Place), Used>,
     levels: BTreeMap<Place, Level>,
     heartbeats: BTreeMap<usize, Heartbeat>,
+    /// How many fills there were when each account was last reset; only later ones count.
+    reset_at: BTreeMap<usize, usize>,
+    /// How often each account was reset.
+    pub(crate) reset_counts: BTreeMap<usize, u32>,
+    /// The positions that the newest reset of each account closed: account, market, outcome.
+    lost: BTreeSet<(usize, usize, usize)>,
 }
 
 impl NaiveOrders {
@@ -150,6 +165,9 @@ impl NaiveOrders {
             used: BTreeMap::new(),
             levels: BTreeMap::new(),
             heartbeats: BTreeMap::new(),
+            reset_at: BTreeMap::new(),
+            reset_counts: BTreeMap::new(),
+            lost: BTreeSet::new(),
         }
     }
 
@@ -187,77 +205,6 @@ impl NaiveOrders {
 
     pub(crate) fn open_of(&self, account: usize) -> Vec<usize> {
         self.open().filter(|&order| self.orders[order].sent.account == account).collect()
-    }
-
-    /// Starting balance + sales + payouts − purchases − fees.
-    pub(crate) fn cash(&self, account: usize) -> Micros {
-        let mut cash = self.balance;
-        for fill in &self.fills {
-            let sent = &self.orders[fill.order].sent;
-            if sent.account == account {
-                cash += if sent.is_buy { -fill.notional } else { fill.notional } - fill.fee;
-            }
-        }
-        for (&market, payouts) in &self.settled {
-            for (outcome, &price) in payouts.iter().enumerate() {
-                let shares = self.bought(account, market, outcome).0;
-                cash += (dollars(price, shares)).floor();
-            }
-        }
-        cash
-    }
-
-    /// Shares and their cost; zero in a settled market.
-    pub(crate) fn position(
-        &self,
-        account: usize,
-        market: usize,
-        outcome: usize,
-    ) -> (Micros, Micros) {
-        let is_settled = self.settled.contains_key(&market);
-        if is_settled { (0, 0) } else { self.bought(account, market, outcome) }
-    }
-
-    fn bought(&self, account: usize, market: usize, outcome: usize) -> (Micros, Micros) {
-        let (mut shares, mut cost) = (0, 0);
-        for fill in &self.fills {
-            let sent = &self.orders[fill.order].sent;
-            if (sent.account, sent.market, sent.outcome) != (account, market, outcome) {
-                continue;
-            }
-            if sent.is_buy {
-                shares += fill.quantity;
-                cost += fill.notional;
-            } else {
-                let part = Ratio::whole(fill.quantity) / Ratio::whole(shares);
-                cost -= (Ratio::whole(cost) * part).floor();
-                shares -= fill.quantity;
-            }
-        }
-        (shares, cost)
-    }
-
-    pub(crate) fn reserved_cash(&self, account: usize) -> Micros {
-        let mut reserved = 0;
-        for order in self.open_of(account) {
-            let Order { sent, held, .. } = &self.orders[order];
-            if sent.is_buy {
-                let rests = || dollars(limit(sent), self.remaining(order)).ceil();
-                reserved += held.unwrap_or_else(rests);
-            }
-        }
-        reserved
-    }
-
-    pub(crate) fn reserved_shares(&self, account: usize, market: usize, outcome: usize) -> Micros {
-        let mut reserved = 0;
-        for order in self.open_of(account) {
-            let sent = &self.orders[order].sent;
-            if !sent.is_buy && (sent.market, sent.outcome) == (market, outcome) {
-                reserved += self.remaining(order);
-            }
-        }
-        reserved
     }
 
     /// Publishes the book of an outcome.

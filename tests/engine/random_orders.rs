@@ -22,6 +22,7 @@ use paperbourse::engine::payload::{NamedTimeInForce, NewOrder};
 use paperbourse::engine::payout::Decision;
 use paperbourse::engine::place::PlacedSubject;
 use paperbourse::engine::rejection::Rejection;
+use paperbourse::engine::reset::ResetAccount;
 use paperbourse::engine::settlement::Payment;
 use paperbourse::engine::terms::{OrderKind, Reserve};
 use paperbourse::engine::{Command, Verdict};
@@ -134,7 +135,7 @@ impl Pair {
     }
 
     fn step(&mut self) {
-        match self.random.below(122) {
+        match self.random.below(123) {
             30..62 => self.place(),
             62..80 => {
                 let market = self.random.below(MARKETS);
@@ -152,6 +153,7 @@ impl Pair {
             116..118 => self.beat(),
             118..121 => self.end_silent(),
             121 => self.clear_books(),
+            122 => self.reset(),
             _ => self.change_book(),
         }
         self.check();
@@ -197,6 +199,8 @@ impl Pair {
                 Fact::Ended(_, reason) => (*reason).to_owned(),
                 Fact::Heartbeat(_, Some(_)) => "heartbeat begins".into(),
                 Fact::Heartbeat(_, None) => "heartbeat ends".into(),
+                Fact::Reset { position_count: 0, .. } => "reset".into(),
+                Fact::Reset { .. } => "reset with positions".into(),
             };
             *self.reached.entry(reached).or_default() += 1;
         }
@@ -309,7 +313,13 @@ impl Pair {
     }
 
     fn change_market(&mut self) {
-        let market = self.random.below(MARKETS);
+        // Half of the time one in which an order is held, if there is one.
+        let held = (0..self.naive.orders.len()).find(|&order| self.naive.is_held(order));
+        let held = held.map(|order| self.naive.orders[order].sent.market);
+        let market = match held {
+            Some(market) if self.random.once_in(2) => market,
+            _ => self.random.below(MARKETS),
+        };
         let is_open = !self.random.once_in(6);
         let fees = match self.random.below(3) {
             0 => (0, 1),
@@ -432,6 +442,8 @@ fn the_engine_agrees_with_the_naive_matcher() {
         "held",
         "replay",
         "replay while held",
+        "reset while held",
+        "reset with positions",
         "resolved while held",
     ] {
         assert!(reached.contains_key(what), "no step led to: {what}");

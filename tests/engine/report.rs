@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use paperbourse::engine::State;
-use paperbourse::engine::event::{Event, OrderFilled, OrderPlaced, RestingFilled};
+use paperbourse::engine::event::{AccountReset, Event, OrderFilled, OrderPlaced, RestingFilled};
 use paperbourse::engine::payload::PayloadFlaw;
 use paperbourse::engine::payout::PaidPosition;
 use paperbourse::engine::rejection::Rejection;
@@ -23,6 +23,7 @@ pub(crate) fn code(rejection: &Rejection) -> &'static str {
         Rejection::InsufficientLiquidity { .. } => "INSUFFICIENT_LIQUIDITY",
         Rejection::SlippageExceeded { .. } => "SLIPPAGE_EXCEEDED",
         Rejection::InsufficientBalance { .. } => "INSUFFICIENT_BALANCE",
+        Rejection::ResetWhileHeld => "ACCOUNT_RESET",
         Rejection::AccountNotFound => "ACCOUNT_NOT_FOUND",
         Rejection::KeyNotFound => "KEY_NOT_FOUND",
         Rejection::BootstrapNotAllowed => "BOOTSTRAP_NOT_ALLOWED",
@@ -139,6 +140,16 @@ pub(crate) fn happened(state: &State, events: &[Event]) -> String {
             Event::OrderEnded { order, reason, .. } => {
                 write!(text, "ended O{} {} ", order.counter(), reason.as_str().to_uppercase())
                     .expect("a string grows");
+            }
+            Event::AccountReset(reset) => {
+                let AccountReset { account, position_count, cost, granted, balance, .. } = reset;
+                write!(
+                    text,
+                    "reset A{} closed {position_count} cost {cost} granted {granted} balance \
+                     {balance} ",
+                    account.counter()
+                )
+                .expect("a string grows");
             }
             Event::HeartbeatSet { account, interval_ms } => {
                 let interval = interval_ms.map_or("none".into(), |it| it.to_string());

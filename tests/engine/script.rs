@@ -16,6 +16,7 @@
 //! rotate A1 K1 K3 by=K1 overlap=60    -> created K3 ends K1
 //! comment A2 O1 words                 -> commented C1
 //! delete A2 C1                        -> COMMENT_NOT_OWN
+//! reset A1                            -> reset A1 closed 1 cost 5.8 granted 5.8 balance 1000
 //! decide M1 1 0                       -> decided
 //! settle M1 1 0                       -> pays A1:0:10:10:1004.2 settled
 //! ```
@@ -40,6 +41,7 @@ use paperbourse::engine::key::{KeyGrant, Permissions};
 use paperbourse::engine::order::OrderReceipt;
 use paperbourse::engine::payout::Decision;
 use paperbourse::engine::place::PlacedSubject;
+use paperbourse::engine::reset::ResetAccount;
 use paperbourse::engine::{Command, Verdict};
 use paperbourse::ids::{AccountId, CommentId, KeyId, OrderId, OutcomeIndex, Timestamp};
 use paperbourse::limits::tier::Tier;
@@ -156,6 +158,7 @@ impl Run {
             ["cancel", account, order] => self.cancel(account, order),
             ["cancel-all", account, options @ ..] => self.cancel_all(account, options),
             ["expire"] => self.expire(),
+            ["reset", account] => self.outcome(&ResetAccount(self.account(account))),
             ["show", account, market, outcome] => self.show(account, market, outcome),
             ["key", owner, name, options @ ..] => {
                 self.outcome(&self.create_key(owner, name, options))

@@ -13,6 +13,7 @@ mod client;
 mod executions;
 mod held;
 mod keys;
+mod reset;
 mod resting;
 mod settlement;
 mod trades;

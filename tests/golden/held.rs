@@ -74,7 +74,7 @@ fn buy_for_amount() -> (Side, Terms, Hold) {
     (Side::Buy, terms, hold)
 }
 
-fn buy_at_any_price() -> (Side, Terms, Hold) {
+pub(super) fn buy_at_any_price() -> (Side, Terms, Hold) {
     let kind = OrderKind::Market;
     let terms = Terms { kind, price: None, ..limit(0, 5, TimeInForce::FillOrKill) };
     let reserve = Reserve { cash: usd(2_500_001), shares: Shares::ZERO };
@@ -86,7 +86,7 @@ fn sale() -> (Side, Terms, Hold) {
     (Side::Sell, terms, held_for(Reserve { cash: Usd::ZERO, shares: terms.quantity }))
 }
 
-fn hold(
+pub(super) fn hold(
     state: &mut State,
     journal: &Journal,
     market: MarketIndex,

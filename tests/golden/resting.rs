@@ -58,7 +58,7 @@ pub(super) fn limit(cents: i64, shares: i64, time_in_force: TimeInForce) -> Term
 
 /// Places an order in the first outcome of the first market. It takes this many shares for this
 /// many micro-dollars at once.
-fn place(
+pub(super) fn place(
     state: &mut State,
     journal: &Journal,
     (side, terms): (Side, Terms),

@@ -32,6 +32,7 @@ mod orders;
 mod placing;
 mod recording;
 mod records;
+mod reset;
 mod secrets;
 mod server;
 mod snapshots;

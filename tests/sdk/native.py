@@ -4,7 +4,7 @@ import time
 from decimal import Decimal
 
 from rows import Blocking, local, missing, not_offered, raised, same, works
-from world import text
+from world import Ledger, text
 
 
 def account(client, world):
@@ -257,6 +257,46 @@ def cancel_market_orders(client, world):
     same(client.cancel_all()["canceled"], [str(there["order_id"])])
 
 
+def list_wallets(client, world):
+    (wallet,) = client.list_wallets()
+    same((wallet["id"], wallet["kind"]), (client.me()["id"], "API"))
+    same((wallet["balance"], wallet["baseline"]), (text(world.ledger.cash), "1000"))
+    world.kept["wallet"] = wallet
+
+
+def get_wallet(client, world):
+    wallet = world.kept["wallet"]
+    same(client.get_wallet(str(wallet["id"])), wallet)
+    same(raised(lambda: client.get_wallet("7000000")).code, "WALLET_NOT_FOUND")
+
+
+def reset_wallet(client, world):
+    """What is open ends, the balance is the first one, and no fill is forgotten."""
+    wallet, fills = world.kept["wallet"], client.history(limit=200)
+    rest(client, world)
+    held = world.ledger.open_positions()
+    done = client.reset_wallet(str(wallet["id"]))
+    same((done["positions_closed"], done["orders_cancelled"]), (len(held), 1))
+    world.ledger = Ledger(Decimal(1000))
+    same(client.get_wallet("api"), {**wallet, "balance": "1000", "generation": 2})
+    same(client.positions(status="OPEN"), [])
+    closed = client.positions(status="CLOSED")
+    lost = {(row["market_id"], row["outcome"]) for row in closed
+            if row["status"] == "CLOSED_BY_RESET"}
+    same(lost, set(held))
+    same(client.history(limit=200), fills)
+
+
+def reset_api_balance(client, world):
+    """A repeat finds nothing to do."""
+    client.place_order(market_id=world.free.id, side="BUY", outcome="Yes", quantity=5)
+    done = client.reset_api_balance()
+    same((done["new_api_balance"], done["positions_closed"]), ("1000", 1))
+    again = client.reset_api_balance()
+    same((again["new_api_balance"], again["positions_closed"]), ("1000", 0))
+    same(client.balance()["unrealized_pnl"], "0")
+
+
 def list_keys(client, world):
     """A key without `admin` sees only itself."""
     (own,) = client.list_keys()
@@ -372,9 +412,9 @@ NATIVE = {
     "entitlements": local(refuses_entitlements),
     "export_trades_csv": missing(lambda it, world: it.export_trades_csv()),
     "export_settlements_csv": missing(lambda it, world: it.export_settlements_csv()),
-    "list_wallets": missing(lambda it, world: it.list_wallets()),
-    "get_wallet": missing(lambda it, world: it.get_wallet("64")),
-    "reset_wallet": missing(lambda it, world: it.reset_wallet("64")),
+    "list_wallets": works(list_wallets),
+    "get_wallet": works(get_wallet),
+    "reset_wallet": works(reset_wallet),
     "create_wallet": not_offered(lambda it, world: it.create_wallet(name="a", kind="SANDBOX")),
     "update_wallet": not_offered(lambda it, world: it.update_wallet("64", name="a")),
     "archive_wallet": not_offered(lambda it, world: it.archive_wallet("64")),
@@ -387,7 +427,7 @@ NATIVE = {
     "rename_key": works(rename_key),
     "rotate_key": works(rotate_key),
     "delete_key": works(delete_key),
-    "reset_api_balance": missing(lambda it, world: it.reset_api_balance()),
+    "reset_api_balance": works(reset_api_balance),
     "close": local(lambda it, world: it.close()),
 }
 

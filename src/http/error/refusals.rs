@@ -97,6 +97,7 @@ impl From<Rejection> for ApiError {
             Rejection::NotCancellable { .. } | Rejection::OrderIsHeld => {
                 (S::BAD_REQUEST, "ORDER_NOT_CANCELLABLE")
             }
+            Rejection::ResetWhileHeld => (S::CONFLICT, "ACCOUNT_RESET"),
             Rejection::AccountNotFound => (S::NOT_FOUND, "ACCOUNT_NOT_FOUND"),
             Rejection::KeyNotFound => (S::NOT_FOUND, "KEY_NOT_FOUND"),
             Rejection::BootstrapNotAllowed => (S::BAD_REQUEST, "BOOTSTRAP_NOT_ALLOWED"),

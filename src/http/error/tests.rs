@@ -119,6 +119,7 @@ fn rejections_of_the_engine() {
         Rejection::OpenOrderLimitExceeded { open_orders_max: 1_000 },
         Rejection::NotCancellable { status: OrderStatus::Filled },
         Rejection::OrderIsHeld,
+        Rejection::ResetWhileHeld,
         Rejection::AccountNotFound,
         Rejection::KeyNotFound,
         Rejection::BootstrapNotAllowed,

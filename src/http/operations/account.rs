@@ -2,9 +2,11 @@
 
 mod history;
 mod portfolio;
+mod reset;
 
 pub(in crate::http) use history::history;
 pub(in crate::http) use portfolio::portfolio;
+pub(in crate::http) use reset::{reset, reset_wallet};
 
 use serde::Serialize;
 
@@ -17,7 +19,7 @@ use crate::http::json::value::{Decimal, Time};
 use crate::http::query::{DayEnd, Query};
 use crate::http::reply::Reply;
 use crate::money::Price;
-use crate::service::{Balance, MarkedPosition, PositionStatus, Wallet};
+use crate::service::{Balance, MarkedPosition, Wallet};
 
 /// The most rows in a list of settlements.
 const SETTLEMENTS_MAX: usize = 500;
@@ -29,9 +31,9 @@ pub(in crate::http) async fn balance(call: &Call<'_>) -> Answer {
 }
 
 pub(in crate::http) async fn positions(call: &Call<'_>) -> Answer {
-    let (status, wallet) = read_positions(call.query())?;
+    let (is_open, wallet) = read_positions(call.query())?;
     call.caller.require_own(wallet)?;
-    let positions = call.service().positions(&call.caller, status, call.context).await?;
+    let positions = call.service().positions(&call.caller, is_open, call.context).await?;
     Ok(Reply::ok(&positions.iter().map(PositionRow::of).collect::<Vec<_>>()))
 }
 
@@ -49,12 +51,11 @@ pub(super) fn read_wallet(mut query: Query<'_>) -> Result<Wallet, Invalid> {
     query.finish(wallet)
 }
 
-/// Reads the status to filter by.
-fn read_positions(mut query: Query<'_>) -> Result<(Option<PositionStatus>, Wallet), Invalid> {
-    let statuses = [PositionStatus::Open, PositionStatus::Closed];
-    let status = query.choice("status", &statuses.map(|status| (status.as_str(), status)));
+/// Reads whether only open or only closed positions are asked for.
+fn read_positions(mut query: Query<'_>) -> Result<(Option<bool>, Wallet), Invalid> {
+    let is_open = query.choice("status", &[("OPEN", true), ("CLOSED", false)]);
     let wallet = query.wallet();
-    query.finish((status, wallet))
+    query.finish((is_open, wallet))
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -145,7 +146,7 @@ impl BalanceAnswer {
             currency: "USD",
             unrealized_pnl: balance.profit().into(),
             total_value: balance.total().into(),
-            starting_balance: balance.ledger.granted.into(),
+            starting_balance: balance.starting_balance.into(),
             reserved: balance.ledger.reserved.into(),
             available,
         }
@@ -225,7 +226,7 @@ mod tests {
     #[test]
     fn positions_are_filtered() {
         let read = |text| read_positions(query("GET /v1/account/positions", Some(text)));
-        assert_eq!(read("status=open"), Ok((Some(PositionStatus::Open), Wallet::Own)));
+        assert_eq!(read("status=open"), Ok((Some(true), Wallet::Own)));
         let other = Wallet::WithId(AccountId::from_raw(64));
         assert_eq!(read("wallet_id=64"), Ok((None, other)));
         assert_eq!(errors_of(&read("status=all")), ["query.status: enum"]);
@@ -335,7 +336,7 @@ mod tests {
             reserved: usd(40),
             ..Ledger::default()
         };
-        let balance = Balance { ledger, position_value: usd(250) };
+        let balance = Balance { ledger, starting_balance: usd(1_000), position_value: usd(250) };
         assert_eq!(
             serde_json::to_string(&BalanceAnswer::of(&balance)).unwrap(),
             "{\"balance\":\"660\",\"currency\":\"USD\",\"unrealized_pnl\":\"-50\",\

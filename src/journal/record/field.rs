@@ -6,7 +6,7 @@ use super::RecordError;
 use super::kind;
 use super::life::end_reason_code;
 use crate::engine::command::Identity;
-use crate::engine::event::Event;
+use crate::engine::event::{AccountReset, Event};
 use crate::engine::key::{KEY_PREFIX_BYTES_MAX, KeyGrant, Permissions};
 use crate::engine::state_hash::StateHash;
 use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, Timestamp};
@@ -87,6 +87,10 @@ impl Fields<'_> {
                 self.i64(at.nanos());
                 kind::ORDER_ENDED
             }
+            Event::AccountReset(reset) => {
+                self.account_reset(reset);
+                kind::ACCOUNT_RESET
+            }
             Event::HeartbeatSet { account, interval_ms } => {
                 self.u64(account.get());
                 self.u32(interval_ms.unwrap_or(0));
@@ -115,6 +119,16 @@ impl Fields<'_> {
     fn only(&mut self, number: u64, kind: u16) -> u16 {
         self.u64(number);
         kind
+    }
+
+    fn account_reset(&mut self, reset: &AccountReset) {
+        let AccountReset { account, position_count, cost, granted, balance, at } = reset;
+        self.u64(account.get());
+        self.u32(*position_count);
+        self.i64(cost.micros());
+        self.i64(granted.micros());
+        self.i64(balance.micros());
+        self.i64(at.nanos());
     }
 
     fn grant(&mut self, grant: &KeyGrant) {
@@ -269,6 +283,7 @@ impl<'a> Reader<'a> {
                 reason: self.end_reason()?,
                 at: self.timestamp("time")?,
             },
+            kind::ACCOUNT_RESET => Event::AccountReset(self.account_reset()?),
             kind::HEARTBEAT_SET => Event::HeartbeatSet {
                 account: self.id("account", AccountId::from_raw)?,
                 interval_ms: Some(self.u32("heartbeat interval")?).filter(|&it| it != 0),
@@ -334,6 +349,17 @@ impl<'a> Reader<'a> {
         let name = self.optional_text("key name")?;
         let grant = KeyGrant { hash, prefix, name, tier, permissions, expires_at };
         Ok(Event::KeyCreated { key, account, grant, created_by, at })
+    }
+
+    fn account_reset(&mut self) -> Read<AccountReset> {
+        Ok(AccountReset {
+            account: self.id("account", AccountId::from_raw)?,
+            position_count: self.u32("count of positions")?,
+            cost: Usd::from_micros(self.i64("cost of the positions")?),
+            granted: Usd::from_micros(self.i64("play money granted")?),
+            balance: Usd::from_micros(self.i64("balance")?),
+            at: self.timestamp("time of the decision")?,
+        })
     }
 
     pub(crate) const fn is_empty(&self) -> bool {

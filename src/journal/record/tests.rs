@@ -4,13 +4,14 @@ use smallvec::smallvec;
 
 use super::*;
 use crate::engine::command::Identity;
-use crate::engine::event::{OrderFilled, OrderHeld, OrderPlaced, RestingFilled};
+use crate::engine::event::{AccountReset, OrderFilled, OrderHeld, OrderPlaced, RestingFilled};
 use crate::engine::fill::{Fill, Placement};
 use crate::engine::hold::Hold;
 use crate::engine::idempotency::{Fingerprint, NameHash};
 use crate::engine::key::{KeyGrant, Permissions};
 use crate::engine::matching::EVENTS_PER_VISIT_MAX;
 use crate::engine::payout::{Decision, EVIDENCE_BYTES_MAX, PaidPosition, PositionsSettled};
+use crate::engine::reset::ORDERS_PER_RECORD_MAX;
 use crate::engine::state_hash::StateHash;
 use crate::engine::terms::{EndReason, OrderKind, Reserve, Terms, TimeInForce};
 use crate::ids::{AccountId, CommentId, KeyId, MarketIndex, OrderId, OutcomeIndex};
@@ -213,6 +214,14 @@ fn of_resting_orders(plain: &OrderFilled, named: &OrderFilled) -> Vec<Event> {
     );
     events.extend(held(plain, named, terms).map(|held| Event::OrderHeld(Box::new(held))));
     events.extend([waited, Event::HeldOrderDropped { order }]);
+    events.push(Event::AccountReset(AccountReset {
+        account,
+        position_count: 2,
+        cost: Usd::from_micros(5),
+        granted: Usd::from_micros(-6),
+        balance: Usd::from_micros(7),
+        at,
+    }));
     events
 }
 
@@ -313,6 +322,14 @@ fn the_longest_record_fits() {
     let bytes = encoded(&events).len();
     assert!(bytes <= RECORD_BYTES_MAX, "{bytes}");
 
+    // As many orders as one record of a reset ends.
+    let ends = std::iter::repeat_n(every[24].clone(), ORDERS_PER_RECORD_MAX);
+    let mut events: Vec<Event> = std::iter::once(every[9].clone()).chain(ends).collect();
+    assert!(matches!(events[1], Event::OrderEnded { .. }));
+    events.push(every[41].clone());
+    let bytes = encoded(&events).len();
+    assert!(bytes <= RECORD_BYTES_MAX, "{bytes}");
+
     let payout = |_| (long(ID_BYTES_MAX).into(), Price::ONE);
     let decision = Decision {
         condition_id: long(ID_BYTES_MAX).into(),
@@ -327,14 +344,15 @@ fn the_longest_record_fits() {
 /// The bytes are the format: a change of these numbers is a change of what is on disks.
 #[test]
 fn the_format_is_pinned() {
-    let [first_version, key_life, settlement, resting, held] =
-        [0..12, 12..15, 15..18, 18..37, 37..41].map(|range| encoded(&every_kind()[range]));
-    assert_eq!(every_kind().len(), 41);
+    let [first_version, key_life, settlement, resting, held, reset] =
+        [0..12, 12..15, 15..18, 18..37, 37..41, 41..42].map(|range| encoded(&every_kind()[range]));
+    assert_eq!(every_kind().len(), 42);
     assert_eq!(crc32c::crc32c(&first_version), 4_139_319_612);
     assert_eq!(crc32c::crc32c(&key_life), 70_980_373);
     assert_eq!(crc32c::crc32c(&settlement), 563_179_161);
     assert_eq!(crc32c::crc32c(&resting), 443_241_761);
     assert_eq!(crc32c::crc32c(&held), 3_582_886_227);
+    assert_eq!(crc32c::crc32c(&reset), 1_394_756_656);
 }
 
 #[test]

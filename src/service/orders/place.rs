@@ -10,6 +10,7 @@ use crate::engine::order::OrderReceipt;
 use crate::engine::payload::NewOrder;
 use crate::engine::place::Placed;
 use crate::engine::rejection::Rejection;
+use crate::engine::terms::EndReason;
 use crate::journal::Waiters;
 use crate::market::catalogue::MarketStatus;
 use crate::money::Shares;
@@ -142,10 +143,14 @@ impl Service {
     }
 }
 
-/// The receipt of a trade that filled. One whose market was resolved while it was held did not.
+/// The receipt of a trade that filled. One that ended while it was held did not.
 fn traded(receipt: OrderReceipt) -> Result<OrderReceipt, Refusal> {
     if receipt.fill.quantity > Shares::ZERO {
         return Ok(receipt);
     }
-    Err(Refusal::Rejected(Rejection::MarketClosed { status: MarketStatus::Resolved }))
+    let end = receipt.life.and_then(|life| life.end);
+    Err(Refusal::Rejected(match end.map(|end| end.reason) {
+        Some(EndReason::Reset) => Rejection::ResetWhileHeld,
+        _ => Rejection::MarketClosed { status: MarketStatus::Resolved },
+    }))
 }

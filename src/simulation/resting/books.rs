@@ -8,8 +8,10 @@ use super::venue::{RESTING_MARKETS, Venue, resting_payout_micros};
 use crate::engine::State;
 use crate::engine::account::Account;
 use crate::engine::cancel::{Cancelled, CancelledOrders};
+use crate::engine::ledger::Resets;
 use crate::engine::life::{End, Life};
 use crate::engine::order::OrderReceipt;
+use crate::engine::reset::Reset;
 use crate::engine::terms::{EndReason, OrderStatus, Reserve};
 use crate::ids::{AccountId, OrderId};
 use crate::market::book::Side;
@@ -40,6 +42,12 @@ struct Book {
     has_cancelled_all: bool,
     /// Whether the trader ever sent a heartbeat.
     has_beaten: bool,
+    /// How often the trader asked to reset the account, and how often that was answered with a
+    /// change.
+    resets_asked: u32,
+    resets_seen: u32,
+    /// Every order up to this one ended with a reset or before, even if it was held.
+    reset_up_to: Option<OrderId>,
     /// Every order up to this one has ended.
     ended_up_to: Option<OrderId>,
 }
@@ -64,6 +72,27 @@ impl RestingBooks {
 
     pub(in crate::simulation) fn asked_to_beat(&mut self, trader: usize) {
         self.book(trader).has_beaten = true;
+    }
+
+    pub(in crate::simulation) fn asked_to_reset(&mut self, trader: usize) {
+        self.book(trader).resets_asked += 1;
+    }
+
+    /// Records that the account was reset, or had nothing to reset.
+    pub(in crate::simulation) fn saw_reset(
+        &mut self,
+        trader: usize,
+        newest: Option<OrderId>,
+        reset: &Reset,
+        is_write: bool,
+    ) -> Result<(), String> {
+        let book = self.book(trader);
+        let is_whole = reset.balance.map(Usd::micros) == Some(START_MICROS);
+        let is_empty = reset.order_count == 0 && reset.position_count == 0;
+        ensure!(is_whole && (is_write || is_empty), "a reset was answered {reset:?}");
+        book.resets_seen += u32::from(is_write);
+        book.reset_up_to = book.reset_up_to.max(newest);
+        Ok(())
     }
 
     /// Records an order that an answer showed, new or again.
@@ -269,6 +298,7 @@ impl Book {
             None => true,
             Some(EndReason::User) => self.has_cancelled_all || self.cancels.contains(&order),
             Some(EndReason::Heartbeat) => self.has_beaten,
+            Some(EndReason::Reset) => self.resets_asked > 0,
             Some(EndReason::GtdExpired) => {
                 let expires_at = terms.time_in_force.expires_at();
                 expires_at.is_some_and(|at| end.is_some_and(|end| end.at >= at))
@@ -317,7 +347,8 @@ impl Book {
             let was_held = receipt.life.as_ref().is_some_and(|life| life.terms.held_ms > 0);
             let ended_up_to = self.ended_up_to.filter(|_| !was_held && !receipt.is_held());
             let must_have_ended = self.ended.contains_key(&order)
-                || ended_up_to.is_some_and(|newest| order <= newest);
+                || ended_up_to.is_some_and(|newest| order <= newest)
+                || self.reset_up_to.is_some_and(|newest| order <= newest);
             ensure!(!(row.is_open() && must_have_ended), "order {order} is open again");
         }
         totals.found_held += rows.iter().filter(|row| row.hold.is_some()).count() as u64;
@@ -358,6 +389,7 @@ impl Book {
             match life.end.map(|end| end.reason) {
                 Some(EndReason::GtdExpired) => totals.expired += 1,
                 Some(EndReason::Heartbeat) => totals.silent += 1,
+                Some(EndReason::Reset) => totals.ended_by_reset += 1,
                 Some(EndReason::Resolved) => totals.ended_with_market += 1,
                 Some(EndReason::PostOnlyWouldCross) => totals.crossed_fresh_book += 1,
                 _ => {}
@@ -373,6 +405,21 @@ impl Book {
             u64::from(count) - u64::from(known.receipt.fill.quantity.micros() > 0)
         });
         fills.sum()
+    }
+
+    /// Checks how often the account was reset, and what remains of it.
+    fn check_resets(&self, account: &Account) -> Result<Option<Resets>, String> {
+        let resets = account.resets();
+        let count = resets.map_or(0, |resets| resets.count);
+        ensure!(
+            (self.resets_seen..=self.resets_asked).contains(&count),
+            "the account was reset {count} times, not {} of {} times",
+            self.resets_seen,
+            self.resets_asked
+        );
+        let is_from_start = account.baseline().micros() == START_MICROS;
+        ensure!(is_from_start, "the account was reset to {}", account.baseline());
+        Ok(resets)
     }
 
     /// Checks that the account is what its orders add up to. Every order is known here, even the
@@ -413,6 +460,7 @@ impl Book {
             finished += u64::from(!life.is_open());
             fills += u64::from(life.progress.fill_count);
         }
+        let resets = self.check_resets(account)?;
         let (mut payouts, mut paid) = (0, [None; RESTING_MARKETS.len()]);
         for (_, number, row) in state.settlements().filter(|(id, ..)| *id == account.id()) {
             let position = &account.positions()[number as usize];
@@ -422,8 +470,10 @@ impl Book {
         }
         for (market, paid) in paid.iter().enumerate() {
             let Some(paid) = *paid else { continue };
-            let owed = net[market] * resting_payout_micros(market) / 1_000_000;
-            ensure!(paid == (net[market], owed), "paid {paid:?} for {} shares", net[market]);
+            // A reset before it was paid may have closed a part.
+            let shares = if resets.is_some() { paid.0.min(net[market]) } else { net[market] };
+            let owed = shares * resting_payout_micros(market) / 1_000_000;
+            ensure!(paid == (shares, owed), "paid {paid:?} for {} shares", net[market]);
             ensure!(!is_open[market], "paid while orders are open in market {market}");
             net[market] = 0;
         }
@@ -435,6 +485,8 @@ impl Book {
             ensure!(!(settled.is_paid && is_open[index]), "orders are open in settled {id}");
         }
         let ledger = account.ledger();
+        // What a reset grants makes up for all that came before it.
+        let granted = if resets.is_some() { ledger.granted.micros() } else { START_MICROS };
         let found = [
             ledger.granted,
             ledger.purchases,
@@ -444,9 +496,9 @@ impl Book {
             ledger.reserved,
         ];
         let found = found.map(Usd::micros);
-        let expected = [START_MICROS, purchases, sales, fees, payouts, reserved];
+        let expected = [granted, purchases, sales, fees, payouts, reserved];
         ensure!(found == expected, "the account has {found:?}, its orders add up to {expected:?}");
-        let cash = START_MICROS + sales + payouts - purchases - fees;
+        let cash = granted + sales + payouts - purchases - fees;
         ensure!(
             ledger.cash().micros() == cash && ledger.available().micros() == cash - reserved,
             "{cash} less {reserved} became {ledger:?}"
@@ -456,7 +508,9 @@ impl Book {
             let id = &state.used_market(position.market).condition_id;
             held[market_index(id)] += position.shares.micros();
         }
-        ensure!(held == net, "the account holds {held:?}, its orders add up to {net:?}");
+        let is_accounted = |held: i64, net: i64| held == net || resets.is_some() && held < net;
+        let is_accounted = held.iter().zip(net).all(|(&held, net)| is_accounted(held, net));
+        ensure!(is_accounted, "the account holds {held:?}, its orders add up to {net:?}");
         let is_covered = held.iter().zip(for_sale).all(|(&held, for_sale)| held >= for_sale);
         ensure!(is_covered, "the account holds {held:?} and offers {for_sale:?}");
         ensure!(

@@ -20,6 +20,9 @@ use crate::simulation::clients::{Clients, RESTERS, Request};
 /// The most open orders of an account.
 pub(in crate::simulation) const OPEN_ORDERS_MAX: u32 = 4;
 
+/// The trader whose account is reset. What others hold and own follows from their orders alone.
+const RESETTER: usize = RESTERS.end - 1;
+
 /// How many orders a trader may place during a process.
 const PLACED_PER_LIFE_MAX: usize = 4;
 
@@ -143,6 +146,7 @@ impl Clients {
             6..9 => chosen.map(|(order, _)| Request::Cancel { trader, order }),
             9 => Some(Request::CancelAll { trader, newest }),
             10 if random.one_in(3) => Some(Request::Beat { trader }),
+            11 if trader == RESETTER && random.one_in(2) => Some(Request::Reset { trader, newest }),
             _ => None,
         }
     }

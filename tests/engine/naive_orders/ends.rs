@@ -26,6 +26,42 @@ impl NaiveOrders {
         self.end_all(&orders, "user")
     }
 
+    /// Whether a reset closed the position, and it was not bought since.
+    pub(crate) fn is_closed_by_reset(&self, account: usize, market: usize, outcome: usize) -> bool {
+        let is_bought = |fill: &Fill| {
+            let sent = &self.orders[fill.order].sent;
+            (sent.account, sent.market, sent.outcome) == (account, market, outcome)
+        };
+        self.lost.contains(&(account, market, outcome))
+            && !self.fills_since_reset(account).iter().any(is_bought)
+    }
+
+    /// Starts an account anew: nothing open, and the starting balance.
+    pub(crate) fn reset(&mut self, account: usize) -> Vec<Fact> {
+        let mut facts = self.end_all(&self.open_of(account), "reset");
+        let granted = self.balance - self.cash(account);
+        let (mut position_count, mut cost) = (0, 0);
+        for market in 0..self.markets.len() {
+            for outcome in 0..2 {
+                let (shares, costs) = self.position(account, market, outcome);
+                if shares > 0 {
+                    self.lost.insert((account, market, outcome));
+                    position_count += 1;
+                    cost += costs;
+                } else if !self.is_closed_by_reset(account, market, outcome) {
+                    self.lost.remove(&(account, market, outcome));
+                }
+            }
+        }
+        if facts.is_empty() && position_count == 0 && granted == 0 {
+            return facts;
+        }
+        self.reset_at.insert(account, self.fills.len());
+        *self.reset_counts.entry(account).or_default() += 1;
+        facts.push(Fact::Reset { account, position_count, cost, granted });
+        facts
+    }
+
     fn resting_of(&self, account: usize) -> Vec<usize> {
         self.resting().filter(|&order| self.orders[order].sent.account == account).collect()
     }

@@ -22,10 +22,14 @@ impl Pair {
                 let expected = naive.position(account, market, outcome);
                 let actual = (position.shares.micros().into(), position.cost.micros().into());
                 assert_eq!(actual, expected, "shares and cost");
+                let closed = naive.is_closed_by_reset(account, market, outcome);
+                assert_eq!(position.closed_by_reset, closed, "closed by a reset");
                 assert!(naive.reserved_shares(account, market, outcome) <= expected.0);
             }
             let count = naive.fills.iter();
             let count = count.filter(|fill| naive.orders[fill.order].sent.account == account);
+            let is_reset = naive.reset_counts.get(&account).copied();
+            assert_eq!(row.resets.map(|resets| resets.count), is_reset, "resets");
             let account = state.account(row.id).expect("a row is of an account");
             assert_eq!(account.fill_count_ever(), count.count() as u64, "fills");
         }

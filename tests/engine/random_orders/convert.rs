@@ -30,6 +30,12 @@ pub(super) fn facts(events: &Events) -> Vec<Fact> {
                 let account = usize::try_from(account.counter() - 1).expect("a small counter");
                 Fact::Heartbeat(account, interval_ms.map(i64::from))
             }
+            Event::AccountReset(reset) => Fact::Reset {
+                account: usize::try_from(reset.account.counter() - 1).expect("a small counter"),
+                position_count: reset.position_count as usize,
+                cost: reset.cost.micros().into(),
+                granted: reset.granted.micros().into(),
+            },
             Event::OrderAdmitted { order } => Fact::Admitted(place(*order)),
             Event::RestingFilled(it) => Fact::Filled(fill_of(it.order, &it.fill)),
             Event::OrderEnded { order, reason, .. } => Fact::Ended(place(*order), reason.as_str()),

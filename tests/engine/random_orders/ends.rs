@@ -74,6 +74,13 @@ impl Pair {
         self.agree(&format!("cancel all {account} {market:?}"), &facts(&events), &expected);
     }
 
+    pub(super) fn reset(&mut self) {
+        let account = self.random.below(ACCOUNTS);
+        let actual = self.facts_of(&ResetAccount(account_id(&self.world, account)));
+        let expected = self.naive.reset(account);
+        self.agree(&format!("reset {account}"), &actual, &expected);
+    }
+
     pub(super) fn expire(&mut self) {
         let events = events_of(self.world.run(&ExpireOrders)).expect("it is not refused");
         let expected = self.naive.expire();

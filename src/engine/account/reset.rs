@@ -1,0 +1,71 @@
+//! What a reset does to an account.
+
+use super::{Account, money_term};
+use crate::engine::event::AccountReset;
+use crate::engine::ledger::Resets;
+use crate::engine::state_hash::StateHash;
+use crate::money::Usd;
+
+impl Account {
+    /// The resets of the account, if there were any.
+    pub fn resets(&self) -> Option<Resets> {
+        self.resting()?.resets
+    }
+
+    /// The balance from which profit counts: the play money granted at the start, or the cash that
+    /// the newest reset left.
+    pub fn baseline(&self) -> Usd {
+        self.resets().map_or(self.granted, |resets| resets.balance)
+    }
+
+    pub(in crate::engine) fn set_resets(&mut self, resets: Resets) {
+        self.resting_mut().resets = Some(resets);
+    }
+
+    /// Resets the account and returns the change of the state hash. Fails if the reset contradicts
+    /// the account, which is then in an undefined state.
+    pub(in crate::engine) fn reset(
+        &mut self,
+        reset: &AccountReset,
+    ) -> Result<StateHash, &'static str> {
+        if self.open_order_count() > 0 {
+            return Err("is reset while orders are open");
+        }
+        let (id, order_count) = (self.id, self.order_count_ever());
+        let before = self.ledger();
+        let after = before.after_grant(reset.granted).ok_or("has sums out of range")?;
+        if after.cash() != reset.balance {
+            return Err("is reset without conserving money");
+        }
+        if reset.balance < Usd::ZERO {
+            return Err("is reset to a debt");
+        }
+        let mut change = StateHash::default();
+        let (mut position_count, mut cost) = (0_u32, Usd::ZERO);
+        if let Some(activity) = &mut self.activity {
+            for position in activity.positions.iter_mut().filter(|position| position.is_open()) {
+                position_count += 1;
+                cost = cost.checked_add(position.cost).ok_or("has positions that cost too much")?;
+                change -= position.term(id);
+                *position = position.after_reset();
+                change += position.term(id);
+            }
+        }
+        if position_count != reset.position_count || cost != reset.cost {
+            return Err("is reset with other positions than it has");
+        }
+        change -= money_term(id, &before, order_count);
+        change += money_term(id, &after, order_count);
+        self.set_ledger(after);
+        let resets = self.resets();
+        if let Some(resets) = resets {
+            change -= resets.term(id);
+        }
+        let count = resets.map_or(0, |resets| resets.count).checked_add(1);
+        let count = count.ok_or("is reset too often")?;
+        let resets = Resets { count, balance: reset.balance };
+        change += resets.term(id);
+        self.set_resets(resets);
+        Ok(change)
+    }
+}

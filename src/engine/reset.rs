@@ -1,0 +1,115 @@
+//! Resetting an account: its open orders end, its open positions are closed without a payment, and
+//! a grant makes its cash the starting balance.
+//!
+//! One record does all of it, so a crash leaves an account that was reset or one that was not. The
+//! sums of the ledger go on: what the reset changes is granted, or taken if there was more, and
+//! money is conserved as ever.
+
+use super::account::Account;
+use super::cancel::ended;
+use super::contradiction::{Flaw, NOT_KEPT};
+use super::decide::{Command, Given, Verdict};
+use super::event::{AccountReset, Event, Events};
+use super::order::Order;
+use super::rejection::Rejection;
+use super::state::State;
+use super::terms::EndReason;
+use crate::ids::{AccountId, OrderId, Place};
+use crate::money::Usd;
+
+/// The most orders that one record of a reset ends. An account with more open orders, which only an
+/// operator's setting allows, loses the oldest of them in records before the one that resets it.
+pub const ORDERS_PER_RECORD_MAX: usize = 1_000;
+
+/// Resets an account. Repeat it until the account is reset.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ResetAccount(pub AccountId);
+
+/// What one visit of a reset did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reset {
+    /// How many open orders ended.
+    pub order_count: usize,
+    /// How many open positions were closed.
+    pub position_count: u32,
+    /// The account's cash afterwards: the starting balance. `None` if more orders have to end
+    /// first.
+    pub balance: Option<Usd>,
+}
+
+impl Command for ResetAccount {
+    type Subject = Reset;
+    type Answer = Reset;
+
+    fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<Reset>, Rejection> {
+        let Self(id) = *self;
+        let account = state.account(id).ok_or(Rejection::AccountNotFound)?;
+        let mut orders = state.open_orders_of(account);
+        let ends = orders.by_ref().take(ORDERS_PER_RECORD_MAX);
+        let mut events: Events =
+            ends.map(|order| ended(order, EndReason::Reset, given.now)).collect();
+        let order_count = events.len();
+        if orders.next().is_some() {
+            let reset = Reset { order_count, position_count: 0, balance: None };
+            return Ok(Verdict::Happens(events, reset));
+        }
+        let (balance, ledger) = (given.rules.starting_balance, account.ledger());
+        let open = account.positions().iter().filter(|position| position.is_open());
+        let mut reset = AccountReset {
+            account: id,
+            position_count: 0,
+            cost: Usd::ZERO,
+            granted: balance - ledger.cash(),
+            balance,
+            at: given.now,
+        };
+        for position in open {
+            reset.position_count += 1;
+            let cost = reset.cost.checked_add(position.cost);
+            reset.cost = cost.ok_or(Rejection::Broken { rule: "positions cost too much" })?;
+        }
+        let subject =
+            Reset { order_count, position_count: reset.position_count, balance: Some(balance) };
+        let is_fresh = reset.granted == Usd::ZERO && account.baseline() == balance;
+        if is_fresh && order_count == 0 && reset.position_count == 0 {
+            return Ok(Verdict::Already(subject));
+        }
+        if ledger.after_grant(reset.granted).is_none() {
+            return Err(Rejection::Broken { rule: "an account's sums outgrow their range" });
+        }
+        events.push(Event::AccountReset(reset));
+        Ok(Verdict::Happens(events, subject))
+    }
+
+    fn answer(_: &State, reset: Reset, _: bool) -> Reset {
+        reset
+    }
+
+    fn depends_on(&self, state: &State) -> Place {
+        state.account_place(self.0)
+    }
+}
+
+impl State {
+    /// The account's open orders, held ones included, oldest first.
+    fn open_orders_of(&self, account: &Account) -> impl Iterator<Item = OrderId> + '_ {
+        let slots: Vec<u32> = account.open_orders().collect();
+        slots.into_iter().map(|slot| &self.orders[slot]).map(Order::id)
+    }
+
+    pub(super) fn reset_account(
+        &mut self,
+        reset: &AccountReset,
+        position_in_log: u64,
+    ) -> Result<(), Flaw> {
+        let flaw = |flaw| Flaw::account(reset.account, flaw);
+        let slot = self.account_slot(reset.account).ok_or(flaw(NOT_KEPT))?;
+        let account = &mut self.accounts[slot];
+        for position in account.positions().iter().filter(|position| position.is_open()) {
+            self.open_positions.remove(&(position.market, slot, position.outcome));
+        }
+        self.hash += account.reset(reset).map_err(flaw)?;
+        account.position_in_log = position_in_log;
+        Ok(())
+    }
+}
