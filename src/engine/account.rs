@@ -165,6 +165,16 @@ impl Account {
         self.activity.as_ref().map(|activity| activity.finished.iter()).unwrap_or_default().copied()
     }
 
+    /// The numbers and the slots of the kept orders before this number, oldest first. Numbers count
+    /// from 1 all orders that the account ever finished.
+    pub(super) fn orders_before(&self, number: u64) -> impl DoubleEndedIterator<Item = (u64, u32)> {
+        let newest = self.order_count_ever();
+        let oldest = newest + 1 - self.kept_order_count() as u64;
+        let count = number.min(newest + 1).saturating_sub(oldest);
+        let slots = self.orders().take(usize::try_from(count).unwrap_or(usize::MAX));
+        slots.enumerate().map(move |(index, slot)| (oldest + index as u64, slot))
+    }
+
     /// Applies a fill and returns the change of the state hash; `finishes` says whether it finishes
     /// its order. Fails if the fill contradicts the account, which is then in an undefined state.
     pub(super) fn fill(

@@ -107,16 +107,31 @@ pub struct OrderFilter {
     pub status: Option<OrderStatus>,
 }
 
-/// A page of an account's orders: the open ones, newest first, then the finished ones, the last
-/// finished first.
+/// Where a list of an account's orders goes on: first the open ones, newest first, then the
+/// finished ones, the last finished first. It stays right whatever happens between two reads. Only
+/// an order that finishes meanwhile may be shown twice, as open and as finished.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OrderCursor {
+    /// With the open orders before this counter, and then the finished ones.
+    Open {
+        /// The counter of the last open order examined.
+        before: u64,
+    },
+    /// With the finished orders before this number.
+    Finished {
+        /// The number of the last finished order examined, among all that the account ever
+        /// finished.
+        before: u64,
+    },
+}
+
+/// A page of an account's orders.
 #[derive(Clone, PartialEq, Debug)]
 pub struct OrderPage {
     /// The orders that match the filter.
     pub orders: Vec<OrderReceipt>,
-    /// How many orders, counted from the first, have been examined: the offset of the next read.
-    pub examined_count: usize,
-    /// Whether there are orders after these.
-    pub has_more: bool,
+    /// The cursor of the next read; `None` if there are no orders after these.
+    pub next: Option<OrderCursor>,
 }
 
 /// Selects settlements of an account.
@@ -234,40 +249,45 @@ impl State {
         }
     }
 
-    /// Orders of an account that match the filter, after the first `offset`; at most `limit`. With
-    /// a status, only the open or only the finished orders count.
+    /// Orders of an account that match the filter, from the cursor on. At most `limit`, and
+    /// possibly fewer although there are more.
     pub fn observe_orders(
         &self,
         account: AccountId,
         filter: &OrderFilter,
-        offset: usize,
+        from: OrderCursor,
         limit: usize,
     ) -> Observed<Option<OrderPage>> {
         let Some(account) = self.account(account) else {
             return Observed::nothing(Place::START);
         };
         let limit = limit.min(ROWS_PER_READ_MAX);
+        // With a status, only the open or only the finished orders can match.
         let is_among = |is_open| {
             filter.status.is_none_or(|status| is_open == (status == OrderStatus::Pending))
         };
-        let open_count = if is_among(true) { account.open_order_count() } else { 0 };
-        let finished_count = if is_among(false) { account.kept_order_count() } else { 0 };
-        let total = open_count + finished_count;
-        let mut examined_count = offset.min(total);
-        let open = account.open_orders().rev().take(open_count).skip(offset);
-        let finished = account.orders().rev().take(finished_count);
-        let finished = finished.skip(offset.saturating_sub(open_count));
-        let mut orders = Vec::new();
-        for slot in open.chain(finished).take(ORDERS_PER_READ_MAX) {
-            if orders.len() == limit {
+        let (open_end, finished_end) = match from {
+            OrderCursor::Open { before } => (before, u64::MAX),
+            OrderCursor::Finished { before } => (0, before),
+        };
+        let open_end = if is_among(true) { open_end } else { 0 };
+        let finished_end = if is_among(false) { finished_end } else { 0 };
+        let open = account.open_orders_before(open_end).rev();
+        let open = open.map(|(before, slot)| (OrderCursor::Open { before }, slot));
+        let finished = account.orders_before(finished_end).rev();
+        let finished = finished.map(|(before, slot)| (OrderCursor::Finished { before }, slot));
+        let mut rows = open.chain(finished).peekable();
+        let mut page = OrderPage { orders: Vec::new(), next: None };
+        for _ in 0..ORDERS_PER_READ_MAX {
+            if page.orders.len() == limit {
                 break;
             }
-            examined_count += 1;
+            let Some((cursor, slot)) = rows.next() else { break };
+            page.next = rows.peek().map(|_| cursor);
             if self.order_matches(slot, filter) {
-                orders.push(self.receipt(&self.orders[slot]));
+                page.orders.push(self.receipt(&self.orders[slot]));
             }
         }
-        let page = OrderPage { orders, examined_count, has_more: examined_count < total };
         Observed { value: Some(page), place: self.place_at(account.position_in_log) }
     }
 
@@ -369,6 +389,11 @@ impl State {
         keys.reverse();
         Observed { value: Some(keys), place: self.place_at(account.position_in_log) }
     }
+}
+
+impl OrderCursor {
+    /// The beginning of a list.
+    pub const START: Self = Self::Open { before: u64::MAX };
 }
 
 impl OrderFilter {

@@ -111,7 +111,17 @@ pub static OPERATIONS: [Operation; 52] = [
         ])
         .summary("place a market or limit order; a limit order may rest"),
     Operation::get("/v1/orders", Key(Read), Later(|call| Box::pin(list::list(call))))
-        .query(&["client_order_id", "market_id", "side", "status", "limit", "offset", "wallet_id"])
+        .query(&[
+            "client_order_id",
+            "market_id",
+            "side",
+            "status",
+            "limit",
+            "offset",
+            "cursor",
+            "next_cursor",
+            "wallet_id",
+        ])
         .errors(&["WALLET_NOT_FOUND"])
         .summary(
             "list the account's orders: the open ones, newest first, then the finished ones, the \

@@ -4,7 +4,7 @@ use paperbourse_test_support::Request;
 use serde_json::{Value, json};
 
 use super::expect::{check_error, check_invalid};
-use super::recording::{DEEP, PLAIN, buy, sell};
+use super::recording::{DEEP, PLAIN, buy, limit, sell};
 use super::server::{Account, shared};
 
 fn ids(list: &Value) -> Vec<u64> {
@@ -71,6 +71,57 @@ fn a_list_is_a_page_newest_first() {
             "{query}"
         );
     }
+}
+
+/// The pages from the list's answer on, each with its ids.
+fn pages_after(account: &Account<'_>, query: &str, first: &Value) -> Vec<Vec<u64>> {
+    let mut pages = Vec::new();
+    let mut cursor = first["next_cursor"].clone();
+    while let Some(text) = cursor.as_str() {
+        let page = list(account, &format!("?{query}&next_cursor={text}"));
+        assert_eq!(page["has_more"].as_bool().unwrap(), page["next_cursor"].is_string());
+        pages.push(ids(&page));
+        cursor = page["next_cursor"].clone();
+    }
+    pages
+}
+
+#[test]
+fn a_cursor_walks_through_orders_while_they_change() {
+    let account = shared().account();
+    let id = |answer: &Value| answer["order_id"].as_u64().unwrap();
+    let rest = || id(&account.post("/v1/orders", &limit("BUY", 5, "0.3")).ok(200));
+    let filled: Vec<u64> = (0..3).map(|_| id(&account.buy(1))).collect();
+    let open: Vec<u64> = (0..5).map(|_| rest()).collect();
+
+    let all = list(&account, "?limit=3");
+    assert_eq!(ids(&all), [open[4], open[3], open[2]]);
+    let pages = pages_after(&account, "limit=3", &all);
+    assert_eq!(pages, [vec![open[1], open[0], filled[2]], vec![filled[1], filled[0]]]);
+    // One that was shown ends, and so does one that was not; others come.
+    for order in [open[3], open[1]] {
+        account.delete(format!("/v1/orders/{order}")).ok(200);
+    }
+    let (bought, _) = (id(&account.buy(1)), rest());
+    let pages = pages_after(&account, "limit=3", &all);
+    assert_eq!(
+        pages,
+        [vec![open[0], bought, open[1]], vec![open[3], filled[2], filled[1]], vec![filled[0]]]
+    );
+    // A filter holds for all pages, and an offset counts from the beginning only.
+    let bought = list(&account, "?limit=2&status=FILLED&offset=1");
+    assert_eq!(ids(&bought), [filled[2], filled[1]]);
+    let pages = pages_after(&account, "limit=2&status=FILLED&offset=1", &bought);
+    assert_eq!(pages, [[filled[0]]]);
+    let open = list(&account, "?limit=2&status=OPEN&cursor=");
+    assert_eq!(pages_after(&account, "limit=2&status=OPEN", &open).concat().len(), 2);
+    for cursor in ["7", "o7x", "f-1", "MA=="] {
+        let answer = account.get(format!("/v1/orders?cursor={cursor}"));
+        check_invalid(&answer, &["query.cursor: cursor_parsing"]);
+    }
+    // A cursor of long ago, and one that no list gave.
+    assert_eq!(ids(&list(&account, "?cursor=f1")), [0; 0]);
+    assert_eq!(ids(&list(&account, "?cursor=f18446744073709551615&limit=1")).len(), 1);
 }
 
 #[test]

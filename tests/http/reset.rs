@@ -26,12 +26,20 @@ fn positions(account: &Account<'_>, query: &str) -> Vec<[String; 2]> {
 fn a_reset_starts_an_account_anew_and_forgets_nothing() {
     let account = shared().account();
     account.buy(10);
-    account.post("/trade", &json!({"market_id": other(1), "outcome": "Yes", "side": "BUY",
-        "quantity": 4}))
-    .ok(200);
-    account.post("/trade", &json!({"market_id": other(1), "outcome": "Yes", "side": "SELL",
-        "quantity": 4}))
-    .ok(200);
+    account
+        .post(
+            "/trade",
+            &json!({"market_id": other(1), "outcome": "Yes", "side": "BUY",
+        "quantity": 4}),
+        )
+        .ok(200);
+    account
+        .post(
+            "/trade",
+            &json!({"market_id": other(1), "outcome": "Yes", "side": "SELL",
+        "quantity": 4}),
+        )
+        .ok(200);
     let rests = account.post("/v1/orders", &limit("BUY", 10, "0.3")).ok(200)["order_id"].clone();
     let history = account.get("/v1/account/history").ok(200);
     let before = account.get("/v1/account/balance").ok(200);

@@ -16,6 +16,15 @@ impl Account {
         self.resting().into_iter().flat_map(|resting| resting.open.values().copied())
     }
 
+    /// The counters and the slots of the open orders before this counter, oldest first.
+    pub(in crate::engine) fn open_orders_before(
+        &self,
+        counter: u64,
+    ) -> impl DoubleEndedIterator<Item = (u64, u32)> + '_ {
+        let open = self.resting().into_iter();
+        open.flat_map(move |resting| resting.open.range(..counter).map(|(&at, &slot)| (at, slot)))
+    }
+
     /// How many orders of the account are open.
     pub fn open_order_count(&self) -> usize {
         self.resting().map_or(0, |resting| resting.open.len())

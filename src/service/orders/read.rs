@@ -3,7 +3,7 @@
 use crate::engine::idempotency::NameHash;
 use crate::engine::order::OrderReceipt;
 use crate::engine::rejection::Rejection;
-use crate::engine::view::OrderFilter;
+use crate::engine::view::{OrderCursor, OrderFilter};
 use crate::ids::OrderId;
 use crate::service::{Caller, Page, RequestContext, Service, ServiceError};
 
@@ -14,7 +14,9 @@ pub struct OrdersRequest {
     pub name: Option<NameHash>,
     /// Only orders that match this filter.
     pub filter: OrderFilter,
-    /// The page to return; ignored with a name.
+    /// Where the list begins.
+    pub from: OrderCursor,
+    /// The page to return, counted from there; ignored with a name.
     pub page: Page,
 }
 
@@ -23,8 +25,8 @@ pub struct OrdersRequest {
 pub struct OrderList {
     /// The orders of this page.
     pub orders: Vec<OrderReceipt>,
-    /// Whether orders follow that may match.
-    pub has_more: bool,
+    /// Where the list goes on; `None` if no order follows that may match.
+    pub next: Option<OrderCursor>,
 }
 
 impl Service {
@@ -53,13 +55,13 @@ impl Service {
         request: OrdersRequest,
         context: RequestContext<'_>,
     ) -> Result<OrderList, ServiceError> {
-        let OrdersRequest { name, filter, page } = request;
+        let OrdersRequest { name, filter, from, page } = request;
         let Some(name) = name else {
-            return self.orders_in_pages(caller, filter, page, context).await;
+            return self.orders_in_pages(caller, filter, from, page, context).await;
         };
         let found = self.order_named(caller, name, context).await?;
         let orders = found.into_iter().filter(|receipt| filter.matches(receipt)).collect();
-        Ok(OrderList { orders, has_more: false })
+        Ok(OrderList { orders, next: None })
     }
 
     /// The order of the caller's account with this name.
@@ -83,26 +85,25 @@ impl Service {
         &self,
         caller: &Caller,
         filter: OrderFilter,
+        from: OrderCursor,
         page: Page,
         context: RequestContext<'_>,
     ) -> Result<OrderList, ServiceError> {
         let Page { limit, offset } = page;
         let account = caller.account()?;
-        let mut list = OrderList { orders: Vec::new(), has_more: true };
-        let mut examined_count = 0;
+        let mut list = OrderList { orders: Vec::new(), next: Some(from) };
         let mut skipped = 0;
-        while list.has_more && list.orders.len() < limit {
+        while let Some(from) = list.next.filter(|_| list.orders.len() < limit) {
             let wanted = (offset - skipped) + (limit - list.orders.len());
             let filter = filter.clone();
             let page = self
                 .shards
                 .observe(account.shard(), context.waiters, move |state| {
-                    state.observe_orders(account, &filter, examined_count, wanted)
+                    state.observe_orders(account, &filter, from, wanted)
                 })
                 .await?
                 .ok_or(Rejection::AccountNotFound)?;
-            examined_count = page.examined_count;
-            list.has_more = page.has_more;
+            list.next = page.next;
             let skip_count = (offset - skipped).min(page.orders.len());
             skipped += skip_count;
             list.orders.extend(page.orders.into_iter().skip(skip_count));

@@ -6,7 +6,7 @@ use super::stage::{Amounts, Stage};
 use crate::engine::idempotency::NameHash;
 use crate::engine::order::OrderReceipt;
 use crate::engine::terms::OrderStatus;
-use crate::engine::view::OrderFilter;
+use crate::engine::view::{OrderCursor, OrderFilter};
 use crate::http::call::{Answer, Call};
 use crate::http::error::ApiError;
 use crate::http::invalid::Invalid;
@@ -17,10 +17,13 @@ use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::ids::OrderId;
 use crate::market::book::Side;
-use crate::service::{OrderList, OrdersRequest, Wallet};
+use crate::service::{OrderList, OrdersRequest, Page, Wallet};
 
 /// The most rows in a list.
 const ROWS_MAX: usize = 200;
+
+/// The names of the cursor in the query.
+const CURSORS: [&str; 2] = ["cursor", "next_cursor"];
 
 const STATUSES: [(&str, OrderStatus); 5] = [
     ("PENDING", OrderStatus::Pending),
@@ -55,15 +58,49 @@ fn read_orders(mut query: Query<'_>) -> Result<(OrdersRequest, Wallet), Invalid>
     let name = query.text("client_order_id", 0, ORDER_NAME_CHARACTERS_MAX);
     let name = name.filter(|name| !name.is_empty()).map(|name| NameHash::of_order(&name));
     let filter = OrderFilter { market_id, side, status };
+    let from = cursor(&mut query);
+    let page = Page { offset: if from.is_some() { 0 } else { page.offset }, ..page };
+    let from = from.unwrap_or(OrderCursor::START);
     let wallet = query.wallet();
-    query.finish((OrdersRequest { name, filter, page }, wallet))
+    query.finish((OrdersRequest { name, filter, from, page }, wallet))
+}
+
+/// Reads a cursor, which has two names; an empty one is none.
+fn cursor(query: &mut Query<'_>) -> Option<OrderCursor> {
+    CURSORS.into_iter().find_map(|name| {
+        let text = query.get(name).filter(|text| !text.is_empty())?;
+        let cursor = read_cursor(&text);
+        if cursor.is_none() {
+            query.note(name, "cursor_parsing", "should be a next_cursor of this list");
+        }
+        cursor
+    })
+}
+
+/// Reads what [`write_cursor`] wrote.
+pub(super) fn read_cursor(text: &str) -> Option<OrderCursor> {
+    let (kind, number) = text.split_at_checked(1)?;
+    let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
+    let before = number.parse().ok().filter(|_| is_number)?;
+    match kind {
+        "o" => Some(OrderCursor::Open { before }),
+        "f" => Some(OrderCursor::Finished { before }),
+        _ => None,
+    }
+}
+
+pub(super) fn write_cursor(cursor: OrderCursor) -> String {
+    match cursor {
+        OrderCursor::Open { before } => format!("o{before}"),
+        OrderCursor::Finished { before } => format!("f{before}"),
+    }
 }
 
 /// A page, and whether orders follow that may match.
 #[derive(Serialize)]
 struct OrdersAnswer<'a> {
     orders: Vec<OrderRow<'a>>,
-    next_cursor: Option<&'a str>,
+    next_cursor: Option<String>,
     has_more: bool,
     total_hint: Option<u64>,
 }
@@ -100,7 +137,8 @@ struct OrderRow<'a> {
 impl<'a> OrdersAnswer<'a> {
     fn of(list: &'a OrderList) -> Self {
         let orders = list.orders.iter().map(OrderRow::of).collect();
-        Self { orders, next_cursor: None, has_more: list.has_more, total_hint: None }
+        let next_cursor = list.next.map(write_cursor);
+        Self { orders, next_cursor, has_more: list.next.is_some(), total_hint: None }
     }
 }
 
@@ -140,7 +178,6 @@ mod tests {
     use crate::http::invalid::tests::errors_of;
     use crate::http::operations::trade::tests::receipt;
     use crate::http::query::tests::query;
-    use crate::service::Page;
 
     #[test]
     fn orders_are_filtered() {
@@ -149,6 +186,7 @@ mod tests {
             read("status=open&side=sell&market_id=0xa&client_order_id="),
             Ok((
                 OrdersRequest {
+                    from: OrderCursor::START,
                     page: Page { limit: 50, offset: 0 },
                     filter: OrderFilter {
                         market_id: Some("0xa".into()),
@@ -175,6 +213,29 @@ mod tests {
             shown(&OrderList::default()),
             r#"{"orders":[],"next_cursor":null,"has_more":false,"total_hint":null}"#
         );
-        insta::assert_snapshot!(shown(&OrderList { orders: vec![receipt()], has_more: true }));
+        let next = Some(OrderCursor::Finished { before: 7 });
+        insta::assert_snapshot!(shown(&OrderList { orders: vec![receipt()], next }));
+    }
+
+    #[test]
+    fn a_cursor_leads_back() {
+        for cursor in [
+            OrderCursor::START,
+            OrderCursor::Open { before: 0 },
+            OrderCursor::Finished { before: 1 },
+            OrderCursor::Finished { before: u64::MAX },
+        ] {
+            assert_eq!(read_cursor(&write_cursor(cursor)), Some(cursor));
+        }
+        let read = |text| read_orders(query("GET /v1/orders", Some(text)));
+        let (request, _) = read("next_cursor=f7&offset=3&limit=2").unwrap();
+        let page = Page { limit: 2, offset: 0 };
+        assert_eq!((request.from, request.page), (OrderCursor::Finished { before: 7 }, page));
+        let (request, _) = read("cursor=&next_cursor=&offset=3").unwrap();
+        assert_eq!((request.from, request.page.offset), (OrderCursor::START, 3));
+        for text in ["7", "o", "f-7", "f+7", "x7", "f7 ", "f18446744073709551616", "\u{e9}7"] {
+            let errors = errors_of(&read(&format!("cursor={text}")));
+            assert_eq!(errors, ["query.cursor: cursor_parsing"], "{text}");
+        }
     }
 }
