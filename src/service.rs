@@ -24,7 +24,7 @@ pub use keys::{KeyListing, NewKey, NewKeyRequest};
 pub use markets::{
     MarketFilter, MarketOrder, MarketPage, MarketValue, OutcomeSnapshot, Stage, is_hot,
 };
-pub use orders::{CancelRequest, OrderList, OrderRequest, OrdersRequest, PlaceRequest};
+pub use orders::{CancelRequest, OnlyOrder, OrderList, OrderRequest, OrdersRequest, PlaceRequest};
 pub use updown::UpDownList;
 
 use std::net::IpAddr;

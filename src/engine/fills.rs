@@ -10,11 +10,13 @@ use std::sync::Arc;
 use super::account::Account;
 use super::fill::Fill;
 use super::fill_log::{FillLog, FillLogRow, LOGGED_FILLS_MAX, LoggedFill};
+use super::open_orders::BookSide;
 use super::order::Order;
 use super::state::State;
 use super::view::{Observed, ROWS_PER_READ_MAX};
 use crate::ids::{AccountId, OrderId, Place, Timestamp};
 use crate::market::book::Side;
+use crate::money::FeeRate;
 
 /// A fill of an account, with the venue's names for its market and outcome.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,8 +56,16 @@ pub struct FillPage {
 pub struct FillFilter {
     /// Only fills in the market with this condition id.
     pub market_id: Option<Box<str>>,
+    /// Only fills in the outcome with this token.
+    pub token_id: Option<Box<str>>,
     /// Only fills on this side.
     pub side: Option<Side>,
+    /// Only the fill with this number among those of this order.
+    pub part_of: Option<(OrderId, u32)>,
+    /// Only fills at or after this time.
+    pub from: Option<Timestamp>,
+    /// Only fills at or before this time.
+    pub to: Option<Timestamp>,
 }
 
 /// Where a list of fills, newest first, goes on.
@@ -72,6 +82,8 @@ pub struct FillCursor {
 pub struct PastFill {
     /// The fill.
     pub row: FillRow,
+    /// The token of the outcome.
+    pub token_id: Arc<str>,
     /// When the order was placed; `None` if the order was forgotten.
     pub placed_at: Option<Timestamp>,
 }
@@ -85,6 +97,14 @@ pub struct FillHistory {
     pub next: Option<FillCursor>,
 }
 
+/// What a fill is selected by.
+struct FillKey {
+    order: OrderId,
+    part: u32,
+    on: BookSide,
+    at: Timestamp,
+}
+
 /// The most fills that one read of a history examines.
 const FILLS_PER_READ_MAX: usize = if cfg!(test) { 5 } else { 2_000 };
 
@@ -92,6 +112,19 @@ impl FillCursor {
     /// The newest fills, without the first `skip` that match.
     pub const fn newest(skip: u64) -> Self {
         Self { before: u64::MAX, skip }
+    }
+}
+
+impl PastFill {
+    /// Whether the fill took liquidity, as far as it tells: it happened when the order was placed,
+    /// or it was charged at a rate, which resting orders never are.
+    pub fn is_taker(&self) -> bool {
+        self.is_at_placement() || self.row.fill.fee_rate > FeeRate::ZERO
+    }
+
+    /// Whether the fill happened when the order was placed. False if the order was forgotten.
+    pub fn is_at_placement(&self) -> bool {
+        self.row.part == 1 && self.placed_at == Some(self.row.fill.at)
     }
 }
 
@@ -217,7 +250,8 @@ impl State {
                 break;
             }
             before = number;
-            if !self.fill_matches(account, number, filter) {
+            let key = self.fill_key(account, number);
+            if !self.fill_matches(&key, filter) {
                 continue;
             }
             if skip > 0 {
@@ -226,7 +260,7 @@ impl State {
             }
             let row = self.fill_row(account, number);
             let placed_at = self.order(row.order).map(Order::placed_at);
-            fills.push(PastFill { row, placed_at });
+            fills.push(PastFill { row, token_id: self.token_of(&key), placed_at });
         }
         let next = (before > oldest).then_some(FillCursor { before, skip });
         // Every record with a fill changes its account.
@@ -234,19 +268,29 @@ impl State {
         Observed { value: Some(FillHistory { fills, next }), place }
     }
 
-    /// Whether the filter selects the fill with this number, which must be kept.
-    fn fill_matches(&self, account: &Account, number: u64, filter: &FillFilter) -> bool {
-        let (market, side) = if let Some(logged) = account.logged_fill(number) {
-            (logged.market, logged.side)
-        } else {
-            let order = &self.orders[account.slot_of_fill(number)];
-            (order.market(), order.side())
-        };
-        filter.side.is_none_or(|wanted| wanted == side)
-            && filter
-                .market_id
-                .as_deref()
-                .is_none_or(|wanted| *wanted == *self.used_market(market).condition_id)
+    /// What the fill with this number is selected by. It must be kept.
+    fn fill_key(&self, account: &Account, number: u64) -> FillKey {
+        if let Some(logged) = account.logged_fill(number) {
+            let LoggedFill { order, part, market, outcome, side, fill } = *logged;
+            return FillKey { order, part, on: BookSide { market, outcome, side }, at: fill.at };
+        }
+        let order = &self.orders[account.slot_of_fill(number)];
+        FillKey { order: order.id(), part: 1, on: order.on(), at: order.placed_at() }
+    }
+
+    fn fill_matches(&self, key: &FillKey, filter: &FillFilter) -> bool {
+        let FillFilter { market_id, token_id, side, part_of, from, to } = filter;
+        let market = self.used_market(key.on.market);
+        side.is_none_or(|side| side == key.on.side)
+            && part_of.is_none_or(|fill| fill == (key.order, key.part))
+            && from.is_none_or(|from| from <= key.at)
+            && to.is_none_or(|to| key.at <= to)
+            && market_id.as_deref().is_none_or(|id| *id == *market.condition_id)
+            && token_id.as_deref().is_none_or(|id| *id == **market.token(key.on.outcome))
+    }
+
+    fn token_of(&self, key: &FillKey) -> Arc<str> {
+        self.used_market(key.on.market).token(key.on.outcome).clone()
     }
 
     /// The fill with this number, which must be kept.

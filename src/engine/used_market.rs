@@ -28,6 +28,11 @@ impl UsedMarket {
         self.outcomes[outcome.index()].0.clone()
     }
 
+    /// The token of an outcome.
+    pub fn token(&self, outcome: OutcomeIndex) -> &Arc<str> {
+        &self.outcomes[outcome.index()].1
+    }
+
     /// The market's term in the state hash.
     pub(super) fn term(&self, index: u32) -> StateHash {
         let term = Term::new(TermKind::Market).number(index.into());

@@ -8,7 +8,7 @@ use super::idempotency::NameHash;
 use super::key::Key;
 use super::ledger::Ledger;
 use super::life::Life;
-use super::order::OrderReceipt;
+use super::order::{Order, OrderReceipt};
 use super::payout::Settlement;
 use super::position::Position;
 use super::state::State;
@@ -96,15 +96,30 @@ pub struct Profile {
     pub active_key_count: usize,
 }
 
+/// An order as lists show it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ListedOrder {
+    /// The order.
+    pub receipt: OrderReceipt,
+    /// The token of the outcome.
+    pub token_id: Arc<str>,
+}
+
 /// Selects orders of an account.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OrderFilter {
     /// Only orders in the market with this condition id.
     pub market_id: Option<Box<str>>,
+    /// Only orders in the outcome with this token.
+    pub token_id: Option<Box<str>>,
     /// Only orders on this side.
     pub side: Option<Side>,
     /// Only orders at this stage.
     pub status: Option<OrderStatus>,
+    /// Only orders placed at or after this time.
+    pub from: Option<Timestamp>,
+    /// Only orders placed at or before this time.
+    pub to: Option<Timestamp>,
 }
 
 /// Where a list of an account's orders goes on: first the open ones, newest first, then the
@@ -129,7 +144,7 @@ pub enum OrderCursor {
 #[derive(Clone, PartialEq, Debug)]
 pub struct OrderPage {
     /// The orders that match the filter.
-    pub orders: Vec<OrderReceipt>,
+    pub orders: Vec<ListedOrder>,
     /// The cursor of the next read; `None` if there are no orders after these.
     pub next: Option<OrderCursor>,
 }
@@ -237,14 +252,25 @@ impl State {
         Observed { value: own.map(|order| self.receipt(order)), place }
     }
 
+    /// An order as lists show it, if it belongs to this account.
+    pub fn observe_listed(
+        &self,
+        account: AccountId,
+        order: OrderId,
+    ) -> Observed<Option<ListedOrder>> {
+        let place = self.order_place(order);
+        let own = self.order(order).filter(|order| order.account() == account);
+        Observed { value: own.map(|order| self.listed(order)), place }
+    }
+
     /// The order of this account with this name.
     pub fn observe_named(
         &self,
         account: AccountId,
         name: NameHash,
-    ) -> Observed<Option<OrderReceipt>> {
+    ) -> Observed<Option<ListedOrder>> {
         match self.order_named(account, name) {
-            Some(order) => self.observe_order(account, order.id()),
+            Some(order) => self.observe_listed(account, order.id()),
             None => Observed::nothing(self.place_at(self.last_removal)),
         }
     }
@@ -285,17 +311,23 @@ impl State {
             let Some((cursor, slot)) = rows.next() else { break };
             page.next = rows.peek().map(|_| cursor);
             if self.order_matches(slot, filter) {
-                page.orders.push(self.receipt(&self.orders[slot]));
+                page.orders.push(self.listed(&self.orders[slot]));
             }
         }
         Observed { value: Some(page), place: self.place_at(account.position_in_log) }
     }
 
+    fn listed(&self, order: &Order) -> ListedOrder {
+        let token_id = self.used_market(order.market()).token(order.outcome()).clone();
+        ListedOrder { receipt: self.receipt(order), token_id }
+    }
+
     fn order_matches(&self, slot: u32, filter: &OrderFilter) -> bool {
         let order = &self.orders[slot];
+        let market = self.used_market(order.market());
         filter.fits(
-            &self.used_market(order.market()).condition_id,
-            order.side(),
+            (&market.condition_id, market.token(order.outcome()), order.side()),
+            order.placed_at(),
             self.orders.life(slot).as_ref(),
         )
     }
@@ -397,17 +429,26 @@ impl OrderCursor {
 }
 
 impl OrderFilter {
-    /// Whether the filter selects the order of this receipt.
-    pub fn matches(&self, receipt: &OrderReceipt) -> bool {
-        self.fits(&receipt.market_id, receipt.side, receipt.life.as_deref())
+    /// Whether the filter selects the order.
+    pub fn matches(&self, listed: &ListedOrder) -> bool {
+        let ListedOrder { receipt, token_id } = listed;
+        let on = (&*receipt.market_id, &**token_id, receipt.side);
+        self.fits(on, receipt.fill.at, receipt.life.as_deref())
     }
 
-    fn fits(&self, market_id: &str, of_side: Side, life: Option<&Life>) -> bool {
-        self.market_id.as_deref().is_none_or(|id| id == market_id)
-            && self.side.is_none_or(|side| side == of_side)
-            && self
-                .status
-                .is_none_or(|status| status == life.map_or(OrderStatus::Filled, Life::status))
+    fn fits(
+        &self,
+        (in_market, of_token, on_side): (&str, &str, Side),
+        placed_at: Timestamp,
+        life: Option<&Life>,
+    ) -> bool {
+        let Self { market_id, token_id, side, status, from, to } = self;
+        market_id.as_deref().is_none_or(|id| id == in_market)
+            && token_id.as_deref().is_none_or(|id| id == of_token)
+            && side.is_none_or(|side| side == on_side)
+            && from.is_none_or(|from| from <= placed_at)
+            && to.is_none_or(|to| placed_at <= to)
+            && status.is_none_or(|status| status == life.map_or(OrderStatus::Filled, Life::status))
     }
 }
 

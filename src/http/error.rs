@@ -186,6 +186,12 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "WALLET_NOT_FOUND", message)
     }
 
+    /// A bound of a list in time is not a number of seconds.
+    pub fn invalid_time_filter() -> Self {
+        let message = "Invalid time filter: before and after are whole seconds since 1970.";
+        Self::new(StatusCode::BAD_REQUEST, "INVALID_TIME_FILTER", message)
+    }
+
     /// What should be a token is not a decimal number.
     pub fn invalid_token_id() -> Self {
         let message = "Invalid token id: a token id is a decimal number.";

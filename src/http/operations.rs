@@ -8,6 +8,7 @@ pub mod account;
 pub mod batch;
 pub mod books;
 pub mod comments;
+pub mod data;
 pub(super) mod event_stream;
 pub mod events;
 pub mod health;
@@ -34,7 +35,7 @@ use socket::Stream;
 
 /// The table, searched from the top. A path without a parameter stands before those that would take
 /// its last segment for one, and the trade, the most frequent operation, stands first.
-pub static OPERATIONS: [Operation; 52] = [
+pub static OPERATIONS: [Operation; 54] = [
     Operation::post("/trade", KeyOrToken(Some(Trade)), Run::Trade)
         .makes_account()
         .errors(&[
@@ -166,6 +167,14 @@ pub static OPERATIONS: [Operation; 52] = [
         "cancel the open orders in a `market` (a condition id), in an outcome (its token as \
          `asset_id`), or in both; the body may name them instead",
     ),
+    Operation::get("/v1/data/orders", Key(Read), Later(|call| Box::pin(data::orders(call))))
+        .query(&data::ORDERS_QUERY)
+        .errors(&["INVALID_TIME_FILTER"])
+        .summary("list the open orders in the venue's form; with a `status`, others"),
+    Operation::get("/v1/data/trades", Key(Read), Later(|call| Box::pin(data::trades(call))))
+        .query(&data::TRADES_QUERY)
+        .errors(&["INVALID_TIME_FILTER"])
+        .summary("list the fills in the venue's form, newest first"),
     Operation::post("/v1/heartbeats", Key(Trade), Later(|call| Box::pin(heartbeats::beat(call))))
         .errors(&["JOURNAL_FULL"])
         .summary(

@@ -190,7 +190,7 @@ impl Caller {
     }
 
     /// The caller's account. The bearer of an access token may not have one yet.
-    pub(super) fn account(&self) -> Result<AccountId, ServiceError> {
+    pub fn account(&self) -> Result<AccountId, ServiceError> {
         match self {
             Self::Anonymous => Err(Denied::MissingCredential.into()),
             Self::Key(key) => Ok(key.facts().account_id),

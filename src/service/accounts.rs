@@ -1,7 +1,7 @@
 //! Balances, positions and settlements of an account.
 
-use super::{Caller, Page, RequestContext, Service, ServiceError};
-use crate::engine::fills::{FillCursor, FillFilter, PastFill};
+use super::{Caller, RequestContext, Service, ServiceError};
+use crate::engine::fills::{FillCursor, FillFilter, FillHistory};
 use crate::engine::ledger::Ledger;
 use crate::engine::rejection::Rejection;
 use crate::engine::reset::ResetAccount;
@@ -252,32 +252,32 @@ impl Service {
         }
     }
 
-    /// Fills of the caller's account that match the filter, newest first, in as many reads of its
-    /// shard as that takes.
+    /// At most `limit` fills of the caller's account that match the filter, newest first, in as
+    /// many reads of its shard as that takes.
     pub async fn fill_history(
         &self,
         caller: &Caller,
         filter: FillFilter,
-        page: Page,
+        from: FillCursor,
+        limit: usize,
         context: RequestContext<'_>,
-    ) -> Result<Vec<PastFill>, ServiceError> {
+    ) -> Result<FillHistory, ServiceError> {
         let account = caller.account()?;
-        let mut fills = Vec::new();
-        let mut next = Some(FillCursor::newest(page.offset as u64));
-        while let Some(cursor) = next.filter(|_| fills.len() < page.limit) {
+        let mut list = FillHistory { fills: Vec::new(), next: Some(from) };
+        while let Some(cursor) = list.next.filter(|_| list.fills.len() < limit) {
             let filter = filter.clone();
-            let wanted = page.limit - fills.len();
-            let history = self
+            let wanted = limit - list.fills.len();
+            let page = self
                 .shards
                 .observe(account.shard(), context.waiters, move |state| {
                     state.observe_fill_history(account, &filter, cursor, wanted)
                 })
                 .await?
                 .ok_or(Rejection::AccountNotFound)?;
-            fills.extend(history.fills);
-            next = history.next;
+            list.fills.extend(page.fills);
+            list.next = page.next;
         }
-        Ok(fills)
+        Ok(list)
     }
 
     /// Settlements of the caller's account that match the filter, newest position first: at most

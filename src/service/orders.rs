@@ -7,4 +7,4 @@ mod read;
 
 pub use cancel::CancelRequest;
 pub use place::{OrderRequest, PlaceRequest};
-pub use read::{OrderList, OrdersRequest};
+pub use read::{OnlyOrder, OrderList, OrdersRequest};

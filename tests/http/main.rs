@@ -11,6 +11,7 @@ mod cancels;
 mod comments;
 mod connections;
 mod credentials;
+mod data;
 mod descriptors;
 mod executions;
 mod expect;

@@ -3,7 +3,7 @@
 import time
 from decimal import Decimal
 
-from rows import local, missing, same, works
+from rows import local, same, works
 from world import text
 
 CURSOR_END = "LTE="
@@ -222,6 +222,27 @@ def cancel_all(client, world):
     same(client.cancel_all()["canceled"], [str(resting)])
 
 
+def get_orders(client, world):
+    from polysim_clob_client.clob_types import OpenOrderParams
+
+    resting = str(client.post_order(world.kept["limit"])["order_id"])
+    (row,) = client.get_orders()
+    same((row["id"], row["asset_id"], row["price"]), (resting, token(world, 1), "0.03"))
+    same(client.get_orders(OpenOrderParams(market=world.charged.id)), [])
+    same([row["id"] for row in client.get_orders(OpenOrderParams(id=resting))], [resting])
+    client.cancel_all()
+    same(client.get_orders(), [])
+
+
+def get_trades(client, world):
+    from polysim_clob_client.clob_types import TradeParams
+
+    shown = [(row["size"], row["price"]) for row in client.get_trades()]
+    fills = reversed(world.ledger.fills)
+    same(shown, [(text(fill.quantity), text(fill.price)) for fill in fills])
+    same(client.get_trades(TradeParams(asset_id=token(world, 1))), [])
+
+
 def get_balance_allowance(client, world):
     same(client.get_balance_allowance()["balance"], text(world.ledger.cash))
 
@@ -293,8 +314,8 @@ CLOB = {
     "cancel_orders": works(cancel_orders),
     "cancel_market_orders": works(cancel_market_orders),
     "cancel_all": works(cancel_all),
-    "get_orders": missing(lambda it, world: it.get_orders()),
-    "get_trades": missing(lambda it, world: it.get_trades()),
+    "get_orders": works(get_orders),
+    "get_trades": works(get_trades),
     "get_balance_allowance": works(get_balance_allowance),
     "update_balance_allowance": answers("update_balance_allowance", {}),
     "assert_level_1_auth": answers("assert_level_1_auth", None),

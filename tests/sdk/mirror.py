@@ -1,6 +1,7 @@
 """The tables of `polysim_polymarket`: PublicClient, SecureClient and their twins."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from rows import cannot, local, missing, same, works
@@ -260,6 +261,25 @@ def get_order(client, world):
     raise AssertionError("the model reads the row now: give get_order a row that works")
 
 
+def list_open_orders(client, world):
+    page = client.list_open_orders(token_id=token(world)).first_page()
+    resting = {world.kept["resting"], world.kept["batched"]}
+    same({order.id for order in page.items}, resting)
+    same({order.price for order in page.items}, {Decimal("0.04")})
+    same((page.has_more, page.next_cursor), (False, None))
+    same(len(client.list_open_orders().first_page().items), 3)
+
+
+def list_account_trades(client, world):
+    """Every fill, the newest first, at the time when it happened."""
+    trades = client.list_account_trades().first_page().items
+    fills = reversed(world.ledger.fills)
+    same([(it.size, it.price) for it in trades], [(it.quantity, it.price) for it in fills])
+    age = datetime.now(UTC) - trades[0].matched_at
+    assert timedelta() <= age < timedelta(minutes=5), trades[0]
+    same({trade.trader_side for trade in trades}, {"TAKER"})
+
+
 def cancel_order(client, world):
     answer = client.cancel_order(order_id=world.kept["resting"])
     same((answer.canceled, answer.not_canceled), ((world.kept["resting"],), {}))
@@ -327,8 +347,8 @@ SECURE = {
     "place_limit_order": works(place_limit_order),
     "place_market_order": works(place_market_order),
     "get_order": cannot(get_order),
-    "list_open_orders": missing(lambda it, world: it.list_open_orders().first_page()),
-    "list_account_trades": missing(lambda it, world: it.list_account_trades().first_page()),
+    "list_open_orders": works(list_open_orders),
+    "list_account_trades": works(list_account_trades),
     "cancel_order": works(cancel_order),
     "cancel_orders": works(cancel_orders),
     "cancel_market_orders": works(cancel_market_orders),

@@ -257,6 +257,33 @@ def cancel_market_orders(client, world):
     same(client.cancel_all()["canceled"], [str(there["order_id"])])
 
 
+def data_orders(client, world):
+    """The open orders as the venue shows them, and one that has ended by its status."""
+    open_id = str(rest(client, world)["order_id"])
+    page = client.data_orders(market=world.free.id)
+    same((page["count"], page["next_cursor"]), (1, "LTE="))
+    (row,) = page["data"]
+    same((row["id"], row["asset_id"], row["price"]), (open_id, world.free.tokens[0], "0.02"))
+    same((row["status"], row["size_matched"]), ("ORDER_STATUS_LIVE", "0"))
+    client.cancel_all()
+    same(client.data_orders()["data"], [])
+    (ended,) = client.data_orders(id=open_id, status="CANCELED")["data"]
+    same(ended["status"], "ORDER_STATUS_CANCELED")
+
+
+def data_trades(client, world):
+    """Every fill, the newest first, page by page."""
+    rows, cursor = [], "MA=="
+    while cursor != "LTE=":
+        page = client.data_trades(next_cursor=cursor, limit=2)
+        rows += page["data"]
+        cursor = page["next_cursor"]
+    shown = [(row["market"], row["side"], row["size"], row["price"]) for row in rows]
+    fills = reversed(world.ledger.fills)
+    same(shown, [(it.market, it.side, text(it.quantity), text(it.price)) for it in fills])
+    same([row["id"] for row in rows], [row["fill_id"] for row in client.history(limit=200)])
+
+
 def list_wallets(client, world):
     (wallet,) = client.list_wallets()
     same((wallet["id"], wallet["kind"]), (client.me()["id"], "API"))
@@ -400,8 +427,8 @@ NATIVE = {
     "cancel_order": works(cancel_order),
     "cancel_all": works(cancel_all),
     "cancel_market_orders": works(cancel_market_orders),
-    "data_orders": missing(lambda it, world: it.data_orders()),
-    "data_trades": missing(lambda it, world: it.data_trades()),
+    "data_orders": works(data_orders),
+    "data_trades": works(data_trades),
     "me": works(account),
     "balance": works(balance),
     "positions": works(positions),

@@ -290,6 +290,10 @@ fn check_history(world: &World, filter: &FillFilter) {
     expected.retain(|row| {
         filter.market_id.as_deref().is_none_or(|id| id == &*row.market_id)
             && filter.side.is_none_or(|side| side == row.side)
+            && filter.part_of.is_none_or(|part_of| part_of == (row.order, row.part))
+            && filter.from.is_none_or(|from| from <= row.fill.at)
+            && filter.to.is_none_or(|to| row.fill.at <= to)
+            && filter.token_id.as_deref().is_none_or(|id| *id == *row.outcome)
     });
     expected.reverse();
     for skip in 0..=expected.len() + 1 {
@@ -330,7 +334,7 @@ fn a_history_is_every_fill_that_matches_newest_first() {
         for market_id in [None, Some(MARKET), Some("0xb"), Some("0xc")] {
             for side in [None, Some(Side::Buy), Some(Side::Sell)] {
                 let market_id = market_id.map(Into::into);
-                check_history(&world, &FillFilter { market_id, side });
+                check_history(&world, &FillFilter { market_id, side, ..FillFilter::default() });
             }
         }
     }
@@ -338,5 +342,19 @@ fn a_history_is_every_fill_that_matches_newest_first() {
     world.place(5, 10);
     (0..LOGGED_FILLS_MAX + 3).for_each(|_| world.trade(1));
     check_history(&world, &FillFilter::default());
-    check_history(&world, &FillFilter { side: Some(Side::Buy), market_id: None });
+    let all = world.state.observe_fills(account(), 0, 1_000).value.unwrap().rows;
+    let (early, late) = (all[7].fill.at, all[12].fill.at);
+    let filter = FillFilter::default();
+    let token_id = Some("Yes".into());
+    let part_of = Some((all[9].order, all[9].part));
+    for filter in [
+        FillFilter { side: Some(Side::Buy), ..filter.clone() },
+        FillFilter { from: Some(late), ..filter.clone() },
+        FillFilter { from: Some(early), to: Some(late), ..filter.clone() },
+        FillFilter { from: Some(late.after_ms(60_000)), ..filter.clone() },
+        FillFilter { part_of, ..filter.clone() },
+        FillFilter { token_id, ..filter },
+    ] {
+        check_history(&world, &filter);
+    }
 }

@@ -64,6 +64,7 @@ fn errors_of_the_edge() {
         ApiError::token_not_found(),
         ApiError::wallet_not_found(),
         ApiError::invalid_token_id(),
+        ApiError::invalid_time_filter(),
         ApiError::fee_rate_not_found(),
         ApiError::book_unavailable(),
         ApiError::upgrade_required(),

@@ -4,4 +4,4 @@ pub(super) mod answer;
 pub(super) mod cancel;
 pub(super) mod list;
 pub mod place;
-mod stage;
+pub(super) mod stage;

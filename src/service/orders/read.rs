@@ -3,28 +3,37 @@
 use crate::engine::idempotency::NameHash;
 use crate::engine::order::OrderReceipt;
 use crate::engine::rejection::Rejection;
-use crate::engine::view::{OrderCursor, OrderFilter};
-use crate::ids::OrderId;
+use crate::engine::view::{ListedOrder, Observed, OrderCursor, OrderFilter};
+use crate::ids::{OrderId, Place};
 use crate::service::{Caller, Page, RequestContext, Service, ServiceError};
 
 /// Selects orders of an account.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrdersRequest {
-    /// Only the order with this name.
-    pub name: Option<NameHash>,
+    /// Only this order; `None` for all.
+    pub only: Option<OnlyOrder>,
     /// Only orders that match this filter.
     pub filter: OrderFilter,
     /// Where the list begins.
     pub from: OrderCursor,
-    /// The page to return, counted from there; ignored with a name.
+    /// The page to return, counted from there; ignored for a single order.
     pub page: Page,
+}
+
+/// A single order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OnlyOrder {
+    /// The one with this name.
+    Named(NameHash),
+    /// The one with this id; `None` if it cannot be an id.
+    WithId(Option<OrderId>),
 }
 
 /// Orders: the open ones, newest first, then the finished ones, the last finished first.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct OrderList {
     /// The orders of this page.
-    pub orders: Vec<OrderReceipt>,
+    pub orders: Vec<ListedOrder>,
     /// Where the list goes on; `None` if no order follows that may match.
     pub next: Option<OrderCursor>,
 }
@@ -48,34 +57,37 @@ impl Service {
         found.ok_or_else(|| Rejection::OrderNotFound.into())
     }
 
-    /// Orders of the caller's account. A name selects at most one order.
+    /// Orders of the caller's account.
     pub async fn orders(
         &self,
         caller: &Caller,
         request: OrdersRequest,
         context: RequestContext<'_>,
     ) -> Result<OrderList, ServiceError> {
-        let OrdersRequest { name, filter, from, page } = request;
-        let Some(name) = name else {
+        let OrdersRequest { only, filter, from, page } = request;
+        let Some(only) = only else {
             return self.orders_in_pages(caller, filter, from, page, context).await;
         };
-        let found = self.order_named(caller, name, context).await?;
-        let orders = found.into_iter().filter(|receipt| filter.matches(receipt)).collect();
+        let found = self.only_order(caller, only, context).await?;
+        let orders = found.into_iter().filter(|listed| filter.matches(listed)).collect();
         Ok(OrderList { orders, next: None })
     }
 
-    /// The order of the caller's account with this name.
-    async fn order_named(
+    async fn only_order(
         &self,
         caller: &Caller,
-        name: NameHash,
+        only: OnlyOrder,
         context: RequestContext<'_>,
-    ) -> Result<Option<OrderReceipt>, ServiceError> {
+    ) -> Result<Option<ListedOrder>, ServiceError> {
         let account = caller.account()?;
         Ok(self
             .shards
-            .observe(account.shard(), context.waiters, move |state| {
-                state.observe_named(account, name)
+            .observe(account.shard(), context.waiters, move |state| match only {
+                OnlyOrder::Named(name) => state.observe_named(account, name),
+                OnlyOrder::WithId(Some(order)) if order.shard() == account.shard() => {
+                    state.observe_listed(account, order)
+                }
+                OnlyOrder::WithId(_) => Observed { value: None, place: Place::START },
             })
             .await?)
     }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::engine::fills::{FillFilter, PastFill};
+use crate::engine::fills::{FillCursor, FillFilter, PastFill};
 use crate::http::call::{Answer, Call};
 use crate::http::invalid::Invalid;
 use crate::http::json::value::{Decimal, Time};
@@ -18,8 +18,10 @@ const ROWS_MAX: usize = 200;
 pub(in crate::http) async fn history(call: &Call<'_>) -> Answer {
     let (filter, page, wallet) = read_history(call.query())?;
     call.caller.require_own(wallet)?;
-    let fills = call.service().fill_history(&call.caller, filter, page, call.context).await?;
-    Ok(Reply::ok(&fills.iter().map(FillFields::of).collect::<Vec<_>>()))
+    let from = FillCursor::newest(page.offset as u64);
+    let list = call.service();
+    let list = list.fill_history(&call.caller, filter, from, page.limit, call.context).await?;
+    Ok(Reply::ok(&list.fills.iter().map(FillFields::of).collect::<Vec<_>>()))
 }
 
 /// Reads the filter and the page.
@@ -28,7 +30,7 @@ fn read_history(mut query: Query<'_>) -> Result<(FillFilter, Page, Wallet), Inva
     let market_id = query.text("market_id", 1, MARKET_ID_CHARACTERS_MAX).map(Into::into);
     let side = query.choice("side", &[("BUY", Side::Buy), ("SELL", Side::Sell)]);
     let wallet = query.wallet();
-    query.finish((FillFilter { market_id, side }, page, wallet))
+    query.finish((FillFilter { market_id, side, ..FillFilter::default() }, page, wallet))
 }
 
 #[derive(Serialize)]
@@ -57,8 +59,7 @@ struct FillFields<'a> {
 
 impl<'a> FillFields<'a> {
     fn of(past: &'a PastFill) -> Self {
-        let PastFill { row, placed_at } = past;
-        let at_placement = row.part == 1 && *placed_at == Some(row.fill.at);
+        let PastFill { row, placed_at, .. } = past;
         Self {
             fill_id: format!("{}-{}", row.order, row.part),
             order_id: row.order.get(),
@@ -71,7 +72,7 @@ impl<'a> FillFields<'a> {
             notional: row.fill.notional.into(),
             fee: row.fill.fee.into(),
             status: "FILLED",
-            price_source: at_placement.then_some("book_walk"),
+            price_source: past.is_at_placement().then_some("book_walk"),
             price_age_ms: None,
             filled_at: Time(row.fill.at),
             created_at: placed_at.map(Time),
@@ -90,7 +91,8 @@ mod tests {
         let read = |text| read_history(query("GET /v1/account/history", text));
         let page = Page { limit: 50, offset: 0 };
         assert_eq!(read(None), Ok((FillFilter::default(), page, Wallet::Own)));
-        let filter = FillFilter { market_id: Some("0xa".into()), side: Some(Side::Sell) };
+        let (market_id, side) = (Some("0xa".into()), Some(Side::Sell));
+        let filter = FillFilter { market_id, side, ..FillFilter::default() };
         let page = Page { limit: 200, offset: 7 };
         let text = "limit=200&offset=7&side=sell&market_id=0xa";
         assert_eq!(read(Some(text)), Ok((filter, page, Wallet::Own)));

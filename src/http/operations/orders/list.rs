@@ -17,7 +17,7 @@ use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::ids::OrderId;
 use crate::market::book::Side;
-use crate::service::{OrderList, OrdersRequest, Page, Wallet};
+use crate::service::{OnlyOrder, OrderList, OrdersRequest, Page, Wallet};
 
 /// The most rows in a list.
 const ROWS_MAX: usize = 200;
@@ -57,12 +57,13 @@ fn read_orders(mut query: Query<'_>) -> Result<(OrdersRequest, Wallet), Invalid>
     let side = query.choice("side", &[("BUY", Side::Buy), ("SELL", Side::Sell)]);
     let name = query.text("client_order_id", 0, ORDER_NAME_CHARACTERS_MAX);
     let name = name.filter(|name| !name.is_empty()).map(|name| NameHash::of_order(&name));
-    let filter = OrderFilter { market_id, side, status };
+    let only = name.map(OnlyOrder::Named);
+    let filter = OrderFilter { market_id, side, status, ..OrderFilter::default() };
     let from = cursor(&mut query);
     let page = Page { offset: if from.is_some() { 0 } else { page.offset }, ..page };
     let from = from.unwrap_or(OrderCursor::START);
     let wallet = query.wallet();
-    query.finish((OrdersRequest { name, filter, from, page }, wallet))
+    query.finish((OrdersRequest { only, filter, from, page }, wallet))
 }
 
 /// Reads a cursor, which has two names; an empty one is none.
@@ -78,7 +79,7 @@ fn cursor(query: &mut Query<'_>) -> Option<OrderCursor> {
 }
 
 /// Reads what [`write_cursor`] wrote.
-pub(super) fn read_cursor(text: &str) -> Option<OrderCursor> {
+pub(in crate::http::operations) fn read_cursor(text: &str) -> Option<OrderCursor> {
     let (kind, number) = text.split_at_checked(1)?;
     let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
     let before = number.parse().ok().filter(|_| is_number)?;
@@ -89,7 +90,7 @@ pub(super) fn read_cursor(text: &str) -> Option<OrderCursor> {
     }
 }
 
-pub(super) fn write_cursor(cursor: OrderCursor) -> String {
+pub(in crate::http::operations) fn write_cursor(cursor: OrderCursor) -> String {
     match cursor {
         OrderCursor::Open { before } => format!("o{before}"),
         OrderCursor::Finished { before } => format!("f{before}"),
@@ -136,7 +137,7 @@ struct OrderRow<'a> {
 
 impl<'a> OrdersAnswer<'a> {
     fn of(list: &'a OrderList) -> Self {
-        let orders = list.orders.iter().map(OrderRow::of).collect();
+        let orders = list.orders.iter().map(|listed| OrderRow::of(&listed.receipt)).collect();
         let next_cursor = list.next.map(write_cursor);
         Self { orders, next_cursor, has_more: list.next.is_some(), total_hint: None }
     }
@@ -175,6 +176,7 @@ impl<'a> OrderRow<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::view::ListedOrder;
     use crate::http::invalid::tests::errors_of;
     use crate::http::operations::trade::tests::receipt;
     use crate::http::query::tests::query;
@@ -192,14 +194,15 @@ mod tests {
                         market_id: Some("0xa".into()),
                         side: Some(Side::Sell),
                         status: Some(OrderStatus::Pending),
+                        ..OrderFilter::default()
                     },
-                    name: None,
+                    only: None,
                 },
                 Wallet::Own
             ))
         );
         let (named, _) = read("client_order_id=a+b").unwrap();
-        assert_eq!(named.name, Some(NameHash::of_order("a b")));
+        assert_eq!(named.only, Some(OnlyOrder::Named(NameHash::of_order("a b"))));
         assert_eq!(
             errors_of(&read("status=done&side=HOLD")),
             ["query.status: enum", "query.side: enum"]
@@ -214,7 +217,8 @@ mod tests {
             r#"{"orders":[],"next_cursor":null,"has_more":false,"total_hint":null}"#
         );
         let next = Some(OrderCursor::Finished { before: 7 });
-        insta::assert_snapshot!(shown(&OrderList { orders: vec![receipt()], next }));
+        let listed = ListedOrder { receipt: receipt(), token_id: "7".into() };
+        insta::assert_snapshot!(shown(&OrderList { orders: vec![listed], next }));
     }
 
     #[test]
@@ -227,14 +231,15 @@ mod tests {
         ] {
             assert_eq!(read_cursor(&write_cursor(cursor)), Some(cursor));
         }
-        let read = |text| read_orders(query("GET /v1/orders", Some(text)));
-        let (request, _) = read("next_cursor=f7&offset=3&limit=2").unwrap();
+        let read = |text| read_orders(query("GET /v1/orders", text));
+        let (request, _) = read(Some("next_cursor=f7&offset=3&limit=2")).unwrap();
         let page = Page { limit: 2, offset: 0 };
         assert_eq!((request.from, request.page), (OrderCursor::Finished { before: 7 }, page));
-        let (request, _) = read("cursor=&next_cursor=&offset=3").unwrap();
+        let (request, _) = read(Some("cursor=&next_cursor=&offset=3")).unwrap();
         assert_eq!((request.from, request.page.offset), (OrderCursor::START, 3));
         for text in ["7", "o", "f-7", "f+7", "x7", "f7 ", "f18446744073709551616", "\u{e9}7"] {
-            let errors = errors_of(&read(&format!("cursor={text}")));
+            let sent = format!("cursor={text}");
+            let errors = errors_of(&read_orders(query("GET /v1/orders", Some(&sent))));
             assert_eq!(errors, ["query.cursor: cursor_parsing"], "{text}");
         }
     }

@@ -20,7 +20,7 @@ const VENUE_OUTAGE: &str = "venue_outage";
 const VENUE_DELAY: &str = "venue_delay";
 
 /// An order as it was placed, or as it is now.
-pub(super) struct Stage<'a> {
+pub(in crate::http::operations) struct Stage<'a> {
     receipt: &'a OrderReceipt,
     progress: Progress,
     end: Option<End>,
@@ -30,7 +30,7 @@ pub(super) struct Stage<'a> {
 impl<'a> Stage<'a> {
     /// The order as it was placed. This uses only what never changes, so that the answer to a
     /// repeated request repeats the first one, whatever became of the order.
-    pub(super) fn at_placement(receipt: &'a OrderReceipt) -> Self {
+    pub(in crate::http::operations) fn at_placement(receipt: &'a OrderReceipt) -> Self {
         let fill = &receipt.fill;
         let progress = if fill.quantity > Shares::ZERO {
             Progress {
@@ -56,7 +56,7 @@ impl<'a> Stage<'a> {
     }
 
     /// The order as it is now.
-    pub(super) fn now(receipt: &'a OrderReceipt) -> Self {
+    pub(in crate::http::operations) fn now(receipt: &'a OrderReceipt) -> Self {
         match receipt.life.as_deref() {
             Some(life) => Self {
                 receipt,
@@ -72,38 +72,43 @@ impl<'a> Stage<'a> {
         }
     }
 
-    pub(super) fn status(&self) -> OrderStatus {
+    pub(in crate::http::operations) fn status(&self) -> OrderStatus {
         OrderStatus::of(self.progress.filled, self.asked(), self.end.map(|end| end.reason))
     }
 
-    pub(super) fn kind(&self) -> OrderKind {
+    pub(in crate::http::operations) fn kind(&self) -> OrderKind {
         self.receipt.life.as_ref().map_or(OrderKind::Market, |life| life.terms.kind)
     }
 
-    pub(super) fn time_in_force(&self) -> TimeInForce {
+    pub(in crate::http::operations) fn time_in_force(&self) -> TimeInForce {
         let life = self.receipt.life.as_ref();
         life.map_or(TimeInForce::FillOrKill, |life| life.terms.time_in_force)
     }
 
     /// The price of a limit order.
-    pub(super) fn limit_price(&self) -> Option<Price> {
+    pub(in crate::http::operations) fn limit_price(&self) -> Option<Price> {
         self.worst_price().filter(|_| self.kind() == OrderKind::Limit)
     }
 
     /// The worst price that the order accepts, if it has one.
-    pub(super) fn worst_price(&self) -> Option<Price> {
+    pub(in crate::http::operations) fn worst_price(&self) -> Option<Price> {
         self.receipt.life.as_ref().and_then(|life| life.terms.price)
     }
 
+    /// How much of the quantity has filled.
+    pub(in crate::http::operations) fn filled(&self) -> Shares {
+        self.progress.filled
+    }
+
     /// The quantity that the order asks for.
-    fn asked(&self) -> Shares {
+    pub(in crate::http::operations) fn asked(&self) -> Shares {
         let life = self.receipt.life.as_ref();
         life.map_or(self.receipt.fill.quantity, |life| life.terms.quantity)
     }
 
     /// The order's quantity. One that may fill in part at once counts as having asked for what it
     /// got.
-    pub(super) fn quantity(&self) -> Shares {
+    pub(in crate::http::operations) fn quantity(&self) -> Shares {
         match self.status() {
             OrderStatus::Filled => self.progress.filled,
             OrderStatus::Pending | OrderStatus::Cancelled | OrderStatus::Expired => self.asked(),
@@ -111,47 +116,52 @@ impl<'a> Stage<'a> {
     }
 
     /// The quantities of an order that got only a part of what it asked for, and counts as filled.
-    pub(super) fn partial_fill(&self) -> Option<(Shares, Shares)> {
+    pub(in crate::http::operations) fn partial_fill(&self) -> Option<(Shares, Shares)> {
         let (filled, asked) = (self.progress.filled, self.asked());
         (self.status() == OrderStatus::Filled && filled < asked).then_some((filled, asked))
     }
 
-    pub(super) fn notional(&self) -> Usd {
+    pub(in crate::http::operations) fn notional(&self) -> Usd {
         self.progress.notional
     }
 
-    pub(super) fn fee(&self) -> Usd {
+    pub(in crate::http::operations) fn fee(&self) -> Usd {
         self.progress.fee
     }
 
     /// The average price of the fills.
-    pub(super) fn fill_price(&self) -> Option<Price> {
+    pub(in crate::http::operations) fn fill_price(&self) -> Option<Price> {
         self.progress.notional.per_share(self.progress.filled)
     }
 
     /// The time of the newest fill.
-    pub(super) fn filled_at(&self) -> Option<Timestamp> {
+    pub(in crate::http::operations) fn filled_at(&self) -> Option<Timestamp> {
         (self.progress.fill_count > 0).then_some(self.progress.filled_at)
     }
 
     /// How the order ended, if it counts as cancelled or expired.
-    pub(super) fn end(&self) -> Option<End> {
+    pub(in crate::http::operations) fn end(&self) -> Option<End> {
         self.end.filter(|_| self.status() != OrderStatus::Filled)
     }
 
     /// Why the order cannot fill yet.
-    pub(super) fn hold_reason(&self) -> Option<&'static str> {
+    pub(in crate::http::operations) fn hold_reason(&self) -> Option<&'static str> {
         self.hold_reason.filter(|_| self.status() == OrderStatus::Pending)
     }
 
     /// How long the order was held before it was decided, in milliseconds, if it was.
-    pub(super) fn held_ms(&self) -> Option<u32> {
+    pub(in crate::http::operations) fn held_ms(&self) -> Option<u32> {
         let held_ms = self.receipt.life.as_ref()?.terms.held_ms;
         (held_ms > 0).then_some(held_ms)
     }
 
-    pub(super) fn amounts(&self) -> Amounts {
-        let Progress { filled, notional, fill_count, .. } = self.progress;
+    /// The ids of the fills.
+    pub(in crate::http::operations) fn trade_ids(&self) -> TradeIds {
+        TradeIds { order: self.receipt.order, fill_count: self.progress.fill_count }
+    }
+
+    pub(in crate::http::operations) fn amounts(&self) -> Amounts {
+        let Progress { filled, notional, .. } = self.progress;
         let (shares, dollars): (Decimal, Decimal) = (filled.into(), notional.into());
         let (making_amount, taking_amount) = match self.receipt.side {
             Side::Buy => (dollars, shares),
@@ -162,14 +172,14 @@ impl<'a> Stage<'a> {
             remaining_quantity: (self.quantity() - filled).into(),
             making_amount,
             taking_amount,
-            trade_ids: TradeIds { order: self.receipt.order, fill_count },
+            trade_ids: self.trade_ids(),
         }
     }
 }
 
 /// How far an order has filled, as part of every answer about it.
 #[derive(Serialize)]
-pub(super) struct Amounts {
+pub(in crate::http::operations) struct Amounts {
     filled_quantity: Decimal,
     remaining_quantity: Decimal,
     /// What the account gave: dollars for a purchase, shares for a sale.
@@ -181,7 +191,7 @@ pub(super) struct Amounts {
 
 /// The ids of an order's fills, the oldest first: the order's id and the number of the fill. Of
 /// many fills, the newest.
-struct TradeIds {
+pub(in crate::http::operations) struct TradeIds {
     order: OrderId,
     fill_count: u32,
 }
