@@ -9,6 +9,8 @@ pub mod catalogue;
 pub mod crossing;
 mod delay;
 pub mod growth;
+mod histories;
+pub mod history;
 pub mod interest;
 pub mod price;
 pub mod quote;
@@ -30,6 +32,7 @@ use book::Book;
 use catalogue::{DescriptionFlaw, MarketInfo, MarketStatus, Outcome, TAKER_DELAY_MS_MAX};
 use crossing::Crossings;
 use delay::DelayScale;
+use histories::{Histories, OutcomeHistory};
 use interest::Interest;
 use quote::{Quote, QuotedBook};
 
@@ -65,6 +68,7 @@ pub struct Markets {
     interests: Mutex<HashMap<Arc<str>, Arc<Interest>, foldhash::fast::RandomState>>,
     crossings: Crossings,
     delays: Arc<DelayScale>,
+    histories: Histories,
 }
 
 /// The payout of each token.
@@ -93,6 +97,8 @@ pub struct Market {
     info: ArcSwap<MarketInfo>,
     /// One for each outcome, in order; `None` if no book is known.
     books: Box<[ArcSwapOption<Book>]>,
+    /// One for each outcome, in order.
+    histories: Box<[OutcomeHistory]>,
     /// Set while the market is on the list of changes.
     is_changed: AtomicBool,
     /// Set while its newest description has other tokens.
@@ -217,6 +223,7 @@ impl Markets {
                     return Err(ListError::TooMany);
                 }
                 let market = Arc::new(Market::scaled(info, self.delays.clone()));
+                self.histories.attach(&market);
                 market.note_withheld(!is_aligned, &condition_id);
                 market.note_delay(stated_delay_ms, &condition_id);
                 if market.info().status == MarketStatus::Resolved {
@@ -232,6 +239,7 @@ impl Markets {
         self.listing.store(Arc::new(Listing::of(markets)));
         self.attach_interests(added.values());
         self.forget_interests(&leaving);
+        self.forget_histories(&leaving);
         Ok(Listed { left: leaving, withheld_count })
     }
 
@@ -392,9 +400,11 @@ impl Market {
 
     fn scaled(info: MarketInfo, delays: Arc<DelayScale>) -> Self {
         let books = info.outcomes.iter().map(|_| ArcSwapOption::empty()).collect();
+        let histories = info.outcomes.iter().map(|_| OutcomeHistory::default()).collect();
         Self {
             info: ArcSwap::from_pointee(info),
             books,
+            histories,
             is_changed: AtomicBool::new(false),
             is_withheld: AtomicBool::new(false),
             interest: OnceLock::new(),

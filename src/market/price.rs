@@ -14,7 +14,7 @@
 use smallvec::SmallVec;
 
 use super::MarketSnapshot;
-use super::book::{LastTrade, Side};
+use super::book::{Book, LastTrade, Level, Side};
 use super::catalogue::MarketStatus;
 use super::quote::Quote;
 use crate::ids::{OutcomeIndex, Timestamp};
@@ -136,6 +136,19 @@ impl OutcomePrice {
         };
         let last_trade = quoted.and_then(|quoted| quoted.last_trade);
         Self { shown: Some(shown), last_trade, ..Self::default() }
+    }
+
+    /// The prices of an outcome that has this book and is not resolved.
+    pub fn of_book(book: &Book) -> Self {
+        let price = |level: Option<Level>| level.map(|level| level.price);
+        Self::quoted(Quoted {
+            best_bid: price(book.ladder().best_bid()),
+            best_ask: price(book.ladder().best_ask()),
+            last_trade: book.last_trade,
+            source: PriceSource::Book,
+            updated_at: book.updated_at,
+            stale: book.stale,
+        })
     }
 
     fn quoted(quoted: Quoted) -> Self {

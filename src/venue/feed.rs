@@ -106,7 +106,7 @@ impl Feed {
     }
 
     /// Lists the markets whose descriptions are valid; an invalid one does not affect the others.
-    fn list(&mut self, mut infos: Vec<MarketInfo>) {
+    fn list(&mut self, mut infos: Vec<MarketInfo>, at: Timestamp) {
         let listing = self.markets.listing();
         let mut room = MARKETS_MAX.saturating_sub(listing.markets().len());
         let mut added: HashSet<Arc<str>> = HashSet::new();
@@ -141,9 +141,14 @@ impl Feed {
             }
         }
         drop(listing);
+        let resolved = infos.iter().filter(|info| info.status == MarketStatus::Resolved);
+        let resolved: Vec<_> = resolved.map(|info| info.condition_id.clone()).collect();
         let listed = self.markets.list(infos);
         let listed = listed.expect("invalid descriptions were removed, and only the feed lists");
         self.counts.markets_refused += listed.withheld_count as u64;
+        for market in resolved.iter().filter_map(|id| self.markets.by_condition(id)) {
+            self.markets.record_payouts(&market, at);
+        }
         for market in listed.left {
             for outcome in &market.info().outcomes {
                 self.tokens.remove(&outcome.token_id);
@@ -368,7 +373,7 @@ impl Books for Feed {
         let at = EventTime { venue: event.at, effective: effective_at };
         match event.change {
             VenueChange::Listed(infos) => {
-                self.list(infos);
+                self.list(infos, effective_at);
                 Findings::new()
             }
             VenueChange::Book(book) => self.replace(at, book),

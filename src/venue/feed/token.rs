@@ -8,6 +8,8 @@ use super::tracking::{Published, Tracking};
 use super::verify::{HashedBook, Verifier};
 use crate::ids::{OutcomeIndex, Timestamp};
 use crate::market::book::{Book, BookHash, Ladder, LastTrade, Side};
+use crate::market::catalogue::MarketStatus;
+use crate::market::price::OutcomePrice;
 use crate::market::{Market, Markets};
 use crate::money::Price;
 use crate::venue::event::Top;
@@ -39,6 +41,8 @@ pub(super) struct Token {
     pub(super) unmatched_hash: Option<Box<str>>,
     pub(super) sequence: u64,
     pub(super) stale: bool,
+    /// The newest price that was recorded.
+    recorded: Option<Price>,
     pub(super) tracking: Tracking,
 }
 
@@ -60,6 +64,7 @@ impl Token {
             unmatched_hash: None,
             sequence: 0,
             stale: false,
+            recorded: None,
             tracking: Tracking::new(),
         }
     }
@@ -161,9 +166,23 @@ impl Token {
         book.last_trade = self.last_trade;
         book.stale = self.stale;
         self.tracking.describe(&mut book);
+        self.record_price(&book, markets);
         markets.publish(&self.market, self.outcome, Arc::new(book));
         let (market, outcome, stale) = (&self.market, self.outcome, self.stale);
         self.tracking.published(markets, &Published { market, outcome, stale, is_uncrossed });
+    }
+
+    /// Records the price that this book shows, if it has changed.
+    fn record_price(&mut self, book: &Book, markets: &Markets) {
+        let trade_at = book.last_trade.map_or(Timestamp::EPOCH, |trade| trade.at);
+        let at = book.updated_at.max(trade_at);
+        markets.note_price_time(at);
+        let price = OutcomePrice::of_book(book).price();
+        let is_resolved = || self.market.info().status == MarketStatus::Resolved;
+        if let Some(price) = price.filter(|_| price != self.recorded && !is_resolved()) {
+            self.recorded = Some(price);
+            markets.record_price(&self.market, self.outcome, at, price);
+        }
     }
 }
 
@@ -183,3 +202,6 @@ fn uncrossed(ladder: &Ladder, newest_side: Option<Side>) -> Ladder {
     }
     Ladder::from_levels(bids, asks).expect("some levels of a ladder are a ladder")
 }
+
+#[cfg(test)]
+mod tests;
