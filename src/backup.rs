@@ -177,6 +177,10 @@ fn copy(from: &Folder, to: &Folder) -> Result<BackupReport, InspectError> {
         Ok(())
     })?;
     disk.sync_directory(&to.journal())?;
+    // It is replaced as a whole while the server runs, so a copy is whole, too.
+    if disk.exists(&from.price_hours())? {
+        disk.copy(&from.price_hours(), &to.price_hours())?;
+    }
     Ok(report)
 }
 

@@ -2,6 +2,7 @@
 
 pub mod auth;
 pub mod backup;
+pub mod candles;
 pub mod cli;
 pub mod client;
 pub mod clock;

@@ -69,7 +69,7 @@ pub fn run(arguments: &ServeArgs) -> anyhow::Result<()> {
         .build()
         .context("failed to start the background runtime")?;
     runtime.block_on(async {
-        let Started { exchange, mut venue, snapshots } = start::start(arguments)?;
+        let Started { exchange, mut venue, snapshots, hours } = start::start(arguments)?;
         if let Some(admin) = admin {
             tracing::info!("metrics on http://{}/metrics", admin.address);
             let snapshots = snapshots.as_ref().map(|snapshots| snapshots.metrics().clone());
@@ -87,6 +87,9 @@ pub fn run(arguments: &ServeArgs) -> anyhow::Result<()> {
         let name = ending.await;
         tracing::info!(signal = name, "draining");
         drain(&server, &mut workers, &exchange).await;
+        if let Some(hours) = hours {
+            hours.write();
+        }
         // A snapshot in progress is abandoned; the next start takes it.
         drop(snapshots);
         Ok(())

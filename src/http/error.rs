@@ -37,6 +37,8 @@ pub struct ApiError {
     pub message: Cow<'static, str>,
     /// The invalid fields, if the request failed validation.
     pub fields: Vec<FieldError>,
+    /// The intervals that the operation supports, if the one asked for is none of them.
+    pub supported_intervals: &'static [&'static str],
     /// Seconds after which a retry makes sense, at least 1.
     pub retry_after_seconds: Option<u64>,
     /// The methods that the path allows, if the method was wrong.
@@ -52,6 +54,7 @@ impl ApiError {
             code,
             message: message.into(),
             fields: Vec::new(),
+            supported_intervals: &[],
             retry_after_seconds: None,
             allow: None,
             cause: None,
@@ -210,6 +213,13 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "BOOK_UNAVAILABLE", message)
     }
 
+    /// The interval is none of the supported ones.
+    pub fn invalid_interval(supported: &'static [&'static str]) -> Self {
+        let message = format!("The interval is none of {}.", supported.join(", "));
+        let error = Self::new(StatusCode::BAD_REQUEST, "INVALID_INTERVAL", message);
+        Self { supported_intervals: supported, ..error }
+    }
+
     /// The path is a WebSocket, but the request is not an upgrade.
     pub fn upgrade_required() -> Self {
         let message = "This path is a WebSocket: send an upgrade request.";
@@ -293,6 +303,11 @@ impl ApiError {
         }
         body.text("error", self.code);
         body.text("message", &self.message);
+        if !self.supported_intervals.is_empty() {
+            write_list(body.value("supported_intervals"), self.supported_intervals, |out, name| {
+                write_text(out, name);
+            });
+        }
         body.end();
         out
     }

@@ -7,6 +7,7 @@
 pub mod account;
 pub mod batch;
 pub mod books;
+pub mod candles;
 pub mod comments;
 pub mod data;
 pub(super) mod event_stream;
@@ -35,7 +36,7 @@ use socket::Stream;
 
 /// The table, searched from the top. A path without a parameter stands before those that would take
 /// its last segment for one, and the trade, the most frequent operation, stands first.
-pub static OPERATIONS: [Operation; 54] = [
+pub static OPERATIONS: [Operation; 55] = [
     Operation::post("/trade", KeyOrToken(Some(Trade)), Run::Trade)
         .makes_account()
         .errors(&[
@@ -242,6 +243,10 @@ pub static OPERATIONS: [Operation; 54] = [
             "hot_only",
         ])
         .summary("list the events with an open market, and their markets"),
+    Operation::get("/v1/markets/{condition_id}/candles", Public, Now(candles::list))
+        .query(&["outcome", "interval", "start_time", "end_time"])
+        .errors(&["INVALID_INTERVAL", "MARKET_NOT_FOUND", "OUTCOME_NOT_FOUND"])
+        .summary("list an outcome's candles, oldest first"),
     Operation::get("/v1/book", Public, Now(books::get_by_token))
         .query(&["token_id", "depth"])
         .errors(&["TOKEN_NOT_FOUND", "BOOK_UNAVAILABLE"])

@@ -121,28 +121,23 @@ impl<'a> Query<'a> {
 
     /// A time in RFC 3339, or a date in UTC.
     pub(super) fn time(&mut self, name: &'static str, end: DayEnd) -> Option<Timestamp> {
-        const NANOS_PER_DAY: i64 = 86_400_000_000_000;
-        let text = self.get(name)?;
-        let moment: Result<jiff::Timestamp, _> = text.parse();
-        let day: Result<jiff::civil::Date, _> = text.parse();
-        let nanos = match (moment, day) {
-            (Ok(moment), _) => i64::try_from(moment.as_nanosecond()).ok(),
-            (Err(_), Ok(day)) => {
-                let midnight = day.to_zoned(jiff::tz::TimeZone::UTC).ok();
-                let nanos = midnight.map(|day| day.timestamp().as_nanosecond());
-                let nanos = nanos.and_then(|nanos| i64::try_from(nanos).ok());
-                if end == DayEnd::First {
-                    nanos
-                } else {
-                    nanos.and_then(|nanos| nanos.checked_add(NANOS_PER_DAY - 1))
-                }
-            }
-            _ => None,
-        };
+        let nanos = read_time(&self.get(name)?, end);
         if nanos.is_none() {
             self.note(name, "datetime_parsing", "should be a time in RFC 3339 or a day");
         }
-        nanos.map(Timestamp::from_nanos)
+        nanos
+    }
+
+    /// Seconds since 1970, whose fraction is dropped, or a time in RFC 3339, or a date in UTC.
+    /// Returns seconds.
+    pub(super) fn seconds(&mut self, name: &'static str, end: DayEnd) -> Option<i64> {
+        let text = self.get(name)?;
+        let seconds = read_seconds(&text).or_else(|| read_time(&text, end).map(Timestamp::seconds));
+        if seconds.is_none() {
+            let message = "should be seconds since 1970, a time in RFC 3339 or a day";
+            self.note(name, "datetime_parsing", message);
+        }
+        seconds
     }
 
     /// `limit` and `offset`.
@@ -211,6 +206,43 @@ pub(super) fn read_wallet(location: Location, text: &str) -> Result<Wallet, Fiel
     id.map(Wallet::WithId)
 }
 
+/// Reads a time in RFC 3339, or a date in UTC.
+fn read_time(text: &str, end: DayEnd) -> Option<Timestamp> {
+    const NANOS_PER_DAY: i64 = 86_400_000_000_000;
+    let moment: Result<jiff::Timestamp, _> = text.parse();
+    let day: Result<jiff::civil::Date, _> = text.parse();
+    let nanos = match (moment, day) {
+        (Ok(moment), _) => i64::try_from(moment.as_nanosecond()).ok(),
+        (Err(_), Ok(day)) => {
+            let midnight = day.to_zoned(jiff::tz::TimeZone::UTC).ok();
+            let nanos = midnight.map(|day| day.timestamp().as_nanosecond());
+            let nanos = nanos.and_then(|nanos| i64::try_from(nanos).ok());
+            if end == DayEnd::First {
+                nanos
+            } else {
+                nanos.and_then(|nanos| nanos.checked_add(NANOS_PER_DAY - 1))
+            }
+        }
+        _ => None,
+    };
+    nanos.map(Timestamp::from_nanos)
+}
+
+/// Reads seconds since 1970, rounding down. Milliseconds, which would be far in the future, are
+/// refused.
+fn read_seconds(text: &str) -> Option<i64> {
+    const SECONDS_MAX: i64 = 100_000_000_000;
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = whole.strip_prefix(['+', '-']).unwrap_or(whole);
+    let are_digits = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+    if !are_digits(digits) || !are_digits(fraction) {
+        return None;
+    }
+    let is_rounded = whole.starts_with('-') && fraction.bytes().any(|digit| digit != b'0');
+    let seconds: i64 = whole.parse().ok()?;
+    Some(seconds - i64::from(is_rounded)).filter(|seconds| seconds.abs() < SECONDS_MAX)
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use hyper::Method;
@@ -231,6 +263,34 @@ pub(super) mod tests {
             let mut query = query("GET /v1/health/ready", Some(text));
             assert_eq!(query.flag("strict"), expected, "{text}");
             assert_eq!(query.finish(()), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_time_is_in_seconds_or_text() {
+        const DAY: i64 = 86_400;
+        for (text, expected) in [
+            ("1784578686", Some(1_784_578_686)),
+            ("1784578686.071", Some(1_784_578_686)),
+            ("0", Some(0)),
+            ("-0.5", Some(-1)),
+            ("-7.0", Some(-7)),
+            ("1970-01-02", Some(2 * DAY - 1)),
+            ("1970-01-02T00:00:01Z", Some(DAY + 1)),
+            ("1970-01-02 00:00:01%2B00:00", Some(DAY + 1)),
+            ("1784578686071", None),
+            ("9223372036854775808", None),
+            ("1e9", None),
+            ("1.", None),
+            (".5", None),
+            ("+", None),
+            ("", None),
+            ("now", None),
+        ] {
+            let request = format!("end_time={text}");
+            let mut query = query("GET /v1/markets/0xa/candles", Some(&request));
+            assert_eq!(query.seconds("end_time", DayEnd::Last), expected, "{text}");
+            assert_eq!(query.finish(()).is_ok(), expected.is_some(), "{text}");
         }
     }
 

@@ -16,6 +16,7 @@ use crate::auth::identity::oidc::OidcIssuer;
 use crate::auth::identity::oidc::discovery::{self, IssuerUrl};
 use crate::auth::identity::shared_secret::SharedSecret;
 use crate::auth::ws_token::WsTokens;
+use crate::candles::{HoursFile, count_traded};
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::config::identity::IdentityConfig;
@@ -51,6 +52,8 @@ pub(super) struct Started {
     pub(super) venue: Venue,
     /// Takes snapshots; `None` if data is kept in memory.
     pub(super) snapshots: Option<SnapshotKeeper>,
+    /// The file of hourly prices; `None` if data is kept in memory.
+    pub(super) hours: Option<Arc<HoursFile>>,
 }
 
 /// Starts everything behind the listeners and logs what was chosen.
@@ -73,7 +76,10 @@ pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
         };
         (used.condition_id.clone(), used.outcomes.iter().map(outcome).collect())
     });
-    let markets = Markets::remembering(decided).with_traded(traded);
+    let histories = folder.as_ref().map(HoursFile::records);
+    let markets = Markets::remembering(decided)
+        .with_traded(traded)
+        .with_histories(histories.unwrap_or_default());
     let markets = Arc::new(match arguments.venue.venue_delay {
         Switch::On => markets,
         Switch::Off => markets.without_delays(),
@@ -103,6 +109,12 @@ pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
     let settler = Settler::new(markets.clone(), shards.clone(), &journal, decisions.unpaid);
     tokio::spawn(settler.run());
     tokio::spawn(shards.clone().decide_held_orders(journal.register()));
+    tokio::spawn(count_traded(markets.clone(), shards.clone(), journal.clone()));
+    let hours = folder.as_ref().map(|folder| {
+        let hours = Arc::new(HoursFile::new(folder, markets.clone()));
+        tokio::spawn(hours.clone().keep());
+        hours
+    });
     tokio::spawn(Matcher::new(markets.clone(), shards.clone(), Clock::System).run());
     let service = Service::new(Parts {
         markets,
@@ -121,7 +133,7 @@ pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
         streams_per_address_max: arguments.streams_per_address,
         ..Exchange::new(service, journal, venue.status())
     };
-    Ok(Started { exchange: Arc::new(exchange), venue, snapshots })
+    Ok(Started { exchange: Arc::new(exchange), venue, snapshots, hours })
 }
 
 /// Logs a warning if records are from the future: the clock was wrong when they were written, or is

@@ -6,6 +6,7 @@ use super::{Caller, Page, Service, ServiceError};
 use crate::engine::rejection::Rejection;
 use crate::ids::{OutcomeIndex, Timestamp};
 use crate::market::catalogue::{MarketInfo, MarketStatus};
+use crate::market::history::candle::{Candle, Span, Width};
 use crate::market::quote::QuotedBook;
 use crate::market::{Listing, Market, MarketSnapshot};
 use crate::money::Usd;
@@ -188,6 +189,15 @@ impl Service {
         condition_id: &str,
         label: Option<&str>,
     ) -> Result<OutcomeSnapshot, ServiceError> {
+        let (market, outcome) = self.find_outcome(condition_id, label)?;
+        Ok(OutcomeSnapshot::of(&market, outcome))
+    }
+
+    fn find_outcome(
+        &self,
+        condition_id: &str,
+        label: Option<&str>,
+    ) -> Result<(Arc<Market>, OutcomeIndex), ServiceError> {
         let market = self.find_market(condition_id)?;
         let info = market.info();
         let outcome = match label {
@@ -197,7 +207,8 @@ impl Service {
                 labels: info.outcomes.iter().map(|outcome| outcome.label.clone()).collect(),
             })?,
         };
-        Ok(OutcomeSnapshot::of(&market, outcome))
+        drop(info);
+        Ok((market, outcome))
     }
 
     /// The outcome with this token.
@@ -205,6 +216,19 @@ impl Service {
         let listing = self.markets.listing();
         let (market, outcome) = listing.by_token(token_id).ok_or(ServiceError::TokenNotFound)?;
         Ok(OutcomeSnapshot::of(market, outcome))
+    }
+
+    /// The newest candles of an outcome within a span of time, oldest first; see
+    /// [`Self::outcome_by_label`].
+    pub fn candles(
+        &self,
+        condition_id: &str,
+        label: Option<&str>,
+        width: Width,
+        span: Span,
+    ) -> Result<Vec<Candle>, ServiceError> {
+        let (market, outcome) = self.find_outcome(condition_id, label)?;
+        Ok(self.markets.candles(&market, outcome, width, span))
     }
 
     /// The markets with these condition ids, in the same order; `None` for an unknown one.

@@ -9,6 +9,7 @@
 //!             00000000000000000040.snapshot   the newest: covers segments 1 to 40
 //!             00000000000000000040.orders
 //! archive/    00000000000000000033.segment …  covered segments, as many as --archive-bytes allows
+//! price-hours hourly prices
 //! ```
 //!
 //! A snapshot exists once its file has its final name: its content and the order files that it
@@ -20,6 +21,7 @@ use crate::disk::{Disk, DiskError};
 use crate::journal::{ARCHIVE_NAME, JOURNAL_NAME, number_before, segment_name, segment_number};
 
 const SNAPSHOTS_NAME: &str = "snapshots";
+const PRICE_HOURS_NAME: &str = "price-hours";
 const SNAPSHOT_SUFFIX: &str = ".snapshot";
 const ORDERS_SUFFIX: &str = ".orders";
 const TEMPORARY_SUFFIX: &str = ".tmp";
@@ -47,6 +49,11 @@ impl Folder {
 
     pub(crate) fn journal(&self) -> PathBuf {
         self.root.join(JOURNAL_NAME)
+    }
+
+    /// The file of hourly prices, of which nothing here depends.
+    pub(crate) fn price_hours(&self) -> PathBuf {
+        self.root.join(PRICE_HOURS_NAME)
     }
 
     pub(super) fn snapshot_path(&self, number: u64) -> PathBuf {

@@ -8,6 +8,7 @@
 mod addresses;
 mod batches;
 mod cancels;
+mod candles;
 mod comments;
 mod connections;
 mod credentials;

@@ -92,6 +92,15 @@ impl Server {
         Self::start(&UNLIMITED)
     }
 
+    /// A server without limits that plays the recording of these tests after this change.
+    pub(crate) fn after(change: impl FnOnce(&Path)) -> Self {
+        let folder = TempDir::new().unwrap();
+        let recording = folder.path().join("recording");
+        recording::write(&recording);
+        change(&recording);
+        Self::start_in(Arc::new(folder), &UNLIMITED)
+    }
+
     /// A server without limits, with these additional flags.
     pub(crate) fn unlimited_with(flags: &[&str]) -> Self {
         Self::start(&[&UNLIMITED[..], flags].concat())

@@ -6,7 +6,7 @@ use paperbourse_test_support::{Request, Response};
 use serde_json::{Value, json};
 
 use super::recording::{
-    BOOKLESS, PAUSED, PLAIN, WITH_FEE, WITH_FEE_SLUG, buy, limit, sell, token_id,
+    BOOKLESS, DEEP, PAUSED, PLAIN, WITH_FEE, WITH_FEE_SLUG, buy, limit, sell, token_id,
 };
 use super::server::{Server, shared};
 
@@ -176,6 +176,10 @@ fn markets() {
     transcript.note("GET /v1/markets", &server.get("/v1/markets?limit=2&offset=4"));
     transcript.note("GET /v1/markets/{id}", &server.get(format!("/v1/markets/{WITH_FEE}")));
     transcript.note("GET /v1/markets/{id}/book", &server.get(format!("/v1/markets/{PLAIN}/book")));
+    for query in ["", "?outcome=no&interval=max&start_time=1768039205&end_time=2026-01-10"] {
+        let path = format!("/v1/markets/{DEEP}/candles{query}");
+        transcript.note("GET /v1/markets/{id}/candles", &server.get(path));
+    }
     let by_slug = server.get(format!("/v1/markets/by-slug/{WITH_FEE_SLUG}"));
     transcript.note("GET /v1/markets/by-slug/{slug}", &by_slug);
     transcript.note("GET /v1/events", &server.get("/v1/events?limit=1"));
@@ -262,6 +266,7 @@ fn errors() {
         ("no token", Request::get("/v1/book?token_id=1")),
         ("no number", Request::get("/v1/fee-rate?token_id=0xabc")),
         ("no fee rate", Request::get(format!("/v1/fee-rate?token_id={}", token_id(5, 0)))),
+        ("no interval", Request::get(format!("/v1/markets/{PLAIN}/candles?interval=1M"))),
         ("nothing told", Request::get(format!("/v1/markets/{BOOKLESS}/book"))),
         ("no upgrade", keyed(Request::get("/v1/ws/prices"))),
     ];

@@ -1,0 +1,138 @@
+//! The price of an outcome over time.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+
+use super::order_fields::OUTCOME_CHARACTERS_MAX;
+use crate::http::call::{Answer, Call};
+use crate::http::error::ApiError;
+use crate::http::json::value::Decimal;
+use crate::http::query::{DayEnd, Query};
+use crate::http::reply::Reply;
+use crate::market::history::candle::{Candle, Span, Width};
+
+/// The supported intervals.
+const INTERVALS: [&str; 8] = ["1m", "5m", "15m", "1h", "6h", "1d", "1w", "max"];
+
+pub(in crate::http) fn list(call: &Call<'_>) -> Answer {
+    let wanted = read_candles(call.query())?;
+    let label = wanted.label.as_deref();
+    let candles = call.service().candles(&call.parameter(), label, wanted.width, wanted.span)?;
+    Ok(Reply::ok(&candles.iter().map(CandleRow::of).collect::<Vec<_>>()))
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct CandlesQuery<'a> {
+    label: Option<Cow<'a, str>>,
+    width: Width,
+    span: Span,
+}
+
+/// Reads which candles are wanted: by default those of an hour.
+fn read_candles(mut query: Query<'_>) -> Result<CandlesQuery<'_>, ApiError> {
+    let label = query.text("outcome", 1, OUTCOME_CHARACTERS_MAX);
+    let interval = query.get("interval").unwrap_or("1h".into());
+    let from = query.seconds("start_time", DayEnd::First).unwrap_or(i64::MIN);
+    let to = query.seconds("end_time", DayEnd::Last).unwrap_or(i64::MAX);
+    query.finish(())?;
+    let width = width(&interval).ok_or_else(|| ApiError::invalid_interval(&INTERVALS))?;
+    Ok(CandlesQuery { label, width, span: Span { from, to, present: None } })
+}
+
+/// The width of the candles of an interval.
+fn width(interval: &str) -> Option<Width> {
+    match interval {
+        "1m" => Width::minutes(1),
+        "5m" => Width::minutes(5),
+        "15m" => Width::minutes(15),
+        "1h" => Width::hours(1),
+        "6h" => Width::hours(6),
+        "1d" | "max" => Width::hours(24),
+        "1w" => Width::hours(7 * 24),
+        _ => None,
+    }
+}
+
+#[derive(Serialize)]
+struct CandleRow {
+    /// The start, in seconds since 1970.
+    t: i64,
+    o: Decimal,
+    h: Decimal,
+    l: Decimal,
+    c: Decimal,
+    /// The shares traded on this exchange.
+    v: Decimal,
+}
+
+impl CandleRow {
+    fn of(candle: &Candle) -> Self {
+        let Candle { start, open, high, low, close, volume } = *candle;
+        Self {
+            t: start,
+            o: open.into(),
+            h: high.into(),
+            l: low.into(),
+            c: close.into(),
+            v: volume.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::StatusCode;
+
+    use super::*;
+    use crate::http::query::tests::query;
+    use crate::money::{Price, Shares};
+
+    fn read(text: &str) -> Result<CandlesQuery<'_>, ApiError> {
+        read_candles(query("GET /v1/markets/0xa/candles", Some(text)))
+    }
+
+    #[test]
+    fn every_interval_has_its_width() {
+        let minutes =
+            |interval| read(&format!("interval={interval}")).unwrap().width.seconds() / 60;
+        assert_eq!(INTERVALS.map(minutes), [1, 5, 15, 60, 360, 1_440, 10_080, 1_440]);
+    }
+
+    #[test]
+    fn candles_are_of_an_hour_and_unbounded_unless_the_request_says_more() {
+        let width = Width::hours(1).unwrap();
+        let span = Span { from: i64::MIN, to: i64::MAX, present: None };
+        assert_eq!(read(""), Ok(CandlesQuery { label: None, width, span }));
+        let text = "outcome=No&interval=5m&start_time=60&end_time=1970-01-01T00:02:00Z";
+        let (width, span) = (Width::minutes(5).unwrap(), Span { from: 60, to: 120, ..span });
+        assert_eq!(read(text), Ok(CandlesQuery { label: Some("No".into()), width, span }));
+        for interval in ["", "1M", "1H", "2h", "60", "MAX", "1h "] {
+            let error = read(&format!("interval={interval}")).unwrap_err();
+            assert_eq!((error.status, error.code), (StatusCode::BAD_REQUEST, "INVALID_INTERVAL"));
+        }
+        let error = read("interval=2h&start_time=soon&outcome=").unwrap_err();
+        assert_eq!((error.code, error.fields.len()), ("VALIDATION_FAILED", 2));
+    }
+
+    #[test]
+    fn an_unsupported_interval_is_answered_with_the_supported_ones() {
+        let body = String::from_utf8(ApiError::invalid_interval(&INTERVALS).body()).unwrap();
+        insta::assert_snapshot!(body);
+    }
+
+    #[test]
+    fn a_candle_is_shown_in_text() {
+        let price = Price::from_micros;
+        let candle = Candle {
+            start: 1_784_578_680,
+            open: price(500_000),
+            high: price(555_000),
+            low: price(0),
+            close: price(1_000_000),
+            volume: Shares::from_micros(12_500_000),
+        };
+        let rows = [candle, Candle { volume: Shares::ZERO, ..candle }].map(|it| CandleRow::of(&it));
+        insta::assert_snapshot!(serde_json::to_string(&rows).unwrap());
+    }
+}
