@@ -22,7 +22,7 @@ pub use accounts::{AccountReset, Balance, MarkedPosition, Portfolio, PositionSta
 pub use events::{EventFilter, EventMarkets, EventPage};
 pub use keys::{KeyListing, NewKey, NewKeyRequest};
 pub use markets::{
-    MarketFilter, MarketOrder, MarketPage, MarketValue, OutcomeSnapshot, Stage, is_hot,
+    MarketFilter, MarketOrder, MarketPage, MarketValue, OutcomeSnapshot, Period, Stage, is_hot,
 };
 pub use orders::{CancelRequest, OnlyOrder, OrderList, OrderRequest, OrdersRequest, PlaceRequest};
 pub use updown::UpDownList;

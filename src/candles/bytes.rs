@@ -14,8 +14,8 @@
 //! └───────┴───────┴────────┴───────────┴────────────────────────┴────────────┴────────────┘
 //! ```
 //!
-//! All numbers are little endian. `bytes` counts what follows the crc, a CRC-32C of it, and is never
-//! 0 for a token. Prices and shares are in millionths; hours are counted since 1970 and rise.
+//! All numbers are little endian. `bytes` counts what follows the crc, a CRC-32C of it, and is
+//! never 0 for a token. Prices and shares are in millionths; hours are counted since 1970 and rise.
 
 use std::sync::Arc;
 

@@ -201,6 +201,12 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, "INVALID_TOKEN_ID", message)
     }
 
+    /// The request names no token.
+    pub fn missing_token_id() -> Self {
+        let message = "A token is required: the market parameter is the token of an outcome.";
+        Self::new(StatusCode::BAD_REQUEST, "INVALID_TOKEN_ID", message)
+    }
+
     /// The fee of the token's market cannot be computed.
     pub fn fee_rate_not_found() -> Self {
         let message = "No fee rate is known for this market.";

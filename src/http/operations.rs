@@ -19,6 +19,7 @@ pub mod markets;
 pub mod me;
 pub mod order_fields;
 pub mod orders;
+pub mod price_history;
 pub mod prices;
 pub(super) mod socket;
 pub mod status;
@@ -36,7 +37,7 @@ use socket::Stream;
 
 /// The table, searched from the top. A path without a parameter stands before those that would take
 /// its last segment for one, and the trade, the most frequent operation, stands first.
-pub static OPERATIONS: [Operation; 55] = [
+pub static OPERATIONS: [Operation; 56] = [
     Operation::post("/trade", KeyOrToken(Some(Trade)), Run::Trade)
         .makes_account()
         .errors(&[
@@ -251,6 +252,13 @@ pub static OPERATIONS: [Operation; 55] = [
         .query(&["token_id", "depth"])
         .errors(&["TOKEN_NOT_FOUND", "BOOK_UNAVAILABLE"])
         .summary("get the book of an outcome by its token, best level last"),
+    Operation::get("/v1/prices-history", Public, Now(price_history::list))
+        .query(&["market", "token_id", "startTs", "endTs", "interval", "fidelity", "format"])
+        .errors(&["INVALID_TOKEN_ID", "INVALID_INTERVAL"])
+        .summary(
+            "list an outcome's prices, oldest first, by its token as `market`, also called \
+             `token_id`",
+        ),
     Operation::get("/v1/markets-by-token/{token_id}", Public, Now(tokens::market))
         .errors(&["TOKEN_NOT_FOUND"])
         .summary("get the market and the outcome of a token"),

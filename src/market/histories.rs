@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::Mutex;
 
-use super::catalogue::MarketStatus;
-use super::history::candle::{Candle, Span, Width};
+use super::history::candle::{Candle, PricePoint, Span, Width};
 use super::history::volume::Volumes;
 use super::history::{BARS_MAX, History, PriceRecord};
 use super::{Market, Markets};
@@ -160,25 +159,40 @@ impl Markets {
         market: &Market,
         outcome: OutcomeIndex,
         width: Width,
-        mut span: Span,
+        span: Span,
     ) -> Vec<Candle> {
-        let is_open = {
-            let info = market.info();
-            !info.status.is_closed() && info.status != MarketStatus::Resolved
-        };
-        span.present = is_open.then(|| self.newest_price_at().seconds());
-        let known = &market.histories[outcome.index()];
-        let of = |prices: &Option<Arc<History>>| {
-            let volumes = known.volumes.lock();
-            let history = prices.as_ref().filter(|history| !history.is_empty())?;
-            Some(history.candles(width, span, volumes.as_deref()))
-        };
-        let mirror = || {
-            let other = market.mirror_of(outcome)?;
-            let candles = of(&market.history(other))?;
-            Some(candles.into_iter().map(Candle::mirrored).collect())
-        };
-        of(&known.prices.load()).or_else(mirror).unwrap_or_default()
+        let span = self.observed(market, span);
+        let Some((history, is_mirror)) = market.shown_history(outcome) else { return Vec::new() };
+        let volumes = market.histories[outcome.index()].volumes.lock();
+        let mut candles = history.candles(width, span, volumes.as_deref());
+        if is_mirror {
+            candles = candles.into_iter().map(Candle::mirrored).collect();
+        }
+        candles
+    }
+
+    /// The prices of an outcome at each multiple of a width within a span of time, and the newest
+    /// one, in the same way.
+    pub fn price_points(
+        &self,
+        market: &Market,
+        outcome: OutcomeIndex,
+        width: Width,
+        span: Span,
+    ) -> Vec<PricePoint> {
+        let span = self.observed(market, span);
+        let Some((history, is_mirror)) = market.shown_history(outcome) else { return Vec::new() };
+        let mut points = history.points(width, span);
+        if is_mirror {
+            points = points.into_iter().map(PricePoint::mirrored).collect();
+        }
+        points
+    }
+
+    /// The same span; the newest price of a market that is not closed holds until now.
+    fn observed(&self, market: &Market, span: Span) -> Span {
+        let is_closed = market.info().status.is_closed();
+        Span { present: (!is_closed).then(|| self.newest_price_at().seconds()), ..span }
     }
 }
 
@@ -188,8 +202,11 @@ impl Market {
         self.histories[outcome.index()].prices.load()
     }
 
-    /// The other outcome of a market with two.
-    fn mirror_of(&self, outcome: OutcomeIndex) -> Option<OutcomeIndex> {
-        (self.histories.len() == 2).then(|| OutcomeIndex(1 - outcome.0))
+    /// The history that an outcome shows, and whether it is the other one's.
+    fn shown_history(&self, outcome: OutcomeIndex) -> Option<(Arc<History>, bool)> {
+        let known = |outcome| self.history(outcome).clone().filter(|it| !it.is_empty());
+        let mirror = || known(OutcomeIndex(1 - outcome.0)).map(|it| (it, true));
+        let own = known(outcome).map(|it| (it, false));
+        if self.histories.len() == 2 { own.or_else(mirror) } else { own }
     }
 }

@@ -6,7 +6,7 @@ use super::{Caller, Page, Service, ServiceError};
 use crate::engine::rejection::Rejection;
 use crate::ids::{OutcomeIndex, Timestamp};
 use crate::market::catalogue::{MarketInfo, MarketStatus};
-use crate::market::history::candle::{Candle, Span, Width};
+use crate::market::history::candle::{Candle, PricePoint, Span, Width};
 use crate::market::quote::QuotedBook;
 use crate::market::{Listing, Market, MarketSnapshot};
 use crate::money::Usd;
@@ -66,6 +66,15 @@ pub struct MarketPage {
     pub markets: Vec<MarketSnapshot>,
     /// Whether more follow.
     pub has_more: bool,
+}
+
+/// A period of a venue's time, in seconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Period {
+    /// From the first time to the second, since 1970.
+    Between(i64, i64),
+    /// So long before the venue's newest price.
+    Last(i64),
 }
 
 /// A snapshot of a market, and one of its outcomes.
@@ -145,6 +154,16 @@ impl MarketPage {
         let of_page = markets.by_ref().skip(page.offset).take(page.limit);
         let snapshots = of_page.map(|market| market.snapshot()).collect();
         Self { markets: snapshots, has_more: markets.next().is_some() }
+    }
+}
+
+impl Period {
+    fn span(self, now: Timestamp) -> Span {
+        let (from, to) = match self {
+            Self::Between(from, to) => (from, to),
+            Self::Last(seconds) => (now.seconds().saturating_sub(seconds), i64::MAX),
+        };
+        Span { from, to, present: None }
     }
 }
 
@@ -229,6 +248,25 @@ impl Service {
     ) -> Result<Vec<Candle>, ServiceError> {
         let (market, outcome) = self.find_outcome(condition_id, label)?;
         Ok(self.markets.candles(&market, outcome, width, span))
+    }
+
+    /// The candles of the outcome with this token in a period; none if there is no such token.
+    pub fn token_candles(&self, token_id: &str, width: Width, period: Period) -> Vec<Candle> {
+        let span = period.span(self.markets.newest_price_at());
+        let candles = |(market, outcome): (&Arc<Market>, _)| {
+            self.markets.candles(market, outcome, width, span)
+        };
+        self.markets.listing().by_token(token_id).map(candles).unwrap_or_default()
+    }
+
+    /// The prices of the outcome with this token at each multiple of a width in a period, and the
+    /// newest one; none if there is no such token.
+    pub fn token_prices(&self, token_id: &str, width: Width, period: Period) -> Vec<PricePoint> {
+        let span = period.span(self.markets.newest_price_at());
+        let points = |(market, outcome): (&Arc<Market>, _)| {
+            self.markets.price_points(market, outcome, width, span)
+        };
+        self.markets.listing().by_token(token_id).map(points).unwrap_or_default()
     }
 
     /// The markets with these condition ids, in the same order; `None` for an unknown one.

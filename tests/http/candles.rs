@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use paperbourse_test_support::Request;
 use serde_json::{Value, json};
 
 use super::expect::{check_error, check_invalid};
-use super::recording::{BOOKLESS, DEEP, PLAIN, RESOLVED, buy, token_id};
+use super::recording::{BOOKLESS, PLAIN, RESOLVED, buy, other, token_id};
 use super::server::{Server, shared};
 
 /// When all books of the recording were made, in seconds.
@@ -49,8 +50,10 @@ fn record_again(recording: &Path, books: &[(i64, &str)]) {
 #[test]
 fn a_market_has_candles_from_its_first_price_on() {
     let start = BOOKS_AT - BOOKS_AT % HOUR;
-    let all = candles(shared(), DEEP, "");
-    let price = "0.00075";
+    // Nobody trades in it.
+    let market = other(33);
+    let all = candles(shared(), &market, "");
+    let price = "0.49";
     let expected = json!([{"t": start, "o": price, "h": price, "l": price, "c": price, "v": "0"}]);
     assert_eq!(all, expected);
     for (query, count) in [
@@ -65,7 +68,7 @@ fn a_market_has_candles_from_its_first_price_on() {
         ("?end_time=-99999999999", 0),
         ("?start_time=2026-01-11&end_time=2026-01-10", 0),
     ] {
-        assert_eq!(candles(shared(), DEEP, query).as_array().unwrap().len(), count, "{query}");
+        assert_eq!(candles(shared(), &market, query).as_array().unwrap().len(), count, "{query}");
     }
     for market in [BOOKLESS, RESOLVED] {
         assert_eq!(candles(shared(), market, ""), json!([]));
@@ -118,6 +121,44 @@ fn what_is_traded_here_is_the_volume() {
 }
 
 #[test]
+fn prices_are_listed_as_the_venue_does() {
+    let evening = [(0, "0.1"), (60, "0.3"), (HOUR, "0.5"), (3 * HOUR, "0.7")];
+    let server = Server::after(|recording| record_again(recording, &evening));
+    let history = |outcome: usize, query: &str| {
+        let token = token_id(0, outcome);
+        let history = server.get(format!("/v1/prices-history?market={token}{query}")).ok(200);
+        let point =
+            |point: &Value| (point["t"].as_i64().unwrap() - BOOKS_AT, point["p"].as_f64().unwrap());
+        let points = history["history"].as_array().unwrap().iter().map(point);
+        points.collect::<Vec<_>>()
+    };
+    let all = history(0, "&interval=max&fidelity=60");
+    let start = -BOOKS_AT % HOUR;
+    let hour = |number: i64| start + number * HOUR;
+    let expected =
+        [(hour(0), 0.5), (hour(1), 0.6), (hour(2), 0.7), (hour(3), 0.7), (3 * HOUR, 0.8)];
+    assert_eq!(all, expected);
+    let hours = format!("&fidelity=60&startTs={}&endTs={}", BOOKS_AT, BOOKS_AT + 2 * HOUR);
+    assert_eq!(history(0, &hours), expected[1..3]);
+    // By default it is the last hour, by the minute, and the other outcome mirrors it.
+    let last = history(1, "");
+    assert_eq!(last.len(), 61);
+    assert_eq!(last[..59].iter().filter(|point| (point.1 - 0.3).abs() < 1e-9).count(), 59);
+    assert_eq!(last[60], (3 * HOUR, 0.2));
+    let by_alias = server.get(format!("/v1/prices-history?token_id={}", token_id(0, 1))).ok(200);
+    assert_eq!(by_alias["history"].as_array().unwrap().len(), 61);
+    // As at the venue, a token that it does not know has no history.
+    for token in ["1", PLAIN, "x"] {
+        let unknown = server.get(format!("/v1/prices-history?market={token}")).ok(200);
+        assert_eq!(unknown, json!({"history": []}));
+    }
+    let path = format!("/v1/prices-history?market={}&format=ohlcv&fidelity=1440", token_id(0, 0));
+    let candles = server.get(path).ok(200);
+    let start = BOOKS_AT - BOOKS_AT % (24 * HOUR);
+    assert_eq!(candles, json!([{"t": start, "o": "0.5", "h": "0.8", "l": "0.5", "c": "0.8"}]));
+}
+
+#[test]
 fn hours_survive_a_crash() {
     let evening = [(0, "0.1"), (60, "0.3"), (HOUR, "0.5"), (3 * HOUR, "0.7")];
     let server = Server::after(|recording| record_again(recording, &evening));
@@ -135,6 +176,14 @@ fn hours_survive_a_crash() {
     while !file.exists() {
         server.get("/v1/time").ok(200);
     }
+    let backup = recording.with_file_name("backup");
+    let copied = Command::new(env!("CARGO_BIN_EXE_paperbourse"))
+        .arg("backup")
+        .args([&server.data(), &backup])
+        .output()
+        .unwrap();
+    assert!(copied.status.success(), "{copied:?}");
+    assert_eq!(fs::read(backup.join("price-hours")).unwrap(), fs::read(&file).unwrap());
     // The venue is another one now, with the same markets.
     record_again(&recording, &[]);
     let server = server.crash_and_restart();

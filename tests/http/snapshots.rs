@@ -6,7 +6,7 @@ use paperbourse_test_support::{Request, Response};
 use serde_json::{Value, json};
 
 use super::recording::{
-    BOOKLESS, DEEP, PAUSED, PLAIN, WITH_FEE, WITH_FEE_SLUG, buy, limit, sell, token_id,
+    BOOKLESS, PAUSED, PLAIN, WITH_FEE, WITH_FEE_SLUG, buy, limit, other, sell, token_id,
 };
 use super::server::{Server, shared};
 
@@ -177,8 +177,12 @@ fn markets() {
     transcript.note("GET /v1/markets/{id}", &server.get(format!("/v1/markets/{WITH_FEE}")));
     transcript.note("GET /v1/markets/{id}/book", &server.get(format!("/v1/markets/{PLAIN}/book")));
     for query in ["", "?outcome=no&interval=max&start_time=1768039205&end_time=2026-01-10"] {
-        let path = format!("/v1/markets/{DEEP}/candles{query}");
+        let path = format!("/v1/markets/{}/candles{query}", other(33));
         transcript.note("GET /v1/markets/{id}/candles", &server.get(path));
+    }
+    for query in ["", "&interval=max&format=ohlcv"] {
+        let path = format!("/v1/prices-history?market={}{query}", token_id(1, 1));
+        transcript.note("GET /v1/prices-history", &server.get(path));
     }
     let by_slug = server.get(format!("/v1/markets/by-slug/{WITH_FEE_SLUG}"));
     transcript.note("GET /v1/markets/by-slug/{slug}", &by_slug);
@@ -267,6 +271,7 @@ fn errors() {
         ("no number", Request::get("/v1/fee-rate?token_id=0xabc")),
         ("no fee rate", Request::get(format!("/v1/fee-rate?token_id={}", token_id(5, 0)))),
         ("no interval", Request::get(format!("/v1/markets/{PLAIN}/candles?interval=1M"))),
+        ("no token at all", Request::get("/v1/prices-history?market=")),
         ("nothing told", Request::get(format!("/v1/markets/{BOOKLESS}/book"))),
         ("no upgrade", keyed(Request::get("/v1/ws/prices"))),
     ];

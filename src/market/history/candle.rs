@@ -4,14 +4,16 @@
 //! in which nobody watched is left out, unless the price was the same before and after it.
 
 use super::volume::Volumes;
-use super::{Bar, History, Unit};
+use super::{Bar, History, MINUTES_PER_HOUR, Unit};
 use crate::money::{Price, Shares};
 
 /// The most candles of one answer: all hours that are kept.
-pub const CANDLES_MAX: usize = super::HOURS_KEPT as usize;
+pub const CANDLES_MAX: u32 = super::HOURS_KEPT;
 
 /// The times of requested candles do not go beyond this, in seconds since 1970: the year 2554.
 const SECONDS_MAX: i64 = 1 << 34;
+
+const HOUR: Width = Width { unit: Unit::Hour, units: 1 };
 
 /// The length of a candle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +32,15 @@ pub struct Span {
     pub to: i64,
     /// How long the newest price is known to have held; `None` if it no longer means anything.
     pub present: Option<i64>,
+}
+
+/// The price at a moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PricePoint {
+    /// In seconds since 1970.
+    pub at: i64,
+    /// The price that held then.
+    pub price: Price,
 }
 
 /// The prices within a span of time, and how much was traded on this exchange.
@@ -64,9 +75,27 @@ impl Width {
         if units == 0 { None } else { Some(Self { unit, units }) }
     }
 
+    /// As near to so many minutes as stored bars can be: from an hour on, whole hours. `None` for
+    /// 0.
+    pub const fn near(minutes: u32) -> Option<Self> {
+        if minutes < MINUTES_PER_HOUR {
+            Self::minutes(minutes)
+        } else {
+            Self::hours(minutes / MINUTES_PER_HOUR)
+        }
+    }
+
     /// Its length, in seconds.
     pub fn seconds(self) -> i64 {
         self.unit.seconds() * i64::from(self.units)
+    }
+}
+
+impl PricePoint {
+    /// The same of the other outcome of a market with two.
+    #[must_use]
+    pub const fn mirrored(self) -> Self {
+        Self { price: self.price.complement(), ..self }
     }
 }
 
@@ -111,7 +140,7 @@ impl History {
         if span.to < 0 || first > last {
             return Vec::new();
         }
-        let first = first.max(last - step * (CANDLES_MAX as i64 - 1));
+        let first = first.max(last - step * i64::from(CANDLES_MAX - 1));
         let mut index = series.first_from(first / unit_seconds);
         let mut held = index.checked_sub(1).and_then(|index| series.get(index)).map(|it| it.close);
         let mut candles = Vec::new();
@@ -135,5 +164,43 @@ impl History {
             start += step;
         }
         candles
+    }
+
+    /// The price at each multiple of a width within a span, and the newest one, oldest first. Where
+    /// no minutes are kept, the price at each full hour. At most two answers of candles.
+    pub fn points(&self, width: Width, span: Span) -> Vec<PricePoint> {
+        let fine = self.candles(width, span, None);
+        let first = fine.first().map_or(i64::MAX, |candle| candle.start);
+        let coarse = match width.unit {
+            Unit::Minute => self.candles(HOUR, span, None),
+            Unit::Hour => Vec::new(),
+        };
+        // The first hour has no price at its start, so the minutes in it tell more.
+        let oldest = self.hours.get(0).map_or(0, |bar| i64::from(bar.start) * HOUR.seconds());
+        let is_older = |candle: &&Candle| {
+            candle.start < first
+                && (candle.start > oldest || candle.start + HOUR.seconds() <= first)
+        };
+        let point = |candle: &Candle| PricePoint { at: candle.start, price: candle.open };
+        let points = coarse.iter().filter(is_older).chain(&fine).map(point);
+        // A candle that only reaches into the span began before it.
+        let mut points: Vec<PricePoint> = points.filter(|it| span.from <= it.at).collect();
+        let newest = self.newest_point(span.present).filter(|newest| {
+            (span.from..=span.to).contains(&newest.at)
+                && points.last().is_none_or(|last| last.at < newest.at)
+        });
+        points.extend(newest);
+        points
+    }
+
+    /// The newest price, now or at the end of its bar.
+    fn newest_point(&self, present: Option<i64>) -> Option<PricePoint> {
+        let (unit, bar) = match self.minutes.newest {
+            Some(bar) => (Unit::Minute, bar),
+            None => (Unit::Hour, self.hours.newest?),
+        };
+        let start = i64::from(bar.start) * unit.seconds();
+        let at = present.map_or(start + unit.seconds() - 1, |present| present.max(start));
+        Some(PricePoint { at, price: Price::from_micros(bar.close.into()) })
     }
 }

@@ -90,7 +90,7 @@ fn a_span_has_at_most_as_many_candles_as_one_answer() {
         let candles = history.candles(width, present, None);
         let newest = (1_i64 << 34).div_euclid(width.seconds()) * width.seconds();
         assert_eq!(candles.last().unwrap().start, newest, "{width:?}");
-        assert!(candles.len() == CANDLES_MAX || width.seconds() > 8_000_000, "{width:?}");
+        assert!(candles.len() == CANDLES_MAX as usize || width.seconds() > 8_000_000, "{width:?}");
     }
 }
 
@@ -200,6 +200,40 @@ fn without_room_an_outcome_keeps_its_newest_bars() {
 }
 
 #[test]
+fn points_are_prices_at_full_minutes_and_the_newest() {
+    // Hours from before a restart, then minutes from a quarter past three on.
+    let earlier = changed(&[(3_600, 50), (3_700, 55), (3 * 3_600 + 60, 60)]);
+    let mut history = History::resuming(earlier.hours().copied().collect());
+    for (seconds, cents) in [(900, 60), (930, 61), (960, 62), (1_100, 63)] {
+        let at = at(3 * 3_600 + seconds);
+        history.record(at, Price::from_micros(cents * 10_000), true);
+    }
+    let points = |history: &History, width: Width, span: Span| {
+        let points = history.points(width, span);
+        points.iter().map(|it| (it.at, it.price.micros() / 10_000)).collect::<Vec<_>>()
+    };
+    let after_three = |seconds: i64, cents: i64| (3 * 3_600 + seconds, cents);
+    let hours = [(3_600, 50), (7_200, 55), after_three(0, 55)];
+    let minutes_of = [(900, 60), (960, 61), (1_020, 62), (1_080, 62), (1_139, 63)];
+    let minutes_of = minutes_of.map(|(seconds, cents)| after_three(seconds, cents));
+    assert_eq!(points(&history, minutes(1), ALWAYS), [&hours[..], &minutes_of].concat());
+    let present = Span { present: Some(3 * 3_600 + 1_150), ..ALWAYS };
+    let now = [after_three(1_140, 63), after_three(1_150, 63)];
+    let all = [&hours[..], &minutes_of[..4], &now].concat();
+    assert_eq!(points(&history, minutes(1), present), all);
+    let expected = [&hours[..], &now[1..]].concat();
+    assert_eq!(points(&history, Width::near(60).unwrap(), present), expected);
+    let narrow = Span { from: 3_601, to: 3 * 3_600 + 1_079, ..present };
+    assert_eq!(points(&history, minutes(1), narrow), all[1..6]);
+    // Without an earlier price, a history begins at its first minute.
+    let first = changed(&[(900, 60), (960, 61)]);
+    let present = Span { present: Some(960), ..ALWAYS };
+    assert_eq!(points(&first, minutes(1), present), [(900, 60), (960, 60)]);
+    assert_eq!(points(&first, minutes(1), Span { present: Some(961), ..ALWAYS })[2], (961, 61));
+    assert_eq!(points(&History::default(), minutes(1), present), []);
+}
+
+#[test]
 fn the_other_outcome_mirrors_the_prices() {
     let candle = changed(&[(0, 50), (1, 90), (2, 20), (3, 30)]).candles(minutes(1), ALWAYS, None);
     assert_eq!(row(&candle[0]), (0, 50, 90, 20, 30));
@@ -297,7 +331,7 @@ impl Naive {
             };
             candles.extend(ohlc.map(|ohlc| (start, ohlc)));
         }
-        let surplus = candles.len().saturating_sub(CANDLES_MAX);
+        let surplus = candles.len().saturating_sub(CANDLES_MAX as usize);
         candles.split_off(surplus)
     }
 }
