@@ -7,6 +7,7 @@ mod auditor;
 mod connector;
 mod crowd;
 mod delays;
+mod evening;
 mod follows;
 mod held;
 mod listings;

@@ -74,6 +74,18 @@ impl StandIn {
         state.change_levels(token, changes);
     }
 
+    /// Sets the size of a level as it was at this time, unless either book is newer.
+    pub(crate) fn change_level_at(
+        &self,
+        timestamp_ms: u64,
+        token: &str,
+        change: (Side, &str, &str),
+    ) {
+        let mut state = self.shared.state.lock();
+        let token = state.token(token);
+        state.change_levels_at(timestamp_ms, token, &[change]);
+    }
+
     /// A taker takes this size, or what there is, from the other side of this token's book: a
     /// `price_change`, a `book` of each token, and a `last_trade_price` for each level. Returns
     /// prices and sizes.

@@ -9,11 +9,21 @@ use super::state::{State, now_us};
 impl State {
     /// Sets levels of this token, and the mirrored levels of the other token, in one frame.
     pub(crate) fn change_levels(&mut self, token: usize, changes: &[(Side, &str, &str)]) {
+        self.change_levels_at(now_us() / 1000, token, changes);
+    }
+
+    /// The same, with this timestamp, or that of the newer of both books if it is later.
+    pub(crate) fn change_levels_at(
+        &mut self,
+        timestamp_ms: u64,
+        token: usize,
+        changes: &[(Side, &str, &str)],
+    ) {
         let at_us = now_us();
         let sister = self.sister(token);
         let changed = [Some(token), sister].into_iter().flatten();
         let newest_ms = changed.clone().map(|place| self.tokens[place].timestamp_ms).max();
-        let timestamp_ms = newest_ms.unwrap_or(0).max(at_us / 1000);
+        let timestamp_ms = newest_ms.unwrap_or(0).max(timestamp_ms);
         let mut entries = String::new();
         let mut tops = Vec::new();
         for place in changed {

@@ -82,6 +82,11 @@ impl Recordings {
         files
     }
 
+    /// Where a file is.
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
+        self.folder.join(file)
+    }
+
     /// The JSON values of a file.
     pub(crate) fn values(&self, file: &str) -> Vec<Box<RawValue>> {
         let content = fs::read_to_string(self.folder.join(file)).unwrap();
