@@ -104,6 +104,18 @@ def list_markets(client, world):
     same(list(client.list_markets(closed=True).first_page().items), [])
 
 
+def get_price_history(client, world):
+    """Prices that stand still are the same at all times."""
+    for outcome in (0, 1):
+        points = client.get_price_history(
+            token_id=token(world, outcome), interval="max", fidelity=60
+        )
+        assert points
+        for point in points:
+            same(Decimal(str(point.p)), midpoint(world, outcome))
+    same(client.get_price_history(token_id=token(world), start_ts=0, end_ts=1), ())
+
+
 PUBLIC = {
     "environment": local(lambda it, world: same(it.environment.name, "production")),
     "get_order_book": works(get_order_book),
@@ -131,7 +143,7 @@ PUBLIC = {
     "estimate_market_price": works(estimate_market_price),
     "get_market": works(get_market),
     "list_markets": works(list_markets),
-    "get_price_history": missing(lambda it, world: it.get_price_history(token_id=token(world))),
+    "get_price_history": works(get_price_history),
     "get_trading_approvals_state": local(
         lambda it, world: it.get_trading_approvals_state(wallet=ADDRESS)
     ),

@@ -147,6 +147,21 @@ def get_book_by_token(client, world):
     same(client.get_book_by_token(world.free.tokens[0]), world.book(world.free))
 
 
+def get_candles(client, world):
+    """Prices that stand still make flat candles, with what the clients have traded."""
+    bid, ask = world.touch(world.free)
+    for interval, seconds in ("1m", 60), ("1h", 3600), ("1d", 86400):
+        rows = client.get_candles(world.free.id, interval=interval, start_time="2026-01-01")
+        assert rows, interval
+        for row in rows:
+            same({Decimal(row[name]) for name in "ohlc"}, {(bid + ask) / 2})
+            same(row["t"] % seconds, 0)
+    assert Decimal(rows[-1]["v"]) > 0, rows
+    same(client.get_candles(world.free.id, end_time=0), [])
+    error = raised(lambda: client.get_candles(world.free.id, interval="1y"))
+    same((error.status_code, error.code), (400, "INVALID_INTERVAL"))
+
+
 def list_events(client, world):
     cup = client.list_events(search="lantern cup winner")
     same([event["title"] for event in cup], ["Lantern Cup winner"])
@@ -413,7 +428,7 @@ NATIVE = {
     "get_market_by_token": works(get_market_by_token),
     "get_book": works(get_book),
     "get_book_by_token": works(get_book_by_token),
-    "get_candles": missing(lambda it, world: it.get_candles(world.free.id, interval="1h")),
+    "get_candles": works(get_candles),
     "list_events": works(list_events),
     "list_updown": works(list_updown),
     "get_updown": works(get_updown),
