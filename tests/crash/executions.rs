@@ -176,7 +176,7 @@ fn trade(address: SocketAddr, trader: &Trader, times: usize) {
 fn send(connection: &mut Connection, request: &Request) -> io::Result<Response> {
     loop {
         let answer = connection.try_send(request)?;
-        if answer.status != 503 || answer.json()["error"] != "JOURNAL_FULL" {
+        if answer.status != 503 || answer.json()["error"] != "SERVER_BUSY" {
             return Ok(answer);
         }
         std::thread::yield_now();
