@@ -191,9 +191,9 @@ fn a_full_server_cuts_off_the_stream_of_a_stranger_first() {
     let mut of_stranger = open(&stream_of(&[PLAIN]));
     eventually(|| (server.get("/v1/health").status == 200).then_some(()));
     assert_eq!(of_stranger.end(), End::CutOff);
-    for kind in ["snapshot", "keepalive"] {
-        assert_eq!(of_bot.event().0, kind);
-    }
+    assert_eq!(of_bot.event().0, "snapshot");
+    // A price published just before the snapshot may be sent once more.
+    while of_bot.event().0 != "keepalive" {}
 }
 
 /// Both get the same frames, which are made once.
