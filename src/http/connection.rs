@@ -14,7 +14,7 @@ mod timed;
 
 pub use activity::{Activity, Phase};
 pub use limit::{ConnectionGuard, ConnectionLimit, LEAVING_MAX, NoSlot, REFUSAL};
-pub use reply_body::{Endless, ReplyBody};
+pub use reply_body::{CutOff, ReplyBody, Source};
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -84,8 +84,8 @@ impl Default for Deadlines {
 /// How to end a connection early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
-    /// Finish what is in flight: an idle connection closes at once, a stream is cut off, and a
-    /// pending request is answered with `Connection: close`.
+    /// Finish what is in flight: an idle connection closes at once, a stream without an end is cut
+    /// off, and a pending request is answered with `Connection: close`.
     Graceful,
     /// At once: another connection needs the slot.
     Abrupt,
@@ -175,13 +175,13 @@ where
             is_closing = true;
             connection.as_mut().graceful_shutdown();
         }
-        if is_closing && activity.is_streaming() {
+        if is_closing && activity.is_endless() {
             return Poll::Ready(Ok(()));
         }
         if let Poll::Ready(result) = connection.as_mut().poll(&mut Context::from_waker(&waker)) {
             return Poll::Ready(result.map_err(ConnectionError::Broken));
         }
-        if activity.owes_more() {
+        if activity.takes_poll() {
             context.waker().wake_by_ref();
         }
         watchdog.as_mut().poll(context).map(|phase| match phase {

@@ -12,7 +12,7 @@ use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, X_CONTENT_
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
-use super::connection::{Endless, ReplyBody};
+use super::connection::{ReplyBody, Source};
 use crate::ids::Timestamp;
 use crate::service::{Admission, Moment};
 
@@ -48,7 +48,7 @@ pub struct Reply {
     /// Headers particular to this response; usually none.
     pub headers: HeaderMap,
     /// What is sent instead of the body.
-    pub stream: Option<Box<dyn Endless>>,
+    pub stream: Option<Box<dyn Source>>,
 }
 
 impl Reply {
@@ -181,7 +181,7 @@ pub(super) fn response_of(
         }
     }
     body.truncate(body_bytes);
-    let body = stream.map_or_else(|| Full::new(body).into(), ReplyBody::Endless);
+    let body = stream.map_or_else(|| Full::new(body).into(), ReplyBody::Stream);
     let mut response = Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = headers;

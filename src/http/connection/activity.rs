@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -22,11 +22,11 @@ pub enum Phase {
     Head,
     /// The handler is waiting for the body.
     Body,
-    /// The handler is working, without a time limit.
+    /// The handler is working, or the next part of a stream is being made, without a time limit.
     Handling,
     /// The response is being sent.
     Responding,
-    /// The response is a stream, and the client has taken all of it so far.
+    /// The response is a stream without an end, and the client has taken all of it so far.
     Streaming,
     /// The response is out, the connection is closing, and the client is still sending.
     Lingering,
@@ -74,12 +74,13 @@ pub struct Activity {
     /// How many bodies have been waited for, and how many bytes of the newest have arrived.
     body_count: AtomicU32,
     body_bytes: AtomicU32,
-    /// Whether the response is a stream, the last one on the connection.
-    is_streaming: AtomicBool,
+    /// The phase that follows once everything that was written is flushed: [`Phase::Idle`], in a
+    /// stream [`Phase::Handling`], and in one without an end [`Phase::Streaming`].
+    after_flush: AtomicU8,
     /// Whether a part of the stream has not been flushed.
     has_unflushed: AtomicBool,
-    /// Whether hyper has asked for more of the stream meanwhile, and got none.
-    was_refused: AtomicBool,
+    /// Whether hyper must be polled again after the flush.
+    owes_poll: AtomicBool,
     /// The connection's task, once it has been polled.
     task: Mutex<Option<Waker>>,
     /// Whether wakes are held back.
@@ -157,13 +158,26 @@ impl Activity {
     }
 
     /// Records that the response is a stream.
-    pub(super) fn begin_stream(&self) {
-        self.is_streaming.store(true, Ordering::Relaxed);
+    pub(super) fn begin_stream(&self, is_endless: bool) {
+        let phase = if is_endless { Phase::Streaming } else { Phase::Handling };
+        self.after_flush.store(phase as u8, Ordering::Relaxed);
     }
 
-    /// Whether the response is a stream.
-    pub(super) fn is_streaming(&self) -> bool {
-        self.is_streaming.load(Ordering::Relaxed)
+    /// Records that the end of the stream is being sent.
+    pub(super) fn end_stream(&self) {
+        self.after_flush.store(Phase::Idle as u8, Ordering::Relaxed);
+        self.note_unflushed();
+        // hyper may have read the next request by then, and would wait for more before it looks.
+        self.owes_poll.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the response is a stream without an end, the last one on the connection.
+    pub(super) fn is_endless(&self) -> bool {
+        self.after_flush() == Phase::Streaming
+    }
+
+    fn after_flush(&self) -> Phase {
+        Phase::ALL[usize::from(self.after_flush.load(Ordering::Relaxed))]
     }
 
     /// Records that the next part of the stream is being sent.
@@ -172,24 +186,29 @@ impl Activity {
         self.enter(Phase::Responding);
     }
 
-    /// Whether all of the stream so far has been flushed, so that more may be made. Remembers that
-    /// hyper has asked.
+    /// Whether all of the stream so far has been flushed, so that more may be made. If not, hyper,
+    /// which has asked for more, is polled again after the flush.
     pub(super) fn wants_more(&self) -> bool {
         let wants_more = !self.has_unflushed.load(Ordering::Relaxed);
-        self.was_refused.store(!wants_more, Ordering::Relaxed);
+        self.owes_poll.store(!wants_more, Ordering::Relaxed);
         wants_more
     }
 
-    /// Whether hyper was refused more of the stream before the flush, and has not asked since.
-    pub(super) fn owes_more(&self) -> bool {
-        self.was_refused.load(Ordering::Relaxed) && !self.has_unflushed.load(Ordering::Relaxed)
+    /// Whether hyper must be polled again now, since it knows of nothing to wait for. Says so once.
+    pub(super) fn takes_poll(&self) -> bool {
+        let takes_poll =
+            self.owes_poll.load(Ordering::Relaxed) && !self.has_unflushed.load(Ordering::Relaxed);
+        if takes_poll {
+            self.owes_poll.store(false, Ordering::Relaxed);
+        }
+        takes_poll
     }
 
     /// Records that the client has taken everything that was written.
     pub(super) fn note_flushed(&self) {
         if self.phase() == Phase::Responding {
             self.has_unflushed.store(false, Ordering::Relaxed);
-            self.enter(if self.is_streaming() { Phase::Streaming } else { Phase::Idle });
+            self.enter(self.after_flush());
         }
     }
 

@@ -1,6 +1,5 @@
-//! The body of a response: all of it at once, or a stream without an end.
+//! The body of a response: all of it at once, or a stream, made while it is sent.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,23 +16,34 @@ use super::activity::Activity;
 pub enum ReplyBody {
     /// All of it.
     Whole(Full<Bytes>),
-    /// A stream that lasts as long as its connection. It ends with the client's leaving or
-    /// stalling, the end of the server, or the loss of the connection's slot, and never cleanly:
-    /// many clients reconnect at once and without limit after a clean end. In HTTP/1.0 every end
-    /// looks clean, so such requests must not get one.
-    Endless(Box<dyn Endless>),
+    /// A stream, with or without an end.
+    Stream(Box<dyn Source>),
 }
 
-/// The source of an endless body.
-pub trait Endless: Send {
-    /// The next bytes to send, never none. Only called once the client has taken all earlier ones,
-    /// so that a slow one gets what is new by then.
-    fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Bytes>;
+/// What a stream consists of.
+///
+/// A stream without an end lasts as long as its connection. It ends with the client's leaving or
+/// stalling, the end of the server, or the loss of the connection's slot, and never cleanly: many
+/// clients reconnect at once and without limit after a clean end.
+///
+/// In HTTP/1.0 every end looks clean, so such requests must not get a stream.
+pub trait Source: Send {
+    /// The next bytes, never an empty piece; `None` at the end. Only called once the client has
+    /// taken all earlier ones, so a slow one holds up nothing but its own stream.
+    fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, CutOff>>>;
+
+    /// Whether it has no end.
+    fn is_endless(&self) -> bool;
 }
 
-impl fmt::Debug for dyn Endless {
+/// A stream cannot go on. Its connection is closed without the last chunk, so the client can tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the rest of the stream cannot be made")]
+pub struct CutOff;
+
+impl fmt::Debug for dyn Source {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Endless")
+        formatter.write_str("Source")
     }
 }
 
@@ -52,8 +62,8 @@ pub(super) struct Sending {
 impl Sending {
     /// Begins to send a response of the connection with this activity.
     pub(super) fn begin(body: ReplyBody, activity: Arc<Activity>) -> Self {
-        if matches!(body, ReplyBody::Endless(_)) {
-            activity.begin_stream();
+        if let ReplyBody::Stream(source) = &body {
+            activity.begin_stream(source.is_endless());
         }
         Self { body, activity }
     }
@@ -61,21 +71,26 @@ impl Sending {
 
 impl Body for Sending {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = CutOff;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, CutOff>>> {
         let Self { body, activity } = self.get_mut();
         match body {
-            ReplyBody::Whole(body) => Pin::new(body).poll_frame(context),
+            ReplyBody::Whole(body) => {
+                Pin::new(body).poll_frame(context).map_err(|never| match never {})
+            }
             // The connection is polled again after the flush.
-            ReplyBody::Endless(_) if !activity.wants_more() => Poll::Pending,
-            ReplyBody::Endless(source) => {
+            ReplyBody::Stream(_) if !activity.wants_more() => Poll::Pending,
+            ReplyBody::Stream(source) => {
                 let bytes = ready!(source.poll_bytes(context));
-                activity.note_unflushed();
-                Poll::Ready(Some(Ok(Frame::data(bytes))))
+                match &bytes {
+                    Some(_) => activity.note_unflushed(),
+                    None => activity.end_stream(),
+                }
+                Poll::Ready(bytes.map(|bytes| bytes.map(Frame::data)))
             }
         }
     }
@@ -83,14 +98,14 @@ impl Body for Sending {
     fn is_end_stream(&self) -> bool {
         match &self.body {
             ReplyBody::Whole(body) => body.is_end_stream(),
-            ReplyBody::Endless(_) => false,
+            ReplyBody::Stream(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.body {
             ReplyBody::Whole(body) => body.size_hint(),
-            ReplyBody::Endless(_) => SizeHint::default(),
+            ReplyBody::Stream(_) => SizeHint::default(),
         }
     }
 }

@@ -7,7 +7,7 @@ use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode, Version};
 
 use crate::http::call::{Answer, Call};
-use crate::http::connection::Endless;
+use crate::http::connection::{CutOff, Source};
 use crate::http::error::ApiError;
 use crate::http::invalid::{FieldError, Location};
 use crate::http::query::Query;
@@ -85,8 +85,12 @@ fn condition_ids(query: &Query<'_>) -> Result<Vec<String>, FieldError> {
     Ok(ids)
 }
 
-impl Endless for EventStream {
-    fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Bytes> {
-        Self::poll_bytes(self, context)
+impl Source for EventStream {
+    fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, CutOff>>> {
+        Self::poll_bytes(self, context).map(|bytes| Some(Ok(bytes)))
+    }
+
+    fn is_endless(&self) -> bool {
+        true
     }
 }

@@ -22,6 +22,8 @@ const PIPE_BYTES: usize = 1_000;
 /// A source of numbers, which a test allows it to send.
 #[derive(Default)]
 struct Numbers {
+    /// How it ends once all allowed numbers are sent, if it does.
+    end: Option<Result<(), CutOff>>,
     allowed: AtomicU32,
     sent: AtomicU32,
     waker: Mutex<Option<Waker>>,
@@ -41,20 +43,27 @@ impl Numbers {
 }
 
 /// Each number takes `bytes` bytes.
-struct Source {
+struct NumberSource {
     numbers: Arc<Numbers>,
     bytes: usize,
 }
 
-impl Endless for Source {
-    fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Bytes> {
+impl Source for NumberSource {
+    fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, CutOff>>> {
         let number = self.numbers.sent();
         if number == self.numbers.allowed.load(Ordering::Relaxed) {
+            if let (Some(end), true) = (self.numbers.end, number > 0) {
+                return Poll::Ready(end.err().map(Err));
+            }
             *self.numbers.waker.lock() = Some(context.waker().clone());
             return Poll::Pending;
         }
         self.numbers.sent.fetch_add(1, Ordering::Relaxed);
-        Poll::Ready(format!("{number:.<width$}", width = self.bytes).into())
+        Poll::Ready(Some(Ok(format!("{number:.<width$}", width = self.bytes).into())))
+    }
+
+    fn is_endless(&self) -> bool {
+        self.numbers.end.is_none()
     }
 }
 
@@ -68,13 +77,18 @@ struct Client {
 }
 
 impl Client {
+    /// Of a stream without an end.
     async fn connect(bytes: usize) -> Self {
+        Self::connect_to(Numbers::default(), bytes).await
+    }
+
+    async fn connect_to(numbers: Numbers, bytes: usize) -> Self {
         let (mut io, server_io) = duplex(PIPE_BYTES);
-        let numbers = Arc::<Numbers>::default();
+        let numbers = Arc::new(numbers);
         let source = numbers.clone();
         let handler = move |_: Request<RequestBody>| {
-            let source = Source { numbers: source.clone(), bytes };
-            ready(Response::new(ReplyBody::Endless(Box::new(source))))
+            let source = NumberSource { numbers: source.clone(), bytes };
+            ready(Response::new(ReplyBody::Stream(Box::new(source))))
         };
         let (stop, stopped) = oneshot::channel();
         let ending = async {
@@ -87,12 +101,16 @@ impl Client {
         let server = tokio::spawn(async { (serving.await, Instant::now()) });
         io.write_all(GET).await.unwrap();
         let mut client = Self { io, numbers, server, stop: Some(stop), began: Instant::now() };
+        client.expect_head().await;
+        client
+    }
+
+    async fn expect_head(&mut self) {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
-            head.push(char::from(client.io.read_u8().await.unwrap()));
+            head.push(char::from(self.io.read_u8().await.unwrap()));
         }
         assert!(head.contains("transfer-encoding: chunked\r\n"), "{head}");
-        client
     }
 
     /// Reads one chunk and checks its number.
@@ -221,8 +239,8 @@ async fn a_stream_never_outlives_a_graceful_end() {
     let (mut io, server_io) = duplex(PIPE_BYTES);
     let handler = |_: Request<RequestBody>| async {
         sleep(Duration::from_secs(3)).await;
-        let source = Source { numbers: Arc::default(), bytes: 1 };
-        Response::new(ReplyBody::Endless(Box::new(source)))
+        let source = NumberSource { numbers: Arc::default(), bytes: 1 };
+        Response::new(ReplyBody::Stream(Box::new(source)))
     };
     let ending = async {
         sleep(Duration::from_secs(1)).await;
@@ -240,4 +258,80 @@ async fn a_stream_never_outlives_a_graceful_end() {
     assert!(served.is_ok(), "{served:?}");
     assert!(text.ends_with("\r\n\r\n") && !text.contains("\r\n0\r\n"), "{text}");
     assert_eq!(began.elapsed().as_secs(), 3);
+}
+
+/// Of a stream that ends like this.
+async fn connect_to_ending(end: Result<(), CutOff>, bytes: usize) -> Client {
+    Client::connect_to(Numbers { end: Some(end), ..Numbers::default() }, bytes).await
+}
+
+/// The next part may take long to make, but then the client must take it.
+#[tokio::test(start_paused = true)]
+async fn a_stream_with_an_end_has_a_deadline_only_while_the_client_takes_it() {
+    let client = connect_to_ending(Ok(()), 10 * PIPE_BYTES).await;
+    sleep(Duration::from_secs(1_000)).await;
+    client.numbers.allow(1);
+    let Client { server, began, io, .. } = client;
+    let (result, ended) = server.await.unwrap();
+    let stalled = matches!(result, Err(ConnectionError::Stalled { phase: Phase::Responding }));
+    assert!(stalled, "{result:?}");
+    assert_eq!((ended - began).as_secs(), 1_010);
+    drop(io);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_may_follow_a_stream_with_an_end() {
+    for bytes in [10, 5 * PIPE_BYTES] {
+        let mut client = connect_to_ending(Ok(()), bytes).await;
+        client.numbers.allow(3);
+        for number in 0..3 {
+            // Whether the next request waits already or comes later.
+            if number == 1 {
+                client.io.write_all(GET).await.unwrap();
+            }
+            client.expect(number).await;
+        }
+        let mut end = [0; 5];
+        client.io.read_exact(&mut end).await.unwrap();
+        assert_eq!(&end, b"0\r\n\r\n");
+        // The numbers go on in the second answer.
+        client.expect_head().await;
+        client.io.read_exact(&mut end).await.unwrap();
+        assert_eq!(&end, b"0\r\n\r\n");
+        let (text, result, seconds) = client.end().await;
+        assert_eq!((text.as_str(), seconds), ("", 75), "it is idle after the stream");
+        assert!(matches!(result, Err(ConnectionError::Stalled { phase: Phase::Idle })));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_with_an_end_finishes_during_a_graceful_end() {
+    let mut client = connect_to_ending(Ok(()), 10).await;
+    client.numbers.allow(1);
+    client.expect(0).await;
+    client.stop.take().unwrap().send(Ending::Graceful).unwrap();
+    let (text, result, seconds) = client.end().await;
+    assert_eq!((text.as_str(), seconds), ("0\r\n\r\n", 0));
+    assert!(result.is_ok(), "{result:?}");
+}
+
+/// The client may have closed its sending side after the request.
+#[tokio::test(start_paused = true)]
+async fn a_stream_with_an_end_is_sent_to_a_client_that_sends_no_more() {
+    let mut client = connect_to_ending(Ok(()), 10).await;
+    client.io.shutdown().await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    client.numbers.allow(2);
+    let (text, result, _) = client.end().await;
+    assert_eq!(text, "A\r\n0.........\r\nA\r\n1.........\r\n0\r\n\r\n");
+    assert!(result.is_ok(), "{result:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_cannot_go_on_is_cut_off() {
+    let client = connect_to_ending(Err(CutOff), 10).await;
+    client.numbers.allow(1);
+    let (text, result, seconds) = client.end().await;
+    assert_eq!((text.as_str(), seconds), ("A\r\n0.........\r\n", 0));
+    assert!(matches!(result, Err(ConnectionError::Broken(_))), "{result:?}");
 }
