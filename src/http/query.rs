@@ -21,11 +21,12 @@ pub(super) struct Query<'a> {
     errors: Vec<FieldError>,
 }
 
-/// The moment that a date without a time stands for.
+/// Which end of a period a time is. The period includes all that the time stands for: a day without
+/// a time, and otherwise a microsecond, since answers show no more of a time.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum DayEnd {
-    First,
-    Last,
+pub(super) enum Bound {
+    From,
+    To,
 }
 
 impl<'a> Query<'a> {
@@ -119,9 +120,9 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// A time in RFC 3339, or a date in UTC.
-    pub(super) fn time(&mut self, name: &'static str, end: DayEnd) -> Option<Timestamp> {
-        let nanos = read_time(&self.get(name)?, end);
+    /// An end of a period: a time in RFC 3339, or a date in UTC.
+    pub(super) fn time(&mut self, name: &'static str, bound: Bound) -> Option<Timestamp> {
+        let nanos = read_time(&self.get(name)?, bound);
         if nanos.is_none() {
             self.note(name, "datetime_parsing", "should be a time in RFC 3339 or a day");
         }
@@ -130,9 +131,10 @@ impl<'a> Query<'a> {
 
     /// Seconds since 1970, whose fraction is dropped, or a time in RFC 3339, or a date in UTC.
     /// Returns seconds.
-    pub(super) fn seconds(&mut self, name: &'static str, end: DayEnd) -> Option<i64> {
+    pub(super) fn seconds(&mut self, name: &'static str, bound: Bound) -> Option<i64> {
         let text = self.get(name)?;
-        let seconds = read_seconds(&text).or_else(|| read_time(&text, end).map(Timestamp::seconds));
+        let seconds =
+            read_seconds(&text).or_else(|| read_time(&text, bound).map(Timestamp::seconds));
         if seconds.is_none() {
             let message = "should be seconds since 1970, a time in RFC 3339 or a day";
             self.note(name, "datetime_parsing", message);
@@ -206,26 +208,25 @@ pub(super) fn read_wallet(location: Location, text: &str) -> Result<Wallet, Fiel
     id.map(Wallet::WithId)
 }
 
-/// Reads a time in RFC 3339, or a date in UTC.
-fn read_time(text: &str, end: DayEnd) -> Option<Timestamp> {
+/// Reads an end of a period: a time in RFC 3339, or a date in UTC.
+fn read_time(text: &str, bound: Bound) -> Option<Timestamp> {
+    const NANOS_PER_MICRO: i64 = 1_000;
     const NANOS_PER_DAY: i64 = 86_400_000_000_000;
     let moment: Result<jiff::Timestamp, _> = text.parse();
     let day: Result<jiff::civil::Date, _> = text.parse();
-    let nanos = match (moment, day) {
-        (Ok(moment), _) => i64::try_from(moment.as_nanosecond()).ok(),
+    let (start, length) = match (moment, day) {
+        (Ok(moment), _) => (moment, NANOS_PER_MICRO),
         (Err(_), Ok(day)) => {
-            let midnight = day.to_zoned(jiff::tz::TimeZone::UTC).ok();
-            let nanos = midnight.map(|day| day.timestamp().as_nanosecond());
-            let nanos = nanos.and_then(|nanos| i64::try_from(nanos).ok());
-            if end == DayEnd::First {
-                nanos
-            } else {
-                nanos.and_then(|nanos| nanos.checked_add(NANOS_PER_DAY - 1))
-            }
+            (day.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp(), NANOS_PER_DAY)
         }
-        _ => None,
+        _ => return None,
     };
-    nanos.map(Timestamp::from_nanos)
+    let start = i64::try_from(start.as_nanosecond()).ok()?;
+    let nanos = match bound {
+        Bound::From => start,
+        Bound::To => (start - start.rem_euclid(length)).checked_add(length - 1)?,
+    };
+    Some(Timestamp::from_nanos(nanos))
 }
 
 /// Reads seconds since 1970, rounding down. Milliseconds, which would be far in the future, are
@@ -289,8 +290,32 @@ pub(super) mod tests {
         ] {
             let request = format!("end_time={text}");
             let mut query = query("GET /v1/markets/0xa/candles", Some(&request));
-            assert_eq!(query.seconds("end_time", DayEnd::Last), expected, "{text}");
+            assert_eq!(query.seconds("end_time", Bound::To), expected, "{text}");
             assert_eq!(query.finish(()).is_ok(), expected.is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_period_includes_all_that_its_ends_stand_for() {
+        let read = |text: &str, bound| {
+            let text = format!("to={text}");
+            let mut query = query("GET /v1/account/settlements", Some(&text));
+            let time = query.time("to", bound);
+            query.finish(time).ok().flatten().map(Timestamp::nanos)
+        };
+        let day = 86_400_000_000_000;
+        for (text, from, to) in [
+            ("1970-01-02", day, 2 * day - 1),
+            ("1970-01-02T00:00:00Z", day, day + 999),
+            ("1970-01-02T00:00:00.07Z", day + 70_000_000, day + 70_000_999),
+            ("1970-01-02T00:00:00.000001Z", day + 1_000, day + 1_999),
+            ("1970-01-02T00:00:00.000001234Z", day + 1_234, day + 1_999),
+            ("1970-01-01T23:00:00-01:00", day, day + 999),
+            ("1969-12-31T23:59:59.9999995Z", -500, -1),
+            ("1969-12-31", -day, -1),
+        ] {
+            let expected = [Some(from), Some(to)];
+            assert_eq!([Bound::From, Bound::To].map(|bound| read(text, bound)), expected, "{text}");
         }
     }
 

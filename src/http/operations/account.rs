@@ -16,7 +16,7 @@ use crate::engine::view::{SettlementFilter, SettlementPage, SettlementRow};
 use crate::http::call::{Answer, Call};
 use crate::http::invalid::Invalid;
 use crate::http::json::value::{Decimal, Time};
-use crate::http::query::{DayEnd, Query};
+use crate::http::query::{Bound, Query};
 use crate::http::reply::Reply;
 use crate::money::Price;
 use crate::service::{Balance, MarkedPosition, Wallet};
@@ -76,8 +76,8 @@ fn read_settlements(mut query: Query<'_>) -> Result<SettlementsQuery, Invalid> {
         limit: query.number("limit", 1, SETTLEMENTS_MAX).unwrap_or(100),
         filter: SettlementFilter {
             market_id: query.text("market_id", 1, MARKET_ID_CHARACTERS_MAX).map(Into::into),
-            from: query.time("from", DayEnd::First),
-            to: query.time("to", DayEnd::Last),
+            from: query.time("from", Bound::From),
+            to: query.time("to", Bound::To),
         },
         wallet: query.wallet(),
     };

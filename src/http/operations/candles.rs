@@ -8,7 +8,7 @@ use super::order_fields::OUTCOME_CHARACTERS_MAX;
 use crate::http::call::{Answer, Call};
 use crate::http::error::ApiError;
 use crate::http::json::value::Decimal;
-use crate::http::query::{DayEnd, Query};
+use crate::http::query::{Bound, Query};
 use crate::http::reply::Reply;
 use crate::market::history::candle::{Candle, Span, Width};
 
@@ -33,8 +33,8 @@ struct CandlesQuery<'a> {
 fn read_candles(mut query: Query<'_>) -> Result<CandlesQuery<'_>, ApiError> {
     let label = query.text("outcome", 1, OUTCOME_CHARACTERS_MAX);
     let interval = query.get("interval").unwrap_or("1h".into());
-    let from = query.seconds("start_time", DayEnd::First).unwrap_or(i64::MIN);
-    let to = query.seconds("end_time", DayEnd::Last).unwrap_or(i64::MAX);
+    let from = query.seconds("start_time", Bound::From).unwrap_or(i64::MIN);
+    let to = query.seconds("end_time", Bound::To).unwrap_or(i64::MAX);
     query.finish(())?;
     let width = width(&interval).ok_or_else(|| ApiError::invalid_interval(&INTERVALS))?;
     Ok(CandlesQuery { label, width, span: Span { from, to, present: None } })

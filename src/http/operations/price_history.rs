@@ -9,7 +9,7 @@ use crate::http::call::{Answer, Call};
 use crate::http::error::ApiError;
 use crate::http::json::value::Decimal;
 use crate::http::json::write::{JsonObject, write_list};
-use crate::http::query::{DayEnd, Query};
+use crate::http::query::{Bound, Query};
 use crate::http::reply::Reply;
 use crate::market::history::candle::{Candle, PricePoint, Width};
 use crate::service::Period;
@@ -57,8 +57,8 @@ enum Format {
 /// Reads which prices are wanted. Without times it is the last `interval`, by default an hour.
 fn read_history(mut query: Query<'_>) -> Result<HistoryQuery<'_>, ApiError> {
     let token_id = query.get("market").or_else(|| query.get("token_id"));
-    let from = query.seconds("startTs", DayEnd::First);
-    let to = query.seconds("endTs", DayEnd::Last);
+    let from = query.seconds("startTs", Bound::From);
+    let to = query.seconds("endTs", Bound::To);
     let fidelity = query.number("fidelity", 1, FIDELITY_MAX).unwrap_or(1);
     let formats = [("pm", Format::Points), ("ohlcv", Format::Candles)];
     let format = query.choice("format", &formats).unwrap_or(Format::Points);
