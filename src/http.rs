@@ -17,6 +17,7 @@ pub mod reply;
 pub mod route;
 
 mod call;
+mod csv;
 mod cursor;
 mod fields;
 mod query;

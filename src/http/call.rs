@@ -1,6 +1,7 @@
 //! A request that has passed the common checks, as its operation receives it.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::http::request::Parts;
@@ -23,7 +24,7 @@ pub(super) type Answer = Result<Reply, ApiError>;
 /// A request whose caller is identified and admitted.
 pub(super) struct Call<'a> {
     pub(super) metrics: &'a Metrics,
-    pub(super) exchange: &'a Exchange,
+    pub(super) exchange: &'a Arc<Exchange>,
     pub(super) operation: &'static Operation,
     pub(super) context: RequestContext<'a>,
     pub(super) caller: Caller,

@@ -248,6 +248,15 @@ impl ApiError {
         }
     }
 
+    /// As many exports of the account are being sent as may be.
+    pub fn export_limit_exceeded(count_max: u32) -> Self {
+        let message = format!("An account may have {count_max} exports at a time; wait for one.");
+        Self {
+            retry_after_seconds: Some(1),
+            ..Self::new(StatusCode::TOO_MANY_REQUESTS, "EXPORT_LIMIT_EXCEEDED", message)
+        }
+    }
+
     /// The server is overloaded; nothing has changed.
     pub fn server_busy() -> Self {
         Self::unavailable("SERVER_BUSY", "The server is busy; nothing was done. Retry.")

@@ -18,7 +18,7 @@ use crate::snapshot::SnapshotMetrics;
 use crate::telemetry::{Gauges, Metrics, Throttle};
 use crate::venue::VenueStatus;
 use crate::venue::follow::status::LiveStatus;
-use crate::ws::counts::{SocketCounts, StreamCounts};
+use crate::ws::counts::{ExportCounts, SocketCounts, StreamCounts};
 use crate::ws::executions::ExecutionCounts;
 use crate::ws::fanout::Fanout;
 
@@ -43,6 +43,8 @@ pub struct Exchange {
     pub executions: ExecutionCounts,
     /// Open sockets of each account.
     pub sockets: Arc<SocketCounts>,
+    /// Exports of each account that are being sent.
+    pub exports: Arc<ExportCounts>,
     /// Open price streams of each address.
     pub streams: Arc<StreamCounts>,
     /// How many price streams an address may have open.
@@ -63,6 +65,7 @@ impl Exchange {
             fanout,
             executions: ExecutionCounts::default(),
             sockets: Arc::default(),
+            exports: Arc::default(),
             streams: Arc::default(),
             streams_per_address_max: STREAMS_PER_ADDRESS_MAX,
             venue,

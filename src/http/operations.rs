@@ -12,6 +12,7 @@ pub mod comments;
 pub mod data;
 pub(super) mod event_stream;
 pub mod events;
+pub mod exports;
 pub mod health;
 pub mod heartbeats;
 pub mod keys;
@@ -37,7 +38,7 @@ use socket::Stream;
 
 /// The table, searched from the top. A path without a parameter stands before those that would take
 /// its last segment for one, and the trade, the most frequent operation, stands first.
-pub static OPERATIONS: [Operation; 56] = [
+pub static OPERATIONS: [Operation; 58] = [
     Operation::post("/trade", KeyOrToken(Some(Trade)), Run::Trade)
         .makes_account()
         .errors(&[
@@ -348,6 +349,22 @@ pub static OPERATIONS: [Operation; 56] = [
     .query(&["market_id", "from", "to", "limit", "cursor", "wallet_id"])
     .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
     .summary("list the payouts of resolved markets"),
+    Operation::get(
+        "/v1/export/trades.csv",
+        KeyOrToken(Some(Read)),
+        Later(|call| Box::pin(exports::trades(call))),
+    )
+    .query(&exports::QUERY)
+    .errors(&exports::ERRORS)
+    .summary("export the fills as CSV, newest first"),
+    Operation::get(
+        "/v1/export/settlements.csv",
+        KeyOrToken(Some(Read)),
+        Later(|call| Box::pin(exports::settlements(call))),
+    )
+    .query(&exports::QUERY)
+    .errors(&exports::ERRORS)
+    .summary("export the payouts of resolved markets as CSV, the newest position first"),
     Operation::post("/v1/keys/bootstrap", Token, Later(|call| Box::pin(keys::create(call, true))))
         .makes_account()
         .makes_key()

@@ -43,7 +43,7 @@ const REQUEST_ID_BYTES_MAX: usize = 64;
 pub struct Reply {
     /// The status of the response.
     pub status: StatusCode,
-    /// The JSON body, or nothing.
+    /// The body, JSON unless the headers say otherwise.
     pub body: Vec<u8>,
     /// Headers particular to this response; usually none.
     pub headers: HeaderMap,

@@ -245,10 +245,13 @@ impl Caller {
         }
     }
 
-    /// Refuses a key that was revoked or has expired since it was authenticated.
+    /// Refuses a credential that was revoked or has expired since it was authenticated.
     pub fn require_valid(&self, now: Timestamp) -> Result<(), Denied> {
         match self {
             Self::Key(key) => Ok(key.check(now)?),
+            Self::Token(TokenCaller { ends_at, .. }) if now >= *ends_at => {
+                Err(TokenError::Expired { expired_at: *ends_at }.into())
+            }
             Self::Anonymous | Self::Token(_) => Ok(()),
         }
     }

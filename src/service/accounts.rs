@@ -262,22 +262,30 @@ impl Service {
         limit: usize,
         context: RequestContext<'_>,
     ) -> Result<FillHistory, ServiceError> {
-        let account = caller.account()?;
         let mut list = FillHistory { fills: Vec::new(), next: Some(from) };
         while let Some(cursor) = list.next.filter(|_| list.fills.len() < limit) {
-            let filter = filter.clone();
             let wanted = limit - list.fills.len();
-            let page = self
-                .shards
-                .observe(account.shard(), context.waiters, move |state| {
-                    state.observe_fill_history(account, &filter, cursor, wanted)
-                })
-                .await?
-                .ok_or(Rejection::AccountNotFound)?;
+            let page = self.fill_page(caller, filter.clone(), cursor, wanted, context).await?;
             list.fills.extend(page.fills);
             list.next = page.next;
         }
         Ok(list)
+    }
+
+    /// The same in a single read: possibly fewer than `limit` although more match.
+    pub async fn fill_page(
+        &self,
+        caller: &Caller,
+        filter: FillFilter,
+        from: FillCursor,
+        limit: usize,
+        context: RequestContext<'_>,
+    ) -> Result<FillHistory, ServiceError> {
+        let account = caller.account()?;
+        let page = self.shards.observe(account.shard(), context.waiters, move |state| {
+            state.observe_fill_history(account, &filter, from, limit)
+        });
+        Ok(page.await?.ok_or(Rejection::AccountNotFound)?)
     }
 
     /// Settlements of the caller's account that match the filter, newest position first: at most
@@ -290,24 +298,33 @@ impl Service {
         limit: usize,
         context: RequestContext<'_>,
     ) -> Result<SettlementPage, ServiceError> {
-        let account = caller.account()?;
         let mut list = SettlementPage { rows: Vec::new(), next: before };
         loop {
             let (filter, next) = (filter.clone(), list.next);
             let wanted = limit - list.rows.len();
-            let page = self
-                .shards
-                .observe(account.shard(), context.waiters, move |state| {
-                    state.observe_settlements(account, &filter, next, wanted)
-                })
-                .await?
-                .ok_or(Rejection::AccountNotFound)?;
+            let page = self.settlement_page(caller, filter, next, wanted, context).await?;
             list.rows.extend(page.rows);
             list.next = page.next;
             if list.next.is_none() || list.rows.len() >= limit {
                 return Ok(list);
             }
         }
+    }
+
+    /// The same in a single read: possibly fewer than `limit` although more match.
+    pub async fn settlement_page(
+        &self,
+        caller: &Caller,
+        filter: SettlementFilter,
+        before: Option<u64>,
+        limit: usize,
+        context: RequestContext<'_>,
+    ) -> Result<SettlementPage, ServiceError> {
+        let account = caller.account()?;
+        let page = self.shards.observe(account.shard(), context.waiters, move |state| {
+            state.observe_settlements(account, &filter, before, limit)
+        });
+        Ok(page.await?.ok_or(Rejection::AccountNotFound)?)
     }
 
     fn mark(&self, row: PositionRow) -> MarkedPosition {

@@ -1,4 +1,4 @@
-//! How many sockets each account has open, and how many price streams each address.
+//! How many sockets and exports each account has open, and how many price streams each address.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -17,6 +17,12 @@ pub type SocketCounts = OpenCounts<AccountId>;
 
 /// An open socket of an account.
 pub type OpenSocket = Open<AccountId>;
+
+/// The exports of each account that are being sent.
+pub type ExportCounts = OpenCounts<AccountId>;
+
+/// An export that is being sent.
+pub type OpenExport = Open<AccountId>;
 
 /// The open price streams of each address.
 pub type StreamCounts = OpenCounts<Origin>;

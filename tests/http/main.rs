@@ -16,6 +16,7 @@ mod data;
 mod descriptors;
 mod executions;
 mod expect;
+mod exports;
 mod flood;
 mod full_disk;
 mod history;

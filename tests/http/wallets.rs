@@ -35,6 +35,12 @@ fn a_read_shows_the_own_wallet_and_no_other() {
             check_invalid(&read(wallet), &["query.wallet_id: int_parsing"]);
         }
     }
+    for path in ["/v1/export/trades.csv", "/v1/export/settlements.csv"] {
+        let read = |wallet: &str| account.get(format!("{path}?wallet_id={wallet}"));
+        assert_eq!(read(&own).text, account.get(path).text);
+        check_error(&read(&foreign), 404, "WALLET_NOT_FOUND");
+        check_invalid(&read("mine"), &["query.wallet_id: int_parsing"]);
+    }
     let both = account.get("/v1/account/history?limit=0&wallet_id=x");
     check_invalid(&both, &["query.limit: greater_than_equal", "query.wallet_id: int_parsing"]);
     let nobody = shared().token("a-wallet-of-nobody", None);

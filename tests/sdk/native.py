@@ -1,5 +1,7 @@
 """The tables of `polysim_sdk`: PolySimClient, its twin, and their simulation."""
 
+import csv
+import io
 import time
 from decimal import Decimal
 
@@ -75,6 +77,52 @@ def settlements(client, world):
          [row["position_id"] for row in mover.settlements()["data"]])
     gains = sum(Decimal(row["realized_pnl"]) for row in rows.values())
     same(Decimal(mover.balance()["balance"]), 1000 + gains)
+
+
+def exported(file):
+    """The rows of a CSV file."""
+    return list(csv.DictReader(io.StringIO(file, newline="")))
+
+
+def as_exported(rows, columns):
+    """Rows of a list as CSV has them: all text, and nothing instead of a null."""
+    return [{name: "" if row[name] is None else str(row[name]) for name in columns} for row in rows]
+
+
+TRADE_COLUMNS = ("order_id market_id side outcome price quantity notional fee status "
+                 "client_order_id filled_at created_at").split()
+
+
+def export_trades_csv(client, world):
+    """The history, field by field."""
+    fills = client.history(limit=200)
+    rows = exported(client.export_trades_csv())
+    same(list(rows[0]), TRADE_COLUMNS)
+    same(rows, as_exported(fills, TRADE_COLUMNS))
+    first, last = fills[2]["filled_at"], fills[1]["filled_at"]
+    market = fills[1]["market_id"]
+    wanted = [it for it in fills if first <= it["filled_at"] <= last and it["market_id"] == market]
+    rows = exported(client.export_trades_csv(
+        wallet_id="api", from_=first, to=last, market_id=market))
+    same(rows, as_exported(wanted, TRADE_COLUMNS))
+    same(exported(client.export_trades_csv(to="2000-01-01")), [])
+    error = raised(lambda: client.export_trades_csv(from_="yesterday"))
+    same((error.status_code, error.code), (422, "VALIDATION_FAILED"))
+
+
+def export_settlements_csv(client, world):
+    """The settlements, field by field; here there are none."""
+    same(exported(client.export_settlements_csv()), [])
+    mover = another(client, *world.moving)
+    settled = mover.settlements()["data"]
+    columns = list(settled[0])
+    rows = exported(mover.export_settlements_csv())
+    same(list(rows[0]), columns)
+    same(rows, as_exported(settled, columns))
+    at = settled[0]["settled_at"]
+    same(exported(mover.export_settlements_csv(from_=at, to=at)),
+         as_exported([it for it in settled if it["settled_at"] == at], columns))
+    same(exported(mover.export_settlements_csv(market_id="0xnone")), [])
 
 
 # Shares of each outcome of a market that ends during the walk.
@@ -452,8 +500,8 @@ NATIVE = {
     "settlements": works(settlements),
     "equity": missing(lambda it, world: it.equity(limit=1)),
     "entitlements": local(refuses_entitlements),
-    "export_trades_csv": missing(lambda it, world: it.export_trades_csv()),
-    "export_settlements_csv": missing(lambda it, world: it.export_settlements_csv()),
+    "export_trades_csv": works(export_trades_csv),
+    "export_settlements_csv": works(export_settlements_csv),
     "list_wallets": works(list_wallets),
     "get_wallet": works(get_wallet),
     "reset_wallet": works(reset_wallet),

@@ -1,4 +1,4 @@
-//! A small client of server-sent events that shows how a stream ends.
+//! A small client of streams, such as server-sent events, that shows how a stream ends.
 
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::net::{SocketAddr, TcpStream};
@@ -68,6 +68,17 @@ impl EventStream {
         loop {
             if let Err(end) = self.text() {
                 return end;
+            }
+        }
+    }
+
+    /// All that is left, and how it ended.
+    pub fn rest(mut self) -> (String, End) {
+        loop {
+            match self.chunk() {
+                Ok(chunk) if chunk.is_empty() => return (self.received, End::Clean),
+                Ok(chunk) => self.received.push_str(&chunk),
+                Err(_) => return (self.received, End::CutOff),
             }
         }
     }

@@ -70,6 +70,7 @@ fn errors_of_the_edge() {
         ApiError::upgrade_required(),
         ApiError::http_version_too_old(),
         ApiError::stream_limit_exceeded(100),
+        ApiError::export_limit_exceeded(2),
         ApiError::server_busy(),
         ApiError::journal_full(),
         ApiError::not_ready(),

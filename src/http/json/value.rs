@@ -3,7 +3,7 @@
 use serde::{Serialize, Serializer};
 
 use crate::ids::Timestamp;
-use crate::money::{MICROS_TEXT_BYTES_MAX, Price, Shares, Usd, put_micros};
+use crate::money::{MICROS_TEXT_BYTES_MAX, Price, Shares, Usd, put_micros, write_micros};
 
 /// Millionths as decimal text in a string: prices, shares and money under `/v1`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +16,11 @@ pub(in crate::http) struct Time(pub(in crate::http) Timestamp);
 impl Decimal {
     /// Zero.
     pub(in crate::http) const ZERO: Self = Self(0);
+
+    /// Appends the text, without quotes.
+    pub(in crate::http) fn write(self, out: &mut Vec<u8>) {
+        write_micros(out, self.0);
+    }
 }
 
 impl From<Price> for Decimal {

@@ -4,6 +4,7 @@ mod history;
 mod portfolio;
 mod reset;
 
+pub(super) use history::FillFields;
 pub(in crate::http) use history::history;
 pub(in crate::http) use portfolio::portfolio;
 pub(in crate::http) use reset::{reset, reset_wallet};
@@ -14,6 +15,7 @@ use super::order_fields::MARKET_ID_CHARACTERS_MAX;
 use crate::engine::payout::Settlement;
 use crate::engine::view::{SettlementFilter, SettlementPage, SettlementRow};
 use crate::http::call::{Answer, Call};
+use crate::http::csv::Line;
 use crate::http::invalid::Invalid;
 use crate::http::json::value::{Decimal, Time};
 use crate::http::query::{Bound, Query};
@@ -124,7 +126,7 @@ struct SettlementsAnswer<'a> {
 }
 
 #[derive(Serialize)]
-struct SettledRow<'a> {
+pub(super) struct SettledRow<'a> {
     position_id: u64,
     market_id: &'a str,
     outcome: &'a str,
@@ -183,7 +185,11 @@ impl<'a> SettlementsAnswer<'a> {
 }
 
 impl<'a> SettledRow<'a> {
-    fn of(row: &'a SettlementRow) -> Self {
+    /// The columns of the CSV file.
+    pub(super) const COLUMNS: &'static str = "position_id,market_id,outcome,quantity,\
+         avg_entry_price,cost_basis,payout,payout_per_share,realized_pnl,result,settled_at";
+
+    pub(super) fn of(row: &'a SettlementRow) -> Self {
         let Settlement { shares, cost, payout, payout_per_share, at } = row.settlement;
         Self {
             position_id: row.number,
@@ -198,6 +204,21 @@ impl<'a> SettledRow<'a> {
             result: result(payout_per_share),
             settled_at: Time(at),
         }
+    }
+
+    /// Writes the fields of [`Self::COLUMNS`].
+    pub(super) fn write_csv(&self, line: &mut Line<'_>) {
+        line.integer(self.position_id);
+        line.text(self.market_id);
+        line.text(self.outcome);
+        line.decimal(self.quantity);
+        line.decimal(self.avg_entry_price);
+        line.decimal(self.cost_basis);
+        line.decimal(self.payout);
+        line.decimal(self.payout_per_share);
+        line.decimal(self.realized_pnl);
+        line.text(self.result);
+        line.time(Some(self.settled_at));
     }
 }
 
@@ -218,10 +239,32 @@ mod tests {
     use crate::engine::ledger::Ledger;
     use crate::engine::position::Position;
     use crate::engine::view;
+    use crate::http::csv;
     use crate::http::invalid::tests::errors_of;
     use crate::http::query::tests::query;
     use crate::ids::{AccountId, MarketIndex, OutcomeIndex, Timestamp};
     use crate::money::{Shares, Usd};
+
+    /// Checks that a line of a CSV file has these fields of the JSON object, in this order.
+    #[track_caller]
+    pub(super) fn check_csv(
+        columns: &str,
+        row: &impl Serialize,
+        write: impl FnOnce(&mut Line<'_>),
+    ) {
+        let mut out = Vec::new();
+        let mut line = Line::new(&mut out);
+        write(&mut line);
+        line.end();
+        let object = serde_json::to_value(row).unwrap();
+        let field = |name| match &object[name] {
+            serde_json::Value::Null if object.get(name).is_some() => String::new(),
+            serde_json::Value::String(text) => text.clone(),
+            number => number.as_u64().unwrap().to_string(),
+        };
+        let expected: Vec<_> = columns.split(',').map(field).collect();
+        assert_eq!(csv::read(std::str::from_utf8(&out).unwrap()), [expected]);
+    }
 
     #[test]
     fn positions_are_filtered() {
@@ -322,7 +365,12 @@ mod tests {
         ];
         let shown =
             |page: &SettlementPage| serde_json::to_string(&SettlementsAnswer::of(page)).unwrap();
-        insta::assert_snapshot!(shown(&SettlementPage { rows, next: Some(4) }));
+        let page = SettlementPage { rows, next: Some(4) };
+        insta::assert_snapshot!(shown(&page));
+        for row in &page.rows {
+            let row = SettledRow::of(row);
+            check_csv(SettledRow::COLUMNS, &row, |line| row.write_csv(line));
+        }
         let empty = shown(&SettlementPage { rows: Vec::new(), next: None });
         assert_eq!(empty, "{\"data\":[],\"next_cursor\":\"\"}");
     }

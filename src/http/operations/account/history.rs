@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::engine::fills::{FillCursor, FillFilter, PastFill};
 use crate::http::call::{Answer, Call};
+use crate::http::csv::Line;
 use crate::http::invalid::Invalid;
 use crate::http::json::value::{Decimal, Time};
 use crate::http::operations::order_fields::MARKET_ID_CHARACTERS_MAX;
@@ -34,7 +35,7 @@ fn read_history(mut query: Query<'_>) -> Result<(FillFilter, Page, Wallet), Inva
 }
 
 #[derive(Serialize)]
-struct FillFields<'a> {
+pub(in crate::http::operations) struct FillFields<'a> {
     /// The trade id that orders and the execution socket show.
     fill_id: String,
     order_id: u64,
@@ -58,7 +59,11 @@ struct FillFields<'a> {
 }
 
 impl<'a> FillFields<'a> {
-    fn of(past: &'a PastFill) -> Self {
+    /// The columns of the CSV file.
+    pub(in crate::http::operations) const COLUMNS: &'static str = "order_id,market_id,side,\
+         outcome,price,quantity,notional,fee,status,client_order_id,filled_at,created_at";
+
+    pub(in crate::http::operations) fn of(past: &'a PastFill) -> Self {
         let PastFill { row, placed_at, .. } = past;
         Self {
             fill_id: format!("{}-{}", row.order, row.part),
@@ -78,13 +83,64 @@ impl<'a> FillFields<'a> {
             created_at: placed_at.map(Time),
         }
     }
+
+    /// Writes the fields of [`Self::COLUMNS`].
+    pub(in crate::http::operations) fn write_csv(&self, line: &mut Line<'_>) {
+        line.integer(self.order_id);
+        line.text(self.market_id);
+        line.text(self.side);
+        line.text(self.outcome);
+        line.decimal(self.price);
+        line.decimal(self.quantity);
+        line.decimal(self.notional);
+        line.decimal(self.fee);
+        line.text(self.status);
+        line.text(self.client_order_id.unwrap_or_default());
+        line.time(Some(self.filled_at));
+        line.time(self.created_at);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::fill::Fill;
+    use crate::engine::fills::FillRow;
     use crate::http::invalid::tests::errors_of;
+    use crate::http::operations::account::tests::check_csv;
     use crate::http::query::tests::query;
+    use crate::ids::{OrderId, Timestamp};
+    use crate::money::{FeeRate, Shares, Usd};
+
+    #[test]
+    fn a_line_of_a_csv_file_has_the_fields_of_a_history() {
+        let fill = Fill {
+            quantity: Shares::from_micros(3_000_000),
+            notional: Usd::from_micros(1_230_000),
+            fee: Usd::from_micros(37_500),
+            fee_rate: FeeRate::ZERO,
+            balance: Usd::ZERO,
+            position_shares: Shares::ZERO,
+            position_cost: Usd::ZERO,
+            at: Timestamp::from_millis(1_800_000_000_070),
+        };
+        let row = FillRow {
+            number: 7,
+            order: OrderId::from_raw(711).unwrap(),
+            part: 1,
+            market_id: "0xabc".into(),
+            outcome: "Yes, \"more\"\r\nor less".into(),
+            side: Side::Sell,
+            fill,
+            client_order_id: Some("=1+1".into()),
+        };
+        let forgotten = FillRow { client_order_id: None, ..row.clone() };
+        for (row, placed_at) in [(row, Some(fill.at)), (forgotten, None)] {
+            let past = PastFill { row, token_id: "1".into(), placed_at };
+            let fields = FillFields::of(&past);
+            check_csv(FillFields::COLUMNS, &fields, |line| fields.write_csv(line));
+        }
+    }
 
     #[test]
     fn a_history_is_filtered() {
