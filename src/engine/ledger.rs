@@ -1,7 +1,7 @@
 //! An account's money, by source and use, and how often it was reset.
 
 use super::state_hash::{StateHash, Term, TermKind};
-use crate::ids::AccountId;
+use crate::ids::{AccountId, Timestamp};
 use crate::market::book::Side;
 use crate::money::Usd;
 
@@ -31,6 +31,8 @@ pub struct Resets {
     pub count: u32,
     /// The cash that the newest one left, from which profit counts.
     pub balance: Usd,
+    /// When the newest one happened.
+    pub at: Timestamp,
 }
 
 impl Resets {
@@ -38,7 +40,7 @@ impl Resets {
     pub(super) fn term(&self, account: AccountId) -> StateHash {
         Term::new(TermKind::Resets)
             .pair(account.get(), self.count.into())
-            .signed(self.balance.micros())
+            .signed_pair(self.balance.micros(), self.at.nanos())
             .finish()
     }
 }

@@ -12,7 +12,8 @@
 //!   accounts    body of an AccountOpened; purchases, sales, fees, payouts i64;
 //!               orders ever u64; oldest kept order u64, 0 for none; fills less orders i64;
 //!               heartbeat interval u32, 0 for none;
-//!               count of resets u32; if there are some, the balance after the newest i64;
+//!               count of resets u32; if there are some, the balance after the newest and
+//!               its time i64;
 //!               count of positions u32; for each: market u32, outcome u8,
 //!               shares, cost, realised i64, and if there are resets, closed by one u8
 //!   keys        body of a KeyCreated; revoked at (flag u8, i64); kept maker u64, 0 for none
@@ -206,6 +207,7 @@ fn write_account(fields: &mut Fields<'_>, account: &AccountRow<'_>) {
     fields.u32(account.resets.map_or(0, |resets| resets.count));
     if let Some(resets) = account.resets {
         fields.i64(resets.balance.micros());
+        fields.i64(resets.at.nanos());
     }
     fields.length(account.positions.len());
     for position in account.positions {
@@ -245,7 +247,8 @@ fn read_account(
     let reset_count = if version > 3 { reader.u32("count of resets")? } else { 0 };
     let resets = if reset_count > 0 {
         let balance = Usd::from_micros(reader.i64("balance after the reset")?);
-        Some(Resets { count: reset_count, balance })
+        let at = Timestamp::from_nanos(reader.i64("time of the reset")?);
+        Some(Resets { count: reset_count, balance, at })
     } else {
         None
     };

@@ -6,7 +6,7 @@ use paperbourse::engine::ledger::Resets;
 use paperbourse::engine::position::Position;
 use paperbourse::engine::reset::{ORDERS_PER_RECORD_MAX, ResetAccount};
 use paperbourse::engine::{Command as _, Verdict};
-use paperbourse::ids::{AccountId, OrderId};
+use paperbourse::ids::{AccountId, OrderId, Timestamp};
 use paperbourse::money::{Shares, Usd};
 
 use crate::contradictions::{History, check_changed};
@@ -112,7 +112,8 @@ fn a_reset_forgets_no_fill() {
     let closed = account.positions().iter().map(|it| (it.is_open(), it.closed_by_reset));
     assert_eq!(closed.collect::<Vec<_>>(), [(false, true), (true, false)]);
     let balance = Usd::from_micros(100_000_000);
-    assert_eq!(account.resets(), Some(Resets { count: 1, balance }));
+    let at = world.now;
+    assert_eq!(account.resets(), Some(Resets { count: 1, balance, at }));
     let ledger = account.ledger();
     let sums = ledger.granted + ledger.sales + ledger.payouts - ledger.purchases - ledger.fees;
     assert_eq!(sums, ledger.cash());
@@ -205,12 +206,16 @@ fn rows_of_impossible_resets_are_errors() {
     let flaw = "has a position closed by a reset that was not";
     check_changed_rows(&world(), |rows| rows.accounts[0].resets = None, flaw);
     let balance = Usd::ZERO;
-    let never = Some(Resets { count: 0, balance });
+    let at = Timestamp::from_seconds(1_800_000_000);
+    let never = Some(Resets { count: 0, balance, at });
     check_changed_rows(&world(), |rows| rows.accounts[0].resets = never, "has resets out of range");
-    let debt = Some(Resets { count: 1, balance: Usd::from_micros(-1) });
+    let debt = Some(Resets { count: 1, balance: Usd::from_micros(-1), at });
     check_changed_rows(&world(), |rows| rows.accounts[0].resets = debt, "has resets out of range");
-    let again = Some(Resets { count: 2, balance: Usd::from_micros(100_000_000) });
+    let balance = Usd::from_micros(100_000_000);
+    let again = Some(Resets { count: 2, balance, at });
     check_changed_rows(&world(), |rows| rows.accounts[0].resets = again, "the head says");
+    let later = Some(Resets { count: 1, balance, at: at.after_ms(1) });
+    check_changed_rows(&world(), |rows| rows.accounts[0].resets = later, "the head says");
     check_changed_positions(|position| position.shares = Shares::from_micros(1), flaw);
     check_changed_positions(|position| position.closed_by_reset = false, "the head says");
 }

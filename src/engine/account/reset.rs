@@ -63,7 +63,7 @@ impl Account {
         }
         let count = resets.map_or(0, |resets| resets.count).checked_add(1);
         let count = count.ok_or("is reset too often")?;
-        let resets = Resets { count, balance: reset.balance };
+        let resets = Resets { count, balance: reset.balance, at: reset.at };
         change += resets.term(id);
         self.set_resets(resets);
         Ok(change)
