@@ -14,6 +14,7 @@ pub mod cancel;
 pub mod command;
 pub mod comment;
 pub mod contradiction;
+pub mod equity;
 pub mod event;
 pub mod fee;
 pub mod fill;

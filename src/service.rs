@@ -8,6 +8,7 @@ mod accounts;
 #[cfg(test)]
 mod clocks;
 mod comments;
+mod equity;
 mod events;
 mod executions;
 mod keys;
@@ -19,6 +20,7 @@ mod updown;
 
 pub use access::{Admission, Caller, Denied, Makes, SocketCaller, TokenCaller, Wallet};
 pub use accounts::{AccountReset, Balance, MarkedPosition, Portfolio, PositionStatus};
+pub use equity::{EQUITY_HOURS_MAX, EquityHistory};
 pub use events::{EventFilter, EventMarkets, EventPage};
 pub use keys::{KeyListing, NewKey, NewKeyRequest};
 pub use markets::{

@@ -69,6 +69,10 @@ pub struct AccountPage {
     pub ledger: Ledger,
     /// The balance from which profit counts.
     pub baseline: Usd,
+    /// When the account was opened.
+    pub opened_at: Timestamp,
+    /// When the account was last reset, if ever.
+    pub reset_at: Option<Timestamp>,
     /// How many fills the account ever had.
     pub fill_count: u64,
     /// At most [`ROWS_PER_READ_MAX`] positions.
@@ -217,6 +221,8 @@ impl State {
             account: account.id,
             ledger: account.ledger(),
             baseline: account.baseline(),
+            opened_at: account.opened_at,
+            reset_at: account.resets().map(|resets| resets.at),
             fill_count: account.fill_count_ever(),
             positions: positions.collect(),
             has_more: account.positions().len() > offset.saturating_add(ROWS_PER_READ_MAX),

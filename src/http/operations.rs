@@ -38,7 +38,7 @@ use socket::Stream;
 
 /// The table, searched from the top. A path without a parameter stands before those that would take
 /// its last segment for one, and the trade, the most frequent operation, stands first.
-pub static OPERATIONS: [Operation; 58] = [
+pub static OPERATIONS: [Operation; 59] = [
     Operation::post("/trade", KeyOrToken(Some(Trade)), Run::Trade)
         .makes_account()
         .errors(&[
@@ -349,6 +349,14 @@ pub static OPERATIONS: [Operation; 58] = [
     .query(&["market_id", "from", "to", "limit", "cursor", "wallet_id"])
     .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
     .summary("list the payouts of resolved markets"),
+    Operation::get(
+        "/v1/account/equity",
+        KeyOrToken(Some(Read)),
+        Later(|call| Box::pin(account::equity(call))),
+    )
+    .query(&["days", "limit", "wallet_id"])
+    .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
+    .summary("list what the account was worth at each full hour and now, oldest first"),
     Operation::get(
         "/v1/export/trades.csv",
         KeyOrToken(Some(Read)),

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Real time, in millionths: the speed of a venue that is followed live.
-const REAL_TIME_MICROS: u64 = 1_000_000;
+pub(super) const REAL_TIME_MICROS: u64 = 1_000_000;
 
 /// Converts delays from the venue's time to the wall clock's. All markets share one.
 #[derive(Debug)]
@@ -30,6 +30,11 @@ impl DelayScale {
     /// See [`super::Markets::set_delay_speed`].
     pub(super) fn set_speed(&self, speed_micros: u64) {
         self.speed_micros.store(speed_micros, Ordering::Relaxed);
+    }
+
+    /// How fast the venue's time passes, in millionths of real time; 0 if it stands still.
+    pub(super) fn speed_micros(&self) -> u64 {
+        self.speed_micros.load(Ordering::Relaxed)
     }
 
     /// How many milliseconds of wall time pass during this many of the venue's time, rounded to

@@ -10,12 +10,16 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::Mutex;
 
+use super::delay::REAL_TIME_MICROS;
 use super::history::candle::{Candle, PricePoint, Span, Width};
 use super::history::volume::Volumes;
-use super::history::{BARS_MAX, History, PriceRecord};
+use super::history::{BARS_MAX, History, PriceRecord, Unit};
 use super::{Market, Markets};
 use crate::ids::{OutcomeIndex, Timestamp};
 use crate::money::{Price, Shares};
+
+/// How long a venue that is followed live may be silent and still count as keeping our time: a day.
+const SILENCE_NS_MAX: i128 = 24 * 3_600 * 1_000_000_000;
 
 /// The histories of all markets together.
 #[derive(Default)]
@@ -189,11 +193,52 @@ impl Markets {
         points
     }
 
+    /// The price that an outcome showed when the hour of a moment of our time began, by the venue's
+    /// clock; `None` if it had none yet. An outcome that had no price of its own showed the other
+    /// one's, mirrored.
+    pub fn past_price(
+        &self,
+        market: &Market,
+        outcome: OutcomeIndex,
+        at: Timestamp,
+        now: Timestamp,
+    ) -> Option<Price> {
+        let speed_micros = self.delays.speed_micros();
+        let at = venue_time(at, now, self.newest_price_at(), speed_micros);
+        let price = |outcome| {
+            let history = market.history(outcome);
+            let history = history.as_ref()?;
+            if speed_micros == 0 {
+                // The venue's time stands still.
+                history.close().map(|close| Price::from_micros(close.into()))
+            } else {
+                history.held_at(at.seconds().div_euclid(Unit::Hour.seconds()))
+            }
+        };
+        let mirror = || price(OutcomeIndex(1 - outcome.0)).map(Price::complement);
+        price(outcome).or_else(|| if market.histories.len() == 2 { mirror() } else { None })
+    }
+
     /// The same span; the newest price of a market that is not closed holds until now.
     fn observed(&self, market: &Market, span: Span) -> Span {
         let is_closed = market.info().status.is_closed();
         Span { present: (!is_closed).then(|| self.newest_price_at().seconds()), ..span }
     }
+}
+
+/// The venue's time at a past moment of ours. A tape is at its newest price now, and was before
+/// that as fast as it is played. A venue in real time whose newest price is not older than the
+/// longest silence keeps our time.
+fn venue_time(at: Timestamp, now: Timestamp, newest: Timestamp, speed_micros: u64) -> Timestamp {
+    let nanos = |time: Timestamp| i128::from(time.nanos());
+    let is_ours = (nanos(now) - nanos(newest)).abs() <= SILENCE_NS_MAX;
+    if speed_micros == REAL_TIME_MICROS && is_ours {
+        return at;
+    }
+    let passed =
+        (nanos(now) - nanos(at)).max(0) * i128::from(speed_micros) / i128::from(REAL_TIME_MICROS);
+    let venue = nanos(newest) - passed;
+    Timestamp::from_nanos(i64::try_from(venue).unwrap_or(i64::MIN))
 }
 
 impl Market {

@@ -150,6 +150,12 @@ impl History {
         (0..self.hours.len()).map(|index| self.hours.get(index).expect("the index is in range"))
     }
 
+    /// The price that held when an hour began, counted since 1970; `None` if there was none yet.
+    pub fn held_at(&self, hour: i64) -> Option<Price> {
+        let before = self.hours.first_from(hour).checked_sub(1)?;
+        self.hours.get(before).map(|bar| Price::from_micros(bar.close.into()))
+    }
+
     /// The newest price, in millionths.
     pub fn close(&self) -> Option<u32> {
         self.hours.newest.map(|bar| bar.close)

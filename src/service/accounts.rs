@@ -327,7 +327,7 @@ impl Service {
         Ok(page.await?.ok_or(Rejection::AccountNotFound)?)
     }
 
-    fn mark(&self, row: PositionRow) -> MarkedPosition {
+    pub(super) fn mark(&self, row: PositionRow) -> MarkedPosition {
         let Some(market) = self.markets.by_condition(&row.market_id) else {
             return MarkedPosition { row, price: None, question: None };
         };

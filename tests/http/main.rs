@@ -14,6 +14,7 @@ mod connections;
 mod credentials;
 mod data;
 mod descriptors;
+mod equity;
 mod executions;
 mod expect;
 mod exports;

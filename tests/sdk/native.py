@@ -5,7 +5,7 @@ import io
 import time
 from decimal import Decimal
 
-from rows import Blocking, local, missing, not_offered, raised, same, works
+from rows import Blocking, local, not_offered, raised, same, works
 from world import Ledger, text
 
 
@@ -123,6 +123,19 @@ def export_settlements_csv(client, world):
     same(exported(mover.export_settlements_csv(from_=at, to=at)),
          as_exported([it for it in settled if it["settled_at"] == at], columns))
     same(exported(mover.export_settlements_csv(market_id="0xnone")), [])
+
+
+def equity(client, world):
+    """Hours since the account was opened; the newest row is the balance."""
+    rows = client.equity()
+    assert 1 <= len(rows) <= 168, rows
+    same([row["timestamp"] for row in rows], sorted(row["timestamp"] for row in rows))
+    (row,) = client.equity(limit=1)
+    balance = client.balance()
+    same((row["total_value"], row["pnl"]), (balance["total_value"], balance["unrealized_pnl"]))
+    same(Decimal(row["cash_balance"]), world.ledger.cash)
+    value = Decimal(row["cash_balance"]) + Decimal(row["position_value"])
+    same(Decimal(row["total_value"]), value)
 
 
 # Shares of each outcome of a market that ends during the walk.
@@ -498,7 +511,7 @@ NATIVE = {
     "portfolio": works(portfolio),
     "history": works(history),
     "settlements": works(settlements),
-    "equity": missing(lambda it, world: it.equity(limit=1)),
+    "equity": works(equity),
     "entitlements": local(refuses_entitlements),
     "export_trades_csv": works(export_trades_csv),
     "export_settlements_csv": works(export_settlements_csv),

@@ -1,9 +1,11 @@
-//! An account's balance, positions, fills and settlements.
+//! An account's balance, positions, fills and settlements, and what it was worth.
 
+mod equity;
 mod history;
 mod portfolio;
 mod reset;
 
+pub(in crate::http) use equity::equity;
 pub(super) use history::FillFields;
 pub(in crate::http) use history::history;
 pub(in crate::http) use portfolio::portfolio;
