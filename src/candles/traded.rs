@@ -4,6 +4,8 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use crate::engine::State;
 use crate::engine::event::Event;
 use crate::engine::view::Observed;
@@ -81,7 +83,8 @@ impl Counter {
     }
 
     async fn count(&mut self, facts: &Facts) {
-        let mut all = Vec::new();
+        // On the stack, since this runs beside every trade.
+        let mut all: SmallVec<[Traded; 2]> = SmallVec::new();
         let mut resting = Vec::new();
         for event in facts.events.iter() {
             let (placement, fill) = match event {
