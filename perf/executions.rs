@@ -20,7 +20,7 @@ use crate::client::{Connection, encode_request};
 use crate::machine::{self, CpuClock, cpu_seconds};
 use crate::report::{Goal, Part};
 use crate::setup::Setup;
-use crate::sockets::now_ns;
+use crate::socket::now_ns;
 use crate::spread::{Spread, median};
 use crate::venue::metrics::{Delays, FLUSHED};
 use crate::venue::stand_in::Asks;

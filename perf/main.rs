@@ -10,6 +10,7 @@ mod canned;
 mod client;
 mod closed;
 mod engine;
+mod event_stream;
 mod executions;
 mod growth;
 mod load;
@@ -18,6 +19,7 @@ mod open;
 mod peers;
 mod plot;
 mod prepared;
+mod price_readers;
 mod process;
 mod report;
 mod run;
@@ -25,8 +27,9 @@ mod schedule;
 mod server;
 mod setup;
 mod snapshots;
-mod sockets;
+mod socket;
 mod spread;
+mod streams;
 mod subscribers;
 mod trade;
 mod venue;
@@ -68,6 +71,8 @@ enum Command {
     Attack(One<attack::AttackArgs>),
     /// Measure subscribers of the price socket and their cost to concurrent trades
     Subscribers(One<subscribers::SubscriberArgs>),
+    /// Measure price sockets and price streams, alone and together, and their memory
+    Streams(One<streams::StreamArgs>),
     /// Measure the live venue under load: many tokens, many messages a second
     Venue(One<venue::VenueArgs>),
     /// Measure the delay from a change of the venue's book to the frame of the fill that it causes
@@ -102,6 +107,9 @@ fn main() -> anyhow::Result<()> {
         }
         Command::Subscribers(One { setup, own }) => {
             measure(&setup, |setup| Ok(subscribers::run(setup, &own, ACCOUNTS)?.part()))
+        }
+        Command::Streams(One { setup, own }) => {
+            measure(&setup, |setup| Ok(streams::run(setup, &own)?.part()))
         }
         Command::Venue(One { setup, own }) => {
             measure(&setup, |setup| Ok(venue::run(setup, &own)?.part()))

@@ -51,6 +51,7 @@ impl Server {
         folder: &Path,
         worker_count: u32,
         flags: &[&str],
+        environment: &[(&str, &str)],
     ) -> anyhow::Result<Self> {
         let binary = match kind {
             Kind::Bare => &binaries.bare,
@@ -67,6 +68,7 @@ impl Server {
             }
             command.args(["--tier", "free=unlimited/unlimited/1000/5"]);
             command.args(["--key-rate", "unlimited", "--socket-rate", "unlimited"]);
+            command.args(["--streams-per-address", "100000"]);
             command.args(["--starting-balance", "1000000"]);
             command.arg("--issuer-data").arg(folder);
             match kind {
@@ -75,7 +77,7 @@ impl Server {
             };
         }
         command.args(["--listen", "127.0.0.1:0", "--workers", &worker_count.to_string()]);
-        command.args(flags);
+        command.args(flags).envs(environment.iter().copied());
         let mut process = Process::start(command.stdout(Stdio::piped()), Ending::Kill)?;
         let stdout = process.child().stdout.take().expect("the child's output is a pipe");
         let mut lines = BufReader::new(stdout).lines();

@@ -125,9 +125,21 @@ impl Setup {
         folder: &Path,
         flags: &[&str],
     ) -> anyhow::Result<Server> {
+        self.start_with(kind, folder, flags, &[])
+    }
+
+    /// The same, with these variables in the server's environment.
+    pub(crate) fn start_with(
+        &self,
+        kind: Kind,
+        folder: &Path,
+        flags: &[&str],
+        environment: &[(&str, &str)],
+    ) -> anyhow::Result<Server> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("failed to make {}", folder.display()))?;
-        Server::start(kind, &self.binaries, folder, self.arguments.workers, flags)
+        let worker_count = self.arguments.workers;
+        Server::start(kind, &self.binaries, folder, worker_count, flags, environment)
     }
 
     /// The usual shape: a closed loop of the usual duration.

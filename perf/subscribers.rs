@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use crate::client::{Connection, encode_request};
 use crate::machine::{CpuClock, cpu_seconds};
+use crate::price_readers::{Counts, PriceReaders, ReaderFigures, Reading, Stamp, Via};
 use crate::report::Part;
 use crate::server::Kind;
 use crate::setup::{Setup, Target};
-use crate::sockets::{Counts, Sockets, Stamp};
 use crate::spread::Spread;
 
 /// Connections that trade.
@@ -20,6 +20,8 @@ const CONNECTIONS: usize = 64;
 
 /// The most markets per socket.
 const MARKETS_PER_SOCKET: usize = 50;
+
+const READING: Reading = Reading { via: Via::Socket, stamp: Stamp::Emitted, keeps_last: false };
 
 /// The options of this measurement.
 #[derive(Args, Clone, Debug)]
@@ -37,25 +39,10 @@ pub(crate) struct SubscriberArgs {
 #[derive(Serialize)]
 struct Sample {
     round: u32,
-    sockets_alone: SocketFigures,
+    sockets_alone: ReaderFigures,
     trades_alone: TradeFigures,
-    sockets_beside_trades: SocketFigures,
+    sockets_beside_trades: ReaderFigures,
     trades_beside_sockets: TradeFigures,
-}
-
-/// Figures of the sockets. Times are in milliseconds, the resolution of the frames' timestamps,
-/// except for the server's CPU time per frame in microseconds.
-#[derive(Clone, Copy, Serialize)]
-struct SocketFigures {
-    frames_per_second: f64,
-    megabytes_per_second: f64,
-    /// The share of frames that combine several changes.
-    conflated: f64,
-    delay_p50_ms: u64,
-    delay_p99_ms: u64,
-    delay_max_ms: u64,
-    /// NaN during trades, since the CPU time cannot be attributed to either.
-    server_cpu_us: f64,
 }
 
 /// Figures of the trades.
@@ -89,7 +76,7 @@ pub(crate) fn run(
     let mut samples = Vec::new();
     for round in 1..=setup.arguments.rounds {
         let trades_alone = trade(setup, &target)?;
-        let mut sockets = Sockets::open(&target, &subscriptions, Stamp::Emitted)?;
+        let mut sockets = PriceReaders::open(&target, &subscriptions, READING)?;
         let seconds = Duration::from_secs_f64(setup.arguments.seconds);
         let clock = || cpu_seconds(CpuClock::Trees(&target.pids));
         let cpu_before = clock()?;
@@ -102,9 +89,9 @@ pub(crate) fn run(
         sockets.close()?;
         let sample = Sample {
             round,
-            sockets_alone: SocketFigures::of(&alone, server_cpu),
+            sockets_alone: alone.figures(server_cpu),
             trades_alone,
-            sockets_beside_trades: SocketFigures::of(&together, f64::NAN),
+            sockets_beside_trades: together.figures(f64::NAN),
             trades_beside_sockets: together.result,
         };
         eprintln!("round {round}: {}", sample.line());
@@ -123,7 +110,7 @@ struct Observed<T> {
 }
 
 fn observe<T>(
-    sockets: &mut Sockets,
+    sockets: &mut PriceReaders,
     work: impl FnOnce() -> anyhow::Result<T>,
 ) -> anyhow::Result<Observed<T>> {
     drop(sockets.take());
@@ -165,20 +152,9 @@ fn markets(target: &Target) -> anyhow::Result<Vec<String>> {
     Ok(ids)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
-impl SocketFigures {
-    fn of<T>(observed: &Observed<T>, server_cpu_seconds: f64) -> Self {
-        let Observed { counts, elapsed, .. } = observed;
-        let (frames, seconds) = (counts.frame_count as f64, elapsed.as_secs_f64());
-        Self {
-            frames_per_second: frames / seconds,
-            megabytes_per_second: counts.byte_count as f64 / 1e6 / seconds,
-            conflated: counts.conflated_count as f64 / frames,
-            delay_p50_ms: counts.delay_ms.value_at_quantile(0.5),
-            delay_p99_ms: counts.delay_ms.value_at_quantile(0.99),
-            delay_max_ms: counts.delay_ms.max(),
-            server_cpu_us: server_cpu_seconds * 1e6 / frames,
-        }
+impl<T> Observed<T> {
+    fn figures(&self, server_cpu_seconds: f64) -> ReaderFigures {
+        ReaderFigures::of(&self.counts, self.elapsed, server_cpu_seconds)
     }
 }
 
@@ -220,29 +196,16 @@ impl Figures {
              simulated venue at speed {venue_speed}; {CONNECTIONS} connections trade in a closed \
              loop. The delay is from when a frame was made to when the client had it, in whole \
              milliseconds, since that is the clock of the frames. Medians, with the lowest and the \
-             highest.\n\n| | frames/s | MB/s | conflated | delay p50 (ms) | p99 (ms) | max (ms) | \
-             server CPU a frame (µs) |\n|---|---|---|---|---|---|---|---|\n"
+             highest.\n\n| | {} |\n|---|---|---|---|---|---|---|---|\n",
+            ReaderFigures::COLUMNS
         );
-        let rows: [(&str, Of<SocketFigures>); 2] = [
+        let rows: [(&str, Of<ReaderFigures>); 2] = [
             ("sockets alone", |sample| &sample.sockets_alone),
             ("sockets beside trades", |sample| &sample.sockets_beside_trades),
         ];
         for (name, figures) in rows {
-            let cell = |digits, value: fn(&SocketFigures) -> f64| {
-                Spread::of(self.samples.iter().map(|sample| value(figures(sample)))).cell(digits)
-            };
-            #[expect(clippy::cast_precision_loss, reason = "delays of seconds at most")]
-            let _ = writeln!(
-                out,
-                "| {name} | {} | {} | {} | {} | {} | {} | {} |",
-                cell(0, |figures| figures.frames_per_second),
-                cell(1, |figures| figures.megabytes_per_second),
-                cell(3, |figures| figures.conflated),
-                cell(0, |figures| figures.delay_p50_ms as f64),
-                cell(0, |figures| figures.delay_p99_ms as f64),
-                cell(0, |figures| figures.delay_max_ms as f64),
-                cell(1, |figures| figures.server_cpu_us)
-            );
+            let rounds: Vec<_> = self.samples.iter().map(|sample| *figures(sample)).collect();
+            let _ = writeln!(out, "| {name} | {} |", ReaderFigures::cells(&rounds));
         }
         out.push_str(
             "\n| | trades/s | p50 (µs) | p99 (µs) | server CPU a trade (µs) |\n\

@@ -16,10 +16,10 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::machine::{CpuClock, cpu_seconds, resident_bytes};
+use crate::price_readers::{PriceReaders, Reading, Stamp, Via};
 use crate::report::{Goal, Part};
 use crate::server::{Kind, Server};
 use crate::setup::{Setup, Target};
-use crate::sockets::{Sockets, Stamp};
 use crate::spread::Spread;
 use metrics::{PUBLISHED, Page};
 use readers::Readers;
@@ -133,6 +133,16 @@ pub(crate) struct Followed {
 impl Followed {
     /// Starts both, with the server's data in a scratch folder of this name.
     pub(crate) fn start(setup: &Setup, name: &str, tokens: u32) -> anyhow::Result<Self> {
+        Self::start_with(setup, name, tokens, &[])
+    }
+
+    /// The same, with these variables in the server's environment.
+    pub(crate) fn start_with(
+        setup: &Setup,
+        name: &str,
+        tokens: u32,
+        environment: &[(&str, &str)],
+    ) -> anyhow::Result<Self> {
         let market_count = usize::try_from(tokens / 2)?;
         let venue = StandInProcess::start(market_count)?;
         let folder = setup.scratch.0.join(name);
@@ -149,7 +159,8 @@ impl Followed {
             ["--venue-ca", authority],
             ["--admin-listen", "127.0.0.1:0"],
         ];
-        let server = setup.start(Kind::Durable, &folder, flags.as_flattened())?;
+        let flags = flags.as_flattened();
+        let server = setup.start_with(Kind::Durable, &folder, flags, environment)?;
         let markets = (0..market_count).map(stand_in::condition_id).collect();
         let followed = Self { venue, server, markets };
         let deadline = Instant::now() + LIVE_PATIENCE;
@@ -190,7 +201,8 @@ fn measure(
         .cycle()
         .take(followed.markets.len().div_ceil(MARKETS_PER_SOCKET) * arguments.subscribers)
         .collect();
-    let mut sockets = Sockets::open(&target, &groups, Stamp::Updated)?;
+    let reading = Reading { via: Via::Socket, stamp: Stamp::Updated, keeps_last: false };
+    let mut sockets = PriceReaders::open(&target, &groups, reading)?;
     let warm_up = Duration::from_secs_f64(setup.arguments.warm_up_seconds);
     followed.venue.walk(round.into(), arguments.messages, warm_up)?;
     followed.venue.walked(warm_up + LIVE_PATIENCE)?.context("the warm-up did not end")?;

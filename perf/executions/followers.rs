@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail, ensure};
 use tokio::task::LocalSet;
 
-use crate::sockets::{OPEN_SECONDS_MAX, Socket};
+use crate::price_readers::OPEN_SECONDS_MAX;
+use crate::socket::Socket;
 
 const PATH: &str = "/v1/ws/executions";
 

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::process::{Ending, Process};
-use crate::sockets::now_ns;
+use crate::socket::now_ns;
 pub(crate) use crate::venue_side::standin::world::{condition_id, token_id};
 use crate::venue_side::standin::{Options, Pace, Side, StandIn, World};
 

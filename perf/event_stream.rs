@@ -1,0 +1,130 @@
+//! One reader of the price stream.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context as _, bail, ensure};
+use bytes::{Buf as _, BytesMut};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::socket::now_ns;
+
+/// Buffer space for one read.
+const READ_BYTES: usize = 32 * 1024;
+
+/// How an event with prices begins.
+const PRICE: &[u8] = b"event: market_price\ndata: ";
+const SNAPSHOT: &[u8] = b"event: snapshot\ndata: ";
+
+/// An open stream.
+pub(crate) struct EventStream {
+    stream: TcpStream,
+    received: BytesMut,
+}
+
+#[derive(Deserialize)]
+struct Snapshot<'a> {
+    #[serde(borrow)]
+    prices: Vec<&'a RawValue>,
+}
+
+impl EventStream {
+    /// Connects and asks for these markets.
+    pub(crate) async fn open(address: SocketAddr, markets: &[String]) -> anyhow::Result<Self> {
+        let mut stream = TcpStream::connect(address).await.context("failed to connect")?;
+        stream.set_nodelay(true)?;
+        let ids = markets.join(",");
+        let request = format!(
+            "GET /prices/stream?condition_ids={ids} HTTP/1.1\r\nHost: {address}\r\nAccept: \
+             text/event-stream\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).await?;
+        let mut received = BytesMut::with_capacity(READ_BYTES);
+        let head_byte_count = loop {
+            ensure!(stream.read_buf(&mut received).await? > 0, "the server hung up");
+            if let Some(at) = received.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+                break at + 4;
+            }
+        };
+        let head = received.split_to(head_byte_count);
+        let text = String::from_utf8_lossy(&head);
+        ensure!(text.starts_with("HTTP/1.1 200 "), "the server sent no stream: {text}");
+        Ok(Self { stream, received })
+    }
+
+    /// Passes on each frame with prices, the bytes of its event and the time until the stream ends.
+    pub(crate) async fn receive(
+        self,
+        mut take: impl FnMut(&[u8], u64, u64),
+    ) -> Result<std::convert::Infallible, anyhow::Error> {
+        let Self { mut stream, mut received } = self;
+        let mut text = BytesMut::new();
+        loop {
+            let now_ns = now_ns();
+            while let Some(chunk) = next_chunk(&mut received)? {
+                text.extend_from_slice(&chunk);
+            }
+            while let Some(end) = text.windows(2).position(|bytes| bytes == b"\n\n") {
+                if let Some(frame) = text[..end].strip_prefix(PRICE) {
+                    take(frame, end as u64 + 2, now_ns);
+                } else if let Some(snapshot) = text[..end].strip_prefix(SNAPSHOT) {
+                    let snapshot: Snapshot<'_> = serde_json::from_slice(snapshot)?;
+                    for frame in snapshot.prices {
+                        take(frame.get().as_bytes(), frame.get().len() as u64, now_ns);
+                    }
+                }
+                text.advance(end + 2);
+            }
+            received.reserve(READ_BYTES);
+            ensure!(stream.read_buf(&mut received).await? > 0, "the server cut the stream off");
+        }
+    }
+}
+
+/// Takes the first chunk; `None` while it is incomplete.
+fn next_chunk(received: &mut BytesMut) -> anyhow::Result<Option<BytesMut>> {
+    let Some(at) = received.windows(2).position(|bytes| bytes == b"\r\n") else {
+        return Ok(None);
+    };
+    let size = std::str::from_utf8(&received[..at])?;
+    let size = usize::from_str_radix(size, 16).with_context(|| format!("a chunk of {size:?}"))?;
+    if size == 0 {
+        bail!("the server ended the stream");
+    }
+    if received.len() < at + 2 + size + 2 {
+        return Ok(None);
+    }
+    received.advance(at + 2);
+    let chunk = received.split_to(size);
+    received.advance(2);
+    Ok(Some(chunk))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_split_by_their_sizes() {
+        let bytes = b"3\r\nabc\r\nA\r\n0123456789\r\n";
+        for end in 0..bytes.len() {
+            let mut received = BytesMut::from(&bytes[..end]);
+            let mut chunks = Vec::new();
+            while let Some(chunk) = next_chunk(&mut received).expect("the sizes are valid") {
+                chunks.push(chunk);
+            }
+            let expected = usize::from(end >= 8);
+            assert_eq!(chunks.len(), expected, "of {end} bytes");
+        }
+        let mut received = BytesMut::from(&bytes[..]);
+        let mut next = || next_chunk(&mut received).expect("the sizes are valid");
+        assert_eq!(next().as_deref(), Some(&b"abc"[..]));
+        assert_eq!(next().as_deref(), Some(&b"0123456789"[..]));
+        assert_eq!(next(), None);
+        for end in [&b"0\r\n\r\n"[..], b"x\r\n"] {
+            assert!(next_chunk(&mut BytesMut::from(end)).is_err());
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Many readers of prices on one thread, by socket or by stream, which count frames and measure
+//! delays.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use hdrhistogram::Histogram;
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::task::LocalSet;
+
+use crate::event_stream::EventStream;
+use crate::setup::Target;
+use crate::socket::Socket;
+use crate::spread::Spread;
+
+/// The price socket.
+const PATH: &str = "/v1/ws/prices";
+
+/// How long all readers together may take to subscribe.
+pub(crate) const OPEN_SECONDS_MAX: u64 = 30;
+
+/// The highest recorded delay.
+const DELAY_MS_MAX: u64 = 60_000;
+
+/// How a frame ends that combines several changes.
+const CONFLATED: &[u8] = b",\"conflated\":true}";
+
+/// Counts of received frames.
+#[derive(Clone)]
+pub(crate) struct Counts {
+    /// Frames with prices.
+    pub(crate) frame_count: u64,
+    /// Those that combine several changes.
+    pub(crate) conflated_count: u64,
+    /// Bytes of all frames, as received.
+    pub(crate) byte_count: u64,
+    /// Delays from the chosen timestamp to reading the frame here.
+    pub(crate) delay_ms: Histogram<u64>,
+    stamp: Stamp,
+}
+
+/// The timestamp of a frame from which its delay counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stamp {
+    /// When the server made the frame.
+    Emitted,
+    /// The venue's timestamp of the newest change in the frame.
+    Updated,
+}
+
+/// What readers read, and what becomes of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Reading {
+    pub(crate) via: Via,
+    pub(crate) stamp: Stamp,
+    /// Whether to keep the last frame of each market for [`PriceReaders::last_frames`].
+    pub(crate) keeps_last: bool,
+}
+
+/// Where prices come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Via {
+    /// The price socket.
+    Socket,
+    /// The price stream.
+    Stream,
+}
+
+/// A hash of the last frame of each market.
+pub(crate) type LastFrames = HashMap<Box<[u8]>, u64>;
+
+/// Figures of readers. Times are in milliseconds, the resolution of the frames' timestamps, except
+/// for the server's CPU time per frame in microseconds.
+#[derive(Clone, Copy, Serialize)]
+pub(crate) struct ReaderFigures {
+    pub(crate) frames_per_second: f64,
+    megabytes_per_second: f64,
+    /// The share of frames that combine several changes.
+    conflated: f64,
+    delay_p50_ms: u64,
+    pub(crate) delay_p99_ms: u64,
+    delay_max_ms: u64,
+    /// NaN if the CPU time cannot be attributed to the frames.
+    server_cpu_us: f64,
+}
+
+/// Open sockets or streams.
+pub(crate) struct PriceReaders {
+    counts: Arc<Mutex<Counts>>,
+    last_frames: Arc<Mutex<Vec<LastFrames>>>,
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<JoinHandle<anyhow::Result<()>>>,
+}
+
+impl Counts {
+    fn new(stamp: Stamp) -> Self {
+        let delay_ms = Histogram::new_with_bounds(1, DELAY_MS_MAX, 3)
+            .expect("the bounds of the histogram are constants");
+        Self { frame_count: 0, conflated_count: 0, byte_count: 0, delay_ms, stamp }
+    }
+
+    /// Counts a frame if its text has prices.
+    fn count(&mut self, text: &[u8], now_ms: u64) {
+        let from_ms = match self.stamp {
+            Stamp::Emitted => emitted_ms(text),
+            Stamp::Updated => updated_ms(text),
+        };
+        let Some(from_ms) = from_ms else { return };
+        self.frame_count += 1;
+        self.conflated_count += u64::from(text.ends_with(CONFLATED));
+        self.delay_ms.saturating_record(now_ms.saturating_sub(from_ms));
+    }
+}
+
+impl PriceReaders {
+    /// Opens a reader for each of these groups of markets. Sockets use the keys of the target in
+    /// turn.
+    pub(crate) fn open(
+        target: &Target,
+        subscriptions: &[Vec<String>],
+        Reading { via, stamp, keeps_last }: Reading,
+    ) -> anyhow::Result<Self> {
+        let counts = Arc::new(Mutex::new(Counts::new(stamp)));
+        let count = subscriptions.len();
+        let last_frames = Arc::new(Mutex::new(vec![LastFrames::new(); count]));
+        let subscriptions = subscriptions.to_vec();
+        let (address, keys) = (target.address, target.keys.clone());
+        let (opened, is_open) = mpsc::channel();
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let (shared, kept) = (counts.clone(), last_frames.clone());
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let tasks = LocalSet::new();
+            tasks.block_on(&runtime, async {
+                let (failed, mut failures) = tokio::sync::mpsc::channel(1);
+                for (index, markets) in subscriptions.iter().enumerate() {
+                    let (shared, kept) = (shared.clone(), kept.clone());
+                    let count_frame = move |text: &[u8], byte_count, now_ns: u64| {
+                        let mut counts = shared.lock();
+                        counts.byte_count += byte_count;
+                        counts.count(text, now_ns / 1_000_000);
+                        if keeps_last && let Some((market, frame)) = last_frame(text) {
+                            kept.lock()[index].insert(market, frame);
+                        }
+                    };
+                    let number = || format!("reader {index} of {count}");
+                    match via {
+                        Via::Socket => {
+                            let key = &keys[index % keys.len()];
+                            let socket = Socket::open(address, PATH, key).await;
+                            let mut socket = socket.with_context(number)?;
+                            socket.subscribe(markets).await?;
+                            report_failure(socket.receive(count_frame), &failed);
+                        }
+                        Via::Stream => {
+                            let stream = EventStream::open(address, markets).await;
+                            let stream = stream.with_context(number)?;
+                            report_failure(stream.receive(count_frame), &failed);
+                        }
+                    }
+                }
+                // The opener may have given up waiting.
+                let _ = opened.send(());
+                tokio::select! {
+                    _ = stopped => Ok(()),
+                    Some(error) = failures.recv() => Err(error),
+                }
+            })
+        });
+        let mut readers = Self { counts, last_frames, stop: Some(stop), thread: Some(thread) };
+        if is_open.recv_timeout(Duration::from_secs(OPEN_SECONDS_MAX)).is_err() {
+            readers.ensure_open()?;
+            bail!("{count} readers were not open after {OPEN_SECONDS_MAX} s");
+        }
+        Ok(readers)
+    }
+
+    /// Returns the counts since the last call.
+    pub(crate) fn take(&self) -> Counts {
+        let mut counts = self.counts.lock();
+        let fresh = Counts::new(counts.stamp);
+        std::mem::replace(&mut *counts, fresh)
+    }
+
+    /// The last frame of each market so far, by reader.
+    pub(crate) fn last_frames(&self) -> Vec<LastFrames> {
+        self.last_frames.lock().clone()
+    }
+
+    /// Fails if a reader has ended.
+    pub(crate) fn ensure_open(&mut self) -> anyhow::Result<()> {
+        if self.thread.as_ref().is_some_and(JoinHandle::is_finished) {
+            self.join().context("a reader ended")?;
+            bail!("a reader ended");
+        }
+        Ok(())
+    }
+
+    /// Closes all connections.
+    pub(crate) fn close(mut self) -> anyhow::Result<()> {
+        drop(self.stop.take());
+        self.join()
+    }
+
+    fn join(&mut self) -> anyhow::Result<()> {
+        let thread = self.thread.take().context("the thread has already ended")?;
+        thread.join().expect("the thread of the readers does not panic")
+    }
+}
+
+impl ReaderFigures {
+    /// The heads of the columns that [`Self::cells`] fills.
+    pub(crate) const COLUMNS: &str = "frames/s | MB/s | conflated | delay p50 (ms) | p99 (ms) | \
+                                      max (ms) | server CPU a frame (µs)";
+
+    /// The figures of these counts, with the CPU time that the server took for them.
+    #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
+    pub(crate) fn of(counts: &Counts, elapsed: Duration, server_cpu_seconds: f64) -> Self {
+        let (frames, seconds) = (counts.frame_count as f64, elapsed.as_secs_f64());
+        Self {
+            frames_per_second: frames / seconds,
+            megabytes_per_second: counts.byte_count as f64 / 1e6 / seconds,
+            conflated: counts.conflated_count as f64 / frames,
+            delay_p50_ms: counts.delay_ms.value_at_quantile(0.5),
+            delay_p99_ms: counts.delay_ms.value_at_quantile(0.99),
+            delay_max_ms: counts.delay_ms.max(),
+            server_cpu_us: server_cpu_seconds * 1e6 / frames,
+        }
+    }
+
+    /// The cells of a table's row about all rounds.
+    #[expect(clippy::cast_precision_loss, reason = "delays of seconds at most")]
+    pub(crate) fn cells(rounds: &[Self]) -> String {
+        let cell =
+            |digits, value: fn(&Self) -> f64| Spread::of(rounds.iter().map(value)).cell(digits);
+        [
+            cell(0, |figures| figures.frames_per_second),
+            cell(1, |figures| figures.megabytes_per_second),
+            cell(3, |figures| figures.conflated),
+            cell(0, |figures| figures.delay_p50_ms as f64),
+            cell(0, |figures| figures.delay_p99_ms as f64),
+            cell(0, |figures| figures.delay_max_ms as f64),
+            cell(1, |figures| figures.server_cpu_us),
+        ]
+        .join(" | ")
+    }
+}
+
+/// Runs a reader and reports why it ended. Only the first failure of all readers is reported.
+fn report_failure(
+    reading: impl Future<Output = Result<Infallible, anyhow::Error>> + 'static,
+    failed: &tokio::sync::mpsc::Sender<anyhow::Error>,
+) {
+    let failed = failed.clone();
+    tokio::task::spawn_local(async move {
+        let Err(error) = reading.await;
+        let _ = failed.try_send(error);
+    });
+}
+
+/// When the server made a frame with prices; `None` for any other frame.
+fn emitted_ms(text: &[u8]) -> Option<u64> {
+    const NAME: &[u8] = b"\"emit_ts_ms\":";
+    let is_price = text.starts_with(b"{\"type\":\"price\"");
+    let at = text.windows(NAME.len()).position(|bytes| bytes == NAME).filter(|_| is_price)?;
+    let digits = text[at + NAME.len()..].iter().take_while(|byte| byte.is_ascii_digit());
+    Some(digits.fold(0, |value: u64, digit| value * 10 + u64::from(digit - b'0')))
+}
+
+/// The venue's timestamp in a frame with prices; `None` for any other frame, and if the prices are
+/// still empty.
+fn updated_ms(text: &[u8]) -> Option<u64> {
+    const NAME: &[u8] = b"\"updated_at\":\"";
+    let is_price = text.starts_with(b"{\"type\":\"price\"");
+    let at = text.windows(NAME.len()).position(|bytes| bytes == NAME).filter(|_| is_price)?;
+    let time = text[at + NAME.len()..].split(|&byte| byte == b'"').next()?;
+    let time: jiff::Timestamp = std::str::from_utf8(time).ok()?.parse().ok()?;
+    u64::try_from(time.as_millisecond()).ok()
+}
+
+/// The market of a frame with prices, and a hash of the frame. Whether it is conflated makes no
+/// difference.
+fn last_frame(text: &[u8]) -> Option<(Box<[u8]>, u64)> {
+    const BEGIN: &[u8] = b"{\"type\":\"price\",\"market_id\":\"";
+    let market = text.strip_prefix(BEGIN)?.split(|&byte| byte == b'"').next()?;
+    let shared = text.strip_suffix(CONFLATED).or_else(|| text.strip_suffix(b"}"))?;
+    let mut hasher = DefaultHasher::new();
+    shared.hash(&mut hasher);
+    Some((market.into(), hasher.finish()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_frames_with_prices_are_counted() {
+        let mut counts = Counts::new(Stamp::Emitted);
+        for text in [
+            r#"{"type":"price","market_id":"0x","seq":1,"emit_ts_ms":1000,"x":2}"#,
+            r#"{"type":"price","market_id":"0x","seq":9,"emit_ts_ms":990,"x":2,"conflated":true}"#,
+            r#"{"type":"subscribed","emit_ts_ms":1000}"#,
+        ] {
+            counts.count(text.as_bytes(), 1007);
+        }
+        assert_eq!((counts.frame_count, counts.conflated_count), (2, 1));
+        assert_eq!((counts.delay_ms.min(), counts.delay_ms.max()), (7, 17));
+    }
+
+    #[test]
+    fn the_same_frame_is_kept_whether_or_not_it_is_conflated() {
+        let kept = |text: &str| last_frame(text.as_bytes());
+        let plain = kept(r#"{"type":"price","market_id":"0xa","seq":70,"buy":"1"}"#);
+        assert_eq!(plain.as_ref().map(|(market, _)| &**market), Some(&b"0xa"[..]));
+        assert_eq!(
+            kept(r#"{"type":"price","market_id":"0xa","seq":70,"buy":"1","conflated":true}"#),
+            plain
+        );
+        assert_ne!(kept(r#"{"type":"price","market_id":"0xa","seq":70,"buy":"2"}"#), plain);
+        assert_eq!(kept(r#"{"type":"subscribed","markets":[]}"#), None);
+    }
+
+    #[test]
+    fn a_delay_may_count_from_the_venues_timestamp() {
+        let mut counts = Counts::new(Stamp::Updated);
+        for text in [
+            r#"{"type":"price","emit_ts_ms":1,"updated_at":"1970-01-01T00:00:01.5Z","stale":0}"#,
+            r#"{"type":"price","emit_ts_ms":1,"updated_at":null,"stale":0}"#,
+            r#"{"type":"subscribed","updated_at":"1970-01-01T00:00:01.5Z"}"#,
+        ] {
+            counts.count(text.as_bytes(), 1507);
+        }
+        assert_eq!((counts.frame_count, counts.delay_ms.min(), counts.delay_ms.max()), (1, 7, 7));
+    }
+}

@@ -1,0 +1,321 @@
+//! Readers of prices by socket and by stream: rates, the server's memory, and whether all of them
+//! end with the same prices.
+//!
+//! The venue is the tests' stand-in, in a separate process. Sockets alone, streams alone and both
+//! together have a server each, one after the other.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use clap::Args;
+use serde::Serialize;
+
+use crate::ACCOUNTS;
+use crate::machine::{CpuClock, cpu_seconds, resident_bytes};
+use crate::price_readers::{LastFrames, PriceReaders, ReaderFigures, Reading, Stamp, Via};
+use crate::report::{Goal, Part};
+use crate::setup::{Setup, Target};
+use crate::spread::Spread;
+use crate::venue::Followed;
+use crate::venue::stand_in::StandInProcess;
+
+/// Makes the server's allocator return freed memory at once, so that resident memory is what is in
+/// use. By default it keeps what the start has freed until others need it.
+const RETURN_MEMORY: [(&str, &str); 1] = [("MIMALLOC_PURGE_DELAY", "0")];
+
+/// How long the stand-in may take beyond the time of its messages.
+const WALK_PATIENCE: Duration = Duration::from_mins(1);
+
+/// How long the last frames may take to arrive.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Interval between comparisons of the last frames.
+const COMPARE_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The options of this measurement.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct StreamArgs {
+    /// Sockets, and as many streams
+    #[arg(long, default_value_t = 1_000, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    readers: u32,
+
+    /// Markets, all of which each reader follows
+    #[arg(long, default_value_t = 50, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=50))]
+    markets: u32,
+
+    /// Messages of the venue per second
+    #[arg(long, default_value_t = 25, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    messages: u32,
+}
+
+/// Which readers one server has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Arrangement {
+    Sockets,
+    Streams,
+    Both,
+}
+
+/// One server in one round.
+#[derive(Serialize)]
+struct Sample {
+    round: u32,
+    arrangement: Arrangement,
+    /// Of the sockets, if there are any, and of the streams.
+    sockets: Option<ReaderFigures>,
+    streams: Option<ReaderFigures>,
+    /// The server's resident memory before there were readers, and with all of them.
+    megabytes_without: f64,
+    megabytes_with: f64,
+    /// The difference for each reader.
+    kilobytes_per_reader: f64,
+    /// Markets of readers whose last frame was not the newest after the venue fell silent.
+    stale_count: usize,
+}
+
+/// The results.
+pub(crate) struct Figures {
+    arguments: StreamArgs,
+    samples: Vec<Sample>,
+}
+
+/// Runs the measurement.
+pub(crate) fn run(setup: &Setup, arguments: &StreamArgs) -> anyhow::Result<Figures> {
+    let mut samples = Vec::new();
+    for round in 1..=setup.arguments.rounds {
+        for arrangement in [Arrangement::Sockets, Arrangement::Streams, Arrangement::Both] {
+            let sample = measure(setup, arguments, round, arrangement)?;
+            eprintln!("round {round}, {}", sample.line());
+            samples.push(sample);
+        }
+    }
+    Ok(Figures { arguments: arguments.clone(), samples })
+}
+
+fn measure(
+    setup: &Setup,
+    arguments: &StreamArgs,
+    round: u32,
+    arrangement: Arrangement,
+) -> anyhow::Result<Sample> {
+    let name = format!("streams-{round}-{arrangement:?}");
+    let tokens = arguments.markets * 2;
+    let mut followed = Followed::start_with(setup, &name, tokens, &RETURN_MEMORY)?;
+    let target = Target::of(&followed.server, followed.server.make_keys(ACCOUNTS)?);
+    let duration = |seconds| Duration::from_secs_f64(seconds);
+    let (warm_up, measured) =
+        (duration(setup.arguments.warm_up_seconds), duration(setup.arguments.seconds));
+    let bytes_without = walk(&mut followed.venue, &target, round, arguments.messages, warm_up)?;
+
+    let groups = vec![followed.markets.clone(); arguments.readers as usize];
+    let open = |via| {
+        let reading = Reading { via, stamp: Stamp::Emitted, keeps_last: true };
+        arrangement.has(via).then(|| PriceReaders::open(&target, &groups, reading)).transpose()
+    };
+    let mut readers = [open(Via::Socket)?, open(Via::Stream)?];
+    let cpu_before = cpu_seconds(CpuClock::Trees(&target.pids))?;
+    readers.iter().flatten().for_each(|readers| drop(readers.take()));
+    let began = Instant::now();
+    let seed = round + 1_000;
+    let bytes_with = walk(&mut followed.venue, &target, seed, arguments.messages, measured)?;
+    let elapsed = began.elapsed();
+    let counts = readers.each_ref().map(|readers| readers.as_ref().map(PriceReaders::take));
+    let cpu = cpu_seconds(CpuClock::Trees(&target.pids))? - cpu_before;
+
+    let stale_count = settle(&target, &followed.markets, &mut readers)?;
+    readers.into_iter().flatten().try_for_each(PriceReaders::close)?;
+    let frame_count: u64 = counts.iter().flatten().map(|counts| counts.frame_count).sum();
+    #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
+    let [sockets, streams] = counts.map(|counts| {
+        let counts = counts?;
+        let own_cpu = cpu * counts.frame_count as f64 / frame_count as f64;
+        Some(ReaderFigures::of(&counts, elapsed, own_cpu))
+    });
+    drop(followed);
+    std::fs::remove_dir_all(setup.scratch.0.join(&name))
+        .context("failed to remove the server's data")?;
+    let reader_count = f64::from(arguments.readers * arrangement.kind_count());
+    let [megabytes_without, megabytes_with] = [bytes_without, bytes_with].map(megabytes);
+    Ok(Sample {
+        round,
+        arrangement,
+        sockets,
+        streams,
+        megabytes_without,
+        megabytes_with,
+        kilobytes_per_reader: (megabytes_with - megabytes_without) * 1e3 / reader_count,
+        stale_count,
+    })
+}
+
+/// Changes the markets for a while. Returns the server's resident memory at the end, in bytes.
+fn walk(
+    venue: &mut StandInProcess,
+    target: &Target,
+    seed: u32,
+    messages_per_second: u32,
+    duration: Duration,
+) -> anyhow::Result<u64> {
+    venue.walk(seed.into(), messages_per_second, duration)?;
+    venue.walked(duration + WALK_PATIENCE)?.context("the stand-in did not end its messages")?;
+    resident_bytes(target.pids[0])
+}
+
+/// Waits until all readers have the newest frames. Returns the number of markets of readers for
+/// which they do not.
+fn settle(
+    target: &Target,
+    markets: &[String],
+    readers: &mut [Option<PriceReaders>],
+) -> anyhow::Result<usize> {
+    let deadline = Instant::now() + SETTLE_PATIENCE;
+    loop {
+        let newest = newest_frames(target, markets)?;
+        let mut stale_count = 0;
+        for readers in readers.iter_mut().flatten() {
+            readers.ensure_open()?;
+            let last = readers.last_frames();
+            stale_count += last.iter().map(|last| stale(last, &newest)).sum::<usize>();
+        }
+        if stale_count == 0 || Instant::now() > deadline {
+            return Ok(stale_count);
+        }
+        std::thread::sleep(COMPARE_INTERVAL);
+    }
+}
+
+/// The frames that a new socket gets.
+fn newest_frames(target: &Target, markets: &[String]) -> anyhow::Result<LastFrames> {
+    let reading = Reading { via: Via::Socket, stamp: Stamp::Emitted, keeps_last: true };
+    let mut socket = PriceReaders::open(target, &[markets.to_vec()], reading)?;
+    let deadline = Instant::now() + SETTLE_PATIENCE;
+    loop {
+        socket.ensure_open()?;
+        let frames = socket.last_frames().pop().expect("there is one socket");
+        if frames.len() == markets.len() {
+            socket.close()?;
+            return Ok(frames);
+        }
+        ensure!(Instant::now() < deadline, "a new socket got {} markets", frames.len());
+        std::thread::sleep(COMPARE_INTERVAL);
+    }
+}
+
+/// The number of markets whose frames differ.
+fn stale(last: &LastFrames, newest: &LastFrames) -> usize {
+    newest.iter().filter(|(market, frame)| last.get(*market) != Some(frame)).count()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with one digit")]
+fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
+
+impl Arrangement {
+    fn has(self, via: Via) -> bool {
+        match self {
+            Self::Sockets => via == Via::Socket,
+            Self::Streams => via == Via::Stream,
+            Self::Both => true,
+        }
+    }
+
+    /// How many kinds of readers there are.
+    fn kind_count(self) -> u32 {
+        if self == Self::Both { 2 } else { 1 }
+    }
+}
+
+impl Sample {
+    fn line(&self) -> String {
+        let kinds = [("sockets", &self.sockets), ("streams", &self.streams)];
+        let rates = kinds.into_iter().filter_map(|(name, figures)| {
+            Some(format!("{name} {:.0} frames/s", figures.as_ref()?.frames_per_second))
+        });
+        let rates: Vec<String> = rates.collect();
+        format!(
+            "{}: {:.1} kB a reader, {} stale",
+            rates.join(", "),
+            self.kilobytes_per_reader,
+            self.stale_count
+        )
+    }
+}
+
+impl Figures {
+    /// The section of the report.
+    pub(crate) fn part(&self) -> Part {
+        #[expect(clippy::cast_precision_loss, reason = "a count of frames")]
+        let stale = self.samples.iter().map(|sample| sample.stale_count).sum::<usize>() as f64;
+        let StreamArgs { readers, markets, messages } = &self.arguments;
+        Part {
+            name: "streams",
+            title: "Price sockets and price streams",
+            markdown: self.markdown(),
+            goals: vec![Goal::at_most("last frames that were not the newest", stale, 0.0)],
+            json: serde_json::json!({
+                "readers": readers,
+                "markets": markets,
+                "messages": messages,
+                "samples": self.samples,
+            }),
+        }
+    }
+
+    fn markdown(&self) -> String {
+        let StreamArgs { readers, markets, messages } = &self.arguments;
+        let mut out = format!(
+            "{readers} price sockets, {readers} price streams, and both together, on a server \
+             each; every reader follows {markets} markets of the stand-in, which sends {messages} \
+             messages a second. The delay is from when a frame was made to when the client had \
+             it, in whole milliseconds, since that is the clock of the frames. *kB a reader* is \
+             the server's resident memory with readers less without, divided by their number; with \
+             both together, it and the CPU time are averages over both kinds. Medians, with the \
+             lowest and the highest.\n\n| | {} | kB a reader |\n\
+             |---|---|---|---|---|---|---|---|---|\n",
+            ReaderFigures::COLUMNS
+        );
+        for (name, arrangement, via) in [
+            ("sockets alone", Arrangement::Sockets, Via::Socket),
+            ("streams alone", Arrangement::Streams, Via::Stream),
+            ("sockets beside streams", Arrangement::Both, Via::Socket),
+            ("streams beside sockets", Arrangement::Both, Via::Stream),
+        ] {
+            let samples = self.samples.iter().filter(|sample| sample.arrangement == arrangement);
+            let rounds = samples.clone().filter_map(|sample| match via {
+                Via::Socket => sample.sockets,
+                Via::Stream => sample.streams,
+            });
+            let rounds: Vec<ReaderFigures> = rounds.collect();
+            let memory = Spread::of(samples.map(|sample| sample.kilobytes_per_reader)).cell(1);
+            let _ = writeln!(out, "| {name} | {} | {memory} |", ReaderFigures::cells(&rounds));
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_that_differs_or_is_missing_is_stale() {
+        let frames = |rows: &[(&[u8], u64)]| -> LastFrames {
+            rows.iter().map(|&(market, hash)| (market.into(), hash)).collect()
+        };
+        let newest = frames(&[(b"a", 1), (b"b", 2)]);
+        for (last, count) in [
+            (&[(&b"a"[..], 1), (b"b", 2)][..], 0),
+            (&[(b"a", 1), (b"b", 3)], 1),
+            (&[(b"b", 2)], 1),
+            (&[], 2),
+        ] {
+            assert_eq!(stale(&frames(last), &newest), count, "{last:?}");
+        }
+    }
+}
