@@ -137,6 +137,12 @@ pub enum ServiceError {
         /// The caller's tier.
         tier: Tier,
     },
+    /// No market has the slug.
+    #[error("no market has the slug {slug}")]
+    SlugNotFound {
+        /// The slug in the request.
+        slug: Box<str>,
+    },
     /// No outcome of any market has the token.
     #[error("no outcome has this token")]
     TokenNotFound,

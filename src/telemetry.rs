@@ -290,7 +290,7 @@ impl Page {
             ("connections", "Open client connections.", gauges.connections as u64),
             (
                 "body_bytes",
-                "Bytes of request bodies that are being received or parsed, beyond 4 KiB of each.",
+                "Memory for request bodies in progress, without the first 4 KiB of each.",
                 gauges.body_bytes as u64,
             ),
             ("websocket_connections", "Open client WebSockets.", gauges.sockets as u64),

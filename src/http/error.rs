@@ -183,9 +183,15 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "TOKEN_NOT_FOUND", message)
     }
 
+    /// No market has this slug.
+    pub fn slug_not_found(slug: &str) -> Self {
+        let message = format!("No market has the slug {slug}; GET /v1/markets lists them.");
+        Self::new(StatusCode::NOT_FOUND, "MARKET_NOT_FOUND", message)
+    }
+
     /// The wallet is not the caller's.
     pub fn wallet_not_found() -> Self {
-        let message = "No such wallet: an account has one, with the user_id of GET /v1/me.";
+        let message = "No such wallet. An account has one; its id is the user_id of GET /v1/me.";
         Self::new(StatusCode::NOT_FOUND, "WALLET_NOT_FOUND", message)
     }
 
@@ -195,7 +201,7 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, "INVALID_TIME_FILTER", message)
     }
 
-    /// What should be a token is not a decimal number.
+    /// The token id is not a decimal number.
     pub fn invalid_token_id() -> Self {
         let message = "Invalid token id: a token id is a decimal number.";
         Self::new(StatusCode::BAD_REQUEST, "INVALID_TOKEN_ID", message)
@@ -207,9 +213,9 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, "INVALID_TOKEN_ID", message)
     }
 
-    /// The fee of the token's market cannot be computed.
+    /// The server cannot compute the fee of the token's market.
     pub fn fee_rate_not_found() -> Self {
-        let message = "No fee rate is known for this market.";
+        let message = "This server does not support the fee schedule of this market.";
         Self::new(StatusCode::NOT_FOUND, "FEE_RATE_NOT_FOUND", message)
     }
 

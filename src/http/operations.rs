@@ -215,8 +215,8 @@ pub static OPERATIONS: [Operation; 59] = [
     Operation::get("/v1/markets/updown", Public, Now(updown::list))
         .query(&["asset", "interval", "limit"])
         .summary(
-            "list the markets on whether a price goes up or down that are not closed, the soonest \
-             end first, and how many there are of each asset and interval",
+            "list the open markets on whether a price goes up or down, soonest to end first, with \
+             a count for each asset and interval",
         ),
     Operation::get("/markets/updown", Public, Now(updown::list))
         .query(&["asset", "interval", "limit"])
@@ -267,13 +267,13 @@ pub static OPERATIONS: [Operation; 59] = [
         .query(&["token_id"])
         .errors(&["INVALID_TOKEN_ID", "TOKEN_NOT_FOUND", "FEE_RATE_NOT_FOUND"])
         .summary(
-            "get the taker fee of a token's market: its rate in basis points, and the venue's \
-             `base_fee`, 1000 wherever there is a fee",
+            "get the taker fee of a token's market: the rate in basis points, and the venue's \
+             `base_fee`, which is 1000 for every market with a fee",
         ),
     Operation::get("/v1/me", KeyOrToken(Some(Read)), Later(|call| Box::pin(me::get(call))))
         .query(&["wallet_id"])
         .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
-        .summary("get the caller's account, what it can spend, and the credential's rights"),
+        .summary("get the caller's account, its available cash, and the credential's permissions"),
     Operation::get(
         "/v1/me/wallets",
         KeyOrToken(Some(Read)),
@@ -313,7 +313,7 @@ pub static OPERATIONS: [Operation; 59] = [
     )
     .query(&["wallet_id"])
     .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
-    .summary("get what can be spent, what open orders hold back, and the value of all"),
+    .summary("get the available cash, the cash that open orders reserve, and the total value"),
     Operation::get(
         "/v1/account/positions",
         KeyOrToken(Some(Read)),
@@ -321,7 +321,9 @@ pub static OPERATIONS: [Operation; 59] = [
     )
     .query(&["status", "wallet_id"])
     .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
-    .summary("list positions, their average entry prices, and what of them can be sold"),
+    .summary(
+        "list positions, with their average entry prices and the quantities available to sell",
+    ),
     Operation::get(
         "/v1/account/portfolio",
         KeyOrToken(Some(Read)),
@@ -330,8 +332,8 @@ pub static OPERATIONS: [Operation; 59] = [
     .query(&["wallet_id"])
     .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
     .summary(
-        "get the balance, the open positions, the number of fills, and the part of the closed \
-         positions that made a profit",
+        "get the balance, the open positions, the number of fills, and the percentage of closed \
+         positions with a profit",
     ),
     Operation::get(
         "/v1/account/history",

@@ -198,7 +198,7 @@ impl Service {
     pub fn market_by_slug(&self, slug: &str) -> Result<MarketSnapshot, ServiceError> {
         let listing = self.markets.listing();
         let market = listing.by_slug(slug);
-        let market = market.ok_or_else(|| Rejection::MarketNotFound { market_id: slug.into() })?;
+        let market = market.ok_or_else(|| ServiceError::SlugNotFound { slug: slug.into() })?;
         Ok(market.snapshot())
     }
 

@@ -267,6 +267,7 @@ fn errors() {
         ("no key", keyed(Request::delete("/v1/keys/9007199254740990"))),
         ("no account", Request::get("/v1/account/balance").bearer(&server.token("nobody", None))),
         ("no wallet", keyed(Request::get("/v1/account/history?wallet_id=1"))),
+        ("no slug", Request::get("/v1/markets/by-slug/nope")),
         ("no token", Request::get("/v1/book?token_id=1")),
         ("no number", Request::get("/v1/fee-rate?token_id=0xabc")),
         ("no fee rate", Request::get(format!("/v1/fee-rate?token_id={}", token_id(5, 0)))),

@@ -20,6 +20,7 @@ impl From<ServiceError> for ApiError {
             ServiceError::BatchTooLong { count, batch_max, .. } => {
                 Self::batch_limit_exceeded(count, batch_max as usize)
             }
+            ServiceError::SlugNotFound { slug } => Self::slug_not_found(&slug),
             ServiceError::TokenNotFound => Self::token_not_found(),
             ServiceError::WalletNotFound => Self::wallet_not_found(),
             ServiceError::NoBook => Self::book_unavailable(),
