@@ -16,7 +16,7 @@ use tempfile::TempDir;
 const BINARY: &str = env!("CARGO_BIN_EXE_paperbourse");
 
 /// The number of accounts that the walk opens on the server whose books stand still.
-const ACCOUNTS: usize = 7;
+const ACCOUNTS: usize = 8;
 
 /// A server, and the folder that holds its data.
 struct Server {

@@ -59,9 +59,7 @@ def settlements(client, world):
     same(client.settlements(limit=2), {"data": [], "next_cursor": ""})
     base_url, key = world.moving
     mover = another(client, base_url, key)
-    deadline = time.monotonic() + SETTLED_AFTER_S
-    while len(mover.settlements()["data"]) < 2:
-        assert time.monotonic() < deadline, "the market was not resolved"
+    await_settlement(mover)
     rows = {row["outcome"]: row for row in mover.settlements()["data"]}
     market = mover.get_market(rows["Yes"]["market_id"])
     for token in market["tokens"]:
@@ -151,6 +149,13 @@ def bet(client):
             market_id=market["condition_id"], side="BUY", outcome=outcome, quantity=str(shares)
         )
         same(answer["status"], "FILLED")
+
+
+def await_settlement(client):
+    """Waits until the bets of `bet` are settled."""
+    deadline = time.monotonic() + SETTLED_AFTER_S
+    while len(client.settlements()["data"]) < len(BETS):
+        assert time.monotonic() < deadline, "the market was not resolved"
 
 
 def another(client, base_url, key):

@@ -73,6 +73,11 @@ def walk(name, client, table, world):
     """Calls every method of the client as its row says, and returns what was wrong."""
     target = client.target if isinstance(client, Blocking) else client
     methods = {method for method in dir(target) if not method.startswith("_")}
+    return walk_named(name, client, methods, table, world)
+
+
+def walk_named(name, client, methods, table, world):
+    """Calls what has these names as its row says, and returns what was wrong."""
     wrong = [f"{name}.{method}: no row" for method in sorted(methods - set(table))]
     wrong += [f"{name}.{method}: a row, but no such method" for method in set(table) - methods]
     for method, row in table.items():

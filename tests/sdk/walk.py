@@ -1,5 +1,5 @@
-"""Drives the official Python SDK against a server: every public method of each client has a row
-that says how it is called and what it must answer.
+"""Drives the official Python SDK against a server: every public method of each client, and every
+function of its modules, has a row that says how it is called and what it must answer.
 
     walk.py          reads its servers from standard input, and walks
     walk.py --table  prints the tables of the README
@@ -9,6 +9,7 @@ import json
 import sys
 
 import errors
+import helpers
 
 from clob import CLOB
 from mirror import ASYNC_PUBLIC, ASYNC_SECURE, PUBLIC, SECURE
@@ -18,6 +19,7 @@ from world import World
 
 TABLES = [
     (["PolySimClient", "AsyncPolySimClient"], [NATIVE, ASYNC_NATIVE]),
+    (["polysim_sdk"], [helpers.HELPERS]),
     (["PolySimClient.simulation", "AsyncPolySimClient.simulation"], [SIMULATION]),
     (["ClobClient"], [CLOB]),
     (["PublicClient", "AsyncPublicClient"], [PUBLIC, ASYNC_PUBLIC]),
@@ -106,6 +108,11 @@ def main(servers):
     twin = Blocking(AsyncPolySimClient(api_key=key, base_url=base_url), loop)
     wrong += walk("AsyncPolySimClient.simulation", twin.simulation, SIMULATION, world)
     wrong += walk("AsyncPolySimClient", twin, ASYNC_NATIVE, world)
+
+    world, key = opened(next(tokens), "helpers")
+    client = PolySimClient(api_key=key, base_url=base_url)
+    twin = Blocking(AsyncPolySimClient(api_key=key, base_url=base_url), loop)
+    wrong += helpers.walk(client, twin, world)
 
     wrong += errors.walk(error_servers(servers, next(tokens), next(tokens)))
     if wrong:
