@@ -4,7 +4,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from rows import cannot, local, missing, same, works
+from rows import cannot, local, same, works
 
 ADDRESS = "0x" + "ab" * 20
 ID = "0x" + "cd" * 32

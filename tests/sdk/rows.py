@@ -10,8 +10,7 @@ WORKS = "works"
 LOCAL = "needs no server"
 NOT_OFFERED = "not offered"
 CANNOT = "cannot work"
-MISSING = "still missing"
-KINDS = [WORKS, LOCAL, NOT_OFFERED, CANNOT, MISSING]
+KINDS = [WORKS, LOCAL, NOT_OFFERED, CANNOT]
 
 
 class Row(NamedTuple):
@@ -40,17 +39,6 @@ def not_offered(run):
         assert error.payload["message"].endswith("."), f"no sentence: {error}"
 
     return Row(NOT_OFFERED, check)
-
-
-def missing(run):
-    """The server has no such path yet. Once it has, this row fails and is to be filled in."""
-
-    def check(client, world):
-        error = raised(lambda: run(client, world))
-        assert error.status_code in (404, 405), repr(error)
-        assert error.code in ("NOT_FOUND", "METHOD_NOT_ALLOWED"), repr(error)
-
-    return Row(MISSING, check)
 
 
 def cannot(run):
