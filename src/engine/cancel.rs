@@ -107,7 +107,7 @@ impl CancelOrders {
         let orders = state.cancellable_orders(account);
         let wanted = orders.filter(|order| {
             let market = state.used_market(order.market());
-            let (_, token_id) = &market.outcomes[order.outcome().index()];
+            let token_id = market.token(order.outcome());
             self.market_id.as_deref().is_none_or(|id| *id == *market.condition_id)
                 && self.token_id.as_deref().is_none_or(|id| *id == **token_id)
         });
@@ -163,11 +163,21 @@ impl Command for ClearBooks {
 /// The events that end these orders, at most [`ENDED_PER_RECORD_MAX`] of them, and whether there
 /// are more.
 fn end_some(
+    orders: impl Iterator<Item = OrderId>,
+    reason: EndReason,
+    at: Timestamp,
+) -> (Events, bool) {
+    end_at_most(ENDED_PER_RECORD_MAX, orders, reason, at)
+}
+
+/// The events that end these orders, at most `count_max` of them, and whether there are more.
+pub(super) fn end_at_most(
+    count_max: usize,
     mut orders: impl Iterator<Item = OrderId>,
     reason: EndReason,
     at: Timestamp,
 ) -> (Events, bool) {
-    let some = orders.by_ref().take(ENDED_PER_RECORD_MAX);
+    let some = orders.by_ref().take(count_max);
     let events = some.map(|order| ended(order, reason, at)).collect();
     (events, orders.next().is_some())
 }

@@ -5,16 +5,14 @@
 //! sums of the ledger go on: what the reset changes is granted, or taken if there was more, and
 //! money is conserved as ever.
 
-use super::account::Account;
-use super::cancel::ended;
+use super::cancel::end_at_most;
 use super::contradiction::{Flaw, NOT_KEPT};
 use super::decide::{Command, Given, Verdict};
-use super::event::{AccountReset, Event, Events};
-use super::order::Order;
+use super::event::{AccountReset, Event};
 use super::rejection::Rejection;
 use super::state::State;
 use super::terms::EndReason;
-use crate::ids::{AccountId, OrderId, Place};
+use crate::ids::{AccountId, Place};
 use crate::money::Usd;
 
 /// The most orders that one record of a reset ends. An account with more open orders, which only an
@@ -44,39 +42,30 @@ impl Command for ResetAccount {
     fn decide(&self, state: &State, given: Given<'_, '_>) -> Result<Verdict<Reset>, Rejection> {
         let Self(id) = *self;
         let account = state.account(id).ok_or(Rejection::AccountNotFound)?;
-        let mut orders = state.open_orders_of(account);
-        let ends = orders.by_ref().take(ORDERS_PER_RECORD_MAX);
-        let mut events: Events =
-            ends.map(|order| ended(order, EndReason::Reset, given.now)).collect();
+        // Held ones included, oldest first.
+        let orders = account.open_orders().map(|slot| state.orders[slot].id());
+        let (mut events, has_more) =
+            end_at_most(ORDERS_PER_RECORD_MAX, orders, EndReason::Reset, given.now);
         let order_count = events.len();
-        if orders.next().is_some() {
+        if has_more {
             let reset = Reset { order_count, position_count: 0, balance: None };
             return Ok(Verdict::Happens(events, reset));
         }
         let (balance, ledger) = (given.rules.starting_balance, account.ledger());
-        let open = account.positions().iter().filter(|position| position.is_open());
-        let mut reset = AccountReset {
-            account: id,
-            position_count: 0,
-            cost: Usd::ZERO,
-            granted: balance - ledger.cash(),
-            balance,
-            at: given.now,
-        };
-        for position in open {
-            reset.position_count += 1;
-            let cost = reset.cost.checked_add(position.cost);
-            reset.cost = cost.ok_or(Rejection::Broken { rule: "positions cost too much" })?;
-        }
-        let subject =
-            Reset { order_count, position_count: reset.position_count, balance: Some(balance) };
-        let is_fresh = reset.granted == Usd::ZERO && account.baseline() == balance;
-        if is_fresh && order_count == 0 && reset.position_count == 0 {
+        let granted = balance - ledger.cash();
+        let open = account.count_open_positions();
+        let (position_count, cost) =
+            open.ok_or(Rejection::Broken { rule: "positions cost too much" })?;
+        let subject = Reset { order_count, position_count, balance: Some(balance) };
+        let is_fresh = granted == Usd::ZERO && account.baseline() == balance;
+        if is_fresh && order_count == 0 && position_count == 0 {
             return Ok(Verdict::Already(subject));
         }
-        if ledger.after_grant(reset.granted).is_none() {
+        if ledger.after_grant(granted).is_none() {
             return Err(Rejection::Broken { rule: "an account's sums outgrow their range" });
         }
+        let at = given.now;
+        let reset = AccountReset { account: id, position_count, cost, granted, balance, at };
         events.push(Event::AccountReset(reset));
         Ok(Verdict::Happens(events, subject))
     }
@@ -91,12 +80,6 @@ impl Command for ResetAccount {
 }
 
 impl State {
-    /// The account's open orders, held ones included, oldest first.
-    fn open_orders_of(&self, account: &Account) -> impl Iterator<Item = OrderId> + '_ {
-        let slots: Vec<u32> = account.open_orders().collect();
-        slots.into_iter().map(|slot| &self.orders[slot]).map(Order::id)
-    }
-
     pub(super) fn reset_account(
         &mut self,
         reset: &AccountReset,

@@ -18,6 +18,15 @@ impl Account {
         self.resets().map_or(self.granted, |resets| resets.balance)
     }
 
+    /// How many positions are open, and what they have cost, without fees; `None` if that exceeds
+    /// its range.
+    pub(in crate::engine) fn count_open_positions(&self) -> Option<(u32, Usd)> {
+        let mut open = self.positions().iter().filter(|position| position.is_open());
+        open.try_fold((0, Usd::ZERO), |(count, cost), position| {
+            Some((count + 1, cost.checked_add(position.cost)?))
+        })
+    }
+
     pub(in crate::engine) fn set_resets(&mut self, resets: Resets) {
         self.resting_mut().resets = Some(resets);
     }
@@ -40,19 +49,17 @@ impl Account {
         if reset.balance < Usd::ZERO {
             return Err("is reset to a debt");
         }
+        let open = self.count_open_positions().ok_or("has positions that cost too much")?;
+        if open != (reset.position_count, reset.cost) {
+            return Err("is reset with other positions than it has");
+        }
         let mut change = StateHash::default();
-        let (mut position_count, mut cost) = (0_u32, Usd::ZERO);
         if let Some(activity) = &mut self.activity {
             for position in activity.positions.iter_mut().filter(|position| position.is_open()) {
-                position_count += 1;
-                cost = cost.checked_add(position.cost).ok_or("has positions that cost too much")?;
                 change -= position.term(id);
                 *position = position.after_reset();
                 change += position.term(id);
             }
-        }
-        if position_count != reset.position_count || cost != reset.cost {
-            return Err("is reset with other positions than it has");
         }
         change -= money_term(id, &before, order_count);
         change += money_term(id, &after, order_count);
