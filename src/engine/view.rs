@@ -253,9 +253,8 @@ impl State {
         account: AccountId,
         order: OrderId,
     ) -> Observed<Option<OrderReceipt>> {
-        let place = self.order_place(order);
-        let own = self.order(order).filter(|order| order.account() == account);
-        Observed { value: own.map(|order| self.receipt(order)), place }
+        let Observed { value, place } = self.observe_listed(account, order);
+        Observed { value: value.map(|listed| listed.receipt), place }
     }
 
     /// An order as lists show it, if it belongs to this account.
