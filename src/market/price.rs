@@ -14,9 +14,9 @@
 use smallvec::SmallVec;
 
 use super::MarketSnapshot;
-use super::book::{Book, LastTrade, Level, Side};
+use super::book::{Book, LastTrade, Side};
 use super::catalogue::MarketStatus;
-use super::quote::Quote;
+use super::quote::QuotedBook;
 use crate::ids::{OutcomeIndex, Timestamp};
 use crate::money::{Price, div_half_even};
 
@@ -89,7 +89,7 @@ impl MarketPrices {
             .map(OutcomeIndex)
             .take(info.outcomes.len())
             .map(|outcome| {
-                let quoted = Quoted::of(&quote, outcome);
+                let quoted = quote.book(outcome).map(Quoted::of);
                 let payout = info.payouts.get(outcome.index()).filter(|_| is_resolved);
                 if let Some(&payout) = payout {
                     return OutcomePrice::resolved(payout, quoted);
@@ -140,15 +140,7 @@ impl OutcomePrice {
 
     /// The prices of an outcome that has this book and is not resolved.
     pub fn of_book(book: &Book) -> Self {
-        let price = |level: Option<Level>| level.map(|level| level.price);
-        Self::quoted(Quoted {
-            best_bid: price(book.ladder().best_bid()),
-            best_ask: price(book.ladder().best_ask()),
-            last_trade: book.last_trade,
-            source: PriceSource::Book,
-            updated_at: book.updated_at,
-            stale: book.stale,
-        })
+        Self::quoted(Quoted::of(QuotedBook::own(book)))
     }
 
     fn quoted(quoted: Quoted) -> Self {
@@ -183,21 +175,17 @@ struct Quoted {
 }
 
 impl Quoted {
-    fn of(quote: &Quote<'_>, outcome: OutcomeIndex) -> Option<Self> {
-        let quoted = quote.book(outcome)?;
-        let is_own = !quoted.liquidity.is_mirrored();
-        Some(Self {
-            best_bid: quoted.liquidity.touch(Side::Sell),
-            best_ask: quoted.liquidity.touch(Side::Buy),
-            last_trade: if is_own {
-                quoted.book.last_trade
-            } else {
-                quoted.book.last_trade.map(mirrored)
-            },
+    fn of(quoted: QuotedBook<'_>) -> Self {
+        let QuotedBook { liquidity, book } = quoted;
+        let is_own = !liquidity.is_mirrored();
+        Self {
+            best_bid: liquidity.touch(Side::Sell),
+            best_ask: liquidity.touch(Side::Buy),
+            last_trade: if is_own { book.last_trade } else { book.last_trade.map(mirrored) },
             source: if is_own { PriceSource::Book } else { PriceSource::Mirror },
-            updated_at: quoted.book.updated_at,
-            stale: quoted.book.stale,
-        })
+            updated_at: book.updated_at,
+            stale: book.stale,
+        }
     }
 }
 

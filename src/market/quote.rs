@@ -43,7 +43,19 @@ pub struct QuotedBook<'a> {
     pub book: &'a Book,
 }
 
-impl QuotedBook<'_> {
+impl<'a> QuotedBook<'a> {
+    /// What the book's own outcome trades on.
+    #[inline]
+    pub fn own(book: &'a Book) -> Self {
+        Self { liquidity: Liquidity::own(book.ladder()), book }
+    }
+
+    /// What the other outcome of a binary market trades on if it has no book.
+    #[inline]
+    fn mirror_of(book: &'a Book) -> Self {
+        Self { liquidity: Liquidity::mirror_of(book.ladder()), book }
+    }
+
     /// How much a level that a taker on this side takes has ever grown. Only numbers of the same
     /// [era](Self::era) can be compared.
     pub fn grown(&self, taker: Side, price: Price) -> Shares {
@@ -90,13 +102,13 @@ impl<'a> Quote<'a> {
     #[inline]
     pub fn book(&self, outcome: OutcomeIndex) -> Option<QuotedBook<'a>> {
         if let Some(book) = *self.books.get(outcome.index())? {
-            return Some(QuotedBook { liquidity: Liquidity::own(book.ladder()), book });
+            return Some(QuotedBook::own(book));
         }
         if self.books.len() != 2 {
             return None;
         }
         let book = self.books[1 - outcome.index()]?;
-        Some(QuotedBook { liquidity: Liquidity::mirror_of(book.ladder()), book })
+        Some(QuotedBook::mirror_of(book))
     }
 
     /// The books that the outcomes trade on, in the order of the outcomes.
@@ -114,13 +126,11 @@ impl<'a> Quote<'a> {
     /// The outcomes that trade on this book of `outcome`, in order: that one, and the other one if
     /// it trades on the mirror.
     pub fn books_with<'b>(&self, outcome: OutcomeIndex, book: &'b Book) -> QuotedBooks<'b> {
-        let own = QuotedBook { liquidity: Liquidity::own(book.ladder()), book };
         let mut books = QuotedBooks::new();
-        books.push((outcome, own));
+        books.push((outcome, QuotedBook::own(book)));
         if self.books.len() == 2 && self.books[1 - outcome.index()].is_none() {
             let other = OutcomeIndex(1 - outcome.0);
-            let mirror = QuotedBook { liquidity: Liquidity::mirror_of(book.ladder()), book };
-            books.insert(usize::from(other.0 > outcome.0), (other, mirror));
+            books.insert(usize::from(other.0 > outcome.0), (other, QuotedBook::mirror_of(book)));
         }
         books
     }
