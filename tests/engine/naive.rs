@@ -175,22 +175,10 @@ impl Naive {
 
     /// Shares and their cost after all orders, before any settlement.
     fn bought(&self, account: usize, market: usize, outcome: usize) -> (Micros, Micros) {
-        let (mut shares, mut cost) = (0, 0);
-        for trade in &self.trades {
-            let order = &trade.order;
-            if (order.account, order.market, trade.outcome) != (account, market, outcome) {
-                continue;
-            }
-            if order.is_buy {
-                shares += order.quantity;
-                cost += trade.notional;
-            } else {
-                let part = Ratio::whole(order.quantity) / Ratio::whole(shares);
-                cost -= (Ratio::whole(cost) * part).floor();
-                shares -= order.quantity;
-            }
-        }
-        (shares, cost)
+        let own = self.trades.iter().filter(|Trade { order, outcome: of, .. }| {
+            (order.account, order.market, *of) == (account, market, outcome)
+        });
+        sum_up(own.map(|trade| (trade.order.is_buy, trade.order.quantity, trade.notional)))
     }
 
     pub(crate) fn order_count(&self) -> usize {
@@ -491,6 +479,23 @@ impl Book {
         }
         taken
     }
+}
+
+/// Shares and their cost after these orders: whether each is a purchase, its shares and its
+/// notional. A sale takes its part of the cost, rounded down.
+pub(crate) fn sum_up(orders: impl Iterator<Item = (bool, Micros, Micros)>) -> (Micros, Micros) {
+    let (mut shares, mut cost) = (0, 0);
+    for (is_buy, quantity, notional) in orders {
+        if is_buy {
+            shares += quantity;
+            cost += notional;
+        } else {
+            let part = Ratio::whole(quantity) / Ratio::whole(shares);
+            cost -= (Ratio::whole(cost) * part).floor();
+            shares -= quantity;
+        }
+    }
+    (shares, cost)
 }
 
 pub(crate) fn require(holds: bool, code: &'static str) -> Result<(), Outcome> {

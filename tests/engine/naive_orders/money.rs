@@ -1,6 +1,7 @@
 //! What an account has, summed up from its fills and its open orders.
 
 use super::*;
+use crate::naive::sum_up;
 
 impl NaiveOrders {
     /// Starting balance + sales + payouts − purchases − fees.
@@ -33,22 +34,12 @@ impl NaiveOrders {
     }
 
     fn bought(&self, account: usize, market: usize, outcome: usize) -> (Micros, Micros) {
-        let (mut shares, mut cost) = (0, 0);
-        for fill in self.fills_since_reset(account) {
-            let sent = &self.orders[fill.order].sent;
-            if (sent.account, sent.market, sent.outcome) != (account, market, outcome) {
-                continue;
-            }
-            if sent.is_buy {
-                shares += fill.quantity;
-                cost += fill.notional;
-            } else {
-                let part = Ratio::whole(fill.quantity) / Ratio::whole(shares);
-                cost -= (Ratio::whole(cost) * part).floor();
-                shares -= fill.quantity;
-            }
-        }
-        (shares, cost)
+        let fills = self.fills_since_reset(account).iter();
+        let fills = fills.map(|fill| (&self.orders[fill.order].sent, fill));
+        let own = fills.filter(|(sent, _)| {
+            (sent.account, sent.market, sent.outcome) == (account, market, outcome)
+        });
+        sum_up(own.map(|(sent, fill)| (sent.is_buy, fill.quantity, fill.notional)))
     }
 
     pub(crate) fn reserved_cash(&self, account: usize) -> Micros {
