@@ -86,7 +86,7 @@ impl Counter {
         // On the stack, since this runs beside every trade.
         let mut all: SmallVec<[Traded; 2]> = SmallVec::new();
         let mut resting = Vec::new();
-        for event in facts.events.iter() {
+        for event in &facts.events {
             let (placement, fill) = match event {
                 Event::OrderFilled(filled) => (&filled.placement, &filled.fill),
                 Event::OrderPlaced(placed) => (&placed.placement, &placed.fill),

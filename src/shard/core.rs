@@ -153,8 +153,8 @@ impl Core {
         }
         environment.fill_followers.wake(&events, &self.state);
         if !self.subscribers.is_empty() {
-            let (shard, events) = (self.state.shard(), Arc::new(events));
-            self.subscribers.publish(&Facts { shard, sequence, place, events });
+            let shard = self.state.shard();
+            self.subscribers.publish(Facts { shard, sequence, place, events });
         }
         reservation.fill_from(&self.record);
         Ok(place)

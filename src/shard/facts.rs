@@ -35,7 +35,7 @@ pub struct Facts {
     /// The record's place in the journal.
     pub place: Place,
     /// The events, in order.
-    pub events: Arc<Events>,
+    pub events: Events,
 }
 
 /// The subscriber was too slow, and its subscription was cut.
@@ -178,9 +178,12 @@ impl Subscribers {
         self.list.is_empty()
     }
 
-    /// Queues a record for every subscriber. Call it before the record's bytes are filled in.
-    pub(super) fn publish(&mut self, facts: &Facts) {
-        self.list.retain(|subscriber| subscriber.push(facts));
+    /// Queues a record for every subscriber: the facts themselves for one, and copies for the
+    /// others. Call it before the record's bytes are filled in.
+    pub(super) fn publish(&mut self, facts: Facts) {
+        let last = self.list.pop();
+        self.list.retain(|subscriber| subscriber.push(facts.clone()));
+        self.list.extend(last.filter(|subscriber| subscriber.push(facts)));
     }
 }
 
@@ -191,10 +194,11 @@ impl Shared {
 
     /// Queues a record. False if the subscription is cut: there is no room, or another shard found
     /// none before.
-    fn push(&self, facts: &Facts) -> bool {
-        let is_queued = !self.is_cut() && self.queue.push(facts.clone()).is_ok();
+    fn push(&self, facts: Facts) -> bool {
+        let position = facts.place.position;
+        let is_queued = !self.is_cut() && self.queue.push(facts).is_ok();
         if !is_queued {
-            self.missing_from.fetch_min(facts.place.position, Ordering::AcqRel);
+            self.missing_from.fetch_min(position, Ordering::AcqRel);
         }
         self.arrival.notify_one();
         is_queued

@@ -30,7 +30,7 @@ fn journaled(records: &[Vec<u8>], position: usize) -> Facts {
         shard: header.shard,
         sequence: header.sequence,
         place: Place::new(0, position as u64),
-        events: Arc::new(events),
+        events,
     }
 }
 
@@ -134,6 +134,27 @@ fn subscribers_come_and_go_and_are_bounded() {
     assert_eq!(refused, Some(SubscribeError::TooMany));
     drop(kept);
     subscribe(&world, &runtime, &waiters, 1).unwrap();
+}
+
+#[test]
+fn every_subscriber_gets_every_record_whoever_else_is_cut() {
+    const RECORDS: usize = 4;
+    for rooms in [[1, RECORDS, RECORDS], [RECORDS, 2, RECORDS], [RECORDS, RECORDS, 3]] {
+        let world = world();
+        let (runtime, waiters) = worker(&world);
+        let streams = rooms.map(|room| subscribe(&world, &runtime, &waiters, room).unwrap());
+        (0..RECORDS).for_each(|number| buy_unawaited(&world, &waiters, SHARD, &number.to_string()));
+        let records = world.memory.records();
+        for (mut stream, room) in streams.into_iter().zip(rooms) {
+            for position in 1..=room {
+                let facts = ready(&mut stream, &runtime).unwrap().unwrap();
+                assert_eq!(facts, journaled(&records, position), "{rooms:?}");
+            }
+            let from = Place::new(0, room as u64 + 1);
+            let behind = (room < RECORDS).then_some(Err(Behind { from }));
+            assert_eq!(ready(&mut stream, &runtime), behind, "{rooms:?}");
+        }
+    }
 }
 
 /// Notes a record, which must be the next of its shard or one seen before.
