@@ -22,9 +22,9 @@ pub(super) fn write_reset(data: &Path) {
     let mut state = recovered.into_shards().swap_remove(usize::from(SHARD)).state;
     let journal = Arc::new(journal);
     happen(&mut state, &journal, opening());
+    let terms = Terms { post_only: false, ..limit(40, 10, TimeInForce::GoodTilCancelled) };
     for half in 0..2 {
-        let rests = Terms { post_only: false, ..limit(40, 10, TimeInForce::GoodTilCancelled) };
-        place(&mut state, &journal, (Side::Buy, rests), (4, 1_560_000), None);
+        place(&mut state, &journal, (Side::Buy, terms), (4, 1_560_000), None);
         hold(&mut state, &journal, MarketIndex(0), buy_at_any_price());
         // The first balance is the one at the start, the second another one.
         reset(&mut state, &journal, Usd::from_micros(1_000_000_000 - half * 900_000_000));
@@ -32,15 +32,14 @@ pub(super) fn write_reset(data: &Path) {
             let mut number = 0;
             while number < 2 || journal.segment() == Some(1) {
                 number += 1;
-                place(&mut state, &journal, (Side::Buy, rests), (10, 3_900_000), None);
+                place(&mut state, &journal, (Side::Buy, terms), (10, 3_900_000), None);
                 reset(&mut state, &journal, Usd::from_micros(1_000_000_000));
             }
             take_snapshot(&folder, &journal);
         }
     }
     // What was bought after the reset.
-    let sweeps = Terms { post_only: false, ..limit(40, 10, TimeInForce::GoodTilCancelled) };
-    place(&mut state, &journal, (Side::Buy, sweeps), (3, 1_170_000), None);
+    place(&mut state, &journal, (Side::Buy, terms), (3, 1_170_000), None);
 }
 
 fn reset(state: &mut State, journal: &Journal, balance: Usd) {
