@@ -32,7 +32,7 @@ const VERSION: u32 = 1;
 /// Why a file cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum Flaw {
-    /// It is no file of hours, or one of another version.
+    /// It is not a file of hours, or it is one of another version.
     #[error("it is not a file of hourly prices in version {VERSION}")]
     Header,
     /// It is too long to be read.

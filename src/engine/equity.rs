@@ -22,7 +22,7 @@ pub struct Payment {
     pub at: Timestamp,
     /// What the account got; below 0 if it paid.
     pub amount: Usd,
-    /// The cash afterwards, if the record tells.
+    /// The cash afterwards, if the record has it.
     pub balance: Option<Usd>,
 }
 
@@ -42,7 +42,7 @@ pub struct Move {
 pub struct EquityPoint {
     /// The moment.
     pub at: Timestamp,
-    /// All cash, also what open orders held back.
+    /// All cash, including what open orders held back.
     pub cash: Usd,
     /// The value of the positions.
     pub position_value: Usd,

@@ -116,8 +116,8 @@ impl FillCursor {
 }
 
 impl PastFill {
-    /// Whether the fill took liquidity, as far as it tells: it happened when the order was placed,
-    /// or it was charged at a rate, which resting orders never are.
+    /// Whether the fill took liquidity, as far as can be told: it happened when the order was
+    /// placed, or it was charged at a rate, which resting orders never are.
     pub fn is_taker(&self) -> bool {
         self.is_at_placement() || self.row.fill.fee_rate > FeeRate::ZERO
     }

@@ -104,7 +104,7 @@ impl<O: DecidedOrder> Command for OrderCommand<O> {
 }
 
 impl DecidedOrder for TradeOrder {
-    /// Most orders are such, so this does only what they need.
+    /// Most orders are of this kind, so this does only what they need.
     fn decide(
         command: &Trade,
         state: &State,

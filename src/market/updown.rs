@@ -3,7 +3,7 @@
 //! Their outcomes are called Up and Down. The asset and the length of the window are in the slug:
 //! `btc-updown-5m-1784850900`, where the number is the start in Unix seconds,
 //! `bitcoin-up-or-down-march-12-10pm-et` for an hour, `bitcoin-up-or-down-on-april-25-2026` for a
-//! day. Of a slug in another form nothing is known.
+//! day. Slugs of other forms say less, or nothing.
 
 use super::catalogue::MarketInfo;
 use crate::ids::Timestamp;
@@ -22,7 +22,7 @@ const NAMED_ASSETS: [(&str, &str); 7] = [
     ("binance-coin", "BNB"),
 ];
 
-/// What is known of such a market.
+/// What is known about such a market.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct UpDown {
     /// The symbol of the asset, such as `BTC`.

@@ -51,7 +51,7 @@ impl Folder {
         self.root.join(JOURNAL_NAME)
     }
 
-    /// The file of hourly prices, of which nothing here depends.
+    /// The file of hourly prices, on which nothing here depends.
     pub(crate) fn price_hours(&self) -> PathBuf {
         self.root.join(PRICE_HOURS_NAME)
     }

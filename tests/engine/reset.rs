@@ -93,7 +93,7 @@ fn a_reset_takes_a_new_starting_balance() {
     );
 }
 
-/// The numbers of fills go on, and a position that a reset closed is none that was sold.
+/// The numbers of fills go on, and a position that a reset closed does not count as sold.
 #[test]
 fn a_reset_forgets_no_fill() {
     let world = world_after(&format!(

@@ -61,12 +61,12 @@ pub struct Candle {
 }
 
 impl Width {
-    /// So many minutes, from bars of a minute; `None` for 0.
+    /// This many minutes, from bars of a minute; `None` for 0.
     pub const fn minutes(count: u32) -> Option<Self> {
         Self::of(Unit::Minute, count)
     }
 
-    /// So many hours, from bars of an hour; `None` for 0.
+    /// This many hours, from bars of an hour; `None` for 0.
     pub const fn hours(count: u32) -> Option<Self> {
         Self::of(Unit::Hour, count)
     }
@@ -75,8 +75,8 @@ impl Width {
         if units == 0 { None } else { Some(Self { unit, units }) }
     }
 
-    /// As near to so many minutes as stored bars can be: from an hour on, whole hours. `None` for
-    /// 0.
+    /// This many minutes; from an hour on, rounded down to whole hours, whose bars are kept longer.
+    /// `None` for 0.
     pub const fn near(minutes: u32) -> Option<Self> {
         if minutes < MINUTES_PER_HOUR {
             Self::minutes(minutes)
@@ -167,7 +167,8 @@ impl History {
     }
 
     /// The price at each multiple of a width within a span, and the newest one, oldest first. Where
-    /// no minutes are kept, the price at each full hour. At most two answers of candles.
+    /// no minutes are kept, the price at each full hour. At most twice [`CANDLES_MAX`], and the
+    /// newest one.
     pub fn points(&self, width: Width, span: Span) -> Vec<PricePoint> {
         let fine = self.candles(width, span, None);
         let first = fine.first().map_or(i64::MAX, |candle| candle.start);
