@@ -8,4 +8,4 @@ mod file;
 mod traded;
 
 pub use file::HoursFile;
-pub use traded::count_traded;
+pub use traded::TradeCounter;

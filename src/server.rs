@@ -69,7 +69,7 @@ pub fn run(arguments: &ServeArgs) -> anyhow::Result<()> {
         .build()
         .context("failed to start the background runtime")?;
     runtime.block_on(async {
-        let Started { exchange, mut venue, snapshots, hours } = start::start(arguments)?;
+        let Started { exchange, mut venue, snapshots, hours } = start::start(arguments).await?;
         if let Some(admin) = admin {
             tracing::info!("metrics on http://{}/metrics", admin.address);
             let snapshots = snapshots.as_ref().map(|snapshots| snapshots.metrics().clone());

@@ -25,29 +25,46 @@ const MARKETS_PER_READ_MAX: usize = 200;
 /// How long to wait before a shard is read again whose queue was full.
 const BUSY_DELAY: Duration = Duration::from_millis(5);
 
-/// Counts what is traded from now on. Returns only if there are too many subscribers.
+/// Counts what is traded.
 ///
 /// A fill counts once it is durable, in the venue's newest minute. If so much happens that this
 /// falls behind, what it missed stays uncounted.
-pub async fn count_traded(markets: Arc<Markets>, shards: Arc<Shards>, journal: Arc<Journal>) {
-    let waiters = journal.register();
-    let names = std::array::from_fn(|_| Vec::new());
-    let counter = Counter { markets, shards, waiters: waiters.clone(), names };
-    tokio::select! {
-        () = waiters.run() => {}
-        () = count(counter) => {}
-    }
+pub struct TradeCounter {
+    counter: Counter,
+    /// `None` if there are too many subscribers.
+    facts: Option<FactStream>,
 }
 
-async fn count(mut counter: Counter) {
-    loop {
-        match counter.shards.subscribe(WAITING_MAX, &counter.waiters).await {
-            Ok(facts) => counter.follow(facts).await,
-            Err(SubscribeError::Refused(_)) => tokio::time::sleep(BUSY_DELAY).await,
-            Err(error @ SubscribeError::TooMany) => {
-                tracing::error!("cannot count what is traded: {error}");
-                return;
+impl TradeCounter {
+    /// Every trade after this resolves is counted.
+    pub async fn subscribe(
+        markets: Arc<Markets>,
+        shards: Arc<Shards>,
+        journal: Arc<Journal>,
+    ) -> Self {
+        let waiters = journal.register();
+        let names = std::array::from_fn(|_| Vec::new());
+        let counter = Counter { markets, shards, waiters: waiters.clone(), names };
+        let facts = tokio::select! {
+            () = waiters.run() => None,
+            facts = counter.subscribe() => facts,
+        };
+        Self { counter, facts }
+    }
+
+    /// Counts. Returns only if there are too many subscribers.
+    pub async fn run(self) {
+        let Self { mut counter, mut facts } = self;
+        let waiters = counter.waiters.clone();
+        let count = async {
+            while let Some(stream) = facts.take() {
+                counter.follow(stream).await;
+                facts = counter.subscribe().await;
             }
+        };
+        tokio::select! {
+            () = waiters.run() => {}
+            () = count => {}
         }
     }
 }
@@ -69,6 +86,21 @@ struct Traded {
 }
 
 impl Counter {
+    /// Subscribes to the facts, again while a shard is busy. `None` if there are too many
+    /// subscribers.
+    async fn subscribe(&self) -> Option<FactStream> {
+        loop {
+            match self.shards.subscribe(WAITING_MAX, &self.waiters).await {
+                Ok(facts) => return Some(facts),
+                Err(SubscribeError::Refused(_)) => tokio::time::sleep(BUSY_DELAY).await,
+                Err(error @ SubscribeError::TooMany) => {
+                    tracing::error!("cannot count what is traded: {error}");
+                    return None;
+                }
+            }
+        }
+    }
+
     /// Counts until the stream is cut.
     async fn follow(&mut self, mut facts: FactStream) {
         loop {
@@ -154,3 +186,6 @@ fn of_orders(state: &State, orders: &[(OrderId, Shares)]) -> Vec<Traded> {
     };
     orders.iter().filter_map(of_order).collect()
 }
+
+#[cfg(test)]
+mod tests;

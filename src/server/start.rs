@@ -16,7 +16,7 @@ use crate::auth::identity::oidc::OidcIssuer;
 use crate::auth::identity::oidc::discovery::{self, IssuerUrl};
 use crate::auth::identity::shared_secret::SharedSecret;
 use crate::auth::ws_token::WsTokens;
-use crate::candles::{HoursFile, count_traded};
+use crate::candles::{HoursFile, TradeCounter};
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::config::identity::IdentityConfig;
@@ -57,7 +57,7 @@ pub(super) struct Started {
 }
 
 /// Starts everything behind the listeners and logs what was chosen.
-pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
+pub(super) async fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
     let identity = arguments.identity.config()?;
     let venue = arguments.venue.config()?;
     let (journal, recovered, folder) = open_data(arguments)?;
@@ -109,7 +109,8 @@ pub(super) fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
     let settler = Settler::new(markets.clone(), shards.clone(), &journal, decisions.unpaid);
     tokio::spawn(settler.run());
     tokio::spawn(shards.clone().decide_held_orders(journal.register()));
-    tokio::spawn(count_traded(markets.clone(), shards.clone(), journal.clone()));
+    let counter = TradeCounter::subscribe(markets.clone(), shards.clone(), journal.clone()).await;
+    tokio::spawn(counter.run());
     let hours = folder.as_ref().map(|folder| {
         let hours = Arc::new(HoursFile::new(folder, markets.clone()));
         tokio::spawn(hours.clone().keep());
