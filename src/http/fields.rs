@@ -99,6 +99,26 @@ impl<'a, 'e> Fields<'a, 'e> {
         self.check_length(name, &text, min, max).then_some(text)
     }
 
+    /// Whether text has no control characters but those `allowed`; adds an error if not. They could
+    /// move the cursor or change colours in a reader's terminal, or end a log line.
+    pub(super) fn check_control_characters(
+        &mut self,
+        name: &'static str,
+        text: &str,
+        allowed: &[char],
+    ) -> bool {
+        if !text.contains(|character: char| character.is_control() && !allowed.contains(&character))
+        {
+            return true;
+        }
+        let message = match allowed {
+            [] => "should have no control characters",
+            _ => "should have no control characters but newlines and tabs",
+        };
+        self.note(name, "string_pattern_mismatch", message);
+        false
+    }
+
     /// Whether text has `min` to `max` characters; adds an error if not.
     pub(super) fn check_length(
         &mut self,

@@ -25,6 +25,7 @@ fn check(server: &Server, body: &Value, outcome: Outcome<'_>) {
 #[test]
 fn name() {
     let too_long = Invalid(&["body.name: string_too_long"]);
+    let control = Invalid(&["body.name: string_pattern_mismatch"]);
     for (name, outcome) in [
         (json!("x".repeat(99)), Done),
         (json!("x".repeat(100)), Done),
@@ -34,6 +35,9 @@ fn name() {
         (json!("é".repeat(101)), too_long),
         (json!("💹".repeat(101)), too_long),
         (json!(""), Done),
+        (json!("a\nb"), control),
+        (json!("a\u{1b}[2Jb"), control),
+        (json!("a\u{85}b"), control),
         (json!(null), Done),
         (json!(5), Invalid(&["body.name: string_type"])),
         (json!(["a"]), Invalid(&["body.name: string_type"])),

@@ -49,20 +49,11 @@ pub fn read_comment(body: &[u8]) -> Result<Box<str>, Invalid> {
     let content = fields.required("content").and_then(|value| {
         let content = fields.text("content", value)?;
         let content = content.trim();
-        if content.contains(is_refused) {
-            let message = "should have no control characters but newlines and tabs";
-            fields.note("content", "string_pattern_mismatch", message);
-            return None;
-        }
-        fields.check_length("content", content, 1, COMMENT_CHARACTERS_MAX).then(|| content.into())
+        let is_good = fields.check_control_characters("content", content, &['\n', '\t'])
+            && fields.check_length("content", content, 1, COMMENT_CHARACTERS_MAX);
+        is_good.then(|| content.into())
     });
     unless_invalid(errors, content)
-}
-
-/// Whether a character could move the cursor or change colours in a reader's terminal, or end a log
-/// line.
-fn is_refused(character: char) -> bool {
-    character.is_control() && !matches!(character, '\n' | '\t')
 }
 
 fn read_page(mut query: Query<'_>) -> Result<Page, Invalid> {
