@@ -5,6 +5,11 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
+/// The cursor of the first page.
+pub(super) const START: &str = "MA==";
+/// The cursor behind the last page.
+pub(super) const END: &str = "LTE=";
+
 /// Where a page begins: Base64 of the number of rows before it, or of `-1` after the last page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Cursor {
@@ -18,27 +23,24 @@ impl Cursor {
     /// Reads a cursor that a page ended with; `None` if the text is none. The empty text is the
     /// first page.
     pub(super) fn parse(text: &str) -> Option<Self> {
-        if text.is_empty() {
-            return Some(Self::At(0));
-        }
-        let bytes = BASE64.decode(text).ok()?;
-        match bytes.as_slice() {
-            b"-1" => Some(Self::End),
-            digits if digits.iter().all(u8::is_ascii_digit) => {
-                std::str::from_utf8(digits).ok()?.parse().ok().map(Self::At)
+        match text {
+            "" | START => Some(Self::At(0)),
+            END => Some(Self::End),
+            _ => {
+                let bytes = BASE64.decode(text).ok()?;
+                let digits = Some(bytes).filter(|bytes| bytes.iter().all(u8::is_ascii_digit))?;
+                std::str::from_utf8(&digits).ok()?.parse().ok().map(Self::At)
             }
-            _ => None,
         }
     }
 }
 
 impl fmt::Display for Cursor {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match self {
-            Self::At(offset) => BASE64.encode(offset.to_string()),
-            Self::End => BASE64.encode("-1"),
-        };
-        formatter.write_str(&text)
+        match self {
+            Self::At(offset) => formatter.write_str(&BASE64.encode(offset.to_string())),
+            Self::End => formatter.write_str(END),
+        }
     }
 }
 

@@ -42,6 +42,12 @@ impl<'a> Query<'a> {
         pairs.filter(|(field, _)| field == name).last().map(|(_, value)| value)
     }
 
+    /// The value of a parameter; `None` also if it is empty, since clients send empty text for what
+    /// they leave out.
+    pub(super) fn get_filled(&self, name: &'static str) -> Option<Cow<'a, str>> {
+        self.get(name).filter(|text| !text.is_empty())
+    }
+
     /// Notes an error of a parameter.
     pub(super) fn note(
         &mut self,
@@ -68,6 +74,11 @@ impl<'a> Query<'a> {
                 None
             }
         }
+    }
+
+    /// Text of at most `max` characters; `None` also if it is empty.
+    pub(super) fn filled_text(&mut self, name: &'static str, max: usize) -> Option<Cow<'a, str>> {
+        self.text(name, 0, max).filter(|text| !text.is_empty())
     }
 
     /// Text of `min` to `max` characters, required. Empty if there is an error.
@@ -150,7 +161,22 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// A cursor that an earlier page ended with.
+    /// A cursor that `read` understands, under one of these names. An empty one counts as absent.
+    pub(super) fn cursor_of<C>(
+        &mut self,
+        names: [&'static str; 2],
+        read: impl Fn(&str) -> Option<C>,
+    ) -> Option<C> {
+        names.into_iter().find_map(|name| {
+            let cursor = read(&self.get_filled(name)?);
+            if cursor.is_none() {
+                self.note(name, "cursor_parsing", "should be a next_cursor of this list");
+            }
+            cursor
+        })
+    }
+
+    /// A cursor of a list whose pages are counted.
     pub(super) fn cursor(&mut self, name: &'static str) -> Option<Cursor> {
         let cursor = Cursor::parse(&self.get(name)?);
         if cursor.is_none_or(|it| matches!(it, Cursor::At(offset) if offset > OFFSET_MAX)) {

@@ -73,8 +73,7 @@ struct SettlementsQuery {
 
 /// Reads the filter and the page. A date as the end of the period includes the whole day.
 fn read_settlements(mut query: Query<'_>) -> Result<SettlementsQuery, Invalid> {
-    let has_cursor = query.get("cursor").is_some_and(|cursor| !cursor.is_empty());
-    let cursor = has_cursor.then(|| query.number("cursor", 1, usize::MAX)).flatten();
+    let cursor = query.get_filled("cursor").and_then(|_| query.number("cursor", 1, usize::MAX));
     let request = SettlementsQuery {
         before: cursor.and_then(|cursor| u64::try_from(cursor).ok()),
         limit: query.number("limit", 1, SETTLEMENTS_MAX).unwrap_or(100),

@@ -11,6 +11,7 @@ pub(in crate::http) use trades::{TRADES_QUERY, trades};
 
 use serde::{Serialize, Serializer};
 
+use crate::http::cursor::{END, START};
 use crate::http::error::ApiError;
 use crate::http::query::Query;
 use crate::ids::Timestamp;
@@ -18,11 +19,6 @@ use crate::ids::Timestamp;
 /// The most rows in a list.
 const ROWS_MAX: usize = 500;
 const ROWS_DEFAULT: usize = 100;
-
-/// The cursor of the first page, which clients send.
-const START: &str = "MA==";
-/// The cursor behind the last page. Clients ask for pages until they see it.
-const END: &str = "LTE=";
 
 /// A page of a list, from which the client reads the next one.
 #[derive(Serialize)]
@@ -50,29 +46,18 @@ impl<Row> Page<Row> {
 
 /// Reads the cursor, which has two names.
 fn read_cursor<C>(query: &mut Query<'_>, read: fn(&str) -> Option<C>) -> Cursor<C> {
-    for name in ["next_cursor", "cursor"] {
-        let Some(text) = query.get(name).filter(|text| !text.is_empty()) else { continue };
-        return match &*text {
-            START => Cursor::Start,
-            END => Cursor::End,
-            text => read(text).map_or_else(
-                || {
-                    query.note(name, "cursor_parsing", "should be a next_cursor of this list");
-                    Cursor::End
-                },
-                Cursor::At,
-            ),
-        };
-    }
-    Cursor::Start
+    let cursor = query.cursor_of(["next_cursor", "cursor"], |text| match text {
+        START => Some(Cursor::Start),
+        END => Some(Cursor::End),
+        text => read(text).map(Cursor::At),
+    });
+    cursor.unwrap_or(Cursor::Start)
 }
 
 /// Reads the bounds in time, and returns the first and the last moment between them.
 fn read_times(query: &Query<'_>) -> Result<[Option<Timestamp>; 2], ApiError> {
     let read = |name| {
-        let Some(text) = query.get(name).filter(|text| !text.is_empty()) else {
-            return Ok(None);
-        };
+        let Some(text) = query.get_filled(name) else { return Ok(None) };
         let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
         let seconds = text.parse::<i64>().ok().filter(|_| is_number);
         let nanos = seconds.and_then(|seconds| seconds.checked_mul(1_000_000_000));

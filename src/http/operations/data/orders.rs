@@ -52,12 +52,10 @@ pub(in crate::http) async fn orders(call: &Call<'_>) -> Answer {
 fn read_orders(mut query: Query<'_>) -> Result<Option<OrdersRequest>, ApiError> {
     let limit = query.number("limit", 1, ROWS_MAX).unwrap_or(ROWS_DEFAULT);
     let status = query.choice("status", &STATUSES).unwrap_or(OrderStatus::Pending);
-    let [market_id, token_id] = ["market", "asset_id"].map(|name| {
-        let text = query.text(name, 0, MARKET_ID_CHARACTERS_MAX);
-        text.filter(|text| !text.is_empty()).map(Into::into)
-    });
+    let [market_id, token_id] = ["market", "asset_id"]
+        .map(|name| query.filled_text(name, MARKET_ID_CHARACTERS_MAX).map(Into::into));
     // What is no id of this server is the id of no order.
-    let only = query.get("id").filter(|id| !id.is_empty());
+    let only = query.get_filled("id");
     let only = only.map(|id| OnlyOrder::WithId(id.parse().ok().and_then(OrderId::from_raw)));
     let cursor = read_cursor(&mut query, list::read_cursor);
     let times = read_times(&query);

@@ -42,12 +42,9 @@ struct TradesRequest {
 /// Reads the filter and the page; `None` behind the last page, and for the id of no fill.
 fn read_trades(mut query: Query<'_>) -> Result<Option<TradesRequest>, ApiError> {
     let limit = query.number("limit", 1, ROWS_MAX).unwrap_or(ROWS_DEFAULT);
-    let [market_id, token_id] = ["market", "asset_id"].map(|name| {
-        let text = query.text(name, 0, MARKET_ID_CHARACTERS_MAX);
-        text.filter(|text| !text.is_empty()).map(Into::into)
-    });
-    let id = query.get("id").filter(|id| !id.is_empty());
-    let part_of = id.map(|id| read_trade_id(&id));
+    let [market_id, token_id] = ["market", "asset_id"]
+        .map(|name| query.filled_text(name, MARKET_ID_CHARACTERS_MAX).map(Into::into));
+    let part_of = query.get_filled("id").map(|id| read_trade_id(&id));
     let cursor = read_cursor(&mut query, |text| text.parse().ok());
     let times = read_times(&query);
     query.finish(())?;

@@ -66,8 +66,8 @@ async fn cancel_selected(call: &Call<'_>, request: CancelRequest) -> Answer {
 /// Reads what to cancel from the query, or else from the body. Empty text counts as absent, since
 /// clients send it for what they do not mean.
 fn read_cancel(mut query: Query<'_>, body: &[u8]) -> Result<CancelRequest, ApiError> {
-    let sent = SELECTORS.map(|name| query.text(name, 0, MARKET_ID_CHARACTERS_MAX));
-    let sent = sent.map(|text| text.filter(|text| !text.is_empty()).map(Into::into));
+    let sent =
+        SELECTORS.map(|name| query.filled_text(name, MARKET_ID_CHARACTERS_MAX).map(Into::into));
     let ([market, token], [body_market, body_token]) =
         ApiError::both(query.finish(sent), read_cancel_body(body))?;
     let request =

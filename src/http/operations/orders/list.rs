@@ -22,9 +22,6 @@ use crate::service::{OnlyOrder, OrderList, OrdersRequest, Page, Wallet};
 /// The most rows in a list.
 const ROWS_MAX: usize = 200;
 
-/// The names of the cursor in the query.
-const CURSORS: [&str; 2] = ["cursor", "next_cursor"];
-
 const STATUSES: [(&str, OrderStatus); 5] = [
     ("PENDING", OrderStatus::Pending),
     ("OPEN", OrderStatus::Pending),
@@ -55,27 +52,14 @@ fn read_orders(mut query: Query<'_>) -> Result<(OrdersRequest, Wallet), Invalid>
     let status = query.choice("status", &STATUSES);
     let market_id = query.text("market_id", 1, MARKET_ID_CHARACTERS_MAX).map(Into::into);
     let side = query.choice("side", &[("BUY", Side::Buy), ("SELL", Side::Sell)]);
-    let name = query.text("client_order_id", 0, ORDER_NAME_CHARACTERS_MAX);
-    let name = name.filter(|name| !name.is_empty()).map(|name| NameHash::of_order(&name));
-    let only = name.map(OnlyOrder::Named);
+    let name = query.filled_text("client_order_id", ORDER_NAME_CHARACTERS_MAX);
+    let only = name.map(|name| OnlyOrder::Named(NameHash::of_order(&name)));
     let filter = OrderFilter { market_id, side, status, ..OrderFilter::default() };
-    let from = cursor(&mut query);
+    let from = query.cursor_of(["cursor", "next_cursor"], read_cursor);
     let page = Page { offset: if from.is_some() { 0 } else { page.offset }, ..page };
     let from = from.unwrap_or(OrderCursor::START);
     let wallet = query.wallet();
     query.finish((OrdersRequest { only, filter, from, page }, wallet))
-}
-
-/// Reads a cursor, which has two names; an empty one is none.
-fn cursor(query: &mut Query<'_>) -> Option<OrderCursor> {
-    CURSORS.into_iter().find_map(|name| {
-        let text = query.get(name).filter(|text| !text.is_empty())?;
-        let cursor = read_cursor(&text);
-        if cursor.is_none() {
-            query.note(name, "cursor_parsing", "should be a next_cursor of this list");
-        }
-        cursor
-    })
 }
 
 /// Reads what [`write_cursor`] wrote.
