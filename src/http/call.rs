@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use hyper::Version;
 use hyper::header::{HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use parking_lot::Mutex;
@@ -61,6 +62,14 @@ impl<'a> Call<'a> {
     pub(super) fn parameter(&self) -> Cow<'a, str> {
         let segment = self.operation.path.segment(self.head.uri.path());
         segment.and_then(decode).expect("the path matched the operation's pattern")
+    }
+
+    /// Fails where the answer cannot be a stream: in HTTP/1.0, one that is cut off looks complete.
+    pub(super) fn require_streams(&self) -> Result<(), ApiError> {
+        if self.head.version < Version::HTTP_11 {
+            return Err(ApiError::http_version_too_old());
+        }
+        Ok(())
     }
 
     /// The parameter of the path as a wallet.

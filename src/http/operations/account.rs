@@ -71,20 +71,25 @@ struct SettlementsQuery {
     wallet: Wallet,
 }
 
-/// Reads the filter and the page. A date as the end of the period includes the whole day.
+/// Reads the filter and the page.
 fn read_settlements(mut query: Query<'_>) -> Result<SettlementsQuery, Invalid> {
     let cursor = query.get_filled("cursor").and_then(|_| query.number("cursor", 1, usize::MAX));
     let request = SettlementsQuery {
         before: cursor.and_then(|cursor| u64::try_from(cursor).ok()),
         limit: query.number("limit", 1, SETTLEMENTS_MAX).unwrap_or(100),
-        filter: SettlementFilter {
-            market_id: query.text("market_id", 1, MARKET_ID_CHARACTERS_MAX).map(Into::into),
-            from: query.time("from", Bound::From),
-            to: query.time("to", Bound::To),
-        },
+        filter: read_settlement_filter(&mut query),
         wallet: query.wallet(),
     };
     query.finish(request)
+}
+
+/// Reads a market and a period. A date as the end of the period includes the whole day.
+pub(super) fn read_settlement_filter(query: &mut Query<'_>) -> SettlementFilter {
+    SettlementFilter {
+        market_id: query.text("market_id", 1, MARKET_ID_CHARACTERS_MAX).map(Into::into),
+        from: query.time("from", Bound::From),
+        to: query.time("to", Bound::To),
+    }
 }
 
 #[derive(Serialize)]

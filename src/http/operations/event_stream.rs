@@ -4,7 +4,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
-use hyper::{Method, StatusCode, Version};
+use hyper::{Method, StatusCode};
 
 use crate::http::call::{Answer, Call};
 use crate::http::connection::{CutOff, Source};
@@ -31,9 +31,7 @@ const NO_MARKETS: RouteError = RouteError::NotOffered {
 };
 
 pub(in crate::http) fn open(call: &Call<'_>) -> Answer {
-    if call.head.version < Version::HTTP_11 {
-        return Err(ApiError::http_version_too_old());
-    }
+    call.require_streams()?;
     let condition_ids = condition_ids(&call.query())?;
     if condition_ids.is_empty() {
         return Err(NO_MARKETS.into());

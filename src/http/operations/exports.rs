@@ -9,10 +9,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use hyper::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, HeaderValue};
-use hyper::{Method, StatusCode, Version};
+use hyper::{Method, StatusCode};
 
-use super::account::{FillFields, SettledRow};
-use super::order_fields::MARKET_ID_CHARACTERS_MAX;
+use super::account::{FillFields, SettledRow, read_settlement_filter};
 use crate::engine::fills::{FillCursor, FillFilter, PastFill};
 use crate::engine::view::{SettlementFilter, SettlementRow};
 use crate::http::call::{Answer, Call};
@@ -20,9 +19,8 @@ use crate::http::csv::Line;
 use crate::http::error::ApiError;
 use crate::http::exchange::Exchange;
 use crate::http::invalid::Invalid;
-use crate::http::query::{Bound, Query};
+use crate::http::query::Query;
 use crate::http::reply::Reply;
-use crate::ids::Timestamp;
 use crate::journal::Waiters;
 use crate::service::{Caller, Denied, RequestContext, ServiceError, Wallet};
 use crate::ws::counts::OpenExport;
@@ -42,28 +40,22 @@ pub(in crate::http) const ERRORS: [&str; 4] =
     ["HTTP_VERSION_TOO_OLD", "ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND", "EXPORT_LIMIT_EXCEEDED"];
 
 pub(in crate::http) async fn trades(call: &Call<'_>) -> Answer {
-    let ExportQuery { market_id, from, to } = open(call)?;
+    let SettlementFilter { market_id, from, to } = open(call)?;
     let filter = FillFilter { market_id, from, to, ..FillFilter::default() };
-    let next = Some(FillCursor::newest(0));
-    send(call, Fills { reader: Reader::of(call), filter, next }).await
+    send(call, Fills { reader: Reader::of(call), filter, from: FillCursor::newest(0) }).await
 }
 
 pub(in crate::http) async fn settlements(call: &Call<'_>) -> Answer {
-    let ExportQuery { market_id, from, to } = open(call)?;
-    let filter = SettlementFilter { market_id, from, to };
-    let next = Some(None);
-    send(call, Settlements { reader: Reader::of(call), filter, next }).await
+    let filter = open(call)?;
+    send(call, Settlements { reader: Reader::of(call), filter, before: None }).await
 }
 
 /// Checks what comes before the first read.
-fn open(call: &Call<'_>) -> Result<ExportQuery, ApiError> {
-    // A file that was cut off would look complete there.
-    if call.head.version < Version::HTTP_11 {
-        return Err(ApiError::http_version_too_old());
-    }
-    let (query, wallet) = read_query(call.query())?;
+fn open(call: &Call<'_>) -> Result<SettlementFilter, ApiError> {
+    call.require_streams()?;
+    let (filter, wallet) = read_query(call.query())?;
     call.caller.require_own(wallet)?;
-    Ok(query)
+    Ok(filter)
 }
 
 /// Reads the first page, so that what goes wrong there is an error, and then sends the file.
@@ -94,22 +86,11 @@ fn open_export(call: &Call<'_>) -> Result<OpenExport, ApiError> {
     open.ok_or_else(|| ApiError::export_limit_exceeded(EXPORTS_PER_ACCOUNT_MAX))
 }
 
-/// What is exported.
-#[derive(PartialEq, Eq, Debug)]
-struct ExportQuery {
-    market_id: Option<Box<str>>,
-    from: Option<Timestamp>,
-    to: Option<Timestamp>,
-}
-
-/// Reads what is exported, and of which wallet. A date as the end of the period includes the whole
-/// day.
-fn read_query(mut query: Query<'_>) -> Result<(ExportQuery, Wallet), Invalid> {
-    let market_id = query.text("market_id", 1, MARKET_ID_CHARACTERS_MAX).map(Into::into);
-    let from = query.time("from", Bound::From);
-    let to = query.time("to", Bound::To);
+/// Reads what is exported, and of which wallet. Fills are selected like settlements.
+fn read_query(mut query: Query<'_>) -> Result<(SettlementFilter, Wallet), Invalid> {
+    let filter = read_settlement_filter(&mut query);
     let wallet = query.wallet();
-    query.finish((ExportQuery { market_id, from, to }, wallet))
+    query.finish((filter, wallet))
 }
 
 /// What an export needs to read on after its request was answered.
@@ -141,7 +122,7 @@ impl Reader {
 struct Fills {
     reader: Reader,
     filter: FillFilter,
-    next: Option<FillCursor>,
+    from: FillCursor,
 }
 
 impl List for Fills {
@@ -149,17 +130,12 @@ impl List for Fills {
     const FILE_NAME: &'static str = "trades.csv";
     const COLUMNS: &'static str = FillFields::COLUMNS;
 
-    async fn read(&mut self, limit: usize) -> Result<Vec<PastFill>, ServiceError> {
-        let Some(from) = self.next else { return Ok(Vec::new()) };
+    async fn read(&mut self, limit: usize) -> Result<(Vec<PastFill>, bool), ServiceError> {
         let Reader { exchange, caller, .. } = &self.reader;
         let (filter, context) = (self.filter.clone(), self.reader.context()?);
-        let page = exchange.service.fill_page(caller, filter, from, limit, context).await?;
-        self.next = page.next;
-        Ok(page.fills)
-    }
-
-    fn has_more(&self) -> bool {
-        self.next.is_some()
+        let page = exchange.service.fill_page(caller, filter, self.from, limit, context).await?;
+        self.from = page.next.unwrap_or(self.from);
+        Ok((page.fills, page.next.is_some()))
     }
 
     fn write(row: &PastFill, line: &mut Line<'_>) {
@@ -170,8 +146,8 @@ impl List for Fills {
 struct Settlements {
     reader: Reader,
     filter: SettlementFilter,
-    /// Before which position the list goes on, if it does; at first before none.
-    next: Option<Option<u64>>,
+    /// The position before which the list goes on; `None` at its start.
+    before: Option<u64>,
 }
 
 impl List for Settlements {
@@ -179,17 +155,13 @@ impl List for Settlements {
     const FILE_NAME: &'static str = "settlements.csv";
     const COLUMNS: &'static str = SettledRow::COLUMNS;
 
-    async fn read(&mut self, limit: usize) -> Result<Vec<SettlementRow>, ServiceError> {
-        let Some(before) = self.next else { return Ok(Vec::new()) };
+    async fn read(&mut self, limit: usize) -> Result<(Vec<SettlementRow>, bool), ServiceError> {
         let Reader { exchange, caller, .. } = &self.reader;
         let (filter, context) = (self.filter.clone(), self.reader.context()?);
-        let page = exchange.service.settlement_page(caller, filter, before, limit, context).await?;
-        self.next = page.next.map(Some);
-        Ok(page.rows)
-    }
-
-    fn has_more(&self) -> bool {
-        self.next.is_some()
+        let service = &exchange.service;
+        let page = service.settlement_page(caller, filter, self.before, limit, context).await?;
+        self.before = page.next;
+        Ok((page.rows, page.next.is_some()))
     }
 
     fn write(row: &SettlementRow, line: &mut Line<'_>) {
@@ -202,13 +174,14 @@ mod tests {
     use super::*;
     use crate::http::invalid::tests::errors_of;
     use crate::http::query::tests::query;
+    use crate::ids::Timestamp;
 
     #[test]
     fn an_export_is_of_a_period_and_a_market() {
         let read = |text| read_query(query("GET /v1/export/trades.csv", text));
-        let all = ExportQuery { market_id: None, from: None, to: None };
+        let all = SettlementFilter { market_id: None, from: None, to: None };
         assert_eq!(read(None), Ok((all, Wallet::Own)));
-        let expected = ExportQuery {
+        let expected = SettlementFilter {
             market_id: Some("0xa".into()),
             from: Some(Timestamp::from_seconds(86_400)),
             to: Some(Timestamp::from_nanos(2 * 86_400_000_000_000 - 1)),

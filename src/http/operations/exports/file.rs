@@ -1,5 +1,6 @@
 //! A CSV file that is written page by page.
 
+use std::future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -22,7 +23,7 @@ const PAGE_PAUSE: Duration = Duration::from_millis(1);
 
 /// How long a page waits for a busy shard before it tries again.
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
-/// How often a page tries again before the file is cut off.
+/// How many times a page tries again before the file is cut off.
 const BUSY_RETRIES_MAX: u32 = 100;
 
 /// Rows that are read page by page.
@@ -35,14 +36,12 @@ pub(super) trait List: Send + 'static {
     /// The names of the columns, separated by commas.
     const COLUMNS: &'static str;
 
-    /// The next rows, at most `limit`: possibly none although there are more.
+    /// The next rows, at most `limit`, and whether there may be more: possibly none although there
+    /// are. Not called again after the last ones.
     fn read(
         &mut self,
         limit: usize,
-    ) -> impl Future<Output = Result<Vec<Self::Row>, ServiceError>> + Send;
-
-    /// Whether there may be more.
-    fn has_more(&self) -> bool;
+    ) -> impl Future<Output = Result<(Vec<Self::Row>, bool), ServiceError>> + Send;
 
     /// Writes the columns of a row.
     fn write(row: &Self::Row, line: &mut Line<'_>);
@@ -65,7 +64,7 @@ type PageFuture<L> = Pin<Box<dyn Future<Output = Result<Page<L>, CutOff>> + Send
 
 /// A file that is being sent.
 struct Rest<L> {
-    ready: Bytes,
+    /// `None` after the last page.
     next: Option<PageFuture<L>>,
 }
 
@@ -78,7 +77,7 @@ impl<L: List> File<L> {
     /// Writes the next page, which may be empty. Returns whether there may be more.
     pub(super) async fn write_page(&mut self, out: &mut Vec<u8>) -> Result<bool, ServiceError> {
         // One row beyond the last tells whether the file is truncated.
-        let rows = self.list.read(ROWS_PER_PAGE.min(self.rows_left + 1)).await?;
+        let (rows, has_more) = self.list.read(ROWS_PER_PAGE.min(self.rows_left + 1)).await?;
         for row in rows.iter().take(self.rows_left) {
             let mut line = Line::new(out);
             L::write(row, &mut line);
@@ -93,12 +92,13 @@ impl<L: List> File<L> {
             return Ok(false);
         };
         self.rows_left = rows_left;
-        Ok(self.list.has_more())
+        Ok(has_more)
     }
 
     /// What is sent: first these bytes, then the rest of the file.
     pub(super) fn into_source(self, first: Vec<u8>) -> Box<dyn Source> {
-        Box::new(Rest { ready: first.into(), next: Some(Box::pin(self.next_page())) })
+        let first = future::ready(Ok((first.into(), Some(self))));
+        Box::new(Rest { next: Some(Box::pin(first)) })
     }
 
     /// The next page with rows; an empty one if there are no more.
@@ -124,9 +124,6 @@ impl<L: List> File<L> {
 
 impl<L: List> Source for Rest<L> {
     fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, CutOff>>> {
-        if !self.ready.is_empty() {
-            return Poll::Ready(Some(Ok(std::mem::take(&mut self.ready))));
-        }
         let Some(next) = &mut self.next else {
             return Poll::Ready(None);
         };
@@ -179,19 +176,15 @@ mod tests {
         const FILE_NAME: &'static str = "numbers.csv";
         const COLUMNS: &'static str = "number";
 
-        async fn read(&mut self, limit: usize) -> Result<Vec<u64>, ServiceError> {
+        async fn read(&mut self, limit: usize) -> Result<(Vec<u64>, bool), ServiceError> {
             match self.waiting.pop_front() {
                 Some(Some(error)) => return Err(error),
-                Some(None) => return Ok(Vec::new()),
+                Some(None) => return Ok((Vec::new(), self.read_count < self.count)),
                 None => self.waiting = self.before_each.clone(),
             }
             let first = self.read_count + 1;
             self.read_count = self.count.min(self.read_count + limit as u64);
-            Ok((first..=self.read_count).collect())
-        }
-
-        fn has_more(&self) -> bool {
-            self.read_count < self.count
+            Ok(((first..=self.read_count).collect(), self.read_count < self.count))
         }
 
         fn write(row: &u64, line: &mut Line<'_>) {
