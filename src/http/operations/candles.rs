@@ -56,27 +56,33 @@ fn width(interval: &str) -> Option<Width> {
 
 #[derive(Serialize)]
 struct CandleRow {
+    #[serde(flatten)]
+    prices: PricesRow,
+    /// The shares traded on this exchange.
+    v: Decimal,
+}
+
+/// A candle without its volume.
+#[derive(Serialize)]
+pub(super) struct PricesRow {
     /// The start, in seconds since 1970.
     t: i64,
     o: Decimal,
     h: Decimal,
     l: Decimal,
     c: Decimal,
-    /// The shares traded on this exchange.
-    v: Decimal,
 }
 
 impl CandleRow {
     fn of(candle: &Candle) -> Self {
-        let Candle { start, open, high, low, close, volume } = *candle;
-        Self {
-            t: start,
-            o: open.into(),
-            h: high.into(),
-            l: low.into(),
-            c: close.into(),
-            v: volume.into(),
-        }
+        Self { prices: PricesRow::of(candle), v: candle.volume.into() }
+    }
+}
+
+impl PricesRow {
+    pub(super) fn of(candle: &Candle) -> Self {
+        let Candle { start, open, high, low, close, .. } = *candle;
+        Self { t: start, o: open.into(), h: high.into(), l: low.into(), c: close.into() }
     }
 }
 

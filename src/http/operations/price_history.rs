@@ -3,15 +3,14 @@
 use std::borrow::Cow;
 
 use hyper::StatusCode;
-use serde::Serialize;
 
+use super::candles::PricesRow;
 use crate::http::call::{Answer, Call};
 use crate::http::error::ApiError;
-use crate::http::json::value::Decimal;
 use crate::http::json::write::{JsonObject, write_list};
 use crate::http::query::{Bound, Query};
 use crate::http::reply::Reply;
-use crate::market::history::candle::{Candle, PricePoint, Width};
+use crate::market::history::candle::{PricePoint, Width};
 use crate::service::Period;
 
 /// The supported intervals.
@@ -35,7 +34,7 @@ pub(in crate::http) fn list(call: &Call<'_>) -> Answer {
         }
         Format::Candles => {
             let candles = call.service().token_candles(token_id, *width, *period);
-            Ok(Reply::ok(&candles.iter().map(CandleRow::of).collect::<Vec<_>>()))
+            Ok(Reply::ok(&candles.iter().map(PricesRow::of).collect::<Vec<_>>()))
         }
     }
 }
@@ -99,23 +98,6 @@ fn write_points(out: &mut Vec<u8>, points: &[PricePoint]) {
         object.end();
     });
     body.end();
-}
-
-#[derive(Serialize)]
-struct CandleRow {
-    /// The start, in seconds since 1970.
-    t: i64,
-    o: Decimal,
-    h: Decimal,
-    l: Decimal,
-    c: Decimal,
-}
-
-impl CandleRow {
-    fn of(candle: &Candle) -> Self {
-        let Candle { start, open, high, low, close, .. } = *candle;
-        Self { t: start, o: open.into(), h: high.into(), l: low.into(), c: close.into() }
-    }
 }
 
 #[cfg(test)]
