@@ -65,6 +65,14 @@ impl<'a> JsonObject<'a> {
         write_micros(self.value(name), micros);
     }
 
+    /// Millionths as a JSON number, or null.
+    pub fn number_or_null(&mut self, name: &'static str, micros: Option<i64>) {
+        match micros {
+            Some(micros) => self.number(name, micros),
+            None => self.null(name),
+        }
+    }
+
     /// Millionths as decimal text in a string.
     pub fn decimal(&mut self, name: &'static str, micros: i64) {
         write_decimal(self.value(name), micros);

@@ -82,10 +82,7 @@ struct MarketsQuery<'a> {
 /// of an offset.
 fn read_markets(mut query: Query<'_>) -> Result<MarketsQuery<'_>, Invalid> {
     let mut page = query.page(50, ROWS_MAX);
-    let cursor = match query.cursor("next_cursor") {
-        None => query.cursor("cursor"),
-        some => some,
-    };
+    let cursor = query.cursor("next_cursor").or_else(|| query.cursor("cursor"));
     match cursor {
         Some(Cursor::At(offset)) => page.offset = offset,
         Some(Cursor::End) => page.offset = OFFSET_MAX,
@@ -100,10 +97,9 @@ fn read_markets(mut query: Query<'_>) -> Result<MarketsQuery<'_>, Invalid> {
         page,
         is_enveloped: query.flag_or_none("envelope").unwrap_or(cursor.is_some()),
         stages: stages.into_iter().flatten().collect(),
-        text: match query.text("q", 0, SEARCH_CHARACTERS_MAX) {
-            None => query.text("search", 0, SEARCH_CHARACTERS_MAX),
-            some => some,
-        },
+        text: query
+            .text("q", 0, SEARCH_CHARACTERS_MAX)
+            .or_else(|| query.text("search", 0, SEARCH_CHARACTERS_MAX)),
         category: query.text("category", 0, SEARCH_CHARACTERS_MAX),
         hot_only: query.flag("hot_only"),
         order: MarketOrder {
@@ -154,10 +150,8 @@ fn write_market(out: &mut Vec<u8>, info: &MarketInfo, prices: &MarketPrices) {
         let mut token = JsonObject::new(out);
         token.text("token_id", &outcome.token_id);
         token.text("outcome", &outcome.label);
-        match prices.outcomes.get(index).and_then(OutcomePrice::price) {
-            Some(price) => token.number("price", price.micros()),
-            None => token.null("price"),
-        }
+        let price = prices.outcomes.get(index).and_then(OutcomePrice::price);
+        token.number_or_null("price", price.map(Price::micros));
         token.flag("winner", is_winner(index));
         token.end();
     });

@@ -23,15 +23,6 @@ const ROWS_DEFAULT: usize = 200;
 const ROWS_MAX: usize = 500;
 /// The most characters of an asset's symbol in a query.
 const ASSET_CHARACTERS_MAX: usize = 64;
-const INTERVALS: [(&str, Interval); Interval::ALL.len()] = {
-    let mut intervals = [("", Interval::FiveMinutes); Interval::ALL.len()];
-    let mut index = 0;
-    while index < intervals.len() {
-        intervals[index] = (Interval::ALL[index].as_str(), Interval::ALL[index]);
-        index += 1;
-    }
-    intervals
-};
 
 pub(in crate::http) fn list(call: &Call<'_>) -> Answer {
     let UpDownQuery { asset, interval, limit } = read_list(call.query())?;
@@ -46,7 +37,7 @@ pub(in crate::http) fn list(call: &Call<'_>) -> Answer {
     let assets = shown.asset_counts.iter().map(|(asset, count)| (asset.as_str(), *count));
     write_counts(object.value("asset_counts"), assets.clone());
     write_list(object.value("available_assets"), assets, |out, (asset, _)| write_text(out, asset));
-    // There is no source of currencies' prices. Clients read this as a map by asset.
+    // This server has no prices of currencies. Clients read this as a map by asset.
     write_counts(object.value("crypto_prices"), std::iter::empty());
     object.time("timestamp", call.context.moment.now);
     object.end();
@@ -74,9 +65,10 @@ struct UpDownQuery<'a> {
 }
 
 fn read_list(mut query: Query<'_>) -> Result<UpDownQuery<'_>, Invalid> {
+    let intervals = Interval::ALL.map(|interval| (interval.as_str(), interval));
     let request = UpDownQuery {
         asset: read_asset(&mut query),
-        interval: query.choice("interval", &INTERVALS),
+        interval: query.choice("interval", &intervals),
         limit: query.number("limit", 1, ROWS_MAX).unwrap_or(ROWS_DEFAULT),
     };
     query.finish(request)
@@ -127,7 +119,7 @@ fn write_row(out: &mut Vec<u8>, updown: &UpDown, market: &MarketSnapshot) {
     row.flag("active", !info.status.is_closed());
     row.flag("closed", info.status.is_closed());
     row.flag("resolved", info.status == MarketStatus::Resolved);
-    // The price to beat is a currency's, and nobody here knows it.
+    // The price to beat is the price of a currency, which this server does not know.
     row.null("group_item_threshold");
     row.null("event_metadata_ptb");
     write_list(row.value("tags"), [""; 0], write_text);
@@ -141,12 +133,8 @@ fn write_row(out: &mut Vec<u8>, updown: &UpDown, market: &MarketSnapshot) {
 /// Writes the prices as JSON numbers, unlike everywhere else under `/v1`: clients expect it here.
 fn write_live_price(row: &mut JsonObject<'_>, prices: &MarketPrices) {
     let mut live = JsonObject::new(row.value("live_price"));
-    for (name, price) in [("buy", prices.buy()), ("sell", prices.sell())] {
-        match price {
-            Some(price) => live.number(name, price.micros()),
-            None => live.null(name),
-        }
-    }
+    live.number_or_null("buy", prices.buy().map(Price::micros));
+    live.number_or_null("sell", prices.sell().map(Price::micros));
     live.time_or_null("updated_at", prices.updated_at());
     if prices.stale {
         live.flag("stale", true);
