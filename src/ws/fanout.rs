@@ -255,4 +255,4 @@ impl Mailbox {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -6,13 +6,11 @@ use tokio::io::DuplexStream;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::ids::OutcomeIndex;
 use crate::market::Markets;
-use crate::market::book::{Book, Ladder, Side};
 use crate::market::catalogue::{MarketInfo, Outcome};
-use crate::money::{Price, Shares};
 use crate::ws::counts::SocketCounts;
 use crate::ws::fanout::Fanout;
+use crate::ws::fanout::tests::publish_bid;
 use crate::ws::frame::CLIENT_FRAME_BYTES_MAX;
 use crate::ws::prices::serve_prices;
 
@@ -141,14 +139,8 @@ impl World {
         world
     }
 
-    /// Publishes a bid whose price encodes the number of the change.
     fn publish(&self, market: &str, change: i64) {
-        let mut ladder = Ladder::default();
-        let (price, size) = (Price::from_micros(change * 100), Shares::from_micros(1));
-        ladder.set(Side::Buy, price, size).unwrap();
-        let market = self.markets.by_condition(market).unwrap();
-        let book = Arc::new(Book::new(ladder, Timestamp::EPOCH));
-        self.markets.publish(&market, OutcomeIndex(0), book);
+        publish_bid(&self.markets, market, change);
     }
 
     /// Everything the server still sends, up to the close frame, and how the socket ended. Checks

@@ -4,14 +4,12 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::*;
-use crate::ids::OutcomeIndex;
 use crate::limits::bucket::Origin;
 use crate::market::Markets;
-use crate::market::book::{Book, Ladder, Side};
 use crate::market::catalogue::{MarketInfo, MarketStatus};
-use crate::money::Shares;
 use crate::ws::counts::StreamCounts;
 use crate::ws::fanout::SOCKETS_MAX;
+use crate::ws::fanout::tests::publish_bid;
 use crate::ws::subscriptions::MARKETS_PER_SOCKET_MAX;
 
 /// Markets with a running fan-out.
@@ -51,14 +49,8 @@ impl World {
         self.markets.list(infos).unwrap();
     }
 
-    /// Publishes a bid whose price encodes the number of the change.
     fn publish(&self, market: &str, change: i64) {
-        let mut ladder = Ladder::default();
-        let (price, size) = (Price::from_micros(change * 100), Shares::from_micros(1));
-        ladder.set(Side::Buy, price, size).unwrap();
-        let market = self.markets.by_condition(market).unwrap();
-        let book = Arc::new(Book::new(ladder, Timestamp::EPOCH));
-        self.markets.publish(&market, OutcomeIndex(0), book);
+        publish_bid(&self.markets, market, change);
     }
 
     fn open(&self, ids: &[&str]) -> Reader {

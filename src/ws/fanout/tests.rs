@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ids::OutcomeIndex;
-use crate::market::book::{Book, Ladder, Level, Side};
+use crate::market::book::{Book, Ladder, Side};
 use crate::market::catalogue::{MarketInfo, Outcome};
 use crate::money::{Price, Shares};
 use crate::ws::subscriptions::{MARKETS_PER_SOCKET_MAX, NextFrame, TooManyMarkets};
@@ -25,15 +25,18 @@ fn name(market: usize) -> String {
     format!("m{market}")
 }
 
-/// Publishes a book whose only bid encodes the number of the change.
-fn publish(fanout: &Fanout, market: usize, change: i64) {
-    let bid =
-        Level { price: Price::from_micros(change * 100), size: Shares::from_micros(1_000_000) };
+/// Publishes a book whose only bid has a price that encodes the number of the change.
+pub(in crate::ws) fn publish_bid(markets: &Markets, market: &str, change: i64) {
     let mut ladder = Ladder::default();
-    ladder.set(Side::Buy, bid.price, bid.size).unwrap();
-    let market = fanout.market(&name(market)).unwrap();
+    let (price, size) = (Price::from_micros(change * 100), Shares::from_micros(1_000_000));
+    ladder.set(Side::Buy, price, size).unwrap();
+    let market = markets.by_condition(market).unwrap();
     let book = Arc::new(Book::new(ladder, Timestamp::EPOCH));
-    fanout.markets.publish(&market, OutcomeIndex(0), book);
+    markets.publish(&market, OutcomeIndex(0), book);
+}
+
+fn publish(fanout: &Fanout, market: usize, change: i64) {
+    publish_bid(&fanout.markets, &name(market), change);
 }
 
 /// Publishes pending changes, if there are any.
