@@ -7,7 +7,7 @@ use std::process::Command;
 use paperbourse_test_support::Request;
 use serde_json::{Value, json};
 
-use super::expect::{check_error, check_invalid};
+use super::expect::{check_error, check_invalid, eventually};
 use super::recording::{BOOKLESS, PLAIN, RESOLVED, buy, other, token_id};
 use super::server::{Server, shared};
 
@@ -18,6 +18,13 @@ const HOUR: i64 = 3_600;
 
 fn candles(server: &Server, market: &str, query: &str) -> Value {
     server.get(format!("/v1/markets/{market}/candles{query}")).ok(200)
+}
+
+/// Waits for this volume of the first candle. A trade counts once it is durable, a moment after the
+/// answer.
+#[track_caller]
+fn await_volume(server: &Server, query: &str, expected: &str) {
+    eventually(|| (candles(server, PLAIN, query)[0]["v"] == expected).then_some(()));
 }
 
 /// Each candle's hours since that of the books, and its prices.
@@ -98,8 +105,7 @@ fn what_is_traded_here_is_the_volume() {
     let server = Server::unlimited();
     let account = server.account();
     let volume = |expected: &str| {
-        // It counts once it is durable, a moment after the answer.
-        while candles(&server, PLAIN, "?interval=1m")[0]["v"] != expected {}
+        await_volume(&server, "?interval=1m", expected);
         assert_eq!(candles(&server, PLAIN, "?interval=max")[0]["v"], expected);
     };
     volume("0");
@@ -116,7 +122,7 @@ fn what_is_traded_here_is_the_volume() {
     let mut other = buy(7);
     other["outcome"] = json!("No");
     account.post("/trade", &other).ok(200);
-    while candles(&server, PLAIN, "?outcome=No")[0]["v"] != "7" {}
+    await_volume(&server, "?outcome=No", "7");
     volume("110");
 }
 
@@ -173,9 +179,10 @@ fn hours_survive_a_crash() {
     .map(|(hour, prices)| (hour, prices.to_owned()));
     assert_eq!(before, expected);
     let file = server.data().join("price-hours");
-    while !file.exists() {
+    eventually(|| {
         server.get("/v1/time").ok(200);
-    }
+        file.exists().then_some(())
+    });
     let backup = recording.with_file_name("backup");
     let copied = Command::new(env!("CARGO_BIN_EXE_paperbourse"))
         .arg("backup")
@@ -209,7 +216,7 @@ fn hours_survive_a_crash() {
 fn an_orderly_shutdown_keeps_the_volume_of_the_hour() {
     let mut server = Server::unlimited();
     server.account().buy(10);
-    while candles(&server, PLAIN, "")[0]["v"] != "10" {}
+    await_volume(&server, "", "10");
     server.terminate();
     server.wait();
     let server = server.crash_and_restart();

@@ -1,6 +1,8 @@
-//! Checks of answers: their fields, and the common form of all errors.
+//! Checks of answers: their fields, the common form of all errors, and what comes a moment later.
 
-use paperbourse_test_support::Response;
+use std::time::Instant;
+
+use paperbourse_test_support::{PATIENCE, Response};
 use serde_json::Value;
 
 /// The JSON type of a field, or the format of its text.
@@ -17,6 +19,18 @@ pub(crate) enum Kind {
     Time,
     List,
     Object,
+}
+
+/// Tries again until there is a result.
+#[track_caller]
+pub(crate) fn eventually<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(result) = attempt() {
+            return result;
+        }
+        assert!(began.elapsed() < PATIENCE, "still not after {PATIENCE:?}");
+    }
 }
 
 /// Checks that an object has exactly these fields with these types.

@@ -6,7 +6,7 @@ use paperbourse_test_support::event_stream::{End, EventStream};
 use paperbourse_test_support::{PATIENCE, Request, Response};
 use serde_json::{Value, json};
 
-use super::expect::{check_error, check_invalid};
+use super::expect::{check_error, check_invalid, eventually};
 use super::recording::{DEEP, PLAIN, WITH_FEE, buy, limit, sell};
 use super::server::{Account, Server, shared};
 
@@ -243,9 +243,6 @@ fn a_file_is_made_while_its_client_reads() {
     assert_eq!(end, End::CutOff, "the key was revoked");
     let line_count = csv.lines().count();
     assert!((1..count).contains(&line_count), "{line_count}");
-    let began = Instant::now();
     // Both have ended, one of them perhaps a moment later.
-    while account.get(TRADES).status == 429 {
-        assert!(began.elapsed() < PATIENCE);
-    }
+    eventually(|| (account.get(TRADES).status != 429).then_some(()));
 }

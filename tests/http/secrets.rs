@@ -6,16 +6,16 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use paperbourse::auth::identity::key_file;
 use paperbourse::ids::Timestamp;
 use paperbourse_test_support::process::{Process, ServerProcess, command};
-use paperbourse_test_support::{Connection, PATIENCE, Request, Response};
+use paperbourse_test_support::{Connection, Request, Response};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::expect::eventually;
 use super::recording;
 use super::server::printed_token;
 use paperbourse_test_support::socket::upgrade;
@@ -184,15 +184,14 @@ fn live(server: &Watched, token: &str) -> Vec<Vec<u8>> {
 }
 
 fn wait_for_snapshot(server: &Watched) {
-    let started = Instant::now();
     let is_there = || {
         let names = fs::read_dir(server.data().join("snapshots")).into_iter().flatten();
         names.flatten().any(|entry| entry.path().extension().is_some_and(|end| end == "snapshot"))
     };
-    while !is_there() {
-        assert!(started.elapsed() < PATIENCE, "no snapshot");
+    eventually(|| {
         server.send(&Request::get("/v1/health"));
-    }
+        is_there().then_some(())
+    });
 }
 
 #[test]

@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::time::Instant;
 
+use paperbourse_test_support::Request;
 use paperbourse_test_support::event_stream::{End, EventStream};
 use paperbourse_test_support::socket::Socket;
-use paperbourse_test_support::{PATIENCE, Request};
 use serde_json::Value;
 
-use super::expect::check_error;
+use super::expect::{check_error, eventually};
 use super::recording::{BOOKLESS, DEEP, PLAIN, RESOLVED, other};
 use super::server::{Server, shared};
 
@@ -22,18 +21,6 @@ fn stream_of(ids: &[&str]) -> Request {
 /// How many streams the server counts.
 fn stream_count(server: &Server) -> Value {
     server.get("/v1/status").ok(200)["sse"]["connections"].clone()
-}
-
-/// Tries again until there is a result.
-#[track_caller]
-fn eventually<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
-    let began = Instant::now();
-    loop {
-        if let Some(result) = attempt() {
-            return result;
-        }
-        assert!(began.elapsed() < PATIENCE, "still not after {PATIENCE:?}");
-    }
 }
 
 /// The text with these numbers and times replaced.
