@@ -1,5 +1,5 @@
-//! Writes CSV as RFC 4180 has it: fields separated by commas, lines ended by a carriage return and
-//! a line feed, and quotes around text that needs them.
+//! Writes CSV as RFC 4180 defines it: fields separated by commas, lines ended by a carriage return
+//! and a line feed, and quotes around text that needs them.
 
 use std::io::Write as _;
 

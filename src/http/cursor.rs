@@ -20,7 +20,7 @@ pub(super) enum Cursor {
 }
 
 impl Cursor {
-    /// Reads a cursor that a page ended with; `None` if the text is none. The empty text is the
+    /// Reads a cursor that a page ended with; `None` if the text is not one. Empty text is the
     /// first page.
     pub(super) fn parse(text: &str) -> Option<Self> {
         match text {

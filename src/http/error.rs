@@ -37,7 +37,7 @@ pub struct ApiError {
     pub message: Cow<'static, str>,
     /// The invalid fields, if the request failed validation.
     pub fields: Vec<FieldError>,
-    /// The intervals that the operation supports, if the one asked for is none of them.
+    /// The intervals that the operation supports, if the request has another one.
     pub supported_intervals: &'static [&'static str],
     /// Seconds after which a retry makes sense, at least 1.
     pub retry_after_seconds: Option<u64>,
@@ -195,7 +195,7 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "WALLET_NOT_FOUND", message)
     }
 
-    /// A bound of a list in time is not a number of seconds.
+    /// The `before` or `after` of a list is not a whole number of seconds.
     pub fn invalid_time_filter() -> Self {
         let message = "Invalid time filter: before and after are whole seconds since 1970.";
         Self::new(StatusCode::BAD_REQUEST, "INVALID_TIME_FILTER", message)
@@ -225,9 +225,9 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "BOOK_UNAVAILABLE", message)
     }
 
-    /// The interval is none of the supported ones.
+    /// The interval is not supported.
     pub fn invalid_interval(supported: &'static [&'static str]) -> Self {
-        let message = format!("The interval is none of {}.", supported.join(", "));
+        let message = format!("Unsupported interval: use one of {}.", supported.join(", "));
         let error = Self::new(StatusCode::BAD_REQUEST, "INVALID_INTERVAL", message);
         Self { supported_intervals: supported, ..error }
     }
@@ -245,18 +245,21 @@ impl ApiError {
         Self::new(StatusCode::UPGRADE_REQUIRED, "HTTP_VERSION_TOO_OLD", message)
     }
 
-    /// The address has as many price streams open as it may.
+    /// The address has reached its limit of open price streams.
     pub fn stream_limit_exceeded(count_max: u32) -> Self {
-        let message = format!("Your address may have {count_max} price streams open; close one.");
+        let message =
+            format!("An address may have at most {count_max} price streams open; close one first.");
         Self {
             retry_after_seconds: Some(1),
             ..Self::new(StatusCode::TOO_MANY_REQUESTS, "STREAM_LIMIT_EXCEEDED", message)
         }
     }
 
-    /// As many exports of the account are being sent as may be.
+    /// The account has reached its limit of exports at a time.
     pub fn export_limit_exceeded(count_max: u32) -> Self {
-        let message = format!("An account may have {count_max} exports at a time; wait for one.");
+        let message = format!(
+            "An account may run at most {count_max} exports at once; wait for one to finish."
+        );
         Self {
             retry_after_seconds: Some(1),
             ..Self::new(StatusCode::TOO_MANY_REQUESTS, "EXPORT_LIMIT_EXCEEDED", message)

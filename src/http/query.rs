@@ -21,8 +21,8 @@ pub(super) struct Query<'a> {
     errors: Vec<FieldError>,
 }
 
-/// Which end of a period a time is. The period includes all that the time stands for: a day without
-/// a time, and otherwise a microsecond, since answers show no more of a time.
+/// Which end of a period a time is. The period includes all that the time stands for: the whole day
+/// if it is a date, and otherwise a microsecond, because answers show times to the microsecond.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bound {
     From,

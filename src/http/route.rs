@@ -42,7 +42,7 @@ pub fn find(method: &Method, path: &str) -> Result<&'static Operation, RouteErro
     })
 }
 
-/// The segment below `/v1/markets` that is the beginning of a path. No condition id reads so, and
+/// The segment below `/v1/markets` that begins another path. No condition id looks like this, and
 /// some clients retry for a minute when they are told that a market is unknown.
 const NO_CONDITION_ID: &str = "by-slug";
 

@@ -72,7 +72,7 @@ struct Snapshot {
 /// Why a stream cannot be opened.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OpenError {
-    /// As many sockets and streams receive prices as may.
+    /// The limit of sockets and streams that receive prices is reached.
     #[error("the server has reached its limit of sockets and streams")]
     Busy,
     /// It asks for too many markets.

@@ -54,7 +54,7 @@ fn read_orders(mut query: Query<'_>) -> Result<Option<OrdersRequest>, ApiError> 
     let status = query.choice("status", &STATUSES).unwrap_or(OrderStatus::Pending);
     let [market_id, token_id] = ["market", "asset_id"]
         .map(|name| query.filled_text(name, MARKET_ID_CHARACTERS_MAX).map(Into::into));
-    // What is no id of this server is the id of no order.
+    // Text that cannot be an id of this server selects no order.
     let only = query.get_filled("id");
     let only = only.map(|id| OnlyOrder::WithId(id.parse().ok().and_then(OrderId::from_raw)));
     let cursor = read_cursor(&mut query, list::read_cursor);
