@@ -83,8 +83,8 @@ class Stream:
 
 
 def checked_by(check):
-    """Makes the row of a function that takes a client. `check` takes a `Call` of it, a synchronous client
-    of the same account, and the world."""
+    """Makes the row of a function that takes a client. `check` takes a `Call` of it, a synchronous
+    client of the same account, and the world."""
 
     def row(name):
         def run(clients, world):

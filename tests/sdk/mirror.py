@@ -46,9 +46,21 @@ def spread(world, outcome=0):
     return ask - bid
 
 
-def of_both(value):
-    """The value of each outcome's token."""
-    return lambda world: {token(world, it): value(world, it) for it in (0, 1)}
+def of_token(name, value):
+    """A method that answers with this value of one token."""
+    return works(
+        lambda client, world: same(getattr(client, name)(token_id=token(world)), value(world))
+    )
+
+
+def of_tokens(name, value):
+    """A method that answers with this value of each token."""
+
+    def check(client, world):
+        shown = getattr(client, name)(token_ids=list(world.free.tokens))
+        same(shown, {token(world, it): value(world, it) for it in (0, 1)})
+
+    return works(check)
 
 
 def get_price(client, world):
@@ -120,24 +132,12 @@ PUBLIC = {
     "environment": local(lambda it, world: same(it.environment.name, "production")),
     "get_order_book": works(get_order_book),
     "get_order_books": works(get_order_books),
-    "get_midpoint": works(
-        lambda it, world: same(it.get_midpoint(token_id=token(world)), midpoint(world))
-    ),
-    "get_midpoints": works(
-        lambda it, world: same(
-            it.get_midpoints(token_ids=list(world.free.tokens)), of_both(midpoint)(world)
-        )
-    ),
+    "get_midpoint": of_token("get_midpoint", midpoint),
+    "get_midpoints": of_tokens("get_midpoints", midpoint),
     "get_price": works(get_price),
     "get_prices": works(get_prices),
-    "get_spread": works(
-        lambda it, world: same(it.get_spread(token_id=token(world)), spread(world))
-    ),
-    "get_spreads": works(
-        lambda it, world: same(
-            it.get_spreads(token_ids=list(world.free.tokens)), of_both(spread)(world)
-        )
-    ),
+    "get_spread": of_token("get_spread", spread),
+    "get_spreads": of_tokens("get_spreads", spread),
     "get_last_trade_price": works(get_last_trade_price),
     "get_last_trade_prices": works(get_last_trade_prices),
     "estimate_market_price": works(estimate_market_price),
