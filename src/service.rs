@@ -15,6 +15,7 @@ mod keys;
 mod markets;
 pub mod matcher;
 mod orders;
+mod reads;
 pub mod settlement;
 mod updown;
 

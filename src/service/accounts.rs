@@ -3,9 +3,9 @@
 use super::{Caller, RequestContext, Service, ServiceError};
 use crate::engine::fills::{FillCursor, FillFilter, FillHistory};
 use crate::engine::ledger::Ledger;
-use crate::engine::rejection::Rejection;
 use crate::engine::reset::ResetAccount;
-use crate::engine::view::{PositionRow, Profile, SettlementFilter, SettlementPage};
+use crate::engine::view::{AccountPage, PositionRow, Profile, SettlementFilter, SettlementPage};
+use crate::ids::AccountId;
 use crate::market::price::{MarketPrices, OutcomePrice};
 use crate::money::{Notional, Price, Shares, Usd};
 
@@ -68,7 +68,16 @@ pub struct MarkedPosition {
     pub question: Option<Box<str>>,
 }
 
-/// An account at the moment of one read, with all positions.
+/// An account with all its positions. All but these is of the last read.
+pub(super) struct Statement {
+    /// The newest page of the account, without its positions.
+    pub(super) page: AccountPage,
+    /// The number of fills when the first positions were read.
+    pub(super) fill_count_before: u64,
+    pub(super) positions: Vec<PositionRow>,
+}
+
+/// The same, marked to the market.
 struct Holdings {
     ledger: Ledger,
     starting_balance: Usd,
@@ -143,15 +152,9 @@ impl Service {
         caller: &Caller,
         context: RequestContext<'_>,
     ) -> Result<Profile, ServiceError> {
-        let account = caller.account()?;
         let now = context.moment.now;
-        let profile = self
-            .shards
-            .observe(account.shard(), context.waiters, move |state| {
-                state.observe_profile(account, now)
-            })
-            .await?;
-        Ok(profile.ok_or(Rejection::AccountNotFound)?)
+        let mut reads = self.reads(caller.account()?, context);
+        reads.next(move |state, account| state.observe_profile(account, now)).await
     }
 
     /// Resets the caller's account: ends its open orders, closes its open positions, and sets its
@@ -222,32 +225,37 @@ impl Service {
         Ok(positions)
     }
 
-    /// The ledger and all positions of the caller's account, in as many reads of its shard as that
-    /// takes. All but the positions is of the last read.
     async fn holdings(
         &self,
         caller: &Caller,
         context: RequestContext<'_>,
     ) -> Result<Holdings, ServiceError> {
-        let account = caller.account()?;
+        let Statement { page, positions, .. } = self.statement(caller.account()?, context).await?;
+        Ok(Holdings {
+            ledger: page.ledger,
+            starting_balance: page.baseline,
+            fill_count: page.fill_count,
+            positions: positions.into_iter().map(|row| self.mark(row)).collect(),
+        })
+    }
+
+    /// The account with all its positions, in as many reads of its shard as that takes.
+    pub(super) async fn statement(
+        &self,
+        account: AccountId,
+        context: RequestContext<'_>,
+    ) -> Result<Statement, ServiceError> {
+        let mut reads = self.reads(account, context);
         let mut positions = Vec::new();
+        let mut fill_count_before = None;
         loop {
             let offset = positions.len();
-            let page = self
-                .shards
-                .observe(account.shard(), context.waiters, move |state| {
-                    state.observe_account(account, offset)
-                })
-                .await?
-                .ok_or(Rejection::AccountNotFound)?;
-            positions.extend(page.positions.into_iter().map(|row| self.mark(row)));
+            let mut page =
+                reads.next(move |state, account| state.observe_account(account, offset)).await?;
+            positions.append(&mut page.positions);
+            let fill_count_before = *fill_count_before.get_or_insert(page.fill_count);
             if !page.has_more {
-                return Ok(Holdings {
-                    ledger: page.ledger,
-                    starting_balance: page.baseline,
-                    fill_count: page.fill_count,
-                    positions,
-                });
+                return Ok(Statement { page, fill_count_before, positions });
             }
         }
     }
@@ -262,10 +270,10 @@ impl Service {
         limit: usize,
         context: RequestContext<'_>,
     ) -> Result<FillHistory, ServiceError> {
+        let mut reads = self.reads(caller.account()?, context);
         let mut list = FillHistory { fills: Vec::new(), next: Some(from) };
-        while let Some(cursor) = list.next.filter(|_| list.fills.len() < limit) {
-            let wanted = limit - list.fills.len();
-            let page = self.fill_page(caller, filter.clone(), cursor, wanted, context).await?;
+        while let Some(from) = list.next.filter(|_| list.fills.len() < limit) {
+            let page = reads.fills(filter.clone(), from, limit - list.fills.len()).await?;
             list.fills.extend(page.fills);
             list.next = page.next;
         }
@@ -281,11 +289,7 @@ impl Service {
         limit: usize,
         context: RequestContext<'_>,
     ) -> Result<FillHistory, ServiceError> {
-        let account = caller.account()?;
-        let page = self.shards.observe(account.shard(), context.waiters, move |state| {
-            state.observe_fill_history(account, &filter, from, limit)
-        });
-        Ok(page.await?.ok_or(Rejection::AccountNotFound)?)
+        self.reads(caller.account()?, context).fills(filter, from, limit).await
     }
 
     /// Settlements of the caller's account that match the filter, newest position first: at most
@@ -298,11 +302,11 @@ impl Service {
         limit: usize,
         context: RequestContext<'_>,
     ) -> Result<SettlementPage, ServiceError> {
+        let mut reads = self.reads(caller.account()?, context);
         let mut list = SettlementPage { rows: Vec::new(), next: before };
         loop {
-            let (filter, next) = (filter.clone(), list.next);
-            let wanted = limit - list.rows.len();
-            let page = self.settlement_page(caller, filter, next, wanted, context).await?;
+            let page =
+                reads.settlements(filter.clone(), list.next, limit - list.rows.len()).await?;
             list.rows.extend(page.rows);
             list.next = page.next;
             if list.next.is_none() || list.rows.len() >= limit {
@@ -320,11 +324,7 @@ impl Service {
         limit: usize,
         context: RequestContext<'_>,
     ) -> Result<SettlementPage, ServiceError> {
-        let account = caller.account()?;
-        let page = self.shards.observe(account.shard(), context.waiters, move |state| {
-            state.observe_settlements(account, &filter, before, limit)
-        });
-        Ok(page.await?.ok_or(Rejection::AccountNotFound)?)
+        self.reads(caller.account()?, context).settlements(filter, before, limit).await
     }
 
     pub(super) fn mark(&self, row: PositionRow) -> MarkedPosition {

@@ -7,12 +7,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::accounts::Statement;
 use super::{Caller, RequestContext, Service, ServiceError};
 use crate::engine::equity::{Equity, Holding, Move, Payment};
 use crate::engine::fills::{FillCursor, FillFilter, PastFill};
 use crate::engine::payout::{SETTLEMENTS_PER_ACCOUNT_MAX, Settlement};
-use crate::engine::rejection::Rejection;
-use crate::engine::view::{AccountPage, PositionRow, SettlementFilter, SettlementRow};
+use crate::engine::view::{PositionRow, SettlementFilter, SettlementRow};
 use crate::ids::{AccountId, Timestamp};
 use crate::market::book::Side;
 use crate::money::Usd;
@@ -22,9 +22,6 @@ pub const EQUITY_HOURS_MAX: u32 = crate::market::history::HOURS_KEPT;
 
 /// The most fills that one request reads. With more, the series begins at the oldest of them.
 const FILLS_MAX: usize = if cfg!(test) { 40 } else { 10_000 };
-
-/// How many fills are read at a time.
-const FILLS_PER_READ: usize = 200;
 
 /// The most prices that one request looks up. An account with more positions than this allows for
 /// gets fewer hours.
@@ -42,15 +39,6 @@ pub struct EquityHistory {
     pub equity: Equity,
     /// What the account started with, or was reset to.
     pub starting_balance: Usd,
-}
-
-/// An account at the moment of one read, with all positions.
-struct Statement {
-    /// The newest page of the account, without its positions.
-    page: AccountPage,
-    /// The number of fills when the first positions were read.
-    fill_count_before: u64,
-    positions: Vec<PositionRow>,
 }
 
 /// Fills of an account, newest first.
@@ -93,7 +81,7 @@ impl Service {
             moments
         };
         let hours = hours.clamp(1, EQUITY_HOURS_MAX) as usize;
-        let fills = self.fills_since(caller, moments(hours)[0], &statement, context).await?;
+        let fills = self.fills_since(account, moments(hours)[0], &statement, context).await?;
         let mut records = Records::new(&statement);
         records.add_fills(fills, now);
         let from = Some(records.start.0);
@@ -127,46 +115,21 @@ impl Service {
         Ok(EquityHistory { equity, starting_balance: statement.page.baseline })
     }
 
-    /// The account with all its positions, in as many reads of its shard as that takes.
-    async fn statement(
-        &self,
-        account: AccountId,
-        context: RequestContext<'_>,
-    ) -> Result<Statement, ServiceError> {
-        let mut positions = Vec::new();
-        let mut fill_count_before = None;
-        loop {
-            let offset = positions.len();
-            let mut page = self
-                .shards
-                .observe(account.shard(), context.waiters, move |state| {
-                    state.observe_account(account, offset)
-                })
-                .await?
-                .ok_or(Rejection::AccountNotFound)?;
-            positions.append(&mut page.positions);
-            let fill_count_before = *fill_count_before.get_or_insert(page.fill_count);
-            if !page.has_more {
-                return Ok(Statement { page, fill_count_before, positions });
-            }
-        }
-    }
-
     /// The fills since a moment, newest first, and the one before, which tells the cash until then;
     /// none from before the account began.
     async fn fills_since(
         &self,
-        caller: &Caller,
+        account: AccountId,
         first: Timestamp,
         statement: &Statement,
         context: RequestContext<'_>,
     ) -> Result<Fills, ServiceError> {
+        let mut reads = self.reads(account, context);
         let mut fills = Fills { rows: Vec::new(), is_all: false };
         let mut next = Some(FillCursor { before: statement.page.fill_count + 1, skip: 0 });
         while let Some(cursor) = next {
-            let limit = FILLS_PER_READ.min(FILLS_MAX - fills.rows.len());
-            let filter = FillFilter::default();
-            let page = self.fill_history(caller, filter, cursor, limit, context).await?;
+            let limit = FILLS_MAX - fills.rows.len();
+            let page = reads.fills(FillFilter::default(), cursor, limit).await?;
             for past in page.fills {
                 let at = past.row.fill.at;
                 // If a wrong clock gave a fill the time of the reset, a gap in the balances shows.

@@ -87,11 +87,7 @@ impl Service {
             }
             account => account?,
         };
-        let keys = self
-            .shards
-            .observe(account.shard(), context.waiters, move |state| state.observe_keys(account))
-            .await?
-            .ok_or(Rejection::AccountNotFound)?;
+        let keys = self.reads(account, context).next(State::observe_keys).await?;
         let sees_all = caller.require(Permission::Admin).is_ok();
         let own = caller.key_id();
         Ok(keys

@@ -15,6 +15,7 @@ use crate::engine::Rules;
 use crate::engine::command::{DecideSettlement, OrderNames, Owner, Settle, Trade, TradeOrder};
 use crate::engine::payout::Decision;
 use crate::engine::settlement::Payment as Paid;
+use crate::engine::view::{OrderCursor, OrderFilter, ROWS_PER_READ_MAX};
 use crate::ids::ShardId;
 use crate::journal::{Journal, JournalConfig, MemoryJournal, Waiters};
 use crate::limits::bucket::{AccountRates, Rate};
@@ -23,7 +24,7 @@ use crate::market::Markets;
 use crate::market::book::{Ladder, Level};
 use crate::market::catalogue::{MarketInfo, MarketStatus, Outcome};
 use crate::money::{Price, Shares};
-use crate::service::{Moment, Parts, key_observer, key_table};
+use crate::service::{Moment, OrdersRequest, Page, Parts, key_observer, key_table};
 use crate::shard::{Refusal, Shards};
 use crate::snapshot::Recovered;
 use crate::venue::feed::{Feed, MismatchPolicy};
@@ -370,4 +371,45 @@ fn hours_before_the_account_are_left_out() {
     assert_eq!(world.equity(48), [row(hour(3) + 1)]);
     world.set(hour(5));
     assert_eq!(world.equity(48), [row(hour(4)), row(hour(5))]);
+}
+
+/// A request that reads much without waiting for the disk still lets others run.
+#[test]
+fn between_the_reads_of_a_request_its_worker_serves_others() {
+    fn pending_count<T>(world: &World, request: impl Future<Output = T>) -> (usize, T) {
+        let mut request = std::pin::pin!(request);
+        let mut count = 0;
+        let value = world.runtime.block_on(std::future::poll_fn(|context| {
+            let poll = request.as_mut().poll(context);
+            count += usize::from(poll.is_pending());
+            poll
+        }));
+        (count, value)
+    }
+
+    let world = World::new(0);
+    for _ in 0..=ROWS_PER_READ_MAX {
+        assert!(world.trade(0, 0, Side::Buy, 5_000_000));
+    }
+    let (service, caller) = (&world.service, &world.caller);
+    let fills = |filter, limit| {
+        service.fill_history(caller, filter, FillCursor::newest(0), limit, world.context())
+    };
+    // Five fills are examined in a read.
+    let (count, list) = pending_count(&world, fills(FillFilter::default(), 11));
+    assert_eq!((count, list.unwrap().fills.len()), (2, 11));
+    let sales = FillFilter { side: Some(Side::Sell), ..FillFilter::default() };
+    let (count, list) = pending_count(&world, fills(sales, 1));
+    assert_eq!((count, list.unwrap().fills.len()), (ROWS_PER_READ_MAX / 5, 0));
+    let request = |limit| OrdersRequest {
+        only: None,
+        filter: OrderFilter::default(),
+        from: OrderCursor::START,
+        page: Page { limit, offset: 0 },
+    };
+    for (limit, expected) in [(ROWS_PER_READ_MAX, 0), (ROWS_PER_READ_MAX + 1, 1)] {
+        let orders = service.orders(caller, request(limit), world.context());
+        let (count, list) = pending_count(&world, orders);
+        assert_eq!((count, list.unwrap().orders.len()), (expected, limit));
+    }
 }

@@ -102,19 +102,15 @@ impl Service {
         context: RequestContext<'_>,
     ) -> Result<OrderList, ServiceError> {
         let Page { limit, offset } = page;
-        let account = caller.account()?;
+        let mut reads = self.reads(caller.account()?, context);
         let mut list = OrderList { orders: Vec::new(), next: Some(from) };
         let mut skipped = 0;
         while let Some(from) = list.next.filter(|_| list.orders.len() < limit) {
             let wanted = (offset - skipped) + (limit - list.orders.len());
             let filter = filter.clone();
-            let page = self
-                .shards
-                .observe(account.shard(), context.waiters, move |state| {
-                    state.observe_orders(account, &filter, from, wanted)
-                })
-                .await?
-                .ok_or(Rejection::AccountNotFound)?;
+            let page = reads
+                .next(move |state, account| state.observe_orders(account, &filter, from, wanted))
+                .await?;
             list.next = page.next;
             let skip_count = (offset - skipped).min(page.orders.len());
             skipped += skip_count;
