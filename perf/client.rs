@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::net::SocketAddr;
 
+use anyhow::{Context as _, ensure};
 use bytes::BytesMut;
 use paperbourse_test_support::head::{Head, ResponseError};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -87,6 +88,29 @@ impl Connection {
             }
         }
     }
+}
+
+/// Connects and sends a request whose response never ends. Returns the connection once the head has
+/// arrived, which must have this status, and the bytes behind the head.
+pub(crate) async fn open_endless(
+    address: SocketAddr,
+    request: &str,
+    status: u16,
+) -> anyhow::Result<(TcpStream, BytesMut)> {
+    let Connection { mut stream, mut received } =
+        Connection::open(address).await.context("failed to connect")?;
+    stream.write_all(request.as_bytes()).await?;
+    let head_byte_count = loop {
+        received.reserve(READ_BYTES);
+        ensure!(stream.read_buf(&mut received).await? > 0, "the server hung up");
+        if let Some(at) = received.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+            break at + 4;
+        }
+    };
+    let head = received.split_to(head_byte_count);
+    let text = String::from_utf8_lossy(&head);
+    ensure!(text.starts_with(&format!("HTTP/1.1 {status} ")), "the server answered: {text}");
+    Ok((stream, received))
 }
 
 /// The bytes of a request. Names and values must not contain line ends.

@@ -6,9 +6,10 @@ use anyhow::{Context as _, bail, ensure};
 use bytes::{Buf as _, BytesMut};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
+use crate::client::{encode_request, open_endless};
 use crate::socket::now_ns;
 
 /// Buffer space for one read.
@@ -33,24 +34,10 @@ struct Snapshot<'a> {
 impl EventStream {
     /// Connects and asks for these markets.
     pub(crate) async fn open(address: SocketAddr, markets: &[String]) -> anyhow::Result<Self> {
-        let mut stream = TcpStream::connect(address).await.context("failed to connect")?;
-        stream.set_nodelay(true)?;
-        let ids = markets.join(",");
-        let request = format!(
-            "GET /prices/stream?condition_ids={ids} HTTP/1.1\r\nHost: {address}\r\nAccept: \
-             text/event-stream\r\n\r\n"
-        );
-        stream.write_all(request.as_bytes()).await?;
-        let mut received = BytesMut::with_capacity(READ_BYTES);
-        let head_byte_count = loop {
-            ensure!(stream.read_buf(&mut received).await? > 0, "the server hung up");
-            if let Some(at) = received.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
-                break at + 4;
-            }
-        };
-        let head = received.split_to(head_byte_count);
-        let text = String::from_utf8_lossy(&head);
-        ensure!(text.starts_with("HTTP/1.1 200 "), "the server sent no stream: {text}");
+        let path = format!("/prices/stream?condition_ids={}", markets.join(","));
+        let headers = [("Accept", "text/event-stream")];
+        let request = encode_request("GET", &path, address, &headers, "");
+        let (stream, received) = open_endless(address, &request, 200).await?;
         Ok(Self { stream, received })
     }
 

@@ -4,10 +4,12 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{bail, ensure};
 use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+
+use crate::client::{encode_request, open_endless};
 
 /// Buffer space for one read.
 const READ_BYTES: usize = 32 * 1024;
@@ -43,24 +45,15 @@ struct Frame {
 impl Socket {
     /// Connects and upgrades.
     pub(crate) async fn open(address: SocketAddr, path: &str, key: &str) -> anyhow::Result<Self> {
-        let mut stream = TcpStream::connect(address).await.context("failed to connect")?;
-        stream.set_nodelay(true)?;
-        let request = format!(
-            "GET {path} HTTP/1.1\r\nHost: {address}\r\nX-API-Key: {key}\r\nConnection: \
-             Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: \
-             cGFwZXJib3Vyc2UtMTIzNA==\r\n\r\n"
-        );
-        stream.write_all(request.as_bytes()).await?;
-        let mut received = BytesMut::with_capacity(READ_BYTES);
-        let head_byte_count = loop {
-            ensure!(stream.read_buf(&mut received).await? > 0, "the server hung up");
-            if let Some(at) = received.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
-                break at + 4;
-            }
-        };
-        let head = received.split_to(head_byte_count);
-        let text = String::from_utf8_lossy(&head);
-        ensure!(text.starts_with("HTTP/1.1 101 "), "the server did not upgrade: {text}");
+        let headers = [
+            ("X-API-Key", key),
+            ("Connection", "Upgrade"),
+            ("Upgrade", "websocket"),
+            ("Sec-WebSocket-Version", "13"),
+            ("Sec-WebSocket-Key", "cGFwZXJib3Vyc2UtMTIzNA=="),
+        ];
+        let request = encode_request("GET", path, address, &headers, "");
+        let (stream, received) = open_endless(address, &request, 101).await?;
         Ok(Self { stream, received })
     }
 
