@@ -108,10 +108,10 @@ pub struct Gauges {
     pub body_bytes: usize,
     /// Open sockets.
     pub sockets: usize,
-    /// Open price streams.
-    pub streams: usize,
     /// Those of them that stream executions.
     pub execution_sockets: usize,
+    /// Open price streams.
+    pub streams: usize,
     /// Fills sent to execution sockets.
     pub fill_frames: u64,
     /// Gaps sent to execution sockets: fills that they asked for are no longer kept.
