@@ -173,7 +173,7 @@ pub static OPERATIONS: [Operation; 59] = [
     Operation::get("/v1/data/orders", Key(Read), Later(|call| Box::pin(data::orders(call))))
         .query(&data::ORDERS_QUERY)
         .errors(&["INVALID_TIME_FILTER"])
-        .summary("list the open orders in the venue's form; with a `status`, others"),
+        .summary("list the open orders, or those with a `status`, in the venue's form"),
     Operation::get("/v1/data/trades", Key(Read), Later(|call| Box::pin(data::trades(call))))
         .query(&data::TRADES_QUERY)
         .errors(&["INVALID_TIME_FILTER"])
@@ -215,15 +215,15 @@ pub static OPERATIONS: [Operation; 59] = [
     Operation::get("/v1/markets/updown", Public, Now(updown::list))
         .query(&["asset", "interval", "limit"])
         .summary(
-            "list the open markets on whether a price goes up or down, soonest to end first, with \
-             a count for each asset and interval",
+            "list the open Up/Down markets, soonest to end first, with a count for each asset and \
+             interval",
         ),
     Operation::get("/markets/updown", Public, Now(updown::list))
         .query(&["asset", "interval", "limit"])
         .summary("the same"),
     Operation::get("/v1/markets/updown/intervals", Public, Now(updown::list_intervals))
         .query(&["asset"])
-        .summary("list the intervals of those markets, of all assets or of one"),
+        .summary("list the intervals of the open Up/Down markets, of all assets or of one"),
     Operation::get("/v1/markets/{condition_id}", Public, Now(markets::get))
         .errors(&["MARKET_NOT_FOUND"])
         .summary("get one market"),
@@ -244,7 +244,7 @@ pub static OPERATIONS: [Operation; 59] = [
             "include_sports",
             "hot_only",
         ])
-        .summary("list the events with an open market, and their markets"),
+        .summary("list the events that have an open market, with their markets"),
     Operation::get("/v1/markets/{condition_id}/candles", Public, Now(candles::list))
         .query(&["outcome", "interval", "start_time", "end_time"])
         .errors(&["INVALID_INTERVAL", "MARKET_NOT_FOUND", "OUTCOME_NOT_FOUND"])
@@ -256,10 +256,7 @@ pub static OPERATIONS: [Operation; 59] = [
     Operation::get("/v1/prices-history", Public, Now(price_history::list))
         .query(&["market", "token_id", "startTs", "endTs", "interval", "fidelity", "format"])
         .errors(&["INVALID_TOKEN_ID", "INVALID_INTERVAL"])
-        .summary(
-            "list an outcome's prices, oldest first, by its token as `market`, also called \
-             `token_id`",
-        ),
+        .summary("list an outcome's prices, oldest first; `market` or `token_id` is its token"),
     Operation::get("/v1/markets-by-token/{token_id}", Public, Now(tokens::market))
         .errors(&["TOKEN_NOT_FOUND"])
         .summary("get the market and the outcome of a token"),
@@ -281,14 +278,14 @@ pub static OPERATIONS: [Operation; 59] = [
     )
     .query(&["limit", "offset"])
     .errors(&["ACCOUNT_NOT_FOUND"])
-    .summary("list the account's wallets: it has one, with the account's id"),
+    .summary("list the account's wallets; it has one, whose id is the account's"),
     Operation::get(
         "/v1/me/wallets/{wallet_id}",
         KeyOrToken(Some(Read)),
         Later(|call| Box::pin(wallets::get(call))),
     )
     .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
-    .summary("get the wallet by its id, or as `api`"),
+    .summary("get the wallet, by its id or as `api`"),
     Operation::post(
         "/v1/me/wallets/{wallet_id}/reset",
         KeyOrToken(Some(Trade)),
@@ -374,7 +371,7 @@ pub static OPERATIONS: [Operation; 59] = [
     )
     .query(&exports::QUERY)
     .errors(&exports::ERRORS)
-    .summary("export the payouts of resolved markets as CSV, the newest position first"),
+    .summary("export the payouts of resolved markets as CSV, newest position first"),
     Operation::post("/v1/keys/bootstrap", Token, Later(|call| Box::pin(keys::create(call, true))))
         .makes_account()
         .makes_key()
@@ -448,7 +445,10 @@ pub static OPERATIONS: [Operation; 59] = [
     Operation::get("/prices/stream", Public, Now(event_stream::open))
         .query(&["condition_ids"])
         .errors(&["HTTP_VERSION_TOO_OLD", "NOT_OFFERED", "STREAM_LIMIT_EXCEEDED"])
-        .summary("stream the prices of up to 50 `condition_ids`, separated by commas, as events"),
+        .summary(
+            "stream the prices of up to 50 `condition_ids`, separated by commas, as server-sent \
+             events",
+        ),
     Operation::get("/v1/status", Public, Now(|call| Ok(status::status(call)))).summary(
         "get the number of markets, sockets and price streams, the state of the journal, and the \
          freshness of the venue's books",
