@@ -100,7 +100,7 @@ def finds_nobody(servers):
 
 ERRORS = [
     Raises(
-        "ApiKeyRequiredError", "no key, where one is needed", 401, "MISSING_AUTH", None,
+        "ApiKeyRequiredError", "no key where one is needed", 401, "MISSING_AUTH", None,
         lambda it: it.client().me(),
     ),
     Raises(
@@ -120,25 +120,28 @@ ERRORS = [
         lambda it: it.client().get_spots(),
     ),
     Raises(
-        "ApiError", "the name of another order", 409, "IDEMPOTENCY_KEY_REUSE", None, reuses_a_name
+        "ApiError", "a name that another order has", 409, "IDEMPOTENCY_KEY_REUSE", None,
+        reuses_a_name,
     ),
     Raises(
-        "ApiError", "nobody listens, four times", 0, "NETWORK_ERROR", None, finds_nobody
+        "ApiError", "no server answers, four times", 0, "NETWORK_ERROR", None, finds_nobody
     ),
     Raises(
-        "ApiError", "503, but not of the venue, four times", 503, "RETRIES_EXHAUSTED", None,
+        "ApiError", "503 other than `VENUE_UNAVAILABLE`, four times", 503,
+        "RETRIES_EXHAUSTED", None,
         meets_a_full_server,
     ),
     Raises(
-        "ValidationError", "a rule of trading", 400, "INSUFFICIENT_BALANCE", None,
+        "ValidationError", "an order that breaks a trading rule", 400, "INSUFFICIENT_BALANCE", None,
         lambda it: it.order(quantity="5000"),
     ),
     Raises(
-        "ValidationError", "post-only across the book", 400, "POST_ONLY_WOULD_CROSS", None,
+        "ValidationError", "a post-only order that would fill at once", 400,
+        "POST_ONLY_WOULD_CROSS", None,
         rests_across_the_book,
     ),
     Raises(
-        "ValidationError", "a field that is none", 422, "VALIDATION_FAILED", None,
+        "ValidationError", "an invalid field", 422, "VALIDATION_FAILED", None,
         lambda it: it.order(quantity="-1"),
     ),
     Raises(
@@ -149,7 +152,7 @@ ERRORS = [
         "VenueUnavailableError", "no fresh book to fill on", 503, "VENUE_UNAVAILABLE", 1,
         trades_without_a_book,
     ),
-    Raises("EdgeBlockedError", "never: no proxy stands before this server", 0, "", None, None),
+    Raises("EdgeBlockedError", "never: this server has no proxy in front of it", 0, "", None, None),
 ]
 
 
