@@ -14,6 +14,8 @@ mod executions;
 mod keys;
 mod markets;
 pub mod matcher;
+#[cfg(test)]
+mod memory;
 mod orders;
 mod reads;
 pub mod settlement;

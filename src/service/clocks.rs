@@ -6,22 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::{Caller, Denied, Moment, NewKeyRequest, Parts, RequestContext, Service, ServiceError};
-use super::{key_observer, key_table};
+use crate::auth::identity::TokenError;
 use crate::auth::identity::embedded::EmbeddedIssuer;
-use crate::auth::identity::{IdentitySource, TokenError};
 use crate::auth::key_table::KeyError;
 use crate::auth::presented::Presented;
-use crate::auth::ws_token::WsTokens;
-use crate::clock::Clock;
-use crate::engine::Rules;
 use crate::engine::key::Permissions;
 use crate::ids::Timestamp;
-use crate::journal::{Journal, JournalConfig, MemoryJournal, Waiters};
+use crate::journal::Waiters;
 use crate::limits::bucket::{AccountRates, AddressRules, BucketRule, Rate};
-use crate::limits::tier::{Tier, Tiers};
-use crate::market::Markets;
-use crate::shard::Shards;
-use crate::snapshot::Recovered;
+use crate::limits::tier::Tier;
 
 const START_SECONDS: i64 = 1_800_000_000;
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -42,28 +35,9 @@ impl World {
         let issuer = EmbeddedIssuer::in_memory().unwrap();
         let start = Timestamp::from_seconds(START_SECONDS);
         let token = issuer.mint("someone", None, 3_600, start).unwrap();
-        let journal: Arc<Journal> = Arc::new(MemoryJournal::new(&JournalConfig::default()).into());
         let wall = Arc::new(AtomicI64::new(start.nanos()));
-        let (markets, tiers, recovered) =
-            (Arc::new(Markets::new()), Tiers::default(), Recovered::default());
-        let keys = Arc::new(key_table(recovered.states(), &tiers).unwrap());
-        let shards = Shards::new(
-            recovered,
-            journal.clone(),
-            markets.clone(),
-            Rules::default(),
-            Clock::Virtual(wall.clone()),
-            Arc::default(),
-            key_observer(keys.clone(), tiers.clone()),
-        );
+        let (parts, journal) = Parts::in_memory(issuer, wall.clone());
         let service = Service::new(Parts {
-            markets,
-            shards: Arc::new(shards),
-            keys,
-            issuer: IdentitySource::Embedded(issuer),
-            ws_tokens: WsTokens::generate().unwrap(),
-            tiers,
-            default_tier: Tier::Free,
             address_rules: Some(AddressRules {
                 public: BucketRule::PUBLIC_READS,
                 bootstrap: BucketRule::BOOTSTRAP,
@@ -73,6 +47,7 @@ impl World {
                 keys: Rate::Limited(BucketRule::KEYS),
                 sockets: Rate::Unlimited,
             },
+            ..parts
         });
         Self { service, wall, waiters: journal.register(), token }
     }

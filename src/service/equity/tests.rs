@@ -5,11 +5,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use tokio::runtime::{Builder, Runtime};
 
 use super::*;
-use crate::auth::identity::IdentitySource;
 use crate::auth::identity::embedded::EmbeddedIssuer;
 use crate::auth::presented::Presented;
-use crate::auth::ws_token::WsTokens;
-use crate::clock::Clock;
 use crate::disk::simulated::random::Random;
 use crate::engine::Rules;
 use crate::engine::command::{DecideSettlement, OrderNames, Owner, Settle, Trade, TradeOrder};
@@ -17,16 +14,13 @@ use crate::engine::payout::Decision;
 use crate::engine::settlement::Payment as Paid;
 use crate::engine::view::{OrderCursor, OrderFilter, ROWS_PER_READ_MAX};
 use crate::ids::ShardId;
-use crate::journal::{Journal, JournalConfig, MemoryJournal, Waiters};
-use crate::limits::bucket::{AccountRates, Rate};
-use crate::limits::tier::{Tier, Tiers};
-use crate::market::Markets;
+use crate::journal::Waiters;
+use crate::limits::tier::Tier;
 use crate::market::book::{Ladder, Level};
 use crate::market::catalogue::{MarketInfo, MarketStatus, Outcome};
 use crate::money::{Price, Shares};
-use crate::service::{Moment, OrdersRequest, Page, Parts, key_observer, key_table};
-use crate::shard::{Refusal, Shards};
-use crate::snapshot::Recovered;
+use crate::service::{Moment, OrdersRequest, Page, Parts};
+use crate::shard::Refusal;
 use crate::venue::feed::{Feed, MismatchPolicy};
 use crate::venue::{BookReplaced, VenueChange, VenueEvent};
 
@@ -54,31 +48,9 @@ impl World {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let issuer = EmbeddedIssuer::in_memory().unwrap();
         let token = issuer.mint("someone", None, 3_600, Timestamp::from_seconds(START)).unwrap();
-        let journal: Arc<Journal> = Arc::new(MemoryJournal::new(&JournalConfig::default()).into());
         let wall = Arc::new(AtomicI64::new(START * 1_000_000_000));
-        let (markets, tiers) = (Arc::new(Markets::new()), Tiers::default());
-        let recovered = Recovered::default();
-        let keys = Arc::new(key_table(recovered.states(), &tiers).unwrap());
-        let shards = Shards::new(
-            recovered,
-            journal.clone(),
-            markets.clone(),
-            Rules::default(),
-            Clock::Virtual(wall.clone()),
-            Arc::default(),
-            key_observer(keys.clone(), tiers.clone()),
-        );
-        let service = Service::new(Parts {
-            markets: markets.clone(),
-            shards: Arc::new(shards),
-            keys,
-            issuer: IdentitySource::Embedded(issuer),
-            ws_tokens: WsTokens::generate().unwrap(),
-            tiers,
-            default_tier: Tier::Free,
-            address_rules: None,
-            account_rates: AccountRates { keys: Rate::Unlimited, sockets: Rate::Unlimited },
-        });
+        let (parts, journal) = Parts::in_memory(issuer, wall.clone());
+        let service = Service::new(parts);
         let waiters = journal.register();
         runtime.spawn({
             let waiters = waiters.clone();
@@ -97,7 +69,7 @@ impl World {
             let key = Presented::Key(new.raw.expose().as_bytes());
             service.identify(&key, address, moment).await.unwrap()
         });
-        let mut feed = Feed::new(markets, MismatchPolicy::Count);
+        let mut feed = Feed::new(service.markets().clone(), MismatchPolicy::Count);
         let at = Timestamp::from_seconds(START + ahead);
         let change = VenueChange::Listed((0..=MARKETS).map(info).collect());
         feed.apply(VenueEvent { at, change });
