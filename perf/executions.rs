@@ -168,8 +168,8 @@ pub(crate) fn run(setup: &Setup, arguments: &ExecutionArgs) -> anyhow::Result<Fi
 }
 
 impl World {
-    /// Starts everything, with orders for so many fills in the market of each account and in the
-    /// shared one.
+    /// Starts everything, with orders for the fills of this run in the market of each account and
+    /// in the shared one.
     fn start(
         setup: &Setup,
         arguments: &ExecutionArgs,
@@ -238,7 +238,7 @@ impl World {
         Ok(places.map(|place| milliseconds(delays[place])))
     }
 
-    /// Shows an ask in each of these markets at the fixed rate, and waits for so many fills.
+    /// Shows an ask in each of these markets at the fixed rate, and waits for this many fills.
     fn show(&mut self, markets: Vec<usize>, fill_count: usize) -> anyhow::Result<Caused> {
         let levels = markets.iter().map(|&market| (market, self.limits[market].clone())).collect();
         let begin_ns = now_ns() + u64::try_from(LEAD.as_nanos())?;

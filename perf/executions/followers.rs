@@ -42,7 +42,7 @@ impl Followers {
         Ok(followers)
     }
 
-    /// The next fills, so many of them.
+    /// The next `count` fills.
     pub(crate) fn take(&self, count: usize, patience: Duration) -> anyhow::Result<Vec<Arrival>> {
         let deadline = Instant::now() + patience;
         let mut taken = Vec::with_capacity(count);

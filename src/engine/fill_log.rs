@@ -70,7 +70,7 @@ impl FillLog {
         Self { began_after, fills: VecDeque::new() }
     }
 
-    /// A log with these fills; `None` if an account with so many fills would not log just these.
+    /// A log with these fills; `None` if the account would have logged more or fewer.
     pub(super) fn restored(
         began_after: u64,
         fills: VecDeque<LoggedFill>,

@@ -106,8 +106,8 @@ impl Markets {
         interested.collect()
     }
 
-    /// Waits while so many crossings wait that the queue could overflow. A tape can wait for the
-    /// matches; a live venue cannot.
+    /// Waits until the queue of crossings has room to spare. A tape can wait for the matches; a
+    /// live venue cannot.
     pub async fn crossings_room(&self) {
         while self.crossings_waiting() > CROSSINGS_MAX / 2 {
             tokio::task::yield_now().await;

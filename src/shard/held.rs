@@ -31,8 +31,8 @@ const RETRY: Duration = Duration::from_millis(200);
 /// The receipt of an order that was decided, or why there is none.
 type Outcome = Result<OrderReceipt, Refusal>;
 
-/// The held orders of all shards, and the outcomes of those that were decided lately. Each account
-/// may have only so many, which bounds both.
+/// The held orders of all shards, and the outcomes of those that were decided lately. The
+/// number of open orders that an account may have bounds both.
 #[derive(Default)]
 pub struct HeldOrders {
     waits: Mutex<Waits>,

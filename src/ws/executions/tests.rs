@@ -411,7 +411,7 @@ async fn waiting_resumes_are_bounded() {
 enum Action {
     /// The account trades this often.
     Trade(u64),
-    /// The client reads this many frames, if so many arrive.
+    /// The client reads this many frames, or as many as arrive.
     Read(usize),
     /// The client connects again, and resumes from what it has.
     Reconnect,

@@ -27,7 +27,7 @@ const MOVE_INTERVAL: Duration = Duration::from_millis(10);
 /// How long the tape lasts in the end.
 const LENGTH: Duration = Duration::from_secs(40);
 
-/// The ask of the game after so many moves, each of a tick.
+/// The ask of the game after this many moves, each of a tick.
 fn ask(moves: i64) -> String {
     // As the venue writes prices: without zeros at the end.
     format!("0.{:03}", 400 + moves).trim_end_matches('0').to_owned()
