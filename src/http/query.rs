@@ -250,7 +250,7 @@ fn read_time(text: &str, bound: Bound) -> Option<Timestamp> {
     let start = i64::try_from(start.as_nanosecond()).ok()?;
     let nanos = match bound {
         Bound::From => start,
-        Bound::To => (start - start.rem_euclid(length)).checked_add(length - 1)?,
+        Bound::To => start.checked_sub(start.rem_euclid(length))?.checked_add(length - 1)?,
     };
     Some(Timestamp::from_nanos(nanos))
 }
@@ -267,7 +267,9 @@ fn read_seconds(text: &str) -> Option<i64> {
     }
     let is_rounded = whole.starts_with('-') && fraction.bytes().any(|digit| digit != b'0');
     let seconds: i64 = whole.parse().ok()?;
-    Some(seconds - i64::from(is_rounded)).filter(|seconds| seconds.abs() < SECONDS_MAX)
+    // Bounded first: nothing can overflow then.
+    let is_near = (1 - SECONDS_MAX..SECONDS_MAX).contains(&seconds);
+    is_near.then(|| seconds - i64::from(is_rounded))
 }
 
 #[cfg(test)]
@@ -307,6 +309,14 @@ pub(super) mod tests {
             ("1970-01-02 00:00:01%2B00:00", Some(DAY + 1)),
             ("1784578686071", None),
             ("9223372036854775808", None),
+            ("-9223372036854775807.5", None),
+            ("-9223372036854775808", None),
+            ("-9223372036854775808.5", None),
+            ("-100000000000", None),
+            ("1677-09-21T00:12:43.145224191Z", None),
+            ("1677-09-21T00:12:43.145224192Z", None),
+            ("1677-09-21", None),
+            ("2262-04-11", None),
             ("1e9", None),
             ("1.", None),
             (".5", None),
