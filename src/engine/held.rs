@@ -20,6 +20,7 @@ use super::orders::forget_oldest;
 use super::payload::PayloadFlaw;
 use super::place::{Placed, PlacedSubject};
 use super::rejection::Rejection;
+use super::resting::UsedLevels;
 use super::state::State;
 use super::take::{Rest, Taker};
 use super::terms::{Reserve, Terms};
@@ -42,6 +43,15 @@ pub enum HeldSubject {
     Kept(PlacedSubject),
     /// It was rejected, and is gone.
     Dropped(Rejection),
+}
+
+/// A held order that was removed.
+pub(super) struct HeldOrder {
+    pub(super) placement: Placement,
+    pub(super) terms: Terms,
+    /// The displayed sizes that the account's orders on that side of the book had used. If this
+    /// was the only one, the account has forgotten them.
+    pub(super) used: UsedLevels,
 }
 
 impl Command for DecideHeld {
@@ -223,23 +233,24 @@ impl State {
         Ok(())
     }
 
-    /// Removes a held order from everything but its comments, and returns what it was.
+    /// Removes a held order from everything but its comments.
     pub(super) fn take_held_order(
         &mut self,
         id: OrderId,
         position_in_log: u64,
-    ) -> Result<(Placement, Terms), &'static str> {
+    ) -> Result<HeldOrder, &'static str> {
         // Orders of other shards have the same counters.
         let slot = self.orders.slot(id).filter(|_| self.holds.get(id).is_some());
         let slot = slot.ok_or("is not held")?;
         let on = self.orders[slot].on();
         let account = self.touch_order(slot, position_in_log);
         self.end_hold(account, slot);
+        let used = self.accounts[account].used_levels(on).into();
         self.accounts[account].close_order(id.counter(), on);
         let (order, life) = self.orders.remove(slot);
         let life = life.expect("a held order has a life");
         self.hash -= order.term();
         self.hash -= life.term(id);
-        Ok((order.row(None).placement, life.terms))
+        Ok(HeldOrder { placement: order.row(None).placement, terms: life.terms, used })
     }
 }

@@ -12,6 +12,7 @@ use super::open_orders::BookSide;
 use super::order::{Order, OrderReceipt};
 use super::position::Position;
 use super::rejection::Rejection;
+use super::resting::UsedLevels;
 use super::rules::Rules;
 use super::state::State;
 use super::terms::{EndReason, Terms};
@@ -63,11 +64,13 @@ impl State {
     ) -> Result<(), Flaw> {
         let OrderPlaced { placement, terms, fill, levels, end, .. } = placed;
         let flaw = |flaw| Flaw::order(placement.order, flaw);
+        let mut used = UsedLevels::new();
         if let Some(hold) = self.holds.get(placement.order).copied() {
             let held = self.take_held_order(placement.order, position_in_log).map_err(flaw)?;
-            if held.0 != *placement || !hold.permits(held.1, *terms) {
+            if held.placement != *placement || !hold.permits(held.terms, *terms) {
                 return Err(flaw("is not the order that was held"));
             }
+            used = held.used;
         } else {
             self.take_order_id(placement).map_err(flaw)?;
             if terms.held_ms > 0 {
@@ -103,7 +106,11 @@ impl State {
             self.accounts[account].finish_order(slot);
             return Ok(());
         }
-        self.open_order(account, slot).map_err(flaw)
+        self.open_order(account, slot).map_err(flaw)?;
+        if !used.is_empty() {
+            self.accounts[account].remember_used(on, used);
+        }
+        Ok(())
     }
 
     /// Checks what an order that took nothing says about its account.

@@ -142,6 +142,26 @@ fn a_limit_order_rests_after_its_wait() {
 }
 
 #[test]
+fn a_held_order_keeps_what_the_account_has_used() {
+    check_held(
+        "
+        book M1 yes bids 0.4x10 asks 0.6x100
+        place A1 M1 yes buy limit 7 0.5 -> pending O1
+        book M1 yes bids 0.4x10 asks 0.5x20
+        place A1 M1 yes buy limit 20 0.5 -> held O2
+        match M1                        -> fill O1:7:3.5:0
+        after 3
+        # O2 is the account's only order on this side, and rests once it is decided.
+        book M1 yes bids 0.4x10 asks 0.6x100
+        due O2                          -> pending O2 taken 0 remaining 20
+        # The same level comes back before it counts as new, with 2 shares more.
+        book M1 yes bids 0.4x10 asks 0.5x22
+        match M1                        -> fill O2:15:7.5:0
+        ",
+    );
+}
+
+#[test]
 fn a_clock_that_was_set_back_makes_the_wait_short() {
     check_held(
         "
