@@ -18,6 +18,7 @@ mod equity;
 mod executions;
 mod expect;
 mod exports;
+mod extremes;
 mod flood;
 mod full_disk;
 mod history;
