@@ -38,25 +38,33 @@ pub struct HoursFile {
     written: Mutex<i64>,
 }
 
-/// Reads the file of a data directory. Never fails: without a usable file, nothing is known.
-fn read(disk: &Disk, path: &Path) -> Vec<(Arc<str>, PriceRecord)> {
-    match try_read(disk, path) {
-        Ok(None) => Vec::new(),
-        Ok(Some(Ok(records))) => records,
-        Ok(Some(Err(flaw))) => {
-            let aside = path.with_added_extension("unusable");
-            let renamed = disk.rename(path, &aside);
+/// Reads the file of a data directory. One that cannot be used is set aside; `None` if that fails
+/// too.
+fn read(disk: &Disk, path: &Path) -> Option<Vec<(Arc<str>, PriceRecord)>> {
+    let flaw = match try_read(disk, path) {
+        Ok(None) => return Some(Vec::new()),
+        Ok(Some(Ok(records))) => return Some(records),
+        Ok(Some(Err(flaw))) => flaw.to_string(),
+        Err(error) => format!("{error}: {}", error.source),
+    };
+    let aside = path.with_added_extension("unusable");
+    match disk.rename(path, &aside) {
+        Ok(()) => {
             tracing::warn!(
                 path = %path.display(),
-                set_aside = renamed.is_ok(),
-                "cannot use the file of hourly prices, {flaw}; candles begin anew"
+                aside = %aside.display(),
+                "cannot use the file of hourly prices, {flaw}; set it aside, and candles begin anew"
             );
-            Vec::new()
+            Some(Vec::new())
         }
         Err(error) => {
             let cause = &error.source;
-            tracing::warn!("{error}: {cause}; candles begin anew");
-            Vec::new()
+            tracing::warn!(
+                path = %path.display(),
+                "cannot use the file of hourly prices, {flaw}, nor set it aside, {error}: {cause}; \
+                 candles begin anew, and a restart will lose them: move the file"
+            );
+            None
         }
     }
 }
@@ -73,8 +81,9 @@ fn try_read(disk: &Disk, path: &Path) -> Result<Option<Read>, DiskError> {
 }
 
 impl HoursFile {
-    /// What the file of a data directory knows, for [`Markets::with_histories`].
-    pub fn records(folder: &Folder) -> Vec<(Arc<str>, PriceRecord)> {
+    /// What the file of a data directory knows, for [`Markets::with_histories`]. `None` if there is
+    /// an unusable file that cannot be set aside: it must not be overwritten.
+    pub fn records(folder: &Folder) -> Option<Vec<(Arc<str>, PriceRecord)>> {
         read(&folder.disk, &folder.price_hours())
     }
 
@@ -208,7 +217,7 @@ mod tests {
 
     /// The number of tokens in the file, and of the bars of each.
     fn content(folder: &Folder) -> (usize, usize) {
-        let records = HoursFile::records(folder);
+        let records = HoursFile::records(folder).unwrap();
         let counts: Vec<usize> = records.iter().map(|it| it.1.history.bar_count()).collect();
         assert!(counts.iter().all(|count| *count == counts[0]), "{counts:?}");
         (counts.len(), counts.first().copied().unwrap_or(0))
@@ -249,6 +258,22 @@ mod tests {
         assert_eq!(content(&folder), (3, 2));
     }
 
+    /// What cannot be read now may hold prices, so it is never overwritten.
+    #[test]
+    fn what_cannot_be_read_is_set_aside_or_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let folder = Folder::new(Disk::System, directory.path());
+        let aside = directory.path().join("price-hours.unusable");
+        std::fs::create_dir(folder.price_hours()).unwrap();
+        std::fs::write(folder.price_hours().join("inside"), "").unwrap();
+        assert_eq!(HoursFile::records(&folder), Some(Vec::new()));
+        assert!(aside.join("inside").exists() && !folder.price_hours().exists());
+        // Nothing can take the place of a directory with content.
+        std::fs::write(folder.price_hours(), "nonsense").unwrap();
+        assert_eq!(HoursFile::records(&folder), None);
+        assert_eq!(std::fs::read(folder.price_hours()).unwrap(), b"nonsense");
+    }
+
     #[test]
     fn a_disk_that_is_full_keeps_the_old_file() {
         let disk = SimulatedDisk::new(1);
@@ -276,7 +301,8 @@ mod tests {
         let folder = folder(&disk);
         HoursFile::new(&folder, markets(3, 2)).write();
         for listed in [false, true] {
-            let markets = Arc::new(Markets::new().with_histories(HoursFile::records(&folder)));
+            let markets =
+                Arc::new(Markets::new().with_histories(HoursFile::records(&folder).unwrap()));
             if listed {
                 markets.list(vec![info(1)]).unwrap();
             }

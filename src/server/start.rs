@@ -52,7 +52,7 @@ pub(super) struct Started {
     pub(super) venue: Venue,
     /// Takes snapshots; `None` if data is kept in memory.
     pub(super) snapshots: Option<SnapshotKeeper>,
-    /// The file of hourly prices; `None` if data is kept in memory.
+    /// The file of hourly prices; `None` if it cannot be written or data is kept in memory.
     pub(super) hours: Option<Arc<HoursFile>>,
 }
 
@@ -76,7 +76,8 @@ pub(super) async fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
         };
         (used.condition_id.clone(), used.outcomes.iter().map(outcome).collect())
     });
-    let histories = folder.as_ref().map(HoursFile::records);
+    let histories = folder.as_ref().and_then(HoursFile::records);
+    let keeps_hours = histories.is_some();
     let markets = Markets::remembering(decided)
         .with_traded(traded)
         .with_histories(histories.unwrap_or_default());
@@ -111,7 +112,7 @@ pub(super) async fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
     tokio::spawn(shards.clone().decide_held_orders(journal.register()));
     let counter = TradeCounter::subscribe(markets.clone(), shards.clone(), journal.clone()).await;
     tokio::spawn(counter.run());
-    let hours = folder.as_ref().map(|folder| {
+    let hours = folder.as_ref().filter(|_| keeps_hours).map(|folder| {
         let hours = Arc::new(HoursFile::new(folder, markets.clone()));
         tokio::spawn(hours.clone().keep());
         hours
