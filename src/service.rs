@@ -27,7 +27,8 @@ pub use equity::{EQUITY_HOURS_MAX, EquityHistory};
 pub use events::{EventFilter, EventMarkets, EventPage};
 pub use keys::{KeyListing, NewKey, NewKeyRequest};
 pub use markets::{
-    MarketFilter, MarketOrder, MarketPage, MarketValue, OutcomeSnapshot, Period, Stage, is_hot,
+    MarketFilter, MarketOrder, MarketPage, MarketValue, OutcomeSnapshot, Period, SearchText, Stage,
+    is_hot,
 };
 pub use orders::{CancelRequest, OnlyOrder, OrderList, OrderRequest, OrdersRequest, PlaceRequest};
 pub use updown::UpDownList;

@@ -3,19 +3,19 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::markets::{contains, is_hot};
+use super::markets::{SearchText, is_hot};
 use super::{Page, Service};
 use crate::market::{Listing, Market, MarketSnapshot};
 
 /// Selects events. Text comparisons ignore case.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct EventFilter<'a> {
+pub struct EventFilter {
     /// Only events with this text in their title or in the question of a market.
-    pub text: Option<&'a str>,
+    pub text: Option<SearchText>,
     /// Only events whose category contains this text.
-    pub category: Option<&'a str>,
-    /// Whether events of a category with "sports" in its name are listed.
-    pub has_sports: bool,
+    pub category: Option<SearchText>,
+    /// Only events whose category does not contain this text.
+    pub excluded_category: Option<SearchText>,
     /// Only events with a hot market; see [`is_hot`].
     pub hot_only: bool,
 }
@@ -41,18 +41,13 @@ pub struct EventMarkets {
 impl Service {
     /// A page of the events with an open market, those with the most traded market first, and of
     /// each event at most `markets_max` markets. A market without an event is one of its own.
-    pub fn list_events(
-        &self,
-        filter: &EventFilter<'_>,
-        page: Page,
-        markets_max: usize,
-    ) -> EventPage {
+    pub fn list_events(&self, filter: &EventFilter, page: Page, markets_max: usize) -> EventPage {
         EventPage::of(&self.markets.listing(), filter, page, markets_max)
     }
 }
 
 impl EventPage {
-    fn of(listing: &Listing, filter: &EventFilter<'_>, page: Page, markets_max: usize) -> Self {
+    fn of(listing: &Listing, filter: &EventFilter, page: Page, markets_max: usize) -> Self {
         let mut groups = groups(listing);
         groups.retain(|group| filter.matches(group));
         let total = groups.len();
@@ -86,23 +81,24 @@ fn groups(listing: &Listing) -> Vec<Vec<&Arc<Market>>> {
     groups
 }
 
-impl EventFilter<'_> {
+impl EventFilter {
     fn matches(&self, group: &[&Arc<Market>]) -> bool {
         let any = |is_it: &dyn Fn(&Market) -> bool| group.iter().any(|market| is_it(market));
-        let is_in_category =
-            |category: &str| any(&|market| contains(market.info().category.as_deref(), category));
-        let has_text = |text: &str| {
+        let is_in_category = |category: &SearchText| {
+            any(&|market| category.is_in(market.info().category.as_deref()))
+        };
+        let has_text = |text: &SearchText| {
             any(&|market| {
                 let info = market.info();
                 let title = info.event.as_ref().and_then(|event| event.title.as_deref());
-                contains(title, text) || contains(info.question.as_deref(), text)
+                text.is_in(title) || text.is_in(info.question.as_deref())
             })
         };
         any(&|market| !market.info().status.is_closed())
             && (!self.hot_only || any(&|market| is_hot(&market.info())))
-            && (self.has_sports || !is_in_category("sports"))
-            && self.category.is_none_or(is_in_category)
-            && self.text.is_none_or(has_text)
+            && self.excluded_category.as_ref().is_none_or(|it| !is_in_category(it))
+            && self.category.as_ref().is_none_or(is_in_category)
+            && self.text.as_ref().is_none_or(has_text)
     }
 }
 
@@ -143,7 +139,7 @@ mod tests {
             market("tide", None, 20),
         ];
         markets.list(infos).unwrap();
-        let list = |filter: &EventFilter<'_>, page: Page, markets_max: usize| {
+        let list = |filter: &EventFilter, page: Page, markets_max: usize| {
             let page = EventPage::of(&markets.listing(), filter, page, markets_max);
             let events = page.events.iter().map(|event| {
                 let ids = event.markets.iter().map(|it| it.info().condition_id.to_string());
@@ -152,7 +148,8 @@ mod tests {
             });
             (events.collect::<Vec<_>>().join(", "), page.total)
         };
-        let all = EventFilter { text: None, category: None, has_sports: true, hot_only: false };
+        let all =
+            EventFilter { text: None, category: None, excluded_category: None, hot_only: false };
         let first = Page { limit: 9, offset: 0 };
         for (filter, page, markets_max, expected, total) in [
             (
@@ -173,16 +170,34 @@ mod tests {
                 2,
             ),
             (
-                EventFilter { has_sports: false, ..all.clone() },
+                EventFilter { excluded_category: Some(SearchText::new("Sports")), ..all.clone() },
                 first,
                 1,
                 "hail of 3 hot, tide of 1, sky of 1",
                 3,
             ),
-            (EventFilter { category: Some("sport"), ..all.clone() }, first, 1, "goal of 1 hot", 1),
-            (EventFilter { text: Some("ALL OF SKY"), ..all.clone() }, first, 1, "hail of 3 hot", 1),
-            (EventFilter { text: Some("does snow"), ..all.clone() }, first, 1, "hail of 3 hot", 1),
-            (EventFilter { text: Some("flood"), ..all }, first, 1, "", 0),
+            (
+                EventFilter { category: Some(SearchText::new("sport")), ..all.clone() },
+                first,
+                1,
+                "goal of 1 hot",
+                1,
+            ),
+            (
+                EventFilter { text: Some(SearchText::new("ALL OF SKY")), ..all.clone() },
+                first,
+                1,
+                "hail of 3 hot",
+                1,
+            ),
+            (
+                EventFilter { text: Some(SearchText::new("does snow")), ..all.clone() },
+                first,
+                1,
+                "hail of 3 hot",
+                1,
+            ),
+            (EventFilter { text: Some(SearchText::new("flood")), ..all }, first, 1, "", 0),
         ] {
             let listed = list(&filter, page, markets_max);
             assert_eq!(listed, (expected.to_owned(), total), "{filter:?}");

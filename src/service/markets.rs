@@ -16,15 +16,21 @@ const HOT_VOLUME: Usd = Usd::from_micros(5_000_000_000);
 
 /// Selects markets. Text comparisons ignore case.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct MarketFilter<'a> {
+pub struct MarketFilter {
     /// Only markets in all of these stages.
     pub stages: Vec<Stage>,
     /// Only markets whose question or slug contains this text.
-    pub text: Option<&'a str>,
+    pub text: Option<SearchText>,
     /// Only markets whose category contains this text.
-    pub category: Option<&'a str>,
+    pub category: Option<SearchText>,
     /// Only hot markets; see [`is_hot`].
     pub hot_only: bool,
+}
+
+/// A text that others are searched for, ignoring case.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SearchText {
+    lower_case: Box<str>,
 }
 
 /// A part of a market's life, as lists are filtered by it.
@@ -90,19 +96,25 @@ pub fn is_hot(info: &MarketInfo) -> bool {
     info.volume_total.is_some_and(|volume| volume > HOT_VOLUME)
 }
 
-/// Whether a text contains a part, ignoring case.
-pub(super) fn contains(text: Option<&str>, part: &str) -> bool {
-    text.is_some_and(|text| text.to_lowercase().contains(&part.to_lowercase()))
+impl SearchText {
+    /// A text to search for.
+    pub fn new(text: &str) -> Self {
+        Self { lower_case: text.to_lowercase().into() }
+    }
+
+    pub(super) fn is_in(&self, text: Option<&str>) -> bool {
+        text.is_some_and(|text| text.to_lowercase().contains(&*self.lower_case))
+    }
 }
 
-impl MarketFilter<'_> {
+impl MarketFilter {
     fn matches(&self, info: &MarketInfo) -> bool {
         self.stages.iter().all(|stage| stage.matches(info.status))
             && (!self.hot_only || is_hot(info))
-            && self.text.is_none_or(|text| {
-                contains(info.question.as_deref(), text) || contains(info.slug.as_deref(), text)
+            && self.text.as_ref().is_none_or(|text| {
+                text.is_in(info.question.as_deref()) || text.is_in(info.slug.as_deref())
             })
-            && self.category.is_none_or(|category| contains(info.category.as_deref(), category))
+            && self.category.as_ref().is_none_or(|it| it.is_in(info.category.as_deref()))
     }
 }
 
@@ -131,7 +143,7 @@ impl MarketOrder {
 }
 
 impl MarketPage {
-    fn of(listing: &Listing, filter: &MarketFilter<'_>, order: MarketOrder, page: Page) -> Self {
+    fn of(listing: &Listing, filter: &MarketFilter, order: MarketOrder, page: Page) -> Self {
         let matching = listing.markets().iter().filter(|market| filter.matches(&market.info()));
         // The listing is in this order already.
         if order == MarketOrder::default() {
@@ -182,7 +194,7 @@ impl Service {
     /// A page of the markets that match the filter.
     pub fn list_markets(
         &self,
-        filter: &MarketFilter<'_>,
+        filter: &MarketFilter,
         order: MarketOrder,
         page: Page,
     ) -> MarketPage {
@@ -326,11 +338,11 @@ mod tests {
         let all = MarketFilter::default();
         for (filter, expected) in [
             (all.clone(), true),
-            (MarketFilter { text: Some("rain in å"), ..all.clone() }, true),
-            (MarketFilter { text: Some("IT-RAIN"), ..all.clone() }, true),
-            (MarketFilter { text: Some("weather"), ..all.clone() }, false),
-            (MarketFilter { category: Some("eath"), ..all.clone() }, true),
-            (MarketFilter { category: Some("rain"), ..all.clone() }, false),
+            (MarketFilter { text: Some(SearchText::new("rain in å")), ..all.clone() }, true),
+            (MarketFilter { text: Some(SearchText::new("IT-RAIN")), ..all.clone() }, true),
+            (MarketFilter { text: Some(SearchText::new("weather")), ..all.clone() }, false),
+            (MarketFilter { category: Some(SearchText::new("eath")), ..all.clone() }, true),
+            (MarketFilter { category: Some(SearchText::new("rain")), ..all.clone() }, false),
             (MarketFilter { stages: vec![Stage::Active], ..all.clone() }, false),
             (MarketFilter { stages: vec![Stage::Closed], ..all.clone() }, true),
             (MarketFilter { stages: vec![Stage::Resolved], ..all.clone() }, false),
@@ -338,7 +350,7 @@ mod tests {
         ] {
             assert_eq!(filter.matches(&market), expected, "{filter:?}");
         }
-        let bare = MarketFilter { text: Some(""), ..MarketFilter::default() };
+        let bare = MarketFilter { text: Some(SearchText::new("")), ..MarketFilter::default() };
         assert!(!bare.matches(&info()), "a market without any text");
     }
 

@@ -11,7 +11,7 @@ use crate::http::json::write::{JsonObject, write_list};
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::market::price::MarketPrices;
-use crate::service::{EventFilter, EventMarkets, Page};
+use crate::service::{EventFilter, EventMarkets, Page, SearchText};
 
 /// The most events in a list.
 const EVENTS_MAX: usize = 200;
@@ -25,8 +25,9 @@ const MARKETS_MAX: usize = 4_000;
 pub(in crate::http) fn list(call: &Call<'_>) -> Answer {
     let EventsQuery { page, markets_max, text, category, has_sports, hot_only } =
         read_events(call.query())?;
-    let (text, category) = (text.as_deref(), category.as_deref());
-    let filter = EventFilter { text, category, has_sports, hot_only };
+    let [text, category] = [text, category].map(|text| text.as_deref().map(SearchText::new));
+    let excluded_category = (!has_sports).then(|| SearchText::new("sports"));
+    let filter = EventFilter { text, category, excluded_category, hot_only };
     let shown = call.service().list_events(&filter, page, markets_max);
     let market_count: usize = shown.events.iter().map(|event| event.markets.len()).sum();
     let mut body = Vec::with_capacity(128 + 256 * shown.events.len() + 768 * market_count);

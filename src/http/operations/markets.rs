@@ -16,7 +16,9 @@ use crate::market::MarketSnapshot;
 use crate::market::catalogue::MarketInfo;
 use crate::market::price::{MarketPrices, OutcomePrice};
 use crate::money::{Price, Usd};
-use crate::service::{MarketFilter, MarketOrder, MarketPage, MarketValue, Page, Stage, is_hot};
+use crate::service::{
+    MarketFilter, MarketOrder, MarketPage, MarketValue, Page, SearchText, Stage, is_hot,
+};
 
 /// The most rows in a list.
 const ROWS_MAX: usize = 200;
@@ -40,7 +42,7 @@ const STATUSES: [(&str, Stage); 3] =
 pub(in crate::http) fn list(call: &Call<'_>) -> Answer {
     let MarketsQuery { page, is_enveloped, stages, text, category, hot_only, order } =
         read_markets(call.query())?;
-    let (text, category) = (text.as_deref(), category.as_deref());
+    let [text, category] = [text, category].map(|text| text.as_deref().map(SearchText::new));
     let filter = MarketFilter { stages, text, category, hot_only };
     let shown = call.service().list_markets(&filter, order, page);
     let mut body = Vec::with_capacity(128 + 768 * shown.markets.len());
