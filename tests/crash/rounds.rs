@@ -33,7 +33,9 @@ const KILLED_STARTS_ONE_IN: usize = 4;
 
 /// One in this many restarts gets the time to finish the due snapshot.
 const FINISHED_SNAPSHOTS_ONE_IN: usize = 4;
-const SNAPSHOT_TIME_MAX: Duration = Duration::from_secs(30);
+/// The thread that makes snapshots leaves the processors to everybody else: on a busy machine, a
+/// second of its work takes minutes.
+const SNAPSHOT_TIME_MAX: Duration = Duration::from_mins(15);
 
 #[derive(Default, Debug)]
 struct Totals {
@@ -133,7 +135,7 @@ impl Run {
         self.look_at_snapshots(data);
         let server = start(data);
         if self.random.below(FINISHED_SNAPSHOTS_ONE_IN) == 0 {
-            await_snapshot(data);
+            await_snapshot(data, &server);
         }
         let mut connection = Connection::open(server.address);
         self.send_again(&mut sent, &mut connection);
@@ -256,7 +258,7 @@ pub(crate) fn lasting_markets(connection: &mut Connection) -> Vec<String> {
 
 /// Waits until the journal has no closed segments left: only the one being written and the prepared
 /// one stay.
-fn await_snapshot(data: &Path) {
+fn await_snapshot(data: &Path, server: &ServerProcess) {
     let started = Instant::now();
     let segments = || {
         let entries = std::fs::read_dir(data.join("journal")).expect("a journal").flatten();
@@ -264,7 +266,8 @@ fn await_snapshot(data: &Path) {
         entries.filter(|entry| segment_number(&entry.file_name().to_string_lossy()).is_some())
     };
     while segments().count() > 2 {
-        assert!(started.elapsed() < SNAPSHOT_TIME_MAX, "no snapshot was made");
+        let log = || server.log_lines("snapshot");
+        assert!(started.elapsed() < SNAPSHOT_TIME_MAX, "no snapshot was made: {:#?}", log());
         std::thread::yield_now();
     }
 }
