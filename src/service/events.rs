@@ -150,6 +150,7 @@ mod tests {
         };
         let all =
             EventFilter { text: None, category: None, excluded_category: None, hot_only: false };
+        let search = |text| Some(SearchText::new(text));
         let first = Page { limit: 9, offset: 0 };
         for (filter, page, markets_max, expected, total) in [
             (
@@ -170,34 +171,34 @@ mod tests {
                 2,
             ),
             (
-                EventFilter { excluded_category: Some(SearchText::new("Sports")), ..all.clone() },
+                EventFilter { excluded_category: search("Sports"), ..all.clone() },
                 first,
                 1,
                 "hail of 3 hot, tide of 1, sky of 1",
                 3,
             ),
             (
-                EventFilter { category: Some(SearchText::new("sport")), ..all.clone() },
+                EventFilter { category: search("sport"), ..all.clone() },
                 first,
                 1,
                 "goal of 1 hot",
                 1,
             ),
             (
-                EventFilter { text: Some(SearchText::new("ALL OF SKY")), ..all.clone() },
+                EventFilter { text: search("ALL OF SKY"), ..all.clone() },
                 first,
                 1,
                 "hail of 3 hot",
                 1,
             ),
             (
-                EventFilter { text: Some(SearchText::new("does snow")), ..all.clone() },
+                EventFilter { text: search("does snow"), ..all.clone() },
                 first,
                 1,
                 "hail of 3 hot",
                 1,
             ),
-            (EventFilter { text: Some(SearchText::new("flood")), ..all }, first, 1, "", 0),
+            (EventFilter { text: search("flood"), ..all }, first, 1, "", 0),
         ] {
             let listed = list(&filter, page, markets_max);
             assert_eq!(listed, (expected.to_owned(), total), "{filter:?}");

@@ -336,13 +336,14 @@ mod tests {
             ..info()
         };
         let all = MarketFilter::default();
+        let search = |text| Some(SearchText::new(text));
         for (filter, expected) in [
             (all.clone(), true),
-            (MarketFilter { text: Some(SearchText::new("rain in å")), ..all.clone() }, true),
-            (MarketFilter { text: Some(SearchText::new("IT-RAIN")), ..all.clone() }, true),
-            (MarketFilter { text: Some(SearchText::new("weather")), ..all.clone() }, false),
-            (MarketFilter { category: Some(SearchText::new("eath")), ..all.clone() }, true),
-            (MarketFilter { category: Some(SearchText::new("rain")), ..all.clone() }, false),
+            (MarketFilter { text: search("rain in å"), ..all.clone() }, true),
+            (MarketFilter { text: search("IT-RAIN"), ..all.clone() }, true),
+            (MarketFilter { text: search("weather"), ..all.clone() }, false),
+            (MarketFilter { category: search("eath"), ..all.clone() }, true),
+            (MarketFilter { category: search("rain"), ..all.clone() }, false),
             (MarketFilter { stages: vec![Stage::Active], ..all.clone() }, false),
             (MarketFilter { stages: vec![Stage::Closed], ..all.clone() }, true),
             (MarketFilter { stages: vec![Stage::Resolved], ..all.clone() }, false),
