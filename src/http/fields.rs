@@ -99,21 +99,23 @@ impl<'a, 'e> Fields<'a, 'e> {
         self.check_length(name, &text, min, max).then_some(text)
     }
 
-    /// Whether text has no control characters but those `allowed`; adds an error if not. They could
-    /// move the cursor or change colours in a reader's terminal, or end a log line.
+    /// Whether text has no control characters, except newlines and tabs if it may have several
+    /// lines; adds an error if not. They could move the cursor or change colours in a reader's
+    /// terminal, or end a log line.
     pub(super) fn check_control_characters(
         &mut self,
         name: &'static str,
         text: &str,
-        allowed: &[char],
+        may_have_lines: bool,
     ) -> bool {
-        if !text.contains(|character: char| character.is_control() && !allowed.contains(&character))
-        {
+        let is_allowed = |character| may_have_lines && matches!(character, '\n' | '\t');
+        if !text.contains(|character: char| character.is_control() && !is_allowed(character)) {
             return true;
         }
-        let message = match allowed {
-            [] => "should have no control characters",
-            _ => "should have no control characters but newlines and tabs",
+        let message = if may_have_lines {
+            "should have no control characters but newlines and tabs"
+        } else {
+            "should have no control characters"
         };
         self.note(name, "string_pattern_mismatch", message);
         false

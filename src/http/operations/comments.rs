@@ -49,7 +49,7 @@ pub fn read_comment(body: &[u8]) -> Result<Box<str>, Invalid> {
     let content = fields.required("content").and_then(|value| {
         let content = fields.text("content", value)?;
         let content = content.trim();
-        let is_good = fields.check_control_characters("content", content, &['\n', '\t'])
+        let is_good = fields.check_control_characters("content", content, true)
             && fields.check_length("content", content, 1, COMMENT_CHARACTERS_MAX);
         is_good.then(|| content.into())
     });

@@ -130,7 +130,7 @@ fn or_empty_object(body: &[u8]) -> &[u8] {
 
 fn read_name_field<'a>(fields: &mut Fields<'a, '_>, value: RawText<'a>) -> Option<Box<str>> {
     let name = fields.bounded_text("name", value, 0, KEY_NAME_CHARACTERS_MAX)?;
-    fields.check_control_characters("name", &name, &[]).then(|| name.into())
+    fields.check_control_characters("name", &name, false).then(|| name.into())
 }
 
 fn read_tier(fields: &mut Fields<'_, '_>, value: RawText<'_>) -> Option<Tier> {
