@@ -84,23 +84,24 @@ fn read(profile: &str) -> Instructions {
     let mut sums = Instructions { sha256: 0, others: 0 };
     // A name is written where its number occurs first.
     let mut is_sha256 = HashMap::new();
-    let mut current = false;
+    let mut current_is_sha256 = false;
     let mut is_of_callee = false;
     for line in profile.lines() {
         if let Some(function) = line.strip_prefix("fn=").or_else(|| line.strip_prefix("cfn=")) {
             let (number, name) = function.split_once(' ').unwrap_or((function, ""));
             let known = is_sha256.entry(number).or_insert_with(|| name.contains(SHA256_FUNCTIONS));
             if line.starts_with("fn=") {
-                current = *known;
+                current_is_sha256 = *known;
             }
         } else if line.starts_with("calls=") {
             is_of_callee = true;
         } else if line.starts_with(['+', '-', '*'])
             || line.starts_with(|c: char| c.is_ascii_digit())
         {
-            let cost = line.split_once(' ').and_then(|(_, cost)| cost.parse::<i64>().ok());
+            let cost = line.split_once(' ').map_or("0", |(_, cost)| cost);
+            let cost: i64 = cost.parse().expect("a number of instructions");
             if !std::mem::take(&mut is_of_callee) {
-                *(if current { &mut sums.sha256 } else { &mut sums.others }) += cost.unwrap_or(0);
+                *(if current_is_sha256 { &mut sums.sha256 } else { &mut sums.others }) += cost;
             }
         }
     }
