@@ -13,6 +13,7 @@ pub mod invalid;
 pub mod json;
 pub mod operation;
 pub mod operations;
+pub mod parameter;
 pub mod reply;
 pub mod route;
 

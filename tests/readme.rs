@@ -156,7 +156,7 @@ fn every_operation_has_its_row() {
     let mut rows = String::new();
     for operation in &OPERATIONS {
         let Operation { access, query, summary, .. } = operation;
-        let query: Vec<String> = query.iter().map(|name| format!("`{name}`")).collect();
+        let query: Vec<String> = query.iter().map(|it| format!("`{}`", it.name)).collect();
         let query = if query.is_empty() {
             String::new()
         } else {

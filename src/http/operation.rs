@@ -8,6 +8,7 @@ use hyper::Method;
 use super::call::{Answer, Call};
 use super::exchange::Server;
 use super::operations::socket::Stream;
+use super::parameter::Parameter;
 use super::query::Query;
 use crate::engine::key::Permission;
 use crate::service::Makes;
@@ -29,8 +30,8 @@ pub struct Operation {
     pub body_bytes_max: usize,
     /// What a call creates, as far as that is rate limited.
     pub makes: Makes,
-    /// The names of the query parameters.
-    pub query: &'static [&'static str],
+    /// The query parameters.
+    pub query: &'static [Parameter],
     /// Error codes besides those that every operation has. See [`Operation::may_fail_with`].
     pub errors: &'static [&'static str],
     /// A description for the documentation.
@@ -141,7 +142,7 @@ impl Operation {
         Self { makes: Makes { key: true, ..self.makes }, ..self }
     }
 
-    pub(super) const fn query(self, query: &'static [&'static str]) -> Self {
+    pub(super) const fn query(self, query: &'static [Parameter]) -> Self {
         Self { query, ..self }
     }
 

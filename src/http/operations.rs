@@ -72,7 +72,7 @@ pub static OPERATIONS: [Operation; 59] = [
         Public,
         Later(|call| Box::pin(comments::list(call))),
     )
-    .query(&["limit", "offset"])
+    .query(&comments::PAGE_QUERY)
     .errors(&["ORDER_NOT_FOUND"])
     .summary("list an order's comments, oldest first"),
     Operation::delete(
@@ -115,24 +115,14 @@ pub static OPERATIONS: [Operation; 59] = [
         ])
         .summary("place a market or limit order; a limit order may rest"),
     Operation::get("/v1/orders", Key(Read), Later(|call| Box::pin(list::list(call))))
-        .query(&[
-            "client_order_id",
-            "market_id",
-            "side",
-            "status",
-            "limit",
-            "offset",
-            "cursor",
-            "next_cursor",
-            "wallet_id",
-        ])
+        .query(&list::QUERY)
         .errors(&["WALLET_NOT_FOUND"])
         .summary(
             "list the account's orders: the open ones, newest first, then the finished ones, the \
              last finished first; a `client_order_id` selects one",
         ),
     Operation::get("/v1/orders/{order_id}", Key(Read), Later(|call| Box::pin(list::get(call))))
-        .query(&["wallet_id"])
+        .query(&account::WALLET_QUERY)
         .errors(&["ORDER_NOT_FOUND", "WALLET_NOT_FOUND"])
         .summary("get one order"),
     Operation::delete(
@@ -147,7 +137,7 @@ pub static OPERATIONS: [Operation; 59] = [
         Key(Trade),
         Later(|call| Box::pin(cancel::cancel_all_confirmed(call))),
     )
-    .query(&["confirm"])
+    .query(&cancel::CONFIRM_QUERY)
     .errors(&["CONFIRMATION_REQUIRED", "JOURNAL_FULL"])
     .summary(
         "cancel all open orders; needs the header `X-Confirm-Cancel-All: true` or `?confirm=true`",
@@ -164,7 +154,7 @@ pub static OPERATIONS: [Operation; 59] = [
         Key(Trade),
         Later(|call| Box::pin(cancel::cancel_in_market(call))),
     )
-    .query(&["market", "asset_id"])
+    .query(&cancel::SELECT_QUERY)
     .errors(&["JOURNAL_FULL"])
     .summary(
         "cancel the open orders in a `market` (a condition id), in an outcome (its token as \
@@ -195,34 +185,17 @@ pub static OPERATIONS: [Operation; 59] = [
              lower",
         ),
     Operation::get("/v1/markets", Public, Now(markets::list))
-        .query(&[
-            "limit",
-            "offset",
-            "q",
-            "search",
-            "category",
-            "status",
-            "closed",
-            "active_only",
-            "hot_only",
-            "sort",
-            "ascending",
-            "envelope",
-            "next_cursor",
-            "cursor",
-        ])
+        .query(&markets::QUERY)
         .summary("list markets, most traded first"),
-    Operation::get("/v1/markets/updown", Public, Now(updown::list))
-        .query(&["asset", "interval", "limit"])
-        .summary(
-            "list the open Up/Down markets, soonest to end first, with a count for each asset and \
+    Operation::get("/v1/markets/updown", Public, Now(updown::list)).query(&updown::QUERY).summary(
+        "list the open Up/Down markets, soonest to end first, with a count for each asset and \
              interval",
-        ),
+    ),
     Operation::get("/markets/updown", Public, Now(updown::list))
-        .query(&["asset", "interval", "limit"])
+        .query(&updown::QUERY)
         .summary("the same"),
     Operation::get("/v1/markets/updown/intervals", Public, Now(updown::list_intervals))
-        .query(&["asset"])
+        .query(&updown::ASSET_QUERY)
         .summary("list the intervals of the open Up/Down markets, of all assets or of one"),
     Operation::get("/v1/markets/{condition_id}", Public, Now(markets::get))
         .errors(&["MARKET_NOT_FOUND"])
@@ -231,44 +204,36 @@ pub static OPERATIONS: [Operation; 59] = [
         .errors(&["MARKET_NOT_FOUND"])
         .summary("get one market by its slug"),
     Operation::get("/v1/markets/{condition_id}/book", Public, Now(books::get_by_label))
-        .query(&["outcome", "depth"])
+        .query(&books::LABEL_QUERY)
         .errors(&["MARKET_NOT_FOUND", "OUTCOME_NOT_FOUND", "BOOK_UNAVAILABLE"])
         .summary("get the book of an outcome by its label, best level last"),
     Operation::get("/v1/events", Public, Now(events::list))
-        .query(&[
-            "limit",
-            "offset",
-            "markets_per_event",
-            "search",
-            "category",
-            "include_sports",
-            "hot_only",
-        ])
+        .query(&events::QUERY)
         .summary("list the events that have an open market, with their markets"),
     Operation::get("/v1/markets/{condition_id}/candles", Public, Now(candles::list))
-        .query(&["outcome", "interval", "start_time", "end_time"])
+        .query(&candles::QUERY)
         .errors(&["INVALID_INTERVAL", "MARKET_NOT_FOUND", "OUTCOME_NOT_FOUND"])
         .summary("list an outcome's candles, oldest first"),
     Operation::get("/v1/book", Public, Now(books::get_by_token))
-        .query(&["token_id", "depth"])
+        .query(&books::TOKEN_QUERY)
         .errors(&["TOKEN_NOT_FOUND", "BOOK_UNAVAILABLE"])
         .summary("get the book of an outcome by its token, best level last"),
     Operation::get("/v1/prices-history", Public, Now(price_history::list))
-        .query(&["market", "token_id", "startTs", "endTs", "interval", "fidelity", "format"])
+        .query(&price_history::QUERY)
         .errors(&["INVALID_TOKEN_ID", "INVALID_INTERVAL"])
         .summary("list an outcome's prices, oldest first; `market` or `token_id` is its token"),
     Operation::get("/v1/markets-by-token/{token_id}", Public, Now(tokens::market))
         .errors(&["TOKEN_NOT_FOUND"])
         .summary("get the market and the outcome of a token"),
     Operation::get("/v1/fee-rate", Public, Now(tokens::fee_rate))
-        .query(&["token_id"])
+        .query(&tokens::FEE_RATE_QUERY)
         .errors(&["INVALID_TOKEN_ID", "TOKEN_NOT_FOUND", "FEE_RATE_NOT_FOUND"])
         .summary(
             "get the taker fee of a token's market: the rate in basis points, and the venue's \
              `base_fee`, which is 1000 for every market with a fee",
         ),
     Operation::get("/v1/me", KeyOrToken(Some(Read)), Later(|call| Box::pin(me::get(call))))
-        .query(&["wallet_id"])
+        .query(&account::WALLET_QUERY)
         .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
         .summary("get the caller's account, its available cash, and the credential's permissions"),
     Operation::get(
@@ -276,7 +241,7 @@ pub static OPERATIONS: [Operation; 59] = [
         KeyOrToken(Some(Read)),
         Later(|call| Box::pin(wallets::list(call))),
     )
-    .query(&["limit", "offset"])
+    .query(&wallets::PAGE_QUERY)
     .errors(&["ACCOUNT_NOT_FOUND"])
     .summary("list the account's wallets; it has one, whose id is the account's"),
     Operation::get(
@@ -308,7 +273,7 @@ pub static OPERATIONS: [Operation; 59] = [
         KeyOrToken(Some(Read)),
         Later(|call| Box::pin(account::balance(call))),
     )
-    .query(&["wallet_id"])
+    .query(&account::WALLET_QUERY)
     .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
     .summary("get the available cash, the cash that open orders reserve, and the total value"),
     Operation::get(
@@ -316,7 +281,7 @@ pub static OPERATIONS: [Operation; 59] = [
         KeyOrToken(Some(Read)),
         Later(|call| Box::pin(account::positions(call))),
     )
-    .query(&["status", "wallet_id"])
+    .query(&account::POSITIONS_QUERY)
     .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
     .summary(
         "list positions, with their average entry prices and the quantities available to sell",
@@ -326,7 +291,7 @@ pub static OPERATIONS: [Operation; 59] = [
         KeyOrToken(Some(Read)),
         Later(|call| Box::pin(account::portfolio(call))),
     )
-    .query(&["wallet_id"])
+    .query(&account::WALLET_QUERY)
     .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
     .summary(
         "get the balance, the open positions, the number of fills, and the percentage of closed \
@@ -337,7 +302,7 @@ pub static OPERATIONS: [Operation; 59] = [
         KeyOrToken(Some(Read)),
         Later(|call| Box::pin(account::history(call))),
     )
-    .query(&["market_id", "side", "limit", "offset", "wallet_id"])
+    .query(&account::HISTORY_QUERY)
     .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
     .summary("list the fills, newest first"),
     Operation::get(
@@ -345,7 +310,7 @@ pub static OPERATIONS: [Operation; 59] = [
         KeyOrToken(Some(Read)),
         Later(|call| Box::pin(account::settlements(call))),
     )
-    .query(&["market_id", "from", "to", "limit", "cursor", "wallet_id"])
+    .query(&account::SETTLEMENTS_QUERY)
     .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
     .summary("list the payouts of resolved markets"),
     Operation::get(
@@ -353,7 +318,7 @@ pub static OPERATIONS: [Operation; 59] = [
         KeyOrToken(Some(Read)),
         Later(|call| Box::pin(account::equity(call))),
     )
-    .query(&["days", "limit", "wallet_id"])
+    .query(&account::EQUITY_QUERY)
     .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
     .summary("list what the account was worth at each full hour and now, oldest first"),
     Operation::get(
@@ -408,7 +373,7 @@ pub static OPERATIONS: [Operation; 59] = [
         KeyOrToken(None),
         Later(|call| Box::pin(keys::revoke(call))),
     )
-    .query(&["descendants"])
+    .query(&keys::REVOKE_QUERY)
     .errors(&["ACCOUNT_NOT_FOUND", "KEY_NOT_FOUND", "JOURNAL_FULL", "SERVER_FULL"])
     .summary(
         "revoke a key, with `?descendants=true` also the keys it created; without `admin`, a key \
@@ -435,15 +400,15 @@ pub static OPERATIONS: [Operation; 59] = [
          can replace only itself",
     ),
     Operation::get("/v1/ws/prices", Socket, Run::Socket(Stream::Prices))
-        .query(&["token"])
+        .query(&socket::QUERY)
         .errors(&["UPGRADE_REQUIRED"])
         .summary("open a WebSocket that takes `subscribe`, `unsubscribe` and `ping`"),
     Operation::get("/v1/ws/executions", Socket, Run::Socket(Stream::Executions))
-        .query(&["token"])
+        .query(&socket::QUERY)
         .errors(&["UPGRADE_REQUIRED"])
         .summary("open a WebSocket with every fill of the account; it takes `resume` and `ping`"),
     Operation::get("/prices/stream", Public, Now(event_stream::open))
-        .query(&["condition_ids"])
+        .query(&event_stream::QUERY)
         .errors(&["HTTP_VERSION_TOO_OLD", "NOT_OFFERED", "STREAM_LIMIT_EXCEEDED"])
         .summary(
             "stream the prices of up to 50 `condition_ids`, separated by commas, as server-sent \
@@ -460,7 +425,7 @@ pub static OPERATIONS: [Operation; 59] = [
     Operation::get("/v1/health/live", Public, Health(|_, _| Ok(health::live())))
         .summary("the same, with the status `alive`"),
     Operation::get("/v1/health/ready", Public, Health(health::ready))
-        .query(&["strict"])
+        .query(&health::READY_QUERY)
         .summary("check that the server is ready; 503 while it starts or drains"),
 ];
 

@@ -8,6 +8,7 @@ use super::cursor::Cursor;
 use super::fields::{check_length, enum_message};
 use super::invalid::{FieldError, Invalid, Location};
 use super::operation::Operation;
+use super::parameter::ParameterKind;
 use crate::ids::{AccountId, Timestamp};
 use crate::service::{Page, Wallet};
 
@@ -37,7 +38,7 @@ impl<'a> Query<'a> {
     /// The value of a parameter, the last one if it is repeated. Bytes that are not UTF-8 become
     /// replacement characters, which match nothing.
     pub(super) fn get(&self, name: &'static str) -> Option<Cow<'a, str>> {
-        debug_assert!(self.operation.query.contains(&name), "{:?}: {name}", self.operation);
+        self.assert_described(name, |_| true);
         let pairs = form_urlencoded::parse(self.text.as_bytes());
         pairs.filter(|(field, _)| field == name).last().map(|(_, value)| value)
     }
@@ -46,6 +47,15 @@ impl<'a> Query<'a> {
     /// they leave out.
     pub(super) fn get_filled(&self, name: &'static str) -> Option<Cow<'a, str>> {
         self.get(name).filter(|text| !text.is_empty())
+    }
+
+    /// Panics in debug builds unless the operation's row describes this parameter so.
+    fn assert_described(&self, name: &'static str, is_right: impl Fn(ParameterKind) -> bool) {
+        debug_assert!(
+            self.operation.query.iter().any(|it| it.name == name && is_right(it.kind)),
+            "the row of {:?} describes {name} otherwise, or not at all",
+            self.operation
+        );
     }
 
     /// Notes an error of a parameter.
@@ -66,6 +76,7 @@ impl<'a> Query<'a> {
         min: usize,
         max: usize,
     ) -> Option<Cow<'a, str>> {
+        self.assert_described(name, |kind| kind == ParameterKind::Text { min, max });
         let text = self.get(name)?;
         match check_length(&text, min, max) {
             Ok(()) => Some(text),
@@ -88,6 +99,7 @@ impl<'a> Query<'a> {
         min: usize,
         max: usize,
     ) -> Cow<'a, str> {
+        debug_assert!(self.operation.query.iter().all(|it| it.name != name || it.is_required));
         if self.get(name).is_none() {
             self.note(name, "missing", "the parameter is required");
         }
@@ -98,6 +110,7 @@ impl<'a> Query<'a> {
     /// mean the only one that the caller has.
     pub(super) fn wallet(&mut self) -> Wallet {
         const NAME: &str = "wallet_id";
+        self.assert_described(NAME, |kind| kind == ParameterKind::Wallet);
         let Some(text) = self.get(NAME) else {
             return Wallet::Own;
         };
@@ -109,6 +122,10 @@ impl<'a> Query<'a> {
 
     /// A whole number of at least `min` and at most `max`.
     pub(super) fn number(&mut self, name: &'static str, min: usize, max: usize) -> Option<usize> {
+        self.assert_described(name, |kind| match kind {
+            ParameterKind::Number { min: least, max: most, .. } => (least, most) == (min, max),
+            _ => false,
+        });
         let text = self.get(name)?;
         let digits = text.strip_prefix(['+', '-']).unwrap_or(&text);
         if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -133,6 +150,7 @@ impl<'a> Query<'a> {
 
     /// An end of a period: a time in RFC 3339, or a date in UTC.
     pub(super) fn time(&mut self, name: &'static str, bound: Bound) -> Option<Timestamp> {
+        self.assert_described(name, |kind| kind == ParameterKind::Time);
         let nanos = read_time(&self.get(name)?, bound);
         if nanos.is_none() {
             self.note(name, "datetime_parsing", "should be a time in RFC 3339 or a day");
@@ -143,6 +161,7 @@ impl<'a> Query<'a> {
     /// Seconds since 1970, whose fraction is dropped, or a time in RFC 3339, or a date in UTC.
     /// Returns seconds.
     pub(super) fn seconds(&mut self, name: &'static str, bound: Bound) -> Option<i64> {
+        self.assert_described(name, |kind| kind == ParameterKind::Seconds);
         let text = self.get(name)?;
         let seconds =
             read_seconds(&text).or_else(|| read_time(&text, bound).map(Timestamp::seconds));
@@ -155,6 +174,10 @@ impl<'a> Query<'a> {
 
     /// `limit` and `offset`.
     pub(super) fn page(&mut self, limit_default: usize, limit_max: usize) -> Page {
+        self.assert_described("limit", |kind| {
+            let default = Some(limit_default);
+            kind == ParameterKind::Number { min: 1, max: limit_max, default }
+        });
         Page {
             limit: self.number("limit", 1, limit_max).unwrap_or(limit_default),
             offset: self.number("offset", 0, OFFSET_MAX).unwrap_or(0),
@@ -162,12 +185,13 @@ impl<'a> Query<'a> {
     }
 
     /// A cursor that `read` understands, under one of these names. An empty one counts as absent.
-    pub(super) fn cursor_of<C>(
+    pub(super) fn cursor_of<C, const N: usize>(
         &mut self,
-        names: [&'static str; 2],
+        names: [&'static str; N],
         read: impl Fn(&str) -> Option<C>,
     ) -> Option<C> {
         names.into_iter().find_map(|name| {
+            self.assert_described(name, |kind| kind == ParameterKind::Cursor);
             let cursor = read(&self.get_filled(name)?);
             if cursor.is_none() {
                 self.note(name, "cursor_parsing", "should be a next_cursor of this list");
@@ -178,6 +202,7 @@ impl<'a> Query<'a> {
 
     /// A cursor of a list whose pages are counted.
     pub(super) fn cursor(&mut self, name: &'static str) -> Option<Cursor> {
+        self.assert_described(name, |kind| kind == ParameterKind::Cursor);
         let cursor = Cursor::parse(&self.get(name)?);
         if cursor.is_none_or(|it| matches!(it, Cursor::At(offset) if offset > OFFSET_MAX)) {
             self.note(name, "value_error", "should be a cursor that a page ended with");
@@ -194,6 +219,7 @@ impl<'a> Query<'a> {
     pub(super) fn flag_or_none(&mut self, name: &'static str) -> Option<bool> {
         const TRUE: [&str; 6] = ["true", "1", "yes", "on", "t", "y"];
         const FALSE: [&str; 6] = ["false", "0", "no", "off", "f", "n"];
+        self.assert_described(name, |kind| kind == ParameterKind::Flag);
         let text = self.get(name)?;
         let is_one_of = |words: [&str; 6]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
         if !is_one_of(TRUE) && !is_one_of(FALSE) {
@@ -208,6 +234,12 @@ impl<'a> Query<'a> {
         name: &'static str,
         choices: &[(&str, T)],
     ) -> Option<T> {
+        self.assert_described(name, |kind| match kind {
+            ParameterKind::Choice { words } => {
+                words.iter().eq(choices.iter().map(|(word, _)| word))
+            }
+            _ => false,
+        });
         let text = self.get(name)?;
         let choice = choices.iter().find(|(word, _)| text.eq_ignore_ascii_case(word));
         if choice.is_none() {
@@ -372,7 +404,7 @@ pub(super) mod tests {
 
     #[cfg(debug_assertions)]
     #[test]
-    #[should_panic(expected = "GET /v1/time: limit")]
+    #[should_panic(expected = "GET /v1/time describes limit")]
     fn a_parameter_that_the_row_does_not_name_cannot_be_read() {
         query("GET /v1/time", None).get("limit");
     }

@@ -9,14 +9,16 @@ use super::expect::check_error;
 use super::recording::{PLAIN, buy};
 use super::server::{Server, printed_token, shared};
 
-/// The path of an operation, with existing things as its parameters.
-fn path_of(operation: &Operation, order_id: &Value) -> String {
+/// The path of an operation, with existing things as its parameters, and those of the query that it
+/// requires.
+pub(crate) fn path_of(operation: &Operation, order_id: &Value) -> String {
     let path = operation.path.as_str();
     let path = path.replace("{condition_id}", PLAIN).replace("{order_id}", &order_id.to_string());
     let path = path.replace("{slug}", "invented-market-0").replace("{token_id}", "700000");
     let path = path.replace(&format!("{{{}}}", operation.path.parameter()), "64");
-    let query = if operation.query.contains(&"token_id") { "?token_id=700000" } else { "" };
-    path + query
+    let required = operation.query.iter().filter(|parameter| parameter.is_required);
+    let query: Vec<String> = required.map(|it| format!("{}=700000", it.name)).collect();
+    if query.is_empty() { path } else { format!("{path}?{}", query.join("&")) }
 }
 
 /// Requests for every operation that needs a credential, except sockets. Each is refused before its

@@ -3,9 +3,12 @@
 
 use paperbourse::http::operation::{Access, Operation, Verb};
 use paperbourse::http::operations::OPERATIONS;
+use paperbourse::http::parameter::Parameter;
 use paperbourse_test_support::{Connection, Request};
+use serde_json::{Value, json};
 
-use super::recording::{PLAIN, buy, token_id};
+use super::credentials::path_of;
+use super::recording::buy;
 use super::server::Server;
 
 /// The ends of the integers and times that parsers have, and what lies next to them.
@@ -61,37 +64,20 @@ const TEXTS: [&str; 10] = [
     "%F0%9F%92%B9",
 ];
 
-/// The path of an operation with something that exists, or with an extreme value, as its parameter.
-fn path_of(operation: &Operation, value: Option<&str>) -> String {
-    let path = operation.path.as_str();
-    let parameter = format!("{{{}}}", operation.path.parameter());
-    match value {
-        Some(value) => path.replace(&parameter, value),
-        None => path
-            .replace("{condition_id}", PLAIN)
-            .replace("{slug}", "invented-market-0")
-            .replace("{token_id}", &token_id(0, 0))
-            .replace("{wallet_id}", "api")
-            .replace(&parameter, "64"),
-    }
-}
-
 /// Every extreme value in the path, and in each parameter beside what the operation requires.
 fn requests(operation: &Operation) -> Vec<Request> {
     let values = || NUMBERS.into_iter().chain(TEXTS);
     let request = |path: String| Request::new(operation.method.as_str(), path);
+    let pattern = operation.path.as_str();
+    let parameter = format!("{{{}}}", operation.path.parameter());
     let mut requests: Vec<Request> =
-        values().map(|value| request(path_of(operation, Some(value)))).collect();
-    let token = token_id(0, 0);
-    for name in operation.query {
-        let required: Vec<String> = ["token_id", "market"]
-            .into_iter()
-            .filter(|required| operation.query.contains(required) && required != name)
-            .map(|required| format!("&{required}={token}"))
-            .collect();
+        values().map(|value| request(pattern.replace(&parameter, value))).collect();
+    let path = path_of(operation, &json!(64));
+    let separator = if path.contains('?') { '&' } else { '?' };
+    for Parameter { name, .. } in operation.query {
         for value in values() {
-            let path = path_of(operation, None);
-            requests.push(request(format!("{path}?{name}={value}{}", required.concat())));
+            // The last value of a parameter counts.
+            requests.push(request(format!("{path}{separator}{name}={value}")));
         }
     }
     requests
@@ -112,7 +98,7 @@ fn no_parameter_is_too_large_or_too_small() {
     let mut connection = server.connect();
     let mut count = 0;
     for operation in &OPERATIONS {
-        // A socket, and a stream, of markets that do not exist never ends.
+        // Sockets and streams never end.
         let is_endless =
             operation.access == Access::Socket || operation.path.as_str().ends_with("/stream");
         if is_endless || operation.method == Verb::Patch {
@@ -131,36 +117,38 @@ fn no_field_is_too_large_or_too_small() {
     let server = Server::unlimited();
     let account = server.account();
     let mut connection = server.connect();
-    for (path, fields) in [
-        ("/trade", &["quantity", "expected_price", "max_slippage_bps"][..]),
-        (
-            "/v1/orders",
-            &["quantity", "price", "amount", "expiration", "expected_price", "max_slippage_bps"],
-        ),
-        ("/v1/heartbeats", &["interval_ms"]),
-        ("/v1/keys", &["name"]),
+    let market = buy(5);
+    let with = |order: &Value, fields: &[(&str, Value)]| {
+        let mut order = order.clone();
+        order
+            .as_object_mut()
+            .unwrap()
+            .extend(fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+        order
+    };
+    let limit = with(&market, &[("order_type", json!("limit")), ("price", json!("0.5"))]);
+    let gtd =
+        with(&limit, &[("time_in_force", json!("GTD")), ("expiration", json!(4_000_000_000_u32))]);
+    let placed =
+        ["quantity", "price", "amount", "expiration", "expected_price", "max_slippage_bps"];
+    for (path, body, fields) in [
+        ("/trade", &market, &["quantity", "expected_price", "max_slippage_bps"][..]),
+        ("/v1/orders", &market, &placed),
+        ("/v1/orders", &limit, &placed),
+        ("/v1/orders", &gtd, &placed),
+        ("/v1/heartbeats", &json!({}), &["interval_ms"]),
+        ("/v1/keys", &json!({}), &["name"]),
     ] {
         for (field, number) in fields.iter().flat_map(|field| NUMBERS.map(|it| (field, it))) {
-            for order in ["market", "limit", "GTD"] {
-                let mut body = buy(5);
-                if path == "/v1/orders" && order != "market" {
-                    body["order_type"] = "limit".into();
-                    body["price"] = "0.5".into();
-                }
-                if order == "GTD" {
-                    body["time_in_force"] = "GTD".into();
-                    body["expiration"] = 4_000_000_000_u32.into();
-                }
-                if *field == "amount" {
-                    body.as_object_mut().unwrap().remove("quantity");
-                }
-                // As the text of the number: a JSON library would round it.
-                body[*field] = "EXTREME".into();
-                for number in [number.to_owned(), format!("\"{number}\"")] {
-                    let body = body.to_string().replace("\"EXTREME\"", &number);
-                    let request = Request::new("POST", path).body(body.as_bytes());
-                    check(&mut connection, &request.key(&account.key));
-                }
+            // As the text of the number: a JSON library would round it.
+            let mut body = with(body, &[(field, json!("EXTREME"))]);
+            if *field == "amount" {
+                body.as_object_mut().unwrap().remove("quantity");
+            }
+            for number in [number.to_owned(), format!("\"{number}\"")] {
+                let body = body.to_string().replace("\"EXTREME\"", &number);
+                let request = Request::new("POST", path).body(body.as_bytes());
+                check(&mut connection, &request.key(&account.key));
             }
         }
     }

@@ -5,9 +5,9 @@ mod history;
 mod portfolio;
 mod reset;
 
-pub(in crate::http) use equity::equity;
+pub(in crate::http) use equity::{QUERY as EQUITY_QUERY, equity};
 pub(super) use history::FillFields;
-pub(in crate::http) use history::history;
+pub(in crate::http) use history::{QUERY as HISTORY_QUERY, history};
 pub(in crate::http) use portfolio::portfolio;
 pub(in crate::http) use reset::{reset, reset_wallet};
 
@@ -20,6 +20,7 @@ use crate::http::call::{Answer, Call};
 use crate::http::csv::Line;
 use crate::http::invalid::Invalid;
 use crate::http::json::value::{Decimal, Time};
+use crate::http::parameter::{Parameter, words};
 use crate::http::query::{Bound, Query};
 use crate::http::reply::Reply;
 use crate::money::Price;
@@ -27,6 +28,31 @@ use crate::service::{Balance, MarkedPosition, Wallet};
 
 /// The most rows in a list of settlements.
 const SETTLEMENTS_MAX: usize = 500;
+
+const POSITION_STATUSES: [(&str, bool); 2] = [("OPEN", true), ("CLOSED", false)];
+
+/// The query of operations that take only a wallet.
+pub(in crate::http) const WALLET_QUERY: [Parameter; 1] = [Parameter::WALLET];
+
+pub(in crate::http) const POSITIONS_QUERY: [Parameter; 2] = [
+    Parameter::choice("status", &words(&POSITION_STATUSES), "only open or only closed positions"),
+    Parameter::WALLET,
+];
+
+pub(in crate::http) const SETTLEMENTS_QUERY: [Parameter; 6] = [
+    FROM,
+    TO,
+    MARKET,
+    Parameter::limit(100, SETTLEMENTS_MAX),
+    Parameter::cursor("cursor"),
+    Parameter::WALLET,
+];
+
+pub(super) const MARKET: Parameter =
+    Parameter::text("market_id", 1, MARKET_ID_CHARACTERS_MAX, "only in this market");
+pub(super) const FROM: Parameter = Parameter::time("from", "only from this time on");
+pub(super) const TO: Parameter =
+    Parameter::time("to", "only up to this time, or to the end of this day");
 
 pub(in crate::http) async fn balance(call: &Call<'_>) -> Answer {
     call.caller.require_own(read_wallet(call.query())?)?;
@@ -57,7 +83,7 @@ pub(super) fn read_wallet(mut query: Query<'_>) -> Result<Wallet, Invalid> {
 
 /// Reads whether only open or only closed positions are asked for.
 fn read_positions(mut query: Query<'_>) -> Result<(Option<bool>, Wallet), Invalid> {
-    let is_open = query.choice("status", &[("OPEN", true), ("CLOSED", false)]);
+    let is_open = query.choice("status", &POSITION_STATUSES);
     let wallet = query.wallet();
     query.finish((is_open, wallet))
 }
@@ -73,9 +99,8 @@ struct SettlementsQuery {
 
 /// Reads the filter and the page.
 fn read_settlements(mut query: Query<'_>) -> Result<SettlementsQuery, Invalid> {
-    let cursor = query.get_filled("cursor").and_then(|_| query.number("cursor", 1, usize::MAX));
     let request = SettlementsQuery {
-        before: cursor.and_then(|cursor| u64::try_from(cursor).ok()),
+        before: query.cursor_of(["cursor"], |text| text.parse().ok().filter(|&it| it > 0)),
         limit: query.number("limit", 1, SETTLEMENTS_MAX).unwrap_or(100),
         filter: read_settlement_filter(&mut query),
         wallet: query.wallet(),
@@ -306,8 +331,8 @@ mod tests {
         assert_eq!(read(Some("from=1970-01-01T01:00:00%2B01:00")), Ok(exact));
         for (text, expected) in [
             ("limit=501", "query.limit: less_than_equal"),
-            ("cursor=0", "query.cursor: greater_than_equal"),
-            ("cursor=x", "query.cursor: int_parsing"),
+            ("cursor=0", "query.cursor: cursor_parsing"),
+            ("cursor=x", "query.cursor: cursor_parsing"),
             ("from=yesterday", "query.from: datetime_parsing"),
             ("to=1970-02-30", "query.to: datetime_parsing"),
             ("to=9999-12-31", "query.to: datetime_parsing"),

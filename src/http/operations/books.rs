@@ -8,6 +8,7 @@ use super::order_fields::{MARKET_ID_CHARACTERS_MAX, OUTCOME_CHARACTERS_MAX};
 use crate::http::call::{Answer, Call};
 use crate::http::invalid::Invalid;
 use crate::http::json::write::{JsonObject, write_list};
+use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::ids::OutcomeIndex;
@@ -20,6 +21,24 @@ use crate::service::OutcomeSnapshot;
 const DEPTH_MAX: usize = 500;
 /// The widest spread shown; a wider one is shown as this.
 const SPREAD_SHOWN_MAX: i64 = 100_000;
+
+pub(in crate::http) const LABEL_QUERY: [Parameter; 2] = [
+    Parameter::text(
+        "outcome",
+        1,
+        OUTCOME_CHARACTERS_MAX,
+        "the outcome's label, by default the first",
+    ),
+    DEPTH,
+];
+
+pub(in crate::http) const TOKEN_QUERY: [Parameter; 2] = [
+    Parameter::text("token_id", 1, MARKET_ID_CHARACTERS_MAX, "the outcome's token").required(),
+    DEPTH,
+];
+
+const DEPTH: Parameter =
+    Parameter::number("depth", 1, DEPTH_MAX, "the most levels of each side, by default all");
 
 pub(in crate::http) fn get_by_label(call: &Call<'_>) -> Answer {
     let (label, depth) = read_market_book(call.query())?;

@@ -8,12 +8,25 @@ use super::order_fields::OUTCOME_CHARACTERS_MAX;
 use crate::http::call::{Answer, Call};
 use crate::http::error::ApiError;
 use crate::http::json::value::Decimal;
+use crate::http::parameter::Parameter;
 use crate::http::query::{Bound, Query};
 use crate::http::reply::Reply;
 use crate::market::history::candle::{Candle, Span, Width};
 
 /// The supported intervals.
 const INTERVALS: [&str; 8] = ["1m", "5m", "15m", "1h", "6h", "1d", "1w", "max"];
+
+pub(in crate::http) const QUERY: [Parameter; 4] = [
+    Parameter::text(
+        "outcome",
+        1,
+        OUTCOME_CHARACTERS_MAX,
+        "the outcome's label, by default the first",
+    ),
+    Parameter::choice("interval", &INTERVALS, "the width of a candle, by default an hour"),
+    Parameter::seconds("start_time", "only candles from this time on"),
+    Parameter::seconds("end_time", "only candles up to this time"),
+];
 
 pub(in crate::http) fn list(call: &Call<'_>) -> Answer {
     let wanted = read_candles(call.query())?;

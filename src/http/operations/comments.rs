@@ -9,6 +9,7 @@ use crate::http::fields::Fields;
 use crate::http::invalid::{Invalid, Location, unless_invalid};
 use crate::http::json::read::Object;
 use crate::http::json::value::Time;
+use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::ids::{CommentId, OrderId};
@@ -55,6 +56,9 @@ pub fn read_comment(body: &[u8]) -> Result<Box<str>, Invalid> {
     });
     unless_invalid(errors, content)
 }
+
+pub(in crate::http) const PAGE_QUERY: [Parameter; 2] =
+    [Parameter::limit(50, ROWS_MAX), Parameter::OFFSET];
 
 fn read_page(mut query: Query<'_>) -> Result<Page, Invalid> {
     let page = query.page(50, ROWS_MAX);

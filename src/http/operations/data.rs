@@ -11,10 +11,25 @@ pub(in crate::http) use trades::{TRADES_QUERY, trades};
 
 use serde::{Serialize, Serializer};
 
+use super::order_fields::MARKET_ID_CHARACTERS_MAX;
 use crate::http::cursor::{END, START};
 use crate::http::error::ApiError;
+use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::ids::Timestamp;
+
+const MARKET: Parameter = Parameter::text(
+    "market",
+    0,
+    MARKET_ID_CHARACTERS_MAX,
+    "only in this market, by its condition id",
+);
+const TOKEN: Parameter =
+    Parameter::text("asset_id", 0, MARKET_ID_CHARACTERS_MAX, "only in this outcome, by its token");
+const AFTER: Parameter =
+    Parameter::own("after", "^[0-9]*$", "only after this time, in seconds since 1970");
+const BEFORE: Parameter =
+    Parameter::own("before", "^[0-9]*$", "only before this time, in seconds since 1970");
 
 /// The most rows in a list.
 const ROWS_MAX: usize = 500;

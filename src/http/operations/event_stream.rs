@@ -10,6 +10,7 @@ use crate::http::call::{Answer, Call};
 use crate::http::connection::{CutOff, Source};
 use crate::http::error::ApiError;
 use crate::http::invalid::{FieldError, Location};
+use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::http::route::RouteError;
@@ -29,6 +30,13 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 const NO_MARKETS: RouteError = RouteError::NotOffered {
     reason: "This server has no prices of currencies: name markets in condition_ids.",
 };
+
+pub(in crate::http) const QUERY: [Parameter; 1] = [Parameter::own(
+    CONDITION_IDS,
+    ".*[^, ].*",
+    "the condition ids of up to 50 markets, separated by commas",
+)
+.required()];
 
 pub(in crate::http) fn open(call: &Call<'_>) -> Answer {
     call.require_streams()?;

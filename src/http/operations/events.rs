@@ -4,10 +4,11 @@ use std::borrow::Cow;
 
 use hyper::StatusCode;
 
-use super::markets::{SEARCH_CHARACTERS_MAX, write_market_row};
+use super::markets::{CATEGORY, HOT_ONLY, SEARCH_CHARACTERS_MAX, write_market_row};
 use crate::http::call::{Answer, Call};
 use crate::http::invalid::Invalid;
 use crate::http::json::write::{JsonObject, write_list};
+use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::market::price::MarketPrices;
@@ -21,6 +22,27 @@ const MARKETS_PER_EVENT_DEFAULT: usize = 20;
 const MARKETS_PER_EVENT_MAX: usize = 100;
 /// The most markets in an answer.
 const MARKETS_MAX: usize = 4_000;
+
+pub(in crate::http) const QUERY: [Parameter; 7] = [
+    Parameter::limit(50, EVENTS_MAX),
+    Parameter::OFFSET,
+    Parameter::number(
+        "markets_per_event",
+        1,
+        MARKETS_PER_EVENT_MAX,
+        "the most markets to list of each event",
+    )
+    .default(MARKETS_PER_EVENT_DEFAULT),
+    Parameter::text(
+        "search",
+        0,
+        SEARCH_CHARACTERS_MAX,
+        "only events with this text in their title or in a market's question or slug",
+    ),
+    CATEGORY,
+    Parameter::flag("include_sports", "whether to list sports, by default true"),
+    HOT_ONLY,
+];
 
 pub(in crate::http) fn list(call: &Call<'_>) -> Answer {
     let EventsQuery { page, markets_max, text, category, has_sports, hot_only } =

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use hyper::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, StatusCode};
 
-use super::account::{FillFields, SettledRow, read_settlement_filter};
+use super::account::{FROM, FillFields, MARKET, SettledRow, TO, read_settlement_filter};
 use crate::engine::fills::{FillCursor, FillFilter, PastFill};
 use crate::engine::view::{SettlementFilter, SettlementRow};
 use crate::http::call::{Answer, Call};
@@ -19,6 +19,7 @@ use crate::http::csv::Line;
 use crate::http::error::ApiError;
 use crate::http::exchange::Exchange;
 use crate::http::invalid::Invalid;
+use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::journal::Waiters;
@@ -33,7 +34,7 @@ pub(in crate::http) const ROWS_PER_FILE_MAX: usize = 1_000_000;
 const EXPORTS_PER_ACCOUNT_MAX: u32 = 2;
 
 /// The parameters of the query.
-pub(in crate::http) const QUERY: [&str; 4] = ["from", "to", "market_id", "wallet_id"];
+pub(in crate::http) const QUERY: [Parameter; 4] = [FROM, TO, MARKET, Parameter::WALLET];
 
 /// The errors of an export.
 pub(in crate::http) const ERRORS: [&str; 4] =

@@ -8,6 +8,7 @@ use crate::http::call::Answer;
 use crate::http::error::ApiError;
 use crate::http::exchange::{Exchange, Server};
 use crate::http::json::value::Time;
+use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::ids::Timestamp;
@@ -19,6 +20,9 @@ pub(in crate::http) fn health() -> Reply {
 pub(in crate::http) fn live() -> Reply {
     Reply::ok(&Health::now("alive"))
 }
+
+pub(in crate::http) const READY_QUERY: [Parameter; 1] =
+    [Parameter::flag("strict", "whether a degraded server counts as not ready")];
 
 /// Ready from the end of recovery until draining begins. Without fresh books from the venue the
 /// server is degraded: reads and accounts work, trades do not. A jump of the system clock degrades

@@ -12,6 +12,7 @@ use crate::http::fields::{Fields, Range};
 use crate::http::invalid::{Invalid, Location, unless_invalid};
 use crate::http::json::read::{self as json, Object, RawText};
 use crate::http::json::value::Time;
+use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::ids::{KeyId, Timestamp};
@@ -50,6 +51,9 @@ pub(in crate::http) async fn rotate(call: &Call<'_>) -> Answer {
     let new = call.service().rotate_key(&call.caller, key, overlap_seconds, call.context).await?;
     Ok(Reply::ok(&NewKeyAnswer::of(&new)))
 }
+
+pub(in crate::http) const REVOKE_QUERY: [Parameter; 1] =
+    [Parameter::flag("descendants", "whether to revoke the keys it created, too")];
 
 pub(in crate::http) async fn revoke(call: &Call<'_>) -> Answer {
     let key = call.id(KeyId::from_raw)?;

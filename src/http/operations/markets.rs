@@ -10,6 +10,7 @@ use crate::http::call::{Answer, Call};
 use crate::http::cursor::Cursor;
 use crate::http::invalid::Invalid;
 use crate::http::json::write::{JsonObject, write_list, write_text};
+use crate::http::parameter::{Parameter, words};
 use crate::http::query::{OFFSET_MAX, Query};
 use crate::http::reply::Reply;
 use crate::market::MarketSnapshot;
@@ -38,6 +39,33 @@ const SORTS: [(&str, MarketValue); 8] = [
 ];
 const STATUSES: [(&str, Stage); 3] =
     [("active", Stage::Active), ("closed", Stage::Closed), ("resolved", Stage::Resolved)];
+
+pub(in crate::http) const QUERY: [Parameter; 14] = [
+    Parameter::limit(50, ROWS_MAX),
+    Parameter::OFFSET,
+    Parameter::text(
+        "q",
+        0,
+        SEARCH_CHARACTERS_MAX,
+        "only markets with this text in their question or slug",
+    ),
+    Parameter::text("search", 0, SEARCH_CHARACTERS_MAX, "the older name of `q`"),
+    CATEGORY,
+    Parameter::choice("status", &words(&STATUSES), "only markets in this stage"),
+    Parameter::flag("closed", "only closed markets, or only open ones"),
+    Parameter::flag("active_only", "only open markets"),
+    HOT_ONLY,
+    Parameter::choice("sort", &words(&SORTS), "what to sort by"),
+    Parameter::flag("ascending", "whether the least comes first"),
+    Parameter::flag("envelope", "whether to wrap the rows in a page with a cursor"),
+    Parameter::cursor("next_cursor"),
+    Parameter::cursor("cursor"),
+];
+
+pub(super) const CATEGORY: Parameter =
+    Parameter::text("category", 0, SEARCH_CHARACTERS_MAX, "only in categories with this text");
+pub(super) const HOT_ONLY: Parameter =
+    Parameter::flag("hot_only", "only markets that are traded much today");
 
 pub(in crate::http) fn list(call: &Call<'_>) -> Answer {
     let MarketsQuery { page, is_enveloped, stages, text, category, hot_only, order } =

@@ -10,6 +10,7 @@ use crate::engine::idempotency::NameHash;
 use crate::http::fields::{Fields, Range};
 use crate::http::invalid::{FieldError, Invalid, Location, unless_invalid};
 use crate::http::json::read::{Object, RawText};
+use crate::http::parameter::{Parameter, words};
 use crate::market::book::Side;
 use crate::money::{MICROS_PER_UNIT, Price, Rounding, Shares};
 
@@ -24,6 +25,11 @@ pub const ORDER_NAME_CHARACTERS_MAX: usize = 256;
 pub(super) static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// The header that marks a repeated answer.
 pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+pub(super) const SIDES: [(&str, Side); 2] = [("BUY", Side::Buy), ("SELL", Side::Sell)];
+
+pub(super) const SIDE: Parameter =
+    Parameter::choice("side", &words(&SIDES), "only purchases or only sales");
 
 /// The range of a price.
 pub(super) const PRICES: Range = Range { above: None, min: 0, max: Price::ONE.micros() };

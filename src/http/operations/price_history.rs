@@ -8,6 +8,7 @@ use super::candles::PricesRow;
 use crate::http::call::{Answer, Call};
 use crate::http::error::ApiError;
 use crate::http::json::write::{JsonObject, write_list};
+use crate::http::parameter::{Parameter, words};
 use crate::http::query::{Bound, Query};
 use crate::http::reply::Reply;
 use crate::market::history::candle::{PricePoint, Width};
@@ -21,6 +22,29 @@ const FIDELITY_MAX: usize = 30 * 24 * 60;
 
 const HOUR: i64 = 3_600;
 const DAY: i64 = 24 * HOUR;
+
+pub(in crate::http) const QUERY: [Parameter; 7] = [
+    Parameter::own("market", TOKEN, "the outcome's token").required(),
+    Parameter::own("token_id", TOKEN, "another name of `market`"),
+    Parameter::seconds("startTs", "only prices from this time on"),
+    Parameter::seconds("endTs", "only prices up to this time"),
+    Parameter::choice(
+        "interval",
+        &INTERVALS,
+        "without times, how far to look back, by default an hour",
+    ),
+    Parameter::number("fidelity", 1, FIDELITY_MAX, "minutes between two prices").default(1),
+    Parameter::choice(
+        "format",
+        &words(&FORMATS),
+        "`pm` for prices in the venue's form, the default, or `ohlcv` for candles",
+    ),
+];
+
+/// Any text: an unknown token has no prices.
+const TOKEN: &str = ".+";
+
+const FORMATS: [(&str, Format); 2] = [("pm", Format::Points), ("ohlcv", Format::Candles)];
 
 pub(in crate::http) fn list(call: &Call<'_>) -> Answer {
     let wanted = read_history(call.query())?;
@@ -59,8 +83,7 @@ fn read_history(mut query: Query<'_>) -> Result<HistoryQuery<'_>, ApiError> {
     let from = query.seconds("startTs", Bound::From);
     let to = query.seconds("endTs", Bound::To);
     let fidelity = query.number("fidelity", 1, FIDELITY_MAX).unwrap_or(1);
-    let formats = [("pm", Format::Points), ("ohlcv", Format::Candles)];
-    let format = query.choice("format", &formats).unwrap_or(Format::Points);
+    let format = query.choice("format", &FORMATS).unwrap_or(Format::Points);
     let interval = query.get("interval").unwrap_or("1h".into());
     query.finish(())?;
     let token_id = token_id.filter(|token_id| !token_id.is_empty());

@@ -17,6 +17,7 @@ use crate::http::error::ApiError;
 use crate::http::exchange::{ConnectionSlot, Exchange, Worker};
 use crate::http::handle::presented;
 use crate::http::operation::Operation;
+use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::ids::Timestamp;
@@ -37,6 +38,10 @@ pub(in crate::http) enum Stream {
     /// The fills of the account.
     Executions,
 }
+
+/// The query of a socket.
+pub(in crate::http) const QUERY: [Parameter; 1] =
+    [Parameter::own("token", "", "a token of `POST /v1/keys/ws-token`, in place of a key")];
 
 /// The most characters of a socket token.
 const TOKEN_CHARACTERS_MAX: usize = 4_096;

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::http::call::{Answer, Call};
 use crate::http::error::ApiError;
+use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::market::catalogue::{Fees, ID_BYTES_MAX};
@@ -17,6 +18,9 @@ pub(in crate::http) fn market(call: &Call<'_>) -> Answer {
     let shown = call.service().outcome_by_token(&call.parameter())?;
     Ok(Reply::ok(&TokenAnswer::of(&shown)))
 }
+
+pub(in crate::http) const FEE_RATE_QUERY: [Parameter; 1] =
+    [Parameter::own("token_id", "^[0-9]{1,128}$", "the outcome's token").required()];
 
 pub(in crate::http) fn fee_rate(call: &Call<'_>) -> Answer {
     let token_id = read_token(&call.query()).ok_or_else(ApiError::invalid_token_id)?;

@@ -8,6 +8,7 @@ use hyper::StatusCode;
 use crate::http::call::{Answer, Call};
 use crate::http::invalid::Invalid;
 use crate::http::json::write::{JsonObject, write_decimal, write_list, write_text};
+use crate::http::parameter::{Parameter, words};
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::market::MarketSnapshot;
@@ -23,6 +24,27 @@ const ROWS_DEFAULT: usize = 200;
 const ROWS_MAX: usize = 500;
 /// The most characters of an asset's symbol in a query.
 const ASSET_CHARACTERS_MAX: usize = 64;
+
+pub(in crate::http) const QUERY: [Parameter; 3] = [
+    ASSET,
+    Parameter::choice("interval", &words(&INTERVALS), "only markets of this length"),
+    Parameter::limit(ROWS_DEFAULT, ROWS_MAX),
+];
+
+pub(in crate::http) const ASSET_QUERY: [Parameter; 1] = [ASSET];
+
+const ASSET: Parameter =
+    Parameter::text("asset", 1, ASSET_CHARACTERS_MAX, "only markets on the price of this asset");
+
+const INTERVALS: [(&str, Interval); 5] = {
+    let mut intervals = [("", Interval::Day); 5];
+    let mut index = 0;
+    while index < intervals.len() {
+        intervals[index] = (Interval::ALL[index].as_str(), Interval::ALL[index]);
+        index += 1;
+    }
+    intervals
+};
 
 pub(in crate::http) fn list(call: &Call<'_>) -> Answer {
     let UpDownQuery { asset, interval, limit } = read_list(call.query())?;
@@ -65,10 +87,9 @@ struct UpDownQuery<'a> {
 }
 
 fn read_list(mut query: Query<'_>) -> Result<UpDownQuery<'_>, Invalid> {
-    let intervals = Interval::ALL.map(|interval| (interval.as_str(), interval));
     let request = UpDownQuery {
         asset: read_asset(&mut query),
-        interval: query.choice("interval", &intervals),
+        interval: query.choice("interval", &INTERVALS),
         limit: query.number("limit", 1, ROWS_MAX).unwrap_or(ROWS_DEFAULT),
     };
     query.finish(request)

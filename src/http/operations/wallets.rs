@@ -5,10 +5,14 @@ use serde::Serialize;
 use crate::engine::view::Profile;
 use crate::http::call::{Answer, Call};
 use crate::http::json::value::{Decimal, Time};
+use crate::http::parameter::Parameter;
 use crate::http::reply::Reply;
 
 /// The most rows in a list.
 const ROWS_MAX: usize = 200;
+
+pub(in crate::http) const PAGE_QUERY: [Parameter; 2] =
+    [Parameter::limit(50, ROWS_MAX), Parameter::OFFSET];
 
 pub(in crate::http) async fn list(call: &Call<'_>) -> Answer {
     let mut query = call.query();

@@ -6,6 +6,7 @@ use crate::engine::equity::EquityPoint;
 use crate::http::call::{Answer, Call};
 use crate::http::invalid::Invalid;
 use crate::http::json::value::{Decimal, Time};
+use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::money::Usd;
@@ -15,6 +16,19 @@ const HOURS_PER_DAY: usize = 24;
 
 /// The days of an answer if neither days nor rows are asked for.
 const DAYS_DEFAULT: usize = 7;
+
+pub(in crate::http) const QUERY: [Parameter; 3] = [
+    Parameter::number(
+        "days",
+        1,
+        ROWS_MAX / HOURS_PER_DAY,
+        "how many days to look back, by default 7, or all with a `limit`",
+    ),
+    Parameter::number("limit", 1, ROWS_MAX, "the most rows to return, the newest ones"),
+    Parameter::WALLET,
+];
+
+const ROWS_MAX: usize = EQUITY_HOURS_MAX as usize;
 
 pub(in crate::http) async fn equity(call: &Call<'_>) -> Answer {
     let (hours, wallet) = read_equity(call.query())?;
@@ -26,11 +40,10 @@ pub(in crate::http) async fn equity(call: &Call<'_>) -> Answer {
 
 /// Reads how many rows are asked for, and whose.
 fn read_equity(mut query: Query<'_>) -> Result<(u32, Wallet), Invalid> {
-    let rows_max = EQUITY_HOURS_MAX as usize;
-    let days = query.number("days", 1, rows_max / HOURS_PER_DAY);
-    let limit = query.number("limit", 1, rows_max);
+    let days = query.number("days", 1, ROWS_MAX / HOURS_PER_DAY);
+    let limit = query.number("limit", 1, ROWS_MAX);
     let days = days.or(limit.is_none().then_some(DAYS_DEFAULT));
-    let rows = days.map_or(rows_max, |days| days * HOURS_PER_DAY).min(limit.unwrap_or(rows_max));
+    let rows = days.map_or(ROWS_MAX, |days| days * HOURS_PER_DAY).min(limit.unwrap_or(ROWS_MAX));
     let wallet = query.wallet();
     query.finish((u32::try_from(rows).unwrap_or(EQUITY_HOURS_MAX), wallet))
 }

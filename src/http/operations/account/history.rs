@@ -7,14 +7,18 @@ use crate::http::call::{Answer, Call};
 use crate::http::csv::Line;
 use crate::http::invalid::Invalid;
 use crate::http::json::value::{Decimal, Time};
-use crate::http::operations::order_fields::MARKET_ID_CHARACTERS_MAX;
+use crate::http::operations::account::MARKET;
+use crate::http::operations::order_fields::{MARKET_ID_CHARACTERS_MAX, SIDE, SIDES};
+use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
-use crate::market::book::Side;
 use crate::service::{Page, Wallet};
 
 /// The most rows in a list.
 const ROWS_MAX: usize = 200;
+
+pub(in crate::http) const QUERY: [Parameter; 5] =
+    [MARKET, SIDE, Parameter::limit(50, ROWS_MAX), Parameter::OFFSET, Parameter::WALLET];
 
 pub(in crate::http) async fn history(call: &Call<'_>) -> Answer {
     let (filter, page, wallet) = read_history(call.query())?;
@@ -29,7 +33,7 @@ pub(in crate::http) async fn history(call: &Call<'_>) -> Answer {
 fn read_history(mut query: Query<'_>) -> Result<(FillFilter, Page, Wallet), Invalid> {
     let page = query.page(50, ROWS_MAX);
     let market_id = query.text("market_id", 1, MARKET_ID_CHARACTERS_MAX).map(Into::into);
-    let side = query.choice("side", &[("BUY", Side::Buy), ("SELL", Side::Sell)]);
+    let side = query.choice("side", &SIDES);
     let wallet = query.wallet();
     query.finish((FillFilter { market_id, side, ..FillFilter::default() }, page, wallet))
 }
@@ -110,6 +114,7 @@ mod tests {
     use crate::http::operations::account::tests::check_csv;
     use crate::http::query::tests::query;
     use crate::ids::{OrderId, Timestamp};
+    use crate::market::book::Side;
     use crate::money::{FeeRate, Shares, Usd};
 
     #[test]

@@ -2,7 +2,10 @@
 
 use serde::Serialize;
 
-use super::{Cursor, Millis, Page, ROWS_DEFAULT, ROWS_MAX, Seconds, read_cursor, read_times};
+use super::{
+    AFTER, BEFORE, Cursor, MARKET, Millis, Page, ROWS_DEFAULT, ROWS_MAX, Seconds, TOKEN,
+    read_cursor, read_times,
+};
 use crate::engine::terms::OrderStatus;
 use crate::engine::view::{ListedOrder, OrderCursor, OrderFilter};
 use crate::http::call::{Answer, Call};
@@ -11,6 +14,7 @@ use crate::http::json::value::Decimal;
 use crate::http::operations::order_fields::MARKET_ID_CHARACTERS_MAX;
 use crate::http::operations::orders::list;
 use crate::http::operations::orders::stage::{Stage, TradeIds};
+use crate::http::parameter::{Parameter, words};
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::ids::OrderId;
@@ -18,8 +22,17 @@ use crate::money::Price;
 use crate::service::{self, OnlyOrder, OrdersRequest};
 
 /// The parameters of the query.
-pub(in crate::http) const ORDERS_QUERY: [&str; 9] =
-    ["id", "market", "asset_id", "status", "after", "before", "limit", "cursor", "next_cursor"];
+pub(in crate::http) const ORDERS_QUERY: [Parameter; 9] = [
+    Parameter::own("id", "", "only the order with this id"),
+    MARKET,
+    TOKEN,
+    Parameter::choice("status", &words(&STATUSES), "only orders with this status; else open ones"),
+    AFTER,
+    BEFORE,
+    Parameter::limit(ROWS_DEFAULT, ROWS_MAX),
+    Parameter::cursor("cursor"),
+    Parameter::cursor("next_cursor"),
+];
 
 /// The venue's names, as it writes them and in short, and those of this server's other lists.
 const STATUSES: [(&str, OrderStatus); 12] = [

@@ -2,20 +2,32 @@
 
 use serde::Serialize;
 
-use super::{Cursor, Millis, Page, ROWS_DEFAULT, ROWS_MAX, Seconds, read_cursor, read_times};
+use super::{
+    AFTER, BEFORE, Cursor, MARKET, Millis, Page, ROWS_DEFAULT, ROWS_MAX, Seconds, TOKEN,
+    read_cursor, read_times,
+};
 use crate::engine::fills::{FillCursor, FillFilter, PastFill};
 use crate::http::call::{Answer, Call};
 use crate::http::error::ApiError;
 use crate::http::json::value::Decimal;
 use crate::http::operations::order_fields::MARKET_ID_CHARACTERS_MAX;
+use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::ids::{AccountId, OrderId};
 use crate::money::Usd;
 
 /// The parameters of the query.
-pub(in crate::http) const TRADES_QUERY: [&str; 8] =
-    ["id", "market", "asset_id", "after", "before", "limit", "cursor", "next_cursor"];
+pub(in crate::http) const TRADES_QUERY: [Parameter; 8] = [
+    Parameter::own("id", "", "only the fill with this id"),
+    MARKET,
+    TOKEN,
+    AFTER,
+    BEFORE,
+    Parameter::limit(ROWS_DEFAULT, ROWS_MAX),
+    Parameter::cursor("cursor"),
+    Parameter::cursor("next_cursor"),
+];
 
 /// A fill is final as soon as it is shown.
 const CONFIRMED: &str = "CONFIRMED";

@@ -13,6 +13,7 @@ use crate::http::invalid::{FieldError, Invalid, Location, unless_invalid};
 use crate::http::json::read::Object;
 use crate::http::json::value::{Decimal, Time};
 use crate::http::operations::order_fields::MARKET_ID_CHARACTERS_MAX;
+use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::ids::OrderId;
@@ -23,6 +24,24 @@ const CONFIRMATION: HeaderName = HeaderName::from_static("x-confirm-cancel-all")
 
 /// The names of the market and of the token, in the query and in the body.
 const SELECTORS: [&str; 2] = ["market", "asset_id"];
+
+pub(in crate::http) const CONFIRM_QUERY: [Parameter; 1] =
+    [Parameter::flag("confirm", "whether to cancel all open orders; the header does the same")];
+
+pub(in crate::http) const SELECT_QUERY: [Parameter; 2] = [
+    Parameter::text(
+        SELECTORS[0],
+        0,
+        MARKET_ID_CHARACTERS_MAX,
+        "only orders in this market, by its condition id",
+    ),
+    Parameter::text(
+        SELECTORS[1],
+        0,
+        MARKET_ID_CHARACTERS_MAX,
+        "only orders in this outcome, by its token",
+    ),
+];
 
 pub(in crate::http) async fn cancel(call: &Call<'_>) -> Answer {
     let order = call.id(OrderId::from_raw)?;

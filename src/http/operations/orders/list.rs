@@ -11,12 +11,14 @@ use crate::http::call::{Answer, Call};
 use crate::http::error::ApiError;
 use crate::http::invalid::Invalid;
 use crate::http::json::value::{Decimal, Time};
-use crate::http::operations::account::read_wallet;
-use crate::http::operations::order_fields::{MARKET_ID_CHARACTERS_MAX, ORDER_NAME_CHARACTERS_MAX};
+use crate::http::operations::account::{MARKET, read_wallet};
+use crate::http::operations::order_fields::{
+    MARKET_ID_CHARACTERS_MAX, ORDER_NAME_CHARACTERS_MAX, SIDE, SIDES,
+};
+use crate::http::parameter::{Parameter, words};
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::ids::OrderId;
-use crate::market::book::Side;
 use crate::service::{OnlyOrder, OrderList, OrdersRequest, Page, Wallet};
 
 /// The most rows in a list.
@@ -28,6 +30,23 @@ const STATUSES: [(&str, OrderStatus); 5] = [
     ("FILLED", OrderStatus::Filled),
     ("CANCELLED", OrderStatus::Cancelled),
     ("EXPIRED", OrderStatus::Expired),
+];
+
+pub(in crate::http) const QUERY: [Parameter; 9] = [
+    Parameter::text(
+        "client_order_id",
+        0,
+        ORDER_NAME_CHARACTERS_MAX,
+        "only the order that the client gave this name",
+    ),
+    MARKET,
+    SIDE,
+    Parameter::choice("status", &words(&STATUSES), "only orders with this status"),
+    Parameter::limit(50, ROWS_MAX),
+    Parameter::OFFSET,
+    Parameter::cursor("cursor"),
+    Parameter::cursor("next_cursor"),
+    Parameter::WALLET,
 ];
 
 pub(in crate::http) async fn list(call: &Call<'_>) -> Answer {
@@ -51,7 +70,7 @@ fn read_orders(mut query: Query<'_>) -> Result<(OrdersRequest, Wallet), Invalid>
     let page = query.page(50, ROWS_MAX);
     let status = query.choice("status", &STATUSES);
     let market_id = query.text("market_id", 1, MARKET_ID_CHARACTERS_MAX).map(Into::into);
-    let side = query.choice("side", &[("BUY", Side::Buy), ("SELL", Side::Sell)]);
+    let side = query.choice("side", &SIDES);
     let name = query.filled_text("client_order_id", ORDER_NAME_CHARACTERS_MAX);
     let only = name.map(|name| OnlyOrder::Named(NameHash::of_order(&name)));
     let filter = OrderFilter { market_id, side, status, ..OrderFilter::default() };
@@ -164,6 +183,7 @@ mod tests {
     use crate::http::invalid::tests::errors_of;
     use crate::http::operations::trade::tests::receipt;
     use crate::http::query::tests::query;
+    use crate::market::book::Side;
 
     #[test]
     fn orders_are_filtered() {

@@ -14,17 +14,14 @@ use crate::http::error::ApiError;
 use crate::http::fields::{Fields, Range};
 use crate::http::invalid::Invalid;
 use crate::http::operations::order_fields::{
-    IDEMPOTENCY_KEY, PRICES, REPLAYED, read_client_order_id, read_expected_price, read_market_id,
-    read_max_slippage_bps, read_named, read_outcome, read_quantity,
+    IDEMPOTENCY_KEY, PRICES, REPLAYED, SIDES, read_client_order_id, read_expected_price,
+    read_market_id, read_max_slippage_bps, read_named, read_outcome, read_quantity,
 };
 use crate::http::reply::Reply;
 use crate::ids::Timestamp;
-use crate::market::book::Side;
 use crate::money::{MICROS_PER_UNIT, Price, Rounding, Usd};
 use crate::service::PlaceRequest;
 use crate::telemetry::Metrics;
-
-const SIDES: [(&str, Side); 2] = [("BUY", Side::Buy), ("SELL", Side::Sell)];
 
 const KINDS: [(&str, OrderKind); 2] = [("market", OrderKind::Market), ("limit", OrderKind::Limit)];
 

@@ -3,6 +3,7 @@ use crate::engine::idempotency::{NameHash, RequestedOrder as _};
 use crate::http::invalid::tests::errors_of;
 use crate::http::operations::trade::read_trade;
 use crate::http::operations::trade::tests::with;
+use crate::market::book::Side;
 use crate::money::Shares;
 
 /// A good order with this field.
