@@ -4,6 +4,7 @@
 //! repeats the text, except for a request that fails validation, where it lists the failing fields.
 //! Two errors have another code in the header than in the body; see [`ApiError::header_code`].
 
+pub mod codes;
 mod refusals;
 
 use std::borrow::Cow;
@@ -49,6 +50,7 @@ pub struct ApiError {
 
 impl ApiError {
     fn new(status: StatusCode, code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        debug_assert_eq!(codes::status_of(code), Some(status), "{code}");
         Self {
             status,
             code,

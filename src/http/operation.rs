@@ -4,12 +4,14 @@ use std::fmt;
 use std::pin::Pin;
 
 use hyper::Method;
+use schemars::JsonSchema;
 
 use super::call::{Answer, Call};
 use super::exchange::Server;
 use super::operations::socket::Stream;
 use super::parameter::Parameter;
 use super::query::Query;
+use super::schema::{SchemaOf, schema_of};
 use crate::engine::key::Permission;
 use crate::service::Makes;
 
@@ -32,11 +34,42 @@ pub struct Operation {
     pub makes: Makes,
     /// The query parameters.
     pub query: &'static [Parameter],
+    /// The headers that it reads, besides those of all operations.
+    pub headers: &'static [Parameter],
+    /// The body that it reads.
+    pub(super) body: Option<Body>,
+    /// What it answers on success.
+    pub(super) answers: Answers,
     /// Error codes besides those that every operation has. See [`Operation::may_fail_with`].
     pub errors: &'static [&'static str],
     /// A description for the documentation.
     pub summary: &'static str,
     pub(super) run: Run,
+}
+
+/// The body of a request.
+pub(super) struct Body {
+    pub(super) schema: SchemaOf,
+    pub(super) is_required: bool,
+}
+
+/// What an operation answers on success.
+#[derive(Clone, Copy)]
+pub(super) enum Answers {
+    /// JSON, with the status 200.
+    Json(SchemaOf),
+    /// JSON, with the status 201.
+    Created(SchemaOf),
+    /// A number.
+    Number,
+    /// A JSON object that is described elsewhere.
+    Any,
+    /// A CSV file.
+    Csv,
+    /// Server-sent events.
+    Events,
+    /// An upgrade.
+    Socket,
 }
 
 /// How an operation runs.
@@ -124,6 +157,9 @@ impl Operation {
             body_bytes_max: BODY_BYTES_MAX,
             makes: Makes { account: false, key: false },
             query: &[],
+            headers: &[],
+            body: None,
+            answers: Answers::Any,
             errors: &[],
             summary: "",
             run,
@@ -146,12 +182,54 @@ impl Operation {
         Self { query, ..self }
     }
 
+    pub(super) const fn headers(self, headers: &'static [Parameter]) -> Self {
+        Self { headers, ..self }
+    }
+
+    /// Requires a body.
+    pub(super) const fn body<T: JsonSchema>(self) -> Self {
+        Self { body: Some(Body { schema: schema_of::<T>, is_required: true }), ..self }
+    }
+
+    /// Reads a body if there is one.
+    pub(super) const fn optional_body<T: JsonSchema>(self) -> Self {
+        Self { body: Some(Body { schema: schema_of::<T>, is_required: false }), ..self }
+    }
+
+    pub(super) const fn answers<T: JsonSchema>(self) -> Self {
+        self.answers_with(Answers::Json(schema_of::<T>))
+    }
+
+    pub(super) const fn creates<T: JsonSchema>(self) -> Self {
+        self.answers_with(Answers::Created(schema_of::<T>))
+    }
+
+    pub(super) const fn answers_with(self, answers: Answers) -> Self {
+        Self { answers, ..self }
+    }
+
     pub(super) const fn errors(self, errors: &'static [&'static str]) -> Self {
         Self { errors, ..self }
     }
 
     pub(super) const fn summary(self, summary: &'static str) -> Self {
         Self { summary, ..self }
+    }
+
+    /// Whether a client can receive this error code from the operation.
+    pub fn can_answer(&self, code: &str) -> bool {
+        let is_of_path = matches!(code, "NOT_FOUND") && !self.path.parameter.is_empty();
+        match self.run {
+            Run::Health(_) => {
+                self.errors.contains(&code) || matches!(code, "INVALID_HOST" | "INTERNAL_ERROR")
+            }
+            // Nobody reads the answer to a request whose connection is gone.
+            _ => {
+                is_of_path
+                    || code == "INVALID_HOST"
+                    || (self.may_fail_with(code) && code != "BODY_INCOMPLETE")
+            }
+        }
     }
 
     /// Whether an answer can have this error code: one of the row's, or one of the common checks'.

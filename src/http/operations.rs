@@ -30,17 +30,21 @@ pub mod updown;
 pub mod wallets;
 
 use self::orders::{cancel, list, place};
+use super::openapi::{self, answers, bodies};
 use super::operation::Access::{Key, KeyOrToken, Public, Socket, Token};
-use super::operation::Operation;
 use super::operation::Run::{self, Health, Later, Now};
+use super::operation::{Answers, Operation};
 use crate::engine::key::Permission::{Read, Trade};
 use socket::Stream;
 
 /// The table, searched from the top. A path without a parameter stands before those that would take
 /// its last segment for one, and the trade, the most frequent operation, stands first.
-pub static OPERATIONS: [Operation; 59] = [
+pub static OPERATIONS: [Operation; 60] = [
     Operation::post("/trade", KeyOrToken(Some(Trade)), Run::Trade)
         .makes_account()
+        .headers(&order_fields::NAME_HEADER)
+        .body::<bodies::TradeRequest>()
+        .answers::<answers::Trade>()
         .errors(&[
             "IDEMPOTENCY_KEY_REUSE",
             "MARKET_NOT_FOUND",
@@ -62,7 +66,9 @@ pub static OPERATIONS: [Operation; 59] = [
         Later(|call| Box::pin(comments::add(call))),
     )
     .makes_account()
-    .errors(&["ORDER_NOT_FOUND", "COMMENT_LIMIT_EXCEEDED", "JOURNAL_FULL", "SERVER_FULL"])
+    .body::<bodies::CommentRequest>()
+        .answers::<comments::CommentRow<'static>>()
+        .errors(&["ORDER_NOT_FOUND", "COMMENT_LIMIT_EXCEEDED", "JOURNAL_FULL", "SERVER_FULL"])
     .summary(
         "add a comment of 1 to 1,000 characters; control characters other than newline and tab are \
          refused; one author may write 20 on an order",
@@ -73,14 +79,16 @@ pub static OPERATIONS: [Operation; 59] = [
         Later(|call| Box::pin(comments::list(call))),
     )
     .query(&comments::PAGE_QUERY)
-    .errors(&["ORDER_NOT_FOUND"])
+    .answers::<Vec<comments::CommentRow<'static>>>()
+        .errors(&["ORDER_NOT_FOUND"])
     .summary("list an order's comments, oldest first"),
     Operation::delete(
         "/comments/{comment_id}",
         KeyOrToken(Some(Trade)),
         Later(|call| Box::pin(comments::delete(call))),
     )
-    .errors(&["ACCOUNT_NOT_FOUND", "COMMENT_NOT_FOUND", "JOURNAL_FULL", "SERVER_FULL"])
+    .answers::<answers::Message>()
+        .errors(&["ACCOUNT_NOT_FOUND", "COMMENT_NOT_FOUND", "JOURNAL_FULL", "SERVER_FULL"])
     .summary("delete one of your own comments"),
     Operation::post(
         "/v1/orders/batch",
@@ -88,9 +96,15 @@ pub static OPERATIONS: [Operation; 59] = [
         Later(|call| Box::pin(batch::place_batch(call))),
     )
     .batch_body()
-    .errors(&["BATCH_LIMIT_EXCEEDED"])
+    .headers(&order_fields::NAME_HEADER)
+        .body::<bodies::BatchRequest>()
+        .answers::<batch::BatchAnswer<'static>>()
+        .errors(&["BATCH_LIMIT_EXCEEDED"])
     .summary("place several independent orders; the tier limits how many"),
     Operation::post("/v1/orders", Key(Trade), Later(|call| Box::pin(place::place(call))))
+        .headers(&order_fields::NAME_HEADER)
+        .body::<bodies::OrderRequest>()
+        .answers::<orders::answer::OrderAnswer<'static>>()
         .errors(&[
             "IDEMPOTENCY_KEY_REUSE",
             "INVALID_ORDER_PAYLOAD",
@@ -116,6 +130,7 @@ pub static OPERATIONS: [Operation; 59] = [
         .summary("place a market or limit order; a limit order may rest"),
     Operation::get("/v1/orders", Key(Read), Later(|call| Box::pin(list::list(call))))
         .query(&list::QUERY)
+        .answers::<list::OrdersAnswer<'static>>()
         .errors(&["WALLET_NOT_FOUND"])
         .summary(
             "list the account's orders: the open ones, newest first, then the finished ones, the \
@@ -123,6 +138,7 @@ pub static OPERATIONS: [Operation; 59] = [
         ),
     Operation::get("/v1/orders/{order_id}", Key(Read), Later(|call| Box::pin(list::get(call))))
         .query(&account::WALLET_QUERY)
+        .answers::<list::OrderRow<'static>>()
         .errors(&["ORDER_NOT_FOUND", "WALLET_NOT_FOUND"])
         .summary("get one order"),
     Operation::delete(
@@ -130,7 +146,8 @@ pub static OPERATIONS: [Operation; 59] = [
         Key(Trade),
         Later(|call| Box::pin(cancel::cancel(call))),
     )
-    .errors(&["ORDER_NOT_FOUND", "ORDER_NOT_CANCELLABLE", "JOURNAL_FULL"])
+    .answers::<cancel::CancelAnswer<'static>>()
+        .errors(&["ORDER_NOT_FOUND", "ORDER_NOT_CANCELLABLE", "JOURNAL_FULL"])
     .summary("cancel an open order"),
     Operation::post(
         "/v1/cancel-all",
@@ -138,7 +155,9 @@ pub static OPERATIONS: [Operation; 59] = [
         Later(|call| Box::pin(cancel::cancel_all_confirmed(call))),
     )
     .query(&cancel::CONFIRM_QUERY)
-    .errors(&["CONFIRMATION_REQUIRED", "JOURNAL_FULL"])
+    .headers(&cancel::CONFIRM_HEADER)
+        .answers::<cancel::CancelAllAnswer>()
+        .errors(&["CONFIRMATION_REQUIRED", "JOURNAL_FULL"])
     .summary(
         "cancel all open orders; needs the header `X-Confirm-Cancel-All: true` or `?confirm=true`",
     ),
@@ -147,38 +166,49 @@ pub static OPERATIONS: [Operation; 59] = [
         Key(Trade),
         Later(|call| Box::pin(cancel::cancel_all(call))),
     )
-    .errors(&["JOURNAL_FULL"])
-    .summary("the same, without a confirmation"),
+    .answers::<cancel::CancelAllAnswer>()
+        .errors(&["JOURNAL_FULL"])
+    .summary("cancel all open orders, without a confirmation"),
     Operation::delete(
         "/v1/cancel-market-orders",
         Key(Trade),
         Later(|call| Box::pin(cancel::cancel_in_market(call))),
     )
     .query(&cancel::SELECT_QUERY)
-    .errors(&["JOURNAL_FULL"])
+    .optional_body::<bodies::CancelRequest>()
+        .answers::<cancel::CancelAllAnswer>()
+        .errors(&["JOURNAL_FULL"])
     .summary(
         "cancel the open orders in a `market` (a condition id), in an outcome (its token as \
          `asset_id`), or in both; the body may name them instead",
     ),
     Operation::get("/v1/data/orders", Key(Read), Later(|call| Box::pin(data::orders(call))))
         .query(&data::ORDERS_QUERY)
+        .answers::<data::OrdersPage>()
         .errors(&["INVALID_TIME_FILTER"])
         .summary("list the open orders, or those with a `status`, in the venue's form"),
     Operation::get("/v1/data/trades", Key(Read), Later(|call| Box::pin(data::trades(call))))
         .query(&data::TRADES_QUERY)
+        .answers::<data::TradesPage>()
         .errors(&["INVALID_TIME_FILTER"])
         .summary("list the fills in the venue's form, newest first"),
     Operation::post("/v1/heartbeats", Key(Trade), Later(|call| Box::pin(heartbeats::beat(call))))
+        .optional_body::<bodies::HeartbeatRequest>()
+        .answers::<heartbeats::BeatAnswer>()
         .errors(&["JOURNAL_FULL"])
         .summary(
             "keep the open orders alive: once these stop for longer than `interval_ms` and a \
              quarter, all are cancelled",
         ),
     Operation::post("/heartbeats", Key(Trade), Later(|call| Box::pin(heartbeats::beat(call))))
+        .optional_body::<bodies::HeartbeatRequest>()
+        .answers::<heartbeats::BeatAnswer>()
         .errors(&["JOURNAL_FULL"])
-        .summary("the same"),
+        .summary("like `POST /v1/heartbeats`"),
     Operation::post("/v1/prices/batch", Key(Read), Now(prices::list))
         .batch_body()
+        .body::<bodies::PricesRequest>()
+        .answers::<Vec<answers::MarketPrices>>()
         .errors(&["BATCH_LIMIT_EXCEEDED"])
         .summary(
             "get the prices of up to 50 `market_ids`, or of fewer if the tier's batch limit is \
@@ -186,47 +216,62 @@ pub static OPERATIONS: [Operation; 59] = [
         ),
     Operation::get("/v1/markets", Public, Now(markets::list))
         .query(&markets::QUERY)
+        .answers::<answers::MarketList>()
         .summary("list markets, most traded first"),
-    Operation::get("/v1/markets/updown", Public, Now(updown::list)).query(&updown::QUERY).summary(
+    Operation::get("/v1/markets/updown", Public, Now(updown::list))
+        .query(&updown::QUERY)
+        .answers::<answers::UpDownList>()
+        .summary(
         "list the open Up/Down markets, soonest to end first, with a count for each asset and \
              interval",
     ),
     Operation::get("/markets/updown", Public, Now(updown::list))
         .query(&updown::QUERY)
-        .summary("the same"),
+        .answers::<answers::UpDownList>()
+        .summary("like `GET /v1/markets/updown`"),
     Operation::get("/v1/markets/updown/intervals", Public, Now(updown::list_intervals))
         .query(&updown::ASSET_QUERY)
+        .answers::<answers::UpDownIntervals>()
         .summary("list the intervals of the open Up/Down markets, of all assets or of one"),
     Operation::get("/v1/markets/{condition_id}", Public, Now(markets::get))
+        .answers::<answers::Market>()
         .errors(&["MARKET_NOT_FOUND"])
         .summary("get one market"),
     Operation::get("/v1/markets/by-slug/{slug}", Public, Now(markets::get_by_slug))
+        .answers::<answers::Market>()
         .errors(&["MARKET_NOT_FOUND"])
         .summary("get one market by its slug"),
     Operation::get("/v1/markets/{condition_id}/book", Public, Now(books::get_by_label))
         .query(&books::LABEL_QUERY)
+        .answers::<answers::Book>()
         .errors(&["MARKET_NOT_FOUND", "OUTCOME_NOT_FOUND", "BOOK_UNAVAILABLE"])
         .summary("get the book of an outcome by its label, best level last"),
     Operation::get("/v1/events", Public, Now(events::list))
         .query(&events::QUERY)
+        .answers::<answers::EventList>()
         .summary("list the events that have an open market, with their markets"),
     Operation::get("/v1/markets/{condition_id}/candles", Public, Now(candles::list))
         .query(&candles::QUERY)
+        .answers::<Vec<candles::CandleRow>>()
         .errors(&["INVALID_INTERVAL", "MARKET_NOT_FOUND", "OUTCOME_NOT_FOUND"])
         .summary("list an outcome's candles, oldest first"),
     Operation::get("/v1/book", Public, Now(books::get_by_token))
         .query(&books::TOKEN_QUERY)
+        .answers::<answers::Book>()
         .errors(&["TOKEN_NOT_FOUND", "BOOK_UNAVAILABLE"])
         .summary("get the book of an outcome by its token, best level last"),
     Operation::get("/v1/prices-history", Public, Now(price_history::list))
         .query(&price_history::QUERY)
+        .answers::<answers::PriceHistory>()
         .errors(&["INVALID_TOKEN_ID", "INVALID_INTERVAL"])
         .summary("list an outcome's prices, oldest first; `market` or `token_id` is its token"),
     Operation::get("/v1/markets-by-token/{token_id}", Public, Now(tokens::market))
+        .answers::<tokens::TokenAnswer<'static>>()
         .errors(&["TOKEN_NOT_FOUND"])
         .summary("get the market and the outcome of a token"),
     Operation::get("/v1/fee-rate", Public, Now(tokens::fee_rate))
         .query(&tokens::FEE_RATE_QUERY)
+        .answers::<tokens::FeeRateAnswer>()
         .errors(&["INVALID_TOKEN_ID", "TOKEN_NOT_FOUND", "FEE_RATE_NOT_FOUND"])
         .summary(
             "get the taker fee of a token's market: the rate in basis points, and the venue's \
@@ -234,6 +279,7 @@ pub static OPERATIONS: [Operation; 59] = [
         ),
     Operation::get("/v1/me", KeyOrToken(Some(Read)), Later(|call| Box::pin(me::get(call))))
         .query(&account::WALLET_QUERY)
+        .answers::<me::MeAnswer<'static>>()
         .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
         .summary("get the caller's account, its available cash, and the credential's permissions"),
     Operation::get(
@@ -242,28 +288,32 @@ pub static OPERATIONS: [Operation; 59] = [
         Later(|call| Box::pin(wallets::list(call))),
     )
     .query(&wallets::PAGE_QUERY)
-    .errors(&["ACCOUNT_NOT_FOUND"])
+    .answers::<wallets::WalletsAnswer>()
+        .errors(&["ACCOUNT_NOT_FOUND"])
     .summary("list the account's wallets; it has one, whose id is the account's"),
     Operation::get(
         "/v1/me/wallets/{wallet_id}",
         KeyOrToken(Some(Read)),
         Later(|call| Box::pin(wallets::get(call))),
     )
-    .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
+    .answers::<wallets::WalletRow>()
+        .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
     .summary("get the wallet, by its id or as `api`"),
     Operation::post(
         "/v1/me/wallets/{wallet_id}/reset",
         KeyOrToken(Some(Trade)),
         Later(|call| Box::pin(account::reset_wallet(call))),
     )
-    .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND", "JOURNAL_FULL"])
+    .answers::<account::ResetAnswer>()
+        .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND", "JOURNAL_FULL"])
     .summary("reset the account, like `POST /v1/account/reset-api-balance`"),
     Operation::post(
         "/v1/account/reset-api-balance",
         KeyOrToken(Some(Trade)),
         Later(|call| Box::pin(account::reset(call))),
     )
-    .errors(&["ACCOUNT_NOT_FOUND", "JOURNAL_FULL"])
+    .answers::<account::ResetAnswer>()
+        .errors(&["ACCOUNT_NOT_FOUND", "JOURNAL_FULL"])
     .summary(
         "reset the account: cancel its open orders, close its positions, and make its cash the \
          starting balance",
@@ -274,7 +324,8 @@ pub static OPERATIONS: [Operation; 59] = [
         Later(|call| Box::pin(account::balance(call))),
     )
     .query(&account::WALLET_QUERY)
-    .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
+    .answers::<account::BalanceAnswer>()
+        .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
     .summary("get the available cash, the cash that open orders reserve, and the total value"),
     Operation::get(
         "/v1/account/positions",
@@ -282,7 +333,8 @@ pub static OPERATIONS: [Operation; 59] = [
         Later(|call| Box::pin(account::positions(call))),
     )
     .query(&account::POSITIONS_QUERY)
-    .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
+    .answers::<Vec<account::PositionRow<'static>>>()
+        .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
     .summary(
         "list positions, with their average entry prices and the quantities available to sell",
     ),
@@ -292,7 +344,8 @@ pub static OPERATIONS: [Operation; 59] = [
         Later(|call| Box::pin(account::portfolio(call))),
     )
     .query(&account::WALLET_QUERY)
-    .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
+    .answers::<account::PortfolioAnswer<'static>>()
+        .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
     .summary(
         "get the balance, the open positions, the number of fills, and the percentage of closed \
          positions with a profit",
@@ -303,7 +356,8 @@ pub static OPERATIONS: [Operation; 59] = [
         Later(|call| Box::pin(account::history(call))),
     )
     .query(&account::HISTORY_QUERY)
-    .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
+    .answers::<Vec<account::FillFields<'static>>>()
+        .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
     .summary("list the fills, newest first"),
     Operation::get(
         "/v1/account/settlements",
@@ -311,7 +365,8 @@ pub static OPERATIONS: [Operation; 59] = [
         Later(|call| Box::pin(account::settlements(call))),
     )
     .query(&account::SETTLEMENTS_QUERY)
-    .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
+    .answers::<account::SettlementsAnswer<'static>>()
+        .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
     .summary("list the payouts of resolved markets"),
     Operation::get(
         "/v1/account/equity",
@@ -319,7 +374,8 @@ pub static OPERATIONS: [Operation; 59] = [
         Later(|call| Box::pin(account::equity(call))),
     )
     .query(&account::EQUITY_QUERY)
-    .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
+    .answers::<Vec<account::EquityRow>>()
+        .errors(&["ACCOUNT_NOT_FOUND", "WALLET_NOT_FOUND"])
     .summary("list what the account was worth at each full hour and now, oldest first"),
     Operation::get(
         "/v1/export/trades.csv",
@@ -327,7 +383,8 @@ pub static OPERATIONS: [Operation; 59] = [
         Later(|call| Box::pin(exports::trades(call))),
     )
     .query(&exports::QUERY)
-    .errors(&exports::ERRORS)
+    .answers_with(Answers::Csv)
+        .errors(&exports::ERRORS)
     .summary("export the fills as CSV, newest first"),
     Operation::get(
         "/v1/export/settlements.csv",
@@ -335,11 +392,14 @@ pub static OPERATIONS: [Operation; 59] = [
         Later(|call| Box::pin(exports::settlements(call))),
     )
     .query(&exports::QUERY)
-    .errors(&exports::ERRORS)
+    .answers_with(Answers::Csv)
+        .errors(&exports::ERRORS)
     .summary("export the payouts of resolved markets as CSV, newest position first"),
     Operation::post("/v1/keys/bootstrap", Token, Later(|call| Box::pin(keys::create(call, true))))
         .makes_account()
         .makes_key()
+        .optional_body::<bodies::NewKeyRequest>()
+        .creates::<keys::NewKeyAnswer<'static>>()
         .errors(&["BOOTSTRAP_NOT_ALLOWED", "TIER_NOT_AUTHORIZED", "JOURNAL_FULL", "SERVER_FULL"])
         .summary("open an account and create its first key, which is shown only once"),
     Operation::post(
@@ -349,13 +409,18 @@ pub static OPERATIONS: [Operation; 59] = [
     )
     .makes_account()
     .makes_key()
-    .errors(&["TIER_KEY_LIMIT_EXCEEDED", "TIER_NOT_AUTHORIZED", "JOURNAL_FULL", "SERVER_FULL"])
+    .optional_body::<bodies::NewKeyRequest>()
+        .creates::<keys::NewKeyAnswer<'static>>()
+        .errors(&["TIER_KEY_LIMIT_EXCEEDED", "TIER_NOT_AUTHORIZED", "JOURNAL_FULL", "SERVER_FULL"])
     .summary("create another key with a `name`, `tier` and `permissions`"),
     Operation::get("/v1/keys", KeyOrToken(Some(Read)), Later(|call| Box::pin(keys::list(call))))
+        .answers::<Vec<keys::KeyRow<'static>>>()
         .summary("list the account's keys; without `admin`, a key sees only itself"),
     Operation::get("/v1/keys/tiers", Public, Now(|call| Ok(keys::list_tiers(call))))
+        .answers::<Vec<keys::TierRow>>()
         .summary("list the limits of each tier"),
     Operation::post("/v1/keys/ws-token", KeyOrToken(None), Now(socket::create_token))
+        .answers::<socket::TokenAnswer<'static>>()
         .errors(&["ACCOUNT_NOT_FOUND"])
         .summary("create a token for a WebSocket's `?token=`, valid for 60 s"),
     Operation::patch(
@@ -363,7 +428,9 @@ pub static OPERATIONS: [Operation; 59] = [
         KeyOrToken(None),
         Later(|call| Box::pin(keys::rename(call))),
     )
-    .errors(&["ACCOUNT_NOT_FOUND", "KEY_NOT_FOUND", "JOURNAL_FULL", "SERVER_FULL"])
+    .body::<bodies::RenameRequest>()
+        .answers::<keys::KeyRow<'static>>()
+        .errors(&["ACCOUNT_NOT_FOUND", "KEY_NOT_FOUND", "JOURNAL_FULL", "SERVER_FULL"])
     .summary(
         "rename a key, or remove its `name` with `null`; without `admin`, a key can rename only \
          itself",
@@ -374,7 +441,8 @@ pub static OPERATIONS: [Operation; 59] = [
         Later(|call| Box::pin(keys::revoke(call))),
     )
     .query(&keys::REVOKE_QUERY)
-    .errors(&["ACCOUNT_NOT_FOUND", "KEY_NOT_FOUND", "JOURNAL_FULL", "SERVER_FULL"])
+    .answers::<answers::Message>()
+        .errors(&["ACCOUNT_NOT_FOUND", "KEY_NOT_FOUND", "JOURNAL_FULL", "SERVER_FULL"])
     .summary(
         "revoke a key, with `?descendants=true` also the keys it created; without `admin`, a key \
          can revoke only itself",
@@ -385,7 +453,9 @@ pub static OPERATIONS: [Operation; 59] = [
         Later(|call| Box::pin(keys::rotate(call))),
     )
     .makes_key()
-    .errors(&[
+    .optional_body::<bodies::RotateRequest>()
+        .answers::<keys::NewKeyAnswer<'static>>()
+        .errors(&[
         "ACCOUNT_NOT_FOUND",
         "KEY_NOT_FOUND",
         "KEY_ROTATED",
@@ -401,31 +471,42 @@ pub static OPERATIONS: [Operation; 59] = [
     ),
     Operation::get("/v1/ws/prices", Socket, Run::Socket(Stream::Prices))
         .query(&socket::QUERY)
+        .answers_with(Answers::Socket)
         .errors(&["UPGRADE_REQUIRED"])
         .summary("open a WebSocket that takes `subscribe`, `unsubscribe` and `ping`"),
     Operation::get("/v1/ws/executions", Socket, Run::Socket(Stream::Executions))
         .query(&socket::QUERY)
+        .answers_with(Answers::Socket)
         .errors(&["UPGRADE_REQUIRED"])
         .summary("open a WebSocket with every fill of the account; it takes `resume` and `ping`"),
     Operation::get("/prices/stream", Public, Now(event_stream::open))
         .query(&event_stream::QUERY)
+        .answers_with(Answers::Events)
         .errors(&["HTTP_VERSION_TOO_OLD", "NOT_OFFERED", "STREAM_LIMIT_EXCEEDED"])
         .summary(
             "stream the prices of up to 50 `condition_ids`, separated by commas, as server-sent \
              events",
         ),
-    Operation::get("/v1/status", Public, Now(|call| Ok(status::status(call)))).summary(
+    Operation::get("/openapi.json", Public, Health(|_, _| Ok(openapi::reply())))
+        .summary("get this description of the API, in OpenAPI 3.1"),
+    Operation::get("/v1/status", Public, Now(|call| Ok(status::status(call))))
+        .answers::<status::StatusAnswer>()
+        .summary(
         "get the number of markets, sockets and price streams, the state of the journal, and the \
          freshness of the venue's books",
     ),
     Operation::get("/v1/time", Public, Now(|call| Ok(status::time(call))))
+        .answers_with(Answers::Number)
         .summary("get the Unix time, in seconds"),
     Operation::get("/v1/health", Public, Health(|_, _| Ok(health::health())))
+        .answers::<health::Health>()
         .summary("check that the process is alive"),
     Operation::get("/v1/health/live", Public, Health(|_, _| Ok(health::live())))
-        .summary("the same, with the status `alive`"),
+        .answers::<health::Health>()
+        .summary("check that the process is alive, like `/v1/health`"),
     Operation::get("/v1/health/ready", Public, Health(health::ready))
         .query(&health::READY_QUERY)
+        .answers::<health::Readiness<'static>>()
         .summary("check that the server is ready; 503 while it starts or drains"),
 ];
 

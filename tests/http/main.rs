@@ -32,6 +32,7 @@ mod limits;
 mod malformed;
 mod markets;
 mod once;
+mod openapi;
 mod order_of_checks;
 mod orders;
 mod placing;

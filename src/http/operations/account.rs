@@ -5,12 +5,12 @@ mod history;
 mod portfolio;
 mod reset;
 
-pub(in crate::http) use equity::{QUERY as EQUITY_QUERY, equity};
-pub(super) use history::FillFields;
-pub(in crate::http) use history::{QUERY as HISTORY_QUERY, history};
-pub(in crate::http) use portfolio::portfolio;
-pub(in crate::http) use reset::{reset, reset_wallet};
+pub(in crate::http) use equity::{EquityRow, QUERY as EQUITY_QUERY, equity};
+pub(in crate::http) use history::{FillFields, QUERY as HISTORY_QUERY, history};
+pub(in crate::http) use portfolio::{PortfolioAnswer, portfolio};
+pub(in crate::http) use reset::{ResetAnswer, reset, reset_wallet};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::order_fields::MARKET_ID_CHARACTERS_MAX;
@@ -117,14 +117,19 @@ pub(super) fn read_settlement_filter(query: &mut Query<'_>) -> SettlementFilter 
     }
 }
 
-#[derive(Serialize)]
-struct BalanceAnswer {
+/// The account's cash and what it is worth, in dollars.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Balance")]
+pub(in crate::http) struct BalanceAnswer {
     /// What can be spent. Clients size their orders by it.
     balance: Decimal,
+    #[schemars(extend("const" = "USD"))]
     currency: &'static str,
+    /// What the open positions are worth above their cost.
     unrealized_pnl: Decimal,
     /// All cash, also what open orders hold back, and the value of the positions.
     total_value: Decimal,
+    /// The cash that the account started with, or was reset to.
     starting_balance: Decimal,
     /// What open orders hold back.
     reserved: Decimal,
@@ -132,42 +137,69 @@ struct BalanceAnswer {
     available: Decimal,
 }
 
-#[derive(Serialize)]
-struct PositionRow<'a> {
+/// The shares of one outcome that the account holds or held.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Position")]
+pub(in crate::http) struct PositionRow<'a> {
+    /// Unique within the account.
     id: u64,
+    /// The market's condition id.
     market_id: &'a str,
+    /// The outcome's label.
     outcome: &'a str,
+    /// In shares.
     quantity: Decimal,
     /// The quantity without what open sales hold back.
     available_quantity: Decimal,
+    /// What a share cost on average, without fees.
     avg_entry_price: Decimal,
+    /// Null if no price is known.
     current_price: Option<Decimal>,
+    /// At the current price, in dollars.
     market_value: Option<Decimal>,
+    /// The value above the cost, in dollars.
     unrealized_pnl: Option<Decimal>,
+    /// What sales and payouts made above the cost, in dollars.
     realized_pnl: Decimal,
+    #[schemars(extend("enum" = ["OPEN", "CLOSED"]))]
     status: &'static str,
+    /// Null if the market is no longer listed.
     market_question: Option<&'a str>,
 }
 
 /// A page, and the cursor of the next one, empty if this is the last.
-#[derive(Serialize)]
-struct SettlementsAnswer<'a> {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "SettlementList")]
+pub(in crate::http) struct SettlementsAnswer<'a> {
     data: Vec<SettledRow<'a>>,
     next_cursor: String,
 }
 
-#[derive(Serialize)]
-pub(super) struct SettledRow<'a> {
+/// The payout of a position in a resolved market.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Settlement")]
+pub(in crate::http) struct SettledRow<'a> {
+    /// The position's id.
     position_id: u64,
+    /// The market's condition id.
     market_id: &'a str,
+    /// The outcome's label.
     outcome: &'a str,
+    /// In shares.
     quantity: Decimal,
+    /// What a share cost on average, without fees.
     avg_entry_price: Decimal,
+    /// What the shares cost, in dollars.
     cost_basis: Decimal,
+    /// In dollars.
     payout: Decimal,
+    /// 1, 0, or what the resolution says.
     payout_per_share: Decimal,
+    /// The payout above the cost, in dollars.
     realized_pnl: Decimal,
+    #[schemars(extend("enum" = ["won", "lost", "split", "partial"]))]
     result: &'static str,
+    /// When it was paid.
     settled_at: Time,
 }
 

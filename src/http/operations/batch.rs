@@ -1,5 +1,6 @@
 //! `POST /v1/orders/batch`: orders that succeed or fail independently.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::order_fields::{IDEMPOTENCY_KEY, read_idempotency_key};
@@ -119,14 +120,19 @@ fn market_order(trade: TradeOrder) -> NewOrder {
 }
 
 /// The answer, in the order of the request.
-#[derive(Serialize)]
-struct BatchAnswer<'a> {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "BatchResult")]
+pub(in crate::http) struct BatchAnswer<'a> {
+    /// One for each order.
     results: Vec<BatchResult<'a>>,
+    /// How many orders were placed.
     succeeded: usize,
+    /// How many orders were rejected.
     failed: usize,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "BatchEntry")]
 #[serde(untagged)]
 #[expect(clippy::large_enum_variant, reason = "most entries of a batch are placed")]
 enum BatchResult<'a> {
@@ -135,19 +141,26 @@ enum BatchResult<'a> {
 }
 
 /// An order that was refused. Clients of this API take any row with an `error` as refused.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
 struct RejectedOrder<'a> {
+    /// Always 0.
     order_id: u64,
+    #[schemars(extend("const" = "REJECTED"))]
     status: &'static str,
     order_type: &'static str,
+    #[schemars(extend("enum" = ["BUY", "SELL"]))]
     side: &'static str,
+    /// The outcome's label, as requested.
     outcome: &'a str,
     price: Decimal,
     quantity: Decimal,
     notional: Decimal,
     fee: Decimal,
+    /// The name that the client gave the order.
     client_order_id: Option<&'a str>,
+    /// The code, as a single order would have got it.
     error: &'static str,
+    /// What is wrong with the order.
     error_message: &'a str,
 }
 

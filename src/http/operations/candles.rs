@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::order_fields::OUTCOME_CHARACTERS_MAX;
@@ -67,8 +68,10 @@ fn width(interval: &str) -> Option<Width> {
     }
 }
 
-#[derive(Serialize)]
-struct CandleRow {
+/// The prices of an outcome in one interval.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Candle")]
+pub(in crate::http) struct CandleRow {
     #[serde(flatten)]
     prices: PricesRow,
     /// The shares traded on this exchange.
@@ -76,13 +79,18 @@ struct CandleRow {
 }
 
 /// A candle without its volume.
-#[derive(Serialize)]
-pub(super) struct PricesRow {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "CandlePrices")]
+pub(in crate::http) struct PricesRow {
     /// The start, in seconds since 1970.
     t: i64,
+    /// The first price.
     o: Decimal,
+    /// The highest price.
     h: Decimal,
+    /// The lowest price.
     l: Decimal,
+    /// The last price.
     c: Decimal,
 }
 

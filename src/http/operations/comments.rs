@@ -1,5 +1,6 @@
 //! Comments on orders. Anyone can read them; only the author can delete one.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::engine::comment::Comment;
@@ -16,7 +17,7 @@ use crate::ids::{CommentId, OrderId};
 use crate::service::Page;
 
 /// The most characters of a comment.
-const COMMENT_CHARACTERS_MAX: usize = 1_000;
+pub(in crate::http) const COMMENT_CHARACTERS_MAX: usize = 1_000;
 /// The most rows in a list.
 const ROWS_MAX: usize = 100;
 
@@ -66,10 +67,14 @@ fn read_page(mut query: Query<'_>) -> Result<Page, Invalid> {
 }
 
 /// A comment, alone or in a list.
-#[derive(Serialize)]
-struct CommentRow<'a> {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Comment")]
+pub(in crate::http) struct CommentRow<'a> {
+    /// The comment's id.
     id: u64,
+    /// The order's id.
     order_id: u64,
+    /// The author's account.
     account_id: u64,
     content: &'a str,
     created_at: Time,

@@ -9,6 +9,9 @@ mod trades;
 pub(in crate::http) use orders::{ORDERS_QUERY, orders};
 pub(in crate::http) use trades::{TRADES_QUERY, trades};
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 
 use super::order_fields::MARKET_ID_CHARACTERS_MAX;
@@ -17,6 +20,9 @@ use crate::http::error::ApiError;
 use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::ids::Timestamp;
+
+pub(in crate::http) type OrdersPage = Page<orders::OrderRow<'static>>;
+pub(in crate::http) type TradesPage = Page<trades::TradeRow<'static>>;
 
 const MARKET: Parameter = Parameter::text(
     "market",
@@ -36,10 +42,14 @@ const ROWS_MAX: usize = 500;
 const ROWS_DEFAULT: usize = 100;
 
 /// A page of a list, from which the client reads the next one.
-#[derive(Serialize)]
-struct Page<Row> {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "VenuePageOf{Row}")]
+pub(in crate::http) struct Page<Row> {
+    /// The most rows of a page.
     limit: usize,
+    /// The rows of this page.
     count: usize,
+    /// `LTE=` on the last page.
     next_cursor: String,
     data: Vec<Row>,
 }
@@ -89,6 +99,34 @@ struct Seconds(Timestamp);
 
 /// A time as text of milliseconds; empty if there is none.
 struct Millis(Option<Timestamp>);
+
+impl JsonSchema for Seconds {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Seconds".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": "^[0-9]+$" })
+    }
+}
+
+impl JsonSchema for Millis {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Millis".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": "^[0-9]*$" })
+    }
+}
 
 impl Serialize for Seconds {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -1,6 +1,7 @@
 //! Liveness and readiness. Answered to every caller, even while the server is starting.
 
 use hyper::StatusCode;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::clock;
@@ -52,30 +53,38 @@ fn report(venue_trouble: Option<&str>, clock_trouble: Option<&str>, is_strict: b
     Reply::of(status, &answer)
 }
 
-#[derive(Serialize)]
-struct Health {
+#[derive(JsonSchema, Serialize)]
+pub(in crate::http) struct Health {
+    /// `ok`, `alive` or `degraded`.
     status: &'static str,
+    /// The server's time.
     timestamp: Time,
+    /// The server's version.
     version: &'static str,
 }
 
-#[derive(Serialize)]
-struct Readiness<'a> {
+#[derive(JsonSchema, Serialize)]
+pub(in crate::http) struct Readiness<'a> {
     #[serde(flatten)]
     health: Health,
+    /// What the status is made of.
     checks: Checks<'a>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "ReadinessChecks")]
 struct Checks<'a> {
     journal: Check<'a>,
     venue: Check<'a>,
     clock: Check<'a>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "ReadinessCheck")]
 struct Check<'a> {
+    #[schemars(extend("enum" = ["ok", "degraded"]))]
     status: &'static str,
+    /// What is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
 }

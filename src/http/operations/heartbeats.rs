@@ -1,5 +1,6 @@
 //! Heartbeats: once they stop, the account's open orders are cancelled.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::engine::heartbeats::INTERVAL_MS;
@@ -14,7 +15,7 @@ use crate::money::MICROS_PER_UNIT;
 const INTERVAL_MS_DEFAULT: u32 = 10_000;
 
 /// The most characters of a client's label.
-const LABEL_CHARACTERS_MAX: usize = 64;
+pub(in crate::http) const LABEL_CHARACTERS_MAX: usize = 64;
 
 pub(in crate::http) async fn beat(call: &Call<'_>) -> Answer {
     let interval_ms = read_beat(&call.take_body())?;
@@ -47,8 +48,9 @@ fn read_beat(body: &[u8]) -> Result<u32, Invalid> {
     unless_invalid(errors, interval_ms)
 }
 
-#[derive(Serialize)]
-struct BeatAnswer {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Heartbeat")]
+pub(in crate::http) struct BeatAnswer {
     ok: bool,
     /// When the open orders are cancelled unless another heartbeat comes, in unix milliseconds.
     expires_at_ms: i64,

@@ -1,6 +1,7 @@
 //! Creating, listing, renaming, rotating and revoking API keys. A raw key is shown once, when it is
 //! created.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::engine::key::{
@@ -21,9 +22,9 @@ use crate::money::MICROS_PER_UNIT;
 use crate::service::{KeyListing, NewKey, NewKeyRequest};
 
 /// The most characters of a key's name.
-const KEY_NAME_CHARACTERS_MAX: usize = 100;
+pub(in crate::http) const KEY_NAME_CHARACTERS_MAX: usize = 100;
 /// The most permissions in a request, counting repetitions.
-const PERMISSIONS_LISTED_MAX: usize = 32;
+pub(in crate::http) const PERMISSIONS_LISTED_MAX: usize = 32;
 
 pub(in crate::http) async fn create(call: &Call<'_>, is_bootstrap: bool) -> Answer {
     call.caller.require_unrotated()?;
@@ -166,38 +167,58 @@ fn read_descendants(mut query: Query<'_>) -> Result<bool, Invalid> {
 }
 
 /// The answer to creating or rotating a key.
-#[derive(Serialize)]
-struct NewKeyAnswer<'a> {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "NewKey")]
+pub(in crate::http) struct NewKeyAnswer<'a> {
+    /// The key's id.
     id: u64,
+    /// The key: send it as `X-API-Key`.
     raw_key: &'a str,
+    /// The beginning of the key, to tell it from others.
     key_prefix: &'a str,
+    #[schemars(extend("enum" = ["free", "pro", "enterprise"]))]
     rate_limit_tier: &'static str,
+    /// Some of `read`, `trade` and `admin`.
     permissions: Vec<&'static str>,
     created_at: Time,
     name: Option<&'a str>,
 }
 
 /// A row of the list, and the answer to renaming a key.
-#[derive(Serialize)]
-struct KeyRow<'a> {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Key")]
+pub(in crate::http) struct KeyRow<'a> {
+    /// The key's id.
     id: u64,
+    /// The beginning of the key, to tell it from others.
     key_prefix: &'a str,
     name: Option<&'a str>,
+    #[schemars(extend("enum" = ["free", "pro", "enterprise"]))]
     rate_limit_tier: &'static str,
+    /// Some of `read`, `trade` and `admin`.
     permissions: Vec<&'static str>,
+    /// Whether the key works.
     is_active: bool,
     created_at: Time,
+    /// Since the server started.
     last_used_at: Option<Time>,
+    /// When a rotated key ends.
     expires_at: Option<Time>,
+    /// The key that created this one.
     created_by: Option<u64>,
 }
 
-#[derive(Serialize)]
-struct TierRow {
+/// The limits of a tier. 2147483647 means unlimited.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Tier")]
+pub(in crate::http) struct TierRow {
+    #[schemars(extend("enum" = ["free", "pro", "enterprise"]))]
     tier: &'static str,
     requests_per_second: u32,
     requests_per_minute: u32,
+    /// Open sockets per account.
     max_ws_connections: u32,
+    /// Orders or markets in a batch.
     max_batch_size: u32,
 }
 

@@ -1,5 +1,6 @@
 //! The caller: whose account it is, and what the credential may do.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::account::read_wallet;
@@ -19,9 +20,12 @@ pub(in crate::http) async fn get(call: &Call<'_>) -> Answer {
 }
 
 /// Clients read some values under two names.
-#[derive(Serialize)]
-struct MeAnswer<'a> {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Me")]
+pub(in crate::http) struct MeAnswer<'a> {
+    /// The account's id.
     id: u64,
+    /// The same as the id.
     user_id: u64,
     /// The owner, as the issuer of their access tokens names them.
     auth_user_id: &'a str,
@@ -29,11 +33,16 @@ struct MeAnswer<'a> {
     email: Option<&'a str>,
     /// What can be spent.
     balance: Decimal,
+    /// The same as the balance.
     api_balance: Decimal,
     /// What open orders hold back.
     reserved: Decimal,
+    #[schemars(extend("const" = "USD"))]
     currency: &'static str,
+    /// The tier of the credential.
+    #[schemars(extend("enum" = ["free", "pro", "enterprise"]))]
     tier: &'static str,
+    /// Of the credential.
     permissions: Vec<&'static str>,
     /// The number of the account's keys that work.
     key_count: usize,

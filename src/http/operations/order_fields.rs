@@ -23,6 +23,12 @@ pub const ORDER_NAME_CHARACTERS_MAX: usize = 256;
 
 /// The header with a name for the order.
 pub(super) static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(in crate::http) const NAME_HEADER: [Parameter; 1] = [Parameter::own(
+    "Idempotency-Key",
+    "^[!-~]{0,256}$",
+    "a name for the order, like `client_order_id`; of a batch, for each order without one",
+)];
+
 /// The header that marks a repeated answer.
 pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 

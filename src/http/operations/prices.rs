@@ -15,7 +15,7 @@ use crate::market::price::{MarketPrices, PriceSource};
 use crate::money::Price;
 
 /// The most markets in a request, whatever the caller's tier allows.
-const MARKETS_MAX: usize = 50;
+pub(in crate::http) const MARKETS_MAX: usize = 50;
 
 pub(in crate::http) fn list(call: &Call<'_>) -> Answer {
     let ids = read_prices(&call.take_body())?;

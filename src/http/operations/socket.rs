@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use hyper::Request;
 use hyper::http::request::Parts;
+use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::sync::watch;
 
@@ -46,9 +47,12 @@ pub(in crate::http) const QUERY: [Parameter; 1] =
 /// The most characters of a socket token.
 const TOKEN_CHARACTERS_MAX: usize = 4_096;
 
-#[derive(Serialize)]
-struct TokenAnswer<'a> {
+/// A token for the `token` parameter of a socket.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "SocketToken")]
+pub(in crate::http) struct TokenAnswer<'a> {
     token: &'a str,
+    /// In seconds.
     expires_in: u32,
 }
 

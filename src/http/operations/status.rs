@@ -1,6 +1,10 @@
 //! The server's status in numbers, and its time.
 
 use hyper::StatusCode;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, Serializer};
 
 use super::health::venue_trouble;
@@ -44,10 +48,15 @@ pub(in crate::http) fn time(call: &Call<'_>) -> Reply {
     Reply::json(StatusCode::OK, seconds.to_string().into_bytes())
 }
 
-#[derive(Serialize)]
-struct StatusAnswer {
+/// How the server is doing.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Status")]
+pub(in crate::http) struct StatusAnswer {
+    /// `ok` or `degraded`.
     status: &'static str,
+    /// The server's time.
     timestamp: Time,
+    /// The server's version.
     version: &'static str,
     uptime_seconds: u64,
     markets: Markets,
@@ -57,34 +66,45 @@ struct StatusAnswer {
     venue: Venue,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "StatusMarkets")]
 struct Markets {
+    /// All known markets.
     listed: usize,
+    /// Those that take orders now.
     tradable: usize,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "StatusConnections")]
 struct Open {
     connections: usize,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "StatusJournal")]
 struct Journal {
+    /// Where data is kept.
     kept: &'static str,
+    /// The age of the oldest record that is not on disk yet, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     unflushed_ms: Option<u64>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "StatusVenue")]
 struct Venue {
+    /// Where prices come from.
     name: &'static str,
+    /// Why no book is fresh, if none is.
     trouble: Option<&'static str>,
     /// Additional fields for a venue that is followed live.
     #[serde(flatten)]
     live: Option<Live>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "StatusLiveVenue")]
 struct Live {
     tokens: States,
     sockets: States,
@@ -100,6 +120,20 @@ struct Live {
 
 /// The number of books in each state of freshness.
 struct States([usize; Freshness::ALL.len()]);
+
+impl JsonSchema for States {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "States".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        BTreeMap::<String, u64>::json_schema(generator)
+    }
+}
 
 impl Serialize for States {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -1,5 +1,6 @@
 //! What is known of an outcome by its token.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::http::call::{Answer, Call};
@@ -38,16 +39,25 @@ fn read_token(query: &Query<'_>) -> Option<String> {
     is_number.then(|| token_id.into_owned())
 }
 
-#[derive(Serialize)]
-struct TokenAnswer<'a> {
+/// The market and the outcome of a token.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "TokenMarket")]
+pub(in crate::http) struct TokenAnswer<'a> {
+    /// The market's condition id.
     condition_id: &'a str,
+    /// The token.
     primary_token_id: &'a str,
+    /// Always null.
     secondary_token_id: Option<&'a str>,
+    /// The outcome's label.
     outcome: &'a str,
 }
 
-#[derive(Serialize, PartialEq, Eq, Debug)]
-struct FeeRateAnswer {
+/// The taker fee of a market.
+#[derive(JsonSchema, Serialize, PartialEq, Eq, Debug)]
+#[schemars(rename = "FeeRate")]
+pub(in crate::http) struct FeeRateAnswer {
+    /// As the venue shows it: 1000 for every market with a fee, else 0.
     base_fee: u32,
     /// The rate of the taker fee, in hundredths of a percent, rounded up.
     fee_rate_bps: i64,

@@ -1,5 +1,6 @@
 //! Wallets. An account has one, with the account's id.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::engine::view::Profile;
@@ -29,13 +30,18 @@ pub(in crate::http) async fn get(call: &Call<'_>) -> Answer {
     Ok(Reply::ok(&WalletRow::of(&profile)))
 }
 
-#[derive(Serialize)]
-struct WalletsAnswer {
+/// The account's wallets. There is one.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "WalletList")]
+pub(in crate::http) struct WalletsAnswer {
     wallets: Vec<WalletRow>,
 }
 
-#[derive(Serialize)]
-struct WalletRow {
+/// The account as a wallet.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Wallet")]
+pub(in crate::http) struct WalletRow {
+    /// The account's id.
     id: u64,
     kind: &'static str,
     /// Wallets have no names here, nor parents or competitions, and are never archived.
@@ -46,12 +52,14 @@ struct WalletRow {
     reserved: Decimal,
     /// What the wallet started with, or was reset to.
     baseline: Decimal,
+    #[schemars(extend("const" = "USD"))]
     currency: &'static str,
     status: &'static str,
     /// 1, and one more after each reset.
     generation: u64,
     parent_wallet_id: Option<u64>,
     competition_id: Option<u64>,
+    /// When the account was opened.
     created_at: Time,
     archived_at: Option<Time>,
     is_legacy: bool,

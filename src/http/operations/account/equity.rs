@@ -1,5 +1,6 @@
 //! What an account was worth at each full hour.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::engine::equity::EquityPoint;
@@ -48,12 +49,17 @@ fn read_equity(mut query: Query<'_>) -> Result<(u32, Wallet), Invalid> {
     query.finish((u32::try_from(rows).unwrap_or(EQUITY_HOURS_MAX), wallet))
 }
 
-#[derive(Serialize)]
-struct EquityRow {
+/// What the account was worth at one moment.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "EquityPoint")]
+pub(in crate::http) struct EquityRow {
+    /// A full hour, or now.
     timestamp: Time,
     /// All cash, also what open orders held back.
     cash_balance: Decimal,
+    /// The positions at the prices of that moment, in dollars.
     position_value: Decimal,
+    /// Cash and positions together, in dollars.
     total_value: Decimal,
     /// Above the balance that the account began with.
     pnl: Decimal,

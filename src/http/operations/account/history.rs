@@ -1,5 +1,6 @@
 //! The fills of an account, newest first.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::engine::fills::{FillCursor, FillFilter, PastFill};
@@ -38,18 +39,28 @@ fn read_history(mut query: Query<'_>) -> Result<(FillFilter, Page, Wallet), Inva
     query.finish((FillFilter { market_id, side, ..FillFilter::default() }, page, wallet))
 }
 
-#[derive(Serialize)]
-pub(in crate::http::operations) struct FillFields<'a> {
+/// A fill of one of the account's orders.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Fill")]
+pub(in crate::http) struct FillFields<'a> {
     /// The trade id that orders and the execution socket show.
     fill_id: String,
+    /// The order's id.
     order_id: u64,
+    /// The name that the client gave the order.
     client_order_id: Option<&'a str>,
+    /// The market's condition id.
     market_id: &'a str,
+    #[schemars(extend("enum" = ["BUY", "SELL"]))]
     side: &'static str,
+    /// The outcome's label.
     outcome: &'a str,
     price: Decimal,
+    /// In shares.
     quantity: Decimal,
+    /// Price times quantity, in dollars.
     notional: Decimal,
+    /// The taker fee, in dollars.
     fee: Decimal,
     /// A fill is always this.
     status: &'static str,
@@ -57,6 +68,7 @@ pub(in crate::http::operations) struct FillFields<'a> {
     price_source: Option<&'static str>,
     /// The age of the price is not kept.
     price_age_ms: Option<u64>,
+    /// When it happened.
     filled_at: Time,
     /// When the order was placed; null if it was forgotten.
     created_at: Option<Time>,

@@ -1,5 +1,6 @@
 //! Balance, open positions and success of an account in one answer.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{BalanceAnswer, PositionRow, read_wallet};
@@ -13,9 +14,12 @@ pub(in crate::http) async fn portfolio(call: &Call<'_>) -> Answer {
     Ok(Reply::ok(&PortfolioAnswer::of(&portfolio)))
 }
 
-#[derive(Serialize)]
-struct PortfolioAnswer<'a> {
+/// The account at a glance.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Portfolio")]
+pub(in crate::http) struct PortfolioAnswer<'a> {
     balance: BalanceAnswer,
+    /// The open positions.
     positions: Vec<PositionRow<'a>>,
     /// The number of fills.
     total_trades: u64,

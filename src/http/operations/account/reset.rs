@@ -1,5 +1,6 @@
 //! Resetting an account.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::http::call::{Answer, Call};
@@ -21,9 +22,11 @@ pub(in crate::http) async fn reset_wallet(call: &Call<'_>) -> Answer {
     reset(call).await
 }
 
-#[derive(Serialize)]
-struct ResetAnswer {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Reset")]
+pub(in crate::http) struct ResetAnswer {
     message: &'static str,
+    /// The cash after the reset, in dollars.
     new_api_balance: Decimal,
     positions_closed: u32,
     orders_cancelled: usize,

@@ -1,5 +1,6 @@
 //! Orders in the venue's form.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -84,25 +85,43 @@ fn read_orders(mut query: Query<'_>) -> Result<Option<OrdersRequest>, ApiError> 
     Ok(Some(OrdersRequest { only, filter, from, page }))
 }
 
-#[derive(Serialize)]
-struct OrderRow<'a> {
+/// An order in the venue's form.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "VenueOrder")]
+pub(in crate::http) struct OrderRow<'a> {
+    /// The order's id.
     id: String,
+    #[schemars(extend("enum" = [
+        "ORDER_STATUS_LIVE",
+        "ORDER_STATUS_MATCHED",
+        "ORDER_STATUS_CANCELED",
+        "ORDER_STATUS_INVALID",
+    ]))]
     status: &'static str,
+    /// The account's id.
     owner: String,
     maker_address: String,
+    /// The market's condition id.
     market: &'a str,
+    /// The outcome's token.
     asset_id: &'a str,
+    #[schemars(extend("enum" = ["BUY", "SELL"]))]
     side: &'static str,
+    /// In shares.
     original_size: Decimal,
+    /// In shares.
     size_matched: Decimal,
     /// The limit. Of an order without one, the average price of its fills.
     price: Decimal,
+    /// The outcome's label.
     outcome: &'a str,
     order_type: &'static str,
     associate_trades: TradeIds,
+    /// In seconds since 1970.
     created_at: Seconds,
     /// 0 if the order does not expire.
     expiration: Seconds,
+    /// In milliseconds since 1970; empty if the order does not expire.
     expires_at: Millis,
 }
 

@@ -1,5 +1,6 @@
 //! Fills in the venue's form.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -80,34 +81,49 @@ fn read_trade_id(text: &str) -> Option<(OrderId, u32)> {
     Some((order.parse().ok().and_then(OrderId::from_raw)?, part.parse().ok()?))
 }
 
-#[derive(Serialize)]
-struct TradeRow<'a> {
+/// A fill in the venue's form.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "VenueTrade")]
+pub(in crate::http) struct TradeRow<'a> {
+    /// The order's id and the number of the fill.
     id: String,
     /// Empty if this account's order was the one that rested.
     taker_order_id: String,
+    /// The market's condition id.
     market: &'a str,
+    /// The outcome's token.
     asset_id: &'a str,
+    #[schemars(extend("enum" = ["BUY", "SELL"]))]
     side: &'static str,
+    /// In shares.
     size: Decimal,
     fee_rate_bps: Decimal,
     price: Decimal,
+    #[schemars(extend("const" = "CONFIRMED"))]
     status: &'static str,
+    /// In seconds since 1970.
     match_time: Seconds,
     last_update: Seconds,
+    /// In milliseconds since 1970.
     matched_at: Millis,
     updated_at: Millis,
+    /// The outcome's label.
     outcome: &'a str,
     bucket_index: u32,
+    /// The account's id.
     owner: String,
     maker_address: String,
     /// There is no chain.
     transaction_hash: &'static str,
+    #[schemars(extend("enum" = ["TAKER", "MAKER"]))]
     trader_side: &'static str,
     /// The account's order if it was the one that rested.
     maker_orders: Vec<MakerOrderRow<'a>>,
 }
 
-#[derive(Serialize)]
+/// An order that rested, in the venue's form.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "VenueMakerOrder")]
 struct MakerOrderRow<'a> {
     order_id: String,
     owner: String,
@@ -117,6 +133,7 @@ struct MakerOrderRow<'a> {
     fee_rate_bps: Decimal,
     asset_id: &'a str,
     outcome: &'a str,
+    #[schemars(extend("enum" = ["BUY", "SELL"]))]
     side: &'static str,
 }
 

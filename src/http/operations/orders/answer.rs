@@ -1,5 +1,6 @@
 //! The answer to a placed order, alone or in a batch.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::stage::{Amounts, Stage};
@@ -8,48 +9,81 @@ use crate::http::json::value::{Decimal, Time};
 use crate::money::Price;
 use crate::service::PositionStatus;
 
-/// An order that was placed, now or before. Clients of this API take an answer with an `error`,
-/// `message` or `detail` as a refusal.
-#[derive(Serialize)]
-pub(in crate::http::operations) struct OrderAnswer<'a> {
+// Clients of this API take an answer with an `error`, `message` or `detail` as a refusal.
+/// An order that was placed, now or before.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "PlacedOrder")]
+pub(in crate::http) struct OrderAnswer<'a> {
+    /// The order's id.
     order_id: u64,
+    #[schemars(extend("enum" = ["PENDING", "FILLED", "CANCELLED", "EXPIRED"]))]
     status: &'static str,
+    #[schemars(extend("enum" = ["market", "limit"]))]
     order_type: &'static str,
+    #[schemars(extend("enum" = ["BUY", "SELL"]))]
     side: &'static str,
+    /// The outcome's label.
     outcome: &'a str,
+    /// The average price of the fills; without any, the worst price that the order accepts.
     price: Decimal,
+    /// In shares. A market order that filled in part counts as having asked for what it got.
     quantity: Decimal,
+    /// Price times quantity of all fills, in dollars, without fees.
     notional: Decimal,
+    /// The taker fees of all fills, in dollars.
     fee: Decimal,
+    /// When the newest fill happened.
     filled_at: Option<Time>,
+    /// Where the price of the fills comes from; null without any.
+    #[schemars(extend("enum" = ["book_walk", null]))]
     price_source: Option<&'static str>,
+    /// How much worse than the best price the fills were, in basis points.
     slippage_bps: Option<u32>,
+    /// How many levels of the book the order filled on.
     book_walk_levels: u32,
+    /// The cash after the order, in dollars.
     account_balance: Decimal,
+    /// The account's position after the order.
     position: AnswerPosition<'a>,
+    /// The name that the client gave the order.
     client_order_id: Option<&'a str>,
+    /// A market order that fills at once is `FOK`.
+    #[schemars(extend("enum" = ["GTC", "GTD", "FOK", "FAK"]))]
     time_in_force: &'static str,
+    /// Null for a market order.
     limit_price: Option<Decimal>,
     #[serde(flatten)]
     amounts: Amounts,
+    /// Why the order cannot fill yet.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["venue_outage", "venue_delay"]))]
     hold_reason: Option<&'static str>,
+    /// How long the venue's delay held the order, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     held_ms: Option<u32>,
+    /// Why the order ended before it was filled, such as `user` or `gtd_expired`.
     #[serde(skip_serializing_if = "Option::is_none")]
     cancelled_reason: Option<&'static str>,
+    /// `partial_fill:filled=F,requested=R` if a market order filled in part.
     #[serde(skip_serializing_if = "Option::is_none")]
     warnings: Option<[String; 1]>,
+    /// True if this repeats the answer to an earlier request.
     #[serde(skip_serializing_if = "Option::is_none")]
     is_replay: Option<bool>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "PositionAfterOrder")]
 struct AnswerPosition<'a> {
+    /// The market's condition id.
     market_id: &'a str,
+    /// The outcome's label.
     outcome: &'a str,
+    /// In shares.
     quantity: Decimal,
+    /// What a share cost on average, without fees.
     avg_entry_price: Decimal,
+    #[schemars(extend("enum" = ["OPEN", "CLOSED"]))]
     status: &'static str,
 }
 

@@ -1,6 +1,7 @@
 //! Cancelling open orders: one by its id, all, or those in a market or an outcome.
 
 use hyper::header::HeaderName;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::stage::{Amounts, Stage};
@@ -21,6 +22,11 @@ use crate::money::Price;
 use crate::service::CancelRequest;
 
 const CONFIRMATION: HeaderName = HeaderName::from_static("x-confirm-cancel-all");
+
+pub(in crate::http) const CONFIRM_HEADER: [Parameter; 1] = [Parameter::flag(
+    "X-Confirm-Cancel-All",
+    "whether to cancel all open orders; the parameter `confirm` does the same",
+)];
 
 /// The names of the market and of the token, in the query and in the body.
 const SELECTORS: [&str; 2] = ["market", "asset_id"];
@@ -117,27 +123,43 @@ fn read_cancel_body(body: &[u8]) -> Result<[Option<Box<str>>; 2], Invalid> {
 }
 
 /// A cancelled order.
-#[derive(Serialize)]
-struct CancelAnswer<'a> {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "CancelledOrder")]
+pub(in crate::http) struct CancelAnswer<'a> {
+    /// The order's id.
     order_id: u64,
+    #[schemars(extend("enum" = ["PENDING", "FILLED", "CANCELLED", "EXPIRED"]))]
     status: &'static str,
+    #[schemars(extend("enum" = ["market", "limit"]))]
     order_type: &'static str,
+    #[schemars(extend("enum" = ["BUY", "SELL"]))]
     side: &'static str,
+    /// The outcome's label.
     outcome: &'a str,
+    /// The worst price that the order accepts.
     price: Decimal,
+    /// In shares.
     quantity: Decimal,
     /// The dollars that are free again.
     notional: Decimal,
+    /// Always 0.
     fee: Decimal,
+    /// When the newest fill happened.
     filled_at: Option<Time>,
+    /// The name that the client gave the order.
     client_order_id: Option<&'a str>,
+    /// A market order that fills at once is `FOK`.
+    #[schemars(extend("enum" = ["GTC", "GTD", "FOK", "FAK"]))]
     time_in_force: &'static str,
+    /// Null for a market order.
     limit_price: Option<Decimal>,
     #[serde(flatten)]
     amounts: Amounts,
     /// The shares that are free again.
     released_quantity: Decimal,
+    /// When the order was cancelled.
     cancelled_at: Option<Time>,
+    /// Why the order ended before it was filled, such as `user` or `gtd_expired`.
     cancelled_reason: Option<&'static str>,
 }
 
@@ -168,15 +190,19 @@ impl<'a> CancelAnswer<'a> {
 }
 
 /// The ids of cancelled orders, oldest first.
-#[derive(Serialize)]
-struct CancelAllAnswer {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "CancelledOrders")]
+pub(in crate::http) struct CancelAllAnswer {
+    /// The ids.
     canceled: Vec<String>,
+    /// Always empty.
     not_canceled: NotCanceled,
 }
 
 /// The orders that could not be cancelled, by id. There are none: an order that is not open is not
 /// selected.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "NotCancelled")]
 struct NotCanceled {}
 
 #[cfg(test)]

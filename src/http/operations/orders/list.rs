@@ -1,5 +1,6 @@
 //! The account's orders, one by its id or a list.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::stage::{Amounts, Stage};
@@ -101,39 +102,66 @@ pub(in crate::http::operations) fn write_cursor(cursor: OrderCursor) -> String {
 }
 
 /// A page, and whether orders follow that may match.
-#[derive(Serialize)]
-struct OrdersAnswer<'a> {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "OrderList")]
+pub(in crate::http) struct OrdersAnswer<'a> {
     orders: Vec<OrderRow<'a>>,
+    /// The `cursor` of the next page; null on the last.
     next_cursor: Option<String>,
+    /// Whether there is a next page.
     has_more: bool,
+    /// Always null.
     total_hint: Option<u64>,
 }
 
 /// An order as it is now.
-#[derive(Serialize)]
-struct OrderRow<'a> {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Order")]
+pub(in crate::http) struct OrderRow<'a> {
+    /// The order's id.
     order_id: u64,
+    /// The market's condition id.
     market_id: &'a str,
+    #[schemars(extend("enum" = ["BUY", "SELL"]))]
     side: &'static str,
+    /// The outcome's label.
     outcome: &'a str,
+    #[schemars(extend("enum" = ["market", "limit"]))]
     order_type: &'static str,
+    /// Null for a market order.
     limit_price: Option<Decimal>,
+    /// In shares.
     quantity: Decimal,
+    /// A market order that fills at once is `FOK`.
+    #[schemars(extend("enum" = ["GTC", "GTD", "FOK", "FAK"]))]
     time_in_force: &'static str,
+    #[schemars(extend("enum" = ["PENDING", "FILLED", "CANCELLED", "EXPIRED"]))]
     status: &'static str,
+    /// The name that the client gave the order.
     client_order_id: Option<&'a str>,
+    /// When the order was placed.
     created_at: Time,
+    /// When the newest fill happened.
     filled_at: Option<Time>,
+    /// The average price of the fills.
     fill_price: Option<Decimal>,
+    /// Price times quantity of all fills, in dollars, without fees.
     notional: Decimal,
+    /// The taker fees of all fills, in dollars.
     fee: Decimal,
+    /// When the order was cancelled or expired.
     cancelled_at: Option<Time>,
+    /// Why the order ended before it was filled, such as `user` or `gtd_expired`.
     cancelled_reason: Option<&'static str>,
+    /// When a GTD order expires.
     expires_at: Option<Time>,
     #[serde(flatten)]
     amounts: Amounts,
+    /// Why the order cannot fill yet.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["venue_outage", "venue_delay"]))]
     hold_reason: Option<&'static str>,
+    /// How long the venue's delay held the order, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     held_ms: Option<u32>,
 }

@@ -1,5 +1,8 @@
 //! An order at one moment of its life, in the terms of the API.
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, Serializer};
 
 use crate::engine::life::{End, Progress};
@@ -178,22 +181,40 @@ impl<'a> Stage<'a> {
 }
 
 /// How far an order has filled, as part of every answer about it.
-#[derive(Serialize)]
-pub(in crate::http::operations) struct Amounts {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "OrderAmounts")]
+pub(in crate::http) struct Amounts {
+    /// In shares.
     filled_quantity: Decimal,
+    /// In shares.
     remaining_quantity: Decimal,
     /// What the account gave: dollars for a purchase, shares for a sale.
     making_amount: Decimal,
     /// What it got.
     taking_amount: Decimal,
+    /// The ids of the fills, the oldest first; of more than 100, the newest.
     trade_ids: TradeIds,
 }
 
 /// The ids of an order's fills, the oldest first: the order's id and the number of the fill. Of
 /// many fills, the newest.
-pub(in crate::http::operations) struct TradeIds {
+pub(in crate::http) struct TradeIds {
     order: OrderId,
     fill_count: u32,
+}
+
+impl JsonSchema for TradeIds {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "TradeIds".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Vec::<String>::json_schema(generator)
+    }
 }
 
 impl Serialize for TradeIds {

@@ -1,0 +1,480 @@
+//! The API described in OpenAPI 3.1, made from the table of operations and the schemas of what goes
+//! in and out.
+
+pub(super) mod answers;
+pub(super) mod bodies;
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use hyper::StatusCode;
+use schemars::SchemaGenerator;
+use schemars::generate::{Contract, SchemaSettings};
+use serde_json::{Map, Value, json};
+
+use super::error::codes::CODES;
+use super::operation::{Access, Answers, Operation, Run};
+use super::operations::OPERATIONS;
+use super::parameter::{Parameter, ParameterKind};
+use super::reply::Reply;
+use super::schema::SchemaOf;
+use crate::engine::key::Permission;
+
+const INFO: &str = "\
+A self-hosted paper exchange for prediction markets. `/trade` and comments answer with JSON \
+numbers; everything under `/v1` writes prices, sizes and money as text, unless it says otherwise. \
+Bodies may have fields that are not described here; they are ignored.
+
+A write is answered once it is on disk. Every answer has an `X-Request-Id`; errors have their code \
+in `error` and in `X-Polysim-Code`.";
+
+/// `GET /openapi.json`.
+pub(super) fn reply() -> Reply {
+    static TEXT: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        serde_json::to_vec(&document()).expect("a tree of JSON values has a text")
+    });
+    Reply::json(StatusCode::OK, TEXT.clone())
+}
+
+/// The document.
+pub fn document() -> Value {
+    let mut shared = Shared::new();
+    let mut paths: Map<String, Value> = Map::new();
+    for operation in &OPERATIONS {
+        let path = paths.entry(operation.path.as_str()).or_insert_with(|| json!({}));
+        path[operation.method.as_str().to_lowercase()] = describe(operation, &mut shared);
+    }
+    let (responses, schemas) = (shared.responses(), shared.schemas());
+    let tags: Vec<Value> =
+        TAGS.iter().map(|(name, text, _)| json!({ "name": name, "description": text })).collect();
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "paperbourse",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": INFO,
+            "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
+        },
+        "servers": [{ "url": "/" }],
+        "tags": tags,
+        "paths": paths,
+        "components": {
+            "responses": responses,
+            "schemas": schemas,
+            "headers": headers(),
+            "securitySchemes": {
+                "apiKey": {
+                    "type": "apiKey",
+                    "in": "header",
+                    "name": "X-API-Key",
+                    "description": "An API key. `Authorization: Bearer KEY` does the same.",
+                },
+                "accessToken": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "A token of the identity provider that the server trusts.",
+                },
+                "socketToken": {
+                    "type": "apiKey",
+                    "in": "query",
+                    "name": "token",
+                    "description": "A token of `POST /v1/keys/ws-token`.",
+                },
+            },
+        },
+    })
+}
+
+/// The groups of operations: name, description, and the prefixes of their paths. The first prefix
+/// that matches decides.
+const TAGS: [(&str, &str, &[&str]); 8] = [
+    (
+        "prices",
+        "Prices now and over time.",
+        &["/v1/prices", "/prices", "/v1/ws/prices", "/v1/markets/{condition_id}/candles"],
+    ),
+    (
+        "orders",
+        "Placing, listing and cancelling orders.",
+        &[
+            "/trade",
+            "/comments",
+            "/v1/orders",
+            "/v1/cancel",
+            "/v1/heartbeats",
+            "/heartbeats",
+            "/v1/ws/executions",
+        ],
+    ),
+    ("venue", "Orders and fills in the venue's form.", &["/v1/data"]),
+    (
+        "markets",
+        "What can be traded.",
+        &["/v1/markets", "/markets", "/v1/events", "/v1/book", "/v1/fee-rate"],
+    ),
+    ("account", "The caller's money, positions and fills.", &["/v1/me", "/v1/account"]),
+    ("exports", "Files of fills and settlements.", &["/v1/export"]),
+    ("keys", "API keys and socket tokens.", &["/v1/keys"]),
+    ("server", "The state of the server.", &["/"]),
+];
+
+fn tag_of(path: &str) -> &'static str {
+    let tag = TAGS.iter().find(|(.., prefixes)| prefixes.iter().any(|it| path.starts_with(it)));
+    tag.expect("the last tag takes every path").0
+}
+
+/// What several operations refer to.
+struct Shared {
+    /// The schemas of bodies, whose optional fields may be absent.
+    bodies: SchemaGenerator,
+    /// The schemas of answers, whose fields are always there.
+    answers: SchemaGenerator,
+    /// The sets of codes that errors with one status can have. Each has a response.
+    errors: BTreeMap<StatusCode, Vec<Vec<&'static str>>>,
+}
+
+impl Shared {
+    fn new() -> Self {
+        let generator = |contract| {
+            let settings = SchemaSettings::draft2020_12().with(|settings| {
+                settings.definitions_path = "/components/schemas".into();
+                settings.meta_schema = None;
+                settings.contract = contract;
+            });
+            settings.into_generator()
+        };
+        Self {
+            bodies: generator(Contract::Deserialize),
+            answers: generator(Contract::Serialize),
+            errors: BTreeMap::new(),
+        }
+    }
+
+    /// A reference to the response with an error that has one of these codes.
+    fn error(&mut self, status: StatusCode, codes: Vec<&'static str>) -> Value {
+        let sets = self.errors.entry(status).or_default();
+        let index = sets.iter().position(|set| *set == codes).unwrap_or_else(|| {
+            sets.push(codes);
+            sets.len() - 1
+        });
+        json!({ "$ref": format!("#/components/responses/{}", error_name(status, index)) })
+    }
+
+    fn responses(&self) -> Value {
+        let mut responses = Map::new();
+        for (status, sets) in &self.errors {
+            for (index, codes) in sets.iter().enumerate() {
+                responses.insert(error_name(*status, index), error_response(*status, codes));
+            }
+        }
+        Value::Object(responses)
+    }
+
+    fn answer(&mut self, schema_of: SchemaOf) -> Value {
+        one_line(schema_of(&mut self.answers).to_value())
+    }
+
+    fn body(&mut self, schema_of: SchemaOf) -> Value {
+        one_line(schema_of(&mut self.bodies).to_value())
+    }
+
+    fn schemas(mut self) -> Value {
+        let mut all = Map::new();
+        all.extend(self.bodies.take_definitions(true));
+        all.extend(self.answers.take_definitions(true));
+        all.insert("Error".to_owned(), error_schema());
+        all.insert("ValidationError".to_owned(), validation_error_schema());
+        one_line(Value::Object(all))
+    }
+}
+
+/// `Error404` for the first set of codes, then `Error404_2`.
+fn error_name(status: StatusCode, index: usize) -> String {
+    match index {
+        0 => format!("Error{}", status.as_str()),
+        _ => format!("Error{}_{}", status.as_str(), index + 1),
+    }
+}
+
+/// Doc comments are broken into lines; descriptions are not.
+fn one_line(mut value: Value) -> Value {
+    match &mut value {
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                match field {
+                    Value::String(text) if name == "description" => {
+                        *text = text.replace('\n', " ");
+                    }
+                    field => *field = one_line(field.take()),
+                }
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(|it| *it = one_line(it.take())),
+        _ => {}
+    }
+    value
+}
+
+fn describe(operation: &Operation, shared: &mut Shared) -> Value {
+    let path = operation.path.as_str();
+    let parameter = operation.path.parameter();
+    let mut parameters = Vec::new();
+    if !parameter.is_empty() {
+        parameters.push(path_parameter(parameter));
+    }
+    // The token of a socket is a credential.
+    let query = operation.query.iter().filter(|_| operation.access != Access::Socket);
+    parameters.extend(query.map(|it| describe_parameter(it, "query")));
+    parameters.extend(operation.headers.iter().map(|it| describe_parameter(it, "header")));
+    let mut described = json!({
+        "operationId": operation_id(operation),
+        "tags": [tag_of(path)],
+        "summary": sentence(operation.summary),
+        "parameters": parameters,
+        "security": security(operation.access),
+        "responses": responses(operation, shared),
+    });
+    if let Some(permission) = permission(operation.access) {
+        described["description"] = format!("A key needs the permission `{permission}`.").into();
+    }
+    if let Some(body) = &operation.body {
+        described["requestBody"] = json!({
+            "required": body.is_required,
+            "content": { "application/json": { "schema": shared.body(body.schema) } },
+        });
+    }
+    described
+}
+
+/// `GET /v1/orders/{order_id}` as `get_v1_orders_order_id`.
+fn operation_id(operation: &Operation) -> String {
+    let path = operation.path.as_str().replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+    let words = path.split('_').filter(|word| !word.is_empty());
+    let words: Vec<&str> = words.collect();
+    format!("{}_{}", operation.method.as_str().to_lowercase(), words.join("_"))
+}
+
+/// A summary as a sentence: with a capital and a full stop.
+fn sentence(summary: &str) -> String {
+    let mut characters = summary.chars();
+    let first: String = characters.next().into_iter().flat_map(char::to_uppercase).collect();
+    format!("{first}{}.", characters.as_str())
+}
+
+fn permission(access: Access) -> Option<&'static str> {
+    match access {
+        Access::KeyOrToken(Some(permission)) | Access::Key(permission) => Some(permission.as_str()),
+        Access::Socket => Some(Permission::Read.as_str()),
+        Access::Public | Access::Token | Access::KeyOrToken(None) => None,
+    }
+}
+
+fn security(access: Access) -> Value {
+    match access {
+        Access::Public => json!([]),
+        Access::Token => json!([{ "accessToken": [] }]),
+        Access::KeyOrToken(_) => json!([{ "apiKey": [] }, { "accessToken": [] }]),
+        Access::Key(_) => json!([{ "apiKey": [] }]),
+        Access::Socket => json!([{ "apiKey": [] }, { "socketToken": [] }]),
+    }
+}
+
+fn path_parameter(name: &'static str) -> Value {
+    let (schema, text) = match name {
+        "order_id" | "comment_id" | "key_id" => (json!({ "type": "integer", "minimum": 1 }), ""),
+        "wallet_id" => (
+            json!({ "type": "string", "pattern": "^([1-9][0-9]{0,18}|api|all)$" }),
+            "The account's wallet, by its id or as `api` or `all`.",
+        ),
+        "condition_id" => (json!({ "type": "string", "minLength": 1 }), "The market."),
+        "token_id" => (json!({ "type": "string", "minLength": 1 }), "The outcome's token."),
+        _ => (json!({ "type": "string", "minLength": 1 }), ""),
+    };
+    let mut parameter = json!({ "name": name, "in": "path", "required": true, "schema": schema });
+    if !text.is_empty() {
+        parameter["description"] = text.into();
+    }
+    parameter
+}
+
+fn describe_parameter(parameter: &Parameter, place: &str) -> Value {
+    let Parameter { name, kind, is_required, summary } = parameter;
+    let mut described = json!({ "name": name, "in": place, "schema": schema_of_kind(*kind) });
+    if *is_required {
+        described["required"] = true.into();
+    }
+    if !summary.is_empty() {
+        described["description"] = sentence(summary).into();
+    }
+    described
+}
+
+fn schema_of_kind(kind: ParameterKind) -> Value {
+    match kind {
+        ParameterKind::Number { min, max, default } => {
+            let mut schema = json!({ "type": "integer", "minimum": min, "maximum": max });
+            if let Some(default) = default {
+                schema["default"] = default.into();
+            }
+            schema
+        }
+        ParameterKind::Text { min, max } => {
+            json!({ "type": "string", "minLength": min, "maxLength": max })
+        }
+        ParameterKind::Flag => json!({ "type": "boolean" }),
+        ParameterKind::Choice { words } => json!({ "type": "string", "enum": words }),
+        ParameterKind::Time => json!({ "anyOf": [
+            { "type": "string", "format": "date-time" },
+            { "type": "string", "format": "date" },
+        ]}),
+        ParameterKind::Seconds => json!({ "anyOf": [
+            { "type": "integer", "exclusiveMinimum": -100_000_000_000_i64,
+              "exclusiveMaximum": 100_000_000_000_i64 },
+            { "type": "string", "format": "date-time" },
+            { "type": "string", "format": "date" },
+        ]}),
+        ParameterKind::Wallet => {
+            json!({ "type": "string", "pattern": "^([1-9][0-9]{0,18}|api|all)$" })
+        }
+        ParameterKind::Cursor | ParameterKind::Own { pattern: "" } => json!({ "type": "string" }),
+        ParameterKind::Own { pattern } => json!({ "type": "string", "pattern": pattern }),
+    }
+}
+
+fn responses(operation: &Operation, shared: &mut Shared) -> Value {
+    let mut responses = Map::new();
+    let (status, mut response) = match operation.answers {
+        Answers::Json(schema) => (200, json_response("Done.", &shared.answer(schema))),
+        Answers::Created(schema) => (201, json_response("Created.", &shared.answer(schema))),
+        Answers::Number => (200, json_response("Done.", &json!({ "type": "number" }))),
+        Answers::Any => (200, json_response("Done.", &json!({ "type": "object" }))),
+        Answers::Csv => (200, text_response("A CSV file.", "text/csv")),
+        Answers::Events => (200, text_response("Server-sent events.", "text/event-stream")),
+        Answers::Socket => (101, json!({ "description": "A WebSocket." })),
+    };
+    if status != 101 && !matches!(operation.run, Run::Health(_)) {
+        response["headers"] = success_headers();
+    }
+    responses.insert(status.to_string(), response);
+    for (status, codes) in &CODES {
+        let codes: Vec<&'static str> =
+            codes.iter().filter(|code| operation.can_answer(code)).copied().collect();
+        if !codes.is_empty() {
+            responses.insert(status.as_str().to_owned(), shared.error(*status, codes));
+        }
+    }
+    Value::Object(responses)
+}
+
+fn json_response(text: &str, schema: &Value) -> Value {
+    json!({ "description": text, "content": { "application/json": { "schema": schema } } })
+}
+
+fn text_response(text: &str, kind: &str) -> Value {
+    json!({ "description": text, "content": { kind: { "schema": { "type": "string" } } } })
+}
+
+/// An error, with the codes that it can have.
+fn error_response(status: StatusCode, codes: &[&str]) -> Value {
+    let shape =
+        if status == StatusCode::UNPROCESSABLE_ENTITY { "ValidationError" } else { "Error" };
+    let listed: Vec<String> = codes.iter().map(|code| format!("`{code}`")).collect();
+    let schema = json!({
+        "allOf": [
+            { "$ref": format!("#/components/schemas/{shape}") },
+            { "properties": { "error": { "enum": codes } } },
+        ],
+    });
+    let mut response = json_response(&format!("{}.", listed.join(", ")), &schema);
+    let mut headers = json!({
+        "X-Request-Id": { "$ref": "#/components/headers/X-Request-Id" },
+        "X-Polysim-Code": { "$ref": "#/components/headers/X-Polysim-Code" },
+    });
+    if status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::SERVICE_UNAVAILABLE {
+        headers["Retry-After"] = json!({ "$ref": "#/components/headers/Retry-After" });
+    }
+    response["headers"] = headers;
+    response
+}
+
+const LIMIT_HEADERS: [(&str, &str); 5] = [
+    ("X-RateLimit-Limit", "Requests per minute that the tier allows; 2147483647 means unlimited."),
+    ("X-RateLimit-Limit-Per-Second", "Requests per second that the tier allows."),
+    ("X-RateLimit-Remaining", "Requests left in the last minute's window."),
+    ("X-RateLimit-Remaining-Per-Second", "Requests left in the last second's window."),
+    ("X-RateLimit-Reset", "The second since 1970 from which one request is sure to be admitted."),
+];
+
+fn headers() -> Value {
+    let mut headers = json!({
+        "X-Request-Id": {
+            "description": "The request's own id, or one that the server gave it.",
+            "schema": { "type": "string" },
+        },
+        "X-Polysim-Code": {
+            "description": "The error's code.",
+            "schema": { "type": "string" },
+        },
+        "Retry-After": {
+            "description": "Seconds after which to try again.",
+            "schema": { "type": "integer", "minimum": 1 },
+        },
+        "X-RateLimit-Tier": {
+            "description": "The tier of the credential; absent without one.",
+            "schema": { "type": "string", "enum": ["free", "pro", "enterprise"] },
+        },
+    });
+    for (name, text) in LIMIT_HEADERS {
+        headers[name] = json!({ "description": text, "schema": { "type": "integer" } });
+    }
+    headers
+}
+
+fn success_headers() -> Value {
+    let names = LIMIT_HEADERS.iter().map(|(name, _)| *name);
+    let names = ["X-Request-Id", "X-RateLimit-Tier"].into_iter().chain(names);
+    let reference = |name| json!({ "$ref": format!("#/components/headers/{name}") });
+    Value::Object(names.map(|name| (name.to_owned(), reference(name))).collect())
+}
+
+fn error_schema() -> Value {
+    json!({
+        "type": "object",
+        "description": "What went wrong.",
+        "properties": {
+            "detail": { "type": "string", "description": "The same as the message." },
+            "error": { "type": "string", "description": "The code, for programs." },
+            "message": { "type": "string", "description": "A sentence, for people." },
+            "supported_intervals": { "type": "array", "items": { "type": "string" } },
+        },
+        "required": ["detail", "error", "message"],
+    })
+}
+
+fn validation_error_schema() -> Value {
+    json!({
+        "type": "object",
+        "description": "Every field that is invalid.",
+        "properties": {
+            "detail": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "loc": {
+                            "type": "array",
+                            "items": { "type": "string" },
+                            "description": "The path to the field, such as `body`, `quantity`.",
+                        },
+                        "msg": { "type": "string" },
+                        "type": { "type": "string" },
+                    },
+                    "required": ["loc", "msg", "type"],
+                },
+            },
+            "error": { "type": "string" },
+            "message": { "type": "string" },
+        },
+        "required": ["detail", "error", "message"],
+    })
+}
