@@ -151,6 +151,11 @@ impl SimulatedDisk {
         self.model.lock().bytes()
     }
 
+    /// How much may still be written, in bytes.
+    pub(crate) fn room_bytes(&self) -> u64 {
+        self.model.lock().room_bytes()
+    }
+
     /// Whether the scheduled crash has happened.
     pub(crate) fn is_crashed(&self) -> bool {
         self.model.lock().is_crashed

@@ -451,6 +451,26 @@ impl Process {
         self.pending.is_empty()
     }
 
+    /// Whether every request that waits for its answer waits for a held order to be decided.
+    pub(super) fn waits_only_for_held_orders(&self, clients: &Clients) -> bool {
+        self.pending.iter().all(|pending| {
+            let Request::Place(number) = pending.request else { return false };
+            let order = clients.resting.orders[number].clone();
+            let identity = &clients.traders[order.trader].identity;
+            let (shard, digest) = (identity.shard(), identity.digest);
+            let is_held = self.shards.observe(shard, &self.waiters, move |state| {
+                let row = order.row_in(state, &digest);
+                let value = row.is_some_and(|row| row.hold.is_some());
+                Observed { value, place: Place::START }
+            });
+            let Poll::Ready(is_held) = pin!(is_held).poll(&mut Context::from_waker(Waker::noop()))
+            else {
+                unreachable!("the shard is idle, and the read waits for no record");
+            };
+            is_held.expect("there is room in the queue")
+        })
+    }
+
     /// Ends the process and returns the requests that remain unanswered.
     pub(super) fn into_unanswered(self) -> impl Iterator<Item = Request> {
         self.pending.into_iter().map(|pending| pending.request)

@@ -50,6 +50,10 @@ totals! {
     two_faults: "with two faults of the disk",
     /// The process shut down by itself.
     orderly: "orderly ends",
+    /// An orderly end found the disk full, and left held orders to the next process.
+    left_held: "that left held orders",
+    /// An orderly end decided held orders once the disk had room again.
+    waited_for_room: "that waited for room to decide them",
     /// The clock jumped by hours or decades, in either direction.
     clock_jumps: "jumps of the clock",
     /// Starts that succeeded and whose state was compared.

@@ -42,6 +42,9 @@ const JUMPS_SECONDS: [i64; 5] = [3_600, 3_456_000, 2_208_988_800, -3_600, -1_262
 /// The most rounds without faults that may pass until every order is answered.
 const ROUNDS_MAX: usize = 1000;
 
+/// More requests than use up what the journal has prepared.
+const REQUESTS_MAX: usize = 400;
+
 /// The condition of the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Condition {
@@ -386,11 +389,15 @@ impl World {
         Ok(condition)
     }
 
-    fn end(&mut self, process: Process, condition: Condition) -> Result<(), String> {
+    fn end(&mut self, mut process: Process, condition: Condition) -> Result<(), String> {
         self.count_faults();
         let is_crashed = self.simulated.is_crashed();
         let is_lost = is_crashed || condition == Condition::DiskFailed;
         if !is_lost && self.random.one_in(6) {
+            self.simulated.set_faults(Faults::default());
+            if self.random.one_in(8) {
+                self.use_up_disk(&mut process)?;
+            }
             return self.end_orderly(process);
         }
         self.clients.lost(process.into_unanswered());
@@ -416,22 +423,73 @@ impl World {
         if self.is_settled { self.simulated.power_loss() } else { self.simulated.kill() }
     }
 
+    /// Fills the disk. Then the clients use up the segments that are there, until a request is
+    /// refused for lack of room.
+    fn use_up_disk(&mut self, process: &mut Process) -> Result<(), String> {
+        self.fill_disk();
+        let refused_before = self.totals.journal_full;
+        for _ in 0..REQUESTS_MAX {
+            let (clients, random) = (&mut self.clients, &mut self.random);
+            let request = if random.one_in(2) {
+                let now = Timestamp::from_nanos(self.nanos.load(Ordering::Relaxed));
+                clients.next_resting(&self.venue, now, random)
+            } else {
+                clients.next(random)
+            };
+            self.request(process, request)?;
+            process.flush().map_err(|error| error.to_string())?;
+            process.make_segment().map_err(|error| error.to_string())?;
+            self.deliver_answers(process)?;
+            if self.totals.journal_full > refused_before {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the process once it has answered all requests. Only a full disk may prevent that, and
+    /// only for held orders: to decide one takes a record. A server that shuts down does not wait
+    /// for room for ever, and whoever starts next decides them.
     fn end_orderly(&mut self, mut process: Process) -> Result<(), String> {
         self.totals.orderly += 1;
         self.is_settled = false;
-        self.simulated.set_faults(Faults::default());
-        for _ in 0..ROUNDS_MAX {
-            // A held order may have to wait for room in the journal.
-            process.decide_held(&self.auditor.history);
-            while process.flush().map_err(|error| error.to_string())? {}
-            self.deliver_answers(&mut process)?;
-            if process.has_answered_all() {
-                break;
+        self.answer_all(&mut process)?;
+        let is_full = self.simulated.room_bytes() < SEGMENT_BYTES;
+        if is_full && process.waits_only_for_held_orders(&self.clients) {
+            if self.random.one_in(2) {
+                self.totals.left_held += 1;
+                self.clients.lost(process.into_unanswered());
+                return Ok(());
             }
-            process.make_segment().map_err(|error| error.to_string())?;
+            // Somebody makes room in time.
+            self.totals.waited_for_room += 1;
+            self.empty_disk();
+            self.answer_all(&mut process)?;
         }
         let mut unanswered = process.into_unanswered();
         unanswered.next().map_or(Ok(()), |request| Err(format!("{request:?} was not answered")))
+    }
+
+    /// Runs the process until every request is answered or no more can be.
+    fn answer_all(&mut self, process: &mut Process) -> Result<(), String> {
+        self.deliver_answers(process)?;
+        for _ in 0..ROUNDS_MAX {
+            // A held order may have to wait for room in the journal.
+            process.decide_held(&self.auditor.history);
+            let mut has_moved = false;
+            while process.flush().map_err(|error| error.to_string())? {
+                has_moved = true;
+            }
+            self.deliver_answers(process)?;
+            if process.has_answered_all() {
+                break;
+            }
+            has_moved |= process.make_segment().map_err(|error| error.to_string())?;
+            if !has_moved {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Runs without faults until every order is answered, then cuts the power.

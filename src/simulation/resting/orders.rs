@@ -8,9 +8,9 @@
 use super::venue::{RESTING_MARKETS, Venue};
 use crate::disk::simulated::random::Random;
 use crate::engine::State;
-use crate::engine::account::Account;
 use crate::engine::command::{OrderNames, Owner, PlaceOrder};
 use crate::engine::idempotency::NameHash;
+use crate::engine::order::OrderRow;
 use crate::engine::payload::{NamedTimeInForce, NewOrder};
 use crate::ids::{OrderId, Timestamp};
 use crate::market::book::Side;
@@ -40,6 +40,19 @@ pub(in crate::simulation) struct RestingOrder {
     pub(in crate::simulation) is_refused: bool,
     /// Whether a start has found it before it was answered.
     is_found: bool,
+}
+
+impl RestingOrder {
+    /// The order as a state knows it.
+    pub(in crate::simulation) fn row_in(
+        &self,
+        state: &State,
+        digest: &[u8; 32],
+    ) -> Option<OrderRow> {
+        let account = state.account_of(digest)?.id();
+        let order = self.names.iter().find_map(|&name| state.order_named(account, name))?;
+        state.order_row(order.id())
+    }
 }
 
 /// A trader's recent orders.
@@ -91,7 +104,7 @@ impl Clients {
     pub(in crate::simulation) fn begin_life(&mut self, states: &[&State]) {
         for trader in RESTERS {
             let state = states[self.traders[trader].shard().index()];
-            let account = state.account_of(&self.traders[trader].identity.digest).map(Account::id);
+            let digest = self.traders[trader].identity.digest;
             let resting = &mut self.resting;
             let rester = &mut resting.resters[trader - RESTERS.start];
             // Those that are open are kept at least until they finish, and then for a while.
@@ -101,12 +114,8 @@ impl Clients {
             self.traders[trader].unanswered.retain(|&number| {
                 let sent = &mut resting.orders[number];
                 // One that is held has yet to be decided, and may be placed once more.
-                let is_named = |&name| {
-                    let order = account.and_then(|account| state.order_named(account, name));
-                    let row = order.and_then(|order| state.order_row(order.id()));
-                    row.is_some_and(|row| row.hold.is_none())
-                };
-                let is_found = sent.names.iter().any(is_named);
+                let row = sent.row_in(state, &digest);
+                let is_found = row.is_some_and(|row| row.hold.is_none());
                 // Later on it might be forgotten, and placed once more.
                 let is_given_up = is_found && std::mem::replace(&mut sent.is_found, is_found);
                 sent.is_answered |= is_given_up;
