@@ -120,6 +120,7 @@ async fn drain(server: &Server, workers: &mut Workers, exchange: &Exchange) {
     let deadline = Duration::from_secs(DRAIN_SECONDS_MAX);
     if tokio::time::timeout(deadline, workers.drained()).await.is_err() {
         tracing::warn!(
+            held_orders = exchange.service.held_orders().count(),
             after_seconds = DRAIN_SECONDS_MAX,
             "some connections are still open: exiting anyway"
         );

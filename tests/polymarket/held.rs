@@ -3,6 +3,7 @@
 
 mod attacks;
 mod ends;
+mod full_disk;
 mod repeats;
 mod tapes;
 mod waits;

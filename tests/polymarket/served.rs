@@ -45,6 +45,12 @@ impl Served {
         Self::run(|command| Self::follow(command, venue, &flags))
     }
 
+    /// The same as [`Self::start`], with its data on this file system.
+    pub(crate) fn start_on(disk: &Path, venue: &StandIn) -> Self {
+        let folder = TempDir::new_in(disk).unwrap();
+        Self::run_in(folder, |command| Self::follow(command, venue, &["--venue-markets", "2"]))
+    }
+
     pub(crate) const fn address(&self) -> SocketAddr {
         self.server.address
     }
@@ -79,7 +85,10 @@ impl Served {
     }
 
     fn run(venue: impl FnOnce(&mut Command) -> &mut Command) -> Self {
-        let folder = TempDir::new().unwrap();
+        Self::run_in(TempDir::new().unwrap(), venue)
+    }
+
+    fn run_in(folder: TempDir, venue: impl FnOnce(&mut Command) -> &mut Command) -> Self {
         let server = Self::spawn(&folder, venue);
         let mut served = Self { server, key: String::new(), folder };
         let token = command(BINARY)

@@ -61,6 +61,29 @@ async fn a_shutdown_waits_for_held_orders() {
     .await;
 }
 
+/// What it leaves held, the next start decides without a book, and refuses.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shutdown_decides_held_orders_whose_clients_are_gone() {
+    play(WAIT, &[], |venue, mut served| {
+        let mut connection = Connection::open(served.server.address);
+        connection.write(&served.signed(market()).to_bytes());
+        served.until_held(1);
+        drop(connection);
+        served.server.signal("-TERM");
+        assert_eq!(served.server.wait().code(), Some(0));
+
+        let served = served.restart(venue, &["--venue-markets", "2"]);
+        let orders = served.orders();
+        assert_eq!(orders.len(), 1, "{orders:?}");
+        assert_eq!(orders[0]["status"], "FILLED", "{orders:?}");
+        let again = served.done(market());
+        assert!(again.is_replay());
+        assert!(held_ms(&again.ok(200)) >= WAIT.as_millis());
+        assert_eq!(served.cash(), (1_000_000_000 - COST_OF_FIVE, 0));
+    })
+    .await;
+}
+
 /// The clients of a killed server get no answer, so they repeat their requests. There is one order
 /// in the end, whether or not the first one was kept.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
