@@ -106,7 +106,7 @@ pub use local::LocalJournal;
 #[cfg(test)]
 pub(crate) use local::Steps;
 pub use memory::{Gate, MemoryJournal};
-pub use metrics::{BUCKET_COUNT, Histogram, JournalMetrics};
+pub use metrics::JournalMetrics;
 pub use reader::{
     Batch, ChainMark, JournalMark, OpenBatch, RecordAt, SegmentReader, segment_name, segment_number,
 };

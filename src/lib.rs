@@ -10,6 +10,7 @@ pub mod config;
 pub mod disk;
 pub mod engine;
 mod faults;
+pub mod histogram;
 pub mod http;
 pub mod ids;
 pub mod inspect;

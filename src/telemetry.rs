@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 pub use log::{OneLine, start_logging};
 use parking_lot::Mutex;
 
-use crate::journal::{Histogram, JournalMetrics};
+use crate::histogram::Histogram;
+use crate::journal::JournalMetrics;
 use crate::snapshot::SnapshotMetrics;
 use crate::venue::follow::delay::Delays;
 use crate::venue::follow::freshness::Freshness;
@@ -441,7 +442,7 @@ impl Page {
         self.buckets(name, help, buckets, delays.sum().as_secs_f64(), delays.count());
     }
 
-    /// A bucket of the journal's histograms holds the values below a power of two; the last one is
+    /// A bucket of the journal's histograms holds the values up to a power of two; the last one is
     /// unbounded.
     #[expect(clippy::cast_precision_loss, reason = "only the displayed value is rounded")]
     fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram, unit: f64) {
