@@ -55,8 +55,15 @@ impl Clock {
 impl Timestamp {
     /// The time now. Pure modules take the time as an argument instead.
     pub fn now() -> Self {
+        Self::at(Instant::now())
+    }
+
+    /// The time at an instant that has just passed.
+    pub(crate) fn at(instant: Instant) -> Self {
         let clock = &*SYSTEM;
-        clock.time_at(elapsed_ns(clock.began), || read_clocks(clock.began))
+        clock.time_at(nanos(instant.saturating_duration_since(clock.began)), || {
+            read_clocks(clock.began)
+        })
     }
 }
 

@@ -361,6 +361,14 @@ impl Journal {
         }
     }
 
+    /// Whether the disk was full when a segment was last to be made.
+    pub fn is_disk_full(&self) -> bool {
+        match self {
+            Self::Local(local) => local.shared.ring.is_disk_full(),
+            Self::Memory(_) => false,
+        }
+    }
+
     /// Flush metrics. `None` in memory.
     pub fn metrics(&self) -> Option<&JournalMetrics> {
         match self {

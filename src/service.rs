@@ -21,7 +21,7 @@ mod reads;
 pub mod settlement;
 mod updown;
 
-pub use access::{Admission, Caller, Denied, Makes, SocketCaller, TokenCaller, Wallet};
+pub use access::{Admission, Caller, Denied, Makes, RateRule, SocketCaller, TokenCaller, Wallet};
 pub use accounts::{AccountReset, Balance, MarkedPosition, Portfolio, PositionStatus};
 pub use equity::{EQUITY_HOURS_MAX, EquityHistory};
 pub use events::{EventFilter, EventMarkets, EventPage};
@@ -51,7 +51,7 @@ use crate::limits::bucket::{AccountRates, AddressRules};
 use crate::limits::tier::{Tier, Tiers};
 use crate::limits::window::KeyLimiter;
 use crate::market::Markets;
-use crate::shard::{HeldOrders, OpenOrderBoard, Refusal, Shards};
+use crate::shard::{HeldOrders, OpenOrderBoard, Refusal, Room, Shards};
 use access::AccessLimits;
 
 /// All keys of the server, each with its rate limiter.
@@ -188,9 +188,14 @@ impl Service {
 
     /// Reads both clocks.
     pub fn moment(&self) -> Moment {
-        let elapsed_ns = self.started.elapsed().as_nanos();
+        self.moment_at(Instant::now())
+    }
+
+    /// A moment that has just passed, without another look at the clock.
+    pub fn moment_at(&self, instant: Instant) -> Moment {
+        let elapsed_ns = instant.saturating_duration_since(self.started).as_nanos();
         Moment {
-            now: Timestamp::now(),
+            now: Timestamp::at(instant),
             monotonic_ns: u64::try_from(elapsed_ns).unwrap_or(u64::MAX),
         }
     }
@@ -208,6 +213,16 @@ impl Service {
     /// The orders that wait for the venue's delay.
     pub fn held_orders(&self) -> &HeldOrders {
         self.shards.held_orders()
+    }
+
+    /// The number of accounts.
+    pub fn account_count(&self) -> usize {
+        self.shards.account_count()
+    }
+
+    /// Whether the process may use more memory.
+    pub fn room(&self) -> &Room {
+        self.shards.room()
     }
 
     /// The limits of each tier.

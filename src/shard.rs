@@ -23,7 +23,7 @@ use std::future::poll_fn;
 use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use parking_lot::Mutex;
@@ -64,9 +64,20 @@ pub type Observer = Box<dyn Fn(&Event, &State) + Send + Sync>;
 #[derive(Default, Debug)]
 pub struct Room {
     is_full: AtomicBool,
+    limit_bytes: Option<u64>,
 }
 
 impl Room {
+    /// Room in a process that may use this much resident memory; `None` for no limit.
+    pub fn limited(limit_bytes: Option<u64>) -> Self {
+        Self { is_full: AtomicBool::new(false), limit_bytes }
+    }
+
+    /// The limit of resident memory, in bytes.
+    pub const fn limit_bytes(&self) -> Option<u64> {
+        self.limit_bytes
+    }
+
     /// Sets whether commands that need memory are refused.
     pub fn set_full(&self, is_full: bool) {
         self.is_full.store(is_full, Ordering::Relaxed);
@@ -149,6 +160,7 @@ impl Shards {
         room: Arc<Room>,
         observer: Observer,
     ) -> Self {
+        let account_count = recovered.states().map(|state| state.accounts().len()).sum();
         let environment = Environment {
             journal,
             markets,
@@ -156,6 +168,7 @@ impl Shards {
             clock,
             room,
             observer,
+            account_count: AtomicUsize::new(account_count),
             open_orders: OpenOrderBoard::default(),
             unmatched: Unmatched::default(),
             held_orders: HeldOrders::default(),
@@ -171,6 +184,16 @@ impl Shards {
             })
             .collect();
         Self { shards, environment }
+    }
+
+    /// The number of accounts.
+    pub fn account_count(&self) -> usize {
+        self.environment.account_count.load(Ordering::Relaxed)
+    }
+
+    /// Whether the process may use more memory.
+    pub fn room(&self) -> &Room {
+        &self.environment.room
     }
 
     /// Executes or queues a command before this returns. The future resolves when the answer is

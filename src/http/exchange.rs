@@ -11,11 +11,13 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use super::body::{BUDGET_BYTES, BodyBudget};
 use super::connection::{ConnectionGuard, ConnectionLimit, NoSlot};
 use super::forwarded::TrustedProxies;
+use super::operation::Operation;
+use super::operations::OPERATIONS;
 use crate::clock;
 use crate::journal::{Journal, Waiters};
 use crate::service::Service;
 use crate::snapshot::SnapshotMetrics;
-use crate::telemetry::{Gauges, Metrics, Throttle};
+use crate::telemetry::{self, Gauges, Metrics, Process, Scrape, Throttle};
 use crate::venue::VenueStatus;
 use crate::venue::follow::status::LiveStatus;
 use crate::ws::counts::{ExportCounts, SocketCounts, StreamCounts};
@@ -180,7 +182,7 @@ impl Server {
         let mut gauges = Gauges {
             connections: self.connections.count(),
             body_bytes: self.bodies.held_bytes(),
-            uptime_seconds: self.started.elapsed().as_secs(),
+            uptime: self.started.elapsed(),
             clock_jumps: clock.jumps_ever,
             clock_off_seconds: clock.jump.map_or(0, |jump| jump.seconds().unsigned_abs()),
             ..Gauges::default()
@@ -189,23 +191,41 @@ impl Server {
         if let Some(exchange) = exchange {
             gauges.sockets = exchange.sockets.total();
             gauges.streams = exchange.streams.total();
+            gauges.exports = exchange.exports.total();
+            gauges.conflated_frames = exchange.fanout.conflated_count();
             gauges.execution_sockets = exchange.service.fill_follower_count();
             gauges.fill_frames = exchange.executions.fills();
             gauges.gap_frames = exchange.executions.gaps();
             let markets = exchange.service.markets();
-            gauges.markets = markets.listing().markets().len();
+            let listing = markets.listing();
+            let fresh = listing.markets().iter().filter(|it| it.snapshot().has_fresh_book());
+            gauges.markets = listing.markets().len();
+            gauges.fresh_markets = fresh.count();
             gauges.markets_unsettled = markets.unsettled_count();
             gauges.crossings = markets.crossings_waiting();
             gauges.crossings_overflowed = markets.crossings_overflowed_count();
             gauges.open_orders = exchange.service.open_orders().count();
             gauges.held_orders = exchange.service.held_orders().count();
             gauges.resting_fills = exchange.service.open_orders().fill_count();
+            gauges.accounts = exchange.service.account_count();
             gauges.keys = exchange.service.key_count();
+            gauges.journal_segment = exchange.journal.segment();
+            gauges.is_journal_full = exchange.journal.is_disk_full();
+            gauges.is_memory_full = exchange.service.room().is_full();
+            gauges.memory_limit_bytes = exchange.service.room().limit_bytes();
         }
         let journal = exchange.and_then(|exchange| exchange.journal.metrics());
         let live = exchange.and_then(|exchange| exchange.venue.live.as_ref());
-        let metrics = Metrics::sum(self.metrics.lock().iter().map(Arc::as_ref));
-        metrics.render(gauges, journal, snapshots, live.map(LiveStatus::get).as_ref())
+        let workers = self.metrics.lock().clone();
+        telemetry::render(&Scrape {
+            workers: Metrics::sum(OPERATIONS.len(), workers.iter().map(Arc::as_ref)),
+            operations: OPERATIONS.iter().map(Operation::name).chain(["none".to_owned()]).collect(),
+            gauges,
+            process: Process::read(),
+            journal,
+            snapshots,
+            live: live.map(LiveStatus::get),
+        })
     }
 }
 
@@ -257,7 +277,7 @@ pub struct Worker {
 impl Worker {
     /// A worker whose metrics are on the server's page from now on.
     pub fn new(server: Arc<Server>) -> Self {
-        let metrics = Arc::new(Metrics::default());
+        let metrics = Arc::new(Metrics::new(OPERATIONS.len()));
         server.metrics.lock().push(metrics.clone());
         Self { server, metrics, waiters: OnceLock::new() }
     }

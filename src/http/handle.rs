@@ -21,7 +21,7 @@ use super::operation::{Access, Operation, Run};
 use super::operations::{socket, trade};
 use super::query::Query;
 use super::reply::{RequestId, response_of};
-use super::route::find;
+use super::route::{find, row};
 use crate::auth::presented::{Precedence, Presented};
 use crate::service::{Admission, Caller, Denied, Moment, RequestContext, Service};
 use crate::telemetry::Metrics;
@@ -38,6 +38,7 @@ pub fn handle(
     // Not an `async fn`, whose future would store the request as well as its parts.
     let (mut head, mut body) = request.into_parts();
     async move {
+        let began = Instant::now();
         let request_id = RequestId::of(&head.headers);
         let mut admitted = None;
         let found = require_host(&head).and_then(|()| Ok(find(&head.method, head.uri.path())?));
@@ -45,10 +46,11 @@ pub fn handle(
         let answer = match found {
             Ok(operation) => {
                 let to = (&mut head, &mut body, &mut admitted);
-                answer(worker, slot, peer, operation, to).await
+                answer(worker, slot, (peer, began), operation, to).await
             }
             Err(error) => Err(error),
         };
+        let elapsed = began.elapsed();
         if admitted.is_some() {
             // An identified caller keeps the connection, whatever the answer is.
             body.discard().await;
@@ -64,7 +66,7 @@ pub fn handle(
             }
             error.into_reply()
         });
-        worker.metrics.responded(reply.status.as_u16());
+        worker.metrics.answered(row(operation), reply.status.as_u16(), elapsed);
         response_of(reply, request_id, admitted, head.headers)
     }
 }
@@ -75,7 +77,7 @@ type Admitted = Option<(Admission, Moment)>;
 async fn answer(
     worker: &Worker,
     slot: &Arc<ConnectionSlot>,
-    peer: IpAddr,
+    (peer, began): (IpAddr, Instant),
     operation: &'static Operation,
     (head, body, admitted): (&mut Parts, &mut RequestBody, &mut Admitted),
 ) -> Answer {
@@ -89,8 +91,11 @@ async fn answer(
     let service = &exchange.service;
     body.limit(operation.body_bytes_max)?;
     let address = server.proxies.client(peer, &head.headers);
-    let mut context =
-        RequestContext { moment: service.moment(), address, waiters: worker.waiters(exchange) };
+    let mut context = RequestContext {
+        moment: service.moment_at(began),
+        address,
+        waiters: worker.waiters(exchange),
+    };
     if slot.note_request(context.moment.monotonic_ns) {
         warn_of_forwarding(server, peer, head);
     }
@@ -100,7 +105,8 @@ async fn answer(
         return Box::pin(socket::open(worker, exchange, slot, row, head, context)).await;
     }
     let presented = presented(head, operation.access);
-    let mut caller = service.identify(&presented, address, context.moment).await?;
+    let identified = service.identify(&presented, address, context.moment).await;
+    let mut caller = count_limited(&worker.metrics, identified)?;
     if !matches!(caller, Caller::Anonymous) {
         slot.recognize();
     }
@@ -194,7 +200,11 @@ fn admit(
     result
 }
 
-/// Counts a refusal for the rate.
-fn count_limited(metrics: &Metrics, result: Result<(), Denied>) -> Result<(), Denied> {
-    result.inspect_err(|_| metrics.rate_limited.increment())
+/// Counts a refusal by a rate limit.
+pub(super) fn count_limited<T>(metrics: &Metrics, result: Result<T, Denied>) -> Result<T, Denied> {
+    result.inspect_err(|denied| {
+        if let Denied::TooOften { rule, .. } = denied {
+            metrics.rate_limited(*rule);
+        }
+    })
 }

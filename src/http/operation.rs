@@ -232,6 +232,11 @@ impl Operation {
         }
     }
 
+    /// The name in metrics: `GET /v1/orders/{order_id}`.
+    pub fn name(&self) -> String {
+        format!("{} {}", self.method.as_str(), self.path.as_str())
+    }
+
     /// Whether an answer can have this error code: one of the row's, or one of the common checks'.
     pub fn may_fail_with(&self, code: &str) -> bool {
         const ALL: [&str; 13] = [

@@ -42,6 +42,12 @@ pub fn find(method: &Method, path: &str) -> Result<&'static Operation, RouteErro
     })
 }
 
+/// The row of an operation in the table, or the number of rows if there is none.
+pub(super) fn row(operation: Option<&'static Operation>) -> usize {
+    let row = operation.and_then(|operation| OPERATIONS.element_offset(operation));
+    row.unwrap_or(OPERATIONS.len())
+}
+
 /// The segment below `/v1/markets` that begins another path. No condition id looks like this, and
 /// some clients retry for a minute when they are told that a market is unknown.
 const NO_CONDITION_ID: &str = "by-slug";
@@ -97,9 +103,10 @@ mod tests {
     #[test]
     fn every_operation_has_its_request_line() {
         let methods = [Method::GET, Method::HEAD, Method::POST, Method::PATCH, Method::DELETE];
-        for operation in &OPERATIONS {
+        for (index, operation) in OPERATIONS.iter().enumerate() {
             let path = path_of(operation);
             let mut taken = Vec::new();
+            assert_eq!(row(find(&operation.method.as_str().parse().unwrap(), &path).ok()), index);
             for method in &methods {
                 let found = find(method, &path);
                 if Verb::of(method) == Some(operation.method) {

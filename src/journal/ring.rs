@@ -158,8 +158,7 @@ impl Ring {
             let after = promised + bytes;
             if after > self.exit.space.load(Ordering::Acquire) {
                 // Without a full disk, the next segment is just not ready yet.
-                let is_disk_full = self.exit.is_disk_full.load(Ordering::Relaxed);
-                return Err(if is_disk_full { Refused::Full } else { Refused::Busy });
+                return Err(if self.is_disk_full() { Refused::Full } else { Refused::Busy });
             }
             let released = self.exit.released.load(Ordering::Acquire);
             if after > released.saturating_add(self.bytes_max) {
@@ -198,6 +197,11 @@ impl Ring {
     pub(super) fn space_left(&self) -> u64 {
         let space = self.exit.space.load(Ordering::Acquire);
         space.saturating_sub(self.entrance.promised.load(Ordering::Relaxed))
+    }
+
+    /// Whether the disk was full when a segment was last preallocated.
+    pub(super) fn is_disk_full(&self) -> bool {
+        self.exit.is_disk_full.load(Ordering::Relaxed)
     }
 
     /// Notes whether the disk was full when a segment was last preallocated.

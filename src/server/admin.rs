@@ -1,6 +1,6 @@
 //! The admin listener: serves metrics.
 
-use std::future::{pending, ready};
+use std::future::pending;
 use std::net::TcpListener as StdListener;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use hyper::header::{CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 
 use crate::http::body::RequestBody;
 use crate::http::connection::{Deadlines, serve_connection};
@@ -47,7 +48,7 @@ pub(super) async fn serve(
         let (server, snapshots) = (server.clone(), snapshots.clone());
         tokio::spawn(async move {
             let _slot = slot;
-            let answer = |request| ready(respond(&request, &server, snapshots.as_deref()));
+            let answer = |request| respond(request, server.clone(), snapshots.clone());
             let deadlines = Deadlines { idle: IDLE_MAX, ..Deadlines::default() };
             let connection = serve_connection(stream, deadlines, answer, pending());
             if let Err(error) = connection.await {
@@ -57,10 +58,10 @@ pub(super) async fn serve(
     }
 }
 
-fn respond(
-    request: &Request<RequestBody>,
-    server: &Server,
-    snapshots: Option<&SnapshotMetrics>,
+async fn respond(
+    request: Request<RequestBody>,
+    server: Arc<Server>,
+    snapshots: Option<Arc<SnapshotMetrics>>,
 ) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::default());
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -69,9 +70,12 @@ fn respond(
     } else if !matches!(*request.method(), Method::GET | Method::HEAD) {
         *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
     } else {
+        // Off the runtime: it visits every market and every open file.
+        let page = spawn_blocking(move || server.metrics_page(snapshots.as_deref())).await;
+        let page = page.expect("rendering the metrics does not panic");
         let kind = HeaderValue::from_static("text/plain; version=0.0.4");
         response.headers_mut().insert(CONTENT_TYPE, kind);
-        *response.body_mut() = Full::new(server.metrics_page(snapshots).into());
+        *response.body_mut() = Full::new(page.into());
     }
     response
 }

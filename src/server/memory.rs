@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::shard::Room;
+use crate::telemetry::{kilobytes, resident_bytes};
 
 /// How often memory is checked. At the highest rate of orders, it grows by a few megabytes in
 /// between.
@@ -56,11 +57,6 @@ pub(super) const fn megabytes(bytes: u64) -> u64 {
     bytes / 1_000_000
 }
 
-/// Resident memory of this process.
-fn resident_bytes() -> Option<u64> {
-    kilobytes(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
-}
-
 /// Memory of the machine, or of the container if that has less.
 fn available_bytes() -> Option<u64> {
     let machine = kilobytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")?;
@@ -69,24 +65,9 @@ fn available_bytes() -> Option<u64> {
     Some(container.map_or(machine, |container: u64| container.min(machine)))
 }
 
-/// Reads a line such as `VmRSS: 12 kB`, in bytes.
-fn kilobytes(text: &str, name: &str) -> Option<u64> {
-    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
-    let count: u64 = rest.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    count.checked_mul(1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn kernel_lines_are_read_as_bytes() {
-        let status = "Name:\tpaperbourse\nVmHWM:\t    9999 kB\nVmRSS:\t    1234 kB\n";
-        assert_eq!(kilobytes(status, "VmRSS:"), Some(1234 * 1024));
-        assert_eq!(kilobytes("VmRSS:\t x kB", "VmRSS:"), None);
-        assert_eq!(kilobytes(status, "VmSwap:"), None);
-    }
 
     #[test]
     #[cfg(target_os = "linux")]

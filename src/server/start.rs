@@ -180,8 +180,9 @@ fn open_data(arguments: &ServeArgs) -> anyhow::Result<(Journal, Recovered, Optio
 
 /// Refuses memory-consuming requests from now on while the process is above its memory limit.
 fn watch_memory(arguments: &ServeArgs) -> Arc<Room> {
-    let room = Arc::new(Room::default());
-    if let Some(limit_bytes) = memory::limit_bytes(arguments.memory_limit) {
+    let limit_bytes = memory::limit_bytes(arguments.memory_limit);
+    let room = Arc::new(Room::limited(limit_bytes));
+    if let Some(limit_bytes) = limit_bytes {
         tracing::info!(limit_megabytes = memory::megabytes(limit_bytes), "limiting memory");
         memory::look(&room, limit_bytes);
         tokio::spawn(memory::watch(room.clone(), limit_bytes));

@@ -123,9 +123,87 @@ pub enum Denied {
     /// The caller exceeded a rate limit.
     #[error("rate limit exceeded")]
     TooOften {
+        /// The limit.
+        rule: RateRule,
         /// Time until a request is certain to pass, in nanoseconds.
         wait_ns: u64,
     },
+}
+
+/// A rate limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RateRule {
+    /// Requests of a key or an identity in a second, by its tier.
+    Second(Tier),
+    /// Requests of a key or an identity in a minute, by its tier.
+    Minute(Tier),
+    /// Requests without a credential, by address.
+    Address,
+    /// Accounts opened, by address.
+    Accounts,
+    /// Wrong credentials, by address.
+    Failures,
+    /// Keys created, by account.
+    Keys,
+    /// Sockets opened, by account.
+    Sockets,
+    /// Identities with access tokens at a time, of the whole server.
+    Identities,
+}
+
+impl RateRule {
+    /// All rules, each at its [`index`](Self::index).
+    pub const ALL: [Self; 12] = [
+        Self::Second(Tier::Free),
+        Self::Second(Tier::Pro),
+        Self::Second(Tier::Enterprise),
+        Self::Minute(Tier::Free),
+        Self::Minute(Tier::Pro),
+        Self::Minute(Tier::Enterprise),
+        Self::Address,
+        Self::Accounts,
+        Self::Failures,
+        Self::Keys,
+        Self::Sockets,
+        Self::Identities,
+    ];
+
+    /// The place in [`ALL`](Self::ALL).
+    pub const fn index(self) -> usize {
+        const TIERS: usize = Tier::ALL.len();
+        match self {
+            Self::Second(tier) => tier as usize,
+            Self::Minute(tier) => TIERS + tier as usize,
+            Self::Address => 2 * TIERS,
+            Self::Accounts => 2 * TIERS + 1,
+            Self::Failures => 2 * TIERS + 2,
+            Self::Keys => 2 * TIERS + 3,
+            Self::Sockets => 2 * TIERS + 4,
+            Self::Identities => 2 * TIERS + 5,
+        }
+    }
+
+    /// The name in metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Second(_) => "second",
+            Self::Minute(_) => "minute",
+            Self::Address => "address",
+            Self::Accounts => "accounts",
+            Self::Failures => "failures",
+            Self::Keys => "keys",
+            Self::Sockets => "sockets",
+            Self::Identities => "identities",
+        }
+    }
+
+    /// The tier that sets the limit, if one does.
+    pub const fn tier(self) -> Option<Tier> {
+        match self {
+            Self::Second(tier) | Self::Minute(tier) => Some(tier),
+            _ => None,
+        }
+    }
 }
 
 /// The state of a caller's rate limits, as the answer reports it.
@@ -294,7 +372,9 @@ impl Service {
             return denied;
         }
         match self.access.failed(address, moment) {
-            Some(Draw { is_admitted: false, wait_ns, .. }) => Denied::TooOften { wait_ns },
+            Some(Draw { is_admitted: false, wait_ns, .. }) => {
+                Denied::TooOften { rule: RateRule::Failures, wait_ns }
+            }
             _ => denied,
         }
     }
@@ -354,9 +434,9 @@ impl Service {
             ServiceError::Denied(denied) => count_failure(denied).into(),
             other => other,
         })?;
-        require_drawn(
-            self.access.sockets_opened.draw(caller.account, context.moment.monotonic_ns),
-        )?;
+        let now_ns = context.moment.monotonic_ns;
+        let draw = self.access.sockets_opened.draw(caller.account, now_ns);
+        require_drawn(draw, RateRule::Sockets)?;
         Ok(caller)
     }
 
@@ -405,7 +485,8 @@ impl Service {
             limiters.retain(|_, limiter| !limiter.is_idle(moment.monotonic_ns));
         }
         if limiters.len() >= TOKEN_LIMITERS_MAX {
-            return Err(Denied::TooOften { wait_ns: 1_000_000_000 });
+            let rule = RateRule::Identities;
+            return Err(Denied::TooOften { rule, wait_ns: 1_000_000_000 });
         }
         let limiter = Arc::new(KeyLimiter::new(self.tiers.get(tier)));
         Ok(limiters.get_or_insert(holder, limiter).clone())
@@ -422,14 +503,19 @@ impl Service {
         let (tier, limiter) = match caller {
             Caller::Key(key) => (key.facts().tier, key.limiter()),
             Caller::Token(token) => (token.entitled_tier, &*token.limiter),
-            Caller::Anonymous => return (require_drawn(self.access.public(address, moment)), None),
+            Caller::Anonymous => {
+                let draw = self.access.public(address, moment);
+                return (require_drawn(draw, RateRule::Address), None);
+            }
         };
         let decision = limiter.decide(moment.monotonic_ns);
         let admission = Some(Admission { tier, decision });
         if decision.is_admitted {
             (Ok(()), admission)
         } else {
-            (Err(Denied::TooOften { wait_ns: decision.wait_ns }), admission)
+            let is_minute_full = decision.per_minute.remaining == 0;
+            let rule = if is_minute_full { RateRule::Minute } else { RateRule::Second };
+            (Err(Denied::TooOften { rule: rule(tier), wait_ns: decision.wait_ns }), admission)
         }
     }
 
@@ -451,10 +537,12 @@ impl Service {
     ) -> Result<(), Denied> {
         match caller.account() {
             Ok(account) if makes.key => {
-                require_drawn(self.access.keys_made.draw(account, context.moment.monotonic_ns))
+                let draw = self.access.keys_made.draw(account, context.moment.monotonic_ns);
+                require_drawn(draw, RateRule::Keys)
             }
             Err(_) if makes.account => {
-                require_drawn(self.access.bootstrap(context.address, context.moment))
+                let draw = self.access.bootstrap(context.address, context.moment);
+                require_drawn(draw, RateRule::Accounts)
             }
             _ => Ok(()),
         }
@@ -467,9 +555,9 @@ impl Service {
 }
 
 /// Refuses when a bucket was drawn from and was empty.
-fn require_drawn(draw: Option<Draw>) -> Result<(), Denied> {
+fn require_drawn(draw: Option<Draw>, rule: RateRule) -> Result<(), Denied> {
     match draw {
-        Some(Draw { is_admitted: false, wait_ns, .. }) => Err(Denied::TooOften { wait_ns }),
+        Some(Draw { is_admitted: false, wait_ns, .. }) => Err(Denied::TooOften { rule, wait_ns }),
         _ => Ok(()),
     }
 }
@@ -485,5 +573,17 @@ impl AccessLimits {
 
     fn failed(&self, address: IpAddr, moment: Moment) -> Option<Draw> {
         Some(self.addresses.as_ref()?.failures.draw(address, moment.monotonic_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_listed_in_the_order_of_their_index() {
+        for (index, rule) in RateRule::ALL.into_iter().enumerate() {
+            assert_eq!(rule.index(), index, "{rule:?}");
+        }
     }
 }

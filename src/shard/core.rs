@@ -1,6 +1,7 @@
 //! One shard's state, and the execution of a command on it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::facts::{Facts, Subscribers};
 use super::fills::FillFollowers;
@@ -38,6 +39,7 @@ pub(super) struct Environment {
     pub(super) clock: Clock,
     pub(super) room: Arc<Room>,
     pub(super) observer: Observer,
+    pub(super) account_count: AtomicUsize,
     pub(super) open_orders: OpenOrderBoard,
     pub(super) unmatched: Unmatched,
     pub(super) held_orders: HeldOrders,
@@ -145,6 +147,9 @@ impl Core {
         self.checked_segment = segment;
         for event in &events {
             (environment.observer)(event, &self.state);
+            if matches!(event, Event::AccountOpened { .. }) {
+                environment.account_count.fetch_add(1, Ordering::Relaxed);
+            }
         }
         self.state.apply(&events, place);
         if events.iter().any(Event::concerns_open_orders) {

@@ -113,6 +113,47 @@ pub enum Ended {
     Silent,
 }
 
+impl Ended {
+    /// The names in metrics, each at its [`index`](Self::index).
+    pub const NAMES: [&str; 13] = [
+        "gone",
+        "silent",
+        "returned",
+        "going_away",
+        "protocol",
+        "binary",
+        "not_utf8",
+        "too_much",
+        "too_big",
+        "busy",
+        "too_slow",
+        "bad_credential",
+        "too_many_sockets",
+    ];
+
+    /// The place in [`NAMES`](Self::NAMES).
+    pub const fn index(self) -> usize {
+        let reason = match self {
+            Self::Gone => return 0,
+            Self::Silent => return 1,
+            Self::Closed(reason) => reason,
+        };
+        match reason {
+            CloseReason::Returned(_) => 2,
+            CloseReason::GoingAway => 3,
+            CloseReason::Protocol => 4,
+            CloseReason::Binary => 5,
+            CloseReason::NotUtf8 => 6,
+            CloseReason::TooMuch => 7,
+            CloseReason::TooBig => 8,
+            CloseReason::Busy => 9,
+            CloseReason::TooSlow => 10,
+            CloseReason::BadCredential => 11,
+            CloseReason::TooManySockets => 12,
+        }
+    }
+}
+
 /// Runs a socket until it ends. `wake` wakes its writer, and `fetching` gets what the protocol has
 /// to say. The server is shutting down once `shutdown` is true or its sender is dropped.
 pub(super) async fn serve<S, P>(

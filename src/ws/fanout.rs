@@ -44,6 +44,8 @@ pub struct Fanout {
     seq_floor: AtomicU64,
     socket_count: AtomicUsize,
     next_socket_id: AtomicU64,
+    /// Frames sent in place of several.
+    conflated: AtomicU64,
 }
 
 /// One market's newest frame and its subscribers.
@@ -87,6 +89,7 @@ impl Fanout {
             seq_floor: AtomicU64::new(0),
             socket_count: AtomicUsize::new(0),
             next_socket_id: AtomicU64::new(0),
+            conflated: AtomicU64::new(0),
         }
     }
 
@@ -126,6 +129,15 @@ impl Fanout {
     /// How many sockets and streams receive prices.
     pub fn socket_count(&self) -> usize {
         self.socket_count.load(Ordering::Relaxed)
+    }
+
+    /// How many frames took the place of several, because their reader was slow.
+    pub fn conflated_count(&self) -> u64 {
+        self.conflated.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_conflated(&self) {
+        self.conflated.fetch_add(1, Ordering::Relaxed);
     }
 
     /// How many markets have subscribers.

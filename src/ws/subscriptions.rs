@@ -155,8 +155,11 @@ impl Subscriptions {
             // already sent because it was published before its bit was set.
             let subscription = self.slots.get_mut(slot).and_then(Option::as_mut);
             let next = subscription.and_then(Subscription::next);
-            if next.is_some() {
-                return next;
+            if let Some(next) = next {
+                if next.conflated {
+                    self.fanout.note_conflated();
+                }
+                return Some(next);
             }
         }
     }

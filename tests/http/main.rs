@@ -31,6 +31,7 @@ mod lifecycle;
 mod limits;
 mod malformed;
 mod markets;
+mod metrics;
 mod once;
 mod openapi;
 mod order_of_checks;

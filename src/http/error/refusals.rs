@@ -60,7 +60,7 @@ impl From<Denied> for ApiError {
                 Self::insufficient_permission(missing)
             }
             Denied::Policy(PolicyError::TierNotAuthorized { .. }) => Self::tier_not_authorized(),
-            Denied::TooOften { wait_ns } => Self::rate_limited(retry_after_seconds(wait_ns)),
+            Denied::TooOften { wait_ns, .. } => Self::rate_limited(retry_after_seconds(wait_ns)),
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::auth::ws_token::WS_TOKEN_SECONDS;
 use crate::http::call::{Answer, Call};
 use crate::http::error::ApiError;
 use crate::http::exchange::{ConnectionSlot, Exchange, Worker};
-use crate::http::handle::presented;
+use crate::http::handle::{count_limited, presented};
 use crate::http::operation::Operation;
 use crate::http::parameter::Parameter;
 use crate::http::query::Query;
@@ -25,6 +25,7 @@ use crate::ids::Timestamp;
 use crate::journal::Waiters;
 use crate::limits::bucket::{BucketRule, TokenBucket};
 use crate::service::{Denied, RequestContext, ServiceError, SocketCaller};
+use crate::telemetry::Metrics;
 use crate::ws::close::CloseReason;
 use crate::ws::connection::{Peer, Times, refuse};
 use crate::ws::executions::serve_executions;
@@ -79,8 +80,8 @@ pub(in crate::http) async fn open(
             slot.recognize();
             admit(exchange, caller)
         }
-        Err(ServiceError::Denied(Denied::TooOften { wait_ns })) => {
-            return Err(Denied::TooOften { wait_ns }.into());
+        Err(ServiceError::Denied(denied @ Denied::TooOften { .. })) => {
+            return Ok(count_limited(&worker.metrics, Err(denied))?);
         }
         Err(ServiceError::Denied(_)) => Err(CloseReason::BadCredential),
         Err(error) => return Err(error.into()),
@@ -93,6 +94,7 @@ pub(in crate::http) async fn open(
         waiters: context.waiters.clone(),
         slot: slot.clone(),
         shutdown: worker.server.shutdown(),
+        metrics: worker.metrics.clone(),
     };
     tokio::spawn(serving.run(upgrading, peer));
     let (head, _) = response.into_parts();
@@ -121,11 +123,12 @@ struct Serving {
     waiters: Arc<Waiters>,
     slot: Arc<ConnectionSlot>,
     shutdown: watch::Receiver<bool>,
+    metrics: Arc<Metrics>,
 }
 
 impl Serving {
     async fn run(self, upgrading: Upgrading, peer: Result<Peer, CloseReason>) {
-        let Self { stream, exchange, waiters, slot, shutdown } = self;
+        let Self { stream, exchange, waiters, slot, shutdown, metrics } = self;
         let Some(io) = upgrading.stream().await else { return };
         let times = Times::default();
         let ended = match (peer, stream) {
@@ -143,6 +146,7 @@ impl Serving {
             }
             (Err(reason), _) => refuse(io, reason, times).await,
         };
+        metrics.socket_ended(ended);
         tracing::debug!(?stream, ?ended, "socket closed");
         // The socket counts as a connection until here.
         drop(slot);

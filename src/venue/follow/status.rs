@@ -5,9 +5,20 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use super::delay::Delays;
-use super::freshness::StateCounts;
+use super::freshness::{Freshness, StateCounts};
 use crate::ids::Timestamp;
 use crate::venue::feed::counts::FeedCounts;
+
+/// One socket to the venue at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SocketSnapshot {
+    /// Whether its connection can be trusted.
+    pub state: Freshness,
+    /// Text frames received, on all its connections.
+    pub frames: u64,
+    /// When the newest of them arrived.
+    pub frame_received_at: Option<Timestamp>,
+}
 
 /// Counters and states at one moment.
 #[derive(Clone, Default, Debug)]
@@ -16,6 +27,8 @@ pub struct LiveSnapshot {
     pub tokens: StateCounts,
     /// How many sockets are in each state.
     pub sockets: StateCounts,
+    /// The sockets, in the order in which they were opened first.
+    pub by_socket: Vec<SocketSnapshot>,
     /// Text frames received.
     pub frames: u64,
     /// Messages of an unknown type; ignored.

@@ -12,7 +12,7 @@ use super::books::{Books, Finding, Findings};
 use super::freshness::{self, Freshness, Signal};
 use super::lag::{Lag, Skew};
 use super::request::{BookRequest, Notice, Request};
-use super::status::LiveSnapshot;
+use super::status::{LiveSnapshot, SocketSnapshot};
 use super::timing::Timing;
 use super::tracker::{Tracked, Tracker};
 use crate::ids::Timestamp;
@@ -41,10 +41,20 @@ struct Socket {
     /// The number of the newest connection.
     connection: u64,
     lag: Lag,
+    /// Frames on all its connections.
+    frames: u64,
+    frame_received_at: Option<Timestamp>,
     /// Whether a timestamp from the future was logged for this connection.
     is_ahead_logged: bool,
     /// Whether the subscription has to be sent again.
     is_changed: bool,
+}
+
+impl Socket {
+    fn snapshot(&self) -> SocketSnapshot {
+        let Self { state, frames, frame_received_at, .. } = *self;
+        SocketSnapshot { state, frames, frame_received_at }
+    }
 }
 
 impl<B: Books> Trust<B> {
@@ -199,6 +209,9 @@ impl<B: Books> Trust<B> {
     pub(crate) fn frame(&mut self, socket: usize, received: Stamp) -> bool {
         self.counts.frames += 1;
         self.counts.frame_received_at = Some(received.time);
+        let carrier = &mut self.sockets[socket];
+        carrier.frames += 1;
+        carrier.frame_received_at = Some(received.time);
         self.received_until = self.received_until.max(received.elapsed);
         !self.is_given_up(socket)
     }
@@ -340,6 +353,7 @@ impl<B: Books> Trust<B> {
         LiveSnapshot {
             tokens: self.tracker.counts(),
             sockets: freshness::count(self.sockets.iter().map(|socket| socket.state)),
+            by_socket: self.sockets.iter().map(Socket::snapshot).collect(),
             ..self.counts.clone()
         }
     }

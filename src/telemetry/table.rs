@@ -1,0 +1,526 @@
+//! The metrics, one row each.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::counters::{Metrics, OTHER_STATUS, OperationMetrics};
+use super::page::{Metric, Samples};
+use super::process::Process;
+use crate::histogram::{BUCKET_COUNT, Histogram};
+use crate::ids::Timestamp;
+use crate::journal::JournalMetrics;
+use crate::snapshot::SnapshotMetrics;
+use crate::venue::follow::freshness::{Freshness, StateCounts};
+use crate::venue::follow::status::{LiveSnapshot, SocketSnapshot};
+
+/// What a page is made from.
+pub struct Scrape<'a> {
+    /// The sum of all workers.
+    pub workers: Metrics,
+    /// The name of each operation, in the order of the table, and of what matches none.
+    pub operations: Vec<String>,
+    /// What is read now.
+    pub gauges: Gauges,
+    /// The process.
+    pub process: Process,
+    /// The journal; `None` in memory.
+    pub journal: Option<&'a JournalMetrics>,
+    /// The snapshots; `None` if data is kept in memory.
+    pub snapshots: Option<&'a SnapshotMetrics>,
+    /// The venue; `None` unless it is followed live.
+    pub live: Option<LiveSnapshot>,
+}
+
+/// Values read at the time of the scrape.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Gauges {
+    /// Open connections.
+    pub connections: usize,
+    /// Bytes of request bodies that are being received or parsed, beyond the first 4 KiB of each.
+    pub body_bytes: usize,
+    /// Open sockets.
+    pub sockets: usize,
+    /// Those of them that stream executions.
+    pub execution_sockets: usize,
+    /// Open price streams.
+    pub streams: usize,
+    /// Exports that are being sent.
+    pub exports: usize,
+    /// Price frames that replaced others, which a slow reader missed.
+    pub conflated_frames: u64,
+    /// Fills sent to execution sockets.
+    pub fill_frames: u64,
+    /// Gaps sent to execution sockets: fills that they asked for are no longer kept.
+    pub gap_frames: u64,
+    /// Known markets.
+    pub markets: usize,
+    /// Those of them with a book on which an order can fill.
+    pub fresh_markets: usize,
+    /// Resolved markets that are not settled yet.
+    pub markets_unsettled: usize,
+    /// Accounts.
+    pub accounts: usize,
+    /// Open orders.
+    pub open_orders: usize,
+    /// Those of them that wait for the venue's delay.
+    pub held_orders: usize,
+    /// Fills of open orders since the start.
+    pub resting_fills: u64,
+    /// Books that may fill open orders and wait for the shards.
+    pub crossings: usize,
+    /// Books that found no room among those; their markets were looked at later.
+    pub crossings_overflowed: u64,
+    /// API keys, including ended ones that are kept.
+    pub keys: usize,
+    /// The segment of the journal that is being written; `None` in memory.
+    pub journal_segment: Option<u64>,
+    /// Whether the disk was full when the journal last needed space.
+    pub is_journal_full: bool,
+    /// Whether requests are refused that would need memory.
+    pub is_memory_full: bool,
+    /// The limit of resident memory, in bytes; `None` if there is none.
+    pub memory_limit_bytes: Option<u64>,
+    /// Time since the start.
+    pub uptime: Duration,
+    /// Jumps of the system clock since the start.
+    pub clock_jumps: u64,
+    /// How far the system clock is from the server's time after a jump, in seconds, in either
+    /// direction.
+    pub clock_off_seconds: u64,
+}
+
+/// Every metric, in the order of the page.
+pub static METRICS: [Metric; 72] = [
+    Metric::gauge("paperbourse_build_info", "Always 1; the label is the version.", |_, out| {
+        out.sample(&[env!("CARGO_PKG_VERSION")], 1);
+    })
+    .by(&["version"]),
+    Metric::gauge("paperbourse_uptime_seconds", "Time since the server started.", |from, out| {
+        out.value(from.gauges.uptime.as_secs());
+    }),
+    Metric::counter(
+        "paperbourse_http_requests_total",
+        "Requests answered, by operation and status. Operation `none` is of requests that match \
+         no operation.",
+        |from, out| {
+            for (name, operation) in from.operations.iter().zip(from.workers.operations()) {
+                for (status, count) in operation.by_status() {
+                    let status = status.map(|status| status.to_string());
+                    out.sample(&[name, status.as_deref().unwrap_or(OTHER_STATUS)], count);
+                }
+            }
+        },
+    )
+    .by(&["operation", "status"]),
+    Metric::histogram(
+        "paperbourse_http_request_duration_seconds",
+        "Time from the head of a request to its answer, by operation. Receiving the body and \
+         waiting for the disk are included, sending the answer is not.",
+        |from, out| {
+            for (name, operation) in from.operations.iter().zip(from.workers.operations()) {
+                if operation.by_status().next().is_some() {
+                    out.histogram(&[name], &operation.duration_us, 4..=24, 1e6);
+                }
+            }
+        },
+    )
+    .by(&["operation"]),
+    // By itself, since a series of the requests begins with the first answer: no alert can see it
+    // rise from 0.
+    Metric::counter(
+        "paperbourse_internal_errors_total",
+        "Requests answered with status 500. Each is a bug, and logged.",
+        |from, out| {
+            let statuses = from.workers.operations().iter().flat_map(OperationMetrics::by_status);
+            let errors = statuses.filter(|&(status, _)| status == Some(500));
+            out.value(errors.map(|(_, count)| count).sum::<u64>());
+        },
+    ),
+    Metric::counter(
+        "paperbourse_rate_limited_requests_total",
+        "Requests refused by a rate limit, by rule, and by tier where the tier sets the limit.",
+        |from, out| {
+            for (rule, count) in from.workers.rate_limited_by_rule() {
+                let tier = rule.tier().map_or("", |tier| tier.as_str());
+                out.sample(&[rule.as_str(), tier], count);
+            }
+        },
+    )
+    .by(&["rule", "tier"]),
+    Metric::gauge("paperbourse_connections", "Open client connections.", |from, out| {
+        out.value(from.gauges.connections);
+    }),
+    Metric::counter(
+        "paperbourse_connections_refused_total",
+        "Connections refused by a connection limit.",
+        |from, out| out.value(from.workers.connections_refused.get()),
+    ),
+    Metric::gauge("paperbourse_websocket_connections", "Open client WebSockets.", |from, out| {
+        out.value(from.gauges.sockets);
+    }),
+    Metric::gauge(
+        "paperbourse_execution_websocket_connections",
+        "Open client WebSockets that stream executions.",
+        |from, out| out.value(from.gauges.execution_sockets),
+    ),
+    Metric::counter(
+        "paperbourse_websockets_closed_total",
+        "Client WebSockets that ended, by reason.",
+        |from, out| {
+            for (reason, count) in from.workers.sockets_by_end() {
+                out.sample(&[reason], count);
+            }
+        },
+    )
+    .by(&["reason"]),
+    Metric::gauge(
+        "paperbourse_price_streams",
+        "Open streams of server-sent prices.",
+        |from, out| {
+            out.value(from.gauges.streams);
+        },
+    ),
+    Metric::counter(
+        "paperbourse_price_frames_conflated_total",
+        "Price frames sent in place of several, because their reader was slower than the prices.",
+        |from, out| out.value(from.gauges.conflated_frames),
+    ),
+    Metric::gauge("paperbourse_exports", "Exports that are being sent.", |from, out| {
+        out.value(from.gauges.exports);
+    }),
+    Metric::counter(
+        "paperbourse_execution_fills_total",
+        "Fills sent to execution sockets.",
+        |from, out| out.value(from.gauges.fill_frames),
+    ),
+    Metric::counter(
+        "paperbourse_execution_gaps_total",
+        "Times that an execution socket had missed fills that are no longer kept.",
+        |from, out| out.value(from.gauges.gap_frames),
+    ),
+    Metric::gauge("paperbourse_accounts", "Accounts.", |from, out| {
+        out.value(from.gauges.accounts);
+    }),
+    Metric::gauge(
+        "paperbourse_api_keys",
+        "API keys, ended ones that are kept included.",
+        |from, out| out.value(from.gauges.keys),
+    ),
+    Metric::counter(
+        "paperbourse_orders_filled_total",
+        "Orders filled when they were placed.",
+        |from, out| out.value(from.workers.orders_filled.get()),
+    ),
+    Metric::counter(
+        "paperbourse_orders_rested_total",
+        "Orders that rested when they were placed.",
+        |from, out| out.value(from.workers.orders_rested.get()),
+    ),
+    Metric::counter(
+        "paperbourse_orders_killed_total",
+        "Orders that had to fill at once and filled nothing.",
+        |from, out| out.value(from.workers.orders_killed.get()),
+    ),
+    Metric::counter(
+        "paperbourse_orders_cancelled_total",
+        "Open orders cancelled by their accounts.",
+        |from, out| out.value(from.workers.orders_cancelled.get()),
+    ),
+    Metric::counter(
+        "paperbourse_orders_replayed_total",
+        "Orders sent again and answered with their first result.",
+        |from, out| out.value(from.workers.orders_replayed.get()),
+    ),
+    Metric::counter(
+        "paperbourse_orders_rejected_total",
+        "Orders rejected by a rule.",
+        |from, out| out.value(from.workers.orders_rejected.get()),
+    ),
+    Metric::counter("paperbourse_resting_fills_total", "Fills of open orders.", |from, out| {
+        out.value(from.gauges.resting_fills);
+    }),
+    Metric::gauge("paperbourse_open_orders", "Open orders.", |from, out| {
+        out.value(from.gauges.open_orders);
+    }),
+    Metric::gauge(
+        "paperbourse_held_orders",
+        "Open orders that wait as long as the venue delays them.",
+        |from, out| out.value(from.gauges.held_orders),
+    ),
+    Metric::gauge(
+        "paperbourse_crossings_waiting",
+        "Books that may fill open orders and have not reached the shards.",
+        |from, out| out.value(from.gauges.crossings),
+    ),
+    Metric::counter(
+        "paperbourse_crossings_overflowed_total",
+        "Books that may fill open orders and found the queue full.",
+        |from, out| out.value(from.gauges.crossings_overflowed),
+    ),
+    Metric::counter(
+        "paperbourse_comments_added_total",
+        "Comments added to orders.",
+        |from, out| {
+            out.value(from.workers.comments_added.get());
+        },
+    ),
+    Metric::gauge("paperbourse_markets", "Markets in the catalogue.", |from, out| {
+        out.value(from.gauges.markets);
+    }),
+    Metric::gauge(
+        "paperbourse_fresh_markets",
+        "Markets in which orders can fill: open, with a book that is not stale.",
+        |from, out| out.value(from.gauges.fresh_markets),
+    ),
+    Metric::gauge(
+        "paperbourse_unsettled_markets",
+        "Resolved markets with positions left to pay.",
+        |from, out| out.value(from.gauges.markets_unsettled),
+    ),
+    Metric::histogram(
+        "paperbourse_journal_flush_seconds",
+        "Duration of a journal flush: write and sync.",
+        |from, out| journal(from, out, |journal| (&journal.flush_us, 1e6)),
+    ),
+    Metric::histogram(
+        "paperbourse_journal_flush_records",
+        "Records per journal flush.",
+        |from, out| journal(from, out, |journal| (&journal.batch_records, 1.0)),
+    ),
+    Metric::histogram(
+        "paperbourse_journal_flush_bytes",
+        "Bytes per journal flush.",
+        |from, out| journal(from, out, |journal| (&journal.batch_bytes, 1.0)),
+    ),
+    Metric::gauge(
+        "paperbourse_journal_unflushed_seconds",
+        "Age of the oldest unflushed record.",
+        |from, out| {
+            out.maybe(from.journal.map(|journal| journal.unflushed_age().as_secs_f64()));
+        },
+    ),
+    Metric::gauge(
+        "paperbourse_journal_segment",
+        "Journal segment that is being written.",
+        |from, out| out.maybe(from.gauges.journal_segment),
+    ),
+    Metric::gauge(
+        "paperbourse_journal_disk_full",
+        "Whether the disk had no room when the journal last needed some: 0 or 1.",
+        |from, out| {
+            out.maybe(from.journal.map(|_| u8::from(from.gauges.is_journal_full)));
+        },
+    ),
+    Metric::counter("paperbourse_snapshots_total", "Snapshots taken.", |from, out| {
+        out.maybe(snapshot(from, |it| &it.made));
+    }),
+    Metric::counter(
+        "paperbourse_snapshot_failures_total",
+        "Snapshots that failed.",
+        |from, out| {
+            out.maybe(snapshot(from, |it| &it.failed));
+        },
+    ),
+    Metric::gauge(
+        "paperbourse_snapshot_segment",
+        "Last journal segment that the newest snapshot covers.",
+        |from, out| out.maybe(snapshot(from, |it| &it.covered_segment)),
+    ),
+    Metric::gauge(
+        "paperbourse_snapshot_timestamp_seconds",
+        "Unix time of the newest snapshot; 0 if there was none since the start.",
+        |from, out| {
+            let time = |time: &AtomicI64| time.load(Ordering::Relaxed).unsigned_abs();
+            out.maybe(from.snapshots.map(|it| time(&it.made_at_seconds)));
+        },
+    ),
+    Metric::gauge(
+        "paperbourse_snapshot_size_bytes",
+        "Bytes written for the newest snapshot.",
+        |from, out| out.maybe(snapshot(from, |it| &it.bytes)),
+    ),
+    Metric::gauge(
+        "paperbourse_snapshot_duration_seconds",
+        "Time that the newest snapshot took.",
+        |from, out| {
+            let elapsed = snapshot(from, |it| &it.elapsed_ms).map(Duration::from_millis);
+            out.maybe(elapsed.map(|elapsed| elapsed.as_secs_f64()));
+        },
+    ),
+    Metric::gauge(
+        "paperbourse_venue_tokens",
+        "Followed tokens by freshness of their books.",
+        |from, out| by_freshness(out, from.live.as_ref().map(|live| live.tokens)),
+    )
+    .by(&["state"]),
+    Metric::gauge(
+        "paperbourse_venue_sockets",
+        "Sockets to the venue by freshness.",
+        |from, out| by_freshness(out, from.live.as_ref().map(|live| live.sockets)),
+    )
+    .by(&["state"]),
+    Metric::gauge(
+        "paperbourse_venue_socket_live",
+        "Whether the connection of a socket to the venue can be trusted: 0 or 1.",
+        |from, out| by_socket(from, out, |socket| u64::from(socket.state == Freshness::Live)),
+    )
+    .by(&["socket"]),
+    Metric::counter(
+        "paperbourse_venue_socket_frames_total",
+        "Frames received from the venue, by socket.",
+        |from, out| by_socket(from, out, |socket| socket.frames),
+    )
+    .by(&["socket"]),
+    Metric::gauge(
+        "paperbourse_venue_socket_last_frame_timestamp_seconds",
+        "Unix time of the newest frame of a socket to the venue; 0 before the first.",
+        |from, out| by_socket(from, out, |socket| unix_seconds(socket.frame_received_at)),
+    )
+    .by(&["socket"]),
+    Metric::gauge(
+        "paperbourse_venue_last_frame_timestamp_seconds",
+        "Unix time of the venue's newest frame; 0 before the first.",
+        |from, out| out.maybe(venue(from, |live| unix_seconds(live.frame_received_at))),
+    ),
+    Metric::counter(
+        "paperbourse_venue_frames_total",
+        "Frames received from the venue.",
+        |from, out| out.maybe(venue(from, |live| live.frames)),
+    ),
+    Metric::counter(
+        "paperbourse_venue_unknown_messages_total",
+        "Venue messages of an unknown kind, which were skipped.",
+        |from, out| out.maybe(venue(from, |live| live.unknown_messages)),
+    ),
+    Metric::counter(
+        "paperbourse_venue_unreadable_messages_total",
+        "Venue messages of a known kind that cannot be parsed.",
+        |from, out| out.maybe(venue(from, |live| live.unreadable_messages)),
+    ),
+    Metric::counter(
+        "paperbourse_venue_late_messages_total",
+        "Venue messages that arrived too late.",
+        |from, out| out.maybe(venue(from, |live| live.late_messages)),
+    ),
+    Metric::counter(
+        "paperbourse_venue_future_messages_total",
+        "Venue messages with a timestamp in the future.",
+        |from, out| out.maybe(venue(from, |live| live.ahead_messages)),
+    ),
+    Metric::counter(
+        "paperbourse_venue_connections_lost_total",
+        "Connections to the venue that were lost or refused.",
+        |from, out| out.maybe(venue(from, |live| live.connections_lost)),
+    ),
+    Metric::counter(
+        "paperbourse_venue_books_requested_total",
+        "Books requested from the venue's REST API.",
+        |from, out| out.maybe(venue(from, |live| live.books_requested)),
+    ),
+    Metric::counter(
+        "paperbourse_venue_books_diverged_total",
+        "Requested books that differed from the one kept here.",
+        |from, out| out.maybe(venue(from, |live| live.books_diverged)),
+    ),
+    Metric::counter(
+        "paperbourse_venue_book_hashes_matched_total",
+        "Book hashes of the venue that matched the book kept here.",
+        |from, out| out.maybe(venue(from, |live| live.feed.hashes_verified)),
+    ),
+    Metric::counter(
+        "paperbourse_venue_book_hashes_mismatched_total",
+        "Book hashes of the venue that did not match the book kept here.",
+        |from, out| out.maybe(venue(from, |live| live.feed.hashes_mismatched)),
+    ),
+    Metric::histogram(
+        "paperbourse_venue_frame_delay_seconds",
+        "Time from reading a frame of the venue to publishing its books.",
+        |from, out| {
+            let Some(delays) = from.live.as_ref().map(|live| &live.delays) else { return };
+            let buckets = delays.cumulative();
+            let buckets =
+                buckets.map(|(ns, count)| (Duration::from_nanos(ns).as_secs_f64(), count));
+            out.buckets(&[], buckets, delays.sum().as_secs_f64(), delays.count());
+        },
+    ),
+    Metric::counter(
+        "paperbourse_system_clock_jumps_total",
+        "Jumps of the system clock.",
+        |from, out| out.value(from.gauges.clock_jumps),
+    ),
+    Metric::gauge(
+        "paperbourse_system_clock_offset_seconds",
+        "Difference between the system clock and the server's time after a clock jump.",
+        |from, out| out.value(from.gauges.clock_off_seconds),
+    ),
+    Metric::gauge(
+        "paperbourse_body_bytes",
+        "Memory for request bodies in progress, without the first 4 KiB of each.",
+        |from, out| out.value(from.gauges.body_bytes),
+    ),
+    Metric::gauge(
+        "paperbourse_memory_limit_bytes",
+        "Resident memory above which requests are refused that need more.",
+        |from, out| out.maybe(from.gauges.memory_limit_bytes),
+    ),
+    Metric::gauge(
+        "paperbourse_memory_limit_reached",
+        "Whether requests that need memory are refused: 0 or 1.",
+        |from, out| out.value(u8::from(from.gauges.is_memory_full)),
+    ),
+    Metric::counter(
+        "process_cpu_seconds_total",
+        "Processor time of the process, user and system.",
+        |from, out| out.maybe(from.process.cpu_seconds),
+    ),
+    Metric::gauge("process_resident_memory_bytes", "Resident memory.", |from, out| {
+        out.maybe(from.process.resident_bytes);
+    }),
+    Metric::gauge(
+        "process_start_time_seconds",
+        "Unix time at which the process started.",
+        |from, out| out.maybe(from.process.start_seconds),
+    ),
+    Metric::gauge("process_open_fds", "Open file descriptors.", |from, out| {
+        out.maybe(from.process.open_files);
+    }),
+    Metric::gauge("process_max_fds", "How many file descriptors may be open.", |from, out| {
+        out.maybe(from.process.open_files_max);
+    }),
+];
+
+fn journal(
+    from: &Scrape<'_>,
+    out: &mut Samples<'_>,
+    read: fn(&JournalMetrics) -> (&Histogram, f64),
+) {
+    if let Some(journal) = from.journal {
+        let (histogram, unit) = read(journal);
+        out.histogram(&[], histogram, 0..=BUCKET_COUNT - 2, unit);
+    }
+}
+
+fn snapshot(from: &Scrape<'_>, read: fn(&SnapshotMetrics) -> &AtomicU64) -> Option<u64> {
+    from.snapshots.map(|snapshots| read(snapshots).load(Ordering::Relaxed))
+}
+
+fn venue(from: &Scrape<'_>, read: fn(&LiveSnapshot) -> u64) -> Option<u64> {
+    from.live.as_ref().map(read)
+}
+
+fn by_freshness(out: &mut Samples<'_>, counts: Option<StateCounts>) {
+    for (state, count) in Freshness::ALL.iter().zip(counts.into_iter().flatten()) {
+        out.sample(&[state.as_str()], count);
+    }
+}
+
+fn by_socket(from: &Scrape<'_>, out: &mut Samples<'_>, read: fn(&SocketSnapshot) -> u64) {
+    let sockets = from.live.iter().flat_map(|live| &live.by_socket);
+    for (number, socket) in sockets.enumerate() {
+        out.sample(&[&number.to_string()], read(socket));
+    }
+}
+
+fn unix_seconds(time: Option<Timestamp>) -> u64 {
+    time.map_or(0, |time| time.seconds().unsigned_abs())
+}

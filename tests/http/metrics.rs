@@ -1,0 +1,108 @@
+//! What requests do to the metrics.
+
+use std::collections::BTreeMap;
+
+use paperbourse::limits::tier::Tier;
+use paperbourse_test_support::socket::upgrade;
+use paperbourse_test_support::{Connection, Request};
+use serde_json::json;
+
+use super::recording::buy;
+use super::server::Server;
+
+/// The most requests that are sent until one is refused.
+const REQUESTS_MAX: usize = 100;
+
+/// The series of a metric with their values.
+fn series(server: &Server, metric: &str) -> BTreeMap<String, u64> {
+    let line = server.logged("metrics on http://");
+    let admin = line.split(['/', ' ']).find_map(|word| word.parse().ok()).unwrap();
+    let page = Connection::open(admin).done(&Request::get("/metrics")).text;
+    let lines = page.lines().filter_map(|line| line.strip_prefix(metric)?.strip_prefix('{'));
+    let pairs = lines.filter_map(|line| line.rsplit_once("} "));
+    pairs.map(|(labels, value)| (labels.to_owned(), value.parse().unwrap())).collect()
+}
+
+/// What has changed, and by how much.
+fn risen(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> Vec<(String, u64)> {
+    let risen = after.iter().map(|(labels, value)| {
+        let before = before.get(labels).copied().unwrap_or(0);
+        (labels.clone(), value - before)
+    });
+    risen.filter(|&(_, by)| by > 0).collect()
+}
+
+#[test]
+fn an_answer_counts_for_its_operation_and_status() {
+    let server = Server::unlimited_with(&["--admin-listen", "127.0.0.1:0"]);
+    let account = server.account();
+    let requests = "paperbourse_http_requests_total";
+    for (request, status, labels) in [
+        (Request::post("/trade", &buy(1)).key(&account.key), 200, "POST /trade"),
+        (Request::post("/trade", &json!({})).key(&account.key), 422, "POST /trade"),
+        (Request::post("/trade", &buy(1)), 401, "POST /trade"),
+        (Request::get("/v1/orders/1").key(&account.key), 404, "GET /v1/orders/{order_id}"),
+        (Request::new("HEAD", "/v1/health"), 200, "GET /v1/health"),
+        (Request::get("/v1/ws/prices"), 426, "GET /v1/ws/prices"),
+        (Request::get("/v1/orders/1/2/3?operation=%22x%22"), 404, "none"),
+        (Request::new("PUT", "/trade"), 405, "none"),
+        (Request::get("/v1/health").header("host", "another"), 400, "none"),
+    ] {
+        let before = series(&server, requests);
+        assert_eq!(server.send(&request).status, status, "{request:?}");
+        let after = series(&server, requests);
+        let expected = format!("operation=\"{labels}\",status=\"{status}\"");
+        assert_eq!(risen(&before, &after), [(expected, 1)], "{request:?}");
+    }
+    let durations = series(&server, "paperbourse_http_request_duration_seconds_count");
+    let total: u64 = series(&server, requests).values().sum();
+    assert_eq!(durations.values().sum::<u64>(), total, "each answer has a duration");
+    assert_eq!(durations["operation=\"POST /trade\""], 3);
+}
+
+#[test]
+fn a_refusal_counts_for_its_rule_and_tier() {
+    let server = Server::start(&[
+        "--admin-listen",
+        "127.0.0.1:0",
+        "--tier",
+        "free=1/unlimited/2/5",
+        "--tier",
+        "pro=unlimited/1/2/5",
+        "--tier",
+        "enterprise=unlimited/unlimited/2/5",
+        "--public-rate",
+        "1/1",
+        "--bootstrap-rate",
+        "1/3",
+        "--failure-rate",
+        "1/1",
+        "--key-rate",
+        "1/2",
+        "--socket-rate",
+        "1/1",
+    ]);
+    let all = |tier| json!({"permissions": ["read", "trade", "admin"], "tier": tier});
+    let [free, pro, enterprise] = [Tier::Free, Tier::Pro, Tier::Enterprise]
+        .map(|tier| server.account_with(&all(tier.as_str()), Some(tier)));
+    let refused = "paperbourse_rate_limited_requests_total";
+    let balance = || Request::get("/v1/account/balance");
+    let bootstrap = Request::post("/v1/keys/bootstrap", &json!({}));
+    for (request, rule, tier) in [
+        (balance().key(&free.key), "second", "free"),
+        (balance().key(&pro.key), "minute", "pro"),
+        (balance().bearer(&pro.token), "minute", "pro"),
+        (Request::get("/v1/markets"), "address", ""),
+        (bootstrap.bearer(&server.token("late", Some(Tier::Enterprise))), "accounts", ""),
+        (balance().key("ps_live_wrong"), "failures", ""),
+        (Request::post("/v1/keys", &json!({})).key(&enterprise.key), "keys", ""),
+        (upgrade("/v1/ws/prices").key(&enterprise.key), "sockets", ""),
+        (upgrade("/v1/ws/prices?token=wrong"), "failures", ""),
+    ] {
+        let before = series(&server, refused);
+        let refusal = (0..REQUESTS_MAX).find(|_| server.send(&request).status == 429);
+        assert!(refusal.is_some(), "{request:?} is never refused");
+        let expected = format!("rule=\"{rule}\",tier=\"{tier}\"");
+        assert_eq!(risen(&before, &series(&server, refused)), [(expected, 1)], "{request:?}");
+    }
+}
