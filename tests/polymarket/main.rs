@@ -12,6 +12,7 @@ mod follows;
 mod held;
 mod listings;
 mod misbehaves;
+mod monitoring;
 mod races;
 mod recordings;
 mod served;
