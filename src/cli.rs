@@ -4,6 +4,7 @@ mod backup;
 mod journal;
 mod print_config;
 mod record;
+mod top;
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
@@ -15,6 +16,7 @@ use serde::Serialize;
 
 use backup::BackupArgs;
 use journal::JournalArgs;
+use top::TopArgs;
 
 use crate::auth::identity::embedded::EmbeddedIssuer;
 use crate::config::record::RecordArgs;
@@ -52,6 +54,10 @@ enum Command {
     /// To restore, start a server on the copy.
     #[command(after_help = EXIT_CODES)]
     Backup(BackupArgs),
+    /// Show what a running server does, from its metrics
+    ///
+    /// In a terminal, until Ctrl-C; elsewhere, one look is printed.
+    Top(TopArgs),
 }
 
 /// Parses the command line of this process and runs the command.
@@ -73,6 +79,7 @@ pub fn run() -> ExitCode {
         Command::Token(arguments) => print_token(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Journal(arguments) => journal::run(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
+        Command::Top(arguments) => top::run(arguments).map(|()| ExitCode::SUCCESS),
     };
     match result {
         Ok(code) => code,

@@ -131,13 +131,14 @@ fn taken(text: &str, open: &str) -> (String, String) {
 #[test]
 fn every_flag_is_documented_as_in_the_help() {
     let readme = file("README.md");
-    let subcommands: [&[&str]; 6] = [
+    let subcommands: [&[&str]; 7] = [
         &["serve"],
         &["token"],
         &["journal", "verify"],
         &["journal", "dump"],
         &["journal", "stats"],
         &["backup"],
+        &["top"],
     ];
     let of_serve = flags(&["serve"]);
     // Flags that `record` shares with `serve` are documented once.

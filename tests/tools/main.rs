@@ -1,9 +1,10 @@
-//! The tools for a data folder: the real binary beside a server under load, on damaged folders, and
-//! with wrong arguments.
+//! The tools: the real binary beside a server under load, on damaged folders, and with wrong
+//! arguments.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod beside;
 mod damage;
 mod output;
+mod top;
 mod world;
