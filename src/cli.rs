@@ -2,16 +2,18 @@
 
 mod backup;
 mod journal;
-mod print_config;
 mod record;
 mod top;
 
+use std::env;
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use serde::Serialize;
 
 use backup::BackupArgs;
@@ -20,13 +22,19 @@ use top::TopArgs;
 
 use crate::auth::identity::embedded::EmbeddedIssuer;
 use crate::config::record::RecordArgs;
+use crate::config::sources::{Mistakes, Sources, without_variables};
 use crate::config::{ServeArgs, TokenArgs};
 use crate::ids::Timestamp;
 use crate::server;
 use crate::telemetry::{self, OneLine};
 
-/// Exit code for damaged files. clap uses 2 for a wrong command line.
+/// Exit code for a wrong configuration. clap uses the same for a wrong command line.
+const WRONG_CONFIGURATION: u8 = 2;
+
+/// Exit code for damaged files.
 const DAMAGED: u8 = 3;
+
+const SERVE_EXIT_CODES: &str = "Exit codes: 0 success; 1 failure; 2 wrong configuration";
 
 const EXIT_CODES: &str = "Exit codes: 0 success; 1 failure; 2 wrong command line; 3 damaged files";
 
@@ -41,7 +49,8 @@ struct Cli {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Serve the exchange
-    Serve(Box<ServeArgs>),
+    #[command(after_help = SERVE_EXIT_CODES)]
+    Serve(Box<ServeLine>),
     /// Print an access token of the embedded issuer
     Token(TokenArgs),
     /// Record a venue to a tape that `serve --venue recorded:DIR` plays
@@ -60,18 +69,23 @@ enum Command {
     Top(TopArgs),
 }
 
+#[derive(Args, Debug)]
+struct ServeLine {
+    #[command(flatten)]
+    arguments: ServeArgs,
+
+    /// Print the resulting configuration, as a file for --config, and exit; of a secret only the
+    /// file name is shown
+    #[arg(long)]
+    print_config: bool,
+}
+
 /// Parses the command line of this process and runs the command.
 pub fn run() -> ExitCode {
-    let matches = Cli::command().get_matches();
+    let matches = parse(env::args_os().collect());
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let result = match cli.command {
-        Command::Serve(arguments) if arguments.print_config => {
-            print_config(&arguments, &matches).map(|()| ExitCode::SUCCESS)
-        }
-        Command::Serve(arguments) => {
-            telemetry::start_logging();
-            server::run(&arguments).map(|()| ExitCode::SUCCESS)
-        }
+        Command::Serve(line) => serve(&line, &matches),
         Command::Record(arguments) => {
             telemetry::start_logging();
             Ok(record::run(&arguments))
@@ -83,23 +97,39 @@ pub fn run() -> ExitCode {
     };
     match result {
         Ok(code) => code,
-        Err(error) => {
-            eprintln!("paperbourse: {}", OneLine(format_args!("{error:#}")));
-            ExitCode::FAILURE
-        }
+        Err(error) => match error.downcast_ref::<Mistakes>() {
+            Some(Mistakes(lines)) => {
+                lines.iter().for_each(|line| eprintln!("paperbourse: {}", OneLine(line)));
+                ExitCode::from(WRONG_CONFIGURATION)
+            }
+            None => {
+                eprintln!("paperbourse: {}", OneLine(format_args!("{error:#}")));
+                ExitCode::FAILURE
+            }
+        },
     }
 }
 
-/// Prints the configuration that a server would start with, if it is valid.
-fn print_config(arguments: &ServeArgs, matches: &ArgMatches) -> anyhow::Result<()> {
-    arguments.identity.config()?;
-    let (name, matches) = matches.subcommand().context("no command was given")?;
-    let mut commands = Cli::command();
-    // Adds what subcommands inherit from the main command.
-    commands.build();
-    let command = commands.find_subcommand(name).context("the command is unknown")?;
-    let text = print_config::text(command, matches);
-    write!(io::stdout(), "{text}").context("failed to print the configuration")
+/// Parses these words. The options of `serve` take their variables later, from [`Sources`].
+fn parse(words: Vec<OsString>) -> ArgMatches {
+    let command = Cli::command().mut_subcommand("serve", without_variables);
+    command.try_get_matches_from(&words).unwrap_or_else(|error| match error.kind() {
+        // The help names the variables.
+        ErrorKind::DisplayHelp => Cli::command().get_matches_from(words),
+        _ => error.exit(),
+    })
+}
+
+fn serve(line: &ServeLine, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
+    let (_, matches) = matches.subcommand().context("no command was given")?;
+    let configuration = Sources::new(matches, env::vars_os()).read()?;
+    if line.print_config {
+        write!(io::stdout(), "{configuration}").context("failed to print the configuration")?;
+    } else {
+        telemetry::start_logging();
+        server::run(&configuration)?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn print_token(arguments: &TokenArgs) -> anyhow::Result<()> {

@@ -1,12 +1,15 @@
 //! The operator's options: their flags, formats and defaults.
 //!
-//! Every option is a flag and an environment variable of the same name. This module parses and
-//! checks them; it starts nothing.
+//! Every option of `serve` is a flag, an environment variable and a name in a TOML file, all of the
+//! same name. This module reads and checks them; it starts nothing.
 
+mod file;
 pub mod identity;
 pub mod record;
+pub mod sources;
 pub mod venue;
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
@@ -16,8 +19,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use self::identity::IdentityArgs;
-use self::venue::VenueArgs;
+use self::identity::{IdentityArgs, IdentityChoice, IdentityConfigError};
+use self::venue::{UselessFlag, VenueArgs};
 use crate::engine::{KEPT_ORDERS_MAX_DEFAULT, OPEN_ORDERS_MAX_DEFAULT};
 use crate::http::exchange::STREAMS_PER_ADDRESS_MAX;
 use crate::http::forwarded::TrustedProxy;
@@ -47,6 +50,11 @@ const CONNECTIONS_MAX_DEFAULT: usize = 10_000;
 /// The options of `paperbourse serve`.
 #[derive(Args, Clone, Debug)]
 pub struct ServeArgs {
+    /// TOML file with options by the names of their flags, such as `listen = "127.0.0.1:8080"`;
+    /// flags and variables override it
+    #[arg(long, env = "PAPERBOURSE_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
     /// Address to listen on. Port 0 picks a free port; the first log line shows which
     #[arg(long, env = "PAPERBOURSE_LISTEN", default_value = "127.0.0.1:8080", value_name = "ADDR",
           value_parser = address)]
@@ -95,12 +103,12 @@ pub struct ServeArgs {
     /// How many finished orders to keep per account, with their names and comments; older ones are
     /// forgotten
     #[arg(long, env = "PAPERBOURSE_KEEP_ORDERS", default_value_t = KEPT_ORDERS_MAX_DEFAULT,
-          value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+          value_name = "N", value_parser = whole_number(1..=u32::MAX))]
     pub keep_orders: u32,
 
     /// How many orders of an account may be open at once
     #[arg(long, env = "PAPERBOURSE_OPEN_ORDERS", default_value_t = OPEN_ORDERS_MAX_DEFAULT,
-          value_name = "N")]
+          value_name = "N", value_parser = whole_number(0..=u32::MAX))]
     pub open_orders: u32,
 
     /// Whether to answer a write only when it is on disk; `never` is for benchmarks
@@ -124,28 +132,29 @@ pub struct ServeArgs {
 
     /// Memory limit of the process, in bytes; above it, requests that would need more are refused
     /// [default: 80 % of the memory of the machine or container]
-    #[arg(long, env = "PAPERBOURSE_MEMORY_LIMIT", value_name = "BYTES")]
+    #[arg(long, env = "PAPERBOURSE_MEMORY_LIMIT", value_name = "BYTES",
+          value_parser = whole_number(1..=u64::MAX))]
     pub memory_limit: Option<u64>,
 
     /// Take a snapshot after this many journal bytes
     #[arg(long, env = "PAPERBOURSE_SNAPSHOT_BYTES", default_value_t = SNAPSHOT_BYTES_DEFAULT,
-          value_name = "BYTES")]
+          value_name = "BYTES", value_parser = whole_number(0..=u64::MAX))]
     pub snapshot_bytes: u64,
 
     /// Take a snapshot after this many seconds, once a journal segment is full
     #[arg(long, env = "PAPERBOURSE_SNAPSHOT_INTERVAL", default_value_t = 3600,
-          value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+          value_name = "SECONDS", value_parser = whole_number(1..=u32::MAX))]
     pub snapshot_interval: u32,
 
     /// CPU share of a snapshot, in percent of one core
     #[arg(long, env = "PAPERBOURSE_SNAPSHOT_CPU", default_value_t = 10, value_name = "PERCENT",
-          value_parser = clap::value_parser!(u32).range(1..=100))]
+          value_parser = whole_number(1..=100_u32))]
     pub snapshot_cpu: u32,
 
     /// How many bytes of journal to keep in the archive once a snapshot covers them. Whatever is
     /// needed to fall back to the previous snapshot is kept in any case
     #[arg(long, env = "PAPERBOURSE_ARCHIVE_BYTES", default_value_t = ARCHIVE_BYTES_DEFAULT,
-          value_name = "BYTES")]
+          value_name = "BYTES", value_parser = whole_number(0..=u64::MAX))]
     pub archive_bytes: u64,
 
     /// Limits of a tier, as `NAME=PER_SECOND/PER_MINUTE/SOCKETS/BATCH`; a rate may be `unlimited`.
@@ -192,26 +201,60 @@ pub struct ServeArgs {
     /// new connection replaces the idlest one without a valid credential, or gets 503 if there is
     /// none
     #[arg(long, env = "PAPERBOURSE_CONNECTIONS_MAX", default_value_t = CONNECTIONS_MAX_DEFAULT,
-          value_name = "N", value_parser = connection_count)]
+          value_name = "N", value_parser = whole_number(1..=usize::MAX))]
     pub connections_max: usize,
 
     /// Maximum number of open connections per address (per /64 for IPv6), trusted proxies excepted
     /// [default: half of all]
     #[arg(long, env = "PAPERBOURSE_CONNECTIONS_PER_ADDRESS", value_name = "N",
-          value_parser = connection_count)]
+          value_parser = whole_number(1..=usize::MAX))]
     pub connections_per_address: Option<usize>,
 
     /// Maximum number of open price streams per address (per /64 for IPv6)
     #[arg(long, env = "PAPERBOURSE_STREAMS_PER_ADDRESS", default_value_t = STREAMS_PER_ADDRESS_MAX,
-          value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+          value_name = "N", value_parser = whole_number(1..=u32::MAX))]
     pub streams_per_address: u32,
+}
 
-    /// Print the resulting configuration and exit; of a secret only the file name is shown
-    #[arg(long)]
-    pub print_config: bool,
+/// Options that contradict each other.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ContradictionError {
+    /// An option of the identity source is missing, or has no effect.
+    #[error(transparent)]
+    Identity(#[from] IdentityConfigError),
+    /// An option has no effect on the venue.
+    #[error(transparent)]
+    Venue(#[from] UselessFlag),
+    /// The issuer's key is not used.
+    #[error("--identity {source_name} takes no --issuer-data: only the embedded issuer has a key")]
+    UselessIssuerData {
+        /// The identity source.
+        source_name: String,
+    },
+    /// Two sets of limits for one tier.
+    #[error("--tier sets the limits of {0} twice: keep one of them")]
+    TierTwice(Tier),
 }
 
 impl ServeArgs {
+    /// Refuses options that contradict each other.
+    pub fn check(&self) -> Result<(), ContradictionError> {
+        self.identity.config()?;
+        self.venue.config()?;
+        if self.issuer_data.is_some() && self.identity.identity != IdentityChoice::Embedded {
+            let source_name = self.identity.identity.to_string();
+            return Err(ContradictionError::UselessIssuerData { source_name });
+        }
+        let mut given = Vec::new();
+        for &TierSetting { tier, .. } in &self.tiers {
+            if given.contains(&tier) {
+                return Err(ContradictionError::TierTwice(tier));
+            }
+            given.push(tier);
+        }
+        Ok(())
+    }
+
     /// When snapshots are taken, and how much journal is kept.
     pub fn snapshot_config(&self) -> SnapshotConfig {
         SnapshotConfig {
@@ -274,7 +317,7 @@ pub struct TokenArgs {
 
     /// Lifetime of the token, in seconds
     #[arg(long, default_value_t = 3600, value_name = "SECONDS",
-          value_parser = clap::value_parser!(u32).range(1..))]
+          value_parser = whole_number(1..=u32::MAX))]
     pub expires: u32,
 
     /// Data folder of the server, or its --issuer-data if it has one
@@ -293,13 +336,14 @@ pub enum DataPlace {
 }
 
 impl FromStr for DataPlace {
-    type Err = std::convert::Infallible;
+    type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(match text {
-            "memory" => Self::Memory,
-            path => Self::Folder(path.into()),
-        })
+        match text {
+            "" => Err("not a folder: use its path, or `memory`"),
+            "memory" => Ok(Self::Memory),
+            path => Ok(Self::Folder(path.into())),
+        }
     }
 }
 
@@ -325,13 +369,24 @@ fn address(text: &str) -> Result<SocketAddr, &'static str> {
     text.parse().map_err(|_| "not an address: use IP:PORT, for example 127.0.0.1:8080")
 }
 
-fn worker_count(text: &str) -> Result<NonZeroUsize, String> {
-    let count = text.parse().ok().filter(|count: &NonZeroUsize| count.get() <= WORKERS_MAX);
-    count.ok_or_else(|| format!("not a whole number from 1 to {WORKERS_MAX}"))
+/// Reads a number within these bounds, written in plain digits.
+fn whole_number<N>(
+    bounds: RangeInclusive<N>,
+) -> impl Fn(&str) -> Result<N, String> + Clone + Send + Sync + 'static
+where
+    N: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
+{
+    move |text| {
+        let number = text.parse().ok().filter(|number| bounds.contains(number));
+        number.ok_or_else(|| {
+            format!("not a whole number from {} to {}", bounds.start(), bounds.end())
+        })
+    }
 }
 
-fn connection_count(text: &str) -> Result<usize, &'static str> {
-    text.parse().ok().filter(|&count| count > 0).ok_or("not a whole number from 1")
+fn worker_count(text: &str) -> Result<NonZeroUsize, String> {
+    let count = whole_number(1..=WORKERS_MAX)(text)?;
+    Ok(NonZeroUsize::new(count).expect("a count of at least 1"))
 }
 
 fn segment_bytes(text: &str) -> Result<u64, String> {
@@ -344,11 +399,10 @@ fn segment_bytes(text: &str) -> Result<u64, String> {
 
 /// A server that keeps its data in memory has no key file that another process could read.
 fn issuer_folder(text: &str) -> Result<PathBuf, &'static str> {
-    match DataPlace::from_str(text) {
-        Ok(DataPlace::Folder(folder)) => Ok(folder),
-        Ok(DataPlace::Memory) => Err("a server with --data memory stores no key: start it with \
+    match DataPlace::from_str(text)? {
+        DataPlace::Folder(folder) => Ok(folder),
+        DataPlace::Memory => Err("a server with --data memory stores no key: start it with \
                                       --issuer-data DIR and create tokens with --data DIR"),
-        Err(never) => match never {},
     }
 }
 
@@ -365,148 +419,4 @@ fn starting_balance(text: &str) -> Result<Usd, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[derive(clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        serve: ServeArgs,
-    }
-
-    fn serve(flags: &[&str]) -> Result<ServeArgs, clap::Error> {
-        let words = ["paperbourse"].iter().chain(flags);
-        <Line as clap::Parser>::try_parse_from(words).map(|line| line.serve)
-    }
-
-    #[test]
-    fn address_limits_default_to_the_documented_ones() {
-        let documented = AddressRules {
-            public: BucketRule::PUBLIC_READS,
-            bootstrap: BucketRule::BOOTSTRAP,
-            failures: BucketRule::FAILED_CREDENTIALS,
-        };
-        let rule = |rate, burst| BucketRule::per_second(rate, burst).unwrap();
-        for (flags, expected) in [
-            (&[][..], Some(documented)),
-            (&["--address-limits", "off"], None),
-            (&["--public-rate", "1/2"], Some(AddressRules { public: rule(1, 2), ..documented })),
-            (
-                &["--bootstrap-rate", "60/2"],
-                Some(AddressRules { bootstrap: rule(1, 2), ..documented }),
-            ),
-            (&["--failure-rate", "3/4"], Some(AddressRules { failures: rule(3, 4), ..documented })),
-        ] {
-            assert_eq!(serve(flags).unwrap().address_rules(), expected, "{flags:?}");
-        }
-        let error = serve(&["--public-rate", "10"]).unwrap_err().to_string();
-        assert!(error.contains("not RATE/BURST, for example 10/20"), "{error}");
-    }
-
-    #[test]
-    fn account_limits_default_to_the_documented_ones() {
-        let (keys, sockets) = (BucketRule::KEYS, BucketRule::SOCKETS);
-        let documented =
-            AccountRates { keys: Rate::Limited(keys), sockets: Rate::Limited(sockets) };
-        let rule = |rate, burst| Rate::Limited(BucketRule::per_second(rate, burst).unwrap());
-        for (flags, expected) in [
-            (&[][..], documented),
-            (&["--key-rate", "60/2"], AccountRates { keys: rule(1, 2), ..documented }),
-            (&["--key-rate", "unlimited"], AccountRates { keys: Rate::Unlimited, ..documented }),
-            (&["--socket-rate", "1/2"], AccountRates { sockets: rule(1, 2), ..documented }),
-            (
-                &["--socket-rate", "unlimited"],
-                AccountRates { sockets: Rate::Unlimited, ..documented },
-            ),
-        ] {
-            assert_eq!(serve(flags).unwrap().account_rates(), expected, "{flags:?}");
-        }
-        let error = serve(&["--key-rate", "10"]).unwrap_err().to_string();
-        assert!(error.contains("not RATE/BURST"), "{error}");
-    }
-
-    #[test]
-    fn proxies_may_be_repeated_or_separated_by_commas() {
-        for flags in [
-            &["--trusted-proxy", "10.0.0.5,fd00::/8"][..],
-            &["--trusted-proxy", "10.0.0.5", "--trusted-proxy", "fd00::/8"],
-        ] {
-            let proxies = serve(flags).unwrap().trusted_proxies;
-            let found: Vec<String> = proxies.iter().map(ToString::to_string).collect();
-            assert_eq!(found, ["10.0.0.5/32", "fd00::/8"]);
-        }
-        let error = serve(&["--trusted-proxy", "10.0.0.5/8"]).unwrap_err().to_string();
-        assert!(error.contains("the network is 10.0.0.0/8"), "{error}");
-    }
-
-    #[test]
-    fn a_public_address_without_a_proxy_counts_as_exposed() {
-        for (listen, proxy, is_exposed) in [
-            ("127.0.0.1:8080", None, false),
-            ("[::1]:8080", None, false),
-            ("[::ffff:127.0.0.1]:8080", None, false),
-            ("0.0.0.0:8080", None, true),
-            ("192.0.2.1:8080", None, true),
-            ("[::]:8080", None, true),
-            ("[::]:8080", Some("10.0.0.5"), false),
-        ] {
-            let flags = proxy.map(|proxy| ["--trusted-proxy", proxy]);
-            let flags: Vec<&str> =
-                ["--listen", listen].into_iter().chain(flags.into_iter().flatten()).collect();
-            assert_eq!(serve(&flags).unwrap().is_exposed(), is_exposed, "{flags:?}");
-        }
-    }
-
-    #[test]
-    fn one_address_gets_half_of_all_connections_by_default() {
-        for (flags, all, expected) in [
-            (&[][..], 10_000, 5_000),
-            (&[], 3, 2),
-            (&[], 1, 1),
-            (&["--connections-per-address", "7"], 10_000, 7),
-        ] {
-            let per_address = serve(flags).unwrap().connections_per_address(all);
-            assert_eq!(per_address, expected, "{flags:?} of {all}");
-        }
-    }
-
-    #[test]
-    fn a_public_metrics_address_counts_as_exposed() {
-        for (address, is_exposed) in
-            [("127.0.0.1:9090", false), ("[::1]:9090", false), ("0.0.0.0:9090", true)]
-        {
-            let arguments = serve(&["--admin-listen", address]).unwrap();
-            assert_eq!(arguments.is_admin_exposed(), is_exposed, "{address}");
-        }
-        assert!(!serve(&[]).unwrap().is_admin_exposed());
-    }
-
-    #[test]
-    fn numbers_out_of_range_are_refused() {
-        assert_eq!(worker_count("1024").map(usize::from), Ok(1024));
-        for text in ["0", "1025", "-1", "x"] {
-            assert!(worker_count(text).is_err(), "{text}");
-        }
-        assert_eq!(connection_count("1"), Ok(1));
-        assert!(connection_count("0").is_err());
-        assert_eq!(segment_bytes("1048576"), Ok(1 << 20));
-        for text in ["5", "1048575", "1048577", "1049088", "1073745920"] {
-            assert!(segment_bytes(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn tokens_need_a_key_on_disk() {
-        assert_eq!(issuer_folder("./data"), Ok("./data".into()));
-        assert!(issuer_folder("memory").is_err());
-    }
-
-    #[test]
-    fn a_balance_is_dollars() {
-        assert_eq!(starting_balance("1000"), Ok(Usd::from_micros(1_000_000_000)));
-        assert_eq!(starting_balance("0.5"), Ok(Usd::from_micros(500_000)));
-        for text in ["-1", "1e10", "0.0000001", "x"] {
-            assert!(starting_balance(text).is_err(), "{text}");
-        }
-    }
-}
+mod tests;

@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::config::ServeArgs;
+use crate::config::sources::Configuration;
 use crate::http::exchange::{Exchange, Server};
 use crate::http::forwarded::TrustedProxies;
 use crate::market::catalogue::TAKER_DELAY_MS_MAX;
@@ -33,13 +33,17 @@ const DRAIN_SECONDS_MAX: u64 = TAKER_DELAY_MS_MAX.div_ceil(1_000) as u64 + 5;
 const RELEASE_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Serves until a signal ends the process.
-pub fn run(arguments: &ServeArgs) -> anyhow::Result<()> {
+pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
+    let arguments = &configuration.arguments;
     let worker_count = arguments.workers.map_or_else(default_worker_count, usize::from);
     let open_files_max = descriptors::raise();
     let listeners = listener::bind(arguments.listen, worker_count).with_context(|| {
         format!("failed to listen on {} (--listen chooses another address)", arguments.listen)
     })?;
     tracing::info!("listening on http://{}", listeners.address);
+    for name in &configuration.unknown_variables {
+        tracing::warn!(name, "no option has this variable: it sets nothing");
+    }
     if arguments.is_exposed() {
         tracing::warn!(
             "other machines can reach this server and it does not speak TLS, so keys and tokens \

@@ -8,9 +8,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{env, fs, process, thread};
 
-use clap::Parser;
 use paperbourse::auth::identity::embedded::EmbeddedIssuer;
-use paperbourse::config::ServeArgs;
+use paperbourse::config::sources::Configuration;
 use paperbourse::ids::Timestamp;
 
 use super::canned::CannedServer;
@@ -38,20 +37,12 @@ pub(crate) enum Journal {
     Disk,
 }
 
-/// The command line of `paperbourse serve`.
-#[derive(Parser, Debug)]
-struct Serve {
-    #[command(flatten)]
-    arguments: ServeArgs,
-}
-
 impl Server {
     /// Starts a server in this process, which must not have another one.
     pub(crate) fn in_process(journal: Journal) -> Self {
         let mut server = Self::prepare();
-        let flags = server.flags(journal);
-        let arguments = Serve::parse_from(["serve".to_owned()].into_iter().chain(flags)).arguments;
-        let run = move || paperbourse::server::run(&arguments).expect("the server starts");
+        let configuration = Configuration::from_flags(server.flags(journal)).expect("our flags");
+        let run = move || paperbourse::server::run(&configuration).expect("the server starts");
         server.thread = Some(thread::spawn(run));
         server.wait_until_ready();
         server

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::venue::VenueArgs;
+use super::whole_number;
 use crate::venue::tape::TapeLimits;
 
 /// Smallest size at which a file is rotated, so that there are not too many of them.
@@ -31,22 +32,22 @@ pub struct RecordArgs {
     pub out: PathBuf,
 
     /// How many seconds to record [default: until SIGINT or SIGTERM]
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "SECONDS", value_parser = whole_number(1..=u32::MAX))]
     pub duration: Option<u32>,
 
     /// Start a new file after this many bytes
     #[arg(long, value_name = "BYTES", default_value_t = ROTATE_BYTES_DEFAULT,
-          value_parser = clap::value_parser!(u64).range(ROTATE_BYTES_MIN..))]
+          value_parser = whole_number(ROTATE_BYTES_MIN..=u64::MAX))]
     pub rotate_bytes: u64,
 
     /// Start a new file after this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = ROTATE_SECONDS_DEFAULT,
-          value_parser = clap::value_parser!(u32).range(1..))]
+          value_parser = whole_number(1..=u32::MAX))]
     pub rotate_seconds: u32,
 
     /// Stop when the whole tape reaches this many bytes, including what was there before
     #[arg(long, value_name = "BYTES", default_value_t = OUT_BYTES_DEFAULT,
-          value_parser = clap::value_parser!(u64).range(OUT_BYTES_MIN..))]
+          value_parser = whole_number(OUT_BYTES_MIN..=u64::MAX))]
     pub out_bytes_max: u64,
 
     /// Which venue to record.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use hyper::Uri;
 
-use super::Switch;
+use super::{Switch, whole_number};
 use crate::money::{Rounding, Usd};
 use crate::tls::{self, Roots, TlsError};
 use crate::venue::feed::Feed;
@@ -20,11 +20,11 @@ use crate::venue::simulated::DEFAULT_SEED;
 use crate::venue::speed::Speed;
 
 /// How many markets are followed by default.
-const MARKETS_DEFAULT: u32 = 200;
+const MARKETS_DEFAULT: usize = 200;
 
 /// The shortest time for which a book may count as live, in seconds: the venue is asked about quiet
 /// books after half of it and takes a few seconds to answer.
-const FRESH_SECONDS_MIN: i64 = 10;
+const FRESH_SECONDS_MIN: u32 = 10;
 
 const GAMMA: &str = "https://gamma-api.polymarket.com";
 const CLOB: &str = "https://clob.polymarket.com";
@@ -51,8 +51,8 @@ pub struct VenueArgs {
     /// Number of `polymarket` markets to follow, most traded of the day first; a market stays
     /// followed until it closes [default: 200]
     #[arg(long, env = "PAPERBOURSE_VENUE_MARKETS", value_name = "N",
-          value_parser = clap::value_parser!(u32).range(1..=MARKETS_WANTED_MAX as i64))]
-    pub venue_markets: Option<u32>,
+          value_parser = whole_number(1..=MARKETS_WANTED_MAX))]
+    pub venue_markets: Option<usize>,
 
     /// Follow only markets with this Gamma tag id; repeatable
     #[arg(long, env = "PAPERBOURSE_VENUE_TAG", value_delimiter = ',', value_name = "ID")]
@@ -78,7 +78,7 @@ pub struct VenueArgs {
     /// How many seconds a `polymarket` book stays live after the venue last confirmed it; nothing
     /// fills on an older one [default: 120]
     #[arg(long, env = "PAPERBOURSE_VENUE_FRESH", value_name = "SECONDS",
-          value_parser = clap::value_parser!(u32).range(FRESH_SECONDS_MIN..))]
+          value_parser = whole_number(FRESH_SECONDS_MIN..=u32::MAX))]
     pub venue_fresh: Option<u32>,
 
     /// Base URL of the Gamma API [default: Polymarket's own]
@@ -244,9 +244,8 @@ impl VenueArgs {
     fn polymarket(&self) -> PolymarketConfig {
         let address =
             |given: &Option<Uri>, own| given.clone().unwrap_or_else(|| Uri::from_static(own));
-        let count = self.venue_markets.unwrap_or(MARKETS_DEFAULT);
         let filter = MarketFilter {
-            count_max: usize::try_from(count).expect("a count within its limit"),
+            count_max: self.venue_markets.unwrap_or(MARKETS_DEFAULT),
             tags: self.venue_tag.clone(),
             slugs: self.venue_slug.clone(),
             condition_ids: self.venue_condition.clone(),
@@ -337,8 +336,8 @@ mod tests {
             ("--venue-markets 5", "--venue simulated:1 takes no --venue-markets"),
             ("--venue recorded:x --venue-ca y", "--venue recorded:x takes no --venue-ca"),
             ("--venue polymarket --venue-speed 2", "--venue polymarket takes no --venue-speed"),
-            ("--venue polymarket --venue-markets 0", "0 is not in 1..=5000"),
-            ("--venue polymarket --venue-fresh 9", "9 is not in 10.."),
+            ("--venue polymarket --venue-markets 0", "not a whole number from 1 to 5000"),
+            ("--venue polymarket --venue-fresh 9", "not a whole number from 10 to"),
             ("--venue polymarket --venue-gamma ws://h", "use https://HOST or http://HOST"),
             ("--venue polymarket --venue-socket https://h", "use wss://HOST/PATH"),
             ("--venue polymarket --venue-volume -1", "not 0 or more dollars"),

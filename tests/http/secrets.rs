@@ -318,33 +318,3 @@ fn a_start_is_refused_if_others_can_read_the_issuers_key() {
         fs::set_permissions(target, before).unwrap();
     }
 }
-
-#[test]
-fn the_configuration_is_printed_with_its_sources() {
-    let output = Command::new(BINARY)
-        .args(["serve", "--print-config", "--identity", "hs256:/etc/secret", "--issuer", "i"])
-        .args(["--tier", "free=1/2/3/4", "--tier", "pro=5/6/7/8"])
-        .env("PAPERBOURSE_WORKERS", "3")
-        .env_remove("PAPERBOURSE_LISTEN")
-        .env_remove("PAPERBOURSE_ADMIN_LISTEN")
-        .output()
-        .unwrap();
-    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-    let printed = String::from_utf8(output.stdout).unwrap();
-    for line in [
-        "--listen 127.0.0.1:8080  # default",
-        "--identity hs256:/etc/secret  # from the command line",
-        "--workers 3  # from PAPERBOURSE_WORKERS",
-        "--tier free=1/2/3/4,pro=5/6/7/8  # from the command line",
-        "# --admin-listen is not set",
-    ] {
-        assert!(printed.lines().any(|other| other == line), "{line}:\n{printed}");
-    }
-    assert!(!printed.contains("print-config") && !printed.contains("--help"), "{printed}");
-    let refused = Command::new(BINARY)
-        .args(["serve", "--print-config", "--identity", "hs256:/etc/secret"])
-        .output()
-        .unwrap();
-    assert!(!refused.status.success() && refused.stdout.is_empty(), "{refused:?}");
-    assert!(String::from_utf8(refused.stderr).unwrap().contains("needs --issuer"));
-}
