@@ -22,7 +22,7 @@ use top::TopArgs;
 
 use crate::auth::identity::embedded::EmbeddedIssuer;
 use crate::config::record::RecordArgs;
-use crate::config::sources::{Mistakes, Sources, without_variables};
+use crate::config::sources::{Configuration, Mistakes, Sources, without_variables};
 use crate::config::{ServeArgs, TokenArgs};
 use crate::ids::Timestamp;
 use crate::server;
@@ -35,6 +35,9 @@ const WRONG_CONFIGURATION: u8 = 2;
 const DAMAGED: u8 = 3;
 
 const SERVE_EXIT_CODES: &str = "Exit codes: 0 success; 1 failure; 2 wrong configuration";
+
+const CHECK_EXIT_CODES: &str =
+    "Exit codes: 0 a start would succeed; 1 it would fail; 2 wrong configuration";
 
 const EXIT_CODES: &str = "Exit codes: 0 success; 1 failure; 2 wrong command line; 3 damaged files";
 
@@ -51,6 +54,9 @@ enum Command {
     /// Serve the exchange
     #[command(after_help = SERVE_EXIT_CODES)]
     Serve(Box<ServeLine>),
+    /// Check whether `serve` would start with these options, without serving or changing anything
+    #[command(after_help = CHECK_EXIT_CODES)]
+    Check(Box<ServeArgs>),
     /// Print an access token of the embedded issuer
     Token(TokenArgs),
     /// Record a venue to a tape that `serve --venue recorded:DIR` plays
@@ -86,6 +92,7 @@ pub fn run() -> ExitCode {
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let result = match cli.command {
         Command::Serve(line) => serve(&line, &matches),
+        Command::Check(_) => check(&matches),
         Command::Record(arguments) => {
             telemetry::start_logging();
             Ok(record::run(&arguments))
@@ -110,9 +117,11 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Parses these words. The options of `serve` take their variables later, from [`Sources`].
+/// Parses these words. The options of `serve` and `check` take their variables later, from [`Sources`].
 fn parse(words: Vec<OsString>) -> ArgMatches {
-    let command = Cli::command().mut_subcommand("serve", without_variables);
+    let command = Cli::command()
+        .mut_subcommand("serve", without_variables)
+        .mut_subcommand("check", without_variables);
     command.try_get_matches_from(&words).unwrap_or_else(|error| match error.kind() {
         // The help names the variables.
         ErrorKind::DisplayHelp => Cli::command().get_matches_from(words),
@@ -120,9 +129,30 @@ fn parse(words: Vec<OsString>) -> ArgMatches {
     })
 }
 
-fn serve(line: &ServeLine, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
+/// The configuration that results from the flags of the subcommand and from the environment.
+fn configuration(matches: &ArgMatches) -> anyhow::Result<Configuration> {
     let (_, matches) = matches.subcommand().context("no command was given")?;
-    let configuration = Sources::new(matches, env::vars_os()).read()?;
+    Ok(Sources::new(matches, env::vars_os()).read()?)
+}
+
+fn check(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
+    let configuration = configuration(matches)?;
+    let mut code = ExitCode::SUCCESS;
+    println!("ok      options   they fit together");
+    for name in &configuration.unknown_variables {
+        println!("ok      options   no option has the variable {}: it sets nothing", OneLine(name));
+    }
+    server::check::check(&configuration.arguments, |finding| {
+        if finding.result.is_err() {
+            code = ExitCode::FAILURE;
+        }
+        println!("{}", OneLine(finding));
+    })?;
+    Ok(code)
+}
+
+fn serve(line: &ServeLine, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
+    let configuration = configuration(matches)?;
     if line.print_config {
         write!(io::stdout(), "{configuration}").context("failed to print the configuration")?;
     } else {

@@ -6,6 +6,7 @@
 //! what is in flight, close the sockets, flush the journal.
 
 mod admin;
+pub mod check;
 mod descriptors;
 mod listener;
 mod memory;

@@ -133,6 +133,7 @@ fn every_flag_is_documented_as_in_the_help() {
     let readme = file("README.md");
     let subcommands: [&[&str]; 7] = [
         &["serve"],
+        &["check"],
         &["token"],
         &["journal", "verify"],
         &["journal", "dump"],

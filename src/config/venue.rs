@@ -1,7 +1,7 @@
 //! The venue that prices come from, and how a live venue is followed.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -188,6 +188,15 @@ pub struct PolymarketConfig {
 }
 
 impl LiveVenueConfig for PolymarketConfig {
+    fn addresses(&self) -> Vec<(&'static str, Uri)> {
+        let flags = ["--venue-gamma", "--venue-clob", "--venue-data", "--venue-socket"];
+        flags.into_iter().zip(self.addresses.clone()).collect()
+    }
+
+    fn authorities(&self) -> Option<&Path> {
+        self.authorities.as_deref()
+    }
+
     fn open(self: Box<Self>, feed: Feed) -> Result<Box<dyn LiveVenue>, TlsError> {
         let roots = self.authorities.as_deref().map_or(Roots::System, Roots::File);
         let tls = tls::client_config(roots)?;

@@ -32,6 +32,15 @@ impl DataDirectory {
         Ok(Self { disk, path: path.into(), _lock: Arc::new(lock) })
     }
 
+    /// Fails if another process has opened the directory. Creates nothing.
+    pub fn require_free(disk: &Disk, path: &Path) -> Result<(), OpenError> {
+        let lock = path.join(LOCK_NAME);
+        if disk.exists(&lock)? && disk.lock(&lock)?.is_none() {
+            return Err(OpenError::InUse { directory: path.to_path_buf() });
+        }
+        Ok(())
+    }
+
     /// The disk that holds the directory.
     pub fn disk(&self) -> &Disk {
         &self.disk

@@ -37,8 +37,29 @@ pub(super) fn raise() -> Option<usize> {
     Some(usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
-/// How many connections to allow: the wanted number, or as many as the limit has room for.
+/// How many connections to allow: the wanted number, or as many as the limit has room for, with a
+/// warning.
 pub(super) fn connections_max(
+    wanted: usize,
+    limit: Option<usize>,
+    worker_count: usize,
+) -> anyhow::Result<usize> {
+    let connections_max = room(wanted, limit, worker_count)?;
+    if connections_max < wanted {
+        tracing::warn!(
+            wanted,
+            connections_max,
+            open_files_max = limit,
+            reserve = reserve(worker_count),
+            "allowing fewer connections than --connections-max: raise the limit of open files \
+             (`ulimit -n`, LimitNOFILE)"
+        );
+    }
+    Ok(connections_max)
+}
+
+/// How many of the wanted connections the limit has room for.
+pub(super) fn room(
     wanted: usize,
     limit: Option<usize>,
     worker_count: usize,
@@ -51,16 +72,6 @@ pub(super) fn connections_max(
              connections. Raise it (`ulimit -n`, LimitNOFILE) or lower --workers"
         )
     })?;
-    if room < wanted {
-        tracing::warn!(
-            wanted,
-            connections_max = room,
-            open_files_max = limit,
-            reserve,
-            "allowing fewer connections than --connections-max: raise the limit of open files \
-             (`ulimit -n`, LimitNOFILE)"
-        );
-    }
     Ok(wanted.min(room))
 }
 

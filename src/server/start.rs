@@ -225,7 +225,10 @@ fn open_identity(arguments: &ServeArgs, config: IdentityConfig) -> anyhow::Resul
 }
 
 /// The client that fetches a provider's keys.
-fn provider_client(url: &IssuerUrl, authorities: Option<&Path>) -> anyhow::Result<Client> {
+pub(super) fn provider_client(
+    url: &IssuerUrl,
+    authorities: Option<&Path>,
+) -> anyhow::Result<Client> {
     let roots = match authorities {
         Some(path) => Roots::File(path),
         None if url.is_https() => Roots::System,

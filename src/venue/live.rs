@@ -2,8 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
+
+use hyper::Uri;
 
 use super::feed::Feed;
 use super::follow::status::LiveStatus;
@@ -31,6 +34,12 @@ pub trait LiveVenue: Send {
 
 /// The configuration of a live venue.
 pub trait LiveVenueConfig: fmt::Debug {
+    /// Where it connects to, each with the flag that chooses another place.
+    fn addresses(&self) -> Vec<(&'static str, Uri)>;
+
+    /// File of the only certificate authorities to trust; `None` for the system's.
+    fn authorities(&self) -> Option<&Path>;
+
     /// Creates the connector, which connects to nothing until it runs. Reads the trusted
     /// certificates from disk, blocking, and fails if it cannot.
     fn open(self: Box<Self>, feed: Feed) -> Result<Box<dyn LiveVenue>, TlsError>;

@@ -44,6 +44,16 @@ impl EmbeddedIssuer {
         })
     }
 
+    /// Opens the issuer of this data directory, if it has a key.
+    pub fn open_existing(data_directory: &Path) -> Result<Option<Self>, IssuerError> {
+        let Some(pkcs8) = key_file::load_existing(data_directory)? else { return Ok(None) };
+        let issuer = Self::from_pkcs8(&pkcs8).map_err(|reason| IssuerError::Unusable {
+            path: key_file::path(data_directory),
+            reason,
+        })?;
+        Ok(Some(issuer))
+    }
+
     /// An issuer whose key exists only as long as the process.
     pub fn in_memory() -> Result<Self, IssuerError> {
         let pkcs8 = generate_pkcs8().ok_or(IssuerError::Generate)?;

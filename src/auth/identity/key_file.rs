@@ -59,6 +59,17 @@ pub fn load_or_create(
     load(&path)?.ok_or(KeyFileError::Removed { path })
 }
 
+/// Loads the key file of this data directory, if there is one, under the same rules.
+pub(super) fn load_existing(data_directory: &Path) -> Result<Option<Vec<u8>>, KeyFileError> {
+    let directory = directory(data_directory);
+    match File::open(&directory) {
+        Ok(opened) => refuse_too_open(&opened, &directory, DIRECTORY_MODE)?,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed("open", &directory)(error)),
+    }
+    load(&path(data_directory))
+}
+
 /// Copies the key file, with its permissions, into a data directory that has none. Returns false if
 /// there is none to copy.
 pub fn copy(from: &Path, to: &Path) -> Result<bool, KeyFileError> {

@@ -1,0 +1,206 @@
+//! `paperbourse check`: whether a server with this configuration would start now. It tries what a
+//! start does, one thing after another, and changes nothing on disk.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::time::Duration;
+
+use hyper::{StatusCode, Uri};
+use rustix::fs::{Access, access};
+
+use super::{default_worker_count, descriptors, listener, start};
+use crate::auth::identity::embedded::EmbeddedIssuer;
+use crate::auth::identity::oidc::discovery;
+use crate::auth::identity::shared_secret::SharedSecret;
+use crate::client::{Client, ClientError, with_causes};
+use crate::config::identity::IdentityConfig;
+use crate::config::venue::VenueConfig;
+use crate::config::{DataPlace, ServeArgs};
+use crate::disk::Disk;
+use crate::inspect::{self, InspectError};
+use crate::journal::DataDirectory;
+use crate::tls::{self, Roots};
+use crate::venue::live::LiveVenueConfig;
+use crate::venue::recorded::Recorded;
+
+/// Timeout for each document of the venue.
+const VENUE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How much of a document is read: that the venue answers is all that counts.
+const VENUE_BYTES_MAX: usize = 64 << 10;
+
+/// What became of one part of the configuration.
+#[derive(Debug)]
+pub struct Finding {
+    /// What was checked.
+    pub part: &'static str,
+    /// What was found there, or why a start would fail and what to do.
+    pub result: Result<String, String>,
+}
+
+/// One line.
+impl fmt::Display for Finding {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (verdict, text) = match &self.result {
+            Ok(text) => ("ok", text),
+            Err(text) => ("failed", text),
+        };
+        write!(formatter, "{verdict:6}  {:8}  {text}", self.part)
+    }
+}
+
+/// Checks everything that a start needs, and hands each finding to `report`.
+pub fn check(arguments: &ServeArgs, mut report: impl FnMut(Finding)) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut report = |part, result: anyhow::Result<String>| {
+        report(Finding { part, result: result.map_err(|error| format!("{error:#}")) });
+    };
+    report("listen", listen(arguments));
+    if let Some(address) = arguments.admin_listen {
+        let bound = listener::bind_admin(address);
+        report("metrics", bound.map(|_| format!("{address} is free")));
+    }
+    report("data", data(&arguments.data));
+    report("identity", runtime.block_on(identity(arguments)));
+    match arguments.venue.config()? {
+        VenueConfig::Simulated { .. } => report("venue", Ok("simulated".to_owned())),
+        VenueConfig::Recorded { folder, .. } => report("venue", recorded(&folder)),
+        VenueConfig::Live(venue) => {
+            for result in runtime.block_on(live(&*venue)) {
+                report("venue", result);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn listen(arguments: &ServeArgs) -> anyhow::Result<String> {
+    let address = arguments.listen;
+    let worker_count = arguments.workers.map_or_else(default_worker_count, usize::from);
+    let limit = descriptors::raise();
+    let connections = descriptors::room(arguments.connections_max, limit, worker_count)?;
+    let bound = listener::bind(address, 1);
+    bound.map_err(|error| anyhow::anyhow!("{address}: {error} (--listen chooses another)"))?;
+    Ok(format!("{address} is free, with room for {connections} connections"))
+}
+
+fn data(place: &DataPlace) -> anyhow::Result<String> {
+    let DataPlace::Folder(path) = place else { return Ok("kept in memory only".to_owned()) };
+    let shown = path.display();
+    match path.metadata() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let is_there = |parent: &&Path| parent.as_os_str().is_empty() || parent.exists();
+            let parent = path.ancestors().skip(1).find(is_there).unwrap_or(Path::new("/"));
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            require_access(parent)?;
+            return Ok(format!("{shown} does not exist yet: the first start creates it"));
+        }
+        Err(error) => anyhow::bail!("{shown}: {error}"),
+        Ok(metadata) if !metadata.is_dir() => anyhow::bail!("{shown} is not a folder"),
+        Ok(_) => require_access(path)?,
+    }
+    DataDirectory::require_free(&Disk::System, path)?;
+    match inspect::verify(path) {
+        Ok(report) => match &report.damage {
+            None => Ok(format!("{shown} is whole up to position {}", report.last_position)),
+            Some(damage) => Err(anyhow::anyhow!("{damage}")),
+        },
+        Err(InspectError::NoJournal { .. }) => Ok(format!("{shown} holds no journal yet")),
+        Err(error) => Err(anyhow::anyhow!(error.message())),
+    }
+}
+
+fn require_access(folder: &Path) -> anyhow::Result<()> {
+    let all = Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK;
+    access(folder, all).map_err(|error| {
+        let error = io::Error::from(error);
+        anyhow::anyhow!("{}: {error}: let this user read and write it", folder.display())
+    })
+}
+
+async fn identity(arguments: &ServeArgs) -> anyhow::Result<String> {
+    match arguments.identity.config()? {
+        IdentityConfig::Embedded => {
+            let ((Some(folder), _) | (None, DataPlace::Folder(folder))) =
+                (&arguments.issuer_data, &arguments.data)
+            else {
+                return Ok("the embedded issuer, with a temporary key".to_owned());
+            };
+            Ok(match EmbeddedIssuer::open_existing(folder)? {
+                Some(_) => format!("the embedded issuer, with its key in {}", folder.display()),
+                None => "the embedded issuer: the first start creates its key".to_owned(),
+            })
+        }
+        IdentityConfig::Oidc { url, authorities, .. } => {
+            let client = start::provider_client(&url, authorities.as_deref())?;
+            let keys = discovery::fetch(&client, &url).await;
+            keys.map_err(|error| anyhow::anyhow!("{url}: {}", with_causes(&error)))?;
+            Ok(format!("{url} has published its keys"))
+        }
+        IdentityConfig::Hs256 { path, issuer, audience, tier_claim } => {
+            SharedSecret::open(&path, &issuer, &audience, tier_claim)?;
+            Ok(format!("the secret in {}", path.display()))
+        }
+    }
+}
+
+fn recorded(folder: &Path) -> anyhow::Result<String> {
+    let shown = folder.display();
+    Ok(match Recorded::open(folder)? {
+        Recorded::Tape(_) => format!("{shown} holds a tape"),
+        Recorded::Files(_, report) => format!("{shown}: {report}"),
+    })
+}
+
+/// Asks every address of a live venue for a document. Any answer will do, unless it says that this
+/// machine gets none.
+async fn live(venue: &dyn LiveVenueConfig) -> Vec<anyhow::Result<String>> {
+    let tls = match tls::client_config(venue.authorities().map_or(Roots::System, Roots::File)) {
+        Ok(tls) => tls,
+        Err(error) => return vec![Err(anyhow::Error::from(error).context("--venue-ca"))],
+    };
+    let client = Client::new(tls, VENUE_PATIENCE, 0);
+    let mut results = Vec::new();
+    for (flag, address) in venue.addresses() {
+        results.push(match client.get(as_web(&address), VENUE_BYTES_MAX).await {
+            Ok(_) | Err(ClientError::Redirect { .. } | ClientError::TooLong { .. }) => {
+                Ok(format!("{address} answers"))
+            }
+            Err(ClientError::Status { status, .. }) if is_answer(status) => {
+                Ok(format!("{address} answers"))
+            }
+            Err(error) => Err(anyhow::anyhow!("{address}: {error} ({flag} chooses another)")),
+        });
+    }
+    results
+}
+
+/// Whether the status is that of a wrong request, not of a service that is down or closed to us.
+fn is_answer(status: StatusCode) -> bool {
+    let is_closed = [StatusCode::FORBIDDEN, StatusCode::UNAVAILABLE_FOR_LEGAL_REASONS];
+    status.is_client_error() && !is_closed.contains(&status)
+}
+
+/// The address of a socket as one that can be asked for a document.
+fn as_web(address: &Uri) -> Uri {
+    let text = address.to_string();
+    let web = text.strip_prefix("ws").map_or_else(|| text.clone(), |rest| format!("http{rest}"));
+    web.parse().expect("another scheme leaves an address one")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_is_asked_over_http() {
+        for (address, web) in [
+            ("wss://venue.example.org/ws/market", "https://venue.example.org/ws/market"),
+            ("ws://127.0.0.1:80/ws", "http://127.0.0.1:80/ws"),
+            ("https://venue.example.org", "https://venue.example.org/"),
+        ] {
+            assert_eq!(as_web(&address.parse().unwrap()), web, "{address}");
+        }
+    }
+}
