@@ -171,5 +171,6 @@ fn command(binary: &Path) -> Command {
             command.env_remove(name);
         }
     }
+    command.env("PAPERBOURSE_LOG_FORMAT", "human");
     command
 }

@@ -26,7 +26,7 @@ use crate::config::sources::{Configuration, Mistakes, Sources, without_variables
 use crate::config::{ServeArgs, TokenArgs};
 use crate::ids::Timestamp;
 use crate::server;
-use crate::telemetry::{self, OneLine};
+use crate::telemetry::OneLine;
 
 /// Exit code for a wrong configuration. clap uses the same for a wrong command line.
 const WRONG_CONFIGURATION: u8 = 2;
@@ -94,7 +94,7 @@ pub fn run() -> ExitCode {
         Command::Serve(line) => serve(&line, &matches),
         Command::Check(_) => check(&matches),
         Command::Record(arguments) => {
-            telemetry::start_logging();
+            arguments.logs.start();
             Ok(record::run(&arguments))
         }
         Command::Token(arguments) => print_token(&arguments).map(|()| ExitCode::SUCCESS),
@@ -140,7 +140,8 @@ fn check(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     println!("ok      options   they fit together");
     for name in &configuration.unknown_variables {
-        println!("ok      options   no option has the variable {}: it sets nothing", OneLine(name));
+        let name = OneLine(name);
+        println!("ok      options   no option has the variable {name}: it sets nothing");
     }
     server::check::check(&configuration.arguments, |finding| {
         if finding.result.is_err() {
@@ -156,7 +157,7 @@ fn serve(line: &ServeLine, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     if line.print_config {
         write!(io::stdout(), "{configuration}").context("failed to print the configuration")?;
     } else {
-        telemetry::start_logging();
+        configuration.arguments.logs.start();
         server::run(&configuration)?;
     }
     Ok(ExitCode::SUCCESS)

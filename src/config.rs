@@ -5,6 +5,7 @@
 
 mod file;
 pub mod identity;
+pub mod logs;
 pub mod record;
 pub mod sources;
 pub mod venue;
@@ -20,6 +21,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use self::identity::{IdentityArgs, IdentityChoice, IdentityConfigError};
+use self::logs::LogArgs;
 use self::venue::{UselessFlag, VenueArgs};
 use crate::engine::{KEPT_ORDERS_MAX_DEFAULT, OPEN_ORDERS_MAX_DEFAULT};
 use crate::http::exchange::STREAMS_PER_ADDRESS_MAX;
@@ -214,6 +216,10 @@ pub struct ServeArgs {
     #[arg(long, env = "PAPERBOURSE_STREAMS_PER_ADDRESS", default_value_t = STREAMS_PER_ADDRESS_MAX,
           value_name = "N", value_parser = whole_number(1..=u32::MAX))]
     pub streams_per_address: u32,
+
+    /// What is logged.
+    #[command(flatten)]
+    pub logs: LogArgs,
 }
 
 /// Options that contradict each other.

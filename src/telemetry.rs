@@ -13,7 +13,7 @@ mod tests;
 mod throttle;
 
 pub use counters::{Counter, Metrics, OTHER_STATUS, OperationMetrics, STATUSES};
-pub use log::{OneLine, start_logging};
+pub use log::{LogFilter, LogFilterError, LogFormat, OneLine, set_log_filter, start_logging};
 pub use page::{Kind, Metric, render};
 pub use process::{Process, kilobytes, resident_bytes};
 pub use table::{Gauges, METRICS, Scrape};

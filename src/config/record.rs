@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::logs::LogArgs;
 use super::venue::VenueArgs;
 use super::whole_number;
 use crate::venue::tape::TapeLimits;
@@ -53,6 +54,10 @@ pub struct RecordArgs {
     /// Which venue to record.
     #[command(flatten)]
     pub venue: VenueArgs,
+
+    /// What is logged.
+    #[command(flatten)]
+    pub logs: LogArgs,
 }
 
 impl RecordArgs {

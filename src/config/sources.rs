@@ -355,7 +355,8 @@ fn reason(error: &clap::Error) -> String {
     match (error.kind(), std::error::Error::source(error)) {
         (_, Some(source)) => source.to_string(),
         (ErrorKind::InvalidValue, None) if !valid.is_empty() => {
-            format!("use {}", valid.join(" or "))
+            let (last, others) = valid.split_last().expect("it is not empty");
+            format!("use {} or {last}", others.join(", "))
         }
         (ErrorKind::InvalidValue, None) => "a value is needed".to_owned(),
         (ErrorKind::InvalidUtf8, None) => "not UTF-8 text".to_owned(),

@@ -4,32 +4,78 @@
 //! errors, file names. A line break in it could forge a log line, and a control sequence could hide
 //! one on a terminal. Both are escaped here, for every event.
 
-use std::fmt::{self, Display, Write};
+mod filter;
+mod json;
 
+use std::fmt::{self, Display, Write};
+use std::io::{self, IsTerminal as _};
+use std::sync::OnceLock;
+
+use clap::ValueEnum;
 use tracing::Subscriber;
 use tracing_subscriber::field::RecordFields;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::{DefaultFields, FormatFields, Writer};
 use tracing_subscriber::fmt::{self as lines, MakeWriter};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::{Layer as _, Registry, reload};
 
-/// Logs to standard output: time, level, text. Call once, before anything else.
-pub fn start_logging() {
-    let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stdout());
-    tracing::subscriber::set_global_default(subscriber(std::io::stdout, is_terminal))
-        .expect("logging is started once");
+pub use filter::{LogFilter, LogFilterError};
+use json::JsonLines;
+
+/// How a log line looks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum LogFormat {
+    /// For people on a terminal, else JSON.
+    Auto,
+    /// Time, level, text.
+    Human,
+    /// One JSON object per line.
+    Json,
 }
 
-fn subscriber<W>(writer: W, is_terminal: bool) -> impl Subscriber + Send + Sync
+/// Changes what is logged.
+static FILTER: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
+
+/// Logs to standard output. Call once, before anything else.
+pub fn start_logging(format: LogFormat, filter: &LogFilter) {
+    let is_terminal = io::stdout().is_terminal();
+    let (subscriber, handle) = subscriber(io::stdout, format, is_terminal, filter);
+    let is_first = FILTER.set(handle).is_ok();
+    let is_set = tracing::subscriber::set_global_default(subscriber).is_ok();
+    assert!(is_first && is_set, "logging is started once");
+}
+
+/// Logs what this filter lets through from now on. Does nothing if logging was not started.
+pub fn set_log_filter(filter: &LogFilter) {
+    if let Some(handle) = FILTER.get() {
+        handle.reload(filter.targets()).expect("the subscriber lives as long as the process");
+    }
+}
+
+fn subscriber<W>(
+    writer: W,
+    format: LogFormat,
+    is_terminal: bool,
+    filter: &LogFilter,
+) -> (impl Subscriber + Send + Sync, reload::Handle<Targets, Registry>)
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    lines::fmt()
-        .with_max_level(LevelFilter::INFO)
-        .with_target(false)
-        .with_ansi(is_terminal)
-        .fmt_fields(OneLineFields)
-        .with_writer(writer)
-        .finish()
+    let (filter, handle) = reload::Layer::new(filter.targets());
+    // A log that nobody can read any more must not end the process.
+    let layer = lines::layer().with_writer(writer).log_internal_errors(false);
+    let is_json = match format {
+        LogFormat::Auto => !is_terminal,
+        LogFormat::Human => false,
+        LogFormat::Json => true,
+    };
+    let layer = if is_json {
+        layer.event_format(JsonLines).boxed()
+    } else {
+        layer.with_target(false).with_ansi(is_terminal).fmt_fields(OneLineFields).boxed()
+    };
+    (tracing_subscriber::registry().with(filter).with(layer), handle)
 }
 
 /// Formats an event's fields, including its message, without line breaks.
@@ -77,7 +123,6 @@ fn is_unsafe(char: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
     use std::sync::Arc;
 
     use parking_lot::Mutex;
@@ -99,12 +144,47 @@ mod tests {
     }
 
     /// What `log` writes.
-    fn logged(is_terminal: bool, log: impl FnOnce()) -> String {
+    pub(super) fn logged(
+        format: LogFormat,
+        is_terminal: bool,
+        filter: &LogFilter,
+        log: impl FnOnce(),
+    ) -> String {
         let sink = Sink::default();
         let writer = sink.clone();
-        let subscriber = subscriber(move || writer.clone(), is_terminal);
+        let (subscriber, _) = subscriber(move || writer.clone(), format, is_terminal, filter);
         tracing::subscriber::with_default(subscriber, log);
         String::from_utf8(sink.0.lock().clone()).unwrap()
+    }
+
+    #[test]
+    fn a_terminal_gets_text_and_everything_else_json() {
+        for (format, is_terminal, is_json) in [
+            (LogFormat::Auto, true, false),
+            (LogFormat::Auto, false, true),
+            (LogFormat::Human, false, false),
+            (LogFormat::Json, true, true),
+        ] {
+            let line = logged(format, is_terminal, &LogFilter::default(), || tracing::info!("a"));
+            assert_eq!(line.starts_with('{'), is_json, "{format:?} {is_terminal}: {line}");
+        }
+    }
+
+    #[test]
+    fn a_filter_can_be_changed_while_logging() {
+        let sink = Sink::default();
+        let writer = sink.clone();
+        let filter = |text: &str| text.parse::<LogFilter>().unwrap();
+        let (subscriber, handle) =
+            subscriber(move || writer.clone(), LogFormat::Human, false, &filter("warn"));
+        tracing::subscriber::with_default(subscriber, || {
+            for (new, level) in [("warn", "one"), ("info", "two"), ("off", "three")] {
+                handle.reload(filter(new).targets()).unwrap();
+                tracing::info!("line {level}");
+            }
+        });
+        let text = String::from_utf8(sink.0.lock().clone()).unwrap();
+        assert!(text.ends_with("INFO line two\n") && text.lines().count() == 1, "{text}");
     }
 
     #[test]
@@ -126,7 +206,8 @@ mod tests {
         ];
         for (name, log) in events {
             for is_terminal in [false, true] {
-                let line = logged(is_terminal, log);
+                let filter = LogFilter::default();
+                let line = logged(LogFormat::Human, is_terminal, &filter, log);
                 assert!(line.contains("closed") && line.contains("é"), "{name}: {line:?}");
                 let text = line.strip_suffix('\n').unwrap();
                 assert!(

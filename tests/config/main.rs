@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod check;
+mod logs;
 mod mistakes;
 mod printed;
 

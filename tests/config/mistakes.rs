@@ -134,6 +134,21 @@ const MISTAKES: &[(In, &str)] = &[
         Flags(&["--tier", "pro=1/2/3/4", "--tier", "pro=5/6/7/8"]),
         "--tier sets the limits of pro twice: keep one of them",
     ),
+    // The log.
+    (
+        Variable("PAPERBOURSE_LOG_LEVEL", "inof"),
+        "PAPERBOURSE_LOG_LEVEL is `inof`: `inof` is not a level: use off, error, warn, info, debug \
+         or trace",
+    ),
+    (
+        File("log-level = \"info,paperbourse::venu=debug\""),
+        "bourse.toml:1: log-level is `info,paperbourse::venu=debug`: `paperbourse::venu` is not a \
+         module of paperbourse",
+    ),
+    (
+        Variable("PAPERBOURSE_LOG_FORMAT", "text"),
+        "PAPERBOURSE_LOG_FORMAT is `text`: use auto, human or json",
+    ),
     // Choices, and what contradicts them.
     (
         Flags(&["--journal-sync", "sometimes"]),

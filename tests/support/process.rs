@@ -113,7 +113,8 @@ impl Process {
     /// Starts the process and reads its log to the end, so that it never blocks on a full pipe.
     #[track_caller]
     pub fn spawn(command: &mut Command) -> Self {
-        let child = command.stdout(Stdio::piped()).spawn();
+        // Tests read the log as people do; a flag wins over this.
+        let child = command.env("PAPERBOURSE_LOG_FORMAT", "human").stdout(Stdio::piped()).spawn();
         let mut child = child.unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let output = child.stdout.take().unwrap();
         let log = Arc::<Log>::default();

@@ -1,0 +1,195 @@
+//! Which log lines are wanted: a level, and other levels for single modules.
+
+use std::fmt;
+use std::str::FromStr;
+
+use tracing_subscriber::filter::{LevelFilter, Targets};
+
+/// The name that the targets of our own log lines begin with.
+const CRATE: &str = "paperbourse";
+
+/// What may follow it: the modules on the map, and the access log.
+const MODULES: [&str; 28] = [
+    "access",
+    "auth",
+    "backup",
+    "candles",
+    "cli",
+    "client",
+    "clock",
+    "config",
+    "disk",
+    "engine",
+    "http",
+    "ids",
+    "inspect",
+    "journal",
+    "limits",
+    "market",
+    "money",
+    "record",
+    "server",
+    "service",
+    "shard",
+    "snapshot",
+    "telemetry",
+    "tls",
+    "venue",
+    "ws",
+    "simulation",
+    "faults",
+];
+
+/// A level, and other levels for single modules, such as `info,paperbourse::venue=debug`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogFilter {
+    default: LevelFilter,
+    modules: Vec<(Box<str>, LevelFilter)>,
+}
+
+/// Why text is not a [`LogFilter`].
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LogFilterError {
+    /// No level has this name.
+    #[error(
+        "`{0}` is not a level: use off, error, warn, info, debug or trace, or a module with a \
+         level, as in info,paperbourse::venue=debug"
+    )]
+    Level(Box<str>),
+    /// No module has this name.
+    #[error(
+        "`{0}` is not a module of paperbourse: use one from src/README.md, as in \
+             paperbourse::venue=debug"
+    )]
+    Module(Box<str>),
+    /// Two levels for one thing.
+    #[error("there are two levels for {0}: keep one of them")]
+    Twice(Box<str>),
+}
+
+impl Default for LogFilter {
+    fn default() -> Self {
+        Self { default: LevelFilter::INFO, modules: Vec::new() }
+    }
+}
+
+impl LogFilter {
+    pub(super) fn targets(&self) -> Targets {
+        let modules = self.modules.iter().map(|(module, level)| (&**module, *level));
+        Targets::new().with_default(self.default).with_targets(modules)
+    }
+}
+
+impl FromStr for LogFilter {
+    type Err = LogFilterError;
+
+    fn from_str(text: &str) -> Result<Self, LogFilterError> {
+        let (mut default, mut modules) = (None, Vec::<(Box<str>, LevelFilter)>::new());
+        for part in text.split(',').map(str::trim) {
+            let Some((module, level)) = part.split_once('=') else {
+                if default.replace(level_from(part)?).is_some() {
+                    return Err(LogFilterError::Twice("everything else".into()));
+                }
+                continue;
+            };
+            if !is_module(module) {
+                return Err(LogFilterError::Module(module.into()));
+            }
+            if modules.iter().any(|(other, _)| **other == *module) {
+                return Err(LogFilterError::Twice(module.into()));
+            }
+            modules.push((module.into(), level_from(level)?));
+        }
+        Ok(Self { default: default.unwrap_or(LevelFilter::INFO), modules })
+    }
+}
+
+/// The format that [`LogFilter::from_str`] reads.
+impl fmt::Display for LogFilter {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.default.fmt(formatter)?;
+        self.modules.iter().try_for_each(|(module, level)| write!(formatter, ",{module}={level}"))
+    }
+}
+
+fn level_from(name: &str) -> Result<LevelFilter, LogFilterError> {
+    let names = ["off", "error", "warn", "info", "debug", "trace"];
+    let level = names.contains(&name).then(|| name.parse().ok()).flatten();
+    level.ok_or_else(|| LogFilterError::Level(name.into()))
+}
+
+/// Whether log lines may come from here. Of the path, only the first module is checked.
+fn is_module(target: &str) -> bool {
+    let mut path = target.split("::");
+    path.next() == Some(CRATE)
+        && path.next().is_none_or(|module| MODULES.contains(&module))
+        && path.all(|name| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::*;
+
+    #[test]
+    fn a_filter_is_a_level_and_levels_of_modules() {
+        for (text, expected) in [
+            ("info", Ok("info")),
+            ("off", Ok("off")),
+            (" warn , paperbourse::venue=debug", Ok("warn,paperbourse::venue=debug")),
+            ("paperbourse::http::connection=trace", Ok("info,paperbourse::http::connection=trace")),
+            ("paperbourse=error", Ok("info,paperbourse=error")),
+            ("", Err("`` is not a level")),
+            ("inof", Err("`inof` is not a level: use off,")),
+            ("INFO", Err("`INFO` is not a level")),
+            ("3", Err("`3` is not a level")),
+            ("paperbourse::venue", Err("`paperbourse::venue` is not a level")),
+            ("venue=debug", Err("`venue` is not a module")),
+            ("paperbourse::venu=debug", Err("`paperbourse::venu` is not a module")),
+            ("paperbourse::venue::=debug", Err("`paperbourse::venue::` is not a module")),
+            ("hyper=debug", Err("`hyper` is not a module")),
+            ("paperbourse::venue=", Err("`` is not a level")),
+            ("info,debug", Err("two levels for everything else")),
+            ("paperbourse::ws=info,paperbourse::ws=warn", Err("two levels for paperbourse::ws")),
+        ] {
+            match (text.parse::<LogFilter>(), expected) {
+                (Ok(filter), Ok(shown)) => {
+                    assert_eq!(filter.to_string(), shown, "{text}");
+                    assert_eq!(shown.parse(), Ok(filter), "{text}");
+                }
+                (Err(error), Err(part)) => {
+                    assert!(error.to_string().contains(part), "{text}: {error}");
+                }
+                (found, _) => panic!("{text}: {found:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_module_has_its_own_level() {
+        let targets = "warn,paperbourse::venue=debug".parse::<LogFilter>().unwrap().targets();
+        for (target, level, is_wanted) in [
+            ("paperbourse::server", Level::INFO, false),
+            ("paperbourse::server", Level::WARN, true),
+            ("paperbourse::venue::feed", Level::DEBUG, true),
+            ("paperbourse::venue::feed", Level::TRACE, false),
+        ] {
+            assert_eq!(targets.would_enable(target, &level), is_wanted, "{target} {level}");
+        }
+    }
+
+    #[test]
+    fn every_module_can_be_named() {
+        let lib = include_str!("../../lib.rs");
+        let modules = lib.lines().filter_map(|line| {
+            let line = line.strip_prefix("pub ").unwrap_or(line);
+            line.strip_prefix("mod ")?.strip_suffix(';')
+        });
+        let mut expected: Vec<&str> = modules.chain(["access"]).collect();
+        let mut known = MODULES.to_vec();
+        expected.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(known, expected);
+    }
+}
