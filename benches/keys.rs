@@ -17,7 +17,7 @@ use paperbourse::engine::command::{CreateKey, Identity, Owner, RotateKey};
 use paperbourse::engine::key::{KeyGrant, OVERLAP_SECONDS_DEFAULT, Permissions};
 use paperbourse::engine::{Command, Rules, State, Verdict};
 use paperbourse::ids::{KeyId, Place, SHARD_COUNT, ShardId, Timestamp};
-use paperbourse::limits::tier::{Tier, Tiers};
+use paperbourse::limits::tier::{Tier, TierTable, Tiers};
 use paperbourse::service::{Keys, key_observer};
 use paperbourse::shard::Observer;
 
@@ -47,7 +47,7 @@ impl Server {
     fn new(key_count: usize) -> Self {
         let keys = Arc::new(Keys::new(KEYS_MAX));
         let states = ShardId::all().map(State::new).collect();
-        let observer = key_observer(keys.clone(), Tiers::default());
+        let observer = key_observer(keys.clone(), Arc::new(TierTable::new(Tiers::default())));
         let mut server = Self { states, keys, observer, key_count: 0 };
         for number in 0..key_count {
             let command = server.create(number / KEYS_PER_ACCOUNT);

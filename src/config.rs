@@ -29,6 +29,7 @@ use crate::http::forwarded::TrustedProxy;
 use crate::limits::bucket::{AccountRates, AddressRules, BucketRule, Rate};
 use crate::limits::tier::{Tier, TierSetting, Tiers};
 use crate::money::{Rounding, Usd};
+use crate::service::Limits;
 use crate::snapshot::SnapshotConfig;
 
 /// The largest starting balance: a billion dollars. Keeps every sum in a ledger far from overflow.
@@ -298,6 +299,16 @@ impl ServeArgs {
     /// The limits per account other than those on requests.
     pub const fn account_rates(&self) -> AccountRates {
         AccountRates { keys: self.key_rate, sockets: self.socket_rate }
+    }
+
+    /// The limits that can change while the server runs.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            tiers: self.tier_table(),
+            default_tier: self.default_tier,
+            address_rules: self.address_rules(),
+            account_rates: self.account_rates(),
+        }
     }
 
     /// The table of tiers with the operator's changes.

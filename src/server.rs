@@ -10,6 +10,7 @@ pub mod check;
 mod descriptors;
 mod listener;
 mod memory;
+mod reload;
 mod start;
 mod worker;
 
@@ -23,6 +24,7 @@ use crate::config::sources::Configuration;
 use crate::http::exchange::{Exchange, Server};
 use crate::http::forwarded::TrustedProxies;
 use crate::market::catalogue::TAKER_DELAY_MS_MAX;
+use reload::Reloader;
 use start::Started;
 use worker::Workers;
 
@@ -36,6 +38,16 @@ const RELEASE_INTERVAL: Duration = Duration::from_mins(1);
 /// Serves until a signal ends the process.
 pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
     let arguments = &configuration.arguments;
+    // A separate thread for everything but requests: the venue, the fan-out, signals.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("failed to start the background runtime")?;
+    // Before anybody can know that the process is there: unless it is watched, SIGHUP kills.
+    let hangups = {
+        let _entered = runtime.enter();
+        signal(SignalKind::hangup()).context("failed to watch SIGHUP")?
+    };
     let worker_count = arguments.workers.map_or_else(default_worker_count, usize::from);
     let open_files_max = descriptors::raise();
     let listeners = listener::bind(arguments.listen, worker_count).with_context(|| {
@@ -68,11 +80,6 @@ pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
     let server = Server::new(connections_max).capped_by_address(connections_max, per_address_max);
     let server = Arc::new(server.trusting(proxies));
     let mut workers = Workers::start(listeners.sockets, &server)?;
-    // A separate thread for everything but requests: the venue, the fan-out, signals.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("failed to start the background runtime")?;
     runtime.block_on(async {
         let Started { exchange, mut venue, snapshots, hours } = start::start(arguments).await?;
         if let Some(admin) = admin {
@@ -89,7 +96,10 @@ pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
         let ending = ending_signal()?;
         server.open(exchange.clone());
         tracing::info!("ready");
-        let name = ending.await;
+        let name = tokio::select! {
+            name = ending => name,
+            () = Reloader::new(configuration).run(hangups, exchange.clone()) => "SIGHUP",
+        };
         tracing::info!(signal = name, "draining");
         drain(&server, &mut workers, &exchange).await;
         if let Some(hours) = hours {

@@ -35,6 +35,7 @@ pub use updown::UpDownList;
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
 use std::time::Instant;
 
 use crate::auth::api_key::KeyHash;
@@ -48,7 +49,7 @@ use crate::engine::rejection::Rejection;
 use crate::ids::Timestamp;
 use crate::journal::Waiters;
 use crate::limits::bucket::{AccountRates, AddressRules};
-use crate::limits::tier::{Tier, Tiers};
+use crate::limits::tier::{Tier, TierLimits, TierTable, Tiers};
 use crate::limits::window::KeyLimiter;
 use crate::market::Markets;
 use crate::shard::{HeldOrders, OpenOrderBoard, Refusal, Room, Shards};
@@ -64,9 +65,9 @@ pub struct Service {
     keys: Arc<Keys>,
     issuer: IdentitySource,
     ws_tokens: WsTokens,
-    tiers: Tiers,
-    /// The tier of an access token that names none.
-    default_tier: Tier,
+    tiers: Arc<TierTable>,
+    /// The tier of an access token that names none, by its place in [`Tier::ALL`].
+    default_tier: AtomicU8,
     access: AccessLimits,
     started: Instant,
 }
@@ -83,6 +84,19 @@ pub struct Parts {
     pub issuer: IdentitySource,
     /// Signs and verifies socket tokens.
     pub ws_tokens: WsTokens,
+    /// The limits of each tier.
+    pub tiers: Arc<TierTable>,
+    /// The tier of an access token that names none.
+    pub default_tier: Tier,
+    /// Limits per address for callers without a valid key; `None` for no limits.
+    pub address_rules: Option<AddressRules>,
+    /// The limits of an account other than those on its requests.
+    pub account_rates: AccountRates,
+}
+
+/// The limits that can change while requests are served.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Limits {
     /// The limits of each tier.
     pub tiers: Tiers,
     /// The tier of an access token that names none.
@@ -180,7 +194,7 @@ impl Service {
             issuer: parts.issuer,
             ws_tokens: parts.ws_tokens,
             tiers: parts.tiers,
-            default_tier: parts.default_tier,
+            default_tier: AtomicU8::new(parts.default_tier as u8),
             access: AccessLimits::new(parts.address_rules, parts.account_rates),
             started: Instant::now(),
         }
@@ -226,7 +240,7 @@ impl Service {
     }
 
     /// The limits of each tier.
-    pub fn tiers(&self) -> &Tiers {
+    pub fn tiers(&self) -> &TierTable {
         &self.tiers
     }
 
@@ -251,7 +265,8 @@ pub fn key_table<'a>(
             let maker = key.created_by.and_then(|maker| state.key(maker));
             let old = maker.filter(|maker| key.succeeds(maker));
             let old = old.and_then(|old| keys.get(&KeyHash::from_bytes(old.grant.hash)));
-            insert_key(&keys, facts_of(&key), &key.grant, old.as_ref(), tiers);
+            let limits = *tiers.get(key.grant.tier);
+            insert_key(&keys, facts_of(&key), &key.grant, old.as_ref(), limits);
             if key.revoked_at.is_some() {
                 keys.revoke(&KeyHash::from_bytes(key.grant.hash));
             }
@@ -267,7 +282,7 @@ pub fn key_table<'a>(
 /// The table does not wait for the disk. Refusing a key too early is safe. Accepting a new key
 /// early is safe too: nobody knows it before the answer that carries it, and that answer waits for
 /// the disk. A key inserted after its own revocation, however, would stay valid.
-pub fn key_observer(keys: Arc<Keys>, tiers: Tiers) -> crate::shard::Observer {
+pub fn key_observer(keys: Arc<Keys>, tiers: Arc<TierTable>) -> crate::shard::Observer {
     let hash_of = |state: &State, key| {
         let key = state.key(key).expect("an earlier record created it");
         KeyHash::from_bytes(key.grant.hash)
@@ -284,7 +299,11 @@ pub fn key_observer(keys: Arc<Keys>, tiers: Tiers) -> crate::shard::Observer {
             // A key with an expiry was rotated and creates no keys, so this one replaces it.
             let maker = created_by.and_then(|maker| keys.get(&hash_of(state, maker)));
             let old = maker.filter(|maker| !maker.is_lasting());
-            insert_key(&keys, facts, grant, old.as_ref(), &tiers);
+            insert_key(&keys, facts, grant, old.as_ref(), tiers.get(grant.tier));
+            // The limits may have changed before the key was in the table to be told.
+            if let Some(entry) = keys.get(&KeyHash::from_bytes(grant.hash)) {
+                entry.limiter().set_limits(&tiers.get(grant.tier));
+            }
         }
         Event::KeyExpirySet { key, expires_at } => {
             keys.set_expiry(&hash_of(state, *key), *expires_at);
@@ -312,12 +331,12 @@ fn insert_key(
     facts: KeyFacts,
     grant: &KeyGrant,
     old: Option<&Arc<KeyEntry<KeyLimiter>>>,
-    tiers: &Tiers,
+    limits: TierLimits,
 ) {
     let hash = KeyHash::from_bytes(grant.hash);
     let entry = match old {
         Some(old) => KeyEntry::successor(facts, old),
-        None => KeyEntry::new(facts, KeyLimiter::new(tiers.get(facts.tier))),
+        None => KeyEntry::new(facts, KeyLimiter::new(&limits)),
     };
     keys.insert(hash, entry).expect("two keys of 256 random bits are never the same");
     if let Some(expires_at) = grant.expires_at {
@@ -343,7 +362,8 @@ mod tests {
     impl World {
         fn new() -> Self {
             let live_table = Arc::new(Keys::new(KEYS_MAX));
-            let observer = key_observer(live_table.clone(), Tiers::default());
+            let observer =
+                key_observer(live_table.clone(), Arc::new(TierTable::new(Tiers::default())));
             Self { state: State::new(ShardId::of_digest(0)), live_table, observer }
         }
 

@@ -27,7 +27,7 @@ use paperbourse::http::route::{RouteError, find};
 use paperbourse::ids::Timestamp;
 use paperbourse::journal::{Journal, JournalConfig, MemoryJournal};
 use paperbourse::limits::bucket::AccountRates;
-use paperbourse::limits::tier::Tiers;
+use paperbourse::limits::tier::{TierTable, Tiers};
 use paperbourse::market::Markets;
 use paperbourse::market::catalogue::{MarketInfo, MarketStatus, Outcome};
 use paperbourse::service::{Parts, Service, key_observer, key_table};
@@ -98,6 +98,7 @@ fn exchange() -> (Exchange, String) {
     tiers.set("free=unlimited/unlimited/2/5".parse().unwrap());
     let recovered = Recovered::default();
     let keys = Arc::new(key_table(recovered.states(), &tiers).unwrap());
+    let tiers = Arc::new(TierTable::new(tiers));
     let observer = key_observer(keys.clone(), tiers.clone());
     let rules = Rules::default();
     let shards = Arc::new(Shards::new(

@@ -18,7 +18,7 @@ use paperbourse::http::handle::handle;
 use paperbourse::ids::{OutcomeIndex, Timestamp};
 use paperbourse::journal::{Journal, JournalConfig, MemoryJournal};
 use paperbourse::limits::bucket::AccountRates;
-use paperbourse::limits::tier::{Tier, Tiers};
+use paperbourse::limits::tier::{Tier, TierTable, Tiers};
 use paperbourse::market::Markets;
 use paperbourse::money::Usd;
 use paperbourse::service::{Parts, Service, key_observer, key_table};
@@ -107,6 +107,7 @@ fn exchange() -> (Exchange, String) {
     markets.publish(&market, OutcomeIndex(0), Arc::new(book));
     let recovered = Recovered::default();
     let keys = Arc::new(key_table(recovered.states(), &tiers).expect("no key yet"));
+    let tiers = Arc::new(TierTable::new(tiers));
     let rules =
         Rules { starting_balance: Usd::from_micros(10_000_000_000_000), ..Rules::default() };
     let shards = Arc::new(Shards::new(

@@ -68,10 +68,10 @@ impl<L> KeyTable<L> {
         self.entries.pin().get(hash).cloned()
     }
 
-    /// Visits the limiter of each key, in any order. May miss keys added or removed during the
+    /// Visits each key with its limiter, in any order. May miss keys added or removed during the
     /// call.
-    pub fn for_each_limiter(&self, mut visit: impl FnMut(&L)) {
-        self.entries.pin().values().for_each(|entry| visit(entry.limiter()));
+    pub fn for_each_limiter(&self, mut visit: impl FnMut(&KeyFacts, &L)) {
+        self.entries.pin().values().for_each(|entry| visit(entry.facts(), entry.limiter()));
     }
 
     /// Whether there is room for one more key. Ask before deciding to create one.
@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(table.authenticate(b"ps_live_zz", NOW).unwrap_err(), KeyError::Unknown);
         assert_eq!(table.key_count(), 300);
         let mut limiters = Vec::new();
-        table.for_each_limiter(|&limiter| limiters.push(limiter));
+        table.for_each_limiter(|_, &limiter| limiters.push(limiter));
         limiters.sort_unstable();
         assert_eq!(limiters, (0..300).collect::<Vec<_>>());
     }
@@ -402,7 +402,7 @@ mod tests {
         assert_eq!(*authenticate(&table, 13, NOW).unwrap().limiter(), 0);
         assert_eq!(*authenticate(&table, 1, NOW).unwrap().limiter(), 1);
         let mut limiters = Vec::new();
-        table.for_each_limiter(|&limiter| limiters.push(limiter));
+        table.for_each_limiter(|_, &limiter| limiters.push(limiter));
         limiters.sort_unstable();
         assert_eq!(limiters, [0, 1]);
     }

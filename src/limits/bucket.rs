@@ -7,6 +7,7 @@
 
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -16,7 +17,7 @@ use crate::ids::AccountId;
 /// How many addresses can have their own bucket at a time. A table always takes 2 MB.
 pub const ADDRESSES_MAX: usize = ADDRESS_SETS * SET_ENTRIES;
 
-/// How many accounts can have their own bucket at a time. A table always takes 0.6 MB.
+/// How many accounts can have their own bucket at a time. A table always takes 0.7 MB.
 pub const ACCOUNTS_MAX: usize = ACCOUNT_SETS * SET_ENTRIES;
 
 const ADDRESS_SETS: usize = 8192;
@@ -100,8 +101,11 @@ pub struct TokenBucket {
 /// IPv4-mapped IPv6 address counts as IPv4.
 pub struct AddressTable<S = RandomState>(BucketTable<Origin, S>);
 
-/// A bucket for each account, in a fixed amount of memory; no buckets if nothing is limited.
-pub struct AccountTable(Option<BucketTable<AccountId, RandomState>>);
+/// A bucket for each account, in a fixed amount of memory.
+pub struct AccountTable {
+    is_limited: AtomicBool,
+    buckets: BucketTable<AccountId, RandomState>,
+}
 
 /// A bucket for each holder, in a fixed amount of memory.
 ///
@@ -113,13 +117,14 @@ pub struct AccountTable(Option<BucketTable<AccountId, RandomState>>);
 /// there. Filling every set takes tens of thousands of holders that all draw faster than their
 /// buckets refill; targeting a single set takes the hasher's secret.
 struct BucketTable<H, S> {
-    rule: BucketRule,
     hasher: S,
     /// The length is a power of two.
     sets: Box<[Mutex<Set<H>>]>,
 }
 
 struct Set<H> {
+    /// The same in every set. Here, it changes under the lock of the buckets that it fills.
+    rule: BucketRule,
     entries: [Entry<H>; SET_ENTRIES],
     /// Shared by the holders that find no free entry.
     shared_full_at_ns: u64,
@@ -201,6 +206,14 @@ impl BucketRule {
         }
     }
 
+    /// When a bucket is full that would have been at `full_at_ns` by the `old` rule and lacks as
+    /// many tokens, at most all.
+    fn full_at_ns(self, full_at_ns: u64, old: Self, now_ns: u64) -> u64 {
+        let missing_ns = u128::from(full_at_ns.saturating_sub(now_ns));
+        let missing_ns = missing_ns * u128::from(self.interval_ns) / u128::from(old.interval_ns);
+        now_ns + u64::try_from(missing_ns).unwrap_or(u64::MAX).min(self.capacity_ns)
+    }
+
     /// Takes a token from the bucket that will be full again at `full_at_ns`, if it holds one.
     fn draw(self, full_at_ns: &mut u64, now_ns: u64) -> Draw {
         let now_ns = now_ns.min(CLOCK_NS_MAX);
@@ -217,6 +230,17 @@ impl BucketRule {
             remaining: u32::try_from(left_ns / self.interval_ns)
                 .expect("a bucket holds at most its burst"),
             wait_ns: self.interval_ns.saturating_sub(left_ns),
+        }
+    }
+}
+
+/// The documented defaults.
+impl Default for AddressRules {
+    fn default() -> Self {
+        Self {
+            public: BucketRule::PUBLIC_READS,
+            bootstrap: BucketRule::BOOTSTRAP,
+            failures: BucketRule::FAILED_CREDENTIALS,
         }
     }
 }
@@ -276,28 +300,46 @@ impl<S: BuildHasher> AddressTable<S> {
     pub fn draw(&self, address: IpAddr, now_ns: u64) -> Draw {
         self.0.draw(Origin::of(address), now_ns)
     }
+
+    /// Fills the buckets by another rule from now on. The tokens that a bucket lacks stay missing.
+    pub fn set_rule(&self, rule: BucketRule, now_ns: u64) {
+        self.0.set_rule(rule, now_ns);
+    }
 }
 
 impl AccountTable {
     /// A table of full buckets. The hasher's secret keeps callers from targeting one set.
     pub fn new(rate: Rate, hasher: RandomState) -> Self {
-        Self(match rate {
-            Rate::Unlimited => None,
-            Rate::Limited(rule) => Some(BucketTable::new(rule, hasher, ACCOUNT_SETS)),
-        })
+        let (is_limited, rule) = match rate {
+            Rate::Unlimited => (false, BucketRule::KEYS),
+            Rate::Limited(rule) => (true, rule),
+        };
+        Self {
+            is_limited: AtomicBool::new(is_limited),
+            buckets: BucketTable::new(rule, hasher, ACCOUNT_SETS),
+        }
     }
 
     /// Takes a token from this account's bucket if there is one. `None` if accounts are not
     /// limited.
     pub fn draw(&self, account: AccountId, now_ns: u64) -> Option<Draw> {
-        Some(self.0.as_ref()?.draw(account, now_ns))
+        self.is_limited.load(Ordering::Relaxed).then(|| self.buckets.draw(account, now_ns))
+    }
+
+    /// Limits accounts by another rate from now on. The tokens that a bucket lacks stay missing.
+    pub fn set_rate(&self, rate: Rate, now_ns: u64) {
+        if let Rate::Limited(rule) = rate {
+            self.buckets.set_rule(rule, now_ns);
+        }
+        self.is_limited.store(matches!(rate, Rate::Limited(_)), Ordering::Relaxed);
     }
 }
 
 impl<H: Copy + Eq + Hash, S: BuildHasher> BucketTable<H, S> {
     fn new(rule: BucketRule, hasher: S, set_count: usize) -> Self {
         assert!(set_count.is_power_of_two(), "{set_count} sets cannot be masked");
-        Self { rule, hasher, sets: (0..set_count).map(|_| Mutex::new(Set::EMPTY)).collect() }
+        let sets = (0..set_count).map(|_| Mutex::new(Set::empty(rule))).collect();
+        Self { hasher, sets }
     }
 
     fn draw(&self, holder: H, now_ns: u64) -> Draw {
@@ -305,15 +347,32 @@ impl<H: Copy + Eq + Hash, S: BuildHasher> BucketTable<H, S> {
         let index = usize::try_from(self.hasher.hash_one(holder) & mask)
             .expect("a masked hash is an index into the sets");
         let mut set = self.sets[index].lock();
-        self.rule.draw(set.bucket_of(holder, now_ns), now_ns)
+        let rule = set.rule;
+        rule.draw(set.bucket_of(holder, now_ns), now_ns)
+    }
+
+    fn set_rule(&self, rule: BucketRule, now_ns: u64) {
+        let now_ns = now_ns.min(CLOCK_NS_MAX);
+        self.sets.iter().for_each(|set| set.lock().set_rule(rule, now_ns));
     }
 }
 
 impl<H: Copy + Eq> Set<H> {
-    const EMPTY: Self = Self {
-        entries: [const { Entry { holder: None, full_at_ns: 0 } }; SET_ENTRIES],
-        shared_full_at_ns: 0,
-    };
+    const fn empty(rule: BucketRule) -> Self {
+        Self {
+            rule,
+            entries: [const { Entry { holder: None, full_at_ns: 0 } }; SET_ENTRIES],
+            shared_full_at_ns: 0,
+        }
+    }
+
+    fn set_rule(&mut self, rule: BucketRule, now_ns: u64) {
+        let old = std::mem::replace(&mut self.rule, rule);
+        let entries = self.entries.iter_mut().map(|entry| &mut entry.full_at_ns);
+        for full_at_ns in entries.chain([&mut self.shared_full_at_ns]) {
+            *full_at_ns = rule.full_at_ns(*full_at_ns, old, now_ns);
+        }
+    }
 
     fn bucket_of(&mut self, holder: H, now_ns: u64) -> &mut u64 {
         let own = self.entries.iter().position(|entry| entry.holder == Some(holder));

@@ -2,6 +2,9 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
 
 use super::{LIMIT_MAX, Limit, count_from_text};
 
@@ -39,6 +42,10 @@ pub struct TierLimits {
 /// The limits of every tier.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tiers([TierLimits; Tier::ALL.len()]);
+
+/// The limits of every tier as they are now. They can be replaced while requests are served.
+#[derive(Debug)]
+pub struct TierTable(ArcSwap<Tiers>);
 
 /// New limits for one tier, in the format of the command line:
 /// `NAME=PER_SECOND/PER_MINUTE/SOCKETS/BATCH`, where a rate may be `unlimited`.
@@ -134,6 +141,28 @@ impl Tiers {
     /// Every tier with its limits, lowest first.
     pub fn iter(&self) -> impl Iterator<Item = (Tier, &TierLimits)> {
         Tier::ALL.into_iter().zip(&self.0)
+    }
+}
+
+impl TierTable {
+    /// A table that begins with these tiers.
+    pub fn new(tiers: Tiers) -> Self {
+        Self(ArcSwap::from_pointee(tiers))
+    }
+
+    /// The limits of this tier.
+    pub fn get(&self, tier: Tier) -> TierLimits {
+        *self.0.load().get(tier)
+    }
+
+    /// All tiers.
+    pub fn all(&self) -> Arc<Tiers> {
+        self.0.load_full()
+    }
+
+    /// Replaces all limits.
+    pub fn replace(&self, tiers: Tiers) {
+        self.0.store(Arc::new(tiers));
     }
 }
 

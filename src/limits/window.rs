@@ -18,6 +18,15 @@
 //! windows stay exact. The floor rises after the log was sealed and before it is freed: a decision
 //! that reads the floor after loading the log either sees all that came before or fails on the
 //! seal.
+//!
+//! # New limits
+//!
+//! Limits may change at any time; each decision reads both once. What was admitted stays counted as
+//! far back as the windows reach that were limited until then: a window that was unlimited has kept
+//! no stamps.
+
+use std::num::NonZeroU32;
+use std::sync::atomic;
 
 use super::atomics::{AtomicU64, Loaded, Ordering, Place};
 use super::ring::{Counts, View, log};
@@ -30,8 +39,9 @@ const CAPACITY_MIN: usize = if cfg!(paperbourse_loom) { 1 } else { 8 };
 
 /// The windows of one key, shared by all threads without a lock.
 pub struct KeyLimiter {
-    /// Per second and per minute.
-    limits: [Limit; 2],
+    /// Per minute in the upper half, per second in the lower; 0 is unlimited. A decision may use
+    /// old or new limits, so the model checker need not see this.
+    limits: atomic::AtomicU64,
     /// No stamp is lower: everything freed has left all windows that end here or later.
     floor_ns: AtomicU64,
     /// The stamps that still count; empty while there are none.
@@ -67,6 +77,10 @@ pub struct Allowance {
     pub remaining: u32,
 }
 
+/// The limits that one decision goes by: per second and per minute.
+#[derive(Clone, Copy)]
+struct Limits([Limit; 2]);
+
 #[derive(Clone, Copy)]
 struct Window {
     limit: Limit,
@@ -85,17 +99,23 @@ impl KeyLimiter {
     /// Empty windows for a key of this tier.
     pub fn new(limits: &TierLimits) -> Self {
         Self {
-            limits: [limits.requests_per_second, limits.requests_per_minute],
+            limits: atomic::AtomicU64::new(Limits::of(limits).packed()),
             floor_ns: AtomicU64::new(0),
             log: Place::empty(),
         }
     }
 
+    /// Decides by these limits from now on.
+    pub fn set_limits(&self, limits: &TierLimits) {
+        self.limits.store(Limits::of(limits).packed(), atomic::Ordering::Relaxed);
+    }
+
     /// Decides about one request, and counts it if it is admitted.
     pub fn decide(&self, now_ns: u64) -> Decision {
         let now_ns = now_ns.min(CLOCK_NS_MAX);
-        let Some(retention_ns) = self.retention_ns() else {
-            return self.decision(now_ns, now_ns, Self::unused(now_ns));
+        let limits = self.limits();
+        let Some(retention_ns) = limits.retention_ns() else {
+            return limits.decision(now_ns, now_ns, Self::unused(now_ns));
         };
         loop {
             let loaded = self.log.load();
@@ -108,10 +128,10 @@ impl KeyLimiter {
                 self.succeed(&loaded, &view, now_ns, retention_ns);
                 continue;
             }
-            let (stamp_ns, mut usages) = self.usages(&view, now_ns);
-            if !self.has_room(usages) {
+            let (stamp_ns, mut usages) = self.usages(limits, &view, now_ns);
+            if !limits.has_room(usages) {
                 if view.is_current() {
-                    return self.decision(now_ns, stamp_ns, usages);
+                    return limits.decision(now_ns, stamp_ns, usages);
                 }
             } else if view.overwritten_ns().is_some_and(|overwritten_ns| {
                 stamp_ns.saturating_sub(overwritten_ns) < retention_ns
@@ -123,7 +143,7 @@ impl KeyLimiter {
                 in_second.count += 1;
                 in_minute.count += 1;
                 view.leave_counted(in_second.count, in_minute.count);
-                let decision = self.decision(now_ns, stamp_ns, usages);
+                let decision = limits.decision(now_ns, stamp_ns, usages);
                 return Decision { is_admitted: true, ..decision };
             }
         }
@@ -133,17 +153,18 @@ impl KeyLimiter {
     /// whether a request would be admitted, and the remaining counts do not include it.
     pub fn peek(&self, now_ns: u64) -> Decision {
         let now_ns = now_ns.min(CLOCK_NS_MAX);
+        let limits = self.limits();
         loop {
             let loaded = self.log.load();
             let Some(ring) = loaded.as_ref() else {
                 let stamp_ns = now_ns.max(self.floor_ns());
-                return self.decision(now_ns, stamp_ns, Self::unused(stamp_ns));
+                return limits.decision(now_ns, stamp_ns, Self::unused(stamp_ns));
             };
             // A sealed log shows the same stamps as its successor.
             let view = View::of(ring);
-            let (stamp_ns, usages) = self.usages(&view, now_ns);
+            let (stamp_ns, usages) = self.usages(limits, &view, now_ns);
             if view.is_current() {
-                return self.decision(now_ns, stamp_ns, usages);
+                return limits.decision(now_ns, stamp_ns, usages);
             }
         }
     }
@@ -153,9 +174,9 @@ impl KeyLimiter {
     pub fn release(&self, now_ns: u64) {
         let now_ns = now_ns.min(CLOCK_NS_MAX);
         let loaded = self.log.load();
-        let (Some(ring), Some(retention_ns)) = (loaded.as_ref(), self.retention_ns()) else {
-            return;
-        };
+        let Some(ring) = loaded.as_ref() else { return };
+        // An unlimited key may become limited again.
+        let retention_ns = self.limits().retention_ns().unwrap_or(MINUTE_NS);
         let view = View::of(ring);
         let counts_no_more = |newest_ns| newest_ns + retention_ns <= now_ns;
         if !view.is_sealed() && view.newest_ns().is_none_or(counts_no_more) && view.seal() {
@@ -197,46 +218,67 @@ impl KeyLimiter {
         self.log.replace(current, Some(log(CAPACITY_MIN, stamps.into_iter())));
     }
 
-    /// How long a stamp counts: the length of the longest limited window; `None` if neither is
-    /// limited.
-    fn retention_ns(&self) -> Option<u64> {
-        let [second, minute] = self.limits;
-        let of_second = second.get().map(|_| SECOND_NS);
-        minute.get().map(|_| MINUTE_NS).or(of_second)
+    fn limits(&self) -> Limits {
+        Limits::from_packed(self.limits.load(atomic::Ordering::Relaxed))
     }
 
     fn floor_ns(&self) -> u64 {
         self.floor_ns.load(Ordering::Acquire)
     }
 
-    fn windows(&self) -> [Window; 2] {
-        let [second, minute] = self.limits;
+    fn unused(now_ns: u64) -> [Usage; 2] {
+        [Usage { count: 0, oldest_ns: now_ns }; 2]
+    }
+
+    /// The time that a decision is made for, and what the windows ending then hold.
+    fn usages(&self, limits: Limits, view: &View<'_>, now_ns: u64) -> (u64, [Usage; 2]) {
+        let stamp_ns = now_ns.max(self.floor_ns()).max(view.newest_ns().unwrap_or(0));
+        let [second, minute] = limits.windows();
+        let (in_second, in_minute) = view.counted();
+        let in_second = second.usage(view, stamp_ns, in_second);
+        (stamp_ns, [in_second, minute.usage(view, stamp_ns, in_minute)])
+    }
+}
+
+impl Limits {
+    fn of(limits: &TierLimits) -> Self {
+        Self([limits.requests_per_second, limits.requests_per_minute])
+    }
+
+    fn packed(self) -> u64 {
+        let [second, minute] = self.0.map(|limit| u64::from(limit.get().unwrap_or(0)));
+        minute << u32::BITS | second
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "each half was packed from a u32")]
+    fn from_packed(packed: u64) -> Self {
+        let limit = |count| Limit(NonZeroU32::new(count));
+        Self([limit(packed as u32), limit((packed >> u32::BITS) as u32)])
+    }
+
+    /// How long a stamp counts: the length of the longest limited window; `None` if neither is
+    /// limited.
+    fn retention_ns(self) -> Option<u64> {
+        let [second, minute] = self.0;
+        let of_second = second.get().map(|_| SECOND_NS);
+        minute.get().map(|_| MINUTE_NS).or(of_second)
+    }
+
+    fn windows(self) -> [Window; 2] {
+        let [second, minute] = self.0;
         [
             Window { limit: second, length_ns: SECOND_NS },
             Window { limit: minute, length_ns: MINUTE_NS },
         ]
     }
 
-    fn unused(now_ns: u64) -> [Usage; 2] {
-        [Usage { count: 0, oldest_ns: now_ns }; 2]
-    }
-
-    fn has_room(&self, usages: [Usage; 2]) -> bool {
-        let ([second, minute], [in_second, in_minute]) = (self.limits, usages);
+    fn has_room(self, usages: [Usage; 2]) -> bool {
+        let ([second, minute], [in_second, in_minute]) = (self.0, usages);
         in_second.count < second.shown() && in_minute.count < minute.shown()
     }
 
-    /// The time that a decision is made for, and what the windows ending then hold.
-    fn usages(&self, view: &View<'_>, now_ns: u64) -> (u64, [Usage; 2]) {
-        let stamp_ns = now_ns.max(self.floor_ns()).max(view.newest_ns().unwrap_or(0));
-        let [second, minute] = self.windows();
-        let (in_second, in_minute) = view.counted();
-        let in_second = second.usage(view, stamp_ns, in_second);
-        (stamp_ns, [in_second, minute.usage(view, stamp_ns, in_minute)])
-    }
-
     /// The decision about a request that comes after these usages.
-    fn decision(&self, now_ns: u64, stamp_ns: u64, usages: [Usage; 2]) -> Decision {
+    fn decision(self, now_ns: u64, stamp_ns: u64, usages: [Usage; 2]) -> Decision {
         let [second, minute] = self.windows();
         let [in_second, in_minute] = usages;
         let wait_ns = second.wait_ns(in_second, now_ns).max(minute.wait_ns(in_minute, now_ns));
@@ -260,7 +302,7 @@ impl Decision {
 
 impl Window {
     /// Counts the stamps in the window that ends at `end_ns`, which is no earlier than any of them.
-    /// There are never more than the limit, so older ones need no look.
+    /// More than the limit are as many as the limit, so older ones need no look.
     ///
     /// Usually there are as many as the last decision `counted`, or one has left since; otherwise a
     /// binary search finds the number.

@@ -27,6 +27,7 @@ use crate::engine::{Rules, State};
 use crate::http::exchange::Exchange;
 use crate::ids::Timestamp;
 use crate::journal::{Journal, JournalConfig, MemoryJournal, SyncMode};
+use crate::limits::tier::TierTable;
 use crate::market::Markets;
 use crate::market::catalogue::Outcome;
 use crate::service::matcher::Matcher;
@@ -89,8 +90,9 @@ pub(super) async fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
     let market_count = markets.listing().markets().len();
     tracing::info!(venue = %arguments.venue.venue, markets = market_count, "opened the venue");
 
-    let tiers = arguments.tier_table();
-    let keys = Arc::new(key_table(recovered.states(), &tiers)?);
+    let limits = arguments.limits();
+    let keys = Arc::new(key_table(recovered.states(), &limits.tiers)?);
+    let tiers = Arc::new(TierTable::new(limits.tiers));
     let rules = Rules {
         starting_balance: arguments.starting_balance,
         kept_orders_max: arguments.keep_orders,
@@ -125,9 +127,9 @@ pub(super) async fn start(arguments: &ServeArgs) -> anyhow::Result<Started> {
         issuer,
         ws_tokens: WsTokens::generate().context("the operating system provides no randomness")?,
         tiers,
-        default_tier: arguments.default_tier,
-        address_rules: arguments.address_rules(),
-        account_rates: arguments.account_rates(),
+        default_tier: limits.default_tier,
+        address_rules: limits.address_rules,
+        account_rates: limits.account_rates,
     });
     let snapshots = folder
         .map(|folder| SnapshotKeeper::start(folder, journal.clone(), arguments.snapshot_config()));

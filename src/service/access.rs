@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use foldhash::fast::RandomState;
 
-use super::{Moment, RequestContext, Service, ServiceError};
+use super::{Limits, Moment, RequestContext, Service, ServiceError};
 use crate::auth::api_key::KeyHash;
 use crate::auth::identity::{TokenError, TokenFlaw, identity_digest};
 use crate::auth::key_table::{KeyEntry, KeyError};
@@ -226,7 +227,8 @@ pub struct Makes {
 
 /// All rate limits except those of keys.
 pub(super) struct AccessLimits {
-    addresses: Option<AddressLimits>,
+    are_addresses_limited: AtomicBool,
+    addresses: AddressLimits,
     keys_made: AccountTable,
     sockets_opened: AccountTable,
     /// Limiters of access tokens, by identity and tier. An identity with tokens of several tiers
@@ -243,12 +245,14 @@ struct AddressLimits {
 impl AccessLimits {
     pub(super) fn new(address_rules: Option<AddressRules>, account_rates: AccountRates) -> Self {
         let table = |rule| AddressTable::new(rule, std::hash::RandomState::new());
-        let addresses = address_rules.map(|rules| AddressLimits {
+        let rules = address_rules.unwrap_or_default();
+        let addresses = AddressLimits {
             public: table(rules.public),
             bootstrap: table(rules.bootstrap),
             failures: table(rules.failures),
-        });
+        };
         Self {
+            are_addresses_limited: AtomicBool::new(address_rules.is_some()),
             addresses,
             keys_made: AccountTable::new(account_rates.keys, std::hash::RandomState::new()),
             sockets_opened: AccountTable::new(account_rates.sockets, std::hash::RandomState::new()),
@@ -387,7 +391,7 @@ impl Service {
             }
             verified => verified?,
         };
-        let entitled_tier = verified.entitled_tier.unwrap_or(self.default_tier);
+        let entitled_tier = verified.entitled_tier.unwrap_or_else(|| self.default_tier());
         let ends_at = verified.refused_from();
         let identity = Identity {
             digest: identity_digest(&verified.issuer, &verified.subject),
@@ -488,8 +492,11 @@ impl Service {
             let rule = RateRule::Identities;
             return Err(Denied::TooOften { rule, wait_ns: 1_000_000_000 });
         }
-        let limiter = Arc::new(KeyLimiter::new(self.tiers.get(tier)));
-        Ok(limiters.get_or_insert(holder, limiter).clone())
+        let limiter = Arc::new(KeyLimiter::new(&self.tiers.get(tier)));
+        let limiter = limiters.get_or_insert(holder, limiter).clone();
+        // The limits may have changed before the limiter was there to be told.
+        limiter.set_limits(&self.tiers.get(tier));
+        Ok(limiter)
     }
 
     /// Counts a request against the caller's limits. The [`Admission`] is returned whether or not
@@ -523,8 +530,25 @@ impl Service {
     /// once a minute, off the request path.
     pub fn release_limiters(&self) {
         let now_ns = self.moment().monotonic_ns;
-        self.keys.for_each_limiter(|limiter| limiter.release(now_ns));
+        self.keys.for_each_limiter(|_, limiter| limiter.release(now_ns));
         self.access.tokens.pin().values().for_each(|limiter| limiter.release(now_ns));
+    }
+
+    /// Limits callers like this from now on, without forgetting what they have done. It visits
+    /// every key, so call it off the request path.
+    pub fn set_limits(&self, limits: Limits) {
+        self.tiers.replace(limits.tiers);
+        self.default_tier.store(limits.default_tier as u8, Ordering::Relaxed);
+        self.keys.for_each_limiter(|key, limiter| limiter.set_limits(&self.tiers.get(key.tier)));
+        let tokens = self.access.tokens.pin();
+        tokens.iter().for_each(|((_, tier), limiter)| limiter.set_limits(&self.tiers.get(*tier)));
+        let now_ns = self.moment().monotonic_ns;
+        self.access.set_rules(limits.address_rules, limits.account_rates, now_ns);
+    }
+
+    /// The tier of an access token that names none.
+    fn default_tier(&self) -> Tier {
+        Tier::ALL[usize::from(self.default_tier.load(Ordering::Relaxed))]
     }
 
     /// Counts what a request is about to create: an account against the address, a key against the
@@ -563,16 +587,33 @@ fn require_drawn(draw: Option<Draw>, rule: RateRule) -> Result<(), Denied> {
 }
 
 impl AccessLimits {
+    /// Limits by these rules from now on. What was drawn so far stays drawn.
+    fn set_rules(&self, rules: Option<AddressRules>, rates: AccountRates, now_ns: u64) {
+        if let Some(AddressRules { public, bootstrap, failures }) = rules {
+            self.addresses.public.set_rule(public, now_ns);
+            self.addresses.bootstrap.set_rule(bootstrap, now_ns);
+            self.addresses.failures.set_rule(failures, now_ns);
+        }
+        self.are_addresses_limited.store(rules.is_some(), Ordering::Relaxed);
+        self.keys_made.set_rate(rates.keys, now_ns);
+        self.sockets_opened.set_rate(rates.sockets, now_ns);
+    }
+
+    /// The limits of addresses, unless they are off.
+    fn addresses(&self) -> Option<&AddressLimits> {
+        self.are_addresses_limited.load(Ordering::Relaxed).then_some(&self.addresses)
+    }
+
     fn public(&self, address: IpAddr, moment: Moment) -> Option<Draw> {
-        Some(self.addresses.as_ref()?.public.draw(address, moment.monotonic_ns))
+        Some(self.addresses()?.public.draw(address, moment.monotonic_ns))
     }
 
     fn bootstrap(&self, address: IpAddr, moment: Moment) -> Option<Draw> {
-        Some(self.addresses.as_ref()?.bootstrap.draw(address, moment.monotonic_ns))
+        Some(self.addresses()?.bootstrap.draw(address, moment.monotonic_ns))
     }
 
     fn failed(&self, address: IpAddr, moment: Moment) -> Option<Draw> {
-        Some(self.addresses.as_ref()?.failures.draw(address, moment.monotonic_ns))
+        Some(self.addresses()?.failures.draw(address, moment.monotonic_ns))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::engine::Rules;
 use crate::journal::{Journal, JournalConfig, MemoryJournal};
 use crate::limits::bucket::{AccountRates, Rate};
-use crate::limits::tier::{Tier, Tiers};
+use crate::limits::tier::{Tier, TierTable, Tiers};
 use crate::market::Markets;
 use crate::shard::Shards;
 use crate::snapshot::Recovered;
@@ -24,6 +24,7 @@ impl Parts {
         let (markets, tiers) = (Arc::new(Markets::new()), Tiers::default());
         let recovered = Recovered::default();
         let keys = Arc::new(key_table(recovered.states(), &tiers).unwrap());
+        let tiers = Arc::new(TierTable::new(tiers));
         let shards = Shards::new(
             recovered,
             journal.clone(),

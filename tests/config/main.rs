@@ -6,6 +6,7 @@ mod check;
 mod logs;
 mod mistakes;
 mod printed;
+mod reload;
 
 use std::fs;
 use std::path::Path;

@@ -20,7 +20,7 @@ use paperbourse::http::handle::handle;
 use paperbourse::ids::{Place, ShardId, Timestamp};
 use paperbourse::journal::{Gate, Journal, JournalConfig, MemoryJournal};
 use paperbourse::limits::bucket::AccountRates;
-use paperbourse::limits::tier::{Tier, Tiers};
+use paperbourse::limits::tier::{Tier, TierTable, Tiers};
 use paperbourse::market::Markets;
 use paperbourse::market::book::{Ladder, Level};
 use paperbourse::market::catalogue::{MarketInfo, MarketStatus, Outcome};
@@ -272,6 +272,7 @@ fn exchange(issuer: EmbeddedIssuer, journal: &Arc<Journal>) -> (Exchange, Feed) 
     tiers.set("free=unlimited/unlimited/2/5".parse().expect("limits of a tier"));
     let recovered = Recovered::default();
     let keys = Arc::new(key_table(recovered.states(), &tiers).expect("no keys yet"));
+    let tiers = Arc::new(TierTable::new(tiers));
     let shards = Arc::new(Shards::new(
         recovered,
         journal.clone(),

@@ -68,7 +68,8 @@ pub(in crate::http) async fn revoke(call: &Call<'_>) -> Answer {
 }
 
 pub(in crate::http) fn list_tiers(call: &Call<'_>) -> Reply {
-    let tiers = call.service().tiers().iter().map(|(tier, limits)| TierRow {
+    let tiers = call.service().tiers().all();
+    let tiers = tiers.iter().map(|(tier, limits)| TierRow {
         tier: tier.as_str(),
         requests_per_second: limits.requests_per_second.shown(),
         requests_per_minute: limits.requests_per_minute.shown(),

@@ -225,3 +225,43 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_a_bucket_lacks_stays_missing_when_its_rule_changes() {
+    let rule = |rate, burst| BucketRule::per_second(rate, burst).unwrap();
+    let client = address("192.0.2.1");
+    // Drawn at once from a bucket of 10, then what a bucket of the new rule still has.
+    for (drawn, new, expected) in [
+        (4, rule(1, 10), 6),
+        (4, rule(1_000, 10), 6),
+        (4, rule(1, 20), 16),
+        (4, rule(1, 5), 1),
+        (10, rule(1, 5), 0),
+        (0, rule(7, 3), 3),
+    ] {
+        let table = table(rule(1, 10), 4);
+        (0..drawn).for_each(|_| assert!(table.draw(client, 0).is_admitted));
+        table.set_rule(new, 0);
+        let left = (0..100).take_while(|_| table.draw(client, 0).is_admitted).count();
+        assert_eq!(left, expected, "{drawn} drawn, then {new:?}");
+        let wait_ns = table.draw(client, 0).wait_ns;
+        assert!(wait_ns <= new.interval_ns, "{wait_ns} for a token of {new:?}");
+        assert!(table.draw(client, wait_ns).is_admitted);
+    }
+}
+
+#[test]
+fn accounts_can_be_limited_later_and_no_longer() {
+    let account = AccountId::from_raw(64).unwrap();
+    let rule = BucketRule::per_minute(1, 2).unwrap();
+    let table = AccountTable::new(Rate::Unlimited, RandomState::new());
+    assert!(table.draw(account, 0).is_none());
+    table.set_rate(Rate::Limited(rule), 0);
+    for is_admitted in [true, true, false] {
+        assert_eq!(table.draw(account, 0).unwrap().is_admitted, is_admitted);
+    }
+    table.set_rate(Rate::Unlimited, 0);
+    assert!(table.draw(account, 0).is_none());
+    table.set_rate(Rate::Limited(rule), 0);
+    assert!(!table.draw(account, 0).unwrap().is_admitted);
+}

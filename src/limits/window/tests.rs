@@ -35,7 +35,10 @@ impl Log {
         let end_ns = self.stamp_at(now_ns);
         self.windows().map(|(limit, length_ns)| {
             let inside = self.stamps.iter().filter(|&&stamp| end_ns - stamp < length_ns).count();
-            limit.map_or(UNLIMITED_SHOWN, |limit| limit - u32::try_from(inside).unwrap())
+            limit.map_or(UNLIMITED_SHOWN, |limit| {
+                // There may be more, from before the limit was lowered.
+                limit.saturating_sub(u32::try_from(inside).unwrap())
+            })
         })
     }
 
@@ -213,7 +216,7 @@ fn arrivals(count_max: usize) -> impl Strategy<Value = Vec<Arrival>> {
 fn release(limiter: &KeyLimiter, log: &mut Log, now_ns: u64) {
     let had_log = limiter.log.load().is_some();
     limiter.release(now_ns);
-    let retention_ns = limiter.retention_ns().unwrap_or(0);
+    let retention_ns = limiter.limits().retention_ns().unwrap_or(0);
     let end_ns = log.stamps.last().map_or(0, |last_ns| last_ns + retention_ns);
     let is_released = end_ns <= now_ns;
     if had_log && is_released {
@@ -294,7 +297,7 @@ fn a_log_grows_as_needed_and_is_freed_once_no_stamp_counts() {
             assert!(slots(&limiter) <= live.min(capacity_max), "{number} {is_admitted}");
         }
         assert_eq!(slots(&limiter), capacity_max, "{per_second}/{per_minute}");
-        let end_ns = log.stamps.last().unwrap() + limiter.retention_ns().unwrap();
+        let end_ns = log.stamps.last().unwrap() + limiter.limits().retention_ns().unwrap();
         release(&limiter, &mut log, end_ns - 1);
         assert_eq!(slots(&limiter), capacity_max);
         release(&limiter, &mut log, end_ns);
@@ -380,4 +383,62 @@ fn threads_on_a_running_clock_never_exceed_a_window_nor_are_refused_wrongly() {
         let recorded: Vec<u64> = (1..=view.len()).rev().map(|age| view.stamp_ns(age)).collect();
         assert_eq!(recorded, log.stamps[log.stamps.len() - recorded.len()..]);
     }
+}
+
+/// What happens to a key whose limits may change.
+#[derive(Clone, Debug)]
+enum Step {
+    Request { later_ns: u64 },
+    Release,
+    Limits(u32, u32),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let later = prop_oneof![Just(0), 1..SECOND_NS, SECOND_NS..MINUTE_NS, Just(MINUTE_NS)];
+    prop_oneof![
+        8 => later.prop_map(|later_ns| Step::Request { later_ns }),
+        1 => Just(Step::Release),
+        2 => (1..8_u32, 1..24_u32).prop_map(|(second, minute)| Step::Limits(second, minute)),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_was_admitted_stays_counted_when_limits_change(
+        steps in prop::collection::vec(step(), 1..200),
+    ) {
+        let limits = tier("3", "10");
+        let (limiter, mut log, mut now_ns) = (KeyLimiter::new(&limits), Log::new(limits), 0);
+        for step in steps {
+            match step {
+                Step::Request { later_ns } => {
+                    now_ns += later_ns;
+                    check(&limiter, &mut log, now_ns);
+                }
+                Step::Release => release(&limiter, &mut log, now_ns),
+                Step::Limits(second, minute) => {
+                    log.limits = tier(&second.to_string(), &minute.to_string());
+                    limiter.set_limits(&log.limits);
+                    check_peek(&limiter, &log, now_ns);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_unlimited_key_that_becomes_limited_has_what_it_had_before_in_its_windows() {
+    let limiter = KeyLimiter::new(&tier("5", "5"));
+    let is_admitted = |now_ns| limiter.decide(now_ns).is_admitted;
+    assert!((0..5).all(is_admitted));
+    assert!(!is_admitted(5));
+    limiter.set_limits(&tier("unlimited", "unlimited"));
+    assert!((6..100).all(is_admitted));
+    limiter.release(100);
+    limiter.set_limits(&tier("unlimited", "6"));
+    assert!(is_admitted(100) && !is_admitted(101));
+    // An unlimited key frees its log like any other.
+    limiter.set_limits(&tier("unlimited", "unlimited"));
+    limiter.release(2 * MINUTE_NS);
+    assert!(limiter.log.load().as_ref().is_none());
 }

@@ -1,0 +1,135 @@
+//! SIGHUP: reads the configuration again, applies what can change while the server runs, and says
+//! what cannot.
+
+use std::io::{self, IsTerminal as _};
+use std::sync::Arc;
+
+use tokio::signal::unix::Signal;
+
+use crate::config::sources::{Configuration, Setting};
+use crate::http::exchange::Exchange;
+use crate::telemetry;
+
+/// The options that can change while the server runs. All others take a restart.
+const RELOADED: [&str; 8] = [
+    "tier",
+    "default-tier",
+    "address-limits",
+    "public-rate",
+    "bootstrap-rate",
+    "failure-rate",
+    "key-rate",
+    "socket-rate",
+];
+
+/// Those of the log.
+const RELOADED_LOGS: [&str; 1] = ["log-level"];
+
+/// What the server does now: what it was started with, and what was reloaded since.
+pub(super) struct Reloader {
+    started_with: Configuration,
+    settings: Vec<Setting>,
+    was_terminal: bool,
+}
+
+impl Reloader {
+    pub(super) fn new(started_with: &Configuration) -> Self {
+        Self {
+            settings: started_with.settings.clone(),
+            started_with: started_with.clone(),
+            was_terminal: io::stdout().is_terminal(),
+        }
+    }
+
+    /// Reloads at each signal. Resolves when the signal means that the terminal is gone, which is
+    /// meant to end a server that nobody put into the background.
+    pub(super) async fn run(mut self, mut hangups: Signal, exchange: Arc<Exchange>) {
+        while hangups.recv().await.is_some() {
+            if self.was_terminal && !io::stdout().is_terminal() {
+                return;
+            }
+            let exchange = exchange.clone();
+            // Reads a file, and visits every key.
+            let reloaded = tokio::task::spawn_blocking(move || {
+                self.reload(&exchange);
+                self
+            });
+            self = reloaded.await.expect("reloading does not panic");
+        }
+    }
+
+    fn reload(&mut self, exchange: &Exchange) {
+        let newer = match self.started_with.again() {
+            Ok(newer) => newer,
+            Err(mistakes) => {
+                for mistake in mistakes.0 {
+                    tracing::error!("SIGHUP changed nothing: {mistake}");
+                }
+                return;
+            }
+        };
+        let changed = self.take(&newer.settings);
+        let has_changed = |names: &[&str]| changed.iter().any(|it| names.contains(&&*it.name));
+        if has_changed(&RELOADED) {
+            exchange.service.set_limits(newer.arguments.limits());
+        }
+        for Setting { name, values, source, .. } in &changed {
+            tracing::info!(option = name, value = values.join(","), %source, "changed");
+        }
+        tracing::info!(changes = changed.len(), "read the configuration again");
+        if has_changed(&RELOADED_LOGS) {
+            telemetry::set_log_filter(&newer.arguments.logs.log_level);
+        }
+    }
+
+    /// Takes over the settings that can change, and returns them. Reports those that cannot.
+    fn take(&mut self, newer: &[Setting]) -> Vec<Setting> {
+        let mut changed = Vec::new();
+        for (setting, newer) in self.settings.iter_mut().zip(newer) {
+            if setting.values == newer.values {
+                continue;
+            }
+            if RELOADED.iter().chain(&RELOADED_LOGS).any(|name| **name == *setting.name) {
+                *setting = newer.clone();
+                changed.push(newer.clone());
+            } else {
+                tracing::warn!(
+                    option = newer.name,
+                    value = newer.values.join(","),
+                    running_with = setting.values.join(","),
+                    source = %newer.source,
+                    "this change takes a restart"
+                );
+            }
+        }
+        changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_can_change_is_taken() {
+        let configuration = |flags: &[&str]| Configuration::from_flags(flags).unwrap();
+        let mut reloader = Reloader::new(&configuration(&[]));
+        for (flags, expected) in [
+            (&[][..], &[][..]),
+            (&["--workers", "3"], &[]),
+            (&["--log-level", "warn", "--data", "memory"], &["log-level"]),
+            (
+                &["--public-rate", "1/1", "--tier", "pro=1/1/1/1"],
+                &["tier", "public-rate", "log-level"],
+            ),
+            (&["--public-rate", "1/1", "--tier", "pro=1/1/1/1"], &[]),
+            (&[], &["tier", "public-rate"]),
+        ] {
+            let taken = reloader.take(&configuration(flags).settings);
+            let names: Vec<String> = taken.into_iter().map(|setting| setting.name).collect();
+            assert_eq!(names, expected, "{flags:?}");
+        }
+        let names: Vec<_> = reloader.settings.iter().map(|it| it.name.as_str()).collect();
+        assert!(RELOADED.iter().chain(&RELOADED_LOGS).all(|name| names.contains(name)));
+    }
+}

@@ -1,0 +1,143 @@
+//! SIGHUP while requests run: nothing is dropped, new limits bite, and what takes a restart is
+//! named.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use paperbourse_test_support::process::{Process, ServerProcess, command};
+use paperbourse_test_support::socket::Socket;
+use paperbourse_test_support::{Client, Connection, Request};
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::BINARY;
+
+/// How many clients send requests during the reloads, and how many reloads there are.
+const CLIENT_COUNT: usize = 4;
+const RELOAD_COUNT: u32 = 40;
+
+/// A server that reads its limits from a file.
+struct Reloadable {
+    server: ServerProcess,
+    folder: TempDir,
+    key: String,
+}
+
+impl Reloadable {
+    fn start(config: &str) -> Self {
+        let folder = TempDir::new().unwrap();
+        fs::write(folder.path().join("bourse.toml"), config).unwrap();
+        let mut serve = command(BINARY);
+        serve.current_dir(folder.path()).args(["serve", "--config", "bourse.toml"]);
+        serve.args(["--listen", "127.0.0.1:0", "--data", "data"]);
+        serve.args(["--journal-segment-bytes", "1048576"]);
+        let server = Process::spawn(&mut serve).ready();
+        let token = printed(folder.path(), &["token", "--subject", "x", "--data", "data"]);
+        let mut client = Client::with_token(server.address, token.trim());
+        let answer = client.post("/v1/keys/bootstrap", &json!({})).ok(201);
+        let key = answer["raw_key"].as_str().unwrap().to_owned();
+        Self { server, folder, key }
+    }
+
+    /// Reloads this configuration, and waits until the log has this line.
+    #[track_caller]
+    fn reload(&self, config: &str, line: &str) -> String {
+        fs::write(self.folder.path().join("bourse.toml"), config).unwrap();
+        self.server.signal("-HUP");
+        self.server.logged(line)
+    }
+
+    fn status(&self, path: &str) -> u16 {
+        let request = Request::get(path).key(&self.key);
+        Connection::open(self.server.address).send(&request).status
+    }
+}
+
+fn printed(folder: &Path, words: &[&str]) -> String {
+    let output = Command::new(BINARY).current_dir(folder).args(words).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn nothing_is_dropped_while_limits_are_reloaded_again_and_again() {
+    let config = |minute: u32, round: u32| {
+        format!("tier = [\"free=1000000/{minute}/2/5\"]\npublic-rate = \"{}/7\"\n", 1_000 + round)
+    };
+    let world = Reloadable::start(&config(1_000_000, 0));
+    let market = &Connection::open(world.server.address)
+        .send(&Request::get("/v1/markets?limit=1").key(&world.key))
+        .ok(200)[0]["condition_id"];
+    let mut socket = Socket::prices(world.server.address, &world.key);
+    socket.subscribe(&[market.as_str().unwrap()]);
+    let (is_over, served) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..CLIENT_COUNT {
+            scope.spawn(|| {
+                let mut client = Client::with_key(world.server.address, &world.key);
+                while !is_over.load(Ordering::Relaxed) {
+                    client.get("/v1/account/balance").ok(200);
+                    served.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for round in 1..=RELOAD_COUNT {
+            let minute = 1_000_000 - round;
+            let line = format!("option=\"public-rate\" value=\"{}/7\"", 1_000 + round);
+            world.reload(&config(minute, round), &line);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let served = served.into_inner();
+    assert!(served > u64::from(RELOAD_COUNT), "only {served} requests");
+    // What was admitted stays counted when the limit changes.
+    let limit = u32::try_from(served).unwrap().min(20);
+    let tight = config(limit, 0);
+    world.reload(&tight, "value=\"1000/7\"");
+    assert_eq!(world.status("/v1/account/balance"), 429);
+    world.reload(&config(1_000_000, 99), "value=\"1099/7\"");
+    assert_eq!(world.status("/v1/account/balance"), 200);
+    // The socket has lived through it all.
+    socket.say(&json!({"action": "ping"}));
+    assert_eq!(socket.text_of("pong")["type"], "pong");
+    world.server.terminate();
+}
+
+#[test]
+fn what_takes_a_restart_is_named_and_a_mistake_changes_nothing() {
+    let world = Reloadable::start("tier = \"free=1000/1000/2/5\"\n");
+    let line = world.reload("tier = \"free=1000/1000/2/5\"\nworkers = 7", "takes a restart");
+    for part in ["WARN", "option=\"workers\"", "value=\"7\"", "source=file: bourse.toml:2"] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    let line = world.reload("tier = \"free=1/1/2/5\"\npublic-rate = 5", "SIGHUP changed nothing");
+    let expected = "bourse.toml:2: public-rate is `5`: not RATE/BURST";
+    assert!(line.contains("ERROR") && line.contains(expected), "{line}");
+    for _ in 0..3 {
+        assert_eq!(world.status("/v1/account/balance"), 200);
+    }
+    let config = "address-limits = \"off\"\nkey-rate = \"unlimited\"\ndefault-tier = \"pro\"\n";
+    world.reload(config, "option=\"default-tier\" value=\"pro\"");
+    let tiers = Connection::open(world.server.address).send(&Request::get("/v1/keys/tiers"));
+    assert_eq!(tiers.ok(200)[0]["requests_per_minute"], 300, "the default again: {tiers:?}");
+    for number in 0..60 {
+        let response = Connection::open(world.server.address).send(&Request::get("/v1/markets"));
+        assert_eq!(response.status, 200, "request {number} without a limit");
+    }
+    world.server.terminate();
+}
+
+#[test]
+fn the_level_of_the_log_can_change() {
+    let world = Reloadable::start("log-level = \"info\"");
+    world.reload("log-level = \"error\"", "option=\"log-level\" value=\"error\"");
+    // Neither line of this reload is logged.
+    fs::write(world.folder.path().join("bourse.toml"), "workers = 7\nlog-level = \"info\"")
+        .unwrap();
+    world.server.signal("-HUP");
+    world.reload("log-level = \"info\"\npublic-rate = \"7/7\"", "value=\"7/7\"");
+    assert_eq!(world.server.log_lines("takes a restart").len(), 0);
+    world.server.terminate();
+}
