@@ -102,22 +102,19 @@ pub fn run() -> ExitCode {
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Top(arguments) => top::run(arguments).map(|()| ExitCode::SUCCESS),
     };
-    match result {
-        Ok(code) => code,
-        Err(error) => match error.downcast_ref::<Mistakes>() {
-            Some(Mistakes(lines)) => {
-                lines.iter().for_each(|line| eprintln!("paperbourse: {}", OneLine(line)));
-                ExitCode::from(WRONG_CONFIGURATION)
+    result.unwrap_or_else(|error| {
+        if let Some(Mistakes(lines)) = error.downcast_ref::<Mistakes>() {
+            for line in lines {
+                eprintln!("paperbourse: {}", OneLine(line));
             }
-            None => {
-                eprintln!("paperbourse: {}", OneLine(format_args!("{error:#}")));
-                ExitCode::FAILURE
-            }
-        },
-    }
+            return ExitCode::from(WRONG_CONFIGURATION);
+        }
+        eprintln!("paperbourse: {}", OneLine(format_args!("{error:#}")));
+        ExitCode::FAILURE
+    })
 }
 
-/// Parses these words. The options of `serve` and `check` take their variables later, from [`Sources`].
+/// Parses these words. [`Sources`] reads the variables of `serve` and `check` later.
 fn parse(words: Vec<OsString>) -> ArgMatches {
     let command = Cli::command()
         .mut_subcommand("serve", without_variables)
@@ -138,16 +135,19 @@ fn configuration(matches: &ArgMatches) -> anyhow::Result<Configuration> {
 fn check(matches: &ArgMatches) -> anyhow::Result<ExitCode> {
     let configuration = configuration(matches)?;
     let mut code = ExitCode::SUCCESS;
-    println!("ok      options   they fit together");
+    // A closed stdout is not an error: the caller may only want the exit code.
+    let print = |line: &dyn Display| drop(writeln!(io::stdout(), "{}", OneLine(line)));
+    print(&"ok      options   they fit together");
     for name in &configuration.unknown_variables {
-        let name = OneLine(name);
-        println!("ok      options   no option has the variable {name}: it sets nothing");
+        print(&format_args!(
+            "ok      options   no option has the variable {name}: it sets nothing"
+        ));
     }
     server::check::check(&configuration.arguments, |finding| {
         if finding.result.is_err() {
             code = ExitCode::FAILURE;
         }
-        println!("{}", OneLine(finding));
+        print(&finding);
     })?;
     Ok(code)
 }

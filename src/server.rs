@@ -24,6 +24,7 @@ use crate::config::sources::Configuration;
 use crate::http::exchange::{Exchange, Server};
 use crate::http::forwarded::TrustedProxies;
 use crate::market::catalogue::TAKER_DELAY_MS_MAX;
+use crate::telemetry::AccessLog;
 use reload::Reloader;
 use start::Started;
 use worker::Workers;
@@ -78,7 +79,9 @@ pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
     let proxies = TrustedProxies::new(&arguments.trusted_proxies);
     let per_address_max = arguments.connections_per_address(connections_max);
     let server = Server::new(connections_max).capped_by_address(connections_max, per_address_max);
-    let server = Arc::new(server.trusting(proxies));
+    let access = AccessLog::start(arguments.access_log);
+    let access = access.context("failed to start the thread of the access log")?;
+    let server = Arc::new(server.trusting(proxies).logging(access));
     let mut workers = Workers::start(listeners.sockets, &server)?;
     runtime.block_on(async {
         let Started { exchange, mut venue, snapshots, hours } = start::start(arguments).await?;
@@ -141,6 +144,7 @@ async fn drain(server: &Server, workers: &mut Workers, exchange: &Exchange) {
         );
     }
     exchange.journal.flush_blocking();
+    server.access.iter().for_each(AccessLog::flush);
     tracing::info!("stopped; everything acknowledged is on disk");
 }
 

@@ -3,6 +3,7 @@
 //! Counters are plain atomics, rendered on request. Each worker has its own set, so that workers do
 //! not contend for cache lines. [`METRICS`] has one row for each metric.
 
+mod access;
 mod counters;
 mod log;
 mod page;
@@ -12,6 +13,7 @@ mod table;
 mod tests;
 mod throttle;
 
+pub use access::{AccessLine, AccessLog, AccessSample, AccessSampleError};
 pub use counters::{Counter, Metrics, OTHER_STATUS, OperationMetrics, STATUSES};
 pub use log::{LogFilter, LogFilterError, LogFormat, OneLine, set_log_filter, start_logging};
 pub use page::{Kind, Metric, render};

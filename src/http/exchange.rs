@@ -17,7 +17,7 @@ use crate::clock;
 use crate::journal::{Journal, Waiters};
 use crate::service::Service;
 use crate::snapshot::SnapshotMetrics;
-use crate::telemetry::{self, Gauges, Metrics, Process, Scrape, Throttle};
+use crate::telemetry::{self, AccessLog, Gauges, Metrics, Process, Scrape, Throttle};
 use crate::venue::VenueStatus;
 use crate::venue::follow::status::LiveStatus;
 use crate::ws::counts::{ExportCounts, SocketCounts, StreamCounts};
@@ -95,6 +95,8 @@ pub struct Server {
     started: Instant,
     /// Limits the log lines about connections.
     pub lines: ConnectionLines,
+    /// Logs requests, if asked for.
+    pub access: Option<AccessLog>,
 }
 
 /// Limits the log lines that clients could cause at any rate.
@@ -126,6 +128,7 @@ impl Server {
                 refused: Throttle::new(LINE_INTERVAL),
                 forwarded: Throttle::new(FORWARDED_LINE_INTERVAL),
             },
+            access: None,
         }
     }
 
@@ -138,6 +141,11 @@ impl Server {
     /// Trusts these proxies about the addresses of clients.
     pub fn trusting(self, proxies: TrustedProxies) -> Self {
         Self { proxies, ..self }
+    }
+
+    /// Logs requests.
+    pub fn logging(self, access: Option<AccessLog>) -> Self {
+        Self { access, ..self }
     }
 
     /// Takes a place for a connection from `peer`.
@@ -293,6 +301,12 @@ impl Worker {
             });
             waiters
         })
+    }
+
+    /// The position in the journal that a request of this worker last waited for since the last
+    /// call, 0 if none did.
+    pub fn take_position(&self) -> u64 {
+        self.waiters.get().map_or(0, |waiters| waiters.take_asked())
     }
 
     /// Called whenever this worker's thread is about to sleep.

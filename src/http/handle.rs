@@ -4,13 +4,15 @@
 //! The order is the same for every operation and part of the API: if several checks fail, the
 //! client gets the first error.
 
+use std::future::poll_fn;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hyper::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Request, Response, Version};
+use hyper::{Request, Response, StatusCode, Version};
 
 use super::body::RequestBody;
 use super::call::{Answer, Call};
@@ -23,8 +25,9 @@ use super::query::Query;
 use super::reply::{RequestId, response_of};
 use super::route::{find, row};
 use crate::auth::presented::{Precedence, Presented};
+use crate::ids::KeyId;
 use crate::service::{Admission, Caller, Denied, Moment, RequestContext, Service};
-use crate::telemetry::Metrics;
+use crate::telemetry::{AccessLine, AccessLog, Metrics};
 
 static API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
@@ -39,6 +42,8 @@ pub fn handle(
     let (mut head, mut body) = request.into_parts();
     async move {
         let began = Instant::now();
+        let access = worker.server.access.as_ref();
+        let mut position = 0;
         let request_id = RequestId::of(&head.headers);
         let mut admitted = None;
         let found = require_host(&head).and_then(|()| Ok(find(&head.method, head.uri.path())?));
@@ -46,7 +51,18 @@ pub fn handle(
         let answer = match found {
             Ok(operation) => {
                 let to = (&mut head, &mut body, &mut admitted);
-                answer(worker, slot, (peer, began), operation, to).await
+                let mut answer = pin!(answer(worker, slot, (peer, began), operation, to));
+                poll_fn(|context| {
+                    if access.is_none() {
+                        return answer.as_mut().poll(context);
+                    }
+                    // No other request runs meanwhile, so it is this one that asks.
+                    worker.take_position();
+                    let polled = answer.as_mut().poll(context);
+                    position = worker.take_position().max(position);
+                    polled
+                })
+                .await
             }
             Err(error) => Err(error),
         };
@@ -67,7 +83,34 @@ pub fn handle(
             error.into_reply()
         });
         worker.metrics.answered(row(operation), reply.status.as_u16(), elapsed);
+        if let Some(log) = access {
+            let key_id = admitted.and_then(|(admission, _)| admission.key_id);
+            log_request(log, operation, reply.status, elapsed, &request_id, (key_id, position));
+        }
         response_of(reply, request_id, admitted, head.headers)
+    }
+}
+
+/// Adds a request to the access log, if it is among those that have a line.
+#[cold]
+fn log_request(
+    log: &AccessLog,
+    operation: Option<&Operation>,
+    status: StatusCode,
+    elapsed: Duration,
+    request_id: &RequestId,
+    (key_id, position): (Option<KeyId>, u64),
+) {
+    let request_id = request_id.to_string();
+    if log.has_line(&request_id) {
+        log.record(AccessLine {
+            operation: operation.map_or_else(|| "none".to_owned(), |it| format!("{it:?}")),
+            status: status.as_u16(),
+            duration_us: u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
+            request_id,
+            key_id: key_id.map(KeyId::get),
+            position: (position > 0).then_some(position),
+        });
     }
 }
 

@@ -94,6 +94,7 @@ impl Progress {
             progress: self.clone(),
             waiting: Mutex::new(Waiting::default()),
             due: Notify::new(),
+            asked: std::sync::atomic::AtomicU64::new(0),
         });
         let mut groups = self.groups.lock();
         groups.retain(|group| group.strong_count() > 0);
@@ -111,6 +112,8 @@ pub struct Waiters {
     progress: Arc<Progress>,
     waiting: Mutex<Waiting>,
     due: Notify,
+    /// See [`Self::take_asked`]. Only this worker's thread uses it, so no model needs to see it.
+    asked: std::sync::atomic::AtomicU64,
 }
 
 #[derive(Default)]
@@ -131,7 +134,13 @@ impl Waiting {
 impl Waiters {
     /// Waits until the record at `place` is on disk. The worker must be running [`Self::run`].
     pub fn durable(self: &Arc<Self>, place: Place) -> DurableWait {
+        self.asked.store(place.position, std::sync::atomic::Ordering::Relaxed);
         DurableWait { waiters: self.clone(), place, entry: None }
+    }
+
+    /// The position that was last waited for since the last call, 0 if none was.
+    pub fn take_asked(&self) -> u64 {
+        self.asked.swap(0, std::sync::atomic::Ordering::Relaxed)
     }
 
     /// Wakes a task of this worker once the record at `place` is on disk, at once if it already is.

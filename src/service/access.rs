@@ -214,6 +214,8 @@ pub struct Admission {
     pub tier: Tier,
     /// Whether the request was admitted, and what is left.
     pub decision: Decision,
+    /// The key that the caller authenticated with, unless it was an access token.
+    pub key_id: Option<KeyId>,
 }
 
 /// What an operation creates, as far as creation is rate limited.
@@ -516,7 +518,7 @@ impl Service {
             }
         };
         let decision = limiter.decide(moment.monotonic_ns);
-        let admission = Some(Admission { tier, decision });
+        let admission = Some(Admission { tier, decision, key_id: caller.key_id() });
         if decision.is_admitted {
             (Ok(()), admission)
         } else {

@@ -149,6 +149,10 @@ const MISTAKES: &[(In, &str)] = &[
         Variable("PAPERBOURSE_LOG_FORMAT", "text"),
         "PAPERBOURSE_LOG_FORMAT is `text`: use auto, human or json",
     ),
+    (
+        File("access-log = 0.1"),
+        "bourse.toml:1: access-log is `0.1`: use off, all, or 1/N for about one request in N",
+    ),
     // Choices, and what contradicts them.
     (
         Flags(&["--journal-sync", "sometimes"]),

@@ -136,8 +136,10 @@ impl Process {
         const ADDRESS: &str = "listening on http://";
         let line = self.wait_for_line(|line| line.contains(ADDRESS));
         let (_, address) = line.split_once(ADDRESS).unwrap();
-        let address = address.trim().parse().unwrap();
-        self.wait_for_line(|line| line.ends_with(" ready"));
+        // In JSON, the message ends with a quote.
+        let address = address.split('"').next().unwrap().trim().parse().unwrap();
+        let is_ready = |line: &str| line.ends_with(" ready") || line.contains(":\"ready\"");
+        self.wait_for_line(is_ready);
         ServerProcess { process: self, address }
     }
 

@@ -30,14 +30,13 @@ fn a_flag_wins_over_a_variable_and_that_over_the_file() {
     let variables =
         [("PAPERBOURSE_WORKERS", "2"), ("PAPERBOURSE_TIER", "free=2/2/2/2,pro=2/2/2/2")];
     let flags = ["--workers", "3", "--tier", "free=3/3/3/3"];
-    let layers: [(&[&str], &[(&str, &str)], Option<&str>, [usize; 3], &str); 4] = [
-        (&flags, &variables, Some(file), [3, 1, 3], "flag"),
-        (&[], &variables, Some(file), [2, 2, 2], "environment: PAPERBOURSE_WORKERS"),
-        (&[], &[], Some(file), [1, 1, 1], "file"),
-        (&[], &[("PAPERBOURSE_WORKERS", "")], Some(file), [1, 1, 1], "file"),
-    ];
-    for (flags, variables, file, [workers, tiers, sockets], source) in layers {
-        let Configuration { arguments, settings, .. } = read(flags, variables, file).unwrap();
+    for (flags, variables, [workers, tiers, sockets], source) in [
+        (&flags[..], &variables[..], [3, 1, 3], "flag"),
+        (&[], &variables, [2, 2, 2], "environment: PAPERBOURSE_WORKERS"),
+        (&[], &[], [1, 1, 1], "file"),
+        (&[], &[("PAPERBOURSE_WORKERS", "")], [1, 1, 1], "file"),
+    ] {
+        let Configuration { arguments, settings, .. } = read(flags, variables, Some(file)).unwrap();
         assert_eq!(arguments.workers.map(usize::from), Some(workers));
         assert_eq!(arguments.tiers.len(), tiers);
         let free = arguments.tier_table().get(Tier::Free).sockets_max;
