@@ -131,7 +131,7 @@ fn taken(text: &str, open: &str) -> (String, String) {
 #[test]
 fn every_flag_is_documented_as_in_the_help() {
     let readme = file("README.md");
-    let subcommands: [&[&str]; 7] = [
+    let subcommands: [&[&str]; 8] = [
         &["serve"],
         &["check"],
         &["token"],
