@@ -401,7 +401,12 @@ where
     move |text| {
         let number = text.parse().ok().filter(|number| bounds.contains(number));
         number.ok_or_else(|| {
-            format!("not a whole number from {} to {}", bounds.start(), bounds.end())
+            let (least, most) = (bounds.start(), bounds.end().to_string());
+            if most == u64::MAX.to_string() {
+                format!("not a whole number of at least {least}")
+            } else {
+                format!("not a whole number from {least} to {most}")
+            }
         })
     }
 }

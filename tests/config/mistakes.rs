@@ -104,7 +104,7 @@ const MISTAKES: &[(In, &str)] = &[
     ),
     (
         File("memory-limit = \"2GiB\""),
-        "bourse.toml:1: memory-limit is `2GiB`: not a whole number from 1 to 18446744073709551615",
+        "bourse.toml:1: memory-limit is `2GiB`: not a whole number of at least 1",
     ),
     (
         Flags(&["--starting-balance=-1"]),

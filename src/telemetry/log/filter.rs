@@ -38,6 +38,7 @@ const MODULES: [&str; 28] = [
     "ws",
     "simulation",
     "faults",
+    "histogram",
 ];
 
 /// A level, and other levels for single modules, such as `info,paperbourse::venue=debug`.
