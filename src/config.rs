@@ -24,6 +24,7 @@ use self::identity::{IdentityArgs, IdentityChoice, IdentityConfigError};
 use self::logs::LogArgs;
 use self::venue::{UselessFlag, VenueArgs};
 use crate::engine::{KEPT_ORDERS_MAX_DEFAULT, OPEN_ORDERS_MAX_DEFAULT};
+use crate::http::cors::CorsOrigin;
 use crate::http::exchange::STREAMS_PER_ADDRESS_MAX;
 use crate::http::forwarded::TrustedProxy;
 use crate::limits::bucket::{AccountRates, AddressRules, BucketRule, Rate};
@@ -218,6 +219,16 @@ pub struct ServeArgs {
     #[arg(long, env = "PAPERBOURSE_STREAMS_PER_ADDRESS", default_value_t = STREAMS_PER_ADDRESS_MAX,
           value_name = "N", value_parser = whole_number(1..=u32::MAX))]
     pub streams_per_address: u32,
+
+    /// Origin of web pages that may call from a browser, such as `https://bots.example.org`, or `*`
+    /// for all; repeatable
+    #[arg(
+        long = "cors-origin",
+        env = "PAPERBOURSE_CORS_ORIGIN",
+        value_delimiter = ',',
+        value_name = "ORIGIN"
+    )]
+    pub cors_origins: Vec<CorsOrigin>,
 
     /// What is logged.
     #[command(flatten)]

@@ -5,6 +5,7 @@
 
 pub mod body;
 pub mod connection;
+pub mod cors;
 pub mod error;
 pub mod exchange;
 pub mod forwarded;

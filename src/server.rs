@@ -82,6 +82,7 @@ pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
     let access = AccessLog::start(arguments.access_log);
     let access = access.context("failed to start the thread of the access log")?;
     let server = Arc::new(server.trusting(proxies).logging(access));
+    server.cors.set(&arguments.cors_origins);
     let mut workers = Workers::start(listeners.sockets, &server)?;
     runtime.block_on(async {
         let Started { exchange, mut venue, snapshots, hours } = start::start(arguments).await?;
@@ -101,7 +102,7 @@ pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
         tracing::info!("ready");
         let name = tokio::select! {
             name = ending => name,
-            () = Reloader::new(configuration).run(hangups, exchange.clone()) => "SIGHUP",
+            () = Reloader::new(configuration).run(hangups, server.clone(), exchange.clone()) => "SIGHUP",
         };
         tracing::info!(signal = name, "draining");
         drain(&server, &mut workers, &exchange).await;

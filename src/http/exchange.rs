@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::body::{BUDGET_BYTES, BodyBudget};
 use super::connection::{ConnectionGuard, ConnectionLimit, NoSlot};
+use super::cors::CorsOrigins;
 use super::forwarded::TrustedProxies;
 use super::operation::Operation;
 use super::operations::OPERATIONS;
@@ -97,6 +98,8 @@ pub struct Server {
     pub lines: ConnectionLines,
     /// Logs requests, if asked for.
     pub access: Option<AccessLog>,
+    /// The web pages that may call.
+    pub cors: CorsOrigins,
 }
 
 /// Limits the log lines that clients could cause at any rate.
@@ -129,6 +132,7 @@ impl Server {
                 forwarded: Throttle::new(FORWARDED_LINE_INTERVAL),
             },
             access: None,
+            cors: CorsOrigins::default(),
         }
     }
 

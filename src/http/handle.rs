@@ -17,6 +17,7 @@ use hyper::{Request, Response, StatusCode, Version};
 use super::body::RequestBody;
 use super::call::{Answer, Call};
 use super::connection::ReplyBody;
+use super::cors;
 use super::error::ApiError;
 use super::exchange::{ConnectionSlot, Server, Worker};
 use super::operation::{Access, Operation, Run};
@@ -44,6 +45,7 @@ pub fn handle(
         let began = Instant::now();
         let access = worker.server.access.as_ref();
         let mut position = 0;
+        let origin = worker.server.cors.of(&head.headers);
         let request_id = RequestId::of(&head.headers);
         let mut admitted = None;
         let found = require_host(&head).and_then(|()| Ok(find(&head.method, head.uri.path())?));
@@ -63,6 +65,11 @@ pub fn handle(
                     polled
                 })
                 .await
+            }
+            Err(ApiError { allow: Some(allow), .. })
+                if origin.is_some() && cors::is_preflight(&head) =>
+            {
+                Ok(cors::preflight(allow))
             }
             Err(error) => Err(error),
         };
@@ -87,7 +94,11 @@ pub fn handle(
             let key_id = admitted.and_then(|(admission, _)| admission.key_id);
             log_request(log, operation, reply.status, elapsed, &request_id, (key_id, position));
         }
-        response_of(reply, request_id, admitted, head.headers)
+        let mut response = response_of(reply, request_id, admitted, head.headers);
+        if let Some(origin) = origin {
+            cors::expose(response.headers_mut(), origin);
+        }
+        response
     }
 }
 

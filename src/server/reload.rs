@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::signal::unix::Signal;
 
 use crate::config::sources::{Configuration, Setting};
-use crate::http::exchange::Exchange;
+use crate::http::exchange::{Exchange, Server};
 use crate::telemetry;
 
 /// The options that can change while the server runs. All others take a restart.
@@ -24,6 +24,9 @@ const RELOADED: [&str; 8] = [
 
 /// Those of the log.
 const RELOADED_LOGS: [&str; 1] = ["log-level"];
+
+/// The web pages that may call.
+const RELOADED_ORIGINS: &str = "cors-origin";
 
 /// What the server does now: what it was started with, and what was reloaded since.
 pub(super) struct Reloader {
@@ -43,22 +46,27 @@ impl Reloader {
 
     /// Reloads at each signal. Resolves when the signal means that the terminal is gone, which is
     /// meant to end a server that nobody put into the background.
-    pub(super) async fn run(mut self, mut hangups: Signal, exchange: Arc<Exchange>) {
+    pub(super) async fn run(
+        mut self,
+        mut hangups: Signal,
+        server: Arc<Server>,
+        exchange: Arc<Exchange>,
+    ) {
         while hangups.recv().await.is_some() {
             if self.was_terminal && !io::stdout().is_terminal() {
                 return;
             }
-            let exchange = exchange.clone();
+            let (server, exchange) = (server.clone(), exchange.clone());
             // Reads a file, and visits every key.
             let reloaded = tokio::task::spawn_blocking(move || {
-                self.reload(&exchange);
+                self.reload(&server, &exchange);
                 self
             });
             self = reloaded.await.expect("reloading does not panic");
         }
     }
 
-    fn reload(&mut self, exchange: &Exchange) {
+    fn reload(&mut self, server: &Server, exchange: &Exchange) {
         let newer = match self.started_with.again() {
             Ok(newer) => newer,
             Err(mistakes) => {
@@ -72,6 +80,9 @@ impl Reloader {
         let has_changed = |names: &[&str]| changed.iter().any(|it| names.contains(&&*it.name));
         if has_changed(&RELOADED) {
             exchange.service.set_limits(newer.arguments.limits());
+        }
+        if has_changed(&[RELOADED_ORIGINS]) {
+            server.cors.set(&newer.arguments.cors_origins);
         }
         for Setting { name, values, source, .. } in &changed {
             tracing::info!(option = name, value = values.join(","), %source, "changed");
@@ -89,7 +100,8 @@ impl Reloader {
             if setting.values == newer.values {
                 continue;
             }
-            if RELOADED.iter().chain(&RELOADED_LOGS).any(|name| **name == *setting.name) {
+            let reloaded = RELOADED.iter().chain(&RELOADED_LOGS).chain([&RELOADED_ORIGINS]);
+            if reloaded.into_iter().any(|name| **name == *setting.name) {
                 *setting = newer.clone();
                 changed.push(newer.clone());
             } else {

@@ -11,6 +11,7 @@ mod cancels;
 mod candles;
 mod comments;
 mod connections;
+mod cors;
 mod credentials;
 mod data;
 mod descriptors;
