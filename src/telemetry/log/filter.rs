@@ -9,7 +9,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 const CRATE: &str = "paperbourse";
 
 /// What may follow it: the modules on the map, and the access log.
-const MODULES: [&str; 28] = [
+const MODULES: [&str; 29] = [
     "access",
     "auth",
     "backup",
