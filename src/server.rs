@@ -100,9 +100,10 @@ pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
         let ending = ending_signal()?;
         server.open(exchange.clone());
         tracing::info!("ready");
+        let reloads = Reloader::new(configuration).run(hangups, server.clone(), exchange.clone());
         let name = tokio::select! {
             name = ending => name,
-            () = Reloader::new(configuration).run(hangups, server.clone(), exchange.clone()) => "SIGHUP",
+            () = reloads => "SIGHUP",
         };
         tracing::info!(signal = name, "draining");
         drain(&server, &mut workers, &exchange).await;

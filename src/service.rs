@@ -17,11 +17,12 @@ pub mod matcher;
 #[cfg(test)]
 mod memory;
 mod orders;
+mod rate_rule;
 mod reads;
 pub mod settlement;
 mod updown;
 
-pub use access::{Admission, Caller, Denied, Makes, RateRule, SocketCaller, TokenCaller, Wallet};
+pub use access::{Admission, Caller, Denied, Makes, SocketCaller, TokenCaller, Wallet};
 pub use accounts::{AccountReset, Balance, MarkedPosition, Portfolio, PositionStatus};
 pub use equity::{EQUITY_HOURS_MAX, EquityHistory};
 pub use events::{EventFilter, EventMarkets, EventPage};
@@ -31,6 +32,7 @@ pub use markets::{
     is_hot,
 };
 pub use orders::{CancelRequest, OnlyOrder, OrderList, OrderRequest, OrdersRequest, PlaceRequest};
+pub use rate_rule::RateRule;
 pub use updown::UpDownList;
 
 use std::net::IpAddr;

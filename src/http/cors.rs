@@ -1,5 +1,5 @@
-//! Which web pages may call the API from a browser (CORS). None may, unless the operator names their
-//! origins.
+//! Which web pages may call the API from a browser (CORS). None may, unless the operator names
+//! their origins.
 //!
 //! A page that may call sends a key or a token itself: cookies and the like are never allowed.
 

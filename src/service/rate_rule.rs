@@ -1,0 +1,91 @@
+//! The rate limits by name, as metrics count their refusals.
+
+use crate::limits::tier::Tier;
+
+/// A rate limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RateRule {
+    /// Requests of a key or an identity in a second, by its tier.
+    Second(Tier),
+    /// Requests of a key or an identity in a minute, by its tier.
+    Minute(Tier),
+    /// Requests without a credential, by address.
+    Address,
+    /// Accounts opened, by address.
+    Accounts,
+    /// Wrong credentials, by address.
+    Failures,
+    /// Keys created, by account.
+    Keys,
+    /// Sockets opened, by account.
+    Sockets,
+    /// Identities with access tokens at a time, of the whole server.
+    Identities,
+}
+
+impl RateRule {
+    /// All rules, each at its [`index`](Self::index).
+    pub const ALL: [Self; 12] = [
+        Self::Second(Tier::Free),
+        Self::Second(Tier::Pro),
+        Self::Second(Tier::Enterprise),
+        Self::Minute(Tier::Free),
+        Self::Minute(Tier::Pro),
+        Self::Minute(Tier::Enterprise),
+        Self::Address,
+        Self::Accounts,
+        Self::Failures,
+        Self::Keys,
+        Self::Sockets,
+        Self::Identities,
+    ];
+
+    /// The place in [`ALL`](Self::ALL).
+    pub const fn index(self) -> usize {
+        const TIERS: usize = Tier::ALL.len();
+        match self {
+            Self::Second(tier) => tier as usize,
+            Self::Minute(tier) => TIERS + tier as usize,
+            Self::Address => 2 * TIERS,
+            Self::Accounts => 2 * TIERS + 1,
+            Self::Failures => 2 * TIERS + 2,
+            Self::Keys => 2 * TIERS + 3,
+            Self::Sockets => 2 * TIERS + 4,
+            Self::Identities => 2 * TIERS + 5,
+        }
+    }
+
+    /// The name in metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Second(_) => "second",
+            Self::Minute(_) => "minute",
+            Self::Address => "address",
+            Self::Accounts => "accounts",
+            Self::Failures => "failures",
+            Self::Keys => "keys",
+            Self::Sockets => "sockets",
+            Self::Identities => "identities",
+        }
+    }
+
+    /// The tier that sets the limit, if one does.
+    pub const fn tier(self) -> Option<Tier> {
+        match self {
+            Self::Second(tier) | Self::Minute(tier) => Some(tier),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_listed_in_the_order_of_their_index() {
+        for (index, rule) in RateRule::ALL.into_iter().enumerate() {
+            assert_eq!(rule.index(), index, "{rule:?}");
+        }
+    }
+}
