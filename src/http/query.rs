@@ -266,25 +266,36 @@ pub(super) fn read_wallet(location: Location, text: &str) -> Result<Wallet, Fiel
     id.map(Wallet::WithId)
 }
 
-/// Reads an end of a period: a time in RFC 3339, or a date in UTC.
+/// Reads an end of a period: a time in RFC 3339, or a date in UTC. Clients write the first and the
+/// last year for a period without that end, so a time before 1677 or after 2262, which nanoseconds
+/// cannot count, becomes the first or the last that they can.
 fn read_time(text: &str, bound: Bound) -> Option<Timestamp> {
-    const NANOS_PER_MICRO: i64 = 1_000;
-    const NANOS_PER_DAY: i64 = 86_400_000_000_000;
-    let moment: Result<jiff::Timestamp, _> = text.parse();
-    let day: Result<jiff::civil::Date, _> = text.parse();
-    let (start, length) = match (moment, day) {
-        (Ok(moment), _) => (moment, NANOS_PER_MICRO),
-        (Err(_), Ok(day)) => {
-            (day.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp(), NANOS_PER_DAY)
+    const NANOS_PER_MICRO: i128 = 1_000;
+    const NANOS_PER_DAY: i128 = 86_400_000_000_000;
+    let pieces = jiff::fmt::temporal::Pieces::parse(text).ok()?;
+    let (start, length) = match (pieces.time(), pieces.offset()) {
+        (None, None) => {
+            let day = pieces.date().to_zoned(jiff::tz::TimeZone::UTC);
+            (day.map(|day| day.timestamp()), NANOS_PER_DAY)
         }
+        (Some(_), Some(_)) => (text.parse(), NANOS_PER_MICRO),
+        // Whose noon it is, nobody knows.
         _ => return None,
     };
-    let start = i64::try_from(start.as_nanosecond()).ok()?;
+    // The type's own bounds are within the first and the last day that a text can name.
+    let start = match (start, pieces.date().year()) {
+        (Ok(start), _) => start,
+        (Err(_), -9999) => jiff::Timestamp::MIN,
+        (Err(_), 9999) => jiff::Timestamp::MAX,
+        (Err(_), _) => return None,
+    };
+    let start = start.as_nanosecond();
     let nanos = match bound {
         Bound::From => start,
-        Bound::To => start.checked_sub(start.rem_euclid(length))?.checked_add(length - 1)?,
+        Bound::To => start - start.rem_euclid(length) + length - 1,
     };
-    Some(Timestamp::from_nanos(nanos))
+    let nanos = nanos.clamp(i64::MIN.into(), i64::MAX.into());
+    Some(Timestamp::from_nanos(i64::try_from(nanos).expect("it is clamped")))
 }
 
 /// Reads seconds since 1970, rounding down. Milliseconds, which would be far in the future, are
@@ -330,6 +341,8 @@ pub(super) mod tests {
     #[test]
     fn a_time_is_in_seconds_or_text() {
         const DAY: i64 = 86_400;
+        const FIRST: i64 = -9_223_372_037;
+        const LAST: i64 = 9_223_372_036;
         for (text, expected) in [
             ("1784578686", Some(1_784_578_686)),
             ("1784578686.071", Some(1_784_578_686)),
@@ -345,10 +358,16 @@ pub(super) mod tests {
             ("-9223372036854775808", None),
             ("-9223372036854775808.5", None),
             ("-100000000000", None),
-            ("1677-09-21T00:12:43.145224191Z", None),
-            ("1677-09-21T00:12:43.145224192Z", None),
-            ("1677-09-21", None),
-            ("2262-04-11", None),
+            ("0001-01-01", Some(FIRST)),
+            ("0001-01-01T00:00:00Z", Some(FIRST)),
+            ("1677-09-21", Some(-9_223_286_401)),
+            ("1677-09-21T00:12:43.145224191Z", Some(FIRST)),
+            ("2262-04-11", Some(LAST)),
+            ("9999-12-31", Some(LAST)),
+            ("9999-12-31T23:59:59.999999Z", Some(LAST)),
+            ("1970-01-02T00:00:01", None),
+            ("9999-12-31T23:59:59", None),
+            ("9999-12-32T00:00:00Z", None),
             ("1e9", None),
             ("1.", None),
             (".5", None),
@@ -381,6 +400,7 @@ pub(super) mod tests {
             ("1970-01-01T23:00:00-01:00", day, day + 999),
             ("1969-12-31T23:59:59.9999995Z", -500, -1),
             ("1969-12-31", -day, -1),
+            ("9999-12-31", i64::MAX, i64::MAX),
         ] {
             let expected = [Some(from), Some(to)];
             assert_eq!([Bound::From, Bound::To].map(|bound| read(text, bound)), expected, "{text}");

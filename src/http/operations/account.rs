@@ -367,7 +367,7 @@ mod tests {
             ("cursor=x", "query.cursor: cursor_parsing"),
             ("from=yesterday", "query.from: datetime_parsing"),
             ("to=1970-02-30", "query.to: datetime_parsing"),
-            ("to=9999-12-31", "query.to: datetime_parsing"),
+            ("to=9999-12-32", "query.to: datetime_parsing"),
         ] {
             assert_eq!(errors_of(&read(Some(text))), [expected], "{text}");
         }
