@@ -3,6 +3,7 @@
 
 pub(super) mod answers;
 pub(super) mod bodies;
+mod links;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -13,7 +14,7 @@ use schemars::generate::{Contract, SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use super::error::codes::CODES;
-use super::operation::{Access, Answers, Operation, Run};
+use super::operation::{Access, Answers, Operation, Run, Verb};
 use super::operations::OPERATIONS;
 use super::parameter::{Parameter, ParameterKind};
 use super::reply::Reply;
@@ -227,7 +228,7 @@ fn describe(operation: &Operation, shared: &mut Shared) -> Value {
     parameters.extend(query.map(|it| describe_parameter(it, "query")));
     parameters.extend(operation.headers.iter().map(|it| describe_parameter(it, "header")));
     let mut described = json!({
-        "operationId": operation_id(operation),
+        "operationId": operation_id(operation.method, path),
         "tags": [tag_of(path)],
         "summary": sentence(operation.summary),
         "parameters": parameters,
@@ -247,11 +248,10 @@ fn describe(operation: &Operation, shared: &mut Shared) -> Value {
 }
 
 /// `GET /v1/orders/{order_id}` as `get_v1_orders_order_id`.
-fn operation_id(operation: &Operation) -> String {
-    let path = operation.path.as_str().replace(|c: char| !c.is_ascii_alphanumeric(), "_");
-    let words = path.split('_').filter(|word| !word.is_empty());
-    let words: Vec<&str> = words.collect();
-    format!("{}_{}", operation.method.as_str().to_lowercase(), words.join("_"))
+fn operation_id(method: Verb, path: &str) -> String {
+    let path = path.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+    let words: Vec<&str> = path.split('_').filter(|word| !word.is_empty()).collect();
+    format!("{}_{}", method.as_str().to_lowercase(), words.join("_"))
 }
 
 /// A summary as a sentence: with a capital and a full stop.
@@ -345,6 +345,9 @@ fn responses(operation: &Operation, shared: &mut Shared) -> Value {
     let mut responses = Map::new();
     let (status, mut response) = match operation.answers {
         Answers::Json(schema) => (200, json_response("Done.", &shared.answer(schema))),
+        Answers::Checked(schema) => {
+            (200, json_response("Every check passed.", &shared.answer(schema)))
+        }
         Answers::Created(schema) => (201, json_response("Created.", &shared.answer(schema))),
         Answers::Number => (200, json_response("Done.", &json!({ "type": "number" }))),
         Answers::Any => (200, json_response("Done.", &json!({ "type": "object" }))),
@@ -355,6 +358,10 @@ fn responses(operation: &Operation, shared: &mut Shared) -> Value {
     if status != 101 && !matches!(operation.run, Run::Health(_)) {
         response["headers"] = success_headers();
     }
+    let links = links::links(operation, operation_id);
+    if links != json!({}) {
+        response["links"] = links;
+    }
     responses.insert(status.to_string(), response);
     for (status, codes) in &CODES {
         let codes: Vec<&'static str> =
@@ -362,6 +369,12 @@ fn responses(operation: &Operation, shared: &mut Shared) -> Value {
         if !codes.is_empty() {
             responses.insert(status.as_str().to_owned(), shared.error(*status, codes));
         }
+    }
+    if let Answers::Checked(schema) = operation.answers {
+        let error = json!({ "$ref": "#/components/schemas/Error" });
+        let schema = json!({ "anyOf": [shared.answer(schema), error] });
+        let text = "A check failed, or the server is starting or draining (`NOT_READY`).";
+        responses.insert("503".to_owned(), json_response(text, &schema));
     }
     Value::Object(responses)
 }

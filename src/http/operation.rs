@@ -60,6 +60,8 @@ pub(super) enum Answers {
     Json(SchemaOf),
     /// JSON, with the status 201.
     Created(SchemaOf),
+    /// JSON, with the status 200, or 503 if the answer is a failed check.
+    Checked(SchemaOf),
     /// A number.
     Number,
     /// A JSON object that is described elsewhere.
@@ -202,6 +204,10 @@ impl Operation {
 
     pub(super) const fn creates<T: JsonSchema>(self) -> Self {
         self.answers_with(Answers::Created(schema_of::<T>))
+    }
+
+    pub(super) const fn checks<T: JsonSchema>(self) -> Self {
+        self.answers_with(Answers::Checked(schema_of::<T>))
     }
 
     pub(super) const fn answers_with(self, answers: Answers) -> Self {

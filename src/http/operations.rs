@@ -506,7 +506,8 @@ pub static OPERATIONS: [Operation; 60] = [
         .summary("check that the process is alive, like `/v1/health`"),
     Operation::get("/v1/health/ready", Public, Health(health::ready))
         .query(&health::READY_QUERY)
-        .answers::<health::Readiness<'static>>()
+        .checks::<health::Readiness<'static>>()
+        .errors(&["NOT_READY", "VALIDATION_FAILED"])
         .summary("check that the server is ready; 503 while it starts or drains"),
 ];
 

@@ -92,6 +92,23 @@ fn every_operation_is_described() {
     }
     assert_eq!(count, OPERATIONS.len());
     check_references(&document, &document.0);
+    let links: Vec<&Value> = links(&document.0);
+    assert!(links.len() > 20, "{links:#?}");
+    for link in links {
+        assert!(ids.contains(link["operationId"].as_str().unwrap()), "{link}");
+    }
+}
+
+/// Every link of a document.
+fn links(value: &Value) -> Vec<&Value> {
+    match value {
+        Value::Object(fields) if fields.contains_key("links") => {
+            fields["links"].as_object().unwrap().values().collect()
+        }
+        Value::Object(fields) => fields.values().flat_map(links).collect(),
+        Value::Array(list) => list.iter().flat_map(links).collect(),
+        _ => Vec::new(),
+    }
 }
 
 fn check_references(document: &Document, value: &Value) {
@@ -166,6 +183,7 @@ fn answers_have_the_described_form() {
         ("DELETE", "/v1/keys/{key_id}", format!("/v1/keys/{}", another["id"]), Value::Null),
         ("GET", "/v1/markets", "/v1/markets?envelope=true".to_owned(), Value::Null),
         ("GET", "/v1/markets", "/v1/markets?limit=x".to_owned(), Value::Null),
+        ("GET", "/v1/health/ready", "/v1/health/ready?strict=x".to_owned(), Value::Null),
         (
             "GET",
             "/v1/prices-history",
@@ -198,6 +216,7 @@ fn answers_have_the_described_form() {
         let sent = path.replace("{wallet_id}", "api");
         check("POST", path, &account.send(Request::new("POST", sent)));
     }
+    check("GET", "/v1/account/positions", &account.get("/v1/account/positions"));
     for operation in &OPERATIONS {
         let (method, path) = (operation.method.as_str(), operation.path.as_str());
         let statuses = answered.get(&(method.into(), path.into()));

@@ -47,10 +47,10 @@ pub(in crate::http) struct OrderRequest {
     /// The outcome's label, in any case; `yes` and `no` also mean the first and the second of two.
     #[schemars(length(min = 1, max = OUTCOME_CHARACTERS_MAX))]
     outcome: String,
-    #[schemars(extend("enum" = ["BUY", "SELL", "buy", "sell"]))]
+    #[schemars(extend("enum" = ["BUY", "SELL"]))]
     side: String,
     /// By default `market`.
-    #[schemars(extend("enum" = ["market", "limit", "MARKET", "LIMIT", null]))]
+    #[schemars(extend("enum" = ["market", "limit", null]))]
     order_type: Option<String>,
     /// In shares. Required, except for a market purchase with an `amount`.
     quantity: Option<Quantity>,

@@ -161,7 +161,7 @@ pub(in crate::http) struct PositionRow<'a> {
     unrealized_pnl: Option<Decimal>,
     /// What sales and payouts made above the cost, in dollars.
     realized_pnl: Decimal,
-    #[schemars(extend("enum" = ["OPEN", "CLOSED"]))]
+    #[schemars(extend("enum" = ["OPEN", "CLOSED", "CLOSED_BY_RESET"]))]
     status: &'static str,
     /// Null if the market is no longer listed.
     market_question: Option<&'a str>,
