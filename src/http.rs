@@ -23,5 +23,6 @@ mod call;
 mod csv;
 mod cursor;
 mod fields;
+mod file;
 mod query;
 mod schema;

@@ -136,8 +136,10 @@ async fn answer(
     (head, body, admitted): (&mut Parts, &mut RequestBody, &mut Admitted),
 ) -> Answer {
     let server = &*worker.server;
-    if let Run::Health(run) = operation.run {
-        return run(server, Query::new(operation, head.uri.query()));
+    match operation.run {
+        Run::Health(run) => return run(server, Query::new(operation, head.uri.query())),
+        Run::File(file) => return Ok(file.reply(&head.headers)),
+        _ => {}
     }
     let Some(exchange) = server.exchange() else {
         return Err(ApiError::not_ready());
@@ -183,7 +185,7 @@ async fn answer(
         Run::Trade => trade::trade(&call).await,
         Run::Now(run) => run(&call),
         Run::Later(run) => run(&call).await,
-        Run::Health(_) | Run::Socket(_) => unreachable!("answered before"),
+        Run::Health(_) | Run::File(_) | Run::Socket(_) => unreachable!("answered before"),
     }
 }
 

@@ -14,10 +14,10 @@ use schemars::generate::{Contract, SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use super::error::codes::CODES;
+use super::file::File;
 use super::operation::{Access, Answers, Operation, Run, Verb};
 use super::operations::OPERATIONS;
 use super::parameter::{Parameter, ParameterKind};
-use super::reply::Reply;
 use super::schema::SchemaOf;
 use crate::engine::key::Permission;
 
@@ -30,12 +30,10 @@ A write is answered once it is on disk. Every answer has an `X-Request-Id`; erro
 in `error` and in `X-Polysim-Code`.";
 
 /// `GET /openapi.json`.
-pub(super) fn reply() -> Reply {
-    static TEXT: LazyLock<Vec<u8>> = LazyLock::new(|| {
-        serde_json::to_vec(&document()).expect("a tree of JSON values has a text")
-    });
-    Reply::json(StatusCode::OK, TEXT.clone())
-}
+pub(super) static FILE: LazyLock<File> = LazyLock::new(|| {
+    let text = serde_json::to_vec(&document()).expect("a tree of JSON values has a text");
+    File::new("application/json", text)
+});
 
 /// The document.
 pub fn document() -> Value {
@@ -351,16 +349,21 @@ fn responses(operation: &Operation, shared: &mut Shared) -> Value {
         Answers::Created(schema) => (201, json_response("Created.", &shared.answer(schema))),
         Answers::Number => (200, json_response("Done.", &json!({ "type": "number" }))),
         Answers::Any => (200, json_response("Done.", &json!({ "type": "object" }))),
+        Answers::File(kind) => (200, text_response("The file.", kind)),
         Answers::Csv => (200, text_response("A CSV file.", "text/csv")),
         Answers::Events => (200, text_response("Server-sent events.", "text/event-stream")),
         Answers::Socket => (101, json!({ "description": "A WebSocket." })),
     };
-    if status != 101 && !matches!(operation.run, Run::Health(_)) {
+    if status != 101 && !matches!(operation.run, Run::Health(_) | Run::File(_)) {
         response["headers"] = success_headers();
     }
     let links = links::links(operation, operation_id);
     if links != json!({}) {
         response["links"] = links;
+    }
+    if matches!(operation.run, Run::File(_)) {
+        let text = "The file has the `ETag` that `If-None-Match` names.";
+        responses.insert("304".to_owned(), json!({ "description": text }));
     }
     responses.insert(status.to_string(), response);
     for (status, codes) in &CODES {

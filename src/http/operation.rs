@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::LazyLock;
 
 use hyper::Method;
 use schemars::JsonSchema;
 
 use super::call::{Answer, Call};
 use super::exchange::Server;
+use super::file::File;
 use super::operations::socket::Stream;
 use super::parameter::Parameter;
 use super::query::Query;
@@ -66,6 +68,8 @@ pub(super) enum Answers {
     Number,
     /// A JSON object that is described elsewhere.
     Any,
+    /// A file of this media type.
+    File(&'static str),
     /// A CSV file.
     Csv,
     /// Server-sent events.
@@ -78,6 +82,8 @@ pub(super) enum Answers {
 pub(super) enum Run {
     /// Without any checks, even while the server is starting.
     Health(fn(&Server, Query<'_>) -> Answer),
+    /// As a file, which every caller gets without any checks.
+    File(&'static LazyLock<File>),
     /// As an upgrade, which checks its own credential.
     Socket(Stream),
     /// As part of the request's own future, which saves the hottest operation an allocation.
@@ -226,7 +232,7 @@ impl Operation {
     pub fn can_answer(&self, code: &str) -> bool {
         let is_of_path = matches!(code, "NOT_FOUND") && !self.path.parameter.is_empty();
         match self.run {
-            Run::Health(_) => {
+            Run::Health(_) | Run::File(_) => {
                 self.errors.contains(&code) || matches!(code, "INVALID_HOST" | "INTERNAL_ERROR")
             }
             // Nobody reads the answer to a request whose connection is gone.

@@ -10,6 +10,7 @@ pub mod books;
 pub mod candles;
 pub mod comments;
 pub mod data;
+pub(super) mod docs;
 pub(super) mod event_stream;
 pub mod events;
 pub mod exports;
@@ -39,7 +40,7 @@ use socket::Stream;
 
 /// The table, searched from the top. A path without a parameter stands before those that would take
 /// its last segment for one, and the trade, the most frequent operation, stands first.
-pub static OPERATIONS: [Operation; 60] = [
+pub static OPERATIONS: [Operation; 64] = [
     Operation::post("/trade", KeyOrToken(Some(Trade)), Run::Trade)
         .makes_account()
         .headers(&order_fields::NAME_HEADER)
@@ -487,7 +488,19 @@ pub static OPERATIONS: [Operation; 60] = [
             "stream the prices of up to 50 `condition_ids`, separated by commas, as server-sent \
              events",
         ),
-    Operation::get("/openapi.json", Public, Health(|_, _| Ok(openapi::reply())))
+    Operation::get("/", Public, Health(|server, _| Ok(docs::home(server))))
+        .answers_with(Answers::File("text/html"))
+        .summary("get a page that says what this server is and whether it is ready"),
+    Operation::get("/docs", Public, Run::File(&docs::PAGE))
+        .answers_with(Answers::File("text/html"))
+        .summary("get a page that shows this API and tries its operations"),
+    Operation::get("/docs/page.js", Public, Run::File(&docs::SCRIPT))
+        .answers_with(Answers::File("text/javascript"))
+        .summary("get the script of that page"),
+    Operation::get("/docs/page.css", Public, Run::File(&docs::STYLE))
+        .answers_with(Answers::File("text/css"))
+        .summary("get the style of the pages"),
+    Operation::get("/openapi.json", Public, Run::File(&openapi::FILE))
         .summary("get this description of the API, in OpenAPI 3.1"),
     Operation::get("/v1/status", Public, Now(|call| Ok(status::status(call))))
         .answers::<status::StatusAnswer>()

@@ -127,7 +127,9 @@ mod tests {
     fn an_unknown_path_differs_from_a_wrong_method() {
         for (method, path, expected) in [
             (Method::GET, "", ""),
-            (Method::GET, "/", ""),
+            (Method::GET, "/x", ""),
+            (Method::POST, "/", "GET, HEAD"),
+            (Method::GET, "/docs/", ""),
             (Method::OPTIONS, "*", ""),
             (Method::POST, "/trade/", ""),
             (Method::POST, "//trade", ""),

@@ -15,6 +15,7 @@ mod cors;
 mod credentials;
 mod data;
 mod descriptors;
+mod docs;
 mod equity;
 mod executions;
 mod expect;

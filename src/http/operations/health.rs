@@ -31,21 +31,38 @@ pub(in crate::http) const READY_QUERY: [Parameter; 1] =
 pub(in crate::http) fn ready(server: &Server, mut query: Query<'_>) -> Answer {
     let is_strict = query.flag("strict");
     let is_strict = query.finish(is_strict)?;
-    let Some(exchange) = server.exchange().filter(|_| !server.is_draining()) else {
-        return Err(ApiError::not_ready());
-    };
-    let clock_trouble = clock::status().jump.map(|jump| jump.to_string());
-    Ok(report(venue_trouble(exchange), clock_trouble.as_deref(), is_strict))
+    let troubles = troubles(server).ok_or_else(ApiError::not_ready)?;
+    Ok(report(&troubles, is_strict))
 }
 
-fn report(venue_trouble: Option<&str>, clock_trouble: Option<&str>, is_strict: bool) -> Reply {
-    let is_degraded = venue_trouble.or(clock_trouble).is_some();
+/// What degrades a server that is ready.
+pub(super) struct Troubles {
+    venue: Option<&'static str>,
+    clock: Option<String>,
+}
+
+impl Troubles {
+    /// The first of them, if there is any.
+    pub(super) fn first(&self) -> Option<&str> {
+        self.venue.or(self.clock.as_deref())
+    }
+}
+
+/// `None` while the server starts or drains.
+pub(super) fn troubles(server: &Server) -> Option<Troubles> {
+    let exchange = server.exchange().filter(|_| !server.is_draining())?;
+    let clock = clock::status().jump.map(|jump| jump.to_string());
+    Some(Troubles { venue: venue_trouble(exchange), clock })
+}
+
+fn report(troubles: &Troubles, is_strict: bool) -> Reply {
+    let is_degraded = troubles.first().is_some();
     let answer = Readiness {
         health: Health::now(if is_degraded { "degraded" } else { "ok" }),
         checks: Checks {
             journal: Check::of(None),
-            venue: Check::of(venue_trouble),
-            clock: Check::of(clock_trouble),
+            venue: Check::of(troubles.venue),
+            clock: Check::of(troubles.clock.as_deref()),
         },
     };
     let is_refused = is_strict && is_degraded;
@@ -140,7 +157,8 @@ mod tests {
             let change = Watch::new(first).compare(Reading { wall_ns, ..first });
             let Some(Change::Jumped(jump)) = change else { panic!("{change:?}") };
             for (is_strict, status) in [(false, 200), (true, 503)] {
-                let reply = report(None, Some(&jump.to_string()), is_strict);
+                let reply =
+                    report(&Troubles { venue: None, clock: Some(jump.to_string()) }, is_strict);
                 assert_eq!(reply.status, status);
                 let body: Value = serde_json::from_slice(&reply.body).unwrap();
                 assert_eq!(body["status"], "degraded");

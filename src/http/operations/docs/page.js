@@ -1,0 +1,425 @@
+// Shows openapi.json, and sends requests that a reader fills in. Text from the document and from
+// answers only ever becomes text nodes, never markup.
+
+const TYPE_DEPTH_MAX = 6;
+const SHOWN_CHARACTERS_MAX = 100_000;
+
+const credential = document.getElementById("credential");
+let description;
+
+/** An element with attributes (a function listens to the event of its name) and children. */
+function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (typeof value === "function") made.addEventListener(key, value);
+    else if (value === true) made.setAttribute(key, "");
+    else if (value !== false && value !== undefined) made.setAttribute(key, value);
+  }
+  made.append(...children.flat(Infinity).filter((child) => child !== undefined));
+  return made;
+}
+
+/** Text in which `backticks` mark code. */
+function prose(text = "") {
+  return text.split("`").map((part, at) => (at % 2 ? element("code", {}, part) : part));
+}
+
+function resolve(value) {
+  if (!value?.$ref) return value ?? {};
+  const names = value.$ref.slice(2).split("/");
+  const target = names.reduce((found, name) => found?.[name], description) ?? {};
+  return { ...target, ...value, $ref: undefined };
+}
+
+// What a schema says.
+
+const isNull = (schema) => schema.type === "null";
+const typesOf = (schema) => [schema.type ?? []].flat().filter((type) => type !== "null");
+
+/** The forms that a value can have, without `null`. */
+function formsOf(schema) {
+  const found = resolve(schema);
+  const forms = found.anyOf ?? found.oneOf;
+  return forms ? forms.flatMap(formsOf).filter((form) => !isNull(form)) : [found];
+}
+
+function rangeText({ minimum, maximum, exclusiveMinimum, exclusiveMaximum }) {
+  const parts = [
+    minimum !== undefined && `≥ ${minimum}`,
+    exclusiveMinimum !== undefined && `> ${exclusiveMinimum}`,
+    maximum !== undefined && `≤ ${maximum}`,
+    exclusiveMaximum !== undefined && `< ${exclusiveMaximum}`,
+  ];
+  return parts.filter(Boolean).join(", ");
+}
+
+function lengthText({ minLength, maxLength }, unit) {
+  if (maxLength === undefined && minLength === 1) return "not empty";
+  if (maxLength === undefined) return minLength ? `at least ${minLength} ${unit}` : "";
+  return minLength ? `${minLength} to ${maxLength} ${unit}` : `at most ${maxLength} ${unit}`;
+}
+
+/** A type in words: `integer, ≥ 1, or string`. */
+function typeText(schema) {
+  const isNullable = [resolve(schema)].flatMap((it) => [it, ...(it.anyOf ?? it.oneOf ?? [])])
+    .some((it) => [it.type].flat().includes("null"));
+  const texts = formsOf(schema).map((form) => {
+    if (form.const !== undefined) return JSON.stringify(form.const);
+    if (form.enum) {
+      return form.enum.filter((it) => it !== null).map((it) => JSON.stringify(it)).join(" | ");
+    }
+    if (form.items) {
+      const counts = { minLength: form.minItems, maxLength: form.maxItems };
+      const length = lengthText(counts, "items");
+      return `list of ${typeText(form.items)}${length && `, ${length}`}`;
+    }
+    const name = typesOf(form).join(" or ") || (form.properties ? "object" : "any");
+    const isTime = /^date/.test(form.format ?? "");
+    const bounds = [isTime && form.format, rangeText(form), lengthText(form, "characters")];
+    return [name, ...bounds].filter(Boolean).join(", ");
+  });
+  return [...new Set(texts), ...(isNullable ? ["null"] : [])].join("; or ");
+}
+
+/** The schemas of the objects within a schema. */
+function objectsIn(schema) {
+  return formsOf(schema).flatMap((form) => {
+    if (form.allOf) return form.allOf.flatMap(objectsIn);
+    if (form.properties) return [form];
+    if (form.items) return objectsIn(form.items);
+    const others = form.additionalProperties;
+    return typeof others === "object" ? objectsIn(others) : [];
+  });
+}
+
+/** The fields of a schema, with those of the objects in them. */
+function fields(schema, depth = 0) {
+  const lists = objectsIn(schema).map((object) => {
+    const isRequired = (name) => object.required?.includes(name) ?? false;
+    const sorted = Object.entries(object.properties)
+      .toSorted(([one], [other]) => isRequired(other) - isRequired(one));
+    const items = sorted.map(([name, property]) => {
+      const about = resolve(property).description;
+      return element("li", {},
+        element("code", { class: "name" }, name), " ",
+        element("span", { class: "type" },
+          `${typeText(property)}${isRequired(name) ? "" : ", optional"}`),
+        about ? element("p", {}, prose(about)) : undefined,
+        depth < TYPE_DEPTH_MAX ? fields(property, depth + 1) : undefined);
+    });
+    return element("ul", { class: "fields" }, items);
+  });
+  return lists.flatMap((list, at) => (at ? [element("p", { class: "or" }, "or"), list] : [list]));
+}
+
+// What a reader can send.
+
+/** Values of a real market, so that a request can be sent as it stands. */
+let sample;
+async function sampleMarket() {
+  sample ??= fetch(urlOf("/v1/markets?limit=1"))
+    .then((answer) => answer.json())
+    .then(([market]) => ({
+      market_id: market.condition_id,
+      condition_id: market.condition_id,
+      condition_ids: market.condition_id,
+      market_ids: [market.condition_id],
+      slug: market.slug,
+      outcome: market.outcomes[0],
+      token_id: market.clob_token_ids[0],
+      asset_id: market.clob_token_ids[0],
+      // Of the history of prices, where it means a token.
+      market: market.clob_token_ids[0],
+      quantity: 1,
+      wallet_id: "api",
+    }))
+    .catch(() => {
+      // The server may still be starting; the next form asks again.
+      sample = undefined;
+      return {};
+    });
+  return sample;
+}
+
+/** A value that the schema allows: with the fields that it requires, and those that are known. */
+function exampleOf(schema, name, known, depth = 0) {
+  const form = formsOf(schema)[0] ?? {};
+  if (name in known) return known[name];
+  if (form.examples) return form.examples[0];
+  if (form.default !== undefined) return form.default;
+  if (form.const !== undefined) return form.const;
+  if (form.enum) return form.enum[0];
+  if (form.properties && depth < TYPE_DEPTH_MAX) {
+    const isSent = (field) => form.required?.includes(field) || field in known;
+    return Object.fromEntries(Object.keys(form.properties).filter(isSent).map((field) =>
+      [field, exampleOf(form.properties[field], field, known, depth + 1)]));
+  }
+  if (form.items) return [exampleOf(form.items, "", known, depth + 1)];
+  switch (typesOf(form)[0]) {
+    case "number":
+    case "integer":
+      return form.maximum < 1 ? form.maximum : Math.max(form.minimum ?? 1, 1);
+    case "boolean": return true;
+    case "object": return {};
+    default: return "text";
+  }
+}
+
+const urlOf = (path) => new URL(`.${path}`, document.baseURI);
+const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+
+function answersWith(operation, type) {
+  return Object.values(operation.responses).some((it) => resolve(it).content?.[type]);
+}
+
+/** The header with the reader's credential. A key begins with `ps_`; anything else is a token. */
+function credentialHeader(operation, text) {
+  if (!operation.security?.length || !text) return {};
+  return text.startsWith("ps_") ? { "X-API-Key": text } : { Authorization: `Bearer ${text}` };
+}
+
+/** The control of a parameter, and its label. */
+function control(parameter, id) {
+  const schema = formsOf(parameter.schema)[0];
+  const options = schema.enum ?? (typesOf(schema)[0] === "boolean" ? [true, false] : undefined);
+  const attributes = { id, name: parameter.name, required: parameter.required };
+  const input = options
+    ? element("select", attributes, element("option", { value: "" }, "(not sent)"),
+        options.map((it) => element("option", {}, String(it))))
+    : element("input", { ...attributes, spellcheck: "false", autocomplete: "off",
+        placeholder: schema.default === undefined ? "" : `by default ${schema.default}` });
+  return { parameter, input, label: element("label", { for: id }, parameter.name) };
+}
+
+/** The request that a form describes. */
+function requestOf(method, path, operation, controls, body) {
+  let target = path;
+  const query = new URLSearchParams();
+  const headers = {};
+  for (const { parameter, input } of controls) {
+    if (input.value === "") continue;
+    if (parameter.in === "path") {
+      target = target.replace(`{${parameter.name}}`, encodeURIComponent(input.value));
+    } else if (parameter.in === "query") query.append(parameter.name, input.value);
+    else headers[parameter.name] = input.value;
+  }
+  if (body?.value.trim()) headers["Content-Type"] = "application/json";
+  const url = urlOf(target + (query.size ? `?${query}` : ""));
+  return { method, url, headers, body: body?.value.trim() || undefined };
+}
+
+/** The request as a command, with the credential left to a variable. */
+function curlOf({ method, url, headers, body }, operation) {
+  const [accepted] = operation.security ?? [];
+  // What is not filled in yet keeps its braces.
+  const address = url.href.replaceAll("%7B", "{").replaceAll("%7D", "}");
+  const parts = [`curl -X ${method} ${quoted(address)}`];
+  if (answersWith(operation, "text/event-stream")) parts.push("-N");
+  if (accepted?.apiKey) parts.push('-H "X-API-Key: $KEY"');
+  if (accepted?.accessToken) parts.push('-H "Authorization: Bearer $TOKEN"');
+  for (const [name, value] of Object.entries(headers)) {
+    parts.push(`-H ${quoted(`${name}: ${value}`)}`);
+  }
+  if (body) parts.push(`-d ${quoted(body)}`);
+  return parts.join(" \\\n  ");
+}
+
+/** The text of an answer, indented if that changes no number. */
+function shown(text, type) {
+  let whole = text;
+  if (type.startsWith("application/json")) {
+    const value = JSON.parse(text);
+    if (JSON.stringify(value) === text) whole = JSON.stringify(value, undefined, 2);
+  }
+  const isCut = whole.length > SHOWN_CHARACTERS_MAX;
+  return isCut ? `${whole.slice(0, SHOWN_CHARACTERS_MAX)}\n… (the rest is not shown)` : whole;
+}
+
+async function send(request, operation, result) {
+  const headers = { ...request.headers, ...credentialHeader(operation, credential.value.trim()) };
+  const started = performance.now();
+  try {
+    const answer = await fetch(request.url, { ...request, headers, credentials: "omit" });
+    const text = await answer.text();
+    const elapsed_ms = Math.round(performance.now() - started);
+    const type = answer.headers.get("content-type") ?? "";
+    const names = ["x-request-id", "x-polysim-code", "retry-after", "x-ratelimit-remaining"];
+    const sent = names.filter((name) => answer.headers.has(name));
+    const status = `${answer.status} ${answer.statusText}`;
+    result.replaceChildren(
+      element("p", {}, element("strong", { class: answer.ok ? "ok" : "bad" }, status),
+        ` in ${elapsed_ms} ms`),
+      element("p", { class: "headers" },
+        sent.map((name) => element("code", {}, `${name}: ${answer.headers.get(name)}`))),
+      code(shown(text, type), "Answer"));
+  } catch (error) {
+    result.replaceChildren(element("p", {},
+      element("strong", { class: "bad" }, "No answer"), `: ${error.message}`));
+  }
+}
+
+/** Text as it is; a keyboard can reach it to scroll. */
+function code(text, label) {
+  return element("pre", { tabindex: "0", role: "group", "aria-label": label }, text);
+}
+
+function tryIt(method, path, operation, id) {
+  const controls = (operation.parameters ?? []).map(resolve)
+    .map((parameter, at) => control(parameter, `${id}-${at}`));
+  const schema = operation.requestBody?.content["application/json"]?.schema;
+  const body = schema && element("textarea", { id: `${id}-body`, spellcheck: "false" });
+  const command = code("", "The request as a curl command");
+  const result = element("div", { class: "result", "aria-live": "polite" });
+  const update = () => {
+    const request = requestOf(method, path, operation, controls, body);
+    command.textContent = curlOf(request, operation);
+    return request;
+  };
+  sampleMarket().then((known) => {
+    for (const { parameter, input } of controls) {
+      const value = known[parameter.name];
+      if (parameter.required && !input.value && value) input.value = value;
+    }
+    if (body && !body.value && operation.requestBody.required) {
+      body.value = JSON.stringify(exampleOf(schema, "", known), undefined, 2);
+      body.rows = body.value.split("\n").length + 1;
+    }
+    update();
+  });
+  const isEndless = answersWith(operation, "text/event-stream") || "101" in operation.responses;
+  const submit = async (event) => {
+    event.preventDefault();
+    const button = event.target.querySelector("button");
+    button.disabled = true;
+    await send(update(), operation, result);
+    button.disabled = false;
+  };
+  return element("form", { class: "try", submit, input: update },
+    element("h4", {}, "Try it"),
+    element("div", { class: "controls" }, controls.flatMap(({ label, input }) => [label, input])),
+    body && element("label", { for: body.id }, "Body"), body,
+    isEndless
+      ? element("p", {}, "The answer has no end, so this page does not send the request.")
+      : element("button", {}, "Send"),
+    "101" in operation.responses ? undefined : command,
+    result);
+}
+
+// What the page shows of an operation.
+
+function parameterList(parameters) {
+  return element("ul", { class: "fields" }, parameters.map(({ name, in: place, ...parameter }) =>
+    element("li", {},
+      element("code", { class: "name" }, name), " ",
+      element("span", { class: "type" },
+        `${place}, ${typeText(parameter.schema)}${parameter.required ? "" : ", optional"}`),
+      parameter.description ? element("p", {}, prose(parameter.description)) : undefined)));
+}
+
+function answerList(responses) {
+  return Object.entries(responses).map(([status, response]) => {
+    const found = resolve(response);
+    const [[type, content] = []] = Object.entries(found.content ?? {});
+    const hasFields = status < 300 && content && objectsIn(content.schema).length;
+    const line = [element("strong", {}, status), " ", prose(found.description),
+      type && type !== "application/json" ? ` ${type}` : ""];
+    const isList = content && formsOf(content.schema).some((form) => form.items);
+    return element("li", {}, element("p", {}, line, isList ? " A list of:" : ""),
+      hasFields ? fields(content.schema) : undefined);
+  });
+}
+
+function credentialText(operation) {
+  const names = { apiKey: "a key", accessToken: "an access token", socketToken: "?token=" };
+  const accepted = (operation.security ?? []).flatMap(Object.keys).map((name) => names[name]);
+  return accepted.length ? `Needs ${accepted.join(" or ")}.` : "Needs no credential.";
+}
+
+function details(method, path, operation, id) {
+  const parameters = (operation.parameters ?? []).map(resolve);
+  const body = operation.requestBody;
+  const schema = body?.content["application/json"]?.schema;
+  return [
+    element("p", {}, prose(operation.summary), " ", credentialText(operation), " ",
+      prose(operation.description)),
+    parameters.length ? [element("h4", {}, "Parameters"), parameterList(parameters)] : [],
+    schema
+      ? [element("h4", {}, "Body", body.required ? "" : " (optional)"),
+          element("p", {}, prose(resolve(schema).description)), fields(schema)]
+      : [],
+    tryIt(method, path, operation, id),
+    element("h4", {}, "Answers"),
+    element("ul", { class: "answers" }, answerList(operation.responses)),
+  ].flat(Infinity);
+}
+
+function section(method, path, operation) {
+  const id = operation.operationId;
+  const name = [element("span", { class: `method ${method.toLowerCase()}` }, method), " ",
+    element("code", {}, path)];
+  const open = element("details", { id },
+    element("summary", {}, element("h3", {}, name),
+      element("span", { class: "about" }, prose(operation.summary))));
+  open.addEventListener("toggle", () => {
+    if (open.open && open.childElementCount === 1) {
+      open.append(element("div", { class: "body" }, details(method, path, operation, id)));
+    }
+  });
+  const link = element("li", {}, element("a", { href: `#${id}`, click: () => reveal(id) },
+    element("span", { class: `method ${method.toLowerCase()}` }, method), " ", path));
+  const words = `${method} ${path} ${operation.summary}`.toLowerCase();
+  return { open, link, words };
+}
+
+/** Opens the operation with this id and goes there. */
+function reveal(id) {
+  const found = document.getElementById(id);
+  if (found instanceof HTMLDetailsElement) {
+    found.open = true;
+    found.scrollIntoView();
+  }
+}
+
+function show() {
+  const { info, tags, paths } = description;
+  document.getElementById("version").textContent = info.version;
+  const introduction = info.description.split("\n\n");
+  document.getElementById("introduction")
+    .append(...introduction.map((text) => element("p", {}, prose(text))));
+  const operations = Object.entries(paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, it]) => ({ method: method.toUpperCase(), path, it })));
+  const groups = tags.map((tag) => {
+    const own = operations.filter(({ it }) => it.tags[0] === tag.name)
+      .map(({ method, path, it }) => section(method, path, it));
+    const heading = `tag-${tag.name}`;
+    const group = element("section", { "aria-labelledby": heading },
+      element("h2", { id: heading }, tag.name), element("p", {}, prose(tag.description)),
+      own.map(({ open }) => open));
+    const entry = element("div", {}, element("a", { class: "tag", href: `#${heading}` }, tag.name),
+      element("ul", {}, own.map(({ link }) => link)));
+    document.getElementById("operations").append(group);
+    document.getElementById("contents").append(entry);
+    return { own, group, entry };
+  });
+  document.getElementById("filter").addEventListener("input", ({ target }) => {
+    const wanted = target.value.toLowerCase().split(/\s+/);
+    for (const { own, group, entry } of groups) {
+      for (const { open, link, words } of own) {
+        open.hidden = link.hidden = !wanted.every((word) => words.includes(word));
+      }
+      group.hidden = entry.hidden = own.every(({ open }) => open.hidden);
+    }
+  });
+  window.addEventListener("hashchange", () => reveal(location.hash.slice(1)));
+  reveal(location.hash.slice(1));
+}
+
+try {
+  const answer = await fetch(urlOf("/openapi.json"));
+  if (!answer.ok) throw new Error(`openapi.json: ${answer.status}`);
+  description = await answer.json();
+  show();
+} catch (error) {
+  const trouble = document.getElementById("trouble");
+  trouble.textContent = `The API cannot be shown: ${error.message}. Reload the page to try again.`;
+}

@@ -1,0 +1,90 @@
+//! The pages for people: what they name exists, and a browser may load nothing else.
+
+use paperbourse_test_support::{Request, Response};
+
+use super::server::{Server, shared};
+
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; \
+                      connect-src 'self'; base-uri 'none'; form-action 'none'; \
+                      frame-ancestors 'none'";
+
+/// The values of this attribute in a page.
+fn attributes<'p>(page: &'p str, name: &str) -> Vec<&'p str> {
+    let rest = page.split(name).skip(1).filter_map(|rest| rest.strip_prefix("=\""));
+    rest.map(|rest| rest.split_once('"').unwrap().0).collect()
+}
+
+#[track_caller]
+fn check_file(response: &Response, kind: &str) {
+    assert_eq!(response.status, 200, "{response:?}");
+    assert_eq!(response.header("content-type"), Some(kind));
+    assert_eq!(response.header("x-content-type-options"), Some("nosniff"));
+    // A page that loads from elsewhere would have to name it.
+    for elsewhere in ["http:", "https:", "url(", "@import", "importScripts", "\"//", "'//"] {
+        assert!(!response.text.contains(elsewhere), "{elsewhere} in {}", response.text);
+    }
+}
+
+#[test]
+fn pages_load_nothing_from_elsewhere() {
+    for (path, linked) in [
+        ("/", &["docs", "docs/page.css", "openapi.json", "v1/markets", "v1/status"][..]),
+        ("/docs", &[".", "docs/page.css", "docs/page.js", "openapi.json"]),
+    ] {
+        let page = shared().get(path);
+        check_file(&page, "text/html; charset=utf-8");
+        assert_eq!(page.header("content-security-policy"), Some(POLICY));
+        for inline in ["<style", " style=", "<script>", " onclick=", " onload=", "javascript:"] {
+            assert!(!page.text.contains(inline), "{path} has {inline}");
+        }
+        let named = [attributes(&page.text, "href"), attributes(&page.text, "src")].concat();
+        for name in &named {
+            let is_of_page = name.starts_with('#') || *name == "data:,";
+            if !is_of_page {
+                assert_eq!(shared().get(format!("/{}", name.trim_matches('.'))).status, 200);
+            }
+        }
+        for link in linked {
+            assert!(named.contains(link), "{path} names {named:?}");
+        }
+    }
+    check_file(&shared().get("/docs/page.css"), "text/css; charset=utf-8");
+    check_file(&shared().get("/docs/page.js"), "text/javascript; charset=utf-8");
+}
+
+#[test]
+fn files_are_sent_compressed_and_only_once() {
+    for path in ["/docs", "/docs/page.js", "/docs/page.css", "/openapi.json"] {
+        let whole = shared().get(path);
+        let head = |name, value: &str| {
+            shared().send(&Request::new("HEAD", path).header(name, value.as_bytes()))
+        };
+        let gzipped = head("accept-encoding", "gzip, deflate, br");
+        assert_eq!(gzipped.header("content-encoding"), Some("gzip"));
+        assert!(gzipped.length() * 2 < whole.text.len() + 500, "{path}: {gzipped:?}");
+        let tag = whole.header("etag").unwrap();
+        for response in [&whole, &gzipped] {
+            assert_eq!(response.header("etag"), Some(tag));
+            assert_eq!(response.header("cache-control"), Some("no-cache"));
+            assert_eq!(response.header("vary"), Some("accept-encoding"));
+        }
+        let held = shared().send(&Request::get(path).header("if-none-match", tag));
+        assert_eq!((held.status, held.text.as_str()), (304, ""), "{held:?}");
+        assert_eq!(held.header("content-type"), None);
+        assert_eq!(head("if-none-match", "\"other\"").status, 200);
+    }
+}
+
+#[test]
+fn the_first_page_says_whether_the_server_is_ready() {
+    for (server, state) in [
+        (&Server::unlimited(), "ready"),
+        (&Server::bookless(), "degraded: no open market has a fresh order book"),
+    ] {
+        let page = server.get("/");
+        let shown = format!("This server is <strong id=\"state\">{state}</strong>.");
+        assert!(page.text.contains(&shown), "{}", page.text);
+        assert_eq!(page.header("cache-control"), Some("no-store"));
+        assert!(!page.text.contains('{'), "{}", page.text);
+    }
+}
