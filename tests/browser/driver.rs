@@ -1,0 +1,183 @@
+//! A browser without a window, driven through Debian's chromedriver.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use paperbourse_test_support::Connection;
+use serde_json::{Value, json};
+
+/// The key under which the driver names an element.
+const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+/// How long the driver looks for an element that is not there yet, in milliseconds.
+const PATIENCE_MS: u32 = 20_000;
+
+/// The size of a screen.
+#[derive(Clone, Copy)]
+pub(crate) struct Screen {
+    pub(crate) name: &'static str,
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    pub(crate) is_phone: bool,
+}
+
+/// A running browser; dropping it ends it.
+pub(crate) struct Browser {
+    driver: Child,
+    connection: Connection,
+    session: String,
+}
+
+impl Browser {
+    /// Starts a browser that can reach this machine and nothing else.
+    pub(crate) fn start(screen: Screen) -> Self {
+        let mut driver = Command::new("chromedriver")
+            .arg("--port=0")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(driver.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let port = lines.filter_map(|line| {
+            let (_, port) = line.split_once("started successfully on port ")?;
+            port.trim_end_matches('.').parse().ok()
+        });
+        let port: u16 = { port }.next().expect("chromedriver prints its port");
+        let connection = Connection::open(([127, 0, 0, 1], port).into());
+        let mut browser = Self { driver, connection, session: String::new() };
+        let metrics = json!({
+            "width": screen.width,
+            "height": screen.height,
+            "pixelRatio": 1,
+            "mobile": screen.is_phone,
+            "touch": screen.is_phone,
+        });
+        let capabilities = json!({ "capabilities": { "alwaysMatch": {
+            "goog:loggingPrefs": { "browser": "ALL" },
+            "goog:chromeOptions": {
+                "args": [
+                    "--headless=new",
+                    // The sandbox needs what containers and root do not have.
+                    "--no-sandbox",
+                    "--disable-dev-shm-usage",
+                    "--disable-gpu",
+                    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+                ],
+                "mobileEmulation": { "deviceMetrics": metrics },
+            },
+            "timeouts": { "implicit": PATIENCE_MS, "script": PATIENCE_MS },
+        }}});
+        let session = browser.call("POST", "/session", &capabilities);
+        browser.session = format!("/session/{}", session["sessionId"].as_str().unwrap());
+        browser
+    }
+
+    /// Sends a command to the driver and returns its value.
+    #[track_caller]
+    fn call(&mut self, method: &str, path: &str, body: &Value) -> Value {
+        let body = if method == "GET" { String::new() } else { body.to_string() };
+        let length = body.len();
+        // The driver refuses every host but this.
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n"
+        );
+        self.connection.write(format!("{head}{body}").as_bytes());
+        let response = self.connection.read(false);
+        assert_eq!(response.status, 200, "{method} {path}: {}", response.text);
+        response.json()["value"].take()
+    }
+
+    #[track_caller]
+    fn post(&mut self, path: &str, body: &Value) -> Value {
+        self.call("POST", &format!("{}{path}", self.session), body)
+    }
+
+    #[track_caller]
+    fn get(&mut self, path: &str) -> Value {
+        self.call("GET", &format!("{}{path}", self.session), &Value::Null)
+    }
+
+    #[track_caller]
+    pub(crate) fn open(&mut self, url: &str) {
+        self.post("/url", &json!({ "url": url }));
+    }
+
+    /// Waits for the element and returns the path of its commands.
+    #[track_caller]
+    pub(crate) fn find(&mut self, selector: &str) -> String {
+        let found = self.post("/element", &json!({ "using": "css selector", "value": selector }));
+        format!("/element/{}", found[ELEMENT].as_str().unwrap())
+    }
+
+    /// Waits for the element and returns the text that people see in it.
+    #[track_caller]
+    pub(crate) fn text(&mut self, selector: &str) -> String {
+        let path = self.find(selector);
+        self.get(&format!("{path}/text")).as_str().unwrap().to_owned()
+    }
+
+    #[track_caller]
+    pub(crate) fn click(&mut self, selector: &str) {
+        let path = self.find(selector);
+        self.post(&format!("{path}/click"), &json!({}));
+    }
+
+    #[track_caller]
+    pub(crate) fn fill(&mut self, selector: &str, text: &str) {
+        let path = self.find(selector);
+        self.post(&format!("{path}/clear"), &json!({}));
+        self.post(&format!("{path}/value"), &json!({ "text": text }));
+    }
+
+    /// Runs the body of an async function in the page, and returns what it returns.
+    #[track_caller]
+    pub(crate) fn run(&mut self, script: &str) -> Value {
+        let script = format!(
+            "const done = arguments[0];
+             (async () => {{ {script} }})().then(done, (error) => done(`failed: ${{error}}`))"
+        );
+        self.post("/execute/async", &json!({ "script": script, "args": [] }))
+    }
+
+    /// Shows the page as to readers who prefer this colour scheme.
+    #[track_caller]
+    pub(crate) fn prefer(&mut self, scheme: &str) {
+        let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
+        let command =
+            json!({ "cmd": "Emulation.setEmulatedMedia", "params": { "features": features } });
+        self.post("/goog/cdp/execute", &command);
+    }
+
+    /// Everything in the console, without what the network had to say about errors of the API.
+    #[track_caller]
+    pub(crate) fn complaints(&mut self) -> Vec<Value> {
+        let log = self.post("/se/log", &json!({ "type": "browser" }));
+        let is_complaint = |entry: &&Value| {
+            let is_of_page = entry["source"] != "network";
+            is_of_page && matches!(entry["level"].as_str(), Some("WARNING" | "SEVERE"))
+        };
+        log.as_array().unwrap().iter().filter(is_complaint).cloned().collect()
+    }
+
+    /// Keeps a picture of the page, for people to look at.
+    #[track_caller]
+    pub(crate) fn keep_picture(&mut self, file: &Path) {
+        let picture = self.get("/screenshot");
+        let picture = BASE64_STANDARD.decode(picture.as_str().unwrap()).unwrap();
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, picture).unwrap();
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // Ends the browser too, unless the driver is already gone.
+        let head = format!("DELETE {} HTTP/1.1\r\nhost: localhost\r\n\r\n", self.session);
+        self.connection.try_write(head.as_bytes());
+        self.connection.is_ended();
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+    }
+}

@@ -1,0 +1,174 @@
+//! The pages for people in a real browser that reaches nothing but the server: they are shown, a
+//! trade can be tried, and nobody is kept out. Needs Debian's `chromium` and `chromium-driver`;
+//! `.ci/browser` installs axe-core, which looks for obstacles for people with disabilities.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod driver;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use driver::{Browser, Screen};
+use paperbourse_test_support::Client;
+use paperbourse_test_support::process::{ServerProcess, command};
+use serde_json::{Value, json};
+
+/// The binary under test.
+const BINARY: &str = env!("CARGO_BIN_EXE_paperbourse");
+
+const DESKTOP: Screen = Screen { name: "desktop", width: 1280, height: 900, is_phone: false };
+const PHONE: Screen = Screen { name: "phone", width: 390, height: 844, is_phone: true };
+
+/// The script of axe-core; `None` if it or the browser is not installed, which fails in CI.
+fn axe() -> Option<String> {
+    let results = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    let script = results.join("browser/node_modules/axe-core/axe.min.js");
+    let lacks = |name: &&str| Command::new(name).arg("--version").output().is_err();
+    let missing = if let Some(name) = ["chromium", "chromedriver"].into_iter().find(lacks) {
+        format!("{name} is not installed")
+    } else if let Ok(script) = std::fs::read_to_string(script) {
+        return Some(script);
+    } else {
+        "axe-core is not installed (.ci/browser does it)".to_owned()
+    };
+    assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "{missing}");
+    eprintln!("SKIPPED: {missing}, so the pages were not looked at");
+    None
+}
+
+/// A server whose books stand still, and a new key.
+fn server(data: &Path) -> (ServerProcess, String) {
+    let still = ["--venue", "simulated:1", "--venue-speed", "0.000001"];
+    let flags = [&still[..], &["--venue-delay", "off", "--address-limits", "off"]].concat();
+    let server = ServerProcess::start(BINARY, data, &flags);
+    let minted =
+        command(BINARY).args(["token", "--subject", "reader", "--data"]).arg(data).output();
+    let token = String::from_utf8(minted.unwrap().stdout).unwrap();
+    let mut client = Client::with_token(server.address, token.trim_end());
+    let key = client.post("/v1/keys/bootstrap", &json!({})).ok(201);
+    (server, key["raw_key"].as_str().unwrap().to_owned())
+}
+
+/// Fails if this part of the page keeps somebody out, in either colour scheme.
+#[track_caller]
+fn check_accessible(browser: &mut Browser, axe: &str, part: &str) {
+    // The schemes differ in nothing but colours.
+    let rules = "resultTypes: ['violations']";
+    for (scheme, rules, passes_min) in
+        [("light", rules, 5), ("dark", "runOnly: ['color-contrast']", 1)]
+    {
+        browser.prefer(scheme);
+        let found = browser.run(&format!(
+            "if (!window.axe) {{ {axe} }}
+             const part = document.querySelector('{part}');
+             const {{ violations, passes }} = await axe.run(part, {{ {rules} }});
+             const serious = violations.filter(({{ impact }}) => /serious|critical/.test(impact));
+             return {{
+               passes: passes.length,
+               serious: serious.map(({{ id, nodes }}) => [id, nodes.map(({{ html }}) => html)]),
+             }};"
+        ));
+        assert!(found["passes"].as_u64() >= Some(passes_min), "{found}");
+        assert_eq!(found["serious"], json!([]), "{scheme} {part}");
+    }
+}
+
+/// Fails if the page is wider than the screen, loaded something from elsewhere, or made the browser
+/// complain.
+#[track_caller]
+fn check_page(browser: &mut Browser, axe: &str, parts: &[String]) {
+    let found = browser.run(
+        "const loaded = performance.getEntriesByType('resource').map(({ name }) => name);
+         return {
+           overflow: document.documentElement.scrollWidth > innerWidth,
+           foreign: loaded.filter((name) => !name.startsWith(location.origin + '/')),
+           text: document.body.textContent,
+         };",
+    );
+    assert_eq!((&found["overflow"], &found["foreign"]), (&json!(false), &json!([])));
+    for mistake in ["[object", "undefined", "NaN"] {
+        assert!(!found["text"].as_str().unwrap().contains(mistake), "the page says {mistake}");
+    }
+    for part in parts {
+        check_accessible(browser, axe, part);
+    }
+    assert_eq!(browser.complaints(), Vec::<Value>::new());
+}
+
+#[track_caller]
+fn check(screen: Screen) {
+    let Some(axe) = axe() else { return };
+    let data = tempfile::tempdir().unwrap();
+    let (server, key) = server(data.path());
+    let picture = |name: &str| -> PathBuf {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser");
+        folder.join(format!("{}-{name}.png", screen.name))
+    };
+    let mut browser = Browser::start(screen);
+    browser.open(&format!("http://{}/", server.address));
+    assert_eq!(browser.text("#state"), "ready");
+    let whole = ["html".to_owned()];
+    check_page(&mut browser, &axe, &whole);
+    browser.keep_picture(&picture("home"));
+
+    browser.click("a[href=docs]");
+    browser.click("#post_trade > summary");
+    browser.keep_picture(&picture("operation"));
+    // The form is filled in from the server's markets.
+    browser.find("#post_trade textarea[rows]");
+    browser.click("#post_trade button");
+    assert_eq!(browser.text("#post_trade .result .bad"), "401 Unauthorized");
+    browser.fill("#credential", &key);
+    browser.click("#post_trade button");
+    assert_eq!(browser.text("#post_trade .result .ok"), "200 OK");
+    browser.run("document.querySelector('#post_trade form').scrollIntoView()");
+    browser.keep_picture(&picture("trade"));
+    let shown = browser.text("#post_trade .result pre");
+    let trade: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!((&trade["status"], &trade["quantity"]), (&json!("FILLED"), &json!(1)));
+    let mut client = Client::with_key(server.address, &key);
+    let fills = client.get("/v1/account/history").ok(200);
+    assert_eq!((fills.as_array().unwrap().len(), &fills[0]["order_id"]), (1, &trade["order_id"]));
+    let command = browser.text("#post_trade form > pre");
+    assert!(command.contains("-H \"X-API-Key: $KEY\""), "{command}");
+    assert!(!command.contains(&key), "{command}");
+
+    browser.fill("#filter", "cancel market");
+    let visible = "return [...document.querySelectorAll('main details')].filter((it) => \
+                   it.checkVisibility()).map(({ id }) => id)";
+    assert_eq!(browser.run(visible), json!(["delete_v1_cancel_market_orders"]));
+    browser.run(
+        "const filter = document.getElementById('filter');
+         filter.value = '';
+         filter.dispatchEvent(new Event('input'));",
+    );
+
+    check_page(&mut browser, &axe, &whole);
+    let operations = browser.run(
+        "const all = [...document.querySelectorAll('details')];
+         for (const details of all) details.open = true;
+         const isWhole = ({ childElementCount }) => childElementCount === 2;
+         while (!all.every(isWhole)) await new Promise(requestAnimationFrame);
+         return all.map(({ id }) => id);",
+    );
+    let described = client.get("/openapi.json").ok(200);
+    let paths = described["paths"].as_object().unwrap().values();
+    let count: usize = paths.map(|path| path.as_object().unwrap().len()).sum();
+    assert_eq!(operations.as_array().unwrap().len(), count, "{operations}");
+    // One group at a time: all at once would take longer than a call to the driver may.
+    let groups = described["tags"].as_array().unwrap().len();
+    let parts: Vec<String> =
+        (1..=groups).map(|group| format!("#operations > section:nth-child({group})")).collect();
+    check_page(&mut browser, &axe, &parts);
+}
+
+#[test]
+fn a_trade_is_tried_on_a_desktop() {
+    check(DESKTOP);
+}
+
+#[test]
+fn a_trade_is_tried_on_a_phone() {
+    check(PHONE);
+}
