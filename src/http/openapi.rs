@@ -328,6 +328,7 @@ fn schema_of_kind(kind: ParameterKind) -> Value {
         ParameterKind::Seconds => json!({ "anyOf": [
             { "type": "integer", "exclusiveMinimum": -100_000_000_000_i64,
               "exclusiveMaximum": 100_000_000_000_i64 },
+            { "type": "string", "pattern": r"^[+-]?[0-9]{1,11}\.[0-9]+$" },
             { "type": "string", "format": "date-time" },
             { "type": "string", "format": "date" },
         ]}),
