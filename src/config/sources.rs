@@ -114,7 +114,7 @@ impl fmt::Display for Source {
 }
 
 impl Source {
-    /// Begins a message about the option of this name: where it is set, and as what.
+    /// The start of a message about an option: where it was set, and to what value.
     fn names(&self, option: &str) -> String {
         match self {
             Self::Variable(name) => name.clone(),
@@ -376,7 +376,7 @@ fn in_table(command: &Command, table: &str, names: &[String]) -> String {
     let full = names.iter().flat_map(|name| [format!("{table}-{name}"), name.clone()]);
     let example = full.map(|name| name.replace('_', "-")).find(|it| options.contains(&&**it));
     let example = example.map_or_else(String::new, |name| format!(", as {name} = …"));
-    format!("{table} is a table, and options are not grouped: write them outside{example}")
+    format!("{table} is a table, but options stand at the top level: write them there{example}")
 }
 
 /// The known name that is most like this one.

@@ -124,7 +124,7 @@ impl Metrics {
         self.rate_limited[rule.index()].increment();
     }
 
-    /// Counts a socket that ended.
+    /// Counts a closed socket.
     pub fn socket_ended(&self, ended: Ended) {
         self.sockets_ended[ended.index()].increment();
     }

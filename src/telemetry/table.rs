@@ -254,7 +254,7 @@ pub static METRICS: [Metric; 72] = [
     ),
     Metric::counter(
         "paperbourse_crossings_overflowed_total",
-        "Books that may fill open orders and found the queue full.",
+        "Books that might fill open orders but found the queue full.",
         |from, out| out.value(from.gauges.crossings_overflowed),
     ),
     Metric::counter(
@@ -306,7 +306,7 @@ pub static METRICS: [Metric; 72] = [
     ),
     Metric::gauge(
         "paperbourse_journal_disk_full",
-        "Whether the disk had no room when the journal last needed some: 0 or 1.",
+        "1 if the disk was full when the journal last needed space, else 0.",
         |from, out| {
             out.maybe(from.journal.map(|_| u8::from(from.gauges.is_journal_full)));
         },

@@ -33,13 +33,13 @@ const MISTAKES: &[(In, &str)] = &[
     ),
     (
         File("[venue]\nspeed = 2"),
-        "bourse.toml:1: venue is a table, and options are not grouped: write them outside, as \
-         venue-speed = …",
+        "bourse.toml:1: venue is a table, but options stand at the top level: write them there, \
+         as venue-speed = …",
     ),
     (
         File("[server]\nlisten = \"127.0.0.1:80\""),
-        "bourse.toml:1: server is a table, and options are not grouped: write them outside, as \
-         listen = …",
+        "bourse.toml:1: server is a table, but options stand at the top level: write them there, \
+         as listen = …",
     ),
     // The file as a whole.
     (

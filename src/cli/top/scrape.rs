@@ -89,7 +89,7 @@ impl<'a> Between<'a> {
     }
 
     /// A quantile of the values that a histogram has counted between the pages, interpolated
-    /// within its bucket; the highest finite bound if it is above that. `None` if there are none.
+    /// within its bucket, or the highest finite bound if it lies above; `None` without samples.
     /// `passes` chooses the series by their labels.
     pub(super) fn quantile(
         &self,

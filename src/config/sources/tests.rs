@@ -96,7 +96,7 @@ fn all_mistakes_are_reported_at_once_with_their_places() {
         [
             "PAPERBOURSE_LISTN sets nothing: write PAPERBOURSE_LISTEN",
             "FILE:2: listn is not an option: write listen",
-            "FILE:3: venue is a table, and options are not grouped: write them outside, as \
+            "FILE:3: venue is a table, but options stand at the top level: write them there, as \
              venue-speed = …",
             "FILE:1: workers is `0`: not a whole number from 1 to 1024",
             "PAPERBOURSE_SNAPSHOT_CPU is `101`: not a whole number from 1 to 100",

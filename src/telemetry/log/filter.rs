@@ -1,4 +1,4 @@
-//! Which log lines are wanted: a level, and other levels for single modules.
+//! Which log lines to write: a level, and other levels for some modules.
 
 use std::fmt;
 use std::str::FromStr;
