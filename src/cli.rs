@@ -2,6 +2,7 @@
 
 mod backup;
 mod journal;
+mod man;
 mod record;
 mod top;
 
@@ -18,6 +19,7 @@ use serde::Serialize;
 
 use backup::BackupArgs;
 use journal::JournalArgs;
+use man::ManArgs;
 use top::TopArgs;
 
 use crate::auth::identity::embedded::EmbeddedIssuer;
@@ -73,6 +75,8 @@ enum Command {
     ///
     /// In a terminal, until Ctrl-C; elsewhere, one look is printed.
     Top(TopArgs),
+    /// Print a manual page: `paperbourse man serve | man -l -`
+    Man(ManArgs),
 }
 
 #[derive(Args, Debug)]
@@ -101,6 +105,7 @@ pub fn run() -> ExitCode {
         Command::Journal(arguments) => journal::run(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Top(arguments) => top::run(arguments).map(|()| ExitCode::SUCCESS),
+        Command::Man(arguments) => man::run(&arguments).map(|()| ExitCode::SUCCESS),
     };
     result.unwrap_or_else(|error| {
         if let Some(Mistakes(lines)) = error.downcast_ref::<Mistakes>() {

@@ -1,4 +1,4 @@
-//! The memory of a key's windows, counted at the allocator: the numbers in the README.
+//! The memory of a key's windows, counted at the allocator: the numbers in the guide.
 //!
 //! Runs without the test harness, which has a second thread that allocates as well.
 

@@ -1,5 +1,5 @@
-//! Checks what `README.md` promises: its walkthrough works as written, and its tables match the
-//! binary's help, the routes and the error codes.
+//! Checks what `README.md` and the guide promise: the walkthrough works as written, the tables
+//! match the binary's help, the routes and the error codes, and the configurations are valid.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -130,27 +130,99 @@ fn taken(text: &str, open: &str) -> (String, String) {
 
 #[test]
 fn every_flag_is_documented_as_in_the_help() {
-    let readme = file("README.md");
-    let subcommands: [&[&str]; 8] = [
-        &["serve"],
-        &["check"],
-        &["token"],
-        &["journal", "verify"],
-        &["journal", "dump"],
-        &["journal", "stats"],
-        &["backup"],
-        &["top"],
-    ];
     let of_serve = flags(&["serve"]);
-    // Flags that `record` shares with `serve` are documented once.
-    let of_record: String =
-        flags(&["record"]).split_inclusive('\n').filter(|row| !of_serve.contains(row)).collect();
-    assert!(readme.contains(&of_record), "README.md has to contain these rows:\n{of_record}");
-    for subcommand in subcommands {
+    let check = |page: &str, subcommand: &[&str]| {
         let rows = flags(subcommand);
         assert!(!rows.is_empty());
-        assert!(readme.contains(&rows), "README.md has to contain these rows:\n{rows}");
+        // Flags that a command shares with `serve` are documented once.
+        let is_own = |row: &&str| subcommand == ["serve"] || !of_serve.contains(row);
+        let rows: String = rows.split_inclusive('\n').filter(is_own).collect();
+        assert!(file(page).contains(&rows), "{page} has to contain these rows:\n{rows}");
+    };
+    check("src/guide/configuration.md", &["serve"]);
+    check("src/guide/configuration.md", &["check"]);
+    check("src/guide/configuration.md", &["token"]);
+    check("src/guide/venues.md", &["record"]);
+    check("src/guide/operating.md", &["journal", "verify"]);
+    check("src/guide/operating.md", &["journal", "dump"]);
+    check("src/guide/operating.md", &["journal", "stats"]);
+    check("src/guide/operating.md", &["backup"]);
+    check("src/guide/operating.md", &["top"]);
+    check("src/guide/operating.md", &["man"]);
+}
+
+#[test]
+fn every_configuration_is_valid() {
+    let mut count = 0;
+    for page in ["README.md", "src/guide/operating.md", "src/guide/configuration.md"] {
+        let text = file(page);
+        for block in text.split("\n```toml\n").skip(1) {
+            let (block, _) = block.split_once("\n```\n").unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("bourse.toml");
+            fs::write(&path, block).unwrap();
+            let printed = command(BINARY)
+                .args(["serve", "--print-config", "--config"])
+                .arg(&path)
+                .output()
+                .unwrap();
+            let errors = String::from_utf8_lossy(&printed.stderr);
+            assert!(printed.status.success(), "{page}: {errors}\n{block}");
+            count += 1;
+        }
     }
+    assert!(count >= 2, "only {count} configurations");
+}
+
+#[test]
+fn the_readme_is_short_and_the_guide_is_linked() {
+    let readme = file("README.md");
+    assert!(readme.lines().count() <= 250, "README.md has {} lines", readme.lines().count());
+    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/guide")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(readme.contains(&format!("(src/guide/{name})")), "README.md does not link {name}");
+    }
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("man");
+    let written = command(BINARY).arg("man").arg("--out").arg(&out).output().unwrap();
+    assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
+    let mut names: Vec<String> = fs::read_dir(&out)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort_unstable();
+    let expected = [
+        "",
+        "-backup",
+        "-check",
+        "-journal",
+        "-journal-dump",
+        "-journal-stats",
+        "-journal-verify",
+        "-man",
+        "-record",
+        "-serve",
+        "-token",
+        "-top",
+    ];
+    let mut expected = expected.map(|name| format!("paperbourse{name}.1"));
+    expected.sort_unstable();
+    assert_eq!(names, expected);
+    let page = fs::read_to_string(out.join("paperbourse-serve.1")).unwrap();
+    for part in [".TH paperbourse-serve 1", "admin\\-listen", "PAPERBOURSE_WORKERS", "Exit codes"] {
+        assert!(page.contains(part), "{part}:\n{page}");
+    }
+    let printed = command(BINARY).args(["man", "journal", "dump"]).output().unwrap();
+    let dump = fs::read(out.join("paperbourse-journal-dump.1")).unwrap();
+    assert_eq!(printed.stdout, dump);
+    let wrong = command(BINARY).args(["man", "journal", "burn"]).output().unwrap();
+    assert_eq!(wrong.status.code(), Some(1));
+    let message = String::from_utf8(wrong.stderr).unwrap();
+    assert_eq!(message, "paperbourse: paperbourse journal has no command burn\n");
 }
 
 #[test]
@@ -166,7 +238,8 @@ fn every_operation_has_its_row() {
         };
         writeln!(rows, "| `{operation:?}` | {access} | {summary}{query} |").unwrap();
     }
-    assert!(file("README.md").contains(&rows), "README.md has to contain these rows:\n{rows}");
+    let page = "src/guide/api.md";
+    assert!(file(page).contains(&rows), "{page} has to contain these rows:\n{rows}");
 }
 
 #[test]
@@ -180,8 +253,8 @@ fn every_error_code_has_its_row() {
     // No client ever receives this code: the connection is gone.
     expected.remove("BODY_INCOMPLETE");
     assert!(expected.len() > 30, "{expected:?}");
-    let readme = file("README.md");
-    let (_, section) = readme.split_once("\n## Errors\n").unwrap();
+    let page = file("src/guide/api.md");
+    let (_, section) = page.split_once("\n## Errors\n").unwrap();
     let (section, _) = section.split_once("\n## ").unwrap();
     let documented: BTreeSet<&str> = section.split('`').filter(is_code).collect();
     assert_eq!(documented, expected);

@@ -24,7 +24,7 @@ use super::operation::{Access, Operation, Run};
 use super::operations::{socket, trade};
 use super::query::Query;
 use super::reply::{RequestId, response_of};
-use super::route::{find, row};
+use super::route::{RouteError, decode, find, row};
 use crate::auth::presented::{Precedence, Presented};
 use crate::ids::KeyId;
 use crate::service::{Admission, Caller, Denied, Moment, RequestContext, Service};
@@ -138,7 +138,11 @@ async fn answer(
     let server = &*worker.server;
     match operation.run {
         Run::Health(run) => return run(server, Query::new(operation, head.uri.query())),
-        Run::File(file) => return Ok(file.reply(&head.headers)),
+        Run::File(find) => {
+            let name = operation.path.segment(head.uri.path()).and_then(decode);
+            let file = name.and_then(|name| find(&name)).ok_or(RouteError::NotFound)?;
+            return Ok(file.reply(&head.headers));
+        }
         _ => {}
     }
     let Some(exchange) = server.exchange() else {

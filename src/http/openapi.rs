@@ -17,6 +17,7 @@ use super::error::codes::CODES;
 use super::file::File;
 use super::operation::{Access, Answers, Operation, Run, Verb};
 use super::operations::OPERATIONS;
+use super::operations::docs::guide;
 use super::parameter::{Parameter, ParameterKind};
 use super::schema::SchemaOf;
 use crate::engine::key::Permission;
@@ -286,6 +287,7 @@ fn path_parameter(name: &'static str) -> Value {
         ),
         "condition_id" => (json!({ "type": "string", "minLength": 1 }), "The market."),
         "token_id" => (json!({ "type": "string", "minLength": 1 }), "The outcome's token."),
+        "page" => (json!({ "type": "string", "enum": guide::names() }), "The page."),
         _ => (json!({ "type": "string", "minLength": 1 }), ""),
     };
     let mut parameter = json!({ "name": name, "in": "path", "required": true, "schema": schema });

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::LazyLock;
 
 use hyper::Method;
 use schemars::JsonSchema;
@@ -82,8 +81,8 @@ pub(super) enum Answers {
 pub(super) enum Run {
     /// Without any checks, even while the server is starting.
     Health(fn(&Server, Query<'_>) -> Answer),
-    /// As a file, which every caller gets without any checks.
-    File(&'static LazyLock<File>),
+    /// As the file that belongs to the path's parameter, without any checks. `None` if none does.
+    File(fn(&str) -> Option<&'static File>),
     /// As an upgrade, which checks its own credential.
     Socket(Stream),
     /// As part of the request's own future, which saves the hottest operation an allocation.
@@ -123,7 +122,7 @@ pub struct Pattern {
     after: &'static str,
 }
 
-/// Who may call an operation. `Display` gives the text in the README.
+/// Who may call an operation. `Display` gives the text in the guide.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// Every caller. A credential that is sent must still be valid.

@@ -1,6 +1,6 @@
 //! The operations of the API, one row each: method and path, who may call it, which function runs.
 //!
-//! Routing, the `Allow` header, the checks before a body is read, and the table in the README all
+//! Routing, the `Allow` header, the checks before a body is read, and the table in the guide all
 //! come from here. In debug builds an operation that reads a query parameter or fails with an error
 //! code that its row does not name panics. `src/README.md` says how to add an operation.
 
@@ -40,7 +40,7 @@ use socket::Stream;
 
 /// The table, searched from the top. A path without a parameter stands before those that would take
 /// its last segment for one, and the trade, the most frequent operation, stands first.
-pub static OPERATIONS: [Operation; 64] = [
+pub static OPERATIONS: [Operation; 65] = [
     Operation::post("/trade", KeyOrToken(Some(Trade)), Run::Trade)
         .makes_account()
         .headers(&order_fields::NAME_HEADER)
@@ -491,16 +491,20 @@ pub static OPERATIONS: [Operation; 64] = [
     Operation::get("/", Public, Health(|server, _| Ok(docs::home(server))))
         .answers_with(Answers::File("text/html"))
         .summary("get a page that says what this server is and whether it is ready"),
-    Operation::get("/docs", Public, Run::File(&docs::PAGE))
+    Operation::get("/docs", Public, Run::File(|_| Some(&docs::PAGE)))
         .answers_with(Answers::File("text/html"))
         .summary("get a page that shows this API and tries its operations"),
-    Operation::get("/docs/page.js", Public, Run::File(&docs::SCRIPT))
+    Operation::get("/docs/page.js", Public, Run::File(|_| Some(&docs::SCRIPT)))
         .answers_with(Answers::File("text/javascript"))
         .summary("get the script of that page"),
-    Operation::get("/docs/page.css", Public, Run::File(&docs::STYLE))
+    Operation::get("/docs/page.css", Public, Run::File(|_| Some(&docs::STYLE)))
         .answers_with(Answers::File("text/css"))
         .summary("get the style of the pages"),
-    Operation::get("/openapi.json", Public, Run::File(&openapi::FILE))
+    Operation::get("/docs/{page}", Public, Run::File(docs::guide::page))
+        .answers_with(Answers::File("text/html"))
+        .errors(&["NOT_FOUND"])
+        .summary("get a page of the guide"),
+    Operation::get("/openapi.json", Public, Run::File(|_| Some(&openapi::FILE)))
         .summary("get this description of the API, in OpenAPI 3.1"),
     Operation::get("/v1/status", Public, Now(|call| Ok(status::status(call))))
         .answers::<status::StatusAnswer>()

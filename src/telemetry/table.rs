@@ -306,7 +306,7 @@ pub static METRICS: [Metric; 72] = [
     ),
     Metric::gauge(
         "paperbourse_journal_disk_full",
-        "1 if the disk was full when the journal last needed space, else 0.",
+        "Whether the disk was full when the journal last needed space: 1 or 0.",
         |from, out| {
             out.maybe(from.journal.map(|_| u8::from(from.gauges.is_journal_full)));
         },

@@ -146,7 +146,7 @@ fn check(screen: Screen) {
 
     check_page(&mut browser, &axe, &whole);
     let operations = browser.run(
-        "const all = [...document.querySelectorAll('details')];
+        "const all = [...document.querySelectorAll('main details')];
          for (const details of all) details.open = true;
          const isWhole = ({ childElementCount }) => childElementCount === 2;
          while (!all.every(isWhole)) await new Promise(requestAnimationFrame);
@@ -161,6 +161,13 @@ fn check(screen: Screen) {
     let parts: Vec<String> =
         (1..=groups).map(|group| format!("#operations > section:nth-child({group})")).collect();
     check_page(&mut browser, &axe, &parts);
+
+    for page in ["orders", "api", "configuration"] {
+        browser.open(&format!("http://{}/docs/{page}", server.address));
+        browser.find("main h1");
+        check_page(&mut browser, &axe, &whole);
+        browser.keep_picture(&picture(page));
+    }
 }
 
 #[test]

@@ -53,8 +53,45 @@ fn pages_load_nothing_from_elsewhere() {
 }
 
 #[test]
+fn the_guide_has_pages_that_link_each_other() {
+    let home = shared().get("/");
+    let is_guide = |link: &&&str| link.starts_with("docs/") && !link.contains('.');
+    let links = attributes(&home.text, "href");
+    let pages: Vec<&&str> = links.iter().filter(is_guide).collect();
+    assert!(pages.len() > 10, "{links:?}");
+    for path in pages {
+        let page = shared().get(format!("/{path}"));
+        assert_eq!(page.header("content-security-policy"), Some(POLICY));
+        assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+        assert_eq!(page.text.matches("<h1").count(), 2, "{path} has one title");
+        assert_eq!(attributes(&page.text, "src"), Vec::<&str>::new());
+        for link in attributes(&page.text, "href") {
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = match file {
+                "" => format!("/{path}"),
+                "data:," => continue,
+                ".." => "/".to_owned(),
+                "../docs" => "/docs".to_owned(),
+                file if file.starts_with("https://") => continue,
+                file => format!("/docs/{file}"),
+            };
+            let linked = shared().get(target);
+            assert_eq!(linked.status, 200, "{path} links {link}");
+            let id = format!("id=\"{anchor}\"");
+            assert!(anchor.is_empty() || linked.text.contains(&id), "{path} links {link}");
+        }
+    }
+    for missing in ["/docs/nothing", "/docs/orders.md", "/docs/page", "/docs/%FF", "/docs/a/b"] {
+        let answer = shared().get(missing);
+        let code = answer.header("x-polysim-code");
+        assert_eq!((answer.status, code), (404, Some("NOT_FOUND")), "{missing}");
+    }
+    assert_eq!(shared().get("/docs/ord%65rs").text, shared().get("/docs/orders").text);
+}
+
+#[test]
 fn files_are_sent_compressed_and_only_once() {
-    for path in ["/docs", "/docs/page.js", "/docs/page.css", "/openapi.json"] {
+    for path in ["/docs", "/docs/page.js", "/docs/page.css", "/docs/orders", "/openapi.json"] {
         let whole = shared().get(path);
         let head = |name, value: &str| {
             shared().send(&Request::new("HEAD", path).header(name, value.as_bytes()))

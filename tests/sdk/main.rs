@@ -8,6 +8,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use paperbourse_test_support::Client;
 use paperbourse_test_support::process::{ServerProcess, command};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -112,13 +113,40 @@ fn every_method_does_what_its_row_says() {
     assert!(output.lines().count() > 250, "{output}");
 }
 
+/// The bot in the README trades as it stands.
 #[test]
-fn the_readme_has_the_tables() {
-    if Command::new("python3").arg("--version").output().is_err() {
-        return skip("no python3, so the tables of the README were not compared");
-    }
+fn the_bot_in_the_readme_works() {
+    let Some(python) = python_with_sdk() else { return };
+    let server = Server::start(&["--venue", "simulated:1"]);
+    let described = server.described(1);
+    let token = described["tokens"][0].as_str().unwrap();
+    let mut client = Client::with_token(server.process.address, token);
+    let key = client.post("/v1/keys/bootstrap", &json!({})).ok(201)["raw_key"].take();
     let readme = std::fs::read_to_string(folder().join("../../README.md")).unwrap();
+    let (_, block) = readme.split_once("\n```python\n").unwrap();
+    let (bot, _) = block.split_once("\n```\n").unwrap();
+    let ran = Command::new(python)
+        .args(["-c", bot])
+        .env("BOURSE", described["url"].as_str().unwrap())
+        .env("KEY", key.as_str().unwrap())
+        .output()
+        .unwrap();
+    let output = String::from_utf8(ran.stdout).unwrap();
+    assert!(ran.status.success(), "{output}\n{}", String::from_utf8_lossy(&ran.stderr));
+    let lines: Vec<&str> = output.lines().collect();
+    let [placed, prices, cancelled, cash] = lines[..] else { panic!("{output}") };
+    assert!(placed.starts_with("PENDING at 0."), "{output}");
+    assert!(prices.starts_with("bid 0."), "{output}");
+    assert_eq!((cancelled, cash), ("CANCELLED", "1000 dollars available"));
+}
+
+#[test]
+fn the_guide_has_the_tables() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        return skip("no python3, so the tables of the guide were not compared");
+    }
+    let page = std::fs::read_to_string(folder().join("../../src/guide/sdk.md")).unwrap();
     for table in run(Path::new("python3"), &["--table"], "").split("\n\n") {
-        assert!(readme.contains(table), "README.md has to contain these rows:\n{table}");
+        assert!(page.contains(table), "src/guide/sdk.md has to contain these rows:\n{table}");
     }
 }

@@ -2,7 +2,7 @@
 function of its modules, has a row that says how it is called and what it must answer.
 
     walk.py          reads its servers from standard input, and walks
-    walk.py --table  prints the tables of the README
+    walk.py --table  prints the tables of the guide
 """
 
 import json

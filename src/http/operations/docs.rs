@@ -1,8 +1,10 @@
 //! The pages for people: `/`, which says what this is and whether it is ready, and `/docs`, which
-//! shows `/openapi.json` and tries its operations.
+//! shows `/openapi.json` and tries its operations, and the guide below it.
 //!
 //! They are plain files beside this one. They load nothing from elsewhere, and their policy lets a
 //! browser run no script and apply no style but these files.
+
+pub(in crate::http) mod guide;
 
 use std::sync::LazyLock;
 
@@ -27,8 +29,10 @@ const POLICY: (HeaderName, HeaderValue) = (
 );
 
 /// `GET /docs`.
-pub(in crate::http) static PAGE: LazyLock<File> =
-    LazyLock::new(|| File::new(HTML, include_str!("docs/page.html")).header(POLICY));
+pub(in crate::http) static PAGE: LazyLock<File> = LazyLock::new(|| {
+    let page = include_str!("docs/page.html").replace("{guide}", &guide::contents("docs/"));
+    File::new(HTML, page).header(POLICY)
+});
 
 /// `GET /docs/page.js`.
 pub(in crate::http) static SCRIPT: LazyLock<File> =
@@ -42,7 +46,8 @@ pub(in crate::http) static STYLE: LazyLock<File> =
 pub(in crate::http) fn home(server: &Server) -> Reply {
     let page = include_str!("docs/home.html")
         .replace("{version}", env!("CARGO_PKG_VERSION"))
-        .replace("{state}", &state(server));
+        .replace("{state}", &state(server))
+        .replace("{guide}", &guide::contents("docs/"));
     let headers = HeaderMap::from_iter([
         (CONTENT_TYPE, HeaderValue::from_static(HTML)),
         (CACHE_CONTROL, HeaderValue::from_static("no-store")),

@@ -1,0 +1,207 @@
+//! The guide for the authors of bots and for operators: the Markdown of `src/guide`, as HTML.
+
+use std::fmt::Write as _;
+use std::iter;
+use std::sync::LazyLock;
+
+use pulldown_cmark::{CowStr, Event, Options, Parser, Tag, TagEnd, html};
+
+use super::{HTML, POLICY};
+use crate::http::file::File;
+
+/// A page: its name in the path, and its Markdown, which begins with its title.
+type Page = (&'static str, &'static str);
+
+macro_rules! pages {
+    ($($name:literal)*) => {
+        [$(($name, include_str!(concat!("../../../guide/", $name, ".md")))),*]
+    };
+}
+
+/// The pages by their readers.
+static GUIDE: [(&str, &[Page]); 2] = [
+    ("For bots", &pages!["orders" "streams" "data" "keys" "api" "sdk" "paper"]),
+    ("For operators", &pages!["operating" "configuration" "venues" "guarantees"]),
+];
+
+static FILES: LazyLock<Vec<(&str, File)>> = LazyLock::new(|| {
+    let pages = GUIDE.iter().flat_map(|(_, pages)| pages.iter());
+    pages.map(|page| (page.0, File::new(HTML, document(page)).header(POLICY))).collect()
+});
+
+/// Around what may be wider than a narrow screen: it can be scrolled, also with the keyboard.
+const TABLE: &str = r#"<div class="wide" role="group" aria-label="Table" tabindex="0">"#;
+const CODE: &str = r#"<div class="wide" role="group" aria-label="Code" tabindex="0">"#;
+const END: &str = "</div>\n";
+
+/// The page with this name.
+pub(in crate::http) fn page(name: &str) -> Option<&'static File> {
+    FILES.iter().find(|(known, _)| *known == name).map(|(_, file)| file)
+}
+
+/// The names of all pages.
+pub(in crate::http) fn names() -> Vec<&'static str> {
+    FILES.iter().map(|(name, _)| *name).collect()
+}
+
+/// Links to all pages, for a page from which `folder` leads to them.
+pub(super) fn contents(folder: &str) -> String {
+    let mut list = String::new();
+    for (readers, pages) in &GUIDE {
+        write!(list, "<h2>{readers}</h2>\n<ul>\n").expect("a string takes all text");
+        for (name, text) in *pages {
+            let title = title(text);
+            writeln!(list, "<li><a href=\"{folder}{name}\">{title}</a></li>")
+                .expect("a string takes all text");
+        }
+        list.push_str("</ul>\n");
+    }
+    list
+}
+
+fn title(text: &'static str) -> &'static str {
+    let line = text.lines().next().unwrap_or_default();
+    line.strip_prefix("# ").expect("a page of the guide begins with its title")
+}
+
+fn document((_, text): &Page) -> String {
+    include_str!("guide.html")
+        .replace("{title}", title(text))
+        .replace("{pages}", &contents(""))
+        .replace("{text}", &rendered(text))
+}
+
+/// The HTML of this Markdown. Headings get ids, and links lead to pages of the guide. Of a link to
+/// another file of the repository, only the text remains.
+fn rendered(text: &str) -> String {
+    let mut events: Vec<Event<'_>> = Parser::new_ext(text, Options::ENABLE_TABLES).collect();
+    for at in 0..events.len() {
+        let (before, after) = events.split_at_mut(at + 1);
+        if let Event::Start(Tag::Heading { id, .. }) = &mut before[at] {
+            *id = Some(anchor(after).into());
+        }
+    }
+    let mut is_dropped = false;
+    let events = events.into_iter().filter_map(|event| match event {
+        Event::Start(Tag::Link { link_type, dest_url, title, id }) => {
+            let target = target(&dest_url);
+            is_dropped = target.is_none();
+            let dest_url = target?.into();
+            Some(Event::Start(Tag::Link { link_type, dest_url, title, id }))
+        }
+        Event::End(TagEnd::Link) if is_dropped => None,
+        other => Some(other),
+    });
+    let html = |text: &'static str| Some(Event::Html(text.into()));
+    let events = events.flat_map(|event| match event {
+        Event::Start(Tag::Table(_)) => [html(TABLE), Some(event)],
+        Event::Start(Tag::CodeBlock(_)) => [html(CODE), Some(event)],
+        Event::End(TagEnd::Table | TagEnd::CodeBlock) => [Some(event), html(END)],
+        other => [Some(other), None],
+    });
+    let mut page = String::new();
+    html::push_html(&mut page, events.flatten());
+    page
+}
+
+/// The id of the heading whose text these events begin with, as code hosts make it.
+fn anchor(events: &[Event<'_>]) -> String {
+    let is_heading = |event: &&Event<'_>| !matches!(event, Event::End(TagEnd::Heading(_)));
+    let words = events.iter().take_while(is_heading).filter_map(|event| match event {
+        Event::Text(text) | Event::Code(text) => Some(text.to_lowercase()),
+        _ => None,
+    });
+    let words: String = words.collect();
+    let is_kept = |letter: &char| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_');
+    words.chars().filter(is_kept).map(|letter| if letter == ' ' { '-' } else { letter }).collect()
+}
+
+/// Where a link of a page leads on the server.
+fn target(link: &CowStr<'_>) -> Option<String> {
+    if link.starts_with('#') || link.starts_with("https://") {
+        return Some(link.to_string());
+    }
+    let (file, anchor) = link.split_once('#').map_or((&**link, ""), |(file, id)| (file, id));
+    let name = file.strip_suffix(".md").filter(|name| !name.contains('/'))?;
+    let anchor = iter::repeat_n('#', usize::from(!anchor.is_empty())).chain(anchor.chars());
+    Some(name.chars().chain(anchor).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn pages() -> impl Iterator<Item = &'static Page> {
+        GUIDE.iter().flat_map(|(_, pages)| pages.iter())
+    }
+
+    /// The targets of the Markdown links of a text.
+    fn links(text: &str) -> Vec<String> {
+        let links = Parser::new_ext(text, Options::ENABLE_TABLES).filter_map(|event| match event {
+            Event::Start(Tag::Link { dest_url, .. }) => Some(dest_url.to_string()),
+            _ => None,
+        });
+        links.collect()
+    }
+
+    #[test]
+    fn markdown_becomes_html_with_anchors_and_links_of_the_server() {
+        for (text, expected) in [
+            ("# A page", "<h1 id=\"a-page\">A page</h1>\n"),
+            (
+                "## What `x-y` is, & why",
+                "<h2 id=\"what-x-y-is--why\">What <code>x-y</code> is, &amp; why</h2>\n",
+            ),
+            ("[a](orders.md)", "<p><a href=\"orders\">a</a></p>\n"),
+            ("[a](orders.md#batches)", "<p><a href=\"orders#batches\">a</a></p>\n"),
+            ("[a](#b)", "<p><a href=\"#b\">a</a></p>\n"),
+            ("[a](../../perf/README.md), [b](keys.md)", "<p>a, <a href=\"keys\">b</a></p>\n"),
+            (
+                "|a|\n|-|\n|`<`|",
+                &format!(
+                    "{TABLE}<table><thead><tr><th>a</th></tr></thead><tbody>\n\
+                     <tr><td><code>&lt;</code></td></tr>\n</tbody></table>\n{END}"
+                ),
+            ),
+        ] {
+            assert_eq!(rendered(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_link_leads_somewhere() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/guide");
+        let readme = include_str!("../../../../README.md");
+        assert!(links(readme).len() > 10);
+        for link in links(readme) {
+            let is_there =
+                link.starts_with("https://") || folder.join("../..").join(&link).is_file();
+            assert!(is_there, "README.md: {link}");
+        }
+        for (name, text) in pages() {
+            for link in links(text) {
+                let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
+                let path = if file.is_empty() { format!("{name}.md") } else { file.to_owned() };
+                let page = std::fs::read_to_string(folder.join(&path));
+                let page = page.unwrap_or_else(|error| panic!("{name}: {link}: {error}"));
+                let id = format!("id=\"{anchor}\"");
+                assert!(anchor.is_empty() || rendered(&page).contains(&id), "{name}: {link}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_file_of_the_guide_is_a_page() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/guide");
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let file = entry.unwrap().file_name().into_string().unwrap();
+            let name = file.strip_suffix(".md").unwrap();
+            assert!(page(name).is_some(), "{file} is not in the list of pages");
+            assert!(contents("docs/").contains(&format!("href=\"docs/{name}\"")));
+        }
+        assert_eq!(pages().count(), FILES.len());
+        assert!(page("page.css").is_none() && page("").is_none());
+    }
+}
