@@ -59,7 +59,12 @@ impl Served {
         &self.key
     }
 
-    fn follow<'a>(command: &'a mut Command, venue: &StandIn, wanted: &[&str]) -> &'a mut Command {
+    /// Follows this venue, and of its markets those that these flags want.
+    pub(crate) fn follow<'a>(
+        command: &'a mut Command,
+        venue: &StandIn,
+        wanted: &[&str],
+    ) -> &'a mut Command {
         command
             .args(["--venue", "polymarket"])
             .args(wanted)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use paperbourse_test_support::process::{Process, ServerProcess, command};
-use paperbourse_test_support::{Connection, Request};
+use paperbourse_test_support::{Connection, Request, Response};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -64,6 +64,14 @@ impl Bourse {
 
     /// An account that may trade. `data` is the folder as this process sees it.
     pub(super) fn trader(&self, data: &Path) -> Trader {
+        let mut connection = Connection::open(self.server.address);
+        let made = connection.done(&Self::bootstrap(data)).json();
+        let key = made["raw_key"].as_str().unwrap().to_owned();
+        Trader { connection, key, market: MARKET.to_owned(), is_sale: false }
+    }
+
+    /// A request for a key that may trade. `data` is the folder as this process sees it.
+    pub(super) fn bootstrap(data: &Path) -> Request {
         let token = Command::new(BINARY)
             .args(["token", "--subject", "bot", "--data"])
             .arg(data)
@@ -72,10 +80,7 @@ impl Bourse {
         assert!(token.status.success(), "{token:?}");
         let token = String::from_utf8(token.stdout).unwrap();
         let wanted = json!({"permissions": ["read", "trade"]});
-        let bootstrap = Request::post("/v1/keys/bootstrap", &wanted).bearer(token.trim());
-        let mut connection = Connection::open(self.server.address);
-        let made = connection.done(&bootstrap).json();
-        Trader { connection, key: made["raw_key"].as_str().unwrap().to_owned(), is_sale: false }
+        Request::post("/v1/keys/bootstrap", &wanted).bearer(token.trim())
     }
 }
 
@@ -83,19 +88,28 @@ impl Bourse {
 pub(super) struct Trader {
     connection: Connection,
     key: String,
+    market: String,
     is_sale: bool,
 }
 
 impl Trader {
+    /// Trades in this market of a live venue.
+    pub(super) fn in_market(self, condition_id: String) -> Self {
+        Self { market: condition_id, ..self }
+    }
+
     /// Sends the next order and returns its status. A rejected order is not an error.
     pub(super) fn trade(&mut self) -> u16 {
         let side = if self.is_sale { "SELL" } else { "BUY" };
         let order = json!({
-            "market_id": MARKET, "outcome": "Yes", "side": side, "quantity": 1,
+            "market_id": self.market, "outcome": "Yes", "side": side, "quantity": 1,
         });
-        let request = Request::post("/trade", &order).key(&self.key);
-        let status = self.connection.send(&request).status;
+        let status = self.send(Request::post("/trade", &order)).status;
         self.is_sale ^= status == 200;
         status
+    }
+
+    pub(super) fn send(&mut self, request: Request) -> Response {
+        self.connection.send(&request.key(&self.key))
     }
 }

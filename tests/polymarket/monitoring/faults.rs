@@ -1,161 +1,213 @@
-//! Alerts whose fault can be made: each fires for the server that has the fault, and for no other.
+//! A real fault for each alert, which must fire for the server that has the fault and for no
+//! healthy one.
+
+mod system;
+mod venue;
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::{fs, thread};
+use std::thread;
 
-use super::bourse::{Bourse, Trader, admin_address};
+use super::bourse::{Bourse, Trader};
 use super::prometheus::Prometheus;
 use super::*;
-use crate::standin::{Endpoint, EndpointFault, Fault, Which};
+use system::BrokenSystem;
 
 /// Most of the descriptors that the process may have are open before it starts.
 const INHERITED: &str = "ulimit -n 400; for number in $(seq 20 340); do \
                          eval \"exec $number</dev/null\"; done; exec \"$@\"";
 
-/// From the fortieth sync of a thread on, each takes longer than the alert allows.
-const SLOW_SYNCS: [&str; 7] = [
-    "strace",
-    "-D",
-    "-f",
-    "--quiet=all",
-    "-o/dev/null",
-    "-etrace=fdatasync",
-    "-einject=fdatasync:delay_enter=8000000:when=40+",
-];
-
-/// Runs its arguments where this folder is a file system of a few megabytes.
-const SMALL_DISK: &str = "mount -t tmpfs -o size=5m none \"$0\" && exec \"$@\"";
-
 /// A machine that is busy with other things is slow for everybody, even to answer a scrape.
 const OF_BUSY_MACHINES: [&str; 3] =
     ["PaperbourseDown", "PaperbourseJournalSlow", "PaperbourseTradesSlow"];
 
-/// Sets a flag when it is dropped.
-struct SetOnDrop<'f>(&'f AtomicBool);
+/// Live venues, by what becomes of them.
+struct Venues {
+    silent: StandIn,
+    liar: StandIn,
+    busy: StandIn,
+}
 
-impl Drop for SetOnDrop<'_> {
+/// A server, the alerts that must fire for it, and what makes its fault.
+struct Faulty<'v> {
+    admin: SocketAddr,
+    alerts: &'static [&'static str],
+    make: Box<dyn FnOnce(&Stage<'_>) + Send + 'v>,
+}
+
+/// What faults are made with.
+struct Stage<'s> {
+    prometheus: &'s Prometheus,
+    is_over: &'s AtomicBool,
+}
+
+/// Ends the faults when it is dropped, so that their threads end even if the test fails.
+struct Curtain<'f>(&'f AtomicBool);
+
+impl Drop for Curtain<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-/// Trades until it is told to stop, or the server is gone.
-fn keep_trading(mut trader: Trader, is_over: &AtomicBool) {
-    while !is_over.load(Ordering::Relaxed) {
-        trader.trade();
+impl<'v> Faulty<'v> {
+    fn new(
+        bourse: Bourse,
+        alerts: &'static [&'static str],
+        make: impl FnOnce(&Bourse, &Stage<'_>) + Send + 'v,
+    ) -> Self {
+        let admin = bourse.admin;
+        let make = move |stage: &Stage<'_>| {
+            make(&bourse, stage);
+            // The server stays until then.
+            while !stage.is_over_soon() {}
+        };
+        Self { admin, alerts, make: Box::new(make) }
     }
 }
 
-fn can_trace() -> bool {
-    let can = Command::new("strace").arg("-V").output().is_ok();
-    if !can {
-        eprintln!("SKIPPED: strace is not installed: a disk that stalls was NOT tested");
+impl Stage<'_> {
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
     }
-    can
-}
 
-fn can_mount() -> bool {
-    let folder = tempfile::tempdir().unwrap();
-    let script = ["--user", "--map-root-user", "--mount", "sh", "-c", SMALL_DISK];
-    let mounted = Command::new("unshare").args(script).arg(folder.path()).arg("true").output();
-    let can = mounted.is_ok_and(|it| it.status.success());
-    if !can {
-        eprintln!("SKIPPED: no file system can be mounted here: a full disk was NOT tested");
+    /// The same, after a moment.
+    fn is_over_soon(&self) -> bool {
+        thread::park_timeout(CHECK_INTERVAL);
+        self.is_over()
     }
-    can
-}
 
-/// A folder as another process sees it, which has its own file systems.
-fn seen_by(id: u32, folder: &Path) -> PathBuf {
-    Path::new("/proc").join(id.to_string()).join("root").join(folder.strip_prefix("/").unwrap())
+    fn keep_trading(&self, mut trader: Trader) {
+        while !self.is_over() {
+            trader.trade();
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn alerts_fire_for_the_server_that_has_the_fault() {
+async fn each_alert_fires_for_the_server_that_has_its_fault() {
     if !is_installed() {
         return;
     }
-    let venue = StandIn::start(World::invented(2), Options::default()).await;
-    let played = tokio::task::spawn_blocking(move || play(&venue));
-    played.await.unwrap();
+    let start = || StandIn::start(World::invented(2), Options::default());
+    let venues = Venues { silent: start().await, liar: start().await, busy: start().await };
+    tokio::task::spawn_blocking(move || play(&venues)).await.unwrap();
 }
 
-/// The servers that are scraped.
-struct Servers {
-    healthy: Bourse,
-    cut_off: Served,
-    small: Bourse,
-    crowded: Bourse,
-    many_files: Bourse,
-    unsaved: Bourse,
-    gone: Bourse,
-    /// `None` if it cannot be made here, like the next.
-    stalled: Option<Bourse>,
-    full: Option<Bourse>,
-    /// A server is started here again and again.
-    restarting: SocketAddr,
+/// The faults that can be made everywhere.
+fn faults(venues: &Venues) -> Vec<Faulty<'_>> {
+    let Venues { silent, liar, busy } = venues;
+    let without_provider = venue::without_provider();
+    vec![
+        Faulty::new(Bourse::start(&[]), &["PaperbourseDown"], |bourse, _| {
+            bourse.server.signal("-KILL");
+        }),
+        restarts(),
+        Faulty::new(
+            Bourse::start(&["--memory-limit", "1"]),
+            &["PaperbourseMemoryLimitReached", "PaperbourseMemoryHigh"],
+            |_, _| {},
+        ),
+        Faulty::new(
+            Bourse::start(&["--connections-max", "2"]),
+            &["PaperbourseConnectionsRefused"],
+            system::crowd,
+        ),
+        Faulty::new(
+            Bourse::start_under(&["bash", "-c", INHERITED, "bash"], &[]),
+            &["PaperbourseDescriptorsHigh"],
+            |_, _| {},
+        ),
+        Faulty::new(
+            Bourse::start(&["--snapshot-bytes", "1"]),
+            &["PaperbourseSnapshotFailing"],
+            system::lose_snapshots,
+        ),
+        Faulty::new(
+            venue::follower(silent),
+            &["PaperbourseMarketsStale", "PaperbourseVenueSocketDown", "PaperbourseUnavailable"],
+            |bourse, stage| venue::fall_silent(silent, bourse, stage),
+        ),
+        Faulty::new(venue::follower(liar), &["PaperbourseBooksWrong"], |_, stage| {
+            venue::lie(liar, stage);
+        }),
+        Faulty::new(venue::follower(busy), &["PaperbourseCrossingsOverflowed"], |bourse, stage| {
+            venue::burst(busy, bourse, stage);
+        }),
+        Faulty::new(
+            Bourse::start(&without_provider.each_ref().map(String::as_str)),
+            &["PaperbourseUnavailable"],
+            venue::ask_with_token,
+        ),
+    ]
 }
 
-impl Servers {
-    /// Also returns somebody who trades where the disk is full.
-    fn start(venue: &StandIn) -> (Self, Option<Trader>) {
-        let cut_off = Served::start_with(venue, &["--admin-listen", "127.0.0.1:0"]);
-        cut_off.until("books", Served::is_fresh);
-        let (full, trader) = can_mount().then(full_disk).unzip();
-        let servers = Self {
-            healthy: Bourse::start(&[]),
-            cut_off,
-            small: Bourse::start(&["--memory-limit", "1"]),
-            crowded: Bourse::start(&["--connections-max", "2"]),
-            many_files: Bourse::start_under(&["bash", "-c", INHERITED, "bash"], &[]),
-            unsaved: Bourse::start(&["--snapshot-bytes", "1"]),
-            gone: Bourse::start(&[]),
-            stalled: can_trace().then(|| Bourse::start_under(&SLOW_SYNCS, &[])),
-            full,
-            restarting: free_address(),
-        };
-        (servers, trader)
-    }
-
-    /// Each with the alerts that must fire for it.
-    fn faulty(&self) -> Vec<(SocketAddr, &'static [&'static str])> {
-        let mut faulty: Vec<(SocketAddr, &[&str])> = vec![
-            (
-                admin_address(&self.cut_off.server),
-                &[
-                    "PaperbourseMarketsStale",
-                    "PaperbourseVenueSocketDown",
-                    "PaperbourseUnavailable",
-                ],
-            ),
-            (self.small.admin, &["PaperbourseMemoryLimitReached", "PaperbourseMemoryHigh"]),
-            (self.crowded.admin, &["PaperbourseConnectionsRefused"]),
-            (self.many_files.admin, &["PaperbourseDescriptorsHigh"]),
-            (self.unsaved.admin, &["PaperbourseSnapshotFailing"]),
-            (self.gone.admin, &["PaperbourseDown"]),
-            (self.restarting, &["PaperbourseRestarting"]),
-        ];
-        if let Some(stalled) = &self.stalled {
-            let alerts =
-                &["PaperbourseJournalStalled", "PaperbourseJournalSlow", "PaperbourseTradesSlow"];
-            faulty.push((stalled.admin, alerts));
+/// The faults that not every machine can make, and the alerts of those that this one cannot.
+fn faults_of_system<'v>(
+    venues: &'v Venues,
+    broken: &'v [BrokenSystem; 2],
+) -> (Vec<Faulty<'v>>, Vec<&'static str>) {
+    let (mut faults, mut skipped) = (Vec::new(), Vec::new());
+    let mut can = |lack: Option<&str>, alerts: &'static [&'static str]| {
+        if let Some(lack) = lack {
+            eprintln!("SKIPPED: {lack}: the faults of {alerts:?} were NOT made");
+            skipped.extend(alerts);
         }
-        if let Some(full) = &self.full {
-            faulty.push((full.admin, &["PaperbourseJournalDiskFull"]));
-        }
-        faulty
+        lack.is_none()
+    };
+    let alerts = &["PaperbourseClockJumped"];
+    let [jumping, predictable] = broken;
+    if can(BrokenSystem::lack(), alerts) {
+        faults.push(Faulty::new(jumping.start(), alerts, |_, _| jumping.jump_clock()));
     }
+    let alerts = &["PaperbourseInternalErrors"];
+    if can(BrokenSystem::lack(), alerts) {
+        faults.push(Faulty::new(predictable.start(), alerts, |bourse, stage| {
+            predictable.lose_random_bytes(bourse, stage);
+        }));
+    }
+    let alerts = &["PaperbourseJournalStalled", "PaperbourseJournalSlow", "PaperbourseTradesSlow"];
+    if can(system::lack_of_tracing(), alerts) {
+        let bourse = Bourse::start_under(&system::SLOW_SYNCS, &[]);
+        faults.push(Faulty::new(bourse, alerts, |bourse, stage| {
+            stage.keep_trading(bourse.trader(&bourse.data()));
+        }));
+    }
+    let alerts = &["PaperbourseJournalDiskFull"];
+    if can(system::lack_of_mounts(), alerts) {
+        let (bourse, trader) = system::on_small_disk(&[]);
+        faults.push(Faulty::new(bourse, alerts, |bourse, stage| {
+            system::fill_disk(bourse);
+            stage.keep_trading(trader);
+        }));
+    }
+    let alerts = &["PaperbourseSettlementLate"];
+    if can(system::lack_of_mounts(), alerts) {
+        let flags = venue::following(&venues.busy);
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let (bourse, trader) = system::on_small_disk(&flags);
+        faults.push(Faulty::new(bourse, alerts, |bourse, stage| {
+            system::fill_disk(bourse);
+            venue::resolve_unpaid(&venues.busy, trader, stage);
+        }));
+    }
+    (faults, skipped)
 }
 
-fn play(venue: &StandIn) {
-    let (servers, full_trader) = Servers::start(venue);
-    let faulty = servers.faulty();
-    let healthy = servers.healthy.admin;
+fn play(venues: &Venues) {
+    let broken = [BrokenSystem::new(), BrokenSystem::new()];
+    let mut faults = faults(venues);
+    let (of_system, skipped) = faults_of_system(venues, &broken);
+    faults.extend(of_system);
+    let wanted: BTreeSet<(String, String)> = faults
+        .iter()
+        .flat_map(|it| it.alerts.iter().map(|alert| ((*alert).to_owned(), it.admin.to_string())))
+        .collect();
+    let made = wanted.iter().map(|(alert, _)| alert.as_str()).chain(skipped);
+    assert_eq!(made.collect::<BTreeSet<_>>(), alerts().iter().map(String::as_str).collect());
+    let healthy = Bourse::start(&[]);
     let targets: Vec<SocketAddr> =
-        faulty.iter().map(|(admin, _)| *admin).chain([healthy]).collect();
+        faults.iter().map(|it| it.admin).chain([healthy.admin]).collect();
     let prometheus = Prometheus::start(&targets);
     // Counters rise only between two scrapes.
     until(|| {
@@ -164,82 +216,33 @@ fn play(venue: &StandIn) {
         if up + 1 >= targets.len() { Ok(()) } else { Err(format!("{up} servers are scraped")) }
     });
 
-    let is_over = &AtomicBool::new(false);
+    let stage = &Stage { prometheus: &prometheus, is_over: &AtomicBool::new(false) };
     let fired = thread::scope(|scope| {
-        // The threads must end even if the test fails.
-        let _over = SetOnDrop(is_over);
-        if let Some(trader) = full_trader {
-            scope.spawn(move || keep_trading(trader, is_over));
+        let _curtain = Curtain(stage.is_over);
+        scope.spawn(|| stage.keep_trading(healthy.trader(&healthy.data())));
+        for fault in faults {
+            scope.spawn(move || (fault.make)(stage));
         }
-        for bourse in servers.stalled.iter().chain([&servers.healthy]) {
-            scope.spawn(move || keep_trading(bourse.trader(&bourse.data()), is_over));
-        }
-        scope.spawn(|| lose_snapshots(&servers.unsaved, is_over));
-        scope.spawn(|| lose_venue(venue, &servers.cut_off, is_over));
-        scope.spawn(|| crowd(servers.crowded.server.address, is_over));
-        scope.spawn(|| restart_often(servers.restarting, &prometheus, is_over));
-        servers.gone.server.signal("-KILL");
         let mut fired = BTreeSet::new();
         until(|| {
             let firing = prometheus.firing();
             fired.extend(firing.iter().cloned());
-            let wanted = faulty.iter().flat_map(|(admin, alerts)| {
-                alerts.iter().map(move |alert| ((*alert).to_owned(), admin.to_string()))
-            });
-            let missing: Vec<_> = wanted.filter(|alert| !fired.contains(alert)).collect();
+            let missing: Vec<_> = wanted.difference(&fired).collect();
             if missing.is_empty() { Ok(()) } else { Err(format!("{missing:?} among {firing:?}")) }
         });
         fired
     });
-    let of_healthy = fired.iter().filter(|(_, at)| *at == healthy.to_string());
+    let of_healthy = fired.iter().filter(|(_, at)| *at == healthy.admin.to_string());
     let at_healthy: Vec<_> =
         of_healthy.filter(|(alert, _)| !OF_BUSY_MACHINES.contains(&&**alert)).collect();
     assert!(at_healthy.is_empty(), "nothing is wrong there: {at_healthy:?}");
 }
 
-/// Puts a file in the place of the folder of snapshots, and fills segments.
-fn lose_snapshots(bourse: &Bourse, is_over: &AtomicBool) {
-    // There may be no snapshot yet.
-    let _ = fs::remove_dir_all(bourse.data().join("snapshots"));
-    fs::write(bourse.data().join("snapshots"), "").unwrap();
-    keep_trading(bourse.trader(&bourse.data()), is_over);
-}
-
-/// The venue falls silent, and a bot goes on.
-fn lose_venue(venue: &StandIn, served: &Served, is_over: &AtomicBool) {
-    venue.misbehave(Which::Every, Fault::Freeze { has_pong: false });
-    let refused = EndpointFault::Refuse { status: 503, retry_after_s: None };
-    venue.misbehave_at(Endpoint::Books, refused, u32::MAX);
-    while !is_over.load(Ordering::Relaxed) {
-        served.buy();
-    }
-}
-
-/// Opens more connections than are allowed.
-fn crowd(address: SocketAddr, is_over: &AtomicBool) {
-    while !is_over.load(Ordering::Relaxed) {
-        let open: Vec<_> = (0..4).map(|_| Connection::try_open(address)).collect();
-        thread::park_timeout(CHECK_INTERVAL);
-        drop(open);
-    }
-}
-
-/// A server whose disk is full when it has to make the next segment, and somebody who trades.
-fn full_disk() -> (Bourse, Trader) {
-    let folder = tempfile::tempdir().unwrap();
-    let disk = folder.path().to_str().unwrap();
-    let wrapper = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", SMALL_DISK, disk];
-    let server = Bourse::spawn(&wrapper, &folder.path().join("data"), &[]);
-    let bourse = Bourse { admin: admin_address(&server), server, folder };
-    let disk = seen_by(bourse.server.id(), bourse.folder.path());
-    let trader = bourse.trader(&disk.join("data"));
-    fill(&disk.join("filler"));
-    (bourse, trader)
-}
-
-fn fill(path: &Path) {
-    let mut file = fs::File::create(path).unwrap();
-    while file.write_all(&[1; 4096]).is_ok() {}
+/// The names of all alerts.
+fn alerts() -> Vec<String> {
+    let rules = fs::read_to_string(monitoring("alerts.yml")).unwrap();
+    let names = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
+    names.map(str::to_owned).collect()
 }
 
 /// An address that nobody listens on.
@@ -247,24 +250,27 @@ fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-/// Starts a server here, kills it once it was scraped, and starts the next.
-fn restart_often(admin: SocketAddr, prometheus: &Prometheus, is_over: &AtomicBool) {
-    let folder = tempfile::tempdir().unwrap();
-    let flags = ["--admin-listen", &admin.to_string()];
-    let starts = format!("process_start_time_seconds{{instance=\"{admin}\"}}");
-    let mut seen = Value::Null;
-    while !is_over.load(Ordering::Relaxed) {
-        let server = Bourse::spawn(&[], &folder.path().join("data"), &flags);
-        while !is_over.load(Ordering::Relaxed) {
-            let series = prometheus.query(&starts);
-            if let Some(start) = series.first().map(|it| it["value"][1].clone())
-                && start != seen
-            {
-                seen = start;
-                break;
+/// A server that is killed once it was scraped, again and again.
+fn restarts() -> Faulty<'static> {
+    let admin = free_address();
+    let make = move |stage: &Stage<'_>| {
+        let folder = tempfile::tempdir().unwrap();
+        let flags = ["--admin-listen", &admin.to_string()];
+        let starts = format!("process_start_time_seconds{{instance=\"{admin}\"}}");
+        let mut seen = Value::Null;
+        while !stage.is_over() {
+            let server = Bourse::spawn(&[], &folder.path().join("data"), &flags);
+            while !stage.is_over_soon() {
+                let series = stage.prometheus.query(&starts);
+                if let Some(start) = series.first().map(|it| it["value"][1].clone())
+                    && start != seen
+                {
+                    seen = start;
+                    break;
+                }
             }
-            thread::park_timeout(CHECK_INTERVAL);
+            server.kill();
         }
-        server.kill();
-    }
+    };
+    Faulty { admin, alerts: &["PaperbourseRestarting"], make: Box::new(make) }
 }
