@@ -369,6 +369,14 @@ impl Journal {
         }
     }
 
+    /// The memory of the records that wait for the disk, and of the room for more.
+    pub fn buffer_bytes(&self) -> usize {
+        match self {
+            Self::Local(local) => local.shared.ring.bytes(&local.shared.metrics),
+            Self::Memory(_) => 0,
+        }
+    }
+
     /// Flush metrics. `None` in memory.
     pub fn metrics(&self) -> Option<&JournalMetrics> {
         match self {

@@ -8,6 +8,7 @@ pub mod book;
 pub mod catalogue;
 pub mod crossing;
 mod delay;
+pub mod footprint;
 pub mod growth;
 mod histories;
 pub mod history;

@@ -8,6 +8,7 @@
 mod admin;
 pub mod check;
 mod descriptors;
+mod footprint;
 mod listener;
 mod memory;
 mod reload;
@@ -90,6 +91,7 @@ pub fn run(configuration: &Configuration) -> anyhow::Result<()> {
             tracing::info!("metrics on http://{}/metrics", admin.address);
             let snapshots = snapshots.as_ref().map(|snapshots| snapshots.metrics().clone());
             tokio::spawn(admin::serve(admin.socket, server.clone(), snapshots));
+            tokio::spawn(footprint::watch(exchange.clone()));
         }
         tokio::spawn({
             let exchange = exchange.clone();

@@ -11,6 +11,7 @@ mod comments;
 mod equity;
 mod events;
 mod executions;
+mod footprint;
 mod keys;
 mod markets;
 pub mod matcher;

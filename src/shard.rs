@@ -10,6 +10,7 @@
 mod core;
 pub mod facts;
 mod fills;
+mod footprint;
 mod held;
 mod limits;
 mod matching;

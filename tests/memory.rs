@@ -1,4 +1,5 @@
-//! The memory of a key's windows, counted at the allocator: the numbers in the guide.
+//! Memory, counted at the allocator: that of a key's windows, with the numbers in the guide, and
+//! that of a shard's state, which must be what the state itself counts.
 //!
 //! Runs without the test harness, which has a second thread that allocates as well.
 
@@ -6,8 +7,22 @@
 #[expect(dead_code, reason = "this test only reads the live bytes")]
 mod allocator;
 
+use paperbourse::engine::command::{
+    CreateKey, Identity, OpenAccount, OrderNames, Owner, PlaceOrder, Trade, TradeOrder,
+    WriteComment,
+};
+use paperbourse::engine::footprint::Footprint;
+use paperbourse::engine::idempotency::NameHash;
+use paperbourse::engine::key::{KeyGrant, Permissions};
+use paperbourse::engine::payload::NewOrder;
+use paperbourse::engine::{Command, Rules, State, Verdict};
+use paperbourse::ids::{AccountId, OrderId, Place, ShardId, Timestamp};
 use paperbourse::limits::tier::{Tier, Tiers};
 use paperbourse::limits::window::KeyLimiter;
+use paperbourse::market::book::{Book, Ladder, Level, Side};
+use paperbourse::market::catalogue::{MarketInfo, Outcome};
+use paperbourse::market::quote::Quote;
+use paperbourse::money::{Price, Shares};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const MINUTE_NS: u64 = 60 * SECOND_NS;
@@ -19,6 +34,8 @@ static ALLOCATOR: allocator::Counting = allocator::Counting;
 fn main() {
     an_idle_key_takes_24_bytes_and_a_busy_one_what_its_minute_holds();
     println!("an idle key takes 24 bytes, and a busy one what its minute holds");
+    a_state_counts_what_it_allocated();
+    println!("a state counts what it allocated");
 }
 
 fn an_idle_key_takes_24_bytes_and_a_busy_one_what_its_minute_holds() {
@@ -57,4 +74,136 @@ fn an_idle_key_takes_24_bytes_and_a_busy_one_what_its_minute_holds() {
         check("that was idle for a minute", 24);
         drop(keys);
     }
+}
+
+const NOW: Timestamp = Timestamp::from_seconds(1_800_000_000);
+
+/// Enough that the tables have grown a few times.
+const ACCOUNTS: u64 = 3_000;
+
+/// The state of a shard with a market.
+struct Shard {
+    state: State,
+    market: MarketInfo,
+    book: Book,
+}
+
+impl Shard {
+    fn new() -> Self {
+        let outcomes =
+            ["Yes", "No"].map(|label| Outcome { label: label.into(), token_id: label.into() });
+        let ask =
+            Level { price: Price::from_micros(500_000), size: Shares::from_micros(1_000_000_000) };
+        let ladder = Ladder::from_levels(vec![], vec![ask]).expect("one level");
+        Self {
+            state: State::new(ShardId::new(0).expect("the first shard")),
+            market: MarketInfo::bare("0xa", outcomes),
+            book: Book::new(ladder, NOW),
+        }
+    }
+
+    fn footprint(&self) -> Footprint {
+        let (mut total, mut next) = self.state.footprint_from(0);
+        while let Some(slot) = next {
+            let (part, rest) = self.state.footprint_from(slot);
+            total += part;
+            next = rest;
+        }
+        total
+    }
+
+    /// Has each account do this, and compares what the state counts with what was allocated.
+    #[track_caller]
+    fn check<C: Command>(
+        &mut self,
+        what: &str,
+        counted: fn(&Footprint) -> usize,
+        command: impl Fn(u64) -> C,
+    ) {
+        let (live_before, before) = (allocator::live_bytes(), self.footprint());
+        for number in 0..ACCOUNTS {
+            let quote = Quote::new(&self.market, [Some(&self.book), None]);
+            let command = command(number);
+            let verdict = self.state.decide(&command, Some(&quote), NOW, &Rules::default());
+            let Ok(Verdict::Happens(events, _)) = verdict else { panic!("{what}: refused") };
+            self.state.apply(&events, Place::new(0, self.state.sequence() + 1));
+        }
+        let (live, after) = (allocator::live_bytes() - live_before, self.footprint());
+        let grown = counted(&after) - counted(&before);
+        let percent = grown * 100 / live;
+        println!("{what}: {grown} bytes counted, {live} allocated, {percent} %");
+        assert!((85..=115).contains(&percent), "{what}: {before:?} became {after:?}");
+    }
+}
+
+fn identity(number: u64) -> Identity {
+    let mut digest = [0; 32];
+    digest[8..16].copy_from_slice(&number.to_le_bytes());
+    let subject = format!("trader-{number}");
+    Identity { digest, issuer: "https://issuer.example".into(), subject: subject.into() }
+}
+
+fn owner(number: u64) -> Owner {
+    Owner::Identity(identity(number))
+}
+
+fn market_order(number: u64, text: &str) -> Trade {
+    let name = format!("{text}-{number}");
+    Trade::new(
+        owner(number),
+        TradeOrder {
+            market_id: "0xa".into(),
+            outcome: "yes".into(),
+            side: Side::Buy,
+            quantity: Shares::from_micros(1_000_000),
+            expected_price: None,
+            max_slippage_bps: None,
+        },
+        OrderNames::new([NameHash::of_order(&name)], Some(name.into())),
+    )
+}
+
+fn resting_order(number: u64, price_micros: i64) -> PlaceOrder {
+    let (quantity, price) = (Shares::from_micros(5_000_000), Price::from_micros(price_micros));
+    let order = NewOrder::limit("0xa", "yes", Side::Buy, quantity, price);
+    PlaceOrder::new(owner(number), order, OrderNames::default())
+}
+
+fn a_state_counts_what_it_allocated() {
+    let mut shard = Shard::new();
+    shard.check("accounts", |it| it.accounts, |number| OpenAccount(identity(number)));
+    shard.check(
+        "keys",
+        |it| it.keys,
+        |number| CreateKey {
+            owner: owner(number),
+            is_bootstrap: true,
+            created_by: None,
+            grant: KeyGrant {
+                hash: [7; 32],
+                prefix: "ps_live_01234567".into(),
+                name: Some("the name of this key".into()),
+                tier: Tier::Free,
+                permissions: Permissions::DEFAULT,
+                expires_at: None,
+            },
+        },
+    );
+    let of_orders = |it: &Footprint| it.accounts + it.orders;
+    shard.check("first trades", of_orders, |number| market_order(number, "first"));
+    shard.check("more trades", of_orders, |number| market_order(number, "another-long-name"));
+    let open = |it: &Footprint| it.accounts + it.orders + it.open_orders + it.fills;
+    shard.check("first orders at rest", open, |number| resting_order(number, 100_000));
+    shard.check("more orders at rest", open, |number| resting_order(number, 200_000));
+    shard.check("logged fills", open, |number| market_order(number, "logged"));
+    let first = ShardId::new(0).expect("the first shard");
+    shard.check(
+        "comments",
+        |it| it.comments,
+        |number| WriteComment {
+            order: OrderId::new(first, number + 1).expect("an order"),
+            author: AccountId::new(first, number + 1).expect("an account"),
+            content: "a comment of some length".into(),
+        },
+    );
 }

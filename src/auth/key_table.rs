@@ -84,6 +84,13 @@ impl<L> KeyTable<L> {
         self.entries.len()
     }
 
+    /// The memory of the table, without what the limiters own. How full it is, is an estimate.
+    pub fn bytes(&self) -> usize {
+        let entry = size_of::<KeyEntry<L>>() + 2 * size_of::<usize>();
+        let place = size_of::<(KeyHash, Arc<KeyEntry<L>>)>() + 2 * (size_of::<usize>() + 1);
+        self.key_count() * (entry + place)
+    }
+
     /// Adds a key that its shard has decided to create.
     ///
     /// Does not check for room, since a decision cannot be undone: the limit may be exceeded by as

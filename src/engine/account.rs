@@ -1,5 +1,6 @@
 //! One account: its money, its positions, its keys.
 
+mod footprint;
 mod open;
 mod reset;
 

@@ -7,6 +7,7 @@ use super::comment::{COMMENTS_PER_AUTHOR_MAX, COMMENTS_PER_ORDER_MAX, Comment};
 use super::contradiction::{Flaw, NOT_KEPT, NOT_NEXT};
 use super::decide::{Command, Given, IDS_EXHAUSTED, Verdict};
 use super::event::Event;
+use super::heap::text_bytes;
 use super::rejection::Rejection;
 use super::state::State;
 use crate::ids::{CommentId, Place};
@@ -93,7 +94,16 @@ impl State {
         comments.ids.push(comment.id);
         comments.position_in_log = position_in_log;
         self.hash += comment.term();
+        self.comment_text_bytes += text_bytes(comment.content.len());
         self.comments.insert(comment.id, comment);
+    }
+
+    /// Removes a comment that its order still lists.
+    pub(super) fn remove_comment(&mut self, id: CommentId) -> Option<Comment> {
+        let comment = self.comments.remove(&id)?;
+        self.hash -= comment.term();
+        self.comment_text_bytes -= text_bytes(comment.content.len());
+        Some(comment)
     }
 
     pub(super) fn delete_comment(
@@ -101,8 +111,7 @@ impl State {
         id: CommentId,
         position_in_log: u64,
     ) -> Result<(), Flaw> {
-        let comment = self.comments.remove(&id).ok_or(Flaw::comment(id, NOT_KEPT))?;
-        self.hash -= comment.term();
+        let comment = self.remove_comment(id).ok_or(Flaw::comment(id, NOT_KEPT))?;
         let comments = self
             .comments_of
             .get_mut(&comment.order)

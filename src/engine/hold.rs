@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::heap::{set_bytes, tree_bytes};
 use super::payload::Intent;
 use super::state_hash::{StateHash, Term, TermKind};
 use super::terms::{OrderKind, Reserve, Terms, resting_notional};
@@ -90,6 +91,11 @@ pub(super) struct Holds {
 }
 
 impl Holds {
+    /// The memory of the holds.
+    pub(super) fn bytes(&self) -> usize {
+        tree_bytes(&self.by_order) + set_bytes(&self.by_market)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.by_order.len()
     }

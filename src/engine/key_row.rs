@@ -1,5 +1,6 @@
 //! A stored key.
 
+use super::heap::text_bytes;
 use super::key::{KEY_PREFIX_BYTES_MAX, Key, KeyGrant, OVERLAP_SECONDS_MAX, Permissions};
 use super::slab::{PackedSlot, Row};
 use super::state_hash::{StateHash, Term, TermKind};
@@ -92,6 +93,11 @@ impl KeyRow {
 
     pub(super) fn name(&self) -> Option<&str> {
         self.name.as_deref()
+    }
+
+    /// The memory of the name.
+    pub(super) fn owned_bytes(&self) -> usize {
+        self.name.as_ref().map_or(0, |name| text_bytes(name.len()))
     }
 
     pub(super) fn rename(&mut self, name: Option<Box<str>>) {

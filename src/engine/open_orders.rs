@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
 
+use super::heap::{set_bytes, tree_bytes};
 use super::life::Life;
 use crate::ids::{MarketIndex, OrderId, OutcomeIndex, Timestamp};
 use crate::market::book::Side;
@@ -119,6 +120,11 @@ impl BookVersion {
 }
 
 impl OpenOrders {
+    /// The memory of the indexes.
+    pub(super) fn bytes(&self) -> usize {
+        tree_bytes(&self.by_price) + set_bytes(&self.awaiting) + set_bytes(&self.by_expiry)
+    }
+
     pub(super) fn insert(&mut self, priority: Priority, slot: u32, life: &Life) {
         self.by_price.insert(priority, slot);
         if life.awaits_book {

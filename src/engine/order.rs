@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::event::{OrderFilled, OrderPlaced};
 use super::fill::{Fill, Placement};
+use super::heap::text_bytes;
 use super::hold::Hold;
 use super::idempotency::{Fingerprint, NAMES_PER_ORDER_MAX, NameHash};
 use super::life::Life;
@@ -103,6 +104,12 @@ impl Order {
         let client_order_id = row.placement.client_order_id.take();
         let OrderRow { placement, fill, level_count, slippage_bps, life: _, hold: _ } = row;
         Self::new(&placement, client_order_id, fill, level_count, slippage_bps, position_in_log)
+    }
+
+    /// The memory of the text that the client gave as a name.
+    #[inline]
+    pub(super) fn owned_bytes(&self) -> usize {
+        self.client_order_id.as_ref().map_or(0, |text| text_bytes(text.len()))
     }
 
     #[inline]

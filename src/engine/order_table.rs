@@ -24,6 +24,8 @@ pub(super) struct OrderTable {
     lives: Slab<StoredLife>,
     by_name: HashTable<NameEntry>,
     hasher: RandomState,
+    /// The memory of the texts that clients gave as names.
+    text_bytes: usize,
 }
 
 /// An entry of the name index: one name of one order.
@@ -74,7 +76,18 @@ impl OrderTable {
             lives: Slab::new(),
             by_name: HashTable::new(),
             hasher: RandomState::default(),
+            text_bytes: 0,
         }
+    }
+
+    /// The memory of the orders, without their lives.
+    pub(super) fn bytes(&self) -> usize {
+        self.rows.bytes() + self.by_name.allocation_size() + self.text_bytes
+    }
+
+    /// The memory of the lives.
+    pub(super) const fn life_bytes(&self) -> usize {
+        self.lives.bytes()
     }
 
     pub(super) const fn len(&self) -> usize {
@@ -149,6 +162,7 @@ impl OrderTable {
         // Copied first, because reading the row right after moving it into the slab is slow.
         let account = order.account();
         let names: SmallVec<[NameHash; NAMES_PER_ORDER_MAX]> = SmallVec::from_slice(order.names());
+        self.text_bytes += order.owned_bytes();
         let slot = self.rows.insert(order);
         let rows = &self.rows;
         for (index, name) in names.into_iter().enumerate() {
@@ -175,6 +189,7 @@ impl OrderTable {
             };
         }
         let order = self.rows.remove(slot);
+        self.text_bytes -= order.owned_bytes();
         let life = order.life.map(|life| self.lives.remove(life.get()).unpack());
         (order, life)
     }

@@ -220,8 +220,7 @@ impl State {
     /// Removes the comments on an order that is gone.
     pub(super) fn forget_comments_of(&mut self, order: OrderId) {
         for comment in self.comments_of.remove(&order).unwrap_or_default().ids {
-            let comment = self.comments.remove(&comment).expect("every listed comment is kept");
-            self.hash -= comment.term();
+            self.remove_comment(comment).expect("every listed comment is kept");
         }
     }
 }

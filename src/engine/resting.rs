@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use smallvec::SmallVec;
 
 use super::fill_log::FillLog;
+use super::heap::tree_bytes;
 use super::ledger::Resets;
 use super::open_orders::BookSide;
 use crate::ids::{MarketIndex, OutcomeIndex};
@@ -56,6 +57,15 @@ pub(super) struct UsedLevel {
 }
 
 impl Resting {
+    /// The memory of this and of what it owns, without the logged fills.
+    pub(super) fn bytes(&self) -> usize {
+        let used = self.on.values().filter(|side| side.used.is_some()).count();
+        size_of::<Self>()
+            + tree_bytes(&self.open)
+            + tree_bytes(&self.on)
+            + used * size_of::<UsedLevels>()
+    }
+
     /// Adds an open order with the shares that it holds back; `None` if the sum exceeds its range.
     pub(super) fn insert(
         &mut self,

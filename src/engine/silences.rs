@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::heap::{set_bytes, tree_bytes};
 use crate::ids::{AccountId, Timestamp};
 
 /// When each account with a heartbeat counts as silent, unless it beats again.
@@ -15,6 +16,11 @@ pub(super) struct Silences {
 }
 
 impl Silences {
+    /// The memory of the timers.
+    pub(super) fn bytes(&self) -> usize {
+        tree_bytes(&self.by_account) + set_bytes(&self.by_time)
+    }
+
     /// Sets when the account counts as silent.
     pub(super) fn insert(&mut self, account: AccountId, silent_at: Timestamp) {
         if let Some(before) = self.by_account.insert(account, silent_at) {

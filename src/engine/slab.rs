@@ -8,6 +8,8 @@ use std::num::NonZeroU32;
 
 use foldhash::fast::RandomState;
 
+use super::heap::{map_bytes, vec_bytes};
+
 /// Rows in a chunk, as a power of two.
 const CHUNK_BITS: u32 = 6;
 const CHUNK_ROWS: usize = 1 << CHUNK_BITS;
@@ -52,6 +54,25 @@ impl<T> Slab<T> {
         self.free.push(slot);
         self.len -= 1;
         row
+    }
+
+    /// How many slots there are, free ones included.
+    pub(super) fn slot_count(&self) -> u32 {
+        let full = self.chunks.len().saturating_sub(1) * CHUNK_ROWS;
+        let count = full + self.chunks.last().map_or(0, Vec::len);
+        u32::try_from(count).expect("slots are u32")
+    }
+
+    /// The rows in the slots from `start` to before `end`.
+    pub(super) fn between(&self, start: u32, end: u32) -> impl Iterator<Item = &T> {
+        let slots = start..end.min(self.slot_count());
+        slots.filter_map(|slot| self.chunks[chunk(slot)][offset(slot)].as_ref())
+    }
+
+    /// The memory of the rows, without what they own.
+    pub(super) const fn bytes(&self) -> usize {
+        let chunks = self.chunks.len() * CHUNK_ROWS * size_of::<Option<T>>();
+        chunks + vec_bytes(&self.chunks) + vec_bytes(&self.free)
     }
 
     /// All rows with their slots, in slot order.
@@ -135,6 +156,16 @@ impl<T: Row> Table<T> {
 
     pub(super) const fn len(&self) -> usize {
         self.rows.len()
+    }
+
+    /// The rows by slot.
+    pub(super) const fn rows(&self) -> &Slab<T> {
+        &self.rows
+    }
+
+    /// The memory of the rows and their index, without what the rows own.
+    pub(super) fn bytes(&self) -> usize {
+        self.rows.bytes() + self.pages.len() * size_of::<Page>() + map_bytes(&self.pages)
     }
 
     /// The slot of the row with this id.

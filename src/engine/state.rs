@@ -45,6 +45,8 @@ pub struct State {
     pub(super) silences: Silences,
     pub(super) comments: BTreeMap<CommentId, Comment>,
     pub(super) comments_ever: u64,
+    /// The memory of the comments' texts.
+    pub(super) comment_text_bytes: usize,
     /// The comments of each order that has some.
     pub(super) comments_of: HashMap<OrderId, OrderComments, RandomState>,
     /// The log position of the newest record that removed an order, a key or a comment.
@@ -84,6 +86,7 @@ impl State {
             silences: Silences::default(),
             comments: BTreeMap::new(),
             comments_ever: 0,
+            comment_text_bytes: 0,
             comments_of: HashMap::default(),
             last_removal: 0,
             markets: Vec::new(),

@@ -54,6 +54,8 @@ pub struct Exchange {
     pub streams_per_address_max: u32,
     /// Which venue prices come from, and how it does.
     pub venue: VenueStatus,
+    /// Bytes of memory by part, as last counted; empty unless somebody counts.
+    pub memory: Mutex<Vec<(&'static str, usize)>>,
     /// When the start was complete.
     pub began: Instant,
 }
@@ -72,6 +74,7 @@ impl Exchange {
             streams: Arc::default(),
             streams_per_address_max: STREAMS_PER_ADDRESS_MAX,
             venue,
+            memory: Mutex::default(),
             began: Instant::now(),
         }
     }
@@ -228,11 +231,16 @@ impl Server {
         }
         let journal = exchange.and_then(|exchange| exchange.journal.metrics());
         let live = exchange.and_then(|exchange| exchange.venue.live.as_ref());
+        let mut memory = exchange.map_or_else(Vec::new, |exchange| exchange.memory.lock().clone());
+        if !memory.is_empty() {
+            memory.push(("bodies", self.bodies.held_bytes()));
+        }
         let workers = self.metrics.lock().clone();
         telemetry::render(&Scrape {
             workers: Metrics::sum(OPERATIONS.len(), workers.iter().map(Arc::as_ref)),
             operations: OPERATIONS.iter().map(Operation::name).chain(["none".to_owned()]).collect(),
             gauges,
+            memory,
             process: Process::read(),
             journal,
             snapshots,

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Refused;
+use super::metrics::JournalMetrics;
 use super::primitives::{AtomicBool, AtomicU64, Mutex};
 
 /// A slot keeps its buffer for the next record unless the buffer has outgrown this.
@@ -116,6 +117,15 @@ impl Ring {
         });
         let taker = Taker { ring: ring.clone(), next: last_position + 1 };
         (ring, taker)
+    }
+
+    /// The memory of the slots and of the buffers that they keep. A slot has one from its first
+    /// record on, about as large as the average record in these metrics.
+    pub(super) fn bytes(&self, metrics: &JournalMetrics) -> usize {
+        let (records, bytes) = (metrics.batch_records.sum(), metrics.batch_bytes.sum());
+        let used = usize::try_from(records).unwrap_or(usize::MAX).min(self.slots.len());
+        let average = usize::try_from(bytes / records.max(1)).unwrap_or(usize::MAX);
+        size_of_val(&*self.slots) + used * average.min(SLOT_KEPT_BYTES_MAX)
     }
 
     /// Takes the next position, for a record that needs at most `bytes` on disk.

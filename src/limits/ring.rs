@@ -104,6 +104,11 @@ impl<'ring> View<'ring> {
         }
     }
 
+    /// The memory of the log: the reference count, the counts, the number of slots, the slots.
+    pub(super) fn bytes(&self) -> usize {
+        2 * size_of::<usize>() + size_of::<Counts>() + size_of_val(self.slots)
+    }
+
     /// How many stamps can be read, at most the capacity.
     #[inline]
     pub(super) fn len(&self) -> u64 {

@@ -184,6 +184,11 @@ impl KeyLimiter {
         }
     }
 
+    /// The memory of the log.
+    pub fn owned_bytes(&self) -> usize {
+        self.log.load().as_ref().map_or(0, |ring| View::of(ring).bytes())
+    }
+
     /// Whether no window holds a stamp, so that forgetting the key would change nothing.
     pub fn is_idle(&self, now_ns: u64) -> bool {
         let decision = self.peek(now_ns);

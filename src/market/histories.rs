@@ -108,6 +108,11 @@ impl Markets {
         self.histories.bar_count.fetch_sub(bars.sum(), Ordering::Relaxed);
     }
 
+    /// The number of bars in all histories.
+    pub(super) fn bar_count(&self) -> usize {
+        self.histories.bar_count.load(Ordering::Relaxed)
+    }
+
     /// The newest time of any price; [`Timestamp::EPOCH`] before the first.
     pub fn newest_price_at(&self) -> Timestamp {
         Timestamp::from_nanos(self.histories.newest_ns.load(Ordering::Relaxed))

@@ -461,6 +461,13 @@ impl Service {
         self.access.tokens.pin().values().for_each(|limiter| limiter.release(now_ns));
     }
 
+    /// The memory of the windows of access tokens.
+    pub(super) fn token_window_bytes(&self) -> usize {
+        let tokens = self.access.tokens.pin();
+        let bytes = |limiter: &Arc<KeyLimiter>| size_of::<KeyLimiter>() + limiter.owned_bytes();
+        tokens.values().map(bytes).sum()
+    }
+
     /// Limits callers like this from now on, without forgetting what they have done. It visits
     /// every key, so call it off the request path.
     pub fn set_limits(&self, limits: Limits) {

@@ -21,6 +21,8 @@ pub struct Scrape<'a> {
     pub operations: Vec<String>,
     /// What is read now.
     pub gauges: Gauges,
+    /// Bytes of memory by part.
+    pub memory: Vec<(&'static str, usize)>,
     /// The process.
     pub process: Process,
     /// The journal; `None` in memory.
@@ -90,7 +92,7 @@ pub struct Gauges {
 }
 
 /// Every metric, in the order of the page.
-pub static METRICS: [Metric; 72] = [
+pub static METRICS: [Metric; 73] = [
     Metric::gauge("paperbourse_build_info", "Always 1; the label is the version.", |_, out| {
         out.sample(&[env!("CARGO_PKG_VERSION")], 1);
     })
@@ -458,6 +460,17 @@ pub static METRICS: [Metric; 72] = [
         "Memory for request bodies in progress, without the first 4 KiB of each.",
         |from, out| out.value(from.gauges.body_bytes),
     ),
+    Metric::gauge(
+        "paperbourse_memory_bytes",
+        "Memory by what it holds, counted every few seconds. Its sum is less than the resident \
+         memory: connections, code and free memory that the allocator keeps are not counted.",
+        |from, out| {
+            for &(part, bytes) in &from.memory {
+                out.sample(&[part], bytes);
+            }
+        },
+    )
+    .by(&["part"]),
     Metric::gauge(
         "paperbourse_memory_limit_bytes",
         "Resident memory above which requests are refused that need more.",

@@ -19,6 +19,7 @@ fn scrape(workers: Metrics) -> Scrape<'static> {
         workers,
         operations: ["POST /trade", "GET /v1/orders/{order_id}", "none"].map(Into::into).into(),
         gauges: Gauges::default(),
+        memory: Vec::new(),
         process: Process::default(),
         journal: None,
         snapshots: None,
@@ -57,6 +58,7 @@ fn the_page_is_prometheus_text() {
             uptime: Duration::from_millis(2_900),
             ..Gauges::default()
         },
+        memory: vec![("accounts", 96), ("orders", 160)],
         process: Process { cpu_seconds: Some(1.25), open_files: Some(9), ..Process::default() },
         journal: Some(&journal),
         snapshots: Some(&snapshots),
@@ -115,6 +117,7 @@ fn the_page_is_prometheus_text() {
         "paperbourse_venue_frame_delay_seconds_bucket{le=\"0.0000125\"} 0",
         "paperbourse_venue_frame_delay_seconds_bucket{le=\"+Inf\"} 0",
         "paperbourse_venue_frame_delay_seconds_sum 0",
+        "paperbourse_memory_bytes{part=\"orders\"} 160",
         "process_cpu_seconds_total 1.25",
         "process_open_fds 9",
     ] {

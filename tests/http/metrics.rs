@@ -1,6 +1,7 @@
 //! What requests do to the metrics.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use paperbourse::limits::tier::Tier;
 use paperbourse_test_support::socket::upgrade;
@@ -13,11 +14,18 @@ use super::server::Server;
 /// The most requests that are sent until one is refused.
 const REQUESTS_MAX: usize = 100;
 
-/// The series of a metric with their values.
-fn series(server: &Server, metric: &str) -> BTreeMap<String, u64> {
+/// How long the server may take to count its memory again, on a loaded machine.
+const COUNT_TIME_MAX: Duration = Duration::from_mins(2);
+
+fn page(server: &Server) -> String {
     let line = server.logged("metrics on http://");
     let admin = line.split(['/', ' ']).find_map(|word| word.parse().ok()).unwrap();
-    let page = Connection::open(admin).done(&Request::get("/metrics")).text;
+    Connection::open(admin).done(&Request::get("/metrics")).text
+}
+
+/// The series of a metric with their values.
+fn series(server: &Server, metric: &str) -> BTreeMap<String, u64> {
+    let page = page(server);
     let lines = page.lines().filter_map(|line| line.strip_prefix(metric)?.strip_prefix('{'));
     let pairs = lines.filter_map(|line| line.rsplit_once("} "));
     pairs.map(|(labels, value)| (labels.to_owned(), value.parse().unwrap())).collect()
@@ -105,4 +113,75 @@ fn a_refusal_counts_for_its_rule_and_tier() {
         let expected = format!("rule=\"{rule}\",tier=\"{tier}\"");
         assert_eq!(risen(&before, &series(&server, refused)), [(expected, 1)], "{request:?}");
     }
+}
+
+/// What the server counts by part, in sum, and what the system says of the process, in bytes.
+struct Memory {
+    orders: u64,
+    sum: u64,
+    resident: u64,
+}
+
+impl Memory {
+    /// Once this many orders have been counted.
+    #[track_caller]
+    fn with_orders(server: &Server, order_bytes_min: u64) -> Self {
+        let since = Instant::now();
+        loop {
+            let parts = series(server, "paperbourse_memory_bytes");
+            let orders = parts.get("part=\"orders\"").copied();
+            if let Some(orders) = orders.filter(|&orders| orders >= order_bytes_min) {
+                let page = page(server);
+                let resident = page.lines().find_map(|line| {
+                    line.strip_prefix("process_resident_memory_bytes ")?.parse().ok()
+                });
+                return Self { orders, sum: parts.values().sum(), resident: resident.unwrap() };
+            }
+            assert!(since.elapsed() < COUNT_TIME_MAX, "the parts do not grow: {parts:?}");
+            std::thread::park_timeout(Duration::from_millis(200));
+        }
+    }
+}
+
+#[test]
+fn memory_by_part_grows_by_what_is_added_and_explains_the_process() {
+    const BATCHES: u64 = 400;
+    const PER_BATCH: u64 = 100;
+    /// The size of a row.
+    const ORDER_BYTES: u64 = 160;
+    let server = Server::start(&[
+        "--admin-listen",
+        "127.0.0.1:0",
+        "--address-limits",
+        "off",
+        "--tier",
+        "free=unlimited/unlimited/2/100",
+    ]);
+    let account = server.account();
+    let order = |side| {
+        let mut order = buy(1);
+        order["side"] = json!(side);
+        order
+    };
+    let orders: Vec<_> =
+        (0..PER_BATCH).map(|at| order(if at % 2 == 0 { "BUY" } else { "SELL" })).collect();
+    let batch = Request::post("/v1/orders/batch", &json!({"orders": orders})).key(&account.key);
+    let mut connection = server.connect();
+    let mut fill = |batches| {
+        for _ in 0..batches {
+            assert_eq!(connection.send(&batch).ok(200)["failed"], 0);
+        }
+    };
+    // Whatever is made for the first requests is there before.
+    fill(20);
+    let before = Memory::with_orders(&server, 20 * PER_BATCH * ORDER_BYTES);
+    fill(BATCHES);
+    let added = BATCHES * PER_BATCH * ORDER_BYTES;
+    let after = Memory::with_orders(&server, before.orders + added);
+    let of_orders = after.orders - before.orders;
+    assert!(of_orders <= added + added * 3 / 10, "{of_orders} bytes for {added} bytes of rows");
+    let (sum, resident) = (after.sum - before.sum, after.resident - before.resident);
+    eprintln!("{sum} of {resident} bytes are explained, {of_orders} by orders");
+    assert!(sum >= resident / 2, "{sum} of {resident} bytes are explained");
+    assert!(sum <= resident + resident / 4, "{sum} bytes are counted of {resident}");
 }

@@ -1,0 +1,34 @@
+//! The memory of one account beyond its row.
+
+use super::Account;
+use crate::engine::heap::{queue_bytes, text_bytes, tree_bytes};
+use crate::engine::position::Position;
+
+impl Account {
+    /// The memory of what the account owns, without its orders and logged fills.
+    pub(in crate::engine) fn owned_bytes(&self) -> usize {
+        let subject = text_bytes(self.subject.len());
+        self.activity.as_ref().map_or(subject, |activity| subject + activity.bytes())
+    }
+
+    /// The memory of the logged fills.
+    pub(in crate::engine) fn fill_log_bytes(&self) -> usize {
+        self.fill_log().map_or(0, |log| queue_bytes(&log.fills))
+    }
+}
+
+impl super::Activity {
+    fn bytes(&self) -> usize {
+        let positions = if self.positions.spilled() {
+            self.positions.capacity() * size_of::<Position>()
+        } else {
+            0
+        };
+        let index = self.position_of.as_deref();
+        let index = index.map_or(0, |index| size_of_val(index) + index.allocation_size());
+        let settlements = self.settlements.as_deref();
+        let settlements = settlements.map_or(0, |it| size_of_val(it) + tree_bytes(it));
+        let resting = self.resting.as_ref().map_or(0, |resting| resting.bytes());
+        size_of::<Self>() + queue_bytes(&self.finished) + positions + index + settlements + resting
+    }
+}

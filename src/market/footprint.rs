@@ -1,0 +1,53 @@
+//! How much memory the markets take.
+
+use super::book::{Book, Level};
+use super::catalogue::{MarketInfo, Outcome};
+use super::history::Bar;
+use super::{Market, Markets};
+
+/// Bytes of what is known of the markets.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct MarketsFootprint {
+    /// Their descriptions.
+    pub catalogue: usize,
+    /// Their books.
+    pub books: usize,
+    /// Their prices over time.
+    pub price_histories: usize,
+}
+
+impl Markets {
+    /// Counts the memory of all markets. It visits each.
+    pub fn footprint(&self) -> MarketsFootprint {
+        let mut footprint = MarketsFootprint {
+            price_histories: self.bar_count() * size_of::<Bar>(),
+            ..MarketsFootprint::default()
+        };
+        for market in self.listing().markets() {
+            let info = market.info();
+            footprint.catalogue += size_of::<Market>() + info_bytes(&info);
+            for outcome in (0..).take(info.outcomes.len()).map(crate::ids::OutcomeIndex) {
+                if let Some(book) = &*market.book(outcome) {
+                    footprint.books += book_bytes(book);
+                }
+            }
+        }
+        footprint
+    }
+}
+
+fn info_bytes(info: &MarketInfo) -> usize {
+    let texts = [&info.slug, &info.question, &info.category, &info.image_url, &info.evidence];
+    let texts: usize = texts.into_iter().flatten().map(|text| text.len()).sum();
+    let outcomes = info
+        .outcomes
+        .iter()
+        .map(|Outcome { label, token_id }| size_of::<Outcome>() + label.len() + token_id.len());
+    size_of::<MarketInfo>() + info.condition_id.len() + texts + outcomes.sum::<usize>()
+}
+
+/// The published book, and the same levels as the feed keeps them.
+fn book_bytes(book: &Book) -> usize {
+    let levels = book.ladder().bids().len() + book.ladder().asks().len();
+    size_of::<Book>() + 2 * levels * size_of::<Level>()
+}

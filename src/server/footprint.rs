@@ -1,0 +1,61 @@
+//! Counts how much memory each part of the server takes, for the metrics.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::task::spawn_blocking;
+
+use crate::http::exchange::Exchange;
+use crate::journal::Waiters;
+use crate::shard::Refusal;
+
+/// How long to rest after a count.
+const REST_MIN: Duration = Duration::from_secs(5);
+
+/// How long to rest after a count that took long, as a multiple of its time: counting takes one
+/// processor for at most 1 % of the time, however many accounts there are.
+const REST_FACTOR: u32 = 99;
+
+/// Counts again and again until the process ends.
+pub(super) async fn watch(exchange: Arc<Exchange>) {
+    let waiters = exchange.journal.register();
+    let counts = async {
+        loop {
+            let began = Instant::now();
+            // A shard with a full queue has better things to do.
+            if let Ok(counted) = count(&exchange, &waiters).await {
+                *exchange.memory.lock() = counted;
+            }
+            tokio::time::sleep(REST_MIN.max(began.elapsed() * REST_FACTOR)).await;
+        }
+    };
+    tokio::select! {
+        () = waiters.run() => {}
+        () = counts => {}
+    }
+}
+
+async fn count(
+    exchange: &Arc<Exchange>,
+    waiters: &Arc<Waiters>,
+) -> Result<Vec<(&'static str, usize)>, Refusal> {
+    let shards = exchange.service.shards_footprint(waiters).await?;
+    let of_tables = exchange.clone();
+    // Off the runtime: it visits every key and every market.
+    let tables = spawn_blocking(move || of_tables.service.tables_footprint()).await;
+    let tables = tables.expect("counting does not panic");
+    Ok(vec![
+        ("accounts", shards.accounts),
+        ("fills", shards.fills),
+        ("orders", shards.orders),
+        ("open_orders", shards.open_orders),
+        ("keys", shards.keys + tables.keys),
+        ("key_windows", tables.key_windows),
+        ("comments", shards.comments),
+        ("markets", shards.markets + tables.markets),
+        ("books", tables.books),
+        ("price_histories", tables.price_histories),
+        ("shard_queues", tables.shard_queues),
+        ("journal", exchange.journal.buffer_bytes()),
+    ])
+}
