@@ -1,6 +1,10 @@
 //! The pages for people: what they name exists, and a browser may load nothing else.
 
-use paperbourse_test_support::{Request, Response};
+use std::fs;
+use std::process::Command;
+
+use paperbourse_test_support::process::{Process, command};
+use paperbourse_test_support::{Connection, Request, Response};
 
 use super::server::{Server, shared};
 
@@ -50,6 +54,43 @@ fn pages_load_nothing_from_elsewhere() {
     }
     check_file(&shared().get("/docs/page.css"), "text/css; charset=utf-8");
     check_file(&shared().get("/docs/page.js"), "text/javascript; charset=utf-8");
+}
+
+/// The start waits until somebody writes the secret into a pipe, and the end for a request.
+#[test]
+fn the_front_page_says_when_the_server_is_not_ready() {
+    const NOT_READY: &str = "not ready: it is starting or shutting down";
+    let folder = tempfile::tempdir().unwrap();
+    let secret = folder.path().join("secret");
+    let made = Command::new("mkfifo").args(["-m", "600"]).arg(&secret).status();
+    assert!(made.unwrap().success());
+    let process = Process::spawn(
+        command(env!("CARGO_BIN_EXE_paperbourse"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--workers", "1", "--data", "memory"])
+            .args(["--identity", &format!("hs256:{}", secret.display()), "--issuer", "i"]),
+    );
+    let line = process.wait_for_line(|line| line.contains("listening on http://"));
+    let (_, address) = line.split_once("listening on http://").unwrap();
+    let address = address.trim().parse().unwrap();
+    let front_page = || Connection::open(address).send(&Request::get("/"));
+    let page = front_page();
+    assert!(page.status == 200 && page.text.contains(NOT_READY), "{}", page.text);
+    assert_eq!(page.header("cache-control"), Some("no-store"));
+
+    fs::write(&secret, "a secret of at least thirty-two bytes").unwrap();
+    let server = process.ready();
+    let mut late = Connection::open(address);
+    let request = Request::get("/").to_bytes();
+    let (head, end) = request.split_at(request.len() - 2);
+    late.write(head);
+    // Connections are accepted in order, so the server has the other one by now.
+    let page = front_page();
+    assert!(page.status == 200 && !page.text.contains("not ready"), "{}", page.text);
+    server.signal("-TERM");
+    server.logged("draining");
+    late.write(end);
+    let page = late.read(false);
+    assert!(page.status == 200 && page.text.contains(NOT_READY), "{}", page.text);
 }
 
 #[test]

@@ -173,8 +173,9 @@ impl Process {
         self.child.stderr.take()
     }
 
+    /// Waits for the first log line that is wanted.
     #[track_caller]
-    fn wait_for_line(&self, is_wanted: impl Fn(&str) -> bool) -> String {
+    pub fn wait_for_line(&self, is_wanted: impl Fn(&str) -> bool) -> String {
         let state = self.log.state.lock().unwrap_or_else(PoisonError::into_inner);
         let find = |state: &LogState| state.lines.iter().find(|line| is_wanted(line)).cloned();
         let is_missing = |state: &mut LogState| !state.has_ended && find(state).is_none();
