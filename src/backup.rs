@@ -79,6 +79,9 @@ pub struct BackupReport {
     pub bytes: u64,
     /// Whether the backup includes the key of the embedded issuer.
     pub has_issuer_key: bool,
+    /// Whether the hourly prices were left out because they are not in a regular file. A server
+    /// starts without them, too.
+    pub lacks_price_hours: bool,
 }
 
 /// Copies a data directory to `target`, which must not exist or be an empty directory.
@@ -153,6 +156,7 @@ fn copy(from: &Folder, to: &Folder) -> Result<BackupReport, InspectError> {
         last_position: 0,
         bytes: 0,
         has_issuer_key: false,
+        lacks_price_hours: false,
     };
     // The snapshot first: the segments after it stay until two newer snapshots exist.
     let snapshot = Snapshot::newest(from)?;
@@ -178,8 +182,12 @@ fn copy(from: &Folder, to: &Folder) -> Result<BackupReport, InspectError> {
     })?;
     disk.sync_directory(&to.journal())?;
     // It is replaced as a whole while the server runs, so a copy is whole, too.
-    if disk.exists(&from.price_hours())? {
-        disk.copy(&from.price_hours(), &to.price_hours())?;
+    let hours = from.price_hours();
+    if disk.exists(&hours)? {
+        report.lacks_price_hours = !disk.is_regular_file(&hours)?;
+        if !report.lacks_price_hours {
+            disk.copy(&hours, &to.price_hours())?;
+        }
     }
     Ok(report)
 }
@@ -193,6 +201,10 @@ impl fmt::Display for BackupReport {
         write!(formatter, ", {}", count(self.segments, "segment"))?;
         write!(formatter, ", {}", count(self.bytes, "byte"))?;
         let key = if self.has_issuer_key { "with" } else { "without" };
-        write!(formatter, ", {key} the issuer's key")
+        write!(formatter, ", {key} the issuer's key")?;
+        if self.lacks_price_hours {
+            formatter.write_str(", without price-hours, which is not a regular file")?;
+        }
+        Ok(())
     }
 }

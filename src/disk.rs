@@ -148,6 +148,17 @@ impl Disk {
         done("look for", path, found)
     }
 
+    /// Whether this existing path is a regular file, which can be read without waiting for anybody.
+    pub fn is_regular_file(&self, path: &Path) -> Result<bool, DiskError> {
+        let found = match self {
+            Self::System => std::fs::metadata(path).map(|metadata| metadata.is_file()),
+            // It has directories and regular files only.
+            #[cfg(test)]
+            Self::Simulated(disk) => disk.names(path).map_or(Ok(true), |_| Ok(false)),
+        };
+        done("look for", path, found)
+    }
+
     /// Lists the names in a directory, sorted.
     pub fn names(&self, directory: &Path) -> Result<Vec<String>, DiskError> {
         let names = match self {

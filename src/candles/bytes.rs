@@ -32,6 +32,9 @@ const VERSION: u32 = 1;
 /// Why a file cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum Flaw {
+    /// It is a directory, a pipe or the like.
+    #[error("it is not a regular file")]
+    Kind,
     /// It is not a file of hours, or it is one of another version.
     #[error("it is not a file of hourly prices in version {VERSION}")]
     Header,

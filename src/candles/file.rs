@@ -75,6 +75,9 @@ fn try_read(disk: &Disk, path: &Path) -> Result<Option<Read>, DiskError> {
     if !disk.exists(path)? {
         return Ok(None);
     }
+    if !disk.is_regular_file(path)? {
+        return Ok(Some(Err(Flaw::Kind)));
+    }
     let mut content = Vec::new();
     let read = disk.open_read(path)?.read_into(&mut content, FILE_BYTES_MAX)?;
     Ok(Some(read.map_or(Err(Flaw::TooLong), |()| bytes::read(&content))))
@@ -256,6 +259,22 @@ mod tests {
         assert_eq!(folder.disk.names(Path::new(ROOT)).unwrap(), ["price-hours.unusable"]);
         HoursFile::new(&folder, markets(3, 2)).write();
         assert_eq!(content(&folder), (3, 2));
+    }
+
+    /// To open a pipe would wait for its writer.
+    #[test]
+    fn a_pipe_is_set_aside_unread() {
+        let directory = tempfile::tempdir().unwrap();
+        let folder = Folder::new(Disk::System, directory.path());
+        let made = std::process::Command::new("mkfifo").arg(folder.price_hours()).status();
+        assert!(made.unwrap().success());
+        // In a thread of its own, so that a read that waits fails the test.
+        let (done, finished) = std::sync::mpsc::channel();
+        let read = folder.clone();
+        std::thread::spawn(move || done.send(HoursFile::records(&read)));
+        let records = finished.recv_timeout(Duration::from_mins(1));
+        assert_eq!(records, Ok(Some(Vec::new())));
+        assert!(directory.path().join("price-hours.unusable").exists());
     }
 
     /// What cannot be read now may hold prices, so it is never overwritten.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use paperbourse_test_support::process::command;
 use serde_json::Value;
@@ -123,6 +123,28 @@ fn a_folder_without_a_journal_is_refused() {
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "the tools created nothing");
     assert_eq!(tool(&["journal", "verify"]).status.code(), Some(2));
+}
+
+/// The server starts without it, too.
+#[test]
+fn a_backup_says_what_it_leaves_out() {
+    let data = folder_with_orders(1);
+    let folder = TempDir::new().unwrap();
+    let target = folder.path().join("target");
+    let hours = data.path().join("price-hours");
+    let plain = tool(&["backup", text(data.path()), text(&target)]);
+    assert!(!String::from_utf8(plain.stdout).unwrap().contains("without price-hours"));
+    for make in ["mkdir", "mkfifo"] {
+        let _ = fs::remove_file(&hours);
+        fs::remove_dir_all(&target).unwrap();
+        assert!(Command::new(make).arg(&hours).status().unwrap().success());
+        let output = tool(&["backup", text(data.path()), text(&target)]);
+        assert!(output.status.success(), "{make}: {output:?}");
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.contains(", without price-hours, which is not a regular file"), "{said}");
+        assert!(!target.join("price-hours").exists());
+        let _ = fs::remove_dir(&hours);
+    }
 }
 
 #[test]
