@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use paperbourse_test_support::process::{Process, ServerProcess, command};
 use paperbourse_test_support::socket::Socket;
@@ -17,6 +18,12 @@ use super::BINARY;
 /// How many clients send requests during the reloads, and how many reloads there are.
 const CLIENT_COUNT: usize = 4;
 const RELOAD_COUNT: u32 = 40;
+
+/// A test that waits longer has failed.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// How often a condition is checked.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A server that reads its limits from a file.
 struct Reloadable {
@@ -44,9 +51,24 @@ impl Reloadable {
     /// Reloads this configuration, and waits until the log has this line.
     #[track_caller]
     fn reload(&self, config: &str, line: &str) -> String {
+        self.begin_reload(config);
+        self.server.logged(line)
+    }
+
+    fn begin_reload(&self, config: &str) {
         fs::write(self.folder.path().join("bourse.toml"), config).unwrap();
         self.server.signal("-HUP");
-        self.server.logged(line)
+    }
+
+    /// Waits until keys of the lowest tier may send this many orders at once.
+    #[track_caller]
+    fn until_batch_max(&self, expected: u32) {
+        let began = Instant::now();
+        let mut client = Client::with_key(self.server.address, &self.key);
+        while client.get("/v1/keys/tiers").ok(200)[0]["max_batch_size"] != expected {
+            assert!(began.elapsed() < PATIENCE, "the limits stayed as they were");
+            std::thread::park_timeout(CHECK_INTERVAL);
+        }
     }
 
     fn status(&self, path: &str) -> u16 {
@@ -131,13 +153,19 @@ fn what_takes_a_restart_is_named_and_a_mistake_changes_nothing() {
 
 #[test]
 fn the_level_of_the_log_can_change() {
-    let world = Reloadable::start("log-level = \"info\"");
-    world.reload("log-level = \"error\"", "option=\"log-level\" value=\"error\"");
-    // Neither line of this reload is logged.
-    fs::write(world.folder.path().join("bourse.toml"), "workers = 7\nlog-level = \"info\"")
-        .unwrap();
-    world.server.signal("-HUP");
-    world.reload("log-level = \"info\"\npublic-rate = \"7/7\"", "value=\"7/7\"");
+    let config = |level: &str, batch_max: u32, more: &str| {
+        format!(
+            "log-level = \"{level}\"\ntier = [\"free=unlimited/unlimited/2/{batch_max}\"]\n\
+             address-limits = \"off\"\n{more}"
+        )
+    };
+    let world = Reloadable::start(&config("info", 5, ""));
+    world.reload(&config("error", 5, ""), "option=\"log-level\" value=\"error\"");
+    // No line of this reload is logged. The next one must wait until it is seen elsewhere: two
+    // signals may become one, and the file is read after the signal.
+    world.begin_reload(&config("info", 6, "workers = 7\n"));
+    world.until_batch_max(6);
+    world.reload(&config("info", 6, "public-rate = \"7/7\"\n"), "value=\"7/7\"");
     assert_eq!(world.server.log_lines("takes a restart").len(), 0);
     world.server.terminate();
 }
