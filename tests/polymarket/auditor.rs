@@ -19,9 +19,6 @@ use crate::standin::{PublishedBook, StandIn, micros, now_us};
 /// The time between two looks if nothing changes.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// If two looks are further apart than this, the machine was busy for the rest of the time.
-const GAP_MAX_US: u64 = 50_000;
-
 /// The longest time, in any row, from the venue's change to our look at it when nothing goes wrong:
 /// frames in transit, and tasks that wait for their turn.
 pub(crate) const SLACK: Duration = Duration::from_millis(400);
@@ -45,8 +42,6 @@ struct Seen {
     books: HashMap<(String, u64), Sightings>,
     /// Tokens whose book could not be filled on at some look.
     unfillable: HashSet<String>,
-    /// Every look: its time, and how long this machine had been available by then.
-    looks: Vec<(u64, u64)>,
 }
 
 struct Sightings {
@@ -107,12 +102,6 @@ impl Auditor {
         self.seen.lock().unfillable.contains(token)
     }
 
-    /// How long the machine has been available to us.
-    pub(crate) fn awake(&self) -> Duration {
-        let awake = self.seen.lock().looks.last().map_or(0, |look| look.1);
-        Duration::from_micros(awake)
-    }
-
     /// The number of publications that could be filled on, and the complaints about them if no book
     /// may be used for longer than `within` after it has ended.
     pub(crate) fn complaints(&self, venue: &StandIn, within: Duration) -> (usize, Vec<String>) {
@@ -134,7 +123,7 @@ impl Auditor {
                 complaints.push(format!("{token} #{number}: never the venue's book: {top:?}"));
                 continue;
             };
-            let oldest = sightings.at_us.iter().map(|&at| seen.age(states, at)).max();
+            let oldest = sightings.at_us.iter().map(|&at| age(states, at)).max();
             match oldest.flatten() {
                 Some(age) if age <= bound => {}
                 Some(age) => {
@@ -159,8 +148,6 @@ impl Seen {
     fn look(&mut self, markets: &Markets, tokens: &[String]) {
         // Read the clock before the books, which are then at least as new.
         let now = now_us();
-        let (before, awake) = self.looks.last().copied().unwrap_or((now, 0));
-        self.looks.push((now, awake + now.saturating_sub(before).min(GAP_MAX_US)));
         let listing = markets.listing();
         for token in tokens {
             let Some((market, outcome)) = listing.by_token(token) else { continue };
@@ -182,26 +169,17 @@ impl Seen {
             }
         }
     }
+}
 
-    /// How long ago, at this time, the newest of the states that had begun had ended, not counting
-    /// the time in which the machine was busy; `None` if none had begun.
-    fn age(&self, states: &[PublishedBook], at_us: u64) -> Option<Duration> {
-        let begun = states.iter().filter(|state| state.from_us <= at_us + GAP_MAX_US);
-        let ages = begun.map(|state| match state.until_us {
-            Some(until) if until < at_us => self.awake_at(at_us) - self.awake_at(until),
-            _ => 0,
-        });
-        ages.min().map(Duration::from_micros)
-    }
-
-    fn awake_at(&self, at_us: u64) -> u64 {
-        let next = self.looks.partition_point(|look| look.0 < at_us);
-        match (next.checked_sub(1).map(|before| self.looks[before]), self.looks.get(next)) {
-            (_, None) => self.looks.last().map_or(0, |look| look.1),
-            (None, Some(first)) => first.1,
-            (Some(before), Some(next)) => (before.1 + (at_us - before.0)).min(next.1),
-        }
-    }
+/// How long ago, at this time, the newest of the states that had begun had ended; `None` if none
+/// had begun.
+fn age(states: &[PublishedBook], at_us: u64) -> Option<Duration> {
+    let begun = states.iter().filter(|state| state.from_us <= at_us);
+    let ages = begun.map(|state| match state.until_us {
+        Some(until) => at_us.saturating_sub(until),
+        None => 0,
+    });
+    ages.min().map(Duration::from_micros)
 }
 
 /// A book in the form that the auditor compares.

@@ -14,10 +14,11 @@ use paperbourse::venue::polymarket::filter::MarketFilter;
 use paperbourse::venue::polymarket::live::{Live, LiveConfig, Tap};
 use tokio::task::JoinHandle;
 
+use crate::clock::count_own_time_only;
 use crate::standin::StandIn;
 
 /// A test that waits longer has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// All times are a few tens of times shorter than for the real venue.
 pub(crate) const QUICK: Timing = Timing {
@@ -83,6 +84,7 @@ impl Connector {
         policy: MismatchPolicy,
         tap: Tap,
     ) -> Self {
+        count_own_time_only();
         let addresses = [&venue.gamma_url, &venue.clob_url, &venue.data_url, &venue.ws_url];
         let addresses = addresses.map(|url| url.parse().unwrap());
         let roots = venue.authority_path.as_deref().map_or(Roots::Nobody, Roots::File);

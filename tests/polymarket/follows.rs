@@ -59,8 +59,8 @@ async fn a_pause_of_ours_does_not_count_as_silence_of_the_venue() {
     let venue = StandIn::start(World::invented(2), Options::default()).await;
     let connector = Connector::start(&venue, 2, QUICK);
     connector.until_fresh(&tokens(2)).await;
-    // As if the machine were busy: neither the connector nor the stand-in runs.
-    std::thread::sleep(QUICK.pong_timeout * 2);
+    // As if the machine had been busy: time has passed, and neither side has run.
+    tokio::time::advance(QUICK.pong_timeout * 2).await;
     venue.change_level(&token_id(0, 0), Side::Buy, "0.1", "77");
     let is_taken =
         |it: &Connector| it.fresh(&token_id(0, 0)).is_some_and(|book| has_bid(&book, "0.1", "77"));

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod auditor;
+mod clock;
 mod connector;
 mod crowd;
 mod delays;

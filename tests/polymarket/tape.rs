@@ -5,12 +5,13 @@ mod binary;
 pub(crate) mod taped;
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use paperbourse::market::catalogue::MarketStatus;
 use paperbourse::venue::follow::freshness::Freshness;
 use paperbourse::venue::recorded::TapePlayer;
 use paperbourse::venue::tape::{Tape, TapeLimits};
+use tokio::time::Instant;
 
 use crate::standin::world::{MarketSeed, condition_id, token_id};
 use crate::standin::{
@@ -227,7 +228,7 @@ fn a_tape_plays_at_the_recorded_pace() {
                 player.feed().markets().listing().markets().is_empty(),
                 "nothing is published before run"
             );
-            let began = tokio::time::Instant::now();
+            let began = Instant::now();
             player.run().await;
             let elapsed = i64::try_from(began.elapsed().as_nanos()).unwrap();
             // The runtime's clock counts milliseconds.

@@ -2,9 +2,11 @@
 //! are made.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::LazyLock;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use super::deliver::Socket;
 use super::fault::{Endpoint, EndpointFault, Fault};
@@ -163,10 +165,20 @@ impl State {
     }
 }
 
-/// The wall clock, in microseconds since 1970.
+/// The clock of the runtime, in microseconds since 1970: the wall clock, unless a test has paused
+/// it.
 pub(crate) fn now_us() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    u64::try_from(since.as_micros()).unwrap()
+    static START: LazyLock<(Duration, Instant)> = LazyLock::new(|| {
+        let now = Instant::from_std(std::time::Instant::now());
+        (SystemTime::now().duration_since(UNIX_EPOCH).unwrap(), now)
+    });
+    let (start, began) = *START;
+    let now = Instant::now();
+    let since_1970 = match now.checked_duration_since(began) {
+        Some(elapsed) => start + elapsed,
+        None => start.saturating_sub(began.duration_since(now)),
+    };
+    u64::try_from(since_1970.as_micros()).unwrap()
 }
 
 /// A seeded random number generator (xorshift64*).
