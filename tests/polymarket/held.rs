@@ -11,6 +11,7 @@ mod waits;
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use paperbourse::market::catalogue::TAKER_DELAY_MS_MAX;
 use paperbourse_test_support::{Request, Response};
 use serde_json::{Value, json};
 
@@ -24,6 +25,10 @@ const GAME: usize = 1;
 
 const ASK: &str = "0.38";
 const NEXT_ASK: &str = "0.39";
+
+/// How long orders are held while a test does things: as long as the server allows, so that a busy
+/// machine has the time for them.
+const LONG: Duration = Duration::from_millis(TAKER_DELAY_MS_MAX as u64);
 
 /// What a purchase of five shares at [`ASK`] costs, fee included.
 const COST_OF_FIVE: i64 = 1_958_900;

@@ -5,8 +5,6 @@ use paperbourse_test_support::Connection;
 use super::*;
 use crate::standin::Payout;
 
-const WAIT: Duration = Duration::from_secs(3);
-
 /// The most orders that the account may have open.
 const OPEN_ORDERS_MAX: usize = 300;
 
@@ -32,7 +30,7 @@ fn gauge(served: &Served, name: &str) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_account_holds_as_many_orders_as_it_may_have_open() {
     let arguments = &["--open-orders", "300", "--admin-listen", "127.0.0.1:0"];
-    play(WAIT, arguments, |_, served| {
+    play(LONG, arguments, |_, served| {
         let entries = vec![trade("BUY", 1); BATCH];
         let batch = Request::post("/v1/orders/batch", &json!({"orders": entries}));
         let mut connections = Vec::new();
@@ -61,7 +59,7 @@ async fn an_account_holds_as_many_orders_as_it_may_have_open() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn money_that_is_just_enough_must_be_enough_in_the_end() {
-    play(WAIT, &["--starting-balance", "2"], |venue, served| {
+    play(LONG, &["--starting-balance", "2"], |venue, served| {
         std::thread::scope(|scope| {
             let begin = |order: &Value| served.begin(scope, Request::post("/trade", order));
             let first = begin(&trade("BUY", 5));
@@ -76,7 +74,7 @@ async fn money_that_is_just_enough_must_be_enough_in_the_end() {
             assert_eq!((served.cash(), served.orders().len()), ((2_000_000, 0), 0));
             restore_best_ask(venue);
             served.until_ask(ASK);
-            begin(&trade("BUY", 5)).join().unwrap().held(WAIT);
+            begin(&trade("BUY", 5)).join().unwrap().held(LONG);
         });
         assert_eq!(served.cash(), (2_000_000 - COST_OF_FIVE, 0));
     })
@@ -85,11 +83,10 @@ async fn money_that_is_just_enough_must_be_enough_in_the_end() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shares_are_sold_once_and_at_the_later_price() {
-    const WAIT: Duration = Duration::from_secs(2);
-    play(WAIT, &[], |venue, served| {
+    play(LONG, &[], |venue, served| {
         std::thread::scope(|scope| {
             let begin = |order: &Value| served.begin(scope, Request::post("/trade", order));
-            begin(&trade("BUY", 5)).join().unwrap().held(WAIT);
+            begin(&trade("BUY", 5)).join().unwrap().held(LONG);
             let sale = begin(&trade("SELL", 5));
             served.until_held(1);
             assert_eq!(served.cash().1, 0, "a sale holds back shares");
@@ -98,7 +95,7 @@ async fn shares_are_sold_once_and_at_the_later_price() {
             venue.change_level(&token_id(GAME, 0), Side::Buy, "0.37", "0");
             served.until("the new book", |it| it.best("bids") == Some(360_000));
             assert_eq!(served.held().len(), 1, "this machine is too slow for the test");
-            let sold = sale.join().unwrap().held(WAIT);
+            let sold = sale.join().unwrap().held(LONG);
             assert_eq!(millionths(&sold["price"]), 360_000);
             assert_eq!(sold["position"]["status"], "CLOSED");
         });
@@ -109,7 +106,7 @@ async fn shares_are_sold_once_and_at_the_later_price() {
 /// Whether it is found closed or was settled when the wait ends, an order there costs nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_market_that_ends_during_the_wait_gives_the_money_back() {
-    play(WAIT, &[], |venue, served| {
+    play(LONG, &[], |venue, served| {
         std::thread::scope(|scope| {
             let begin = |path: &str, order: &Value| served.begin(scope, Request::post(path, order));
             let limit = buy(&json!({"order_type": "limit", "quantity": "5", "price": "0.40"}));

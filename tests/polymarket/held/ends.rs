@@ -4,7 +4,9 @@ use paperbourse_test_support::Connection;
 
 use super::*;
 
-const WAIT: Duration = Duration::from_secs(3);
+/// How long orders are held that a shutdown waits for. There has to be time to begin it meanwhile,
+/// and for as much again before it would be over without them.
+const DRAINED: Duration = Duration::from_secs(6);
 
 /// A crossing limit order, which may rest.
 fn limit() -> Request {
@@ -18,7 +20,7 @@ fn market() -> Request {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_order_whose_client_is_gone_is_decided_all_the_same() {
-    play(WAIT, &[], |_, served| {
+    play(LONG, &[], |_, served| {
         let mut connection = Connection::open(served.server.address);
         connection.write(&served.signed(market()).to_bytes());
         served.until_held(1);
@@ -29,7 +31,7 @@ async fn an_order_whose_client_is_gone_is_decided_all_the_same() {
         let again = served.done(market());
         assert!(again.is_replay());
         let again = again.ok(200);
-        assert!(held_ms(&again) >= WAIT.as_millis() && again["order_id"] == order["order_id"]);
+        assert!(held_ms(&again) >= LONG.as_millis() && again["order_id"] == order["order_id"]);
         assert_eq!(served.orders().len(), 1);
         assert_eq!(served.cash(), (1_000_000_000 - COST_OF_FIVE, 0));
     })
@@ -38,7 +40,7 @@ async fn an_order_whose_client_is_gone_is_decided_all_the_same() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shutdown_waits_for_held_orders() {
-    play(WAIT, &[], |_, mut served| {
+    play(DRAINED, &[], |_, mut served| {
         std::thread::scope(|scope| {
             let waiting = [market(), limit()].map(|request| served.begin(scope, request));
             let other = served.signed(Request::post("/trade", &trade("BUY", 1))).to_bytes();
@@ -49,10 +51,10 @@ async fn a_shutdown_waits_for_held_orders() {
             served.server.signal("-TERM");
             served.server.logged("draining");
             late.write(end);
-            assert!(held_ms(&late.read(false).ok(200)) >= WAIT.as_millis());
+            assert!(held_ms(&late.read(false).ok(200)) >= DRAINED.as_millis());
             for answer in waiting {
                 let answer = answer.join().unwrap();
-                assert_eq!(millionths(&answer.held(WAIT)["price"]), micros(ASK));
+                assert_eq!(millionths(&answer.held(DRAINED)["price"]), micros(ASK));
                 assert_eq!(answer.response.header("connection"), Some("close"));
             }
         });
@@ -64,7 +66,7 @@ async fn a_shutdown_waits_for_held_orders() {
 /// What it leaves held, the next start decides without a book, and refuses.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shutdown_decides_held_orders_whose_clients_are_gone() {
-    play(WAIT, &[], |venue, mut served| {
+    play(DRAINED, &[], |venue, mut served| {
         let mut connection = Connection::open(served.server.address);
         connection.write(&served.signed(market()).to_bytes());
         served.until_held(1);
@@ -78,7 +80,7 @@ async fn a_shutdown_decides_held_orders_whose_clients_are_gone() {
         assert_eq!(orders[0]["status"], "FILLED", "{orders:?}");
         let again = served.done(market());
         assert!(again.is_replay());
-        assert!(held_ms(&again.ok(200)) >= WAIT.as_millis());
+        assert!(held_ms(&again.ok(200)) >= DRAINED.as_millis());
         assert_eq!(served.cash(), (1_000_000_000 - COST_OF_FIVE, 0));
     })
     .await;
@@ -88,7 +90,7 @@ async fn a_shutdown_decides_held_orders_whose_clients_are_gone() {
 /// in the end, whether or not the first one was kept.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_during_the_wait_leaves_one_outcome() {
-    play(WAIT, &[], |venue, served| {
+    play(LONG, &[], |venue, served| {
         let requests = [market(), limit()];
         let waiting = [(); 2].map(|()| Connection::open(served.server.address));
         for (mut connection, request) in waiting.into_iter().zip(&requests) {

@@ -9,9 +9,6 @@ use paperbourse_test_support::Connection;
 
 use super::*;
 
-/// Long enough to use up the journal's segments meanwhile.
-const WAIT: Duration = Duration::from_secs(10);
-
 /// More trades than fit into two segments of a MiB, each in a block of its own.
 const TRADES_MAX: usize = 4_096;
 
@@ -24,7 +21,7 @@ async fn held_orders_wait_for_room_and_a_shutdown_does_not() {
         );
         return;
     };
-    let venue = StandIn::start(world(WAIT), Options::default()).await;
+    let venue = StandIn::start(world(LONG), Options::default()).await;
     tokio::task::spawn_blocking(move || play_on(&disk, &venue)).await.unwrap();
 }
 
@@ -34,7 +31,7 @@ fn play_on(disk: &Path, venue: &StandIn) {
     served.until_fresh();
 
     let (mut first, began) = served.hold_on_full_disk(&filler, "first");
-    let overdue = WAIT + Duration::from_secs(1);
+    let overdue = LONG + Duration::from_secs(1);
     served.until("the end of the wait", |_| began.elapsed() > overdue);
     assert_eq!(served.held().len(), 1);
     std::fs::remove_file(&filler).unwrap();

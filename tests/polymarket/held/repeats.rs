@@ -2,11 +2,9 @@
 
 use super::*;
 
-const WAIT: Duration = Duration::from_secs(3);
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repeats_get_the_answer_of_the_order_that_waits() {
-    play(WAIT, &[], |venue, served| {
+    play(LONG, &[], |venue, served| {
         let fine = Request::post("/trade", &trade("BUY", 5)).named("fine");
         let capped = buy(&json!({"quantity": "5", "price": ASK, "client_order_id": "capped"}));
         let capped = Request::post("/v1/orders", &capped);
@@ -36,7 +34,7 @@ async fn repeats_get_the_answer_of_the_order_that_waits() {
             let [filled, refused, entries] = [0, 1, 2].map(|index| &firsts[index].response);
             let [filled_again, refused_again, entries_again] =
                 [0, 1, 2].map(|index| &repeats[index].response);
-            assert_eq!(millionths(&firsts[0].held(WAIT)["price"]), micros(NEXT_ASK));
+            assert_eq!(millionths(&firsts[0].held(LONG)["price"]), micros(NEXT_ASK));
             assert!(!filled.is_replay() && filled_again.is_replay());
             assert_eq!(filled_again.text, filled.text);
             let by_path = by_path.join().unwrap().response.ok(200);
@@ -57,7 +55,7 @@ async fn repeats_get_the_answer_of_the_order_that_waits() {
                     (&json!(null), &json!(true))
                 );
                 assert_eq!(first["order_id"], again["order_id"]);
-                assert!(held_ms(first) >= WAIT.as_millis(), "{first}");
+                assert!(held_ms(first) >= LONG.as_millis(), "{first}");
             }
 
             // The order that was refused is gone, and its name is free.
@@ -68,7 +66,7 @@ async fn repeats_get_the_answer_of_the_order_that_waits() {
             served.until_ask(ASK);
             let third = served.begin(scope, capped.clone()).join().unwrap();
             assert!(!third.response.is_replay());
-            let third = third.held(WAIT);
+            let third = third.held(LONG);
             assert_eq!((&third["is_replay"], &third["price"]), (&json!(null), &json!(ASK)));
         });
         assert_eq!(served.orders().len(), 4);

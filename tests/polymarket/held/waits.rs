@@ -2,8 +2,6 @@
 
 use super::*;
 
-const WAIT: Duration = Duration::from_secs(4);
-
 /// Orders of every kind, each for five shares or for the dollars of ten, with what each holds back.
 fn orders() -> Vec<(&'static str, Value, i64)> {
     let at_cap = COST_OF_FIVE + 100_000;
@@ -22,7 +20,7 @@ fn orders() -> Vec<(&'static str, Value, i64)> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn orders_of_every_kind_are_decided_on_the_book_after_the_wait() {
-    play(WAIT, &[], |venue, served| {
+    play(LONG, &[], |venue, served| {
         std::thread::scope(|scope| {
             let served = &served;
             let orders = orders();
@@ -54,16 +52,16 @@ async fn orders_of_every_kind_are_decided_on_the_book_after_the_wait() {
             remove_best_ask(venue);
             served.until_ask(NEXT_ASK);
             assert_eq!(served.held().len(), 10, "this machine is too slow for the test");
-            let single = singles.into_iter().map(|answer| answer.join().unwrap().held(WAIT));
+            let single = singles.into_iter().map(|answer| answer.join().unwrap().held(LONG));
             let batch = batch.join().unwrap();
-            assert!(batch.after < 2 * WAIT, "the entries wait side by side: {:?}", batch.after);
+            assert!(batch.after < 2 * LONG, "the entries wait side by side: {:?}", batch.after);
             let in_batch = batch.response.ok(200)["results"].as_array().unwrap().clone();
             let all: Vec<_> = single.chain(in_batch).collect();
             assert_eq!(all.len(), 10);
             for order in all {
                 assert_eq!(order["status"], "FILLED", "{order}");
                 assert_eq!(millionths(&order["price"]), micros(NEXT_ASK), "{order}");
-                assert!(held_ms(&order) >= WAIT.as_millis(), "{order}");
+                assert!(held_ms(&order) >= LONG.as_millis(), "{order}");
             }
         });
         let (cash, reserved) = served.cash();
@@ -107,7 +105,7 @@ fn without_times(answer: &str) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_delay_answers_are_those_of_a_market_that_has_none() {
     let mut sessions = Vec::new();
-    for (delay, arguments) in [(Duration::ZERO, &[][..]), (WAIT, &["--venue-delay", "off"])] {
+    for (delay, arguments) in [(Duration::ZERO, &[][..]), (LONG, &["--venue-delay", "off"])] {
         let venue = StandIn::start(world(delay), Options::default()).await;
         let session = tokio::task::spawn_blocking(move || {
             let served = Served::start_with(&venue, arguments);
