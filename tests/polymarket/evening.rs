@@ -25,7 +25,11 @@ use crate::tape::taped::feed;
 const TICKS: &str = "ws/nhl_2026-06-07T0130Z_ticks.jsonl";
 
 /// A test that waits longer has failed.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Nothing runs out, however busy the machine is: a new connection or a repaired book would skip
+/// changes.
+const NEVER: Duration = Duration::from_hours(1);
 
 /// How many rows are sent before the connector has to have seen them.
 const ROWS_PER_WAIT: usize = 200;
@@ -36,17 +40,19 @@ type Row = (i64, [String; 4]);
 /// The candles of each token.
 type Candles = BTreeMap<String, Vec<Row>>;
 
-/// Recorded timestamps are old, so they are no measure of lag. Nothing is repaired or connected
-/// again meanwhile, which would skip changes.
+/// Recorded timestamps are old, so they are no measure of lag.
 fn timing() -> Timing {
-    let never = Duration::from_hours(1);
     Timing {
         lag_max: Duration::MAX,
-        verified_max: never,
-        check_after: never,
-        suspect_grace: never,
-        silence_timeout: never,
-        retraction_after: never,
+        verified_max: NEVER,
+        check_after: NEVER,
+        suspect_grace: NEVER,
+        sync_timeout: NEVER,
+        silence_timeout: NEVER,
+        pong_timeout: NEVER,
+        connect_timeout: NEVER,
+        answer_timeout: NEVER,
+        retraction_after: NEVER,
         ..QUICK
     }
 }
@@ -167,7 +173,8 @@ async fn candles_of_a_recorded_evening_equal_a_fold_of_its_rows() {
         world.markets.iter().map(|it| (it.condition_id.clone(), it.token_ids.clone())).collect();
     assert_eq!(markets.len(), 3);
 
-    let venue = StandIn::start(world, Options::default()).await;
+    let patient = Options { ping_patience: NEVER, subscribe_patience: NEVER, ..Options::default() };
+    let venue = StandIn::start(world, patient).await;
     let folder = TempDir::new().unwrap();
     let recorder = Recorder::start(folder.path(), TapeLimits::default()).unwrap();
     let filter = MarketFilter { count_max: 3, ..MarketFilter::default() };
