@@ -25,4 +25,3 @@ mod cursor;
 mod fields;
 mod file;
 mod query;
-mod schema;

@@ -26,6 +26,7 @@ pub mod snapshot;
 pub mod telemetry;
 pub mod tls;
 pub mod venue;
+pub mod wire;
 pub mod ws;
 
 #[cfg(test)]

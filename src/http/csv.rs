@@ -3,7 +3,7 @@
 
 use std::io::Write as _;
 
-use super::json::value::{Decimal, Time};
+use crate::wire::{Decimal, Time};
 
 /// A line that is being written, field by field. [`Line::end`] ends it.
 #[must_use = "a line goes on until its end"]

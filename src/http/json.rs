@@ -3,5 +3,4 @@
 mod plain;
 pub(in crate::http) mod read;
 mod scan;
-pub(in crate::http) mod value;
 pub mod write;

@@ -19,8 +19,8 @@ use super::operation::{Access, Answers, Operation, Run, Verb};
 use super::operations::OPERATIONS;
 use super::operations::docs::guide;
 use super::parameter::{Parameter, ParameterKind};
-use super::schema::SchemaOf;
 use crate::engine::key::Permission;
+use crate::wire::SchemaOf;
 
 const INFO: &str = "\
 A self-hosted paper exchange for prediction markets. `/trade` and comments answer with JSON \

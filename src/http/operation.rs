@@ -12,9 +12,9 @@ use super::file::File;
 use super::operations::socket::Stream;
 use super::parameter::Parameter;
 use super::query::Query;
-use super::schema::{SchemaOf, schema_of};
 use crate::engine::key::Permission;
 use crate::service::Makes;
+use crate::wire::{SchemaOf, schema_of};
 
 /// The longest body of most operations, in bytes.
 pub const BODY_BYTES_MAX: usize = 64 * 1024;

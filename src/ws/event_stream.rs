@@ -41,10 +41,10 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use super::connection::WRITE_BYTES_GOAL;
 use super::counts::OpenStream;
 use super::fanout::Fanout;
-use super::price_frame::Text;
 use super::subscriptions::{NextFrame, Subscriptions, TickChange, TooManyMarkets};
 use crate::ids::Timestamp;
 use crate::money::Price;
+use crate::wire::Time;
 
 /// Time between two signs of life. Clients give up after half a minute of silence.
 pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
@@ -82,7 +82,7 @@ pub enum OpenError {
 
 #[derive(Serialize)]
 struct Keepalive {
-    ts: Text<Timestamp>,
+    ts: Time,
     n: u64,
 }
 
@@ -178,7 +178,7 @@ impl EventStream {
     fn put_keepalive(&mut self, batch: &mut Vec<u8>, now: Timestamp) {
         self.keepalive_count += 1;
         batch.extend_from_slice(b"event: keepalive\ndata: ");
-        put_json(batch, &Keepalive { ts: Text(now), n: self.keepalive_count });
+        put_json(batch, &Keepalive { ts: Time(now), n: self.keepalive_count });
         batch.extend_from_slice(b"\n:\n\n");
         if !self.unlisted.is_empty() {
             let unlisted = self.subscriptions.subscribe(&self.unlisted, now);

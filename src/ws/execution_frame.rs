@@ -21,10 +21,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::frame::put_text;
-use super::price_frame::Text;
 use crate::engine::fills::FillRow;
-use crate::ids::Timestamp;
-use crate::money::{Price, Shares, Usd};
+use crate::wire::{Decimal, Time};
 
 /// A client's request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,13 +88,13 @@ struct FillFields<'a> {
     market_id: &'a str,
     side: &'static str,
     outcome: &'a str,
-    price: Text<Price>,
-    quantity: Text<Shares>,
-    notional: Text<Usd>,
-    fee: Text<Usd>,
-    filled_at: Text<Timestamp>,
+    price: Decimal,
+    quantity: Decimal,
+    notional: Decimal,
+    fee: Decimal,
+    filled_at: Time,
     client_order_id: Option<&'a str>,
-    account_balance: Text<Usd>,
+    account_balance: Decimal,
 }
 
 /// Appends the frame of a fill.
@@ -109,13 +107,13 @@ pub(super) fn put_fill(frames: &mut Vec<u8>, row: &FillRow) {
         market_id: &row.market_id,
         side: row.side.as_str(),
         outcome: &row.outcome,
-        price: Text(row.fill.price()),
-        quantity: Text(row.fill.quantity),
-        notional: Text(row.fill.notional),
-        fee: Text(row.fill.fee),
-        filled_at: Text(row.fill.at),
+        price: row.fill.price().into(),
+        quantity: row.fill.quantity.into(),
+        notional: row.fill.notional.into(),
+        fee: row.fill.fee.into(),
+        filled_at: Time(row.fill.at),
         client_order_id: row.client_order_id.as_deref(),
-        account_balance: Text(row.fill.balance),
+        account_balance: row.fill.balance.into(),
     };
     let json = serde_json::to_vec(&fields).expect("strings and integers always have a JSON text");
     put_text(frames, &[&json]);

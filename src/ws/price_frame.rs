@@ -14,8 +14,6 @@
 //! trade at the top level are those of the first outcome; `active` says whether orders can fill. If
 //! the reader missed frames, the object ends in `"conflated":true`.
 
-use std::fmt::Display;
-
 use serde::{Serialize, Serializer};
 
 use crate::ids::Timestamp;
@@ -23,7 +21,8 @@ use crate::market::MarketSnapshot;
 use crate::market::book::Side;
 use crate::market::catalogue::{MarketInfo, Outcome};
 use crate::market::price::{MarketPrices, OutcomePrice, PriceSource};
-use crate::money::{Price, Shares, Usd};
+use crate::money::{Price, Shares};
+use crate::wire::{Decimal, Time};
 
 /// One encoded frame: a market's prices at one moment.
 #[derive(PartialEq, Eq, Debug)]
@@ -63,25 +62,25 @@ struct Fields<'a> {
     seq: u64,
     emit_ts_ms: i64,
     source: Option<&'static str>,
-    updated_at: Option<Text<Timestamp>>,
+    updated_at: Option<Time>,
     stale: bool,
     active: bool,
     closed: bool,
-    volume: Option<Text<Usd>>,
+    volume: Option<Decimal>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    buy: Option<Text<Price>>,
+    buy: Option<Decimal>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    sell: Option<Text<Price>>,
+    sell: Option<Decimal>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    best_bid: Option<Text<Price>>,
+    best_bid: Option<Decimal>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    best_ask: Option<Text<Price>>,
+    best_ask: Option<Decimal>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    last_trade: Option<Text<Price>>,
+    last_trade: Option<Decimal>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_trade_side: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    last_trade_size: Option<Text<Shares>>,
+    last_trade_size: Option<Decimal>,
     outcomes: Vec<OutcomeFields<'a>>,
     tokens: Tokens<'a>,
 }
@@ -89,14 +88,14 @@ struct Fields<'a> {
 #[derive(Serialize)]
 struct OutcomeFields<'a> {
     label: &'a str,
-    price: Option<Text<Price>>,
+    price: Option<Decimal>,
     token_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    best_bid: Option<Text<Price>>,
+    best_bid: Option<Decimal>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    best_ask: Option<Text<Price>>,
+    best_ask: Option<Decimal>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    last_trade: Option<Text<Price>>,
+    last_trade: Option<Decimal>,
 }
 
 /// The outcomes again, keyed by token; those without a known token are left out.
@@ -108,11 +107,8 @@ struct Tokens<'a> {
 #[derive(Serialize)]
 struct TokenFields<'a> {
     label: &'a str,
-    price: Option<Text<Price>>,
+    price: Option<Decimal>,
 }
-
-/// A quantity written as a JSON string.
-pub(super) struct Text<T>(pub(super) T);
 
 impl<'a> Fields<'a> {
     fn of(info: &'a MarketInfo, prices: &'a MarketPrices, seq: u64, now: Timestamp) -> Self {
@@ -125,19 +121,22 @@ impl<'a> Fields<'a> {
             seq,
             emit_ts_ms: now.millis(),
             source: prices.source().map(PriceSource::as_str),
-            updated_at: prices.updated_at().map(Text),
+            updated_at: prices.updated_at().map(Time),
             stale: prices.stale,
             active: info.status.is_tradable(),
             closed: info.status.is_closed(),
-            volume: info.volume_total.map(Text),
-            buy: prices.buy().map(Text),
-            sell: prices.sell().map(Text),
-            best_bid: first.best_bid.map(Text),
-            best_ask: first.best_ask.map(Text),
-            last_trade: trade.map(|trade| Text(trade.price)),
+            volume: info.volume_total.map(Decimal::from),
+            buy: prices.buy().map(Decimal::from),
+            sell: prices.sell().map(Decimal::from),
+            best_bid: first.best_bid.map(Decimal::from),
+            best_ask: first.best_ask.map(Decimal::from),
+            last_trade: trade.map(|trade| trade.price.into()),
             last_trade_side: trade.and_then(|trade| trade.side).map(Side::as_str),
             // A size of 0 means that the venue reported only the price.
-            last_trade_size: trade.map(|trade| trade.size).filter(|&s| s != Shares::ZERO).map(Text),
+            last_trade_size: trade
+                .map(|trade| trade.size)
+                .filter(|&s| s != Shares::ZERO)
+                .map(Decimal::from),
             outcomes: info
                 .outcomes
                 .iter()
@@ -153,11 +152,11 @@ impl<'a> OutcomeFields<'a> {
     fn of(outcome: &'a Outcome, price: &OutcomePrice) -> Self {
         Self {
             label: &outcome.label,
-            price: price.price().map(Text),
+            price: price.price().map(Decimal::from),
             token_id: Some(&*outcome.token_id).filter(|token_id| !token_id.is_empty()),
-            best_bid: price.best_bid.map(Text),
-            best_ask: price.best_ask.map(Text),
-            last_trade: price.last_trade.map(|trade| Text(trade.price)),
+            best_bid: price.best_bid.map(Decimal::from),
+            best_ask: price.best_ask.map(Decimal::from),
+            last_trade: price.last_trade.map(|trade| trade.price.into()),
         }
     }
 }
@@ -171,15 +170,10 @@ impl Serialize for Tokens<'_> {
             .zip(&self.prices.outcomes)
             .filter(|(outcome, _)| !outcome.token_id.is_empty());
         serializer.collect_map(known.map(|(outcome, price)| {
-            let fields = TokenFields { label: &outcome.label, price: price.price().map(Text) };
+            let fields =
+                TokenFields { label: &outcome.label, price: price.price().map(Decimal::from) };
             (&*outcome.token_id, fields)
         }))
-    }
-}
-
-impl<T: Display> Serialize for Text<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&self.0)
     }
 }
 
@@ -192,6 +186,7 @@ mod tests {
     use crate::market::Markets;
     use crate::market::book::{Book, Ladder, LastTrade, Level};
     use crate::market::catalogue::MarketStatus;
+    use crate::money::Usd;
 
     fn outcomes(tokens: [&str; 2]) -> impl Iterator<Item = Outcome> {
         [("Yes", tokens[0]), ("N\"o", tokens[1])]

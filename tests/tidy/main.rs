@@ -169,7 +169,7 @@ const PURE_STD: [&str; 23] = [
 ];
 
 /// Crates that only compute; `loom` is only used in models.
-const PURE_CRATES: [&str; 12] = [
+const PURE_CRATES: [&str; 13] = [
     "arc_swap",
     "crc32c",
     "foldhash",
@@ -177,6 +177,7 @@ const PURE_CRATES: [&str; 12] = [
     "itoa",
     "jiff",
     "loom",
+    "schemars",
     "serde",
     "serde_json",
     "smallvec",

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 
-use crate::http::json::value::{Decimal, Time};
 use crate::http::operations::candles::PricesRow;
+use crate::wire::{Decimal, Time};
 
 /// A filled order. Amounts are JSON numbers.
 #[derive(JsonSchema)]

@@ -19,12 +19,12 @@ use crate::engine::view::{SettlementFilter, SettlementPage, SettlementRow};
 use crate::http::call::{Answer, Call};
 use crate::http::csv::Line;
 use crate::http::invalid::Invalid;
-use crate::http::json::value::{Decimal, Time};
 use crate::http::parameter::{Parameter, words};
 use crate::http::query::{Bound, Query};
 use crate::http::reply::Reply;
 use crate::money::Price;
 use crate::service::{Balance, MarkedPosition, Wallet};
+use crate::wire::{Decimal, Time};
 
 /// The most rows in a list of settlements.
 const SETTLEMENTS_MAX: usize = 500;

@@ -17,9 +17,9 @@ use crate::http::error::ApiError;
 use crate::http::fields::Fields;
 use crate::http::invalid::{FieldError, Invalid, Location, unless_invalid};
 use crate::http::json::read::{Object, RawText};
-use crate::http::json::value::Decimal;
 use crate::http::reply::Reply;
 use crate::service::PlaceRequest;
+use crate::wire::Decimal;
 
 /// The most entries of a batch, whatever the caller's tier allows.
 pub const BATCH_ENTRIES_MAX: usize = 100;

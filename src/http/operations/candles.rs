@@ -8,11 +8,11 @@ use serde::Serialize;
 use super::order_fields::OUTCOME_CHARACTERS_MAX;
 use crate::http::call::{Answer, Call};
 use crate::http::error::ApiError;
-use crate::http::json::value::Decimal;
 use crate::http::parameter::Parameter;
 use crate::http::query::{Bound, Query};
 use crate::http::reply::Reply;
 use crate::market::history::candle::{Candle, Span, Width};
+use crate::wire::Decimal;
 
 /// The supported intervals.
 const INTERVALS: [&str; 8] = ["1m", "5m", "15m", "1h", "6h", "1d", "1w", "max"];

@@ -9,12 +9,12 @@ use crate::http::error::ApiError;
 use crate::http::fields::Fields;
 use crate::http::invalid::{Invalid, Location, unless_invalid};
 use crate::http::json::read::Object;
-use crate::http::json::value::Time;
 use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::ids::{CommentId, OrderId};
 use crate::service::Page;
+use crate::wire::Time;
 
 /// The most characters of a comment.
 pub(in crate::http) const COMMENT_CHARACTERS_MAX: usize = 1_000;

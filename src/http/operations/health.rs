@@ -8,11 +8,11 @@ use crate::clock;
 use crate::http::call::Answer;
 use crate::http::error::ApiError;
 use crate::http::exchange::{Exchange, Server};
-use crate::http::json::value::Time;
 use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::ids::Timestamp;
+use crate::wire::Time;
 
 pub(in crate::http) fn health() -> Reply {
     Reply::ok(&Health::now("ok"))

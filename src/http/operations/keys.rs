@@ -12,7 +12,6 @@ use crate::http::error::ApiError;
 use crate::http::fields::{Fields, Range};
 use crate::http::invalid::{Invalid, Location, unless_invalid};
 use crate::http::json::read::{self as json, Object, RawText};
-use crate::http::json::value::Time;
 use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
@@ -20,6 +19,7 @@ use crate::ids::{KeyId, Timestamp};
 use crate::limits::tier::Tier;
 use crate::money::MICROS_PER_UNIT;
 use crate::service::{KeyListing, NewKey, NewKeyRequest};
+use crate::wire::Time;
 
 /// The most characters of a key's name.
 pub(in crate::http) const KEY_NAME_CHARACTERS_MAX: usize = 100;

@@ -8,9 +8,9 @@ use crate::auth::policy::Actor;
 use crate::engine::key::Permission;
 use crate::engine::view::Profile;
 use crate::http::call::{Answer, Call};
-use crate::http::json::value::Decimal;
 use crate::http::reply::Reply;
 use crate::service::Denied;
+use crate::wire::Decimal;
 
 pub(in crate::http) async fn get(call: &Call<'_>) -> Answer {
     call.caller.require_own(read_wallet(call.query())?)?;

@@ -9,11 +9,11 @@ use serde::{Serialize, Serializer};
 
 use super::health::venue_trouble;
 use crate::http::call::Call;
-use crate::http::json::value::Time;
 use crate::http::reply::Reply;
 use crate::ids::Timestamp;
 use crate::venue::follow::freshness::Freshness;
 use crate::venue::follow::status::LiveSnapshot;
+use crate::wire::Time;
 
 pub(in crate::http) fn status(call: &Call<'_>) -> Reply {
     let exchange = call.exchange;

@@ -5,9 +5,9 @@ use serde::Serialize;
 
 use crate::engine::view::Profile;
 use crate::http::call::{Answer, Call};
-use crate::http::json::value::{Decimal, Time};
 use crate::http::parameter::Parameter;
 use crate::http::reply::Reply;
+use crate::wire::{Decimal, Time};
 
 /// The most rows in a list.
 const ROWS_MAX: usize = 200;

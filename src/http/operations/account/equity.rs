@@ -6,12 +6,12 @@ use serde::Serialize;
 use crate::engine::equity::EquityPoint;
 use crate::http::call::{Answer, Call};
 use crate::http::invalid::Invalid;
-use crate::http::json::value::{Decimal, Time};
 use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::money::Usd;
 use crate::service::{EQUITY_HOURS_MAX, Wallet};
+use crate::wire::{Decimal, Time};
 
 const HOURS_PER_DAY: usize = 24;
 

@@ -7,13 +7,13 @@ use crate::engine::fills::{FillCursor, FillFilter, PastFill};
 use crate::http::call::{Answer, Call};
 use crate::http::csv::Line;
 use crate::http::invalid::Invalid;
-use crate::http::json::value::{Decimal, Time};
 use crate::http::operations::account::MARKET;
 use crate::http::operations::order_fields::{MARKET_ID_CHARACTERS_MAX, SIDE, SIDES};
 use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::service::{Page, Wallet};
+use crate::wire::{Decimal, Time};
 
 /// The most rows in a list.
 const ROWS_MAX: usize = 200;

@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::http::call::{Answer, Call};
-use crate::http::json::value::Decimal;
 use crate::http::reply::Reply;
 use crate::service::AccountReset;
+use crate::wire::Decimal;
 
 pub(in crate::http) async fn reset(call: &Call<'_>) -> Answer {
     let reset = call.service().reset(&call.caller, call.context).await?;

@@ -11,7 +11,6 @@ use crate::engine::terms::OrderStatus;
 use crate::engine::view::{ListedOrder, OrderCursor, OrderFilter};
 use crate::http::call::{Answer, Call};
 use crate::http::error::ApiError;
-use crate::http::json::value::Decimal;
 use crate::http::operations::order_fields::MARKET_ID_CHARACTERS_MAX;
 use crate::http::operations::orders::list;
 use crate::http::operations::orders::stage::{Stage, TradeIds};
@@ -21,6 +20,7 @@ use crate::http::reply::Reply;
 use crate::ids::OrderId;
 use crate::money::Price;
 use crate::service::{self, OnlyOrder, OrdersRequest};
+use crate::wire::Decimal;
 
 /// The parameters of the query.
 pub(in crate::http) const ORDERS_QUERY: [Parameter; 9] = [

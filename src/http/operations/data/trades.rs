@@ -10,13 +10,13 @@ use super::{
 use crate::engine::fills::{FillCursor, FillFilter, PastFill};
 use crate::http::call::{Answer, Call};
 use crate::http::error::ApiError;
-use crate::http::json::value::Decimal;
 use crate::http::operations::order_fields::MARKET_ID_CHARACTERS_MAX;
 use crate::http::parameter::Parameter;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::ids::{AccountId, OrderId};
 use crate::money::Usd;
+use crate::wire::Decimal;
 
 /// The parameters of the query.
 pub(in crate::http) const TRADES_QUERY: [Parameter; 8] = [

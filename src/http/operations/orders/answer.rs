@@ -5,9 +5,9 @@ use serde::Serialize;
 
 use super::stage::{Amounts, Stage};
 use crate::engine::order::OrderReceipt;
-use crate::http::json::value::{Decimal, Time};
 use crate::money::Price;
 use crate::service::PositionStatus;
+use crate::wire::{Decimal, Time};
 
 // Clients of this API take an answer with an `error`, `message` or `detail` as a refusal.
 /// An order that was placed, now or before.

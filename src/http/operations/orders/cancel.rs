@@ -12,7 +12,6 @@ use crate::http::error::ApiError;
 use crate::http::fields::Fields;
 use crate::http::invalid::{FieldError, Invalid, Location, unless_invalid};
 use crate::http::json::read::Object;
-use crate::http::json::value::{Decimal, Time};
 use crate::http::operations::order_fields::MARKET_ID_CHARACTERS_MAX;
 use crate::http::parameter::Parameter;
 use crate::http::query::Query;
@@ -20,6 +19,7 @@ use crate::http::reply::Reply;
 use crate::ids::OrderId;
 use crate::money::Price;
 use crate::service::CancelRequest;
+use crate::wire::{Decimal, Time};
 
 const CONFIRMATION: HeaderName = HeaderName::from_static("x-confirm-cancel-all");
 

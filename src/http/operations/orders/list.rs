@@ -11,7 +11,6 @@ use crate::engine::view::{OrderCursor, OrderFilter};
 use crate::http::call::{Answer, Call};
 use crate::http::error::ApiError;
 use crate::http::invalid::Invalid;
-use crate::http::json::value::{Decimal, Time};
 use crate::http::operations::account::{MARKET, read_wallet};
 use crate::http::operations::order_fields::{
     MARKET_ID_CHARACTERS_MAX, ORDER_NAME_CHARACTERS_MAX, SIDE, SIDES,
@@ -21,6 +20,7 @@ use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::ids::OrderId;
 use crate::service::{OnlyOrder, OrderList, OrdersRequest, Page, Wallet};
+use crate::wire::{Decimal, Time};
 
 /// The most rows in a list.
 const ROWS_MAX: usize = 200;

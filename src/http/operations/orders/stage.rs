@@ -8,10 +8,10 @@ use serde::{Serialize, Serializer};
 use crate::engine::life::{End, Progress};
 use crate::engine::order::OrderReceipt;
 use crate::engine::terms::{OrderKind, OrderStatus, TimeInForce};
-use crate::http::json::value::Decimal;
 use crate::ids::{OrderId, Timestamp};
 use crate::market::book::Side;
 use crate::money::{Price, Shares, Usd};
+use crate::wire::Decimal;
 
 /// The most fills of an order that an answer names.
 const TRADE_IDS_MAX: u32 = 100;
